@@ -1,9 +1,9 @@
-# Interlock's doors. Every target makes the environment it needs; `make help` lists them.
+# Each target creates the environment that it needs. `make help` lists the targets.
 #
-#   PYTHON=python3.13     another interpreter (3.11 or newer); the environment is then made anew
-#   INSTALLER=pip|uv      by default uv when it is there
-#   WORKERS=2             test processes
-#   ARGS='-k history'     passed on to pytest (test), the report (conformance), the harness (bench) and the demo
+#   PYTHON=python3.13     use another interpreter (3.11 or newer); creates the environment again
+#   INSTALLER=pip|uv      default: uv if it is installed
+#   WORKERS=2             number of test processes
+#   ARGS='-k history'     arguments for pytest (test), the report (conformance), the benchmarks (bench) and the demo
 
 PYTHON ?= python3
 WORKERS ?= 2
@@ -15,11 +15,11 @@ PY := $(VENV)/bin/python
 XSTATE := xstate@5.33.3
 SCION := @scion-scxml/core@2.6.24
 RESTATE := @restatedev/restate-server@1.7.12
-# Scripts see the repository's root, so that they name modules as the tests and mypy do: tests.conformance.w3c.
+# Scripts run with the repository root on the path, so they import modules as tests and mypy do: tests.conformance.w3c.
 RUN := PYTHONPATH=. $(PY)
 NPM_INSTALL := npm install --no-audit --no-fund --no-package-lock --loglevel=error
 
-# One stamp per environment and interpreter: quick the second time, redone when the pins or the interpreter change.
+# One stamp file per environment and interpreter; it is rebuilt when the pinned versions or the interpreter change.
 PYTHON_ID := $(shell $(PYTHON) -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null)
 READY := $(VENV)/.ready-$(PYTHON_ID)
 READY_BENCH := $(VENV)-bench/.ready-$(PYTHON_ID)
@@ -32,24 +32,24 @@ PINNED := pyproject.toml constraints.txt .ci/venv setup.py $(wildcard src/interl
 .DEFAULT_GOAL := help
 .PHONY: help setup demo quick test check bench conformance fmt docs lint types imports tidy fuzz torture torture-fork torture-shm chaos nightly coverage screenshots pins clean node bench-node
 
-help: ## this list
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-setup: $(READY) ## the development environment in .venv
+setup: $(READY) ## create the development environment in .venv
 	@:
 
 $(READY): $(PINNED)
 	@.ci/venv $(VENV) dev
 	@touch $@
 
-# The peers stay out of .venv: what is measured beside us must not reach our tests, by a plugin or by a dependency.
+# The other libraries that the benchmarks compare with are not in .venv: their plugins and dependencies must not affect the tests.
 $(READY_BENCH): $(PINNED)
 	@.ci/venv $(VENV)-bench bench
 	@touch $@
 
-# A few packages and no compiler needed: whoever only wants to look does not wait for what tests need.
+# A few packages and no compiler: the demo starts without the dependencies of the tests.
 $(READY_DEMO): $(PINNED)
-	@echo "demo: its own environment comes first, in $(VENV)-demo; that takes a minute, once"
+	@echo "demo: creating its environment in $(VENV)-demo (about a minute, the first time only)"
 	@.ci/venv $(VENV)-demo demo
 	@touch $@
 
@@ -57,111 +57,110 @@ $(READY_DOCS): $(PINNED)
 	@.ci/venv $(VENV)-docs docs
 	@touch $@
 
-# Node.js is optional: without it, or without a network, the cross-checks are skipped and say so.
+# Node.js is optional. Without it, or without a network, the cross-checks are skipped with a message.
 node:
 	@if ! command -v npm >/dev/null 2>&1; then \
-	  echo "NOTE: no npm here: the cross-checks with XState will be SKIPPED" >&2; \
+	  echo "NOTE: npm is not installed: the cross-checks with XState are SKIPPED" >&2; \
 	elif [ ! -e $(READY_NODE) ] || [ tests/conformance/node/package.json -nt $(READY_NODE) ]; then \
 	  if (cd tests/conformance/node && $(NPM_INSTALL) >/dev/null); then touch $(READY_NODE); \
-	  else echo "NOTE: npm could not install XState: its cross-checks will be SKIPPED" >&2; fi; \
+	  else echo "NOTE: npm could not install XState: the cross-checks are SKIPPED" >&2; fi; \
 	fi
 
 bench-node:
 	@if ! command -v npm >/dev/null 2>&1; then \
-	  echo "NOTE: no npm here: the peers on Node.js will be LEFT OUT" >&2; \
+	  echo "NOTE: npm is not installed: the Node.js libraries are LEFT OUT" >&2; \
 	elif [ ! -e $(READY_BENCH_NODE) ]; then \
 	  if $(NPM_INSTALL) --no-save --prefix bench $(XSTATE) $(SCION) $(RESTATE) >/dev/null; then touch $(READY_BENCH_NODE); \
-	  else echo "NOTE: npm could not install the peers on Node.js: they will be LEFT OUT" >&2; fi; \
+	  else echo "NOTE: npm could not install the Node.js libraries: they are LEFT OUT" >&2; fi; \
 	fi
 
-demo: $(READY_DEMO) ## a small world with failing services, in the console; ARGS='--rate 20 --no-browser'
+demo: $(READY_DEMO) ## run orders and virtual machines with failing services, in the web console; ARGS='--rate 20 --no-browser'
 	@$(VENV)-demo/bin/interlock demo $(ARGS)
 
-check: lint types imports tidy test ## all that must hold; exactly what CI runs
+check: lint types imports tidy test ## run everything that must pass; the same as CI
 
-# For every save: no server, browser or other process, and nothing that takes more than half a second of CPU. Folders of
-# tests are in memory where the system has such a place: the stores flush what they write. mypy and the import rule take
-# less than a second when little has changed, because they keep what they found.
+# For every save: no server, browser or other process, and no test above half a second of CPU. Temporary files are on
+# tmpfs if there is one, because the stores flush what they write. mypy and lint-imports use their caches.
 QUICK := tests/conformance/semantics tests/scenarios $(addprefix tests/unit/,assemble buses cli compiler definition demo \
   effects expression kernel model render runtime stores testing)
 TMPFS := $(shell test -w /dev/shm && echo /dev/shm/interlock-quick-$$(id -u))
 
-quick: $(READY) ## lint, types, imports, and the quick unit tests: under a minute on two cores
+quick: $(READY) ## run lint, types, imports and the quick unit tests (under a minute on two cores)
 	@$(MAKE) --no-print-directory lint types
 	@$(VENV)/bin/lint-imports >$(VENV)/imports.txt || { cat $(VENV)/imports.txt; exit 1; }
 	@$(PY) -m pytest -q --quick -n $(WORKERS) --dist worksteal $(if $(TMPFS),--basetemp=$(TMPFS)) $(QUICK) $(ARGS)
 
-# Coverage is a matter of the pure packages and of their own tests. Tracing would slow down, several times over, what kills
-# processes and walks through states; those run without it. ARGS that choose tests may leave either part without any
-# (pytest's 5).
+# Coverage is measured for the pure packages, with their own tests. Tests that kill processes or explore states run
+# without it, because tracing makes them several times slower. If ARGS selects tests, one of the two runs may have none
+# (pytest exits with 5).
 TRACED := tests/conformance/semantics $(addprefix tests/unit/,assemble cli compiler definition expression kernel model \
   render testing)
 
-test: $(READY) node ## the whole suite, and every branch of the pure packages covered
+test: $(READY) node ## run the whole suite; every branch of the pure packages must be covered
 	@$(PY) -m coverage erase
 	@$(PY) -m coverage run -m pytest -q -n $(WORKERS) $(TRACED) $(ARGS) || [ $$? -eq 5 ]
 	@$(PY) -m pytest -q -n $(WORKERS) $(addprefix --ignore=,$(TRACED)) $(ARGS) || [ $$? -eq 5 ]
 	@$(PY) -m coverage combine -q
 	@$(PY) -m coverage report
 
-coverage: $(READY) ## htmlcov/ for all packages, from the last `make test`
+coverage: $(READY) ## write htmlcov/ for all packages, from the last `make test`
 	@$(PY) -m coverage html -q --include='src/interlock/*' --fail-under=0
 	@$(PY) -m coverage report --include='src/interlock/*' --fail-under=0
 
-lint: $(READY) ## ruff: rules and format
+lint: $(READY) ## check rules and format with ruff
 	@$(VENV)/bin/ruff check --quiet
 	@$(VENV)/bin/ruff format --quiet --check || { echo "lint: not formatted; run make fmt" >&2; exit 1; }
 
-fmt: $(READY) ## put the code into shape
+fmt: $(READY) ## format the code
 	@$(VENV)/bin/ruff check --quiet --fix-only
 	@$(VENV)/bin/ruff format --quiet
 
-types: $(READY) ## mypy, strict
+types: $(READY) ## check types with mypy (strict)
 	@$(VENV)/bin/mypy --no-error-summary src tests $(wildcard bench examples)
 
-imports: $(READY) ## the import contracts
+imports: $(READY) ## check the import contracts
 	@$(VENV)/bin/lint-imports --no-cache >$(VENV)/imports.txt || { cat $(VENV)/imports.txt; exit 1; }
 
-tidy: $(READY) ## the style guide as tests
+tidy: $(READY) ## check the style guide
 	@$(PY) -m pytest -q tests/tidy
 	@$(PY) -m tests.tidy.sizes
 
-conformance: $(READY) node ## the published suites; writes docs/conformance.md
+conformance: $(READY) node ## run the published suites; writes docs/conformance.md
 	@$(RUN) tests/conformance/report.py $(ARGS)
 
-fuzz: $(READY) ## a million hostile expressions
+fuzz: $(READY) ## fuzz the expression language with a million inputs
 	@$(RUN) tests/fuzz/expression_fuzz.py --count 1000000 $(ARGS)
 
-torture: $(READY) ## every fault we can make, on every store, as a table; QUICK=1 or KILLS=5000 for less or more
+torture: $(READY) ## run all crash tests on every store, with a table of results; QUICK=1 or KILLS=5000 for less or more
 	@$(RUN) -m tests.crash
 
-torture-fork: $(READY) ## processes that fork with an open store, under kill -9; FORKS=20 for less
+torture-fork: $(READY) ## fork with an open store, under kill -9; FORKS=20 for less
 	@$(RUN) -m tests.crash.fork_storm $(or $(FORKS),100)
 
-torture-shm: $(READY) ## kill -9 storms, all interleavings and the TLA+ model of shared memory; KILLS=1000 for less
+torture-shm: $(READY) ## run kill -9 storms, all interleavings and the TLA+ model of shared memory; KILLS=1000 for less
 	@$(RUN) -m tests.model.report --long
 	@$(RUN) -m tests.shm.report $(or $(KILLS),10000)
 
-chaos: $(READY) ## the examples under kill -9, late services and repeated events; KILLS=50 for less, SEED=7 for another
+chaos: $(READY) ## run the examples under kill -9, with slow services and repeated events; KILLS=50 for less, SEED=7 for another run
 	@$(RUN) -m tests.chaos
 
 ROUNDS ?= 10
 
-nightly: $(READY) node ## the long property run: 100,000 sequences, and new examples for every property; ROUNDS=3 for less
+nightly: $(READY) node ## run the property tests longer: 100,000 sequences, and new examples for every property; ROUNDS=3 for less
 	@INTERLOCK_SEQUENCES=100000 $(PY) -m pytest -q --timeout 0 -n $(WORKERS) tests/properties $(ARGS)
 	@for round in $$(seq $(ROUNDS)); do \
 	  $(PY) -m pytest -q --timeout 0 -n $(WORKERS) -m hypothesis --hypothesis-profile=explore tests $(ARGS) || exit 1; done
 
-bench: $(READY_BENCH) bench-node ## every workload beside the peers; writes bench/results/
+bench: $(READY_BENCH) bench-node ## run every benchmark, with other libraries; writes bench/results/
 	@PYTHONPATH=. $(VENV)-bench/bin/python bench/run.py $(ARGS)
 
-screenshots: $(READY) ## every page of the console, light and dark, wide and narrow, in build/screenshots/
+screenshots: $(READY) ## write screenshots of every console page, light and dark, wide and narrow, to build/screenshots/
 	@$(RUN) -m tests.web.screenshots build/screenshots
 
-docs: $(READY_DOCS) ## the documentation in site/
+docs: $(READY_DOCS) ## build the documentation in site/
 	@$(VENV)-docs/bin/zensical build --clean --strict -f mkdocs.yml
 
-pins: ## constraints.txt anew, from an empty environment with every group
+pins: ## write constraints.txt again, from an empty environment with every group
 	@rm -rf $(VENV)-pins
 	@UNPINNED=1 INSTALLER=pip .ci/venv $(VENV)-pins dev bench docs
 	@$(VENV)-pins/bin/python -m pip install --quiet --upgrade pip 'setuptools>=80'
@@ -171,7 +170,7 @@ pins: ## constraints.txt anew, from an empty environment with every group
 	@rm -rf $(VENV)-pins
 	@echo "pins: constraints.txt, $$(grep -c == constraints.txt) versions"
 
-clean: ## remove all that make has made
+clean: ## remove everything that make has created
 	@rm -rf $(VENV) $(VENV)-* build dist site htmlcov .coverage .coverage.* src/*.egg-info
 	@rm -rf interlock-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache
 	@rm -rf tests/conformance/node/node_modules bench/node_modules src/interlock/shm/*.so

@@ -69,8 +69,8 @@ def test_every_code_of_the_page_is_in_the_source() -> None:
 
 
 def severity(code: Code) -> str:
-    """The severity as the page writes it: `error (ours)` is a warning in other dialects."""
-    return "error (ours)" if code.native == "error" != code.imported else code.native
+    """The severity as the page writes it: `error (strict)` is a warning in other dialects."""
+    return "error (strict)" if code.native == "error" != code.imported else code.native
 
 
 def test_the_page_gives_each_code_of_the_compiler_its_severity() -> None:
