@@ -25,7 +25,7 @@ def test_every_query_and_body_field_is_documented() -> None:
         f"{each.path}: {field}"
         for each in web.ENDPOINTS
         for part in (each.query, each.body)
-        for field in getattr(part, "__struct_fields__", ())
+        for field in getattr(part, "__struct_encode_fields__", ())
         if f"`{field}`" not in text
     ]
 
