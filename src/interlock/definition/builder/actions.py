@@ -173,7 +173,7 @@ def send(
     """Return an action that sends an event: an effect, or a timer with `delay`.
 
     `restore`: how downtime affects the timer.
-        `to`: `self` (default), `internal`, `parent`, an invoke's id, or an expression giving `kind/id`.
+    `to`: `self` (default), `internal`, `parent`, an invoke's id, or an expression giving `kind/id`.
     """
     return Send(
         event=_event(event),

@@ -66,7 +66,8 @@ class XStateWriter:
     def _written_ids(self) -> list[str | None]:
         """The id written for each state.
 
-        If the reader will hide the root (X3), every path gets one key longer, so all states have an id: ids are in snapshots, in `In()` and in `meta.interlock`, and must not change.
+        If the reader will hide the root (X3), every path gets one key longer, so all states have an id: ids
+        are in snapshots, in `In()` and in `meta.interlock`, and must not change.
         """
         tree, root = self.tree, self.document.root
         acts = root.transitions or root.entry or root.exit or root.invokes
