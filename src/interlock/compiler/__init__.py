@@ -1,5 +1,5 @@
-"""From a document to a chart: resolve names, check, expand, index.
+"""Compile a document into a chart: resolve names, check, expand sagas, number states.
 
-Reports every diagnostic at once, each with its place. Refuses to guess: what is unknown, ambiguous or contradictory is
-an error with a hint. Reads no text and runs no step.
+The compiler reports all diagnostics together, each with its place. It does not guess: an unknown, ambiguous or
+contradictory name is an error with a hint. It reads no text and runs no step.
 """

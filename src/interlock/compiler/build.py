@@ -1,8 +1,8 @@
 """Document to chart: expand sagas, resolve names, number states and transitions, check, and report all problems.
 
 Rule 1: a chart is built only if no diagnostic is an error.
-Rule 2: the order in which a state's transitions are tried is fixed here: results of invokes, then those of its
-document in order.
+Rule 2: the order in which a state's transitions are tried is fixed here: results of invokes, then its own in document
+        order.
 Rule 3: a chart's revision is its label and a hash over the content of the document.
 """
 
@@ -41,14 +41,14 @@ from interlock.model.limits import DELAY_MS_MAX, DEPTH_MAX, STATES_MAX, TRANSITI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileResult:
-    """What the compiler made: the chart (None when a diagnostic is an error) and all diagnostics, sorted by position."""
+    """The chart (None if a diagnostic is an error) and all diagnostics, sorted by position."""
 
     chart: Chart | None
     diagnostics: tuple[Diagnostic, ...]
 
 
 def compile_document(document: doc.Document, *, language: Language = SAFE) -> CompileResult:
-    """The chart that a document means, with every error and lint found on the way."""
+    """The chart of a document, with all errors and lints."""
     diagnostics = Diagnostics()
     if not _within_limits(document, diagnostics) or not check_nesting(document, diagnostics):
         return CompileResult(chart=None, diagnostics=_unique(diagnostics))
@@ -63,32 +63,34 @@ def compile_document(document: doc.Document, *, language: Language = SAFE) -> Co
 
 
 def _unique(diagnostics: Diagnostics) -> tuple[Diagnostic, ...]:
-    """The diagnostics in order, each once: a line of a saga is read for the step and for its compensation."""
+    """The diagnostics, sorted and without the duplicates that the states of a saga cause."""
     return tuple(dict.fromkeys(diagnostics.sorted()))
 
 
 def _within_limits(document: doc.Document, diagnostics: Diagnostics) -> bool:
     """Whether the document is within the limits that keep every later walk over it short."""
-    states, transitions = -1, 0  # the root counts for none
+    states, transitions = -1, 0  # the root is not counted
     stack = [(document.root, 0)]
     while stack:
         state, depth = stack.pop()
         states += 1
         transitions += len(state.transitions)
         if depth > DEPTH_MAX:
-            diagnostics.error("chart.depth", f"states are nested more than {DEPTH_MAX} deep", state.place)
+            diagnostics.error("chart.depth", f"states are nested more than {DEPTH_MAX} levels deep", state.place)
             return False
         stack.extend((child, depth + 1) for child in state.states)
     if states > STATES_MAX:
-        diagnostics.error("chart.states", f"{states:,} states; a chart may have {STATES_MAX:,}", document.root.place)
+        diagnostics.error(
+            "chart.states", f"the chart has {states:,} states; the limit is {STATES_MAX:,}", document.root.place
+        )
     if transitions > TRANSITIONS_MAX:
-        message = f"{transitions:,} transitions; a chart may have {TRANSITIONS_MAX:,}"
+        message = f"the chart has {transitions:,} transitions; the limit is {TRANSITIONS_MAX:,}"
         diagnostics.error("chart.transitions", message, document.root.place)
     return states <= STATES_MAX and transitions <= TRANSITIONS_MAX
 
 
 class ChartBuilder:
-    """Numbers and resolves one document. A class, because every part shares the names and the diagnostics."""
+    """Numbers the states and transitions of one document and resolves its names."""
 
     def __init__(self, document: doc.Document, language: Language, diagnostics: Diagnostics, content: str) -> None:
         self.document = document
@@ -221,7 +223,7 @@ class ChartBuilder:
                 return tuple(parse_descriptor(text, self.document.dialect) for text in written.events)
 
     def _after(self, index: int, written: doc.Transition, afters: dict[str, After]) -> str:
-        """The event of an `after`; transitions of one state with the same delay share one timer."""
+        """The event of an `after`. Transitions of one state with the same delay share one timer."""
         delay, name = written.delay, self.tree.ids[index]
         text = delay.text if isinstance(delay, Expression) else str(delay)
         for known in afters.values():
@@ -285,7 +287,7 @@ class ChartBuilder:
         )
 
     def _late(self, index: int) -> LateCompensation | None:
-        """What answers a good result of a saga step that comes after the saga was left (S30)."""
+        """The compensation for a saga step whose result arrives after the saga was left (S30)."""
         parent = self.tree.states[self.tree.parents[index]] if index > 0 else self.tree.states[0]
         if parent.saga is None or parent.saga.compensation == "none":
             return None
@@ -311,10 +313,14 @@ class ChartBuilder:
             return None
         ms = parse_duration(text)
         if ms is None:
-            self.diagnostics.error("duration.syntax", f'"{text}" is not a duration', place, "such as 30s or 1h30m")
+            self.diagnostics.error(
+                "duration.syntax", f'"{text}" is not a duration', place, "write it like 30s or 1h30m"
+            )
         elif ms > DELAY_MS_MAX:
             longest = format_duration(DELAY_MS_MAX)
-            self.diagnostics.error("duration.range", f'the duration "{text}" is too long', place, f"at most {longest}")
+            self.diagnostics.error(
+                "duration.range", f'the duration "{text}" is too long', place, f"the longest is {longest}"
+            )
         return ms
 
     def _events(self) -> tuple[doc.EventType, ...] | None:
@@ -327,7 +333,7 @@ class ChartBuilder:
         if script is not None and self.language.script(script) is None:
             hint = "move the work into registered functions or assign actions"
             self.diagnostics.error(
-                "script.untrusted", "scripts are refused: they run code", self.document.root.place, hint
+                "script.untrusted", "scripts are not allowed: they run code", self.document.root.place, hint
             )
         return script
 
@@ -344,7 +350,7 @@ def _label(written: doc.Transition) -> str:
 
 
 def with_required_names(chart: Chart) -> Chart:
-    """The chart with its lists of names filled, each sorted."""
+    """The chart with the names of guards, functions, handlers and charts that it needs, each list sorted."""
     inline = {name for name, _ in chart.inline}
     sources = [
         (invoke.src, invoke.type == "chart")

@@ -1,7 +1,7 @@
-"""Resolve names: which states a target, an `initial`, a default or `In()` means, and what an expression reads.
+"""Resolve names: the states of targets, `initial`, history defaults and `In()`, and the names an expression reads.
 
-Rule 1: every problem is a diagnostic; resolution goes on, so that all of them are told at once.
-Rule 2: what a dialect lets load although it is wrong (SCXML's malformed expressions, S35) is marked, not dropped.
+Rule 1: every problem is a diagnostic; resolution continues, so that all problems are reported together.
+Rule 2: what a dialect accepts although it is wrong (SCXML's malformed expressions, S35) is marked, not dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from interlock.model.document.walk import rewrite_block, rewrite_guard, rewrite_
 
 
 class NameResolver:
-    """The document's tree with a meaning for every name in it."""
+    """Resolves every name of a document."""
 
     def __init__(self, document: Document, language: Language, diagnostics: Diagnostics) -> None:
         self.document = document
@@ -32,9 +32,10 @@ class NameResolver:
         self.parsed: dict[str, Parsed | None] = {}
 
     def targets(self, source: int, texts: tuple[str, ...], place: Place) -> tuple[int, ...]:
-        """The states that a transition of `source` names; unknown ones are diagnostics at its place.
+        """The states that a transition of `source` names; each unknown one is reported at the place.
 
-        SCXML files with a transition that leads nowhere run as long as it is not taken (W3C 240), so they load.
+        An unknown target is a warning in SCXML, because such a file runs as long as the transition is not taken (W3C
+        240).
         """
         return self._resolved(texts, place, lambda text: self.tree.resolve_target(source, text), lenient=self.lenient)
 
@@ -75,7 +76,7 @@ class NameResolver:
         return rewrite_block(block, lambda each: self.expression(source, each), lambda each: self._inside(source, each))
 
     def expression(self, source: int, expression: Expression) -> Expression:
-        """The expression checked; its `In()` literals resolved where `source` stands."""
+        """The expression, parsed and checked; the states in its `In()` are resolved from `source`."""
         if expression.text not in self.parsed:
             try:
                 self.parsed[expression.text] = self.language.check(expression.text)
@@ -112,7 +113,7 @@ class NameResolver:
 
 
 def parse_descriptor(text: str, dialect: DialectName) -> Descriptor:
-    """The descriptor that an author means: a prefix of whole tokens in SCXML and YAML, the exact name in XState."""
+    """The descriptor of a text: a prefix of whole tokens in SCXML and YAML, the exact name in XState."""
     if text == "*":
         return Descriptor(text, ())
     if dialect == "xstate":
@@ -123,5 +124,5 @@ def parse_descriptor(text: str, dialect: DialectName) -> Descriptor:
 
 
 def exact_descriptor(name: str) -> Descriptor:
-    """The descriptor of exactly one name, as the compiler creates for `after`, `onDone` and `onError`."""
+    """The descriptor of exactly one name, as generated for `after`, `onDone` and `onError`."""
     return Descriptor(name, tuple(name.split(".")), exact=True)

@@ -1,13 +1,14 @@
-"""Sagas become ordinary states: everything about what `saga:` means lives here (ADR 0008).
+"""The meaning of `saga:`: sagas become ordinary states (ADR 0008).
 
     setup:                              setup:
       saga:                               context: {saga_setup: {step, key, done: {address, volume}}}
         steps: [address, volume]    ->    states: address -> volume -> completed
                                                   volume_compensation -> address_compensation -> compensated | blocked
 
-Rule 1: the kernel knows no saga; it runs states, invokes and assigns.
-Rule 2: what is done is a fact in the context: only listed steps are compensated, and entering anew empties the list.
-Rule 3: a step that perhaps happened counts as done: its compensation must bear having nothing to do.
+Rule 1: the kernel does not know sagas; it runs states, invokes and assigns.
+Rule 2: completed steps are recorded in the context. Only recorded steps are compensated; entering the state again
+        clears the record.
+Rule 3: a step that may have had an effect counts as done, so its compensation must accept that there is nothing to do.
 Rule 4: every generated value has the place of the saga line that it comes from.
 """
 
@@ -38,42 +39,43 @@ from interlock.model.document.field import Field
 from interlock.model.document.walk import states
 
 RESERVED = ("completed", "compensated", "blocked", "compensation")
-"""Names of generated states that no step may have."""
+"""Names of generated states, which no step may have."""
 
 NOT_DONE = "event.data != null and get(event.data, 'done') == 'no'"
-"""What the error of a step says that certainly did nothing."""
+"""The condition on the error of a step that certainly had no effect."""
 
 
 class _FieldNames(NamedTuple):
-    """Fields of the context: those that the author wrote, and those made for sagas so far."""
+    """Fields of the context: those of the author, and those generated for sagas so far."""
 
     written: set[str]
     made: set[str]
 
 
 def expand_sagas(document: Document, diagnostics: Diagnostics) -> Document:
-    """The document with every saga written out as child states; the sagas themselves stay, for checks to see."""
+    """The document with child states for every saga. The sagas themselves stay, because checks read them."""
     if all(state.saga is None for state in states(document.root)):
         return document
     names = _FieldNames({field.name for state in states(document.root) for field in state.context}, set())
     if document.root.saga is not None:
-        message = "the root cannot be a saga: its end would be the end of the entity"
-        diagnostics.error("saga.misplaced", message, document.root.saga.place, "put the saga into a state")
+        message = "the root cannot have a saga, because the end of the saga would be the end of the entity"
+        diagnostics.error("saga.misplaced", message, document.root.saga.place, "move the saga into a state")
         return document
     return replace(document, root=_expand(document.root, "", names, diagnostics))
 
 
 def unwind_of(state: State, path: str, indexes: Mapping[str, int]) -> SagaUnwind | None:
-    """How the saga of a state that was written out goes back when its entity ends; None when it has nothing to do."""
+    """How the saga of a state is compensated when its entity ends; None if there is nothing to compensate."""
     saga, completed = state.saga, indexes.get(f"{path}.completed")
     if saga is None or completed is None or not state.context:
         return None
-    writer = SagaStates(saga, path, state.context[-1].name)  # the field that was added for it, behind the author's own
+    writer = SagaStates(saga, path, state.context[-1].name)  # the generated field follows the author's own
     inner = "compensation.{}_compensation.pending" if writer.is_parallel else "{}_compensation"
     found = [
         Compensation(step=step.id, state=index, output=step.do.output)
         for step in reversed(writer.compensable)
-        if (index := indexes.get(f"{path}.{inner.format(step.id)}")) is not None  # not written out: it does not fit
+        if (index := indexes.get(f"{path}.{inner.format(step.id)}"))
+        is not None  # None if the saga was invalid and not expanded
     ]
     if not found:
         return None
@@ -111,33 +113,33 @@ def _expand_saga(state: State, saga: Saga, path: str, names: _FieldNames, diagno
 
 
 def _is_valid(state: State, saga: Saga, diagnostics: Diagnostics) -> bool:
-    """Whether the saga can be written out where it stands; tells when not."""
+    """Whether the saga can be expanded here; reports the reasons if not."""
     count = len(diagnostics.items)
     if state.type != "state" or state.states or any(each.origin == "onDone" for each in state.transitions):
-        message = f'"{state.key}" has a saga, so it cannot have a type, states or `onDone` of its own'
+        message = f'"{state.key}" has a saga, so it cannot have `type`, `states` or `onDone`'
         diagnostics.error(
-            "saga.misplaced", message, saga.place, "put them into another state; the saga has its own `onDone`"
+            "saga.misplaced", message, saga.place, "move them into another state; a saga has its own `onDone`"
         )
     if not saga.steps:
-        diagnostics.error("saga.no_steps", "the saga has no steps", saga.place, "write at least one under `steps`")
+        diagnostics.error("saga.no_steps", "the saga has no steps", saga.place, "add at least one under `steps`")
     if saga.compensation == "none" and saga.compensated:
-        message = "`onCompensated` is never taken under `compensation: none`"
+        message = "`onCompensated` never happens with `compensation: none`"
         diagnostics.error("saga.compensated", message, saga.compensated[0].place, "use `onError`")
     states = set(RESERVED)
     for step in saga.steps:
         made = {step.id, f"{step.id}_compensation"}
         if states & made:
-            message = f'the saga has another state "{min(states & made)}"'
+            message = f'the state name "{min(states & made)}" is already used by this saga'
             diagnostics.error("saga.duplicate_step", message, step.place, "give the step another id")
         states |= made
     return len(diagnostics.items) == count
 
 
 def _field_name(path: str, names: _FieldNames, place: Place, diagnostics: Diagnostics) -> str:
-    """The reserved field of a saga: `saga_<state>`, in characters that every expression can read."""
+    """The field in which a saga records its steps: `saga_<state>`, in characters that every expression can read."""
     wanted = name = "saga_" + re.sub(r"[^A-Za-z0-9_]", "_", path)
     if name in names.written:
-        message = f"the field `{name}` is what the saga remembers its steps in"
+        message = f"the field `{name}` is reserved for the record of the saga"
         diagnostics.error("saga.field", message, place, "rename your field")
     number = 1
     while name in names.made:
@@ -148,7 +150,7 @@ def _field_name(path: str, names: _FieldNames, place: Place, diagnostics: Diagno
 
 
 class SagaStates:
-    """Writes the states of one saga."""
+    """Generates the states of one saga."""
 
     def __init__(self, saga: Saga, path: str, field: str) -> None:
         self.saga = saga
@@ -159,7 +161,7 @@ class SagaStates:
 
     @property
     def is_parallel(self) -> bool:
-        """Whether compensations run side by side: one alone has nobody beside it."""
+        """Whether compensations run in parallel; with fewer than two they run in sequence."""
         return self.saga.compensation == "parallel" and len(self.compensable) > 1
 
     def states(self) -> Iterator[State]:
@@ -179,7 +181,7 @@ class SagaStates:
     # Steps
 
     def step(self, step: SagaStep, position: int, following: str) -> State:
-        """A step: skipped when its `if` does not hold on entry, else asked for."""
+        """The state of a step. It is left at once if the step's `if` is false on entry."""
         place = step.place
         begin = self.assign(
             place, (f"{self.field}.step", step.id), (f"{self.field}.key", None), (f"{self.field}.key", self.key(step))
@@ -187,7 +189,7 @@ class SagaStates:
         entry: Block = (begin,)
         skip: tuple[Transition, ...] = ()
         if step.guard is not None:
-            # The guard is asked once, on entry: what the field then says cannot change while the step is under way.
+            # The guard is evaluated once, on entry, so that its answer cannot change while the step runs.
             entry = (
                 self.assign(place, (f"{self.field}.step", None)),
                 If(branches=((step.guard, (begin,)),), place=place),
@@ -210,7 +212,7 @@ class SagaStates:
         return State(key=step.id, entry=(entry,), transitions=skip, invokes=(invoke,), place=place)
 
     def key(self, step: SagaStep) -> Value:
-        """The idempotency key of a step, new for each time that it is entered; its compensation names it."""
+        """The idempotency key of a step, new for each entry. The step's compensation receives it as `compensates`."""
         if step.do.key is not None:
             return step.do.key
         return Expression(f"entity.id + '/' + str(entity.version) + {f'/{self.path}.{step.id}'!r}", step.do.place)
@@ -220,14 +222,14 @@ class SagaStates:
         return f"{self.field}.done.{step.id}", record
 
     def errors(self, step: SagaStep, position: int) -> tuple[Transition, ...]:
-        """Turn back: a step that certainly was not done is not listed, one that perhaps was done is."""
+        """Transitions for a failed step: it is compensated unless it certainly had no effect."""
         place = step.do.place
         without = replace(self.to(self.compensate_from(position), place), guard=self.guard(NOT_DONE, place))
         perhaps = self.to(self.compensate_from(position + 1), place, self.assign(place, self.done_record(step)))
         return (without, perhaps)
 
     def compensate_from(self, count: int) -> str:
-        """Where it goes on when the first `count` steps may be done and the rest will not be."""
+        """The state to enter if the first `count` steps may be done and the others are not."""
         if self.saga.compensation == "none":
             return "blocked"
         last = next((each for each in reversed(self.steps[:count]) if each.compensate is not None), None)
@@ -244,7 +246,7 @@ class SagaStates:
             yield self.compensation(step, f"{step.id}_compensation", self.ref(following), self.ref("blocked"))
 
     def parallel_compensations(self) -> State:
-        """A region for each step; when all have ended, whatever is still listed could not be compensated."""
+        """A region for each step. After all regions ended, a step that is still recorded could not be compensated."""
         place = self.saga.place
         regions = []
         for step in self.compensable:
@@ -265,7 +267,7 @@ class SagaStates:
         return State(key="compensation", type="parallel", states=tuple(regions), transitions=ends, place=place)
 
     def compensation(self, step: SagaStep, key: str, following: str, failed: str) -> State:
-        """The state that answers a step which is listed; passed through when it is not."""
+        """The state that compensates a step; it is left at once if the step is not recorded as done."""
         call = step.compensate
         assert call is not None
         off: list[tuple[str, Value]] = [(f"{self.field}.done.{step.id}", None)]
@@ -286,7 +288,7 @@ class SagaStates:
         return State(key=key, transitions=(skip,), invokes=(invoke,), place=step.place)
 
     def input(self, step: SagaStep, call: SagaCall) -> Value:
-        """The compensation's input, with the key of the deed it answers: a service can then refuse that deed."""
+        """The compensation's input with the key of the step, so that a service can reject a late request."""
         if call.input is not None and not isinstance(call.input, dict):
             return call.input
         deed = Expression(f"context.{self.field}.done[{step.id!r}].key", call.place)
@@ -295,7 +297,7 @@ class SagaStates:
     # Results
 
     def results(self) -> Iterator[Transition]:
-        """The saga's `on...` as transitions on the completion of its state, each for its own final state."""
+        """The saga's `onDone`, `onCompensated` and `onError` as transitions on the completion of its state."""
         yield from self.result(self.saga.done, ["completed"])
         yield from self.result(self.saga.compensated, ["compensated"])
         both = not self.saga.compensated and self.saga.compensation != "none"
@@ -309,7 +311,7 @@ class SagaStates:
                 guard = GuardAll(guards=(guard, each.guard), place=each.place)
             yield replace(each, origin="onDone", events=(), guard=guard)
 
-    # Small parts
+    # Parts
 
     def initial_memory(self) -> dict[str, Value]:
         return {"step": None, "key": None, "done": {each.id: None for each in self.steps}}

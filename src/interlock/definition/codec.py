@@ -111,7 +111,7 @@ def _mapping(node: Node) -> dict[str, Node]:
 
 
 class Codecs:
-    """The codecs of all shapes. Each is made at its first use, because shapes refer to each other in circles."""
+    """The codecs of all shapes. Each is created at its first use, because shapes refer to each other in cycles."""
 
     def __init__(self, shapes: Mapping[str, Shape]) -> None:
         self.shapes = shapes
@@ -169,7 +169,7 @@ class Codecs:
         )
 
     def makes(self, shape: Shape) -> type[Any] | None:
-        """The class of the model that a shape is read as; None when it is read as none, or as one of several."""
+        """The class of the model that a shape is read as; None if it is read as no class, or as one of several."""
         match shape:
             case Ref():
                 return self.makes(self.shapes[shape.name])
@@ -244,7 +244,7 @@ class RecordCodec:
         return self.makes(**given)
 
     def write(self, value: Any, scope: Scope) -> Any:
-        """The shortest form: a bare text where that is all there is to say."""
+        """The shortest form: a bare text if the short key is the only one."""
         tree = self.tree(value, scope)
         if self.short is not None and tree.keys() == {self.short} and isinstance(tree[self.short], str):
             return tree[self.short]
@@ -272,7 +272,7 @@ def _key_codec(codecs: Codecs, key: Key) -> Codec:
 
 
 class _InnerCodec:
-    """A mapping with one key, whose value is what counts: `{raise: event}`."""
+    """A mapping with a single key, read as the value of that key: `{raise: event}`."""
 
     def __init__(self, codecs: Codecs, record: Record) -> None:
         (key,) = record.keys

@@ -2,7 +2,7 @@
 
 Rule 1: keys are the names of the fields of the model, shapes are their types. Places and defaults are not written.
 Rule 2: where a type allows an expression, a text that starts with `=` is one, as in YAML.
-Rule 3: how guards and actions are written is the format's own business: `Leaves`.
+Rule 3: each format decides how guards and actions are written: `Leaves`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HINTS: dict[type[Any], dict[str, Any]] = {}
 
 
 class WrongValueError(Exception):
-    """A value that its type refuses; `expected` says what would fit."""
+    """A value that is invalid for its type; `expected` names a valid one."""
 
     def __init__(self, node: Node, expected: str) -> None:
         super().__init__(f"expected {expected}")
@@ -32,7 +32,7 @@ class WrongValueError(Exception):
 
 
 def _unused(value: Any) -> Any:
-    """Stands for a function that a format does not need: it writes no such value, or only reads."""
+    """The placeholder of a function that a format does not need: it writes no such value, or only reads."""
     raise AssertionError(value)
 
 
@@ -42,7 +42,7 @@ def _ignore(key: str, node: Node, known: Iterable[str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaves:
-    """What a format decides itself. The readers return None for a value that they have reported as wrong.
+    """The choices of a format. The readers return None for a value that they have reported as invalid.
 
     `unknown` is called for a key that is not a field, with the names of the fields. `plain`: fields whose texts are
     never expressions here. `mappings`: pairs of texts are written as a mapping.

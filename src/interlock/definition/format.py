@@ -10,12 +10,12 @@ from interlock.errors import Diagnostic, UsageError
 from interlock.model.document.document import Document
 
 SourceLoader = Callable[[str], str]
-"""Gives the text that a `src` attribute names. Readers open nothing themselves."""
+"""Returns the text that a `src` attribute names. Readers open no files themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadResult:
-    """What a reader made of a text: the document (None when there is no use in going on) and all diagnostics."""
+    """The result of a reader: the document (None if the text is unusable) and all diagnostics."""
 
     document: Document | None
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -23,27 +23,27 @@ class ReadResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """A document as text, and a diagnostic `export.<what>` for everything that the format cannot carry."""
+    """A document as text, with a diagnostic `export.<what>` for everything that the format cannot express."""
 
     text: str
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
 class Reader(Protocol):
-    """Reads a text; `source` names it in diagnostics; `loader` is asked for the texts it refers to."""
+    """Reads a text; `source` names it in diagnostics; `loader` loads the texts it refers to."""
 
     def __call__(self, text: str | bytes, /, *, source: str, loader: SourceLoader | None = None) -> ReadResult: ...
 
 
 def refuse_to_write(document: Document) -> WriteResult:
-    """The writer of a format that is only read. Raises UsageError."""
-    message = f"the chart {document.kind} cannot be written in this format: it can only be read"
+    """Refuse to write: the writer of a read-only format. Raises UsageError."""
+    message = f"the chart {document.kind} cannot be written in this format, which is read-only"
     raise UsageError(message, code="format.read_only", hint="write it in another format")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A way to write charts; `suffixes` are the ends of its files' names."""
+    """A text format of charts; `suffixes` are the endings of its file names."""
 
     name: str
     suffixes: tuple[str, ...]
@@ -52,5 +52,5 @@ class Format:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether it has no writer."""
+        """Whether the format has no writer."""
         return self.write is refuse_to_write

@@ -1,4 +1,4 @@
-"""Keys and ids of ours from names of other formats."""
+"""Keys, ids and kinds from names of other formats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def clean_key(text: str) -> str:
 
 
 def key_from_text(text: str, default: str = "state") -> str:
-    """The text itself if it is a key, otherwise the key made of it, or the default."""
+    """The text if it is a valid key, otherwise a key made from it, or the default."""
     return text if text and not _NOT_IN_KEY.search(text) else clean_key(text) or default
 
 
@@ -25,5 +25,5 @@ def id_from_text(text: str) -> str:
 
 
 def kind_from_source(source: str) -> str:
-    """The kind of a chart that names none: its file name up to the first dot."""
+    """The kind of a chart that does not name one: its file name up to the first dot."""
     return clean_key(source.replace("\\", "/").rsplit("/", 1)[-1].split(".", 1)[0]) or "chart"

@@ -1,8 +1,8 @@
 """The vocabulary as JSON Schema (draft-07), for editors and for checkers in other languages.
 
 Rule 1: generated from the tables in `vocabulary/`; no key is named here.
-Rule 2: the schema refuses a definition for its shape if and only if the reader does. Where the schema says less (it
-counts bytes as characters), the reader decides.
+Rule 2: the schema refuses a definition for its shape if and only if the reader does. Where the schema is weaker (it
+        counts bytes as characters), the reader decides.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _schema(shape: Shape) -> dict[str, Any]:
 
 
 def _options(shape: Shape) -> list[dict[str, Any]]:
-    """The schemas of which one must hold."""
+    """The schemas of which one must match."""
     return [_schema(each.shape) for each in shape.options] if isinstance(shape, OneOf) else [_schema(shape)]
 
 

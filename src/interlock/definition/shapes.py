@@ -176,7 +176,7 @@ class Option:
     first: Kind | None = None
 
     def matches(self, node: Node) -> bool:
-        """Whether the author means this one."""
+        """Whether the author means this shape."""
         if kind_of(node) != self.kind:
             return False
         if self.first is not None:
@@ -202,7 +202,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoValue:
-    """No value fits: the key is listed only to say what would. `hints`: value -> what to write instead."""
+    """No value fits: the key is listed only for its hints: value -> what to write instead."""
 
     options: tuple[str, ...]
     hints: tuple[tuple[str, str], ...] = ()
@@ -253,7 +253,7 @@ def extras_of(record: Record, value: Any, format: str) -> Iterator[Key]:
 
 
 def kind_of(node: Node) -> Kind:
-    """What sort of value this is, as far as shapes tell them apart."""
+    """The kind of a value, as far as shapes distinguish them."""
     if isinstance(node.value, str):
         return "text"
     if isinstance(node.value, list):
@@ -263,12 +263,12 @@ def kind_of(node: Node) -> Kind:
 
 @cache
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """A pattern of JSON Schema as Python's, which has a class of its own for letters and digits of any script."""
+    """The pattern of JSON Schema as a Python pattern, with Python's own class for letters and digits of any script."""
     return re.compile(pattern.replace(r"\p{L}\p{N}_", r"\w"))
 
 
 def describe(shape: CheckableShape) -> str:
-    """A few words for the values that fit a shape."""
+    """A short description of the values that fit a shape."""
     match shape:
         case Choice():
             words = [str(each).lower() if isinstance(each, bool) else str(each) for each in shape.options]
@@ -289,14 +289,14 @@ _KEYS_SHOWN_MAX = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeChecker:
-    """Checks located values; `shapes` are the named ones, `foreign` other tools' words for our keys."""
+    """Checks nodes; `shapes` are the named ones, `foreign` maps other tools' words to our keys."""
 
     shapes: Mapping[str, Shape]
     foreign: Mapping[str, str]
     diagnostics: Diagnostics
 
     def check(self, node: Node, shape: Shape) -> Node | None:
-        """The part of the value that fits; None, with a diagnostic, when there is none."""
+        """The part of the value that fits; None, with a diagnostic, if there is none."""
         match shape:
             case Json() | Value():
                 return node
@@ -332,7 +332,7 @@ class ShapeChecker:
             near = (suggestion(key, marks) for key in node.value)
             hint = next((each for each in near if each is not None), None)
             self.diagnostics.error(
-                "key.missing", f"{shape.what} has one of the keys {', '.join(marks)}", node.place, hint
+                "key.missing", f"{shape.what} must have one of the keys {', '.join(marks)}", node.place, hint
             )
             return None
         return self._wrong(node, shape)
@@ -358,13 +358,15 @@ class ShapeChecker:
         for name, value in node.value.items():
             if name not in known:
                 hint = self._unknown_hint(name, known, shape)
-                self.diagnostics.error("key.unknown", f'{shape.what} has no key "{name[:60]}"', node.keys[name], hint)
+                self.diagnostics.error(
+                    "key.unknown", f'unknown key "{name[:60]}" in {shape.what}', node.keys[name], hint
+                )
             elif (fits := self.check(value, known[name].shape)) is not None:
                 fitting[name] = fits
         required = [each.name for each in shape.keys if each.required]
         for name in required:
             if name not in node.value:
-                self.diagnostics.error("key.missing", f'{shape.what} needs the key "{name}"', node.place)
+                self.diagnostics.error("key.missing", f'the key "{name}" is missing in {shape.what}', node.place)
         if any(name not in fitting for name in required):
             return None
         return Node(fitting, node.place, node.keys)
@@ -372,11 +374,11 @@ class ShapeChecker:
     def _unknown_hint(self, name: str, known: Mapping[str, Key], shape: Record) -> str | None:
         foreign = self.foreign.get(name)
         if foreign is not None and foreign in known:
-            return f'here it is called "{foreign}"'
+            return f'the key is called "{foreign}" here'
         owners = [
             each.what for each in self._records() if each is not shape and any(name == key.name for key in each.keys)
         ]
-        # A slip of the pen is likelier than a key at the wrong place only where the word is known nowhere else.
+        # A typing mistake is likelier than a misplaced key only if the word is not a key of another record.
         if owners:
             return f'"{name}" is a key of {" or ".join(owners[:3])}'
         few = f"its keys are {', '.join(known)}" if 0 < len(known) <= _KEYS_SHOWN_MAX else None
@@ -422,7 +424,7 @@ class ShapeChecker:
             self.diagnostics.error(shape.code, f'"{text[:60]}" is not {shape.what}', place, shape.hint)
             return False
         if shape.bytes_max is not None and len(text.encode()) > shape.bytes_max:
-            self.diagnostics.error(shape.code, f"{shape.what} may have at most {shape.bytes_max} bytes", place)
+            self.diagnostics.error(shape.code, f"{shape.what} has more than {shape.bytes_max} bytes", place)
             return False
         return True
 
@@ -464,9 +466,9 @@ class ShapeChecker:
             hint = "write {} for an empty one"
         elif isinstance(shape, ListOf) and kind_of(node) != "list":
             hint = "write it as a list: [ ... ]"
-        # Where the values are listed, the type of the wrong one says nothing: `interlock: 2` is an integer, too.
+        # If the valid values are listed, the type of the invalid one says nothing: `interlock: 2` is an integer, too.
         listed = isinstance(shape, Choice | NoValue) and isinstance(node.value, int)
         found = str(node.value).lower()[:60] if listed else type_name(node.value)
-        message = f"expected {describe(shape)}, found {found}"
+        message = f"expected {describe(shape)}, got {found}"
         self.diagnostics.error("value.type", message, node.place, hint)
         return None

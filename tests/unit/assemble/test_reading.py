@@ -381,4 +381,4 @@ def test_findings_at_one_place_keep_their_order() -> None:
     text = f"interlock: 1\nkind: door\nstates: {{open: {{on: {{push: [{{target: [{', '.join(names)}]}}]}}}}}}"
     found = [each for each in compiled(read(text, format="yaml", source="t")).diagnostics if each.severity == "error"]
 
-    assert [f'no state "{name}"' for name in names] == [each.message for each in found]
+    assert [f'unknown state "{name}"' for name in names] == [each.message for each in found]

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.unit.compiler.diagnostics import chart_of, compiled, errors, told
 
 from interlock.compiler.build import compile_document
 from interlock.expression.codegen import Compiled
@@ -15,6 +14,7 @@ from interlock.model.document.actions import Expression, GuardIn
 from interlock.model.document.actions import Script as ScriptAction
 from interlock.model.document.document import Document, EventType, Initial, Invoke, State, Transition
 from interlock.model.document.field import Field
+from tests.unit.compiler.diagnostics import chart_of, compiled, errors, told
 
 
 def test_states_are_numbered_in_document_order() -> None:

@@ -1,7 +1,6 @@
 """A saga is ordinary states: what its compiled form does, step by step, in the kernel."""
 
 import pytest
-from tests.unit.compiler.diagnostics import chart_of, compiled, errors, read, told
 
 from interlock.errors import Place
 from interlock.kernel.step import Kernel
@@ -10,6 +9,7 @@ from interlock.model.document.document import Document, Saga, SagaCall, SagaStep
 from interlock.model.event import Event
 from interlock.model.snapshot import Invocation
 from interlock.model.step import Step
+from tests.unit.compiler.diagnostics import chart_of, compiled, errors, read, told
 
 TRIP = """\
 context: {flight: {type: string, nullable: true}, hotel: {type: string, nullable: true}}

@@ -1,1 +1,1 @@
-"""What a definition must and should fulfil: errors, warnings and lints with stable codes."""
+"""Checks of a chart: errors, warnings and lints with stable codes."""

@@ -1,4 +1,4 @@
-"""Errors about data: fields of the context, what is assigned to them, what expressions read, scripts."""
+"""Checks of data: fields of the context, assigned values, names that expressions read, scripts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from interlock.model.document.walk import value_expressions
 
 
 def check_data(report: CheckReport) -> None:
-    """Every field, every action and every expression of the chart."""
+    """Check every field, action and expression of the chart."""
     declared, known = declared_fields(report.chart), known_fields(report.chart)
     _check_fields(report)
     for site in block_sites(report.chart):
@@ -46,7 +46,7 @@ def _check_fields(report: CheckReport) -> None:
             if first is not field:
                 other = f"the other is at {first.place.line}:{first.place.column}"
                 message = f"the field `{field.name}` is declared twice; {other}"
-                hint = "the context is one for the whole chart: rename one of them"
+                hint = "all states share one context: rename one of them"
                 report.add("context.duplicate", message, field.place, hint)
             if report.is_native and field.name.startswith("_"):
                 report.add_reserved("field", field.name, field.place)
@@ -58,13 +58,13 @@ def _check_fields(report: CheckReport) -> None:
 
 
 def _check_first_value(report: CheckReport, field: Field, *, root: bool) -> None:
-    """Every field must get a first value, and only the root's can be given at creation."""
+    """Every field needs a first value; only fields of the root can be given at creation."""
     if field.required and not root:
-        message = f"the field `{field.name}` cannot be required: only the root's fields are given at creation"
+        message = f"the field `{field.name}` cannot be required: only fields of the root are given at creation"
         report.add("context.required", message, field.place, "move it to the root, or give it a default")
     elif field.default is UNSET and not (field.required or field.nullable or field.type == "any"):
         message = f'the field "{field.name}" has no first value'
-        report.add("context.no_value", message, field.place, "say one of default, required or nullable")
+        report.add("context.no_value", message, field.place, "add `default`, `required` or `nullable`")
 
 
 def _check_field(report: CheckReport, field: Field, code: str) -> None:
@@ -72,16 +72,16 @@ def _check_field(report: CheckReport, field: Field, code: str) -> None:
         problem = refusal(each, _without_enum(field))
         if problem is not None:
             report.add(
-                "field.enum", f"a value of its own `enum` is refused: {problem}", field.place, "correct the list"
+                "field.enum", f"a value of its own `enum` is invalid: {problem}", field.place, "correct the list"
             )
     if field.min is not None and field.max is not None and field.min > field.max:
-        message = f"`{field.name}` takes no value: {field.min} is more than {field.max}"
-        report.add("field.bounds", message, field.place, "exchange `min` and `max`")
+        message = f"no value is valid for `{field.name}`: `min` {field.min} is greater than `max` {field.max}"
+        report.add("field.bounds", message, field.place, "swap `min` and `max`")
     if field.default is UNSET or any(True for _ in value_expressions(field.default)):
         return
     problem = plain_refusal(field.default) or refusal(field.default, field)
     if problem is not None:
-        report.add(code, f"the default is refused: {problem}", field.place, "correct the default or the type")
+        report.add(code, f"the default is invalid: {problem}", field.place, "correct the default or the type")
 
 
 def _without_enum(field: Field) -> Field:
@@ -102,35 +102,35 @@ def _check_action(report: CheckReport, action: Action, declared: dict[str, Field
         case Script():
             if report.names.language.script(action.text) is None:
                 hint = "move the work into registered functions or assign actions"
-                report.add("script.untrusted", "scripts are refused: they run code", action.place, hint)
+                report.add("script.untrusted", "scripts are not allowed: they run code", action.place, hint)
         case _:
             pass
 
 
 def _check_location(report: CheckReport, path: str | None, place: Place, known: set[str]) -> bool:
-    """Whether a path begins with a field; tells when it does not."""
+    """Whether a path starts with a field of the context; reports it if not."""
     if path is None:
         return False
     name = path.split(".", 1)[0]
     if name in known:
         return True
     hint = report.suggestion(name, known) or "declare it under `context`"
-    report.add("assign.unknown_field", f"`{name}` is no field of the context", place, hint)
+    report.add("assign.unknown_field", f"the context has no field `{name}`", place, hint)
     return False
 
 
 def _check_value(report: CheckReport, declared: dict[str, Field], path: str, value: object, place: Place) -> None:
-    """A literal must be one that its field takes."""
+    """A literal must be valid for its field."""
     field = field_at(declared, path)
     if field is None or any(True for _ in value_expressions(value)):
         return
     problem = refusal(value, field, path)
     if problem is not None:
-        report.add("assign.refused", f"the value is refused: {problem}", place, "correct the value or the field's type")
+        report.add("assign.refused", f"the value is invalid: {problem}", place, "correct the value or the field's type")
 
 
 def field_at(declared: dict[str, Field], path: str) -> Field | None:
-    """The field that a dotted path leads to, as far as the types say; None where they do not."""
+    """The field that a dotted path leads to, if the declared types tell; otherwise None."""
     first, *rest = path.split(".")
     field = declared.get(first)
     for name in rest:
@@ -147,7 +147,7 @@ def field_at(declared: dict[str, Field], path: str) -> Field | None:
 
 
 def _check_permit(report: CheckReport, event: EventType) -> None:
-    """A policy is checked here and not with the other expressions, because it alone may read `principal`."""
+    """Permits are checked apart from the other expressions, because only they may read `principal`."""
     if event.permit is None:
         return
     try:
@@ -168,14 +168,14 @@ def _check_reads(report: CheckReport, reading: ExpressionSite, known: set[str]) 
 
 
 def _check_payload_reads(report: CheckReport, reading: ExpressionSite, transition: Transition) -> None:
-    """What is read of `event.data` must be in the payload of an event that the transition takes."""
+    """A path that is read from `event.data` must be in the payload of an event that the transition takes."""
     parsed = report.names.parsed.get(reading.expression.text)
     events = matching_payloads(report, transition)
     if parsed is None or not events or any(each.payload is None for each in events):
         return
     for path in _data_paths(parsed.tree):
         payloads = [each.payload or () for each in events]
-        # A field inside one that is missing itself is not told again.
+        # A field inside a missing field is not reported again.
         if not any(_has_path(each, path) for each in payloads) and any(_has_path(each, path[:-1]) for each in payloads):
             names = ", ".join(f'"{each.name}"' for each in events)
             known = {field.name for each in events for field in each.payload or ()}
@@ -190,7 +190,7 @@ def _within(expression: Expression, path: list[str]) -> Place:
 
 
 def matching_payloads(report: CheckReport, transition: Transition) -> list[EventType]:
-    """The declared events that a transition takes; none when it may be something else that it takes, too."""
+    """The declared events that a transition takes; empty if it may take others, too."""
     found: list[EventType] = []
     for descriptor in transition.descriptors:
         if not descriptor.tokens or descriptor.tokens[0] in ("done", "error", "after"):
@@ -208,7 +208,7 @@ def _data_paths(tree: ast.expr) -> Iterator[list[str]]:
 
 
 def _path(node: ast.AST) -> list[str]:
-    """The names of `a.b['c']`; what hangs on anything that is no written name begins anew."""
+    """The names of `a.b['c']`. A part that is not a literal name starts a new path."""
     match node:
         case ast.Name():
             return [node.id]
@@ -221,7 +221,7 @@ def _path(node: ast.AST) -> list[str]:
 
 
 def _has_path(payload: tuple[Field, ...], path: list[str]) -> bool:
-    """Whether the fields have the path, or say nothing about it."""
+    """Whether the fields contain the path, or allow any."""
     known: tuple[Field, ...] | None = payload
     for name in path:
         if known is None:

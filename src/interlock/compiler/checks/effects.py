@@ -1,4 +1,4 @@
-"""Checks of effects: invokes, durations, retries, sagas, and what is said once for the whole chart."""
+"""Checks of effects: invokes, durations, retries, sagas, and the keys of the root."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RANGE = re.compile(r"(?:>=|<=|>|<|=)?\s*[0-9]+(?:\.[0-9]+)*(?:\s+(?:>=|<=|>|<|=
 
 
 def check_effects(report: CheckReport, graph: Graph) -> None:
-    """Invokes, delays and expectations of every state, and the keys of the root."""
+    """Check the invokes, delays and expectations of every state, and the keys of the root."""
     _check_chart(report)
     _check_inert(report)
     _check_allow(report)
@@ -31,7 +31,7 @@ def check_effects(report: CheckReport, graph: Graph) -> None:
             _check_invoke(report, invoke)
             if isinstance(written.src, Document) and written.type == "handler":
                 message = "expected a handler as `src`, got an inline chart"
-                report.add("invoke.type", message, invoke.place, "leave `type` out, or write chart")
+                report.add("invoke.type", message, invoke.place, "remove `type`, or write `type: chart`")
             if invoke.id is not None:
                 invoking.setdefault(invoke.id, []).append(state)
     for name, states in invoking.items():
@@ -46,13 +46,13 @@ def _check_send(report: CheckReport, action: Send) -> None:
     if isinstance(action.delay, str):
         _check_duration(report, action.delay, action.place, "`delay`")
     if action.restore is not None and action.delay is None:
-        message = "`onRestore` says what downtime means to a timer, and this send is none"
-        report.add("send.no_timer", message, action.place, "give it a `delay`, or leave `onRestore` out")
+        message = "`onRestore` applies to timers, and this `send` has no `delay`"
+        report.add("send.no_timer", message, action.place, "add a `delay`, or remove `onRestore`")
 
 
 def _check_invoke(report: CheckReport, invoke: Invoke) -> None:
     if invoke.src is None:
-        report.add("invoke.no_src", 'an invoke needs the key "src"', invoke.place)
+        report.add("invoke.no_src", "the key `src` of this invoke is missing", invoke.place)
     if invoke.retry is not None:
         _check_backoff(report, invoke.retry, invoke.place)
 
@@ -65,7 +65,7 @@ def _check_duplicate_ids(report: CheckReport, graph: Graph, name: str, states: l
         if first is not None:
             place = next(each.place for each in reversed(second.invokes) if each.id == name)
             where = "has two invokes" if first is second else f"and {report.name(first)} each have an invoke"
-            message = f'{report.name(second)} {where} "{name}", and their results could not be told apart'
+            message = f'{report.name(second)} {where} "{name}", so their results cannot be distinguished'
             report.add("invoke.duplicate_id", message, place, "give one of them another id")
 
 
@@ -75,35 +75,35 @@ def _check_backoff(report: CheckReport, retry: Retry, place: Place) -> None:
     parts = retry.backoff.split("..")
     waits = [parse_duration(each) for each in parts]
     if len(parts) > 2 or None in waits:
-        message = f'"{retry.backoff}" is not a duration or a range of durations'
-        report.add("duration.syntax", message, place, "such as 1s or 1s..30s")
+        message = f'the backoff "{retry.backoff}" is not a duration or a range of durations'
+        report.add("duration.syntax", message, place, "write it like 1s or 1s..30s")
     elif (waits[0] or 0) > (waits[-1] or 0):
-        message = f'the backoff "{retry.backoff}" falls'
+        message = f'the backoff "{retry.backoff}" decreases'
         report.add("duration.range", message, place, f"write {parts[-1]}..{parts[0]}")
 
 
 def _check_duration(report: CheckReport, text: str, place: Place, what: str) -> None:
     if parse_duration(text) is None:
         message = f'{what}: "{text}" is not a duration'
-        report.add("duration.syntax", message, place, "such as 30s or 1h30m", severity=RULE)
+        report.add("duration.syntax", message, place, "write it like 30s or 1h30m", severity=RULE)
 
 
 def _check_chart(report: CheckReport) -> None:
     document, root = report.document, report.document.root.place
     if document.compatible is not None and _RANGE.fullmatch(document.compatible.strip()) is None:
         message = f'"{document.compatible}" is not a range of revisions'
-        report.add("compatible.syntax", message, root, 'such as ">=3.0 <4"')
+        report.add("compatible.syntax", message, root, 'write it like ">=3.0 <4"')
     for old, new in document.renamed:
         if new not in report.tree.by_id:
             hint = report.suggestion(new, report.tree.ids[1:])
             report.add("renamed.unknown", f'renamed: no state has the id "{new}"', root, hint)
         if old in report.tree.by_id:
-            message = f'renamed: "{old}" is still a state of the chart'
-            report.add("renamed.exists", message, root, "take the entry out, or rename the state")
+            message = f'renamed: the chart still has a state "{old}"'
+            report.add("renamed.exists", message, root, "remove the entry, or rename the state")
 
 
 def _check_inert(report: CheckReport) -> None:
-    """Keys that are read and checked although nothing acts on them yet; `then` of `expect` has its own code."""
+    """Keys that are read and checked but have no effect yet. `then` of `expect` has its own code."""
     document = report.document
     found = [(name, 0) for name in ("properties", "renamed") if getattr(document, name) not in (None, ())]
     for state in report.chart.states:
@@ -119,15 +119,17 @@ def _check_allow(report: CheckReport) -> None:
     for state in report.tree.states:
         for code, reason in state.allow:
             if code not in LINTS:
-                hint = report.suggestion(code, LINTS) or "see the reference of diagnostics for the lints there are"
-                report.add("allow.unknown", f'"{code}" is no lint that can be allowed', state.place, hint)
+                hint = (
+                    report.suggestion(code, LINTS) or "the reference of diagnostics lists the codes that can be allowed"
+                )
+                report.add("allow.unknown", f'"{code}" is not a lint that can be allowed', state.place, hint)
             if not reason.strip():
-                message = f'allowing "{code}" needs a reason'
-                report.add("allow.reason", message, state.place, "say why it is right here")
+                message = f'`allow` of "{code}" has no reason'
+                report.add("allow.reason", message, state.place, "write why it is acceptable here")
 
 
 def lint_invokes(report: CheckReport, graph: Graph) -> None:
-    """Invokes whose failure nobody takes, that may hang, or whose input depends on which event came last."""
+    """Invokes without error handling, without a timeout, or with an input that depends on the last event."""
     for state in graph.states:
         if report.is_from_saga(state.index):
             continue
@@ -136,8 +138,8 @@ def lint_invokes(report: CheckReport, graph: Graph) -> None:
     for reading in expression_sites(report.chart):
         parsed = report.names.parsed.get(reading.expression.text)
         if reading.invoke and parsed is not None and "event" in parsed.roots:
-            message = "`event` is here the last event of the step, which need not be the one that led to this state"
-            hint = "assign what you need to a field first, and read that"
+            message = "`event` is the last event of the step here, which may differ from the one that led to this state"
+            hint = "assign the value to a field first and read the field"
             report.add("invoke.event_input", message, reading.expression.place, hint, within=reading.state)
 
 
@@ -145,48 +147,52 @@ def _lint_invoke(report: CheckReport, graph: Graph, state: State, invoke: Invoke
     failure = exact_descriptor("error.invoke") if invoke.id is None else exact_descriptor(f"error.invoke.{invoke.id}")
     around = [graph.by_event[each] for each in graph.path(state.index)]
     if not any(True for each in around for _ in each.matching(failure)):
-        message = f"no transition takes the failure of this invoke of {report.name(state)}"
-        report.add("invoke.no_error", message, invoke.place, "write `onError`", within=state.index)
+        message = f"no transition handles the failure of this invoke of {report.name(state)}"
+        report.add("invoke.no_error", message, invoke.place, "add `onError`", within=state.index)
     timed = any(graph.states[each].after for each in graph.path(state.index))
     if invoke.timeout_ms is None and invoke.type != "chart" and not timed:
-        message = f"this invoke of {report.name(state)} may run for ever"
-        report.add("invoke.no_timeout", message, invoke.place, "write `timeout`", within=state.index)
+        message = f"this invoke of {report.name(state)} has no timeout and may run forever"
+        report.add("invoke.no_timeout", message, invoke.place, "add `timeout`", within=state.index)
 
 
 def lint_sagas(report: CheckReport, graph: Graph) -> None:
-    """Sagas that cannot answer for what they did, and those that an outer transition can leave half done."""
+    """Sagas without error handling, timeouts or compensations, and those that an outer transition can interrupt."""
     for state in graph.states:
         saga = report.tree.states[state.index].saga
         if saga is None:
             continue
         _lint_steps(report, state, saga)
         if not saga.error:
-            message = f"no transition takes the failure of the saga of {report.name(state)}"
-            report.add("invoke.no_error", message, saga.place, "write `onError`", within=state.index)
+            message = f"no transition handles the failure of the saga of {report.name(state)}"
+            report.add("invoke.no_error", message, saga.place, "add `onError`", within=state.index)
         for transition in exits_of(graph, state.index):
-            if transition.origin != "onDone":  # a saga that is done is not half done
-                message = f"{describe_trigger(transition)} can leave the saga of {report.name(state)} half done"
-                hint = "take the event inside the saga's state, or `allow` it with the reason why that is right"
+            if transition.origin != "onDone":  # a completed saga is not interrupted
+                message = (
+                    f"{describe_trigger(transition)} can leave the saga of {report.name(state)} before it is complete"
+                )
+                hint = "handle the event inside the saga's state, or `allow` this lint with a reason"
                 report.add("saga.left_midway", message, transition.place, hint, within=state.index)
 
 
 def _lint_steps(report: CheckReport, state: State, saga: Saga) -> None:
     for step in saga.steps:
         if step.timeout is None:
-            message = f'the saga step "{step.id}" may run for ever'
-            report.add("invoke.no_timeout", message, step.place, "write `timeout`", within=state.index)
+            message = f'the saga step "{step.id}" has no timeout and may run forever'
+            report.add("invoke.no_timeout", message, step.place, "add `timeout`", within=state.index)
         call = step.compensate
         if call is not None and call.input is not None and not isinstance(call.input, dict):
-            message = f'the input of the compensation of "{step.id}" must be a mapping to carry `compensates`'
+            message = (
+                f'the input of the compensation of "{step.id}" must be a mapping, because `compensates` is added to it'
+            )
             report.add("saga.input", message, call.place, "write a mapping of named inputs", within=state.index)
         if call is None and step is not saga.steps[-1] and saga.compensation != "none":
-            message = f'the saga step "{step.id}" has no `compensate`, so it stays done when a later step fails'
-            hint = "write `compensate`, put it last, or say `compensation: none`"
+            message = f'the saga step "{step.id}" has no `compensate`, so it is not undone if a later step fails'
+            hint = "add `compensate`, move the step to the end, or write `compensation: none`"
             report.add("saga.no_compensation", message, step.place, hint, within=state.index)
 
 
 def lint_actions(report: CheckReport, graph: Graph) -> None:
-    """Effects that are hard to audit, errors that nobody takes, events that are swallowed."""
+    """Effects that are hard to audit, unhandled errors, and events that are ignored without a trace."""
     asked = None
     for site in block_sites(report.chart):
         effects = [each for each in site.actions() if isinstance(each, Do | Emit | Send)]
@@ -198,18 +204,18 @@ def lint_actions(report: CheckReport, graph: Graph) -> None:
                 "effect.outside_entry",
                 message,
                 effects[0].place,
-                "move it to the entry of the next state",
+                "move it to the `entry` of the next state",
                 within=site.state,
             )
         asked = asked or next(((site, each) for each in effects if isinstance(each, Do)), None)
     takers = (one for each in graph.transitions for one in each.descriptors)
     if asked is not None and not any(each.matches("error.communication") for each in takers):
-        message = f'no transition takes "error.communication", which comes when `{asked[1].name}` fails for good'
+        message = f'no transition handles "error.communication", which is raised if `{asked[1].name}` fails permanently'
         report.add(
             "error.unhandled",
             message,
             asked[1].place,
-            "add a transition for it, or watch the faults",
+            "add a transition for it, or monitor the faults",
             within=asked[0].state,
         )
     _lint_swallowed(report)
@@ -217,11 +223,11 @@ def lint_actions(report: CheckReport, graph: Graph) -> None:
 
 def _lint_swallowed(report: CheckReport) -> None:
     if report.is_native and report.document.unhandled == "ignore":
-        message = "`unhandled: ignore` makes an illegal event look like one that was already done"
-        report.add("events.swallowed", message, 0, "leave it out, and take with {} what may come again")
+        message = "with `unhandled: ignore` an illegal event cannot be distinguished from a repeated one"
+        report.add("events.swallowed", message, 0, "remove it, and list the events that may be repeated with `{}`")
     for transition in report.chart.transitions:
         idle = not transition.targets and not transition.block and transition.guard is None
         if idle and any(not each.tokens for each in transition.descriptors):
-            message = "`*` with nothing to do makes an illegal event look like one that was already done"
-            hint = "name the events that may come again"
+            message = "a `*` transition without effect hides illegal events"
+            hint = "list the events that may be repeated"
             report.add("events.swallowed", message, transition.place, hint, within=transition.source)

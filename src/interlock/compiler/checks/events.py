@@ -1,4 +1,4 @@
-"""Errors and lints about events: reserved names, the `events` block, who may send what, what is raised and sent."""
+"""Checks of events: reserved names, declarations, roles, and the events that the chart raises and sends."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from interlock.model.event import RESERVED_WORDS, is_reserved
 from interlock.model.limits import NAME_BYTES_MAX
 
 _SELF_TARGETS = (None, "self", "internal")
-"""Targets by which a `send` stays inside its entity."""
+"""Targets of a `send` to the entity itself."""
 
 _UNSTABLE = frozenset({"entity.version", "event.time_ms"})
-"""What the driver stamps anew each time that an event comes."""
+"""Values that differ when the same event is sent again."""
 
 
 def check_events(report: CheckReport) -> None:
-    """The declared events, then everything that names one."""
+    """Check the declared events and everything that names an event."""
     declared = {each.name: each for each in report.chart.events or ()}
     for event in report.chart.events or ():
         _check_declaration(report, event, declared)
@@ -40,8 +40,10 @@ def check_events(report: CheckReport) -> None:
     for state in report.chart.states:
         if state.expect is not None and state.expect.then != "alert":
             _check_own_event(report, declared, state.expect.then, None, state.place)
-            message = f'nobody sends "{state.expect.then}" yet: `then` of `expect` is kept for a later release'
-            report.add("expect.unsent", message, state.index, "write `after` with what shall happen then")
+            message = (
+                f'the event "{state.expect.then}" is not sent yet: `then` of `expect` is reserved for a later release'
+            )
+            report.add("expect.unsent", message, state.index, "use `after` to act when the time is over")
     if report.chart.events is not None:
         _lint_unused(report)
         _lint_roles(report)
@@ -54,18 +56,20 @@ def _check_declaration(report: CheckReport, event: EventType, declared: dict[str
         message = f'the event name "{event.name[:40]}..." has more than {NAME_BYTES_MAX} bytes'
         report.add("event.name_length", message, event.place, "use a shorter name")
     if declared[event.name] is not event:
-        report.add("event.duplicate", f'the event "{event.name}" is declared twice', event.place, "join the two")
+        report.add(
+            "event.duplicate", f'the event "{event.name}" is declared twice', event.place, "merge the two declarations"
+        )
     for expression in value_expressions(event.dedupe):
         parsed = report.names.parsed.get(expression.text)
         moving = None if parsed is None else _unstable_name(parsed)
         if moving is not None:
-            message = f'`dedupe` of "{event.name}" reads `{moving}`, which has changed when the event comes again'
-            hint = "read what the sender repeats, such as event.data.id or event.id"
+            message = f'`dedupe` of "{event.name}" reads `{moving}`, which is different when the event is sent again'
+            hint = "read a value that the sender repeats, such as event.data.id or event.id"
             report.add("event.dedupe", message, expression.place, hint)
 
 
 def _unstable_name(parsed: Parsed) -> str | None:
-    """What an expression reads that an event which is repeated finds otherwise; None when it reads no such thing."""
+    """The first value that an expression reads and that differs when the event is sent again, if any."""
     if "context" in parsed.roots:
         return "context"
     if parsed.inside:
@@ -78,11 +82,11 @@ def _unstable_name(parsed: Parsed) -> str | None:
     return None
 
 
-# What the chart itself causes
+# Events that the chart raises and sends
 
 
 def _own_events(report: CheckReport) -> Iterator[tuple[str, object, Place]]:
-    """Every event that the chart raises or sends to itself under a written name."""
+    """Every event that the chart raises or sends to itself, if its name is literal."""
     for site in block_sites(report.chart):
         for action in site.actions():
             match action:
@@ -95,7 +99,7 @@ def _own_events(report: CheckReport) -> Iterator[tuple[str, object, Place]]:
 
 
 def _check_sends(report: CheckReport) -> None:
-    """A reserved name in a `send` to another entity: the kernel refuses to send it, in every dialect."""
+    """Reserved names in a `send` to another entity: the kernel refuses them in every dialect."""
     for site in block_sites(report.chart):
         for action in site.actions():
             match action:
@@ -128,24 +132,24 @@ def _check_own_event(
 
 
 def _check_data(report: CheckReport, name: str, payload: tuple[Field, ...], data: object, place: Place) -> None:
-    """Written data must be what the event's payload takes, as far as it is no expression."""
+    """Literal data must be valid for the event's payload; expressions are not checked."""
     if isinstance(data, Expression):
         return
     given = {} if data is None else data
-    problem: str | None = "it must be an object"
+    problem: str | None = "expected an object"
     if isinstance(given, dict):
         known = {each.name: each for each in payload}
         literal = {key: value for key, value in given.items() if not any(True for _ in value_expressions(value))}
         computed = [each for each in payload if each.name in given and each.name not in literal]
         unknown = next((key for key in given if key not in known), None)
-        # What is computed is there, whatever its value; the rest is judged as written.
+        # A computed field counts as present; its value is not known here.
         rest = tuple(each for each in payload if each not in computed)
-        problem = f"`{unknown}` is no field of it" if unknown else fields_refusal(literal, rest)
+        problem = f"unknown field `{unknown}`" if unknown else fields_refusal(literal, rest)
     if problem is not None:
-        report.add("payload.type", f'the payload of "{name}" is refused: {problem}', place, "correct `data`")
+        report.add("payload.type", f'the payload of "{name}" is invalid: {problem}', place, "correct `data`")
 
 
-# What transitions take
+# Events that transitions take
 
 
 def _check_descriptors(report: CheckReport, declared: dict[str, EventType], transition: Transition) -> None:
@@ -158,23 +162,25 @@ def _check_descriptors(report: CheckReport, declared: dict[str, EventType], tran
         if not found:
             hint = (
                 report.suggestion(descriptor.text, declared)
-                or "declare it under `events`; what is not declared is rejected"
+                or "declare it under `events`; undeclared events are rejected"
             )
-            message = f'the event "{descriptor.text}" is not declared, so it never arrives'
+            message = f'the event "{descriptor.text}" is not declared, so it is never received'
             report.add("event.undeclared", message, transition.place, hint, within=transition.source)
         elif all(each.direction == "out" for each in found):
-            message = f'the event "{descriptor.text}" is declared `out`: it never arrives'
+            message = f'the event "{descriptor.text}" is declared `out`, so it is never received'
             report.add("event.direction", message, transition.place, "declare it `in` or `internal`")
 
 
 def _check_roles(report: CheckReport, transition: Transition) -> None:
-    """The roles of a transition narrow those of its events; what happens by itself acts as `system`."""
+    """The roles of a transition narrow those of its events. Automatic transitions act as `system`."""
     if transition.roles is None:
         return
     if is_automatic(transition):
         if "system" not in transition.roles:
-            message = "this happens by itself, as role `system`, which its roles leave out: it is never taken"
-            report.add("roles.system", message, transition.place, "add `system` to its roles, or take the roles out")
+            message = (
+                "this transition is automatic and acts as `system`, which is missing in its roles: it is never taken"
+            )
+            report.add("roles.system", message, transition.place, "add `system` to its roles, or remove the roles")
         return
     events = [each for descriptor in transition.descriptors for each in report.events.matching(descriptor)]
     if not events or any(each.roles is None for each in events):
@@ -182,8 +188,8 @@ def _check_roles(report: CheckReport, transition: Transition) -> None:
     senders = {role for each in events for role in each.roles or ()}
     for role in transition.roles:
         if role not in senders and role != "system":
-            message = f'the role "{role}" may not send this event: a transition narrows roles and never widens them'
-            hint = report.suggestion(role, senders) or "add it to the roles of the event, or take it out here"
+            message = f'the role "{role}" may not send this event: a transition can only narrow the roles of its event'
+            hint = report.suggestion(role, senders) or "add it to the roles of the event, or remove it here"
             report.add("roles.widened", message, transition.place, hint)
 
 
@@ -202,28 +208,30 @@ def _lint_unused(report: CheckReport) -> None:
             if isinstance(action, Emit):
                 emitted.add(str(action.type))
                 computed |= isinstance(action.type, Expression)
-    # `"*": {}` takes every event and uses none.
+    # `"*": {}` takes every event but uses none.
     users = DescriptorIndex(
         each for each in report.chart.transitions if each.targets or each.block or each.label != "*"
     )
     for event in report.chart.events or ():
         if event.direction == "out":
             if event.name not in emitted and not computed:
-                message = f'nothing emits "{event.name}", which is declared `out`'
-                report.add("event.unused", message, event.place, "emit it, or take it out", within=0)
+                message = f'the event "{event.name}" is declared `out`, but no action emits it'
+                report.add("event.unused", message, event.place, "emit it, or remove the declaration", within=0)
         elif not any(True for _ in users.matching(exact_descriptor(event.name))):
             message = f'no transition takes the event "{event.name}"'
-            report.add("event.unused", message, event.place, "add a transition for it, or take it out", within=0)
+            report.add(
+                "event.unused", message, event.place, "add a transition for it, or remove the declaration", within=0
+            )
 
 
 def _lint_roles(report: CheckReport) -> None:
     arriving = [each for each in report.chart.events or () if each.direction == "in"]
     without = [each for each in arriving if not each.roles]
     if arriving and len(without) == len(arriving):
-        message = "no event says who may send it: only a local driver may run this chart"
-        report.add("event.no_roles", message, without[0].place, "give the events `roles`", within=0)
+        message = "no event has roles: only a local driver may run this chart"
+        report.add("event.no_roles", message, without[0].place, "add `roles` to the events", within=0)
         return
     for event in without:
-        message = f'the event "{event.name}" has no roles, so nobody may send it'
-        hint = "give it `roles`, or `direction: internal` when only the chart itself sends it"
+        message = f'the event "{event.name}" has no roles, so no principal may send it'
+        hint = "add `roles`, or write `direction: internal` if only the chart sends it"
         report.add("event.no_roles", message, event.place, hint, within=0)

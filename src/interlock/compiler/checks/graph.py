@@ -1,10 +1,10 @@
-"""Where a chart can go: what each transition leaves and enters, which states can be active together, what is reachable.
+"""What a chart can do: what each transition exits and enters, which states can be active together, what is reachable.
 
-Rule 1: guards are ignored, so every answer errs on the side of "it can happen".
-        But an unguarded inner transition does hide an outer one for the same events.
-Rule 2: nothing here walks configurations, whose number is exponential: states and transitions only.
-Rule 3: what many ask is worked out once; and after very many questions the answer is "it can happen", which is always
-        allowed (Rule 1), so that a hostile chart is checked in seconds.
+Rule 1: guards are ignored, so every answer errs on the side of "it can happen". But an unguarded inner transition does
+        shadow an outer one for the same events.
+Rule 2: nothing here enumerates configurations, because their number is exponential; only states and transitions.
+Rule 3: frequent answers are cached. After very many questions every answer is "it can happen", which Rule 1 allows, so
+        that a hostile chart is checked in seconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from interlock.model.chart import Chart, Descriptor, State, Transition
 
 
 class DescriptorIndex:
-    """Transitions by what they take, so that those covering an event descriptor are found without trying them all."""
+    """Transitions by event descriptor, so that those covering a descriptor are found without trying all of them."""
 
     def __init__(self, transitions: Iterable[Transition] = ()) -> None:
         self.prefixes: dict[tuple[str, ...], list[Transition]] = {}
@@ -33,33 +33,33 @@ class DescriptorIndex:
             (self.names if each.exact else self.prefixes).setdefault(each.tokens, []).append(transition)
 
     def matching(self, descriptor: Descriptor) -> Iterator[Transition]:
-        """The transitions that take every event the descriptor takes, nearest prefix last."""
+        """The transitions that take every event of the descriptor, longest prefix last."""
         for length in range(len(descriptor.tokens) + 1):
             yield from self.prefixes.get(descriptor.tokens[:length], ())
         if descriptor.exact:
             yield from self.names.get(descriptor.tokens, ())
 
     def covers(self, transition: Transition) -> bool:
-        """Whether each event of the transition, or none at all, is taken by one of these."""
+        """Whether one of these takes every event of the transition; for an eventless one, whether one is eventless."""
         if not transition.descriptors:
             return bool(self.eventless)
         return all(any(True for _ in self.matching(each)) for each in transition.descriptors)
 
 
 def is_unconditional(transition: Transition) -> bool:
-    """Whether nothing is asked before the transition is taken: no guard, no roles."""
+    """Whether the transition has no guard and no roles."""
     return transition.guard is None and transition.roles is None
 
 
 QUESTIONS_MAX = 200_000
-"""Questions whether a transition is hidden, in one chart: about a second. Charts written by hand ask a few thousand."""
+"""Questions whether a transition is shadowed, per chart: about a second. Charts written by hand ask a few thousand."""
 
 REMEMBERED_MAX = 1_000_000
-"""States in all the entry sets that are kept to be asked for again: about 60 MB."""
+"""States in all cached entry sets: about 60 MB."""
 
 
 class Graph:
-    """The questions that checks and lints ask of one chart's shape."""
+    """Answers about the shape of one chart, for checks and lints."""
 
     def __init__(self, chart: Chart) -> None:
         self.chart = chart
@@ -77,7 +77,7 @@ class Graph:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether so much was asked that answers are no longer exact: they all say "it can happen"."""
+        """Whether the limit of questions is reached: from then on every answer is "it can happen"."""
         return self.question_count > QUESTIONS_MAX
 
     # Shape
@@ -95,11 +95,11 @@ class Graph:
         return of <= index <= self.states[of].last
 
     def regions(self, state: State) -> tuple[int, ...]:
-        """The children that can be active: all but the histories."""
+        """The children that can be active: all but histories."""
         return self.chart.regions(state.index)
 
     def common_ancestor(self, first: int, second: int) -> int:
-        """The nearest state that is or contains both."""
+        """The innermost state that contains both or is one of them."""
         return self.chart.common_ancestor(first, second)
 
     def can_be_active_together(self, first: int, second: int) -> bool:
@@ -108,7 +108,7 @@ class Graph:
         return common in (first, second) or self.states[common].type == "parallel"
 
     def ends_entity(self, index: int) -> bool:
-        """Whether the entity ends when this state is entered: a final child of the root."""
+        """Whether the entity ends when this state is entered: it is a final child of the root."""
         state = self.states[index]
         return state.type == "final" and state.parent == self.chart.top
 
@@ -127,7 +127,7 @@ class Graph:
         return any(self.states[each].type == "final" for each in state.children)
 
     def is_done_with(self, outer: int, index: int) -> bool:
-        """Whether the state around can be done while the inner one is active."""
+        """Whether the outer state can be done while the inner one is active."""
         inner = self.child_towards(outer, index)
         if self.states[outer].type == "compound":
             return self.states[inner].type == "final"
@@ -136,19 +136,19 @@ class Graph:
     # Transitions
 
     def domain(self, transition: Transition) -> int | None:
-        """The state whose descendants the transition leaves; None without target. A history counts where it stands."""
+        """The state whose descendants the transition exits; None without target."""
         number = transition.index
         if number not in self._domains:
             self._domains[number] = self.chart.domain(transition, transition.targets)
         return self._domains[number]
 
     def exits(self, transition: Transition, index: int) -> bool:
-        """Whether taking the transition exits the state, if it is active."""
+        """Whether the transition exits the state if it is active."""
         domain = self.domain(transition)
         return domain is not None and self.is_descendant(index, domain)
 
     def entered(self, transition: Transition, *, memory: bool) -> frozenset[int]:
-        """Every state that taking the transition may enter; with `memory`, whatever a history may have recorded too."""
+        """Every state that the transition may enter; with `memory`, also those that a history may have recorded."""
         domain = self.domain(transition)
         if domain is None:
             return frozenset()
@@ -162,14 +162,14 @@ class Graph:
         return found
 
     def initial_states(self) -> frozenset[int]:
-        """Every state that is entered when an entity begins."""
+        """Every state that is entered when an entity starts."""
         return self.default_entry(0)
 
     def default_entry(self, index: int) -> frozenset[int]:
-        """The state and all that is entered with it by default."""
+        """The state and all states that are entered with it by default."""
         found = self._down.get(index)
         if found is None:
-            # Broken charts may begin in a circle; what is asked again meanwhile adds nothing.
+            # Initial states of an invalid chart may form a cycle; a state that is already in progress adds nothing.
             self._down[index] = frozenset()
             found = self._down[index] = self._below(self.states[index])
         return found
@@ -192,7 +192,7 @@ class Graph:
             state = self.states[target]
             if memory and state.type == "history":
                 found |= self._recorded(state)
-        # A region in which no target lies is entered by default. Each state on the way is looked at once.
+        # A region without a target is entered by default. Each state on the path is visited once.
         occupied = {each for target in targets for each in self.path(target)}
         way = {each for target in targets for each in self.path(target)[1:] if self.is_descendant(each, limit)}
         for ancestor in way:
@@ -215,7 +215,7 @@ class Graph:
         return {each for region in self.regions(parent) for each in self.default_entry(region)}
 
     def leaving(self, parallel: int) -> list[Transition]:
-        """The transitions inside a parallel state that leave it."""
+        """The transitions inside a parallel state that exit it."""
         found = self._leaving.get(parallel)
         if found is None:
             inside = range(parallel + 1, self.states[parallel].last + 1)
@@ -225,15 +225,15 @@ class Graph:
         return found
 
     def child_towards(self, outer: int, index: int) -> int:
-        """The child of a state in which one of its descendants lies."""
+        """The child of the outer state that contains the inner one."""
         path = self.path(index)
         return path[path.index(outer) - 1]
 
-    # Choice
+    # Selection
 
     @cached_property
     def by_event(self) -> tuple[DescriptorIndex, ...]:
-        """Per state, its transitions by what they take."""
+        """Per state, its transitions by event."""
         return tuple(DescriptorIndex(self.transitions[each] for each in state.transitions) for state in self.states)
 
     @cached_property
@@ -246,7 +246,7 @@ class Graph:
 
     @cached_property
     def unconditional_by_event(self) -> tuple[DescriptorIndex, ...]:
-        """Per state, its transitions that nothing can keep from being taken."""
+        """Per state, its unconditional transitions by event."""
         return tuple(
             DescriptorIndex(
                 self.transitions[each] for each in state.transitions if is_unconditional(self.transitions[each])
@@ -255,7 +255,7 @@ class Graph:
         )
 
     def is_shadowed(self, transition: Transition, atom: int) -> bool:
-        """Whether an outer state's transition is never taken here: inner ones come first, or that state is not done."""
+        """Whether an outer state's transition is never taken here, because inner ones come first."""
         self.question_count += 1
         if self.is_exhausted:
             return False
@@ -269,14 +269,14 @@ class Graph:
         return any(self.unconditional_by_event[each].covers(transition) for each in inner)
 
     def walk_reachable(self, start: Iterable[int], *, memory: bool) -> Iterator[tuple[int, Transition, frozenset[int]]]:
-        """Whatever may be taken from these states on: the atomic state it is taken in, the transition, what it enters.
+        """Every transition that may be taken from these states on, with its atomic state and the states it enters.
 
-        Each transition comes once. With `memory`, histories may lead to whatever they can have recorded.
+        Each transition is given once. With `memory`, a history may enter everything that it can have recorded.
         """
         waiting = [list(state.transitions) for state in self.states]
         queue = [each for each in sorted(start) if self.is_atomic(each)]
         seen = set(queue)
-        for atom in queue:  # grows while it is walked, by each atomic state at most once
+        for atom in queue:  # grows while it is iterated, by each atomic state at most once
             if self.ends_entity(atom):
                 continue
             for index in self.path(atom):
@@ -294,10 +294,10 @@ class Graph:
                 waiting[index] = hidden
 
     def reachable(self) -> frozenset[int]:
-        """Every state that can be active, and every history that can be led to, in the life of an entity."""
+        """Every state that can become active, and every history that can be a target, in the life of an entity."""
         found = set(self.initial_states())
         led: set[int] = set()
-        # What a history recorded was active before, so its memory leads nowhere new.
+        # A recorded state was active before, so it is reachable anyway.
         for _, transition, entered in self.walk_reachable(found, memory=False):
             found |= entered
             led.update(transition.targets)
@@ -311,9 +311,9 @@ class Graph:
         return self.states[index].type == "history" and index not in known
 
     def is_atomic(self, index: int) -> bool:
-        """Whether the state can stand in a configuration by itself: it has no children to be active."""
+        """Whether the state has no children that can be active."""
         return self.states[index].type in ("atomic", "final")
 
     def atomic_states(self, index: int) -> list[int]:
-        """The atomic states that are the state or lie below it."""
+        """The atomic states that are the state or inside it."""
         return [each for each in range(index, self.states[index].last + 1) if self.is_atomic(each)]

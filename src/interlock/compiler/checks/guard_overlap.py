@@ -1,7 +1,7 @@
-"""Whether two guards can hold together, as far as their text shows it.
+"""Whether two guards can be true together, as far as their text shows.
 
-Rule 1: "exclusive" is a proof, "not exclusive" is not: the answer errs on the side of "both may hold".
-Rule 2: reads parsed trees only; nothing is evaluated.
+Rule 1: "exclusive" is a proof, "not exclusive" is not: in doubt both may be true.
+Rule 2: only parsed trees are read; nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from interlock.expression.parser import Parsed
 from interlock.model.document.actions import Guard, GuardAll, GuardExpression, GuardIn, GuardNot
 
 Trees = Mapping[str, Parsed | None]
-"""What each expression's text was parsed to; None for a language that cannot say."""
+"""The parsed tree of each expression text; None for a language that cannot give it."""
 
 Fact = tuple[str, str, str]
-"""One comparison: what is compared, how, and with what, each as text that is equal when the meaning is."""
+"""One comparison: subject, operator and operand, each as text that is equal if the meaning is equal."""
 
 _CONTRADICTIONS: dict[str, frozenset[str]] = {
     "==": frozenset({"!=", "<", ">"}),
@@ -49,18 +49,18 @@ _NEGATED = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<", 
 
 
 FactsBySubject = dict[str, list[Fact]]
-"""The facts of a guard, by their subject."""
+"""The facts of a guard by their subject."""
 
 
 class GuardComparison:
-    """Compares the guards of one chart. What a guard says is worked out once, however often it is compared."""
+    """Compares the guards of one chart. The facts of each guard are computed once."""
 
     def __init__(self, trees: Trees) -> None:
         self.trees = trees
         self._known: dict[int, tuple[Guard, FactsBySubject]] = {}
 
     def exclusive(self, first: Guard, second: Guard) -> bool:
-        """Whether the text of two guards shows that they never hold together."""
+        """Whether the text of two guards shows that they are never true together."""
         if _is_negation(first, second) or _is_negation(second, first):
             return True
         left, right = self._facts_of(first), self._facts_of(second)
@@ -77,7 +77,7 @@ class GuardComparison:
             facts: FactsBySubject = {}
             for each in dict.fromkeys(_facts(guard, self.trees)):
                 facts.setdefault(each[0], []).append(each)
-            found = self._known[id(guard)] = (guard, facts)  # with the guard, or another might get its identity
+            found = self._known[id(guard)] = (guard, facts)  # keeps the guard alive, so that its id is not reused
         return found[1]
 
 
@@ -86,7 +86,7 @@ def _is_negation(first: Guard, second: Guard) -> bool:
 
 
 def _facts(guard: Guard, trees: Trees) -> Iterator[Fact]:
-    """What must be true when the guard holds."""
+    """The facts that are true whenever the guard is true."""
     match guard:
         case GuardAll():
             for each in guard.guards:
@@ -121,7 +121,7 @@ def _tree_facts(tree: ast.expr, *, holds: bool) -> Iterator[Fact]:
 
 def _comparison(left: ast.expr, sign: str, right: ast.expr, *, holds: bool) -> Iterator[Fact]:
     if not holds:
-        # Comparing what has no order fails, and a guard that fails does not hold: so `not a < b` is `a >= b`.
+        # Comparing unordered values fails, and a guard that fails is false: so `not a < b` means `a >= b`.
         sign = _NEGATED[sign]
     if isinstance(left, ast.Constant) and sign in _MIRRORED:
         left, sign, right = right, _MIRRORED[sign], left
@@ -135,14 +135,14 @@ def _text(tree: ast.expr) -> str:
 
 
 def _contradict(one: Fact, other: Fact) -> bool:
-    """Whether two facts about the same thing contradict each other."""
+    """Whether two facts about the same subject contradict each other."""
     if one[2] == other[2]:
         return other[1] in _CONTRADICTIONS[one[1]]
     return _are_disjoint(one, other) or _are_disjoint(other, one)
 
 
 def _are_disjoint(one: Fact, other: Fact) -> bool:
-    """Whether `x == 1` or `x < 1` leaves nothing of what the other says about x and another constant."""
+    """Whether `x == 1` or `x < 1` excludes the other fact, which compares x with another constant."""
     below, above = _constant(one[2]), _constant(other[2])
     if below is None or above is None:
         return False
@@ -156,6 +156,6 @@ def _are_disjoint(one: Fact, other: Fact) -> bool:
 
 @lru_cache(maxsize=1_000)
 def _constant(dumped: str) -> tuple[object] | None:
-    """The constant that a dumped tree is, or None."""
+    """The constant of a dumped tree; None if it is not one."""
     prefix = "Constant(value="
     return (ast.literal_eval(dumped[len(prefix) : -1]),) if dumped.startswith(prefix) else None

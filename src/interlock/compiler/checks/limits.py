@@ -1,7 +1,7 @@
-"""How deep content may be nested: checked before anything else walks it, because the other walks call themselves.
+"""Limits on the nesting of content. Checked first, because the other walks over content are recursive.
 
-Rule 1: nothing here calls itself; a document of any depth is measured.
-Rule 2: a block becomes one Python function in the kernel, so Python's own limits on blocks within blocks are ours.
+Rule 1: nothing here is recursive, so a document of any depth can be checked.
+Rule 2: a block becomes one Python function in the kernel, so Python's own limits on nested blocks apply.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from interlock.model.document.walk import documents, state_blocks, state_guards,
 from interlock.model.limits import CONTENT_DEPTH_MAX, FOREACH_DEPTH_MAX
 
 _Part = tuple[Action | Guard, int, int]
-"""A part of content, how many others it stands in, and how many of these are loops."""
+"""An action or guard, its depth, and the number of loops around it."""
 
 
 def check_nesting(document: Document, diagnostics: Diagnostics) -> bool:
-    """Whether all content of a document, and of the charts written inside it, is within the limits; tells when not."""
+    """Whether all content of a document and of its inline charts is within the limits; reports it if not."""
     stack: list[_Part] = [(each, 1, 0) for each in _contents(document)]
     while stack:
         part, depth, loops = stack.pop()
         loops += isinstance(part, Foreach)
         if depth > CONTENT_DEPTH_MAX:
-            message = f"actions or guards are nested more than {CONTENT_DEPTH_MAX} deep"
-            diagnostics.error("content.depth", message, part.place, "put the inner part into a registered function")
+            message = f"actions or guards are nested more than {CONTENT_DEPTH_MAX} levels deep"
+            diagnostics.error("content.depth", message, part.place, "move the inner part into a registered function")
             return False
         if loops > FOREACH_DEPTH_MAX:
-            message = f"`foreach` is nested more than {FOREACH_DEPTH_MAX} deep"
-            diagnostics.error("content.depth", message, part.place, "put the inner loops into a registered function")
+            message = f"`foreach` is nested more than {FOREACH_DEPTH_MAX} levels deep"
+            diagnostics.error("content.depth", message, part.place, "move the inner loops into a registered function")
             return False
         stack.extend((each, depth + 1, loops) for each in _parts(part))
     return True

@@ -1,9 +1,9 @@
 """Proof that a chart never goes back: `monotonic`, on the graph of its transitions.
 
 Rule 1: guards are ignored: a path that some guard would stop still counts, because the proof must hold for every guard.
-Rule 2: "never again" means never: a state that is left and entered anew counts like one that was never left.
-Rule 3: what each atomic state leads to is found out once for the chart, and each order takes one walk back over it. A
-        chart with too much of it is refused: an order that was not proved is not kept.
+Rule 2: a state that is left and entered again counts like one that was never left.
+Rule 3: the edges of each atomic state are found once per chart, and each order takes one backward walk over them. A
+        chart with too many edges is refused, because an order that is not proved is not guaranteed.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from interlock.model.chart import Transition
 from interlock.model.document.targets import Unresolved
 
 ORDER_MAX = 100
-"""States in one order: people order a handful."""
+"""States in one order: people order a few."""
 
 EDGES_MAX = 4_000_000
-"""Edges between atomic states and transitions that are followed for all orders of a chart: about two seconds. A chart
-of 19 regions with 100 states and 10 transitions each has 60,000, and follows them once for each of its 19 orders."""
+"""Edges between atomic states and transitions that are followed for all orders of a chart: about two seconds. A
+chart of 19 regions with 100 states and 10 transitions each has 60,000, and follows them once for each of its 19
+orders.
+"""
 
 
 class _TooManyEdges(Exception):
-    """There are more edges than can be followed."""
+    """The chart has more edges than can be followed."""
 
 
 def check_monotonic(report: CheckReport, graph: Graph, reachable: frozenset[int]) -> None:
-    """Every order that the chart promises to keep, proved or refuted with a path."""
+    """Prove every `monotonic` order of the chart, or report a path that violates it."""
     ways = _Edges(graph)
     for index, written in enumerate(report.tree.states):
         if written.monotonic is None:
@@ -39,13 +41,13 @@ def check_monotonic(report: CheckReport, graph: Graph, reachable: frozenset[int]
         else:
             order = _resolve_order(report, index, written.monotonic, written.place)
         if len(order) > ORDER_MAX:
-            message = f"monotonic orders {len(order)} states; at most {ORDER_MAX} can be proved"
-            report.add("monotonic.order", message, written.place, "name the states that matter")
+            message = f"`monotonic` orders {len(order)} states; the limit is {ORDER_MAX}"
+            report.add("monotonic.order", message, written.place, "list only the states that matter")
         elif _is_order(report, graph, order, written.place):
             try:
                 _prove(report, ways, [each for each in order if each in reachable], written.place)
             except _TooManyEdges:
-                message = "monotonic cannot be proved: the chart has too many transitions to follow them all"
+                message = "`monotonic` cannot be proved: the chart has too many transitions"
                 hint = "order fewer states, or split the chart"
                 report.add("monotonic.unproved", message, written.place, hint)
                 return
@@ -60,32 +62,32 @@ def _resolve_order(report: CheckReport, index: int, names: tuple[str, ...], plac
         if isinstance(state, Unresolved):
             report.add("target.unknown", f"monotonic: {state.message}", place, state.hint)
         elif state in found:
-            report.add("monotonic.order", f'monotonic names "{name}" twice', place, "name each state once")
+            report.add("monotonic.order", f'`monotonic` lists "{name}" twice', place, "list each state once")
         else:
             found.append(state)
     return found
 
 
 def _is_order(report: CheckReport, graph: Graph, order: list[int], place: Place) -> bool:
-    """Whether the states exclude each other, so that one can come before the other."""
+    """Whether no two of the states can be active together."""
     for position, second in enumerate(order):
         for first in order[:position]:
             if graph.can_be_active_together(first, second):
                 message = f"{report.name(first)} and {report.name(second)} can be active together"
-                report.add("monotonic.order", message, place, "name states of which only one is active at a time")
+                report.add("monotonic.order", message, place, "list states of which only one is active at a time")
                 return False
     return True
 
 
 def _prove(report: CheckReport, ways: _Edges, order: list[int], place: Place) -> None:
-    """Tells the first way back, if there is one."""
+    """Report the first path back, if there is one."""
     graph, earliest = ways.graph, ways.earliest(order)
     for position, late in enumerate(order):
         active = ways.together(late)
         ways.count(len(active) // 8)
         if any(earliest.get(atom, position) < position for atom in active):
             if graph.is_exhausted:
-                raise _TooManyEdges  # the way back may be one that an inner transition hides
+                raise _TooManyEdges  # the path may use a transition that is shadowed
             path = _shortest_path(graph, set(active), order[:position])
             steps = " ".join(
                 f"-[{describe_trigger(each)}]-> {report.name(_target_towards(graph, each, end))}" for each, end in path
@@ -94,18 +96,18 @@ def _prove(report: CheckReport, ways: _Edges, order: list[int], place: Place) ->
             message = (
                 f"after {report.name(late)}, {report.name(earlier)} can be entered again: {report.name(late)} {steps}"
             )
-            hint = "take the transition out, lead it elsewhere, or take the state out of `monotonic`"
+            hint = "remove the transition, change its target, or remove the state from `monotonic`"
             report.add("monotonic.violated", message, place, hint)
             return
 
 
 def _target_towards(graph: Graph, transition: Transition, end: int) -> int:
-    """What a path shows for a transition: the target that led to where the path goes on."""
+    """The state that a path shows for a transition: the target that contains the end of this part of the path."""
     return next((each for each in transition.targets if graph.is_within(end, each)), end)
 
 
 class _Edges:
-    """What leads to what: atomic states to the transitions taken in them, and those to the states they enter."""
+    """The edges of the graph: from atomic states to the transitions taken in them, and on to the states they enter."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -116,7 +118,7 @@ class _Edges:
         self._atoms = graph.atomic_states(0)
 
     def together(self, late: int) -> list[int]:
-        """The atomic states that can be active together with a state: in it, and in regions beside it."""
+        """The atomic states that can be active together with a state: inside it, and in parallel regions."""
         graph = self.graph
         found = self._within(late, graph.states[late].last)
         for outer in graph.path(late)[1:]:
@@ -126,17 +128,17 @@ class _Edges:
         return found
 
     def _within(self, first: int, last: int) -> list[int]:
-        """The atomic states with numbers from the first to the last."""
+        """The atomic states with indexes from `first` to `last`."""
         return self._atoms[bisect_left(self._atoms, first) : bisect_right(self._atoms, last)]
 
     def count(self, edges: int) -> None:
-        """Note edges that are followed. Raises _TooMany."""
+        """Count followed edges. Raises _TooManyEdges."""
         self.edges += edges
         if self.edges > EDGES_MAX:
             raise _TooManyEdges
 
     def build(self) -> None:
-        """Find all edges: per transition the atomic states it is taken in, per atomic state what enters it."""
+        """Find the atomic states in which each transition is taken, and the transitions that enter each state."""
         graph, self._built = self.graph, True
         for transition in graph.transitions:
             if transition.targets:
@@ -152,17 +154,17 @@ class _Edges:
                     self._entering.setdefault(each, []).append(transition.index)
 
     def earliest(self, order: list[int]) -> dict[int, int]:
-        """Per atomic state, the position in the order of the first state that it may lead to; not all lead to one."""
+        """Per atomic state, the position of the earliest state of the order that it can lead to, if any."""
         if not self._built:
             self.build()
         found: dict[int, int] = {}
         followed: set[int] = set()
         taken: set[int] = set()
         for position, state in enumerate(order):
-            # What leads here and to an earlier state has its answer already, and so has all that leads to it.
+            # A state that leads to an earlier state has its answer already, and so do all states that lead to it.
             queue = [each for each in self.graph.atomic_states(state) if each not in followed]
             followed.update(queue)
-            for atom in queue:  # grows while it is walked, by each atomic state at most once
+            for atom in queue:  # grows while it is iterated, by each atomic state at most once
                 entering = [each for each in self._entering.get(atom, ()) if each not in taken]
                 taken.update(entering)
                 self.count(len(self._entering.get(atom, ())))
@@ -177,9 +179,9 @@ class _Edges:
 
 
 def _shortest_path(graph: Graph, start: set[int], earlier: list[int]) -> list[tuple[Transition, int]]:
-    """The shortest path from active states to one that should lie behind them, as (transition, state entered).
+    """The shortest path from active states to a state earlier in the order, as (transition, state entered).
 
-    There must be one: the walk ends with it.
+    There must be such a path: the walk ends with it.
     """
     origin: dict[int, tuple[int, Transition]] = {}
     walk = graph.walk_reachable(start, memory=True)

@@ -1,4 +1,4 @@
-"""What every check reads and reports to, and the table of the compiler's codes with their severities.
+"""The report of all checks, and the table of the compiler's codes with their severities.
 
 Rule 1: a code and its severity are in `CODES` and nowhere else; the reference page is tested against that table.
 """
@@ -17,9 +17,9 @@ from interlock.model.event import RESERVED_HINT
 
 
 class Code(NamedTuple):
-    """How severe a diagnostic is: in a chart of our own dialect, and in one imported from SCXML or XState.
+    """The severity of a diagnostic in our own dialect and in charts imported from SCXML or XState.
 
-    `can_allow`: an `allow` with a reason, on the state that it is about or on an ancestor of it, silences it.
+    `can_allow`: an `allow` with a reason, on the state in question or an ancestor, silences it.
     """
 
     native: Severity
@@ -138,18 +138,18 @@ CODES: dict[str, Code] = {
     "transition.shadowed": STRICT_LINT,
     "vocabulary.inert": LINT,
 }
-"""Every code that the compiler reports itself; those of expressions are in `expression/`."""
+"""Every code that the compiler itself reports; those of expressions are in `expression/`."""
 
 LINTS = tuple(code for code, each in CODES.items() if each.can_allow)
 """The codes that an `allow` can silence."""
 
 
 SUGGESTIONS_MAX = 25
-"""Misspelt names of one chart for which a near word is looked up."""
+"""Unknown names per chart for which a similar name is searched: the search is slow, and nobody reads more."""
 
 
 class EventIndex:
-    """Declared events under every prefix of their names, so that those a descriptor takes are found at once."""
+    """Declared events by every prefix of their names, so that those of a descriptor are found at once."""
 
     def __init__(self, events: Iterable[EventType]) -> None:
         self.prefixes: dict[tuple[str, ...], list[EventType]] = {}
@@ -166,9 +166,9 @@ class EventIndex:
 
 
 class CheckReport:
-    """A chart, the document it was written as, the tree it was built from, and the diagnostics so far.
+    """The chart under test, its document, and the diagnostics so far.
 
-    `chart`, `tree` and their numbers are those after sagas became states; `document` is what the author wrote.
+    `chart` and `tree` contain the states of sagas; `document` is as the author wrote it.
     """
 
     def __init__(self, chart: Chart, document: Document, names: NameResolver, diagnostics: Diagnostics) -> None:
@@ -191,7 +191,7 @@ class CheckReport:
         within: int | None = None,
         severity: Code | None = None,
     ) -> None:
-        """Report a problem of a state or at a place, as severe as the table says.
+        """Report a problem of a state or at a place, with the severity of the table.
 
         `within`: the state whose `allow` counts, if `at` is a place. `severity` replaces that of the table.
         """
@@ -204,29 +204,29 @@ class CheckReport:
         self.diagnostics.items.append(Diagnostic(code=code, message=message, place=place, severity=level, hint=hint))
 
     def add_reserved(self, what: str, name: str, place: Place) -> None:
-        """Report a name that only the kernel may use."""
+        """Report a reserved name."""
         self.add("name.reserved", f'the {what} "{name}" has a reserved name', place, RESERVED_HINT)
 
     def suggestion(self, word: str, known: Iterable[str]) -> str | None:
-        """`did you mean ...?`, for as many slips as anybody reads: looking for near words is slow."""
+        """`did you mean ...?`; None if no known word is similar, or after too many unknown words."""
         self.suggestion_count += 1
         return suggestion(word, known) if self.suggestion_count <= SUGGESTIONS_MAX else None
 
     def allows(self, code: str, state: int) -> bool:
-        """Whether the state or an ancestor says that this lint is meant."""
+        """Whether the state or an ancestor allows this lint."""
         around = (state, *self.tree.ancestors(state))
         return any(code == allowed for each in around for allowed, _ in self.tree.states[each].allow)
 
     def is_from_saga(self, state: int) -> bool:
-        """Whether the state was made from a saga."""
+        """Whether the state was generated from a saga."""
         return any(self.tree.states[each].saga is not None for each in self.tree.ancestors(state))
 
     def name(self, state: int | State) -> str:
-        """The state as a message names it: its id in quotes, or `the root`."""
+        """The state as messages name it: its id in quotes, or `the root`."""
         index = state if isinstance(state, int) else state.index
         return "the root" if index == 0 else f'"{self.tree.ids[index]}"'
 
 
 def describe_trigger(transition: Transition) -> str:
-    """What makes a transition be tried, as a message names it."""
+    """The trigger of a transition as messages name it."""
     return "always" if not transition.descriptors else f'"{transition.label}"'

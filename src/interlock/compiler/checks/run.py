@@ -1,7 +1,7 @@
-"""Everything that can be wrong with a chart once its names are resolved, and everything that is probably a mistake.
+"""All checks of a chart whose names are resolved, in order.
 
-Rule 1: all diagnostics at once: a check never stops another.
-Rule 2: what follows from the graph of transitions is asked only when there is no error: it would mislead.
+Rule 1: all diagnostics are reported together: a check never stops another.
+Rule 2: checks on the graph of transitions run only if there is no error, because they would mislead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from interlock.model.document.document import Document
 
 
 def run_checks(chart: Chart, document: Document, names: NameResolver, diagnostics: Diagnostics) -> None:
-    """Adds every diagnostic about a chart; `document` is what the author wrote, `names` what the chart was built from."""
+    """Add every diagnostic about a chart; `document` is as the author wrote it, `names` has the states of sagas."""
     report = CheckReport(chart, document, names, diagnostics)
     graph = Graph(chart)
     check_states(report, graph)

@@ -1,7 +1,7 @@
-"""Errors and lints about what is hidden: fields that are masked, and states shown under a neutral name.
+"""Checks of sensitive data: masked fields, and hidden states that are shown under a neutral name.
 
-A name that is computed from a masked field carries its value to wherever the name is shown.
-Who could enter a hidden state unasked, or leave it with less right than it takes to enter, could tell that it is there.
+A name that is computed from a masked field reveals its value wherever the name is shown. A principal who can enter a
+hidden state without a role, or leave it with fewer rights than entering needs, can detect that it exists.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from interlock.model.document.actions import Value
 from interlock.model.document.walk import value_expressions
 
 DEFAULT_NEUTRAL_NAME = "processing"
-"""What a hidden state is shown as when its author gives no name."""
+"""The name that a hidden state is shown with if its author gives none."""
 
 
 def check_sensitive(report: CheckReport, graph: Graph) -> None:
-    """Every `sensitive` of the chart."""
+    """Check every `sensitive` of the chart."""
     known = known_fields(report.chart)
     hidden = []
     for state in graph.states:
@@ -46,7 +46,7 @@ def check_sensitive(report: CheckReport, graph: Graph) -> None:
 
 
 def _check_names(report: CheckReport) -> None:
-    """A masked field that becomes part of the name of an event, a timer, a target, a source or a message."""
+    """Report masked fields in computed names of events, timers, targets, sources and messages."""
     marked = (state.sensitive for state in report.chart.states if state.sensitive is not None)
     masked = {path.split(".", 1)[0] for each in marked for path in each.fields}
     if not masked:
@@ -56,7 +56,7 @@ def _check_names(report: CheckReport) -> None:
             parsed = report.names.parsed.get(expression.text)
             read = sorted({name for name, _ in parsed.reads} & masked) if parsed is not None else []
             if read:
-                message = f"the sensitive field `{read[0]}` becomes part of a name, and names are journaled as they are"
+                message = f"the sensitive field `{read[0]}` is part of a computed name, and names are stored unmasked"
                 hint = "compute the name from another field, such as an id"
                 report.add("sensitive.name", message, expression.place, hint, within=state)
 
@@ -72,7 +72,7 @@ def _computed_names(chart: Chart) -> Iterator[tuple[int, Value]]:
 
 def _check_neutral(report: CheckReport, state: State, neutral: str) -> None:
     if any(neutral in (each.id, each.key) for each in report.chart.states[1:]):
-        message = f'sensitive: {report.name(state)} would be shown as "{neutral}", which is a state of the chart'
+        message = f'sensitive: {report.name(state)} would be shown as "{neutral}", which is another state of the chart'
         report.add("sensitive.neutral", message, state.place, "choose another name with `as`")
 
 
@@ -87,7 +87,7 @@ def _entering_transitions(graph: Graph, hidden: frozenset[int]) -> dict[int, lis
 
 
 def _check_access(report: CheckReport, graph: Graph, state: State, into: list[Transition], told: set[int]) -> None:
-    """Who may enter and who may leave; a transition is told once, whatever it leads into or out of."""
+    """Compare the roles that may enter with those that may leave. Each transition is reported once."""
     entering: set[str] = set()
     for transition in into:
         entering |= _required_roles(report, state, transition, "into", told)
@@ -96,26 +96,26 @@ def _check_access(report: CheckReport, graph: Graph, state: State, into: list[Tr
         if more and entering and transition.index not in told:
             told.add(transition.index)
             message = f"{', '.join(more)} may leave the hidden state {report.name(state)} but not enter it"
-            hint = "leaving takes at least the right that entering takes"
+            hint = "require at least the same rights for leaving as for entering"
             report.add("sensitive.roles", message, transition.place, hint, within=state.index)
 
 
 def _required_roles(report: CheckReport, state: State, transition: Transition, way: str, told: set[int]) -> set[str]:
-    """The roles that may take a transition; tells when it does not say who may."""
+    """The roles that may take a transition; reports a transition without roles."""
     roles = _roles(report, transition)
     if roles is not None:
         return roles
     if transition.index not in told:
         told.add(transition.index)
-        wish = "name `system` in its `roles`" if is_automatic(transition) else "give it or its event `roles`"
+        wish = "add `system` to its `roles`" if is_automatic(transition) else "add `roles` to it or to its event"
         where = f"{way} the hidden state {report.name(state)} by {describe_trigger(transition)}"
-        message = f"the way {where} does not say who may take it"
+        message = f"the transition {where} has no roles"
         report.add("sensitive.no_roles", message, transition.place, wish, within=state.index)
     return set()
 
 
 def _roles(report: CheckReport, transition: Transition) -> set[str] | None:
-    """Who may take a transition: by its own roles, else by those of its events; None when somebody is not asked."""
+    """The roles that may take a transition: its own, else those of its events; None if anyone may."""
     if is_automatic(transition):
         return set(transition.roles) if transition.roles is not None and "system" in transition.roles else None
     if transition.roles is not None:

@@ -1,7 +1,7 @@
-"""A walk over everything that a chart runs or evaluates, each with the state it belongs to.
+"""Every block, guard and expression of a chart with its state.
 
-Rule 1: document order; what stands inside `if` and `foreach` comes too.
-Rule 2: whoever checks content asks here, so that no block and no expression is forgotten.
+Rule 1: document order, at any depth of `if` and `foreach`.
+Rule 2: all checks of content use these functions, so that no block and no expression is forgotten.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Role = Literal["entry", "exit", "transition", "initial", "history", "finalize"]
 
 @dataclass(frozen=True, slots=True)
 class BlockSite:
-    """A block and where it stands: its state, what it is there, and its transition if it belongs to one."""
+    """A block with its state, its role there, and its transition if it has one."""
 
     state: int
     role: Role
@@ -34,7 +34,7 @@ class BlockSite:
 
 @dataclass(frozen=True, slots=True)
 class ExpressionSite:
-    """An expression and where it stands: its state, its transition if it has one, and whether an invoke takes it."""
+    """An expression with its state, its transition if it has one, and whether it belongs to an invoke."""
 
     state: int
     expression: Expression
@@ -59,7 +59,7 @@ def block_sites(chart: Chart) -> Iterator[BlockSite]:
 
 
 def guard_sites(chart: Chart) -> Iterator[tuple[int, Guard, Transition | None]]:
-    """Every guard of a chart, of transitions and of `if`, with its state; the transition when it decides about one."""
+    """Every guard of transitions and of `if`, with its state, and its transition if it has one."""
     for transition in chart.transitions:
         if transition.guard is not None:
             yield transition.source, transition.guard, transition
@@ -70,7 +70,7 @@ def guard_sites(chart: Chart) -> Iterator[tuple[int, Guard, Transition | None]]:
 
 
 def expression_sites(chart: Chart) -> Iterator[ExpressionSite]:
-    """Every expression of a chart, once for each place it stands in."""
+    """Every expression of a chart, once for each place."""
     for state in chart.states:
         index = state.index
         values: list[Value] = [state.output, *(each.delay for each in state.after)]
@@ -93,7 +93,7 @@ def expression_sites(chart: Chart) -> Iterator[ExpressionSite]:
 
 
 def written_names(chart: Chart) -> frozenset[str]:
-    """Every name that a chart writes as text: of events, handlers, timers, sends, targets, sources and messages."""
+    """Every literal name in a chart: of events, handlers, timers, sends, targets, sources and messages."""
     found: set[Value] = {*chart.handlers, *(each.name for each in chart.events or ())}
     for state in chart.states:
         found.update(each.event for each in state.after)
@@ -109,7 +109,7 @@ def written_names(chart: Chart) -> frozenset[str]:
 
 
 def computable_names(action: Action) -> tuple[Value, ...]:
-    """The parts of an action that are names and may be computed; names are journaled and shown as they are."""
+    """The names in an action that may be computed; names are stored and shown unmasked."""
     match action:
         case Send():
             return action.event, action.to, action.id, action.type
@@ -127,7 +127,7 @@ def declared_fields(chart: Chart) -> dict[str, Field]:
 
 
 def known_fields(chart: Chart) -> set[str]:
-    """Every name that can stand in the context: declared fields, and what a `foreach` makes."""
+    """Every name that the context can have: declared fields, and the variables of `foreach`."""
     names = set(declared_fields(chart))
     for site in block_sites(chart):
         for action in site.actions():

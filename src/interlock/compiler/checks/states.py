@@ -1,7 +1,7 @@
 """Checks of single states: their shape, names and sizes, and whether they can be entered, left, or wait forever.
 
-Rule 1: whatever would give an entity without a legal configuration is an error in every dialect.
-Rule 2: whatever merely has no effect in other dialects is an error in ours.
+Rule 1: what would leave an entity without a legal configuration is an error in every dialect.
+Rule 2: what merely has no effect in other dialects is an error in ours.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _KEY = re.compile(r"[\w-]+")
 
 
 def check_states(report: CheckReport, graph: Graph) -> None:
-    """Every state by its type, its key, and what it says of its beginning."""
+    """Check every state by its type, key and initial state."""
     root = graph.states[0]
     if root.type in ("final", "history"):
         report.add("chart.root", f"the root cannot be a {root.type} state", root.place)
     elif not graph.regions(root):
-        report.add("chart.no_states", "the chart has no states", root.place, "write at least one under `states`")
+        report.add("chart.no_states", "the chart has no states", root.place, "add at least one under `states`")
     for state in graph.states:
         written = report.tree.states[state.index]
         _check_key(report, graph, state)
@@ -45,13 +45,13 @@ def check_states(report: CheckReport, graph: Graph) -> None:
 def _check_key(report: CheckReport, graph: Graph, state: State) -> None:
     if len(state.id.encode()) > NAME_BYTES_MAX:
         message = f'the id "{state.id[:40]}..." has more than {NAME_BYTES_MAX} bytes'
-        report.add("state.id_length", message, state.place, "give the state a short `id`")
+        report.add("state.id_length", message, state.place, "give the state a shorter `id`")
     if state.index == 0:
         return
     if report.is_native and state.key.startswith("_") and not report.is_from_saga(state.index):
         report.add_reserved("state", state.key, state.place)
     if report.is_native and _KEY.fullmatch(state.key) is None:
-        message = f'"{state.key}" cannot be the key of a state'
+        message = f'"{state.key}" is not a valid state key'
         report.add("state.key", message, state.place, "use letters, digits, _ and -")
     first = next(each for each in graph.states[state.parent].children if graph.states[each].key == state.key)
     if first != state.index:
@@ -63,49 +63,51 @@ def _check_initial(report: CheckReport, graph: Graph, state: State, written: doc
     initial = written.initial
     if state.type == "compound":
         if not state.initial and state.index > 0 and initial is None:
-            message = f"{report.name(state)} has only history states: it cannot begin anywhere"
-            report.add("state.no_initial", message, state.place, "give it a child that can be active")
+            message = f"{report.name(state)} has only history states, so it has no initial state"
+            report.add("state.no_initial", message, state.place, "add a child that can be active")
         for each in state.initial:
             if not graph.is_descendant(each, state.index):
-                message = f"{report.name(state)} cannot begin in {report.name(each)}, which is not inside it"
+                message = f"the initial state {report.name(each)} is not inside {report.name(state)}"
                 place = state.place if initial is None else initial.place
-                report.add("initial.outside", message, place, "name one of its descendants")
+                report.add("initial.outside", message, place, "name a descendant of it")
     elif initial is not None:
-        reason = "all its regions begin" if state.type == "parallel" else "it has no children to begin in"
+        reason = "all its regions are entered" if state.type == "parallel" else "it has no children"
         message = f"{report.name(state)} cannot have `initial`: {reason}"
-        report.add("initial.misplaced", message, initial.place, "take it out")
+        report.add("initial.misplaced", message, initial.place, "remove it")
 
 
 def _check_final(report: CheckReport, graph: Graph, state: State, written: doc.State) -> None:
     for what, place in _useless_parts(written):
-        report.add("final.content", f"the final state {report.name(state)} cannot have {what}", place, "take that out")
+        report.add("final.content", f"the final state {report.name(state)} cannot have {what}", place, "remove it")
     if state.index > 0 and graph.states[state.parent].type == "parallel" and graph.chart.dialect.done == "scxml":
-        message = f"the final state {report.name(state)} cannot be a region of {report.name(state.parent)}"
-        report.add("final.region", message, state.place, "put it inside a region")
+        message = (
+            f"the final state {report.name(state)} cannot be a region of the parallel state {report.name(state.parent)}"
+        )
+        report.add("final.region", message, state.place, "move it into a region")
 
 
 def _check_history(report: CheckReport, graph: Graph, state: State, written: doc.State) -> None:
     for what, place in _useless_parts(written):
-        report.add("history.content", f"the history {report.name(state)} cannot have {what}", place, "take that out")
+        report.add("history.content", f"the history {report.name(state)} cannot have {what}", place, "remove it")
     if not state.default:
         if not written.targets:
-            message = f"the history {report.name(state)} does not say where it leads before anything was recorded"
-            report.add("history.no_default", message, state.place, "write `target`")
+            message = f"the history {report.name(state)} has no default target"
+            report.add("history.no_default", message, state.place, "add `target`")
         return
     # XState's history of a parallel state falls back to that state itself (X17).
     fallback = state.parent if graph.chart.dialect.name == "xstate" else None
     for each in state.default:
         if each != fallback and not graph.is_descendant(each, state.parent):
-            message = f"the history {report.name(state)} cannot lead to {report.name(each)}, outside its parent"
+            message = f"the target {report.name(each)} of the history {report.name(state)} is outside its parent"
             hint = f"name a descendant of {report.name(state.parent)}"
             report.add("history.outside", message, state.place, hint)
     if _is_circular(graph, state):
-        message = f"the history {report.name(state)} leads back to itself"
-        report.add("history.cycle", message, state.place, "name a state that is no history")
+        message = f"the default of the history {report.name(state)} leads back to itself"
+        report.add("history.cycle", message, state.place, "use a target that is not a history")
 
 
 def _is_circular(graph: Graph, state: State) -> bool:
-    """Whether following defaults and initial states from a history comes back to it."""
+    """Whether the defaults and initial states that follow from a history lead back to it."""
     seen: set[int] = set()
     waiting = list(state.default)
     while waiting:
@@ -121,7 +123,7 @@ def _is_circular(graph: Graph, state: State) -> bool:
 
 
 def _useless_parts(written: doc.State) -> Iterator[tuple[str, Place]]:
-    """What a final state or a history has although nothing can come of it."""
+    """The parts of a final state or a history that have no effect."""
     if written.states:
         yield "states", written.states[0].place
     if written.transitions:
@@ -136,43 +138,41 @@ def _check_parallel(report: CheckReport, graph: Graph, state: State) -> None:
     regions = graph.regions(state)
     if not regions and state.index > 0:
         message = f"the parallel state {report.name(state)} has no regions"
-        report.add("parallel.no_region", message, state.place, "give it two or more states")
+        report.add("parallel.no_region", message, state.place, "add two or more states")
     elif len(regions) == 1:
-        message = f"the parallel state {report.name(state)} has one region only"
-        report.add("parallel.one_region", message, state.index, "take `type: parallel` out, or add a region")
+        message = f"the parallel state {report.name(state)} has only one region"
+        report.add("parallel.one_region", message, state.index, "remove `type: parallel`, or add a region")
 
 
 def _check_done(report: CheckReport, graph: Graph, state: State) -> None:
     if report.tree.states[state.index].saga is not None:
-        return  # one that could not be written out was told already
+        return  # an invalid saga is reported already
     for number in state.transitions:
         transition = graph.transitions[number]
         if transition.origin == "onDone" and not graph.can_be_done(state.index):
             message = f"{report.name(state)} can never be done, so its `onDone` is never taken"
-            hint = "give it a final child" if state.type != "parallel" else "give each region a final child"
+            hint = "add a final child" if state.type != "parallel" else "add a final child to each region"
             report.add("done.never", message, transition.place, hint)
 
 
 CHILDREN_MAX = 20
-"""Children of one state before a flat list is taken for a hidden hierarchy."""
+"""Children of one state. A longer flat list usually hides a hierarchy."""
 
 STATES_MAX = 100
-"""States of a chart before it is taken for several kinds in one; ten are healthy."""
+"""States of a chart. A larger chart is usually several kinds in one; ten states are healthy."""
 
 _CATCH_ALL = frozenset({"failed", "error", "failure"})
 _NO_VERBS = frozenset({"pending", "missing", "outstanding", "incoming"})
 
 
 def lint_sizes(report: CheckReport) -> None:
-    """Lists of states too long to be read; saga states are not counted, since nobody wrote them."""
+    """Report lists of states that are too long to read; generated saga states are not counted."""
     for state in report.chart.states:
         written = report.tree.states[state.index]
         count = sum(each.type != "history" for each in written.states)
         if count > CHILDREN_MAX and written.saga is None:
-            message = (
-                f"{report.name(state)} has {count} children; a flat list of more than {CHILDREN_MAX} hides a hierarchy"
-            )
-            report.add("state.too_many_children", message, state.index, "group what belongs together")
+            message = f"{report.name(state)} has {count} children; more than {CHILDREN_MAX} usually hide a hierarchy"
+            report.add("state.too_many_children", message, state.index, "group related states")
     total = sum(1 for _ in states(report.document.root)) - 1
     if total > STATES_MAX:
         message = f"the chart has {total} states; more than {STATES_MAX} are usually several kinds in one"
@@ -180,14 +180,19 @@ def lint_sizes(report: CheckReport) -> None:
 
 
 def lint_names(report: CheckReport, graph: Graph) -> None:
-    """Names that say what is done instead of what is, and failures that say nothing."""
+    """Report states named after an activity, and failure states with several causes."""
     for state in graph.states[1:]:
         if report.is_from_saga(state.index):
             continue
         word = state.key.lower().replace("-", "_").rsplit("_", 1)[-1]
         if word.endswith("ing") and word not in _NO_VERBS:
-            message = f'"{state.key}" names something that is done: usually two states in one'
-            report.add("state.verb_name", message, state.index, "name what is so meanwhile, such as payment_pending")
+            message = f'"{state.key}" names an activity, which is usually two states in one'
+            report.add(
+                "state.verb_name",
+                message,
+                state.index,
+                "name the condition that holds meanwhile, such as payment_pending",
+            )
         if state.key.lower() in _CATCH_ALL:
             _lint_catch_all(report, graph, state)
 
@@ -196,22 +201,22 @@ def _lint_catch_all(report: CheckReport, graph: Graph, state: State) -> None:
     causes = {(each.source, each.label): each for each in graph.transitions if state.index in each.targets}
     if len(causes) > 1:
         names = ", ".join(f"{report.name(each.source)} by {describe_trigger(each)}" for each in causes.values())
-        message = f"{report.name(state)} is entered for {len(causes)} causes ({names})"
-        report.add("state.catch_all_failure", message, state.index, "one state per cause, each with its own way on")
+        message = f"{report.name(state)} has {len(causes)} causes ({names})"
+        report.add("state.catch_all_failure", message, state.index, "use one state per cause")
 
 
 def lint_reachability(report: CheckReport, graph: Graph, reachable: frozenset[int]) -> None:
-    """States without a way in or without a way out. What lies inside an unreachable state is not told again."""
+    """Report states that cannot be entered or left. States inside an unreachable state are not reported again."""
     for state in graph.states[1:]:
         if report.is_from_saga(state.index):
             continue
         if state.index not in reachable:
             if state.parent in reachable:
                 what = "history" if state.type == "history" else "state"
-                message = f"no way leads into the {what} {report.name(state)}"
-                report.add("state.unreachable", message, state.index, "add a transition to it, or take it out")
+                message = f"the {what} {report.name(state)} is unreachable"
+                report.add("state.unreachable", message, state.index, "add a transition to it, or remove it")
         elif _is_leaf(report, state) and not any(True for _ in exits_of(graph, state.index)) and not graph.is_exhausted:
-            message = f"{report.name(state)} is not final and has no way out"
+            message = f"{report.name(state)} is not final and cannot be left"
             report.add("state.trap", message, state.index, "add a transition, or make it `type: final`")
 
 
@@ -220,9 +225,9 @@ def _is_leaf(report: CheckReport, state: State) -> bool:
 
 
 def exits_of(graph: Graph, index: int) -> Iterator[Transition]:
-    """The transitions that may be taken while the state is active and leave it for another.
+    """The transitions that can be taken while the state is active and that leave it for another state.
 
-    Not all of them once the graph is exhausted: a caller that concludes something from there being none must ask.
+    Incomplete once the graph is exhausted: a caller that relies on there being none must check `is_exhausted`.
     """
     for transition, outer in _possible_transitions(graph, index):
         graph.question_count += 1
@@ -234,8 +239,9 @@ def exits_of(graph: Graph, index: int) -> Iterator[Transition]:
 
 
 def _possible_transitions(graph: Graph, index: int) -> Iterator[tuple[Transition, bool]]:
-    """What may be taken while the state is active: in it, around it, and in regions beside it; and whether it is
-    around it, where an inner transition may hide it.
+    """The transitions that may be taken while the state is active: in it, in its ancestors, and in regions.
+
+    The flag tells whether the transition belongs to an ancestor, where an inner transition may shadow it.
     """
     for each in range(index, graph.states[index].last + 1):
         yield from ((transition, False) for transition in graph.outgoing[each])
@@ -248,7 +254,7 @@ def _possible_transitions(graph: Graph, index: int) -> Iterator[tuple[Transition
 
 
 def _can_be_taken(graph: Graph, transition: Transition, index: int) -> bool:
-    """Whether an outer state's transition may be taken while this one is active, for it or for a region beside it."""
+    """Whether an ancestor's transition can be taken while this state is active, in its region or a parallel one."""
     if transition.origin == "onDone" and not graph.is_done_with(transition.source, index):
         return False
     if not all(graph.is_shadowed(transition, atom) for atom in graph.atomic_states(index)):
@@ -262,7 +268,7 @@ def _can_be_taken(graph: Graph, transition: Transition, index: int) -> bool:
 
 
 def lint_waiting(report: CheckReport, graph: Graph) -> None:
-    """States that wait for events and nothing else, with nobody to notice when none comes."""
+    """Report states that wait for events without any timeout."""
     timed = {site.state for site in block_sites(report.chart) if site.role == "entry" and _sets_timer(site.actions())}
     for state in graph.states[1:]:
         if state.type != "atomic" or state.invokes or report.tree.states[state.index].saga is not None:
@@ -271,8 +277,8 @@ def lint_waiting(report: CheckReport, graph: Graph) -> None:
             continue
         around = [graph.states[each] for each in graph.path(state.index)]
         if not any(each.after or each.expect or each.index in timed for each in around):
-            message = f"{report.name(state)} waits for events, and nothing happens when none comes"
-            hint = "add `after`, or `expect` with `within: forever` when resting here is normal"
+            message = f"{report.name(state)} waits for events without a timeout"
+            hint = "add `after`, or `expect` with `within: forever` if waiting here is normal"
             report.add("state.no_timeout", message, state.index, hint)
 
 

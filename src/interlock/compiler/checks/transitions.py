@@ -1,4 +1,4 @@
-"""Checks of transitions: targets and `reenter` (V2, V5), choice, loops, regions and wildcards."""
+"""Checks of transitions: targets and `reenter` (V2, V5), selection, loops, regions and wildcards."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from interlock.model.document.walk import block_actions, guard_parts
 
 
 def check_targets(report: CheckReport, graph: Graph) -> None:
-    """Every transition, every `initial` and every history's default."""
-    # A transition that names an unknown state was told already; what is left of its targets would mislead.
+    """Check the targets of every transition, every `initial` and every history default."""
+    # Unknown targets are reported already; checking the remaining ones would mislead.
     broken = {each.place for each in report.diagnostics.items if each.code.startswith("target.")}
     for transition in graph.transitions:
         if transition.place in broken:
             continue
         _check_together(report, graph, transition.targets, transition.place)
         if 0 in transition.targets and not graph.is_xstate:
-            hint = "name the state that it should go on in"
+            hint = "name the state to continue in"
             report.add("target.root", "the root is always active and cannot be a target", transition.place, hint)
         elif report.is_native and transition.source > 0:
             _check_reenter(report, graph, transition)
@@ -43,7 +43,7 @@ def _defaults(report: CheckReport, state: State) -> Iterator[tuple[tuple[int, ..
 
 
 def _check_together(report: CheckReport, graph: Graph, targets: tuple[int, ...], place: Place) -> None:
-    """Several targets must be states that are active together: in distinct regions of one parallel state."""
+    """Several targets must be active together: in different regions of one parallel state."""
     for position, second in enumerate(targets):
         for first in targets[:position]:
             problem = _problem(report, graph, first, second)
@@ -57,7 +57,7 @@ def _problem(report: CheckReport, graph: Graph, first: int, second: int) -> str 
     if first == second:
         return f"{report.name(first)} is named twice"
     if graph.is_descendant(first, second) or graph.is_descendant(second, first):
-        return f"of {names} one contains the other"
+        return f"one of {names} contains the other"
     common = graph.common_ancestor(first, second)
     if graph.states[common].type != "parallel":
         return f"{names} are never active together"
@@ -68,43 +68,43 @@ def _problem(report: CheckReport, graph: Graph, first: int, second: int) -> str 
 
 
 def _check_reenter(report: CheckReport, graph: Graph, transition: Transition) -> None:
-    """`reenter` is said exactly where the source is a target or an ancestor of one (V2)."""
+    """`reenter` is required exactly where the source is a target or an ancestor of one (V2)."""
     source, name = transition.source, report.name(transition.source)
     own = [each for each in transition.targets if each == source]
     inner = [each for each in transition.targets if graph.is_descendant(each, source)]
     said = transition.internal or transition.reenter
     if not own and not inner:
         if said:
-            reason = "it has no target" if not transition.targets else f"it leads out of {name}"
-            message = f"`reenter` has no meaning here: {reason}"
-            report.add("transition.reenter", message, transition.place, "take `reenter` out")
+            reason = "it has no target" if not transition.targets else f"its target is outside {name}"
+            message = f"`reenter` has no effect here: {reason}"
+            report.add("transition.reenter", message, transition.place, "remove `reenter`")
     elif own:
         if not transition.reenter:
-            message = f"{name} is its own target"
-            hint = "write `reenter: true` to leave and enter it again; to stay in it, leave `target` out"
+            message = f"{name} is its own target, so `reenter` is required"
+            hint = "write `reenter: true` to exit and enter it again; to stay in it, remove `target`"
             report.add("transition.reenter", message, transition.place, hint)
     elif graph.states[source].type != "compound" or len(inner) < len(transition.targets):
         if not transition.reenter:
-            message = f"{name} contains the target {report.name(inner[0])} and must be left on the way"
+            message = f"{name} contains the target {report.name(inner[0])} and must be exited"
             report.add("transition.reenter", message, transition.place, "write `reenter: true`")
     elif not said:
-        message = f"{name} contains the target {report.name(inner[0])}: is it left on the way?"
-        hint = f"write `reenter: false` to stay in {name}, or `reenter: true` to leave and enter it again"
+        message = f"{name} contains the target {report.name(inner[0])}, so `reenter` is required"
+        hint = f"write `reenter: false` to stay in {name}, or `reenter: true` to exit and enter it again"
         report.add("transition.reenter", message, transition.place, hint)
 
 
 PAIRS_MAX = 10_000
-"""Pairs of guards compared for overlap in one chart: keeps a hostile definition from taking quadratic time."""
+"""Pairs of guards compared for overlap per chart: a hostile definition must not take quadratic time."""
 
 CONFLICTS_MAX = 200_000
-"""Pairs of transitions compared for a conflict between regions in one chart, for the same reason."""
+"""Pairs of transitions compared for conflicts between regions per chart, for the same reason."""
 
 RIVALS_MAX = 100
-"""Transitions for one event that a single one is compared with, for the same reason."""
+"""Earlier transitions for one event that a transition is compared with, for the same reason."""
 
 
 def lint_choice(report: CheckReport, graph: Graph) -> None:
-    """Per state, transitions that an earlier one hides, and guards that do not exclude each other."""
+    """Per state, report transitions that an earlier one shadows, and guards that may be true together."""
     pairs = 0
     exclusion = GuardComparison(report.names.parsed)
     for state in graph.states:
@@ -115,10 +115,14 @@ def lint_choice(report: CheckReport, graph: Graph) -> None:
             rivals = list(islice(_rivals(earlier, transition), RIVALS_MAX))
             if free.covers(transition) or any(_is_repeated(each, transition) for each in rivals):
                 message = (
-                    f"{describe_trigger(transition)} is never chosen here: an earlier transition always takes it first"
+                    f"{describe_trigger(transition)} is never taken here: an earlier transition always takes the event"
                 )
                 report.add(
-                    "transition.shadowed", message, transition.place, "take it out, or put it first", within=state.index
+                    "transition.shadowed",
+                    message,
+                    transition.place,
+                    "remove it, or move it to the front",
+                    within=state.index,
                 )
             elif transition.guard is not None and not _is_from_saga(report, transition):
                 for rival in rivals:
@@ -129,13 +133,13 @@ def lint_choice(report: CheckReport, graph: Graph) -> None:
 
 
 def _is_from_saga(report: CheckReport, transition: Transition) -> bool:
-    """Whether the compiler wrote the transition, so that its order is right."""
+    """Whether the compiler generated the transition, so that its order is right."""
     mine = report.tree.states[transition.source].saga is not None and transition.origin == "onDone"
     return mine or report.is_from_saga(transition.source)
 
 
 def _rivals(earlier: DescriptorIndex, transition: Transition) -> Iterator[Transition]:
-    """Earlier transitions that take every event one of the later one's descriptors takes."""
+    """Earlier transitions that take every event of one of the later one's descriptors."""
     if not transition.descriptors:
         yield from earlier.eventless
     for descriptor in transition.descriptors:
@@ -143,38 +147,38 @@ def _rivals(earlier: DescriptorIndex, transition: Transition) -> Iterator[Transi
 
 
 def _is_repeated(first: Transition, second: Transition) -> bool:
-    """Whether the later of two transitions asks exactly what the earlier asked for the same events."""
+    """Whether the later of two transitions has the same events, guard and roles as the earlier one."""
     return (first.guard, first.roles, first.descriptors) == (second.guard, second.roles, second.descriptors)
 
 
 def _lint_overlap(report: CheckReport, exclusion: GuardComparison, first: Transition, second: Transition) -> bool:
-    """Tells when two guards can hold together; whether it did."""
+    """Report two guards that may be true together; returns whether it did."""
     if first.guard is None or second.guard is None or exclusion.exclusive(first.guard, second.guard):
         return False
-    message = f"for {describe_trigger(second)} both this guard and an earlier one may hold: their order decides"
-    hint = "make the guards exclude each other, or leave it when the order says what you mean"
+    message = f"for {describe_trigger(second)} both this guard and an earlier one may be true, so their order decides"
+    hint = "make the guards exclude each other, or ignore this if the order is intended"
     report.add("transition.overlap", message, second.place, hint, within=second.source)
     return True
 
 
 def lint_guards(report: CheckReport) -> None:
-    """Guards that always say the same, and names that were meant as expressions."""
+    """Report guards that are constant, and guard names that look like expressions."""
     for state, guard, _ in guard_sites(report.chart):
         for part in guard_parts(guard):
             if isinstance(part, GuardName) and _reads_like_expression(part.name):
-                message = f'the guard "{part.name}" is the name of a function, and reads like an expression'
-                hint = "begin it with `=`; in Python, make it with `build.expr`"
+                message = f'the guard "{part.name}" is the name of a function but looks like an expression'
+                hint = "start it with `=`; in Python, use `build.expr`"
                 report.add("guard.unmarked", message, part.place, hint, within=state)
             elif isinstance(part, GuardExpression):
                 parsed = report.names.parsed.get(part.expression.text)
                 if parsed is not None and parsed.constant:
-                    message = f'the guard "{part.expression.text.strip()}" reads nothing, so it always says the same'
-                    hint = "take it out, or compare something of the context or the event"
+                    message = f'the guard "{part.expression.text.strip()}" reads no data, so it is constant'
+                    hint = "remove it, or compare a value of the context or the event"
                     report.add("guard.constant", message, part.expression.place, hint, within=state)
 
 
 def _reads_like_expression(name: str) -> bool:
-    """Whether a name would be an expression of the context or the event, had it begun with `=`."""
+    """Whether a name would be an expression that reads data if it started with `=`."""
     try:
         return bool(parse(name).roots)
     except ExpressionError:
@@ -185,7 +189,7 @@ def _reads_like_expression(name: str) -> bool:
 
 
 def lint_loops(report: CheckReport, graph: Graph) -> None:
-    """Eventless transitions that follow each other for ever."""
+    """Report eventless transitions that follow each other forever."""
     if report.chart.dialect.eventless != "loop":
         return
     eventless = [each for each in graph.transitions if not each.descriptors]
@@ -195,24 +199,26 @@ def lint_loops(report: CheckReport, graph: Graph) -> None:
             and _returns_to_source(graph, transition)
             and not _may_change_context(graph, transition)
         ):
-            message = "it leads back to where it was and changes nothing, so its guard holds again, for ever"
-            hint = "let it change what its guard reads"
+            message = (
+                "this transition returns to its source and changes nothing, so its guard stays true: an endless loop"
+            )
+            hint = "change a value that its guard reads"
             report.add("always.loop", message, transition.place, hint, within=transition.source)
     for cycle in _cycles(graph, [each for each in eventless if each.guard is None]):
         names = " -> ".join(report.name(each.source) for each in (*cycle, cycle[0]))
-        message = f"eventless transitions without a guard go round for ever: {names}"
-        report.add("always.loop", message, cycle[0].place, "give one of them a guard", within=cycle[0].source)
+        message = f"eventless transitions without guards form an endless loop: {names}"
+        report.add("always.loop", message, cycle[0].place, "add a guard to one of them", within=cycle[0].source)
 
 
 def _returns_to_source(graph: Graph, transition: Transition) -> bool:
-    """Whether a transition certainly leads to where it was; a region beside it might change what its guard reads."""
+    """Whether a transition certainly returns to its source. A parallel region might change what its guard reads."""
     alone = all(graph.states[each].type == "compound" for each in graph.path(transition.source)[1:])
     here = transition.targets in ((), (transition.source,))
     return here and alone and graph.states[transition.source].type == "atomic"
 
 
 def _may_change_context(graph: Graph, transition: Transition) -> bool:
-    """Whether anything that runs with a transition to its own source may write into the context."""
+    """Whether any action that runs with a transition to its own source may write to the context."""
     source = graph.states[transition.source]
     around = (*source.exit, *source.entry) if transition.targets else ()
     return any(_writes(block) for block in (transition.block, *around))
@@ -223,7 +229,7 @@ def _writes(block: Block) -> bool:
 
 
 def _cycles(graph: Graph, transitions: list[Transition]) -> Iterator[list[Transition]]:
-    """The circles of transitions that certainly follow each other, found in one walk without recursion."""
+    """The cycles of transitions that certainly follow each other, found in one walk without recursion."""
     over: set[int] = set()
     for start in transitions:
         path = [] if start.index in over else [start]
@@ -242,7 +248,7 @@ def _cycles(graph: Graph, transitions: list[Transition]) -> Iterator[list[Transi
 
 
 def _following(graph: Graph, transition: Transition) -> Iterator[Transition]:
-    """The unguarded eventless transitions that are certainly tried next where this one leads."""
+    """The unguarded eventless transitions that are certainly tried next after this one."""
     entered = graph.entered(transition, memory=False) or frozenset({transition.source})
     if any(graph.ends_entity(each) for each in entered):
         return
@@ -258,7 +264,7 @@ def _following(graph: Graph, transition: Transition) -> Iterator[Transition]:
 
 
 def lint_regions(report: CheckReport, graph: Graph) -> None:
-    """Regions that react to the same event, where one of them leaves them all: their order decides."""
+    """Report regions that take the same event where one of them exits all: their order decides."""
     conflicts = _Conflicts(report, graph)
     for state in graph.states:
         if state.type == "parallel" and not report.is_from_saga(state.index) and graph.leaving(state.index):
@@ -266,7 +272,7 @@ def lint_regions(report: CheckReport, graph: Graph) -> None:
 
 
 class _Conflicts:
-    """Looks for conflicts between regions; at most `CONFLICTS_MAX` pairs of transitions are compared in one chart."""
+    """Finds conflicts between regions; at most `CONFLICTS_MAX` pairs of transitions are compared per chart."""
 
     def __init__(self, report: CheckReport, graph: Graph) -> None:
         self.report = report
@@ -275,19 +281,19 @@ class _Conflicts:
         self.pairs = 0
 
     def lint(self, parallel: State) -> None:
-        """Tells the conflicts between the regions of one parallel state."""
+        """Report the conflicts between the regions of one parallel state."""
         report, graph, leaving = self.report, self.graph, DescriptorIndex(self.graph.leaving(parallel.index))
         for each in range(parallel.index + 1, parallel.last + 1):
             for transition in graph.outgoing[each]:
                 rival = next(self._rivals(parallel, leaving, transition), None)
-                # Where both leave, the pair is told once, at the later one.
+                # If both exit, the pair is reported once, at the later one.
                 if rival is None or (graph.exits(transition, parallel.index) and transition.index < rival.index):
                     continue
                 message = (
                     f"{describe_trigger(transition)} is also taken in {report.name(rival.source)}, "
-                    f"where it leaves {report.name(parallel)}: only the first in document order happens"
+                    f"where it exits {report.name(parallel)}: only the first in document order is taken"
                 )
-                hint = f"let {report.name(parallel)} itself take the event, or give the regions different events"
+                hint = f"handle the event in {report.name(parallel)} itself, or use different events in the regions"
                 report.add("parallel.conflict", message, transition.place, hint, within=transition.source)
 
     def _rivals(self, parallel: State, leaving: DescriptorIndex, transition: Transition) -> Iterator[Transition]:
@@ -303,7 +309,7 @@ class _Conflicts:
 
 
 def lint_wildcards(report: CheckReport, graph: Graph) -> None:
-    """Wildcards in a state that hide the timers and results of a state around it."""
+    """Report wildcards that shadow the timers and results of an ancestor."""
     waiting = [_generated_events(graph, state) for state in graph.states]
     for transition in graph.transitions:
         wide = [each for each in transition.descriptors if not each.exact] if is_unconditional(transition) else []
@@ -313,20 +319,20 @@ def lint_wildcards(report: CheckReport, graph: Graph) -> None:
                 message = (
                     f'{describe_trigger(transition)} also takes "{hidden}", which {report.name(ancestor)} waits for'
                 )
-                hint = "name the events you mean, or give it a guard on `event.name`"
+                hint = "list the events, or add a guard on `event.name`"
                 report.add("descriptor.hides_timer", message, transition.place, hint, within=transition.source)
                 break
 
 
 def _generated_events(graph: Graph, state: State) -> dict[tuple[str, ...], str]:
-    """The events that the compiler made for a state, under every prefix that takes them."""
+    """The generated events that a state waits for, by every prefix that takes them."""
     made = [one for each in state.transitions for one in graph.transitions[each].descriptors if one.exact]
     kernels = [each for each in made if each.tokens[0] in ("after", "done", "error")]
     return {each.tokens[:length]: each.text for each in kernels for length in range(len(each.tokens) + 1)}
 
 
 def lint_completion(report: CheckReport, graph: Graph) -> None:
-    """A parallel state directly inside another does not always complete it (S29)."""
+    """Report parallel states directly inside another one, which does not always complete (S29)."""
     if report.chart.dialect.done != "scxml":
         return
     for transition in graph.transitions:
@@ -336,7 +342,7 @@ def lint_completion(report: CheckReport, graph: Graph) -> None:
         inner = [each for each in graph.regions(source) if graph.states[each].type == "parallel"]
         if inner:
             message = (
-                f"{report.name(source)} is not done when the last final state entered lies in {report.name(inner[0])}, "
+                f"{report.name(source)} is not done if the last final state entered is in {report.name(inner[0])}, "
                 "a parallel state directly inside it"
             )
             hint = f"put a compound state between {report.name(source)} and {report.name(inner[0])}"

@@ -1,7 +1,7 @@
 """Guards and actions of the Python builder, one function each.
 
-Rule 1: where a guard or an action may stand a bare string is the name of a registered function or handler.
-Rule 2: the words are the vocabulary's; those that Python keeps for itself end in `_`: `raise_`, `if_`, `not_`.
+Rule 1: where a guard or an action is expected, a string is the name of a registered function or handler.
+Rule 2: names are those of the vocabulary; reserved words of Python end in `_`: `raise_`, `if_`, `not_`.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ Actions: TypeAlias = ActionLike | Sequence[ActionLike]
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Several blocks: an error in one does not keep the next from running."""
+    """Several blocks: an error in one does not stop the next."""
 
     blocks: tuple[Block, ...]
 
 
 def blocks(*each: Actions) -> Blocks:
-    """Several blocks for `entry` or `exit`, where an error in one shall not skip the others."""
+    """Return several blocks for `entry` or `exit`: an error in one does not skip the others."""
     return Blocks(tuple(read_block(one) for one in each))
 
 
 def read_guard(given: object, what: str = "a guard") -> Guard:
-    """The guard that was meant."""
+    """The guard of a name, an expression or a guard."""
     if isinstance(given, Guard):
         return given
     if isinstance(given, Expression):
@@ -82,12 +82,12 @@ def read_guard(given: object, what: str = "a guard") -> Guard:
 
 
 def optional_guard(given: object) -> Guard | None:
-    """The guard that was meant; None when there is none."""
+    """The guard; None if there is none."""
     return None if given is None else read_guard(given)
 
 
 def read_action(given: object) -> Action:
-    """The action that was meant."""
+    """The action of a handler's name or an action."""
     if isinstance(given, Action):
         return given
     if isinstance(given, str):
@@ -96,66 +96,66 @@ def read_action(given: object) -> Action:
 
 
 def read_block(given: object) -> Block:
-    """The block that was meant: one action or a list of them."""
+    """The block of one action or a list of actions."""
     if isinstance(given, str | Action):
         return (read_action(given),)
     return tuple(read_action(each) for each in items(given, "actions"))
 
 
 def guard(function: str, arguments: Json = None) -> GuardName:
-    """A registered pure function of context and event, with arguments."""
+    """Return a guard that calls a registered pure function of context and event, with arguments."""
     return GuardName(name=name(function, "a guard"), arguments=value(arguments, "arguments"), place=caller_place())
 
 
 def all_of(*guards: GuardLike) -> GuardAll:
-    """Holds when every one holds."""
+    """Return a guard that is true if all are true."""
     return GuardAll(guards=tuple(read_guard(each) for each in guards), place=caller_place())
 
 
 def any_of(*guards: GuardLike) -> GuardAny:
-    """Holds when one of them holds."""
+    """Return a guard that is true if one of them is true."""
     return GuardAny(guards=tuple(read_guard(each) for each in guards), place=caller_place())
 
 
 def not_(guard: GuardLike) -> GuardNot:
-    """Holds when the guard does not."""
+    """Return a guard that is true if the given one is false."""
     return GuardNot(guard=read_guard(guard), place=caller_place())
 
 
 def in_state(state: str) -> GuardIn:
-    """Holds while the state is active; an id, or a target as the transition would write it."""
+    """Return a guard that is true while the state is active; `state` is an id, or a target as in the transition."""
     return GuardIn(state=text(state, TEXT, "a state"), place=caller_place())
 
 
 def do(handler: str, arguments: Mapping[str, Json] | Expression | None = None) -> Do:
-    """Asks a handler: an effect."""
+    """Return an action that calls a handler: an effect."""
     if arguments is not None and not isinstance(arguments, Mapping | Expression):
         raise usage_error("the arguments of an action", "a mapping or an expression", arguments)
     return Do(name=name(handler, "a handler"), arguments=value(arguments, "arguments"), place=caller_place())
 
 
 def assign(values: Mapping[str, Json] | None = None, /, **fields: Json) -> Assign:
-    """Writes values into the context, in the order given; a mapping for dotted paths, keywords for plain fields.
+    """Return an action that writes values to the context: a mapping for dotted paths, keywords for plain fields.
 
     >>> assign({"address.city": "Ulm"}, visits=1).values
     (('address.city', 'Ulm'), ('visits', 1))
     """
     if values is not None and not isinstance(values, Mapping):
-        raise usage_error("what is assigned", "a mapping", values)
+        raise usage_error("the assigned values", "a mapping", values)
     given = {**(values or {}), **fields}
     pairs = tuple((text(path, TEXT, "a field"), value(each, f"the value of {path}")) for path, each in given.items())
     if not pairs:
-        raise definition_error("value.empty", "nothing is assigned", "say which field takes which value")
+        raise definition_error("value.empty", "this assign has no values", "give at least one field and its value")
     return Assign(values=pairs, place=caller_place())
 
 
 def assign_from(function: str, arguments: Json = None) -> AssignCall:
-    """Writes what a registered pure function of context and event returns: a mapping of fields."""
+    """Return an action that writes the fields that a registered pure function returns."""
     return AssignCall(name=name(function, "a function"), arguments=value(arguments, "arguments"), place=caller_place())
 
 
 def raise_(event: str | Expression, data: Json = None) -> Raise:
-    """Puts an event at the end of the internal queue."""
+    """Return an action that puts an event at the end of the internal queue."""
     return Raise(event=_event(event), data=value(data, "data"), place=caller_place())
 
 
@@ -170,8 +170,9 @@ def send(
     type: str | Expression | None = None,
     restore: RestorePolicy | None = None,
 ) -> Send:
-    """Sends an event: an effect, or a timer with `delay`; `restore` is what downtime means to that.
+    """Return an action that sends an event: an effect, or a timer with `delay`.
 
+    `restore`: how downtime affects the timer.
     `to`: `self` (default), `internal`, `parent`, an invoke's id, or an expression giving `kind/id`.
     """
     return Send(
@@ -179,7 +180,7 @@ def send(
         to=_optional(to, "`to`"),
         delay=delay if isinstance(delay, Expression) else optional_text(delay, DURATION, "a delay"),
         id=_optional(id, "the id of a send"),
-        id_location=optional_text(id_location, FIELD_PATH, "the place of an id"),
+        id_location=optional_text(id_location, FIELD_PATH, "the location of an id"),
         data=value(data, "data"),
         type=_optional(type, "the type of a send"),
         restore=choice(restore, (None, "deadline", "remaining", "restart"), "`restore`"),
@@ -188,19 +189,19 @@ def send(
 
 
 def cancel(id: str | Expression) -> Cancel:
-    """Drops this entity's pending timers of a send id."""
+    """Return an action that cancels this entity's pending timers of a send id."""
     return Cancel(id=_value_or_text(id, "a send id"), place=caller_place())
 
 
 def emit(type: str | Expression, data: Json = None) -> Emit:
-    """Publishes a message through the outbox; `type` is its CloudEvents type."""
+    """Return an action that publishes a message through the outbox; `type` is its CloudEvents type."""
     return Emit(type=_value_or_text(type, "a message's type"), data=value(data, "data"), place=caller_place())
 
 
 def log(message: Json = None, *, label: str | None = None) -> Log:
-    """Writes a log line after the step is kept: a constant label, and a value."""
+    """Return an action that writes a log line after the step is stored: a constant label, and a value."""
     return Log(
-        label=optional_text(label, TEXT, "a label"), value=value(message, "what is logged"), place=caller_place()
+        label=optional_text(label, TEXT, "a label"), value=value(message, "the logged value"), place=caller_place()
     )
 
 
@@ -211,7 +212,7 @@ def if_(
     elif_: Sequence[tuple[GuardLike, Actions]] = (),
     else_: Actions = (),
 ) -> If:
-    """Runs the block of the first branch whose guard holds, else `else_`."""
+    """Return an action that runs the block of the first branch whose guard is true, else `else_`."""
     branches = [(read_guard(guard), read_block(then))]
     for each in items(elif_, "`elif_`"):
         match each:
@@ -223,11 +224,11 @@ def if_(
 
 
 def foreach(list_: Sequence[Json] | Expression, actions: Actions, *, item: str, index: str | None = None) -> Foreach:
-    """Runs a block once per item of a list; `item` and `index` are context fields."""
+    """Return an action that runs a block once per item of a list; `item` and `index` are context fields."""
     if not isinstance(list_, Expression):
-        items(list_, "what `foreach` walks")
+        items(list_, "the list of `foreach`")
     return Foreach(
-        items=value(list_, "what `foreach` walks"),
+        items=value(list_, "the list of `foreach`"),
         item=text(item, TEXT, "`item`"),
         index=optional_text(index, TEXT, "`index`"),
         block=read_block(actions),
@@ -236,7 +237,7 @@ def foreach(list_: Sequence[Json] | Expression, actions: Actions, *, item: str, 
 
 
 def script(source: str) -> Script:
-    """Code of another language, refused unless the caller brings a trusted language for it."""
+    """Return an action with code of another language, refused unless the caller provides a trusted language for it."""
     return Script(text=text(source, TEXT, "a script"), place=caller_place())
 
 

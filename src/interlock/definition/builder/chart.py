@@ -1,7 +1,7 @@
 """The whole chart of the Python builder: declared events and the root.
 
-Rule 1: a wrong call raises where it is made; what only the whole chart can show is reported by the compiler.
-Rule 2: places get the path of keys that a diagnostic of the YAML reader would show.
+Rule 1: an invalid call raises at the call; problems of the whole chart are reported by the compiler.
+Rule 2: places have the path of keys that a diagnostic of the YAML reader would show.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def event(
     direction: Literal["in", "internal", "out"] = "in",
     description: str | None = None,
 ) -> EventType:
-    """A declared event. Without `payload` it may carry anything; with it exactly these fields."""
+    """Return a declared event. Without `payload` any payload is accepted; with it exactly these fields."""
     if permit is not None and not isinstance(permit, Expression):
         raise usage_error("`permit`", "an expression", permit)
     return EventType(
@@ -101,7 +101,7 @@ def chart(
     """
     inner = read_states(states, f'the states of "{kind}"')
     if not inner:
-        raise definition_error("value.empty", f'chart "{kind}" has no states', "write states=[...]")
+        raise definition_error("value.empty", f'chart "{kind}" has no states', "add states=[...]")
     root = State(
         id=optional_text(id, ID, "an id"),
         type="state" if choice(type, (None, "parallel"), "`type`") is None else "parallel",
@@ -137,8 +137,8 @@ def chart(
 def _root_transitions(parts: Sequence[Transition], kind: str) -> tuple[Transition, ...]:
     transitions, invokes = split_parts(parts, kind)
     if invokes or any(each.origin == "onDone" for each in transitions):
-        message = "the root holds only `on`, `always`, `after` and `transition`"
-        raise definition_error("state.place", message, "put it into a state")
+        message = "the root can only have `on`, `always`, `after` and `transition`"
+        raise definition_error("state.place", message, "move it into a state")
     return transitions
 
 
@@ -146,7 +146,7 @@ def _events(given: Sequence[EventType]) -> tuple[EventType, ...]:
     events: dict[str, EventType] = {}
     for each in items(given, "the events"):
         if not isinstance(each, EventType):
-            raise usage_error("each of the events", "what `event` makes", each)
+            raise usage_error("each of the events", "the result of `event`", each)
         if each.name in events:
             raise definition_error("key.duplicate", f'the event "{each.name}" is declared twice')
         events[each.name] = each

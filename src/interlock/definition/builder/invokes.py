@@ -1,4 +1,4 @@
-"""What the Python builder lets a state have running: invokes, and sagas with their steps and compensations."""
+"""Invokes of the Python builder, and sagas with their steps and compensations."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def retry(
     jitter: Literal["full", "none"] | None = None,
     on: Texts | None = None,
 ) -> Retry:
-    """How the dispatcher tries an effect again: at most `max` times, with a pause that grows (`1s..30s`)."""
+    """Return the retry policy of an effect: at most `max` retries, with a growing pause (`1s..30s`)."""
     if type(max) is not int or max < 0:
-        raise usage_error("`max`", "a whole number from 0", max)
+        raise usage_error("`max`", "a whole number of at least 0", max)
     return Retry(
         max=max,
         backoff=optional_text(backoff, BACKOFF, "a backoff"),
@@ -58,13 +58,16 @@ def invoke(
     key: Json = None,
     restore: Literal["keep", "restart", "fail"] | None = None,
 ) -> Invoke:
-    """A handler, or a child chart, that lives as long as the state; `done` and `error` follow its result."""
+    """Return an invoke: a handler or a child chart that runs while the state is active.
+
+    `done` and `error` are the transitions for its result.
+    """
     default = "chart" if isinstance(src, Document) else "handler"
     said = type if isinstance(type, Expression) else choice(type, (None, "handler", "chart"), "`type`")
     return Invoke(
         src=src if isinstance(src, Expression | Document) else name(src, "a handler"),
         id=optional_text(id, ID, "the id of an invoke"),
-        id_location=optional_text(id_location, FIELD_PATH, "the place of an id"),
+        id_location=optional_text(id_location, FIELD_PATH, "the location of an id"),
         type=said or default,
         input=value(input, "the input"),
         autoforward=choice(autoforward, (True, False), "`autoforward`"),
@@ -81,12 +84,12 @@ def invoke(
 
 def _retry(given: Retry | None) -> Retry | None:
     if given is not None and not isinstance(given, Retry):
-        raise usage_error("`retry`", "what `retry` makes", given)
+        raise usage_error("`retry`", "the result of `retry`", given)
     return given
 
 
 def call(src: str, *, input: Json = None, output: str | None = None, key: Json = None) -> SagaCall:
-    """What a saga step asks for, or its compensation; `output` names the context field that takes the result."""
+    """Return the call of a saga step or of its compensation; `output` is the context field for the result."""
     return SagaCall(
         src=name(src, "a handler"),
         input=value(input, "the input"),
@@ -105,7 +108,7 @@ def saga_step(
     retry: Retry | None = None,
     timeout: str | None = None,
 ) -> SagaStep:
-    """One step of a saga: what it asks, and what answers it once done. It is skipped unless its guard holds."""
+    """Return one step of a saga: its call and its compensation. It is skipped unless its guard is true."""
     return SagaStep(
         id=text(id, KEY, "the id of a saga step"),
         do=_call(do),
@@ -128,13 +131,13 @@ def saga(
     compensated: Answer | None = None,
     error: Answer | None = None,
 ) -> Saga:
-    """A plan of several effects; done steps are compensated when a later one fails."""
+    """Return a saga: several effects; completed steps are compensated if a later one fails."""
     for each in steps:
         if not isinstance(each, SagaStep):
-            raise usage_error("each step of a saga", "what `saga_step` makes", each)
+            raise usage_error("each step of a saga", "the result of `saga_step`", each)
     if not steps:
         raise definition_error(
-            "value.empty", "a saga needs at least one step", 'write saga(saga_step("id", "handler"), ...)'
+            "value.empty", "a saga must have at least one step", 'write saga(saga_step("id", "handler"), ...)'
         )
     return Saga(
         steps=steps,

@@ -1,10 +1,9 @@
-"""Charts in Python: every function that makes a part of a `Document`, fully typed, in one namespace.
+"""Charts in Python: every function that creates a part of a `Document`, fully typed, in one namespace.
 
-What they make equals what the YAML reader makes of the same chart: it is compiled, checked and drawn the same way.
+The result equals that of the YAML reader for the same chart: it is compiled, checked and drawn the same way.
 
-Rule 1: one function per word of the vocabulary; strings are literals or names, expressions are marked with `expr`.
-Rule 2: this file only gathers; what the functions do stands in the modules `builder_...` beside it. The classes are
-what they give, for annotations in the caller's code.
+Rule 1: one function per word of the vocabulary; strings are literals or names, expressions are created with `expr`.
+Rule 2: this module only collects the functions. The classes are their results, for annotations.
 Rule 3: places are the caller's file and line, so that the compiler's diagnostics point into Python code.
 """
 

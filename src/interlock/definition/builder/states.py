@@ -1,8 +1,8 @@
-"""States of the Python builder: compound, parallel, final, history, and what they say about themselves.
+"""States of the Python builder: compound, parallel, final and history.
 
-Rule 1: what is ordered or repeated in a state is positional (transitions, invokes); what is said once is a keyword.
-Rule 2: a state's transitions stand as in YAML: `always`, `after`, `on_done`, then `on`, then `transition`, each in the
-order written.
+Rule 1: ordered and repeated parts of a state are positional (transitions, invokes); the others are keywords.
+Rule 2: a state's transitions are ordered as in YAML: `always`, `after`, `on_done`, then `on`, then `transition`, each
+        in the order written.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from interlock.model.document.document import (
 )
 
 Part: TypeAlias = Transition | Invoke
-"""What a state holds in order."""
+"""An ordered part of a state."""
 
 _WITHIN = Text(
     what="a duration or forever",
@@ -64,18 +64,18 @@ _WITHIN = Text(
 
 
 def expect(within: str, *, then: str = "alert") -> Expect:
-    """When an entity counts as stuck here: after a duration, or `forever` not.
+    """Return when an entity counts as stuck here: after a duration, or never (`forever`).
 
-    `then` is `alert`, or an event that is kept for a later release: nobody sends it yet.
+    `then` is `alert`, or an event. Reserved: no event is sent yet.
     """
     return Expect(within=text(within, _WITHIN, "`within`"), then=text(then, EVENT, "`then`"))
 
 
 def sensitive(neutral: str | None = None, *, fields: Texts = (), roles: Texts | None = None) -> Sensitive:
-    """The state itself is hidden, and these fields are masked.
+    """Return that the state itself is hidden and these fields are masked.
 
-    The console shows neither without its right `read:sensitive`; the neutral name and the roles are kept for a later
-    release, and only checked.
+    The console shows neither without the right `read:sensitive`. The neutral name and the roles are reserved: they are
+    checked but have no effect yet.
     """
     return Sensitive(
         fields=texts(fields, FIELD_PATH, "a field"),
@@ -103,7 +103,7 @@ def state(
     initial: Texts | Initial | None = None,
     states: Sequence[State] = (),
 ) -> State:
-    """A state: compound when it has states inside, else atomic."""
+    """Return a state: compound if it has states inside, else atomic."""
     transitions, invokes = split_parts(parts, key)
     return State(
         key=text(key, KEY, "a state's key"),
@@ -142,7 +142,7 @@ def parallel(
     meta: Json = None,
     states: Sequence[State] = (),
 ) -> State:
-    """A parallel state: every one of its states is a region, and all are active together."""
+    """Return a parallel state: each of its states is a region, and all are active together."""
     transitions, invokes = split_parts(parts, key)
     return State(
         key=text(key, KEY, "a state's key"),
@@ -178,11 +178,11 @@ def final(
     tags: Texts = (),
     meta: Json = None,
 ) -> State:
-    """A final state; `output` is the value of the done event."""
+    """Return a final state; `output` is the value of the done event."""
     transitions, invokes = split_parts(parts, key)
     if invokes:
         raise definition_error(
-            "invoke.place", f'the final state "{key}" can have nothing running', "invoke in the state before it"
+            "invoke.place", f'the final state "{key}" cannot have an invoke', "move the invoke to the state before it"
         )
     return State(
         key=text(key, KEY, "a state's key"),
@@ -213,7 +213,7 @@ def history(
     tags: Texts = (),
     meta: Json = None,
 ) -> State:
-    """A history state: leads to the child that was active last, before that to `target`."""
+    """Return a history state: it leads to the child that was active last, before that to `target`."""
     return _history("shallow", key, target, actions, id, description, allow, tags, meta)
 
 
@@ -228,7 +228,7 @@ def deep_history(
     tags: Texts = (),
     meta: Json = None,
 ) -> State:
-    """A history state: leads to the atomic states that were active last, before that to `target`."""
+    """Return a history state: it leads to the atomic states that were active last, before that to `target`."""
     return _history("deep", key, target, actions, id, description, allow, tags, meta)
 
 
@@ -268,26 +268,28 @@ def split_parts(parts: Sequence[Part], key: str) -> tuple[tuple[Transition, ...]
             case Invoke():
                 invokes.append(each)
             case State():
-                raise definition_error("state.place", f'state "{each.key}" is inside "{key}"', "write states=[...]")
+                raise definition_error(
+                    "state.place", f'the state "{each.key}" is a positional part of "{key}"', "add states=[...]"
+                )
             case _:
                 raise usage_error(f'each part of "{key}"', "a transition or an invoke", each)
     return tuple(sorted(transitions, key=lambda each: TRANSITION_ORDER[each.origin])), tuple(invokes)
 
 
 def read_states(given: Sequence[State], what: str) -> tuple[State, ...]:
-    """Child states, each key once."""
+    """Child states with unique keys."""
     states: dict[str, State] = {}
     for each in items(given, what):
         if not isinstance(each, State):
             raise usage_error(f"each of {what}", "a state", each)
         if each.key in states:
-            raise definition_error("key.duplicate", f'there are two states "{each.key}" among {what}')
+            raise definition_error("key.duplicate", f'{what} contain two states "{each.key}"')
         states[each.key] = each
     return tuple(states.values())
 
 
 def read_sensitive(given: Texts | Sensitive | None) -> Sensitive | None:
-    """What is masked: a list of fields, or what `hidden` made."""
+    """Masked fields: a list of fields, or the result of `sensitive`."""
     if given is None or isinstance(given, Sensitive):
         return given
     return Sensitive(fields=texts(given, FIELD_PATH, "a sensitive field"))
@@ -309,7 +311,7 @@ def read_allow(given: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
 
 def _saga(given: Saga | None) -> Saga | None:
     if given is not None and not isinstance(given, Saga):
-        raise usage_error("`saga`", "what `saga` makes", given)
+        raise usage_error("`saga`", "the result of `saga`", given)
     return given
 
 
@@ -318,7 +320,7 @@ def _expect(given: str | Expect | None) -> Expect | None:
 
 
 def _blocks(given: Actions | Blocks) -> tuple[Block, ...]:
-    """One block, or what `blocks` made; no actions are no block."""
+    """One block, or the result of `blocks`; no actions are no block."""
     if isinstance(given, Blocks):
         return given.blocks
     block = read_block(given)

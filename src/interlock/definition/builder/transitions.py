@@ -1,7 +1,7 @@
-"""Transitions of the Python builder: by event, eventless, delayed, on completion, and what follows a result.
+"""Transitions of the Python builder: by event, eventless, delayed, on completion, and for results.
 
 Rule 1: an event may be one descriptor or several, `"a, b.*"` or `["a", "b.*"]`; a target one text or several.
-Rule 2: whether a target exists and `reenter` is said where it must be is the compiler's work.
+Rule 2: the compiler checks that targets exist and that `reenter` is given where it is required.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from interlock.model.document.actions import Expression, RestorePolicy
 from interlock.model.document.document import Initial, Origin, Transition
 
 Answer: TypeAlias = str | Transition | Sequence[Transition]
-"""What follows a result: a target, a transition made by `to`, or several tried in order."""
+"""The transitions for a result: a target, a transition created by `to`, or several tried in order."""
 
 
 def on(
@@ -43,9 +43,9 @@ def on(
     description: str | None = None,
     meta: Json = None,
 ) -> Transition:
-    """A transition for an event, or for several; without target and actions the event is taken and nothing happens.
+    """Return a transition for an event, or for several; without target and actions the event is taken without effect.
 
-    `reenter` is said exactly where the state is itself a target or an ancestor of one.
+    `reenter` is required exactly if the state is itself a target or an ancestor of one.
     """
     events = _descriptors(event)
     return _transition(
@@ -63,7 +63,7 @@ def always(
     description: str | None = None,
     meta: Json = None,
 ) -> Transition:
-    """An eventless transition, tried whenever the entity settles."""
+    """Return an eventless transition, tried whenever the entity settles."""
     return _transition(
         "always", target, guard, actions, reenter=reenter, roles=roles, description=description, meta=meta
     )
@@ -81,7 +81,7 @@ def after(
     description: str | None = None,
     meta: Json = None,
 ) -> Transition:
-    """A transition for when the state has been active that long: `"48h"`, or an expression."""
+    """Return a transition that is taken when the state has been active that long: `"48h"`, or an expression."""
     wait = delay if isinstance(delay, Expression) else text(delay, DURATION, "a delay")
     kept = choice(restore, (None, "deadline", "remaining", "restart"), "`restore`")
     return _transition(
@@ -108,7 +108,7 @@ def on_done(
     description: str | None = None,
     meta: Json = None,
 ) -> Transition:
-    """A transition for the completion of a state's children."""
+    """Return a transition for the completion of a state's children."""
     return _transition(
         "onDone", target, guard, actions, reenter=reenter, roles=roles, description=description, meta=meta
     )
@@ -125,7 +125,7 @@ def transition(
     description: str | None = None,
     meta: Json = None,
 ) -> Transition:
-    """A transition tried after those of `on`, in the order written; without an event it is eventless."""
+    """Return a transition that is tried after those of `on`; without an event it is eventless."""
     events = () if event is None else _descriptors(event)
     return _transition(
         "transitions",
@@ -150,7 +150,7 @@ def to(
     description: str | None = None,
     meta: Json = None,
 ) -> Transition:
-    """What follows the result of an invoke or a saga, where a bare target does not say enough."""
+    """Return a transition for the result of an invoke or a saga, if a bare target is not enough."""
     return _transition("on", target, guard, actions, reenter=reenter, roles=roles, description=description, meta=meta)
 
 
@@ -188,18 +188,18 @@ def _descriptors(given: Texts) -> tuple[str, ...]:
     found = texts(given, DESCRIPTORS, "an event")
     if not found:
         raise definition_error(
-            "value.empty", "a transition for no event can never be chosen", "use `always`, or name an event"
+            "value.empty", "a transition without an event is never taken", "use `always`, or name an event"
         )
     return tuple(each.strip() for said in found for each in said.split(","))
 
 
 def read_targets(given: Texts | None) -> tuple[str, ...]:
-    """One target or several; none when nothing was said."""
+    """One target or several; empty if none is given."""
     return () if given is None else texts(given, TARGET, "a target")
 
 
 def read_results(given: Answer | None, what: str) -> tuple[Transition, ...]:
-    """The transitions that follow a result."""
+    """The transitions for a result."""
     if given is None:
         return ()
     if isinstance(given, str):
@@ -208,20 +208,22 @@ def read_results(given: Answer | None, what: str) -> tuple[Transition, ...]:
     found = []
     for each in answers:
         if not isinstance(each, Transition):
-            raise usage_error(what, "a target or what `to` makes", each)
+            raise usage_error(what, "a target or the result of `to`", each)
         if each.origin != "on" or each.events:
-            raise definition_error("transition.place", f"{what} waits for nothing else", 'write to("target", ...)')
+            raise definition_error(
+                "transition.place", f"{what} cannot have an event or a delay of its own", 'write to("target", ...)'
+            )
         found.append(each)
     return tuple(found)
 
 
 def initial(target: Texts, *, actions: Actions = ()) -> Initial:
-    """Where a compound state begins, with actions that run when it is entered by default."""
+    """Return the initial states of a compound state, with actions that run when it is entered by default."""
     return Initial(
         targets=texts(target, TARGET, "the initial state"), actions=read_block(actions), place=caller_place()
     )
 
 
 def read_initial(given: Texts | Initial | None) -> Initial | None:
-    """Where a state begins, when it was said."""
+    """The initial transition; None if none is given."""
     return given if given is None or isinstance(given, Initial) else initial(given)

@@ -1,9 +1,9 @@
-"""Values of the Python builder: expressions, JSON values, names, fields; and where the caller's code stands.
+"""Values of the Python builder: expressions, JSON values, names, fields, and the caller's place.
 
-Rule 1: a string is a literal, also one that begins with `=`; an expression is marked with `expr`.
-Rule 2: what is wrong is refused by the call that said it: `UsageError` for a Python value of the wrong type,
-`DefinitionError` for a text that the vocabulary refuses, with the caller's file and line.
-Rule 3: names fit the same patterns as in YAML (`vocabulary_names`).
+Rule 1: a string is a literal, even if it starts with `=`; an expression is created with `expr`.
+Rule 2: an invalid argument raises at the call: `UsageError` for a Python value of the wrong type, `DefinitionError` for
+        a text that the vocabulary refuses, with the caller's file and line.
+Rule 3: names match the same patterns as in YAML (`vocabulary.names`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from interlock.model.document.field import FIELD_TYPES, UNSET, Field, FieldType,
 from interlock.model.limits import INTEGER_BITS_MAX, VALUE_DEPTH_MAX
 
 Json: TypeAlias = "bool | int | float | str | Expression | Sequence[Json] | Mapping[str, Json] | None"
-"""A JSON value, in which an expression may stand anywhere. Tuples are lists."""
+"""A JSON value that may contain an expression anywhere. Tuples are lists."""
 
 Texts: TypeAlias = str | Sequence[str]
 """One text or several."""
 
 UNSAID = cast("Json", UNSET)
-"""No default: typed as a value, so that a signature says what may be given."""
+"""No default: typed as a value, so that a signature shows what can be given."""
 
 _ROOM = "interlock.definition.builder"
 T = TypeVar("T")
@@ -44,17 +44,17 @@ def caller_place() -> Place:
 
 
 def definition_error(code: str, message: str, hint: str | None = None) -> DefinitionError:
-    """The error of one problem at the caller's place."""
+    """An error with one problem at the caller's place."""
     return DefinitionError([Diagnostic(code=code, message=message, place=caller_place(), hint=hint)])
 
 
 def usage_error(what: str, wish: str, found: object) -> UsageError:
-    """The error of a value that has the wrong Python type."""
+    """An error about a value of the wrong Python type."""
     return UsageError(f"{what} must be {wish}, not {type_name(found)}", hint=f"see {caller_place()}")
 
 
 def text(value: object, shape: Text, what: str) -> str:
-    """The value, when it is a text that fits."""
+    """The value if it is a valid text."""
     if not isinstance(value, str):
         raise usage_error(what, shape.what, value)
     _whole(value, what)
@@ -62,36 +62,36 @@ def text(value: object, shape: Text, what: str) -> str:
         hint = f'write expr("{value[1:].strip()}")' if value.startswith("=") else shape.hint
         raise definition_error(shape.code, f'{what} "{value[:60]}" is not {shape.what}', hint)
     if shape.bytes_max is not None and len(value.encode()) > shape.bytes_max:
-        raise definition_error(shape.code, f"{what} may have at most {shape.bytes_max} bytes")
+        raise definition_error(shape.code, f"{what} has more than {shape.bytes_max} bytes")
     return value
 
 
 def optional_text(value: object, shape: Text, what: str) -> str | None:
-    """The value, when it is None or a text that fits."""
+    """The value if it is None or a valid text."""
     return None if value is None else text(value, shape, what)
 
 
 def texts(value: object, shape: Text, what: str) -> tuple[str, ...]:
-    """The value as texts that fit; a single one counts as a list of one."""
+    """The value as valid texts; a single one counts as a list of one."""
     if isinstance(value, str):
         return (text(value, shape, what),)
     return tuple(text(each, shape, what) for each in items(value, what))
 
 
 def optional_texts(value: object, shape: Text, what: str) -> tuple[str, ...] | None:
-    """The value as texts that fit; None when it is None."""
+    """The value as valid texts; None if it is None."""
     return None if value is None else texts(value, shape, what)
 
 
 def items(value: object, what: str) -> list[object]:
-    """What a list or another sequence holds; a string, a mapping or a single thing is refused."""
+    """The items of a list or another sequence; a string, a mapping or a single value is refused."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise usage_error(what, "a list", value)
     return list(value)
 
 
 def choice(value: T, options: Sequence[T], what: str) -> T:
-    """The value, when it is one of the options."""
+    """The value if it is one of the options."""
     if isinstance(value, str) and value not in options:
         words = [str(each) for each in options if each is not None]
         raise definition_error(
@@ -103,7 +103,7 @@ def choice(value: T, options: Sequence[T], what: str) -> T:
 
 
 def expr(text: str) -> Expression:
-    """An expression, for guards and wherever a value may stand.
+    """Return an expression, for guards and values.
 
     >>> expr("event.data.amount > context.limit").text
     'event.data.amount > context.limit'
@@ -114,7 +114,7 @@ def expr(text: str) -> Expression:
         raise usage_error("an expression", "a string", text)
     said = _whole(text, "an expression").strip()
     if not said or said.startswith("="):
-        hint = "the leading `=` is YAML's; leave it out" if said else None
+        hint = "remove the leading `=`, which belongs to YAML" if said else None
         raise definition_error(
             "expression.syntax", "this is not an expression" if said else "the expression is empty", hint
         )
@@ -122,13 +122,13 @@ def expr(text: str) -> Expression:
 
 
 def value(given: Json, what: str) -> Value:
-    """The plain value, copied, so that what the caller does with his lists later changes nothing."""
+    """A copy of the plain value, so that later changes to the caller's lists have no effect."""
     return _value(given, what, 0)
 
 
 def _whole(given: str, what: str) -> str:
     if not is_text(given):
-        raise definition_error("value.text", f"{what} holds half of a surrogate pair, which is no character")
+        raise definition_error("value.text", f"{what} contains a lone surrogate")
     return given
 
 
@@ -140,13 +140,15 @@ def _value(given: object, what: str, depth: int) -> Value:
             return given
         case int():
             if given.bit_length() > INTEGER_BITS_MAX:
-                raise definition_error("value.number", f"{what} holds an integer of more than {INTEGER_BITS_MAX} bits")
+                raise definition_error(
+                    "value.number", f"{what} contains an integer of more than {INTEGER_BITS_MAX} bits"
+                )
             return given
         case str():
             return _whole(given, what)
         case float():
             if not isfinite(given):
-                raise definition_error("value.number", f"{what} holds {given}, and JSON has no such number")
+                raise definition_error("value.number", f"{what} contains {given}, which is not a JSON number")
             return given
         case Mapping():
             for key in given:
@@ -162,20 +164,20 @@ def _value(given: object, what: str, depth: int) -> Value:
 
 
 def literal(given: Json, what: str) -> Value:
-    """The plain value, in which no expression may stand."""
+    """The plain value, without expressions."""
     found = value(given, what)
     stack = [found]
     while stack:
         each = stack.pop()
         if isinstance(each, Expression):
-            raise definition_error("value.expression", f"{what} may hold no expression")
+            raise definition_error("value.expression", f"{what} cannot contain an expression")
         stack.extend(each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class FieldPart:
-    """A field as said. Whether it is required when nothing was said depends on where it stands."""
+    """A field of the context or a payload. The default of `required` depends on which of the two it is."""
 
     field: Field
     required: bool | None
@@ -198,10 +200,10 @@ def field(
     fields: Sequence[FieldPart] | None = None,
     description: str | None = None,
 ) -> FieldPart:
-    """A field of the context or of an event's payload.
+    """Return a field of the context or of an event's payload.
 
-    A field of the context says one of `default`, `required` and `nullable`. A field of a payload is required unless it
-    says otherwise or has a default. `items` is what each item of an array is, `fields` are those of an object.
+    A field of the context needs one of `default`, `required` and `nullable`. A field of a payload is required unless it
+    has a default or `required=False`. `items` is the field of each item of an array, `fields` are those of an object.
     """
     made = Field(
         name=text(name, FIELD, "a field's name"),
@@ -229,7 +231,7 @@ def string(
     length_max: int | None = None,
     description: str | None = None,
 ) -> FieldPart:
-    """A field that holds a string."""
+    """Return a field that contains a string."""
     return field(
         name,
         "string",
@@ -253,7 +255,7 @@ def integer(
     max: int | None = None,
     description: str | None = None,
 ) -> FieldPart:
-    """A field that holds a whole number."""
+    """Return a field that contains a whole number."""
     return field(
         name,
         "integer",
@@ -278,7 +280,7 @@ def number(
     max: float | None = None,
     description: str | None = None,
 ) -> FieldPart:
-    """A field that holds a number."""
+    """Return a field that contains a number."""
     return field(
         name,
         "number",
@@ -300,29 +302,29 @@ def boolean(
     nullable: bool = False,
     description: str | None = None,
 ) -> FieldPart:
-    """A field that holds true or false."""
+    """Return a field that contains true or false."""
     return field(name, "boolean", default=default, required=required, nullable=nullable, description=description)
 
 
 def field_parts(given: object, what: str) -> tuple[FieldPart, ...]:
-    """The fields of a list, each name once."""
+    """The fields of a list, with unique names."""
     parts: list[FieldPart] = []
     for each in items(given, what):
         if not isinstance(each, FieldPart):
             raise usage_error(f"each of {what}", 'a field, such as string("name")', each)
         if any(each.field.name == other.field.name for other in parts):
-            raise definition_error("key.duplicate", f'the field "{each.field.name}" is said twice')
+            raise definition_error("key.duplicate", f'the field "{each.field.name}" is declared twice')
         parts.append(each)
     return tuple(parts)
 
 
 def context_fields(given: object) -> tuple[Field, ...]:
-    """Fields of a context: required only when they say so."""
+    """Fields of a context: required only if they say so."""
     return tuple(_read_field(each, payload=False) for each in field_parts(given, "the context"))
 
 
 def payload_fields(given: object) -> tuple[Field, ...]:
-    """Fields of a payload: required unless they say otherwise or have a default."""
+    """Fields of a payload: required unless they have a default or say otherwise."""
     return tuple(_read_field(each, payload=True) for each in field_parts(given, "the payload"))
 
 
@@ -334,5 +336,5 @@ def _read_field(part: FieldPart, *, payload: bool) -> Field:
 
 
 def name(given: object, what: str) -> str:
-    """A name that code registers: a handler's, a guard's."""
+    """A name under which code is registered: of a handler or a guard."""
     return text(given, NAME, what)

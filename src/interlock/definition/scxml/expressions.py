@@ -1,9 +1,10 @@
 """Expressions of SCXML files to the expression language and back.
 
 Rule 1: a field of the context is a bare name in SCXML (`Var1`) and `context.Var1` here; `_event`, `_name`, `_sessionid`
-        and `_ioprocessors` have their own spellings. Only tokens are replaced: blanks and mistakes stay as written.
-Rule 2: nothing is refused here. What is no expression stays none: the compiler says so, and evaluating it fails (S35).
-Rule 3: `to_scxml` is the way back. Where it cannot be undone by `from_scxml` the writer keeps our own spelling.
+        and `_ioprocessors` have names of their own. Only tokens are replaced: white space and mistakes are kept.
+Rule 2: nothing is refused here. An invalid expression stays invalid: the compiler reports it, and evaluating it fails
+        (S35).
+Rule 3: `to_scxml` is the reverse. If `from_scxml` cannot undo it, the writer uses our own names.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Datamodel = Literal["interlock", "null", "python", "ecmascript"]
 
 _LOCATION = "{'location': '#_scxml_' + entity.id}"
 PROCESSORS = f"{{'{SCXML_PROCESSOR}': {_LOCATION}, 'scxml': {_LOCATION}}}"
-"""`_ioprocessors` as an expression: where other entities reach this one, by the two names of the one way there is."""
+"""`_ioprocessors` as an expression: the address of this entity, under both names of the only processor."""
 
 _SYSTEM = {"_event": "event", "_name": "entity.kind", "_sessionid": "entity.id", "_ioprocessors": PROCESSORS}
 _METHODS = {
@@ -91,7 +92,7 @@ def _renamed(found: Tokens, datamodel: Datamodel) -> Tokens:
 
 
 def to_scxml(text: str, datamodel: Datamodel) -> str:
-    """The text with SCXML's names; `from_scxml` gives our text again, or the writer must not use it."""
+    """The text with SCXML's names. The writer uses it only if `from_scxml` restores the original."""
     if datamodel == "interlock" or len(text) > TEXT_LENGTH_MAX:
         return text
     text = text.replace(PROCESSORS, "_ioprocessors")
@@ -109,7 +110,7 @@ def to_scxml(text: str, datamodel: Datamodel) -> str:
 
 
 def round_trips(text: str, datamodel: Datamodel) -> bool:
-    """Whether an expression comes back as it was from a file of this datamodel."""
+    """Whether an expression survives writing and reading in this datamodel."""
     return from_scxml(to_scxml(text, datamodel), datamodel) == text
 
 
@@ -134,7 +135,7 @@ def _called(tokens: Tokens, index: int) -> bool:
 
 
 def _context_dot(tokens: Tokens, index: int) -> bool:
-    """Whether `context.name` begins here and `name` would be read as a field again."""
+    """Whether `context.name` starts here and `name` would be read as a field again."""
     if index < 0 or tokens[index] != ("word", "context") or _follows_dot(tokens, index):
         return False
     rest = tokens[index + 1 : index + 3]
@@ -150,13 +151,13 @@ def _spaced(word: str, before: Tokens, after: Tokens) -> str:
 
 
 def _as_function(tokens: Tokens, name: str) -> None:
-    """Turn `value.`, the end of the tokens, into `name(value`."""
+    """Turn `value.` at the end of the tokens into `name(value`."""
     tokens.pop()
     tokens.insert(_value_start(tokens), ("word", f"{name}("))
 
 
 def _value_start(tokens: Tokens) -> int:
-    """Where the value at the end of the tokens begins: a name or bracket with all that is picked out of it."""
+    """The start of the value at the end of the tokens: a name or bracket with everything selected from it."""
     index = len(tokens) - 1
     while index > 0:
         if tokens[index][1] in _CLOSING:
@@ -177,7 +178,7 @@ def _ends_value(token: tuple[str, str]) -> bool:
 
 
 def _opening(tokens: Tokens, index: int) -> int:
-    """The bracket that the one at `index` closes; the first token when there is none."""
+    """The bracket that the one at `index` closes; the first token if there is none."""
     depth = 0
     while index > 0:
         depth += (tokens[index][1] in _CLOSING) - (tokens[index][1] in ("(", "[", "{"))
@@ -188,7 +189,7 @@ def _opening(tokens: Tokens, index: int) -> int:
 
 
 def read_value(text: str, datamodel: Datamodel, place: Place) -> Value:
-    """What an attribute such as `expr` says: a literal where it is one, else an expression."""
+    """The value of an attribute such as `expr`: a literal, or an expression."""
     text = from_scxml(text, datamodel)
     try:
         parsed = parse(text)
@@ -233,7 +234,7 @@ def _literal(node: ast.expr) -> Any:
 
 
 def write_value(value: Value, datamodel: Datamodel) -> str | None:
-    """The text of `expr` that means a value in this datamodel; None when it is too long or out of range."""
+    """The text of `expr` for a value in this datamodel; None if it is too long or out of range."""
     text = expression_text(value)
     try:
         parse(text)
@@ -256,6 +257,6 @@ def expression_text(value: Value) -> str:
 
 
 def read_path(location: str, datamodel: Datamodel) -> str:
-    """The dotted path that a location means (`a.b`, `a['b']`); what is no path stays, and assigning to it fails."""
+    """The dotted path of a location (`a.b`, `a['b']`); an invalid one is kept, and assigning to it fails."""
     path = _ITEM.sub(lambda found: f".{found[1] or found[2]}", location.strip())
     return path.removeprefix("context.") if datamodel == "interlock" else path

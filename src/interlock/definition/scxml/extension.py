@@ -1,9 +1,9 @@
-r"""What SCXML has no words for, as attributes of our namespace: JSON by field name (`extension_json.py`), or text.
+r"""Keys that SCXML does not have, as attributes of our namespace: JSON by field name (`extension_json.py`), or text.
 
-Rule 1: which fields of the model are written here is a column of the vocabulary's table: every key that is not native
-to SCXML is an attribute, with its text where it is a plain text or a choice, otherwise as JSON.
+Rule 1: a column of the vocabulary's table decides which fields of the model are written here: every key that is not
+        native to SCXML is an attribute, as its text if it is a plain text or a choice, otherwise as JSON.
 Rule 2: a value is written as in YAML: a text that starts with `=` is an expression, a literal one is written `\=`.
-Rule 3: reading checks types; a wrong value is reported and counts as absent.
+Rule 3: reading checks types; an invalid value is reported and counts as absent.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _is_text(key: Key) -> bool:
 
 
 class Extension:
-    """Reads the attributes of our namespace; a wrong one is reported and counts as absent."""
+    """Reads the attributes of our namespace; an invalid one is reported and counts as absent."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:
         self.diagnostics = diagnostics
@@ -88,11 +88,11 @@ class Extension:
         return element.get(name, INTERLOCK)
 
     def choice(self, element: Element, name: str, known: tuple[str, ...], default: Any, space: str = INTERLOCK) -> Any:
-        """The text of an attribute that has a few known values, else the default."""
+        """The value of an attribute with few known values, else the default."""
         text = element.get(name, space)
         if text is None or text in known:
             return default if text is None else text
-        message = f'{name} is "{text}"; expected {" or ".join(known)}'
+        message = f'{name} must be {" or ".join(known)}, not "{text}"'
         self.diagnostics.error("scxml.value", message, element.at(name, space), suggestion(text, known))
         return default
 
@@ -115,7 +115,7 @@ class Extension:
         return found
 
     def model(self, element: Element, name: str, owner: type[Any]) -> Any:
-        """The value of a field of a class in an attribute of the same name; None when it is absent or wrong."""
+        """The value of a field of a class in an attribute of the same name; None if it is absent or invalid."""
         return self._model(element, name, owner, name)
 
     def _model(self, element: Element, name: str, owner: type[Any], field: str) -> Any:
@@ -133,12 +133,12 @@ class Extension:
         try:
             return read()
         except WrongValueError as wrong:
-            message = f"expected {wrong.expected}, found {type_name(wrong.node.plain())}"
+            message = f"expected {wrong.expected}, got {type_name(wrong.node.plain())}"
             self.diagnostics.error("scxml.extension", message, place)
             return None
 
     def plain(self, element: Element, name: str, shape: type[T] | Any = Any) -> T | Any:
-        """The JSON of an attribute, checked to have a shape; None when it is absent or wrong."""
+        """The JSON of an attribute, checked against a type; None if it is absent or invalid."""
         text = element.get(name, INTERLOCK)
         return None if text is None else self._decoded(text, element.at(name, INTERLOCK), shape)
 
@@ -167,7 +167,7 @@ class Extension:
         return guard
 
     def field(self, name: str, element: Element) -> Field:
-        """A field of the context; its attribute `field` holds everything but the name and the default."""
+        """A field of the context; its attribute `field` has everything except the name and the default."""
         plain = self.plain(element, "field", dict[str, Any]) or {}
         made = self._record({**plain, "name": name}, element.place, Field)
         return Field(name=name, place=element.place) if made is None else made

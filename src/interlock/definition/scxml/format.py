@@ -1,4 +1,4 @@
-"""The format SCXML 1.0: the W3C's XML for statecharts, read by its rules and written with hints in our namespace."""
+"""The format SCXML 1.0: the W3C's XML for statecharts, with extensions in our namespace."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from interlock.errors import Place, UsageError
 from interlock.model.diagnostics import Diagnostics
 
 RESOLVED_MAX = 64
-"""Texts that one definition may ask its loader for: a file that invokes itself would ask for ever."""
+"""Texts that one definition may load: a file that invokes itself would load without end."""
 
 _STEM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)[^/\\]*$")
 
 
 def read_scxml(text: str | bytes, /, *, source: str = "<definition>", loader: SourceLoader | None = None) -> ReadResult:
-    """The document of an SCXML text. `loader` gives the texts that `src` names; without one they are refused."""
+    """The document of an SCXML text. `loader` loads the texts that `src` names; without one they are refused."""
     diagnostics = Diagnostics()
     root = parse_xml(text, source=source, diagnostics=diagnostics)
     document = None
@@ -27,8 +27,8 @@ def read_scxml(text: str | bytes, /, *, source: str = "<definition>", loader: So
         if root is not None:
             document = read_root(root, kind=_kind(source), source=source, diagnostics=diagnostics, loader=limited)
     except RecursionError:
-        # One file is bounded by its depth; files that invoke files, or themselves, add up.
-        diagnostics.error("scxml.nesting", "files invoke files too deep", Place(source))
+        # The depth of one file is limited; files that invoke files, or themselves, add up.
+        diagnostics.error("scxml.nesting", "files invoke each other too deeply", Place(source))
     return ReadResult(document=document, diagnostics=diagnostics.sorted())
 
 
@@ -39,14 +39,14 @@ def _limit_loads(loader: SourceLoader) -> SourceLoader:
         nonlocal count
         count += 1
         if count > RESOLVED_MAX:
-            raise UsageError(f"more than {RESOLVED_MAX} texts are asked for", code="scxml.src")
+            raise UsageError(f"more than {RESOLVED_MAX} texts to load", code="scxml.src")
         return loader(src)
 
     return limited
 
 
 def _kind(source: str) -> str:
-    """What a chart without a name is called: the first word of its file's name."""
+    """The kind of a chart without a name: the file name up to the first dot."""
     stem = _STEM.search(source.replace("\\", "/").rsplit("/", 1)[-1])
     return stem[1] if stem else "chart"
 

@@ -1,8 +1,8 @@
 """Ids, keys and targets: SCXML has one space of ids, a document has keys in a tree.
 
-Rule 1: every state keeps its SCXML id. Where its dotted path of keys is that id, the document does not repeat it.
-Rule 2: a key holds letters, digits, `_` and `-`; siblings have different keys; a state without an id gets one too.
-Rule 3: `target_text` is how a target is written when nothing says otherwise; the reader and the writer both use it.
+Rule 1: every state keeps its SCXML id. If its dotted path of keys is that id, the document does not repeat it.
+Rule 2: a key has letters, digits, `_` and `-`; siblings have different keys; a state without an id gets a key too.
+Rule 3: `target_text` is the default text of a target; the reader and the writer both use it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def state_ids(root: Element) -> set[str]:
-    """Every id that a state of this file has; inline charts are files of their own."""
+    """Every id of a state in this file, without those of inline charts."""
     found = set()
     stack = [root]
     while stack:
@@ -36,9 +36,9 @@ def default_key(name: str, parent: str) -> str:
 
 
 class Keys:
-    """Gives the children of one state keys that differ, and paths that are nobody's id.
+    """Gives the children of one state different keys, and paths that are not the id of another state.
 
-    Numbers count on: looking for the first free one anew would take a hostile file the square of its length.
+    Numbers are not reused: searching the first free one each time would take a hostile file quadratic time.
     """
 
     def __init__(self, parent: str, ids: set[str]) -> None:
@@ -48,7 +48,7 @@ class Keys:
         self.numbers: dict[str, int] = {}
 
     def named(self, name: str, wanted: str | None) -> str:
-        """The key of a state with an id: the wanted one, else what its id says, with a number if a sibling has that."""
+        """The key of a state with an id: the wanted one, else one made from its id; unique among its siblings."""
         key = first = wanted or default_key(name, self.parent)
         while key in self.used:
             key = f"{first}_{self._next(first, 2)}"
@@ -69,7 +69,7 @@ class Keys:
 
 
 def target_text(tree: TargetIndex, source: int, index: int) -> str:
-    """The text by which a transition of `source` names a state: in SCXML its id, in ours the shortest."""
+    """The text by which a transition of `source` names a state: its id in dialect `scxml`, otherwise the shortest."""
     texts = [] if tree.document.dialect == "scxml" else [tree.states[index].key]
     if texts and source > 0 and tree.is_descendant(index, source):
         texts.append(f".{_path(tree, source, index)}")

@@ -57,7 +57,7 @@ _NOT_KIND = re.compile(r"[^\w.-]+")
 
 
 TargetWriter = Callable[[TargetIndex, int, int], str]
-"""Gives the text by which a state, in the scope of another one, is a target."""
+"""Returns the text by which a state is a target in the scope of another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,13 +92,13 @@ class DocumentReader:
     def _datamodel(self) -> Datamodel:
         name = self.root.get("datamodel") or "python"
         if name not in DATAMODELS:
-            message = f'the datamodel "{name}" is not known'
-            hint = suggestion(name, DATAMODELS) or f"known are {', '.join(DATAMODELS)}"
+            message = f'unknown datamodel "{name}"'
+            hint = suggestion(name, DATAMODELS) or f"use one of {', '.join(DATAMODELS)}"
             self.diagnostics.error("scxml.datamodel", message, self.root.at("datamodel"), hint)
             return "python"
         return cast(Datamodel, name)
 
-    # The whole
+    # Document
 
     def document(self) -> Document:
         root, extension = self.root, self.extension
@@ -117,12 +117,12 @@ class DocumentReader:
         )
 
     def _kind(self, otherwise: str) -> str:
-        """The name of the chart; a kind is a dotted name of letters, digits, `_` and `-`."""
+        """The kind: a dotted name of letters, digits, `_` and `-`."""
         name = (self.root.get("name") or "").strip() or otherwise
         kind = ".".join(filter(None, _NOT_KIND.sub("_", name).split(".")))
         if kind != name:
             self.diagnostics.warning(
-                "scxml.name", f'the chart is called "{kind or "chart"}" here', self.root.at("name")
+                "scxml.name", f'the name is not a valid kind and becomes "{kind or "chart"}"', self.root.at("name")
             )
         return kind or "chart"
 
@@ -203,7 +203,7 @@ class DocumentReader:
         return self._with_notes(state, element)
 
     def _with_notes(self, state: State, element: Element) -> State:
-        """The state with what only our namespace can say about it."""
+        """The state with the attributes of our namespace."""
         return replace(state, **self.extension.extras(element, STATE))
 
     def _fields(self, element: Element) -> tuple[Field, ...]:
@@ -216,7 +216,7 @@ class DocumentReader:
     def _field(self, data: Element) -> Field:
         name = data.get("id") or ""
         if not _FIELD.fullmatch(name):
-            message = f'"{name}" cannot be a field of the context: a name has no blanks and no dots'
+            message = f'"{name}" is not a valid field name: it must not be empty or contain white space or a dot'
             self.diagnostics.error("scxml.data", message, data.at("id"))
         value = self.content.inline(data)
         if data.get("src") is not None:
@@ -227,7 +227,7 @@ class DocumentReader:
     # Transitions
 
     def _targets(self, element: Element, scope: int, write: TargetWriter) -> tuple[str, ...]:
-        """The targets of an element: as the author of the document wrote them if the writer kept that, else ours."""
+        """The targets of an element: the original texts if the writer kept them, else texts made from the ids."""
         texts = self.extension.plain(element, "target", list[str])
         return self._target_texts(element.get("target"), scope, write) if texts is None else tuple(texts)
 
@@ -239,9 +239,11 @@ class DocumentReader:
     def _initial(self, element: Element, index: int) -> Initial | None:
         elements, text = children_named(element, "initial"), element.get("initial")
         if text is not None and elements:
-            self.diagnostics.error("scxml.exclusive", "initial is an attribute or an element, not both", element.place)
+            self.diagnostics.error(
+                "scxml.exclusive", "`initial` must be an attribute or an element, not both", element.place
+            )
         if (text is not None or elements) and not self.tree.children[index]:
-            message = "initial needs states inside"
+            message = "`initial` is only allowed in a state with child states"
             self.diagnostics.error("scxml.initial", message, element.place)
             return None
         if elements:
@@ -253,14 +255,14 @@ class DocumentReader:
         return Initial(targets=targets, place=element.at("initial"))
 
     def _default(self, element: Element, parent: int) -> Initial:
-        """The transition inside `initial` or `history`: targets and content, nothing else."""
+        """The transition inside `initial` or `history`: targets and actions only."""
         found = children_named(element, "transition")
         targets = self._targets(found[0], parent, child_target_text) if found else ()
         if len(found) != 1 or found[0].get("target") is None:
-            message = f"<{element.name}> needs one transition with a target"
+            message = f"<{element.name}> must have exactly one transition, with a target"
             self.diagnostics.error("scxml.default", message, element.place)
         elif found[0].get("event") is not None or found[0].get("cond") is not None:
-            message = f"the transition of <{element.name}> has neither event nor cond"
+            message = f"the transition of <{element.name}> must not have `event` or `cond`"
             self.diagnostics.error("scxml.default", message, found[0].place)
         actions = self.content.block(found[0]) if found else ()
         return Initial(targets=targets, actions=actions, place=element.place)
@@ -268,7 +270,7 @@ class DocumentReader:
     def _transitions(
         self, element: Element, index: int
     ) -> tuple[tuple[Transition, ...], dict[str, tuple[Transition, ...]]]:
-        """The transitions of a state, and apart from them those that belong to its invokes."""
+        """The transitions of a state, and separately those for the results of its invokes."""
         made: list[Transition] = []
         results: dict[str, tuple[Transition, ...]] = {}
         for each in children_named(element, "transition"):
@@ -283,17 +285,17 @@ class DocumentReader:
         return tuple(made), results
 
     def _result(self, element: Element, index: int) -> Transition:
-        """A transition for the result of an invoke or a saga; the compiler makes its descriptor."""
+        """A transition for the result of an invoke or a saga; the compiler creates its descriptor."""
         origin = self.extension.choice(element, "origin", get_args(Origin), "on")
         return replace(self._transition(element, index), origin=origin, events=())
 
     def _events(self, element: Element) -> tuple[str, ...]:
-        """The descriptors of a transition; what is none takes no event, so it is passed over and told."""
+        """The descriptors of a transition. An invalid one is reported and left out, because it matches no event."""
         found = (element.get("event") or "").split()
         for each in found:
             if not _DESCRIPTOR.fullmatch(each):
-                message = f'"{each}" is not an event descriptor; it takes no event'
-                self.diagnostics.warning("scxml.event", message, element.at("event"), "to take every event write *")
+                message = f'"{each}" is not an event descriptor; it matches no event'
+                self.diagnostics.warning("scxml.event", message, element.at("event"), "to match every event, write *")
         return tuple(each for each in found if _DESCRIPTOR.fullmatch(each))
 
     def _transition(self, element: Element, index: int) -> Transition:
@@ -350,14 +352,14 @@ class DocumentReader:
         return "handler" if kind == HANDLER_TYPE else kind
 
     def _src(self, element: Element, name: str, kind: Value) -> str | Expression | Document | None:
-        """What `src` or `srcexpr` names: a handler, a chart of ours, or a file, which is read now if it can be."""
+        """The value of `src` or `srcexpr`: a handler, a chart by name, or a file, which is read now if possible."""
         src = self.content.either(element, "src", "srcexpr")
         if not isinstance(src, str) or kind != "chart":
             return cast(str | Expression | None, src)
         if src.startswith("interlock:"):
             return src.removeprefix("interlock:")
         if self.loader is None:
-            message = f'"{src}" is not read: it is used as the name of a chart that is registered'
+            message = f'"{src}" is not loaded; it is used as the name of a registered chart'
             self.diagnostics.warning("scxml.src", message, element.at("src"), ALLOW_SRC_HINT)
             return src
         text = self.content.load(element, "src")
@@ -370,18 +372,18 @@ class DocumentReader:
     def _content_chart(self, element: Element, name: str) -> Expression | Document | str | None:
         inside = children_named(element, "content")[0]
         if element.get("src") is not None or element.get("srcexpr") is not None:
-            self.diagnostics.error("scxml.exclusive", "<invoke> has a src or a <content>, not both", element.place)
+            self.diagnostics.error("scxml.exclusive", "<invoke> must have `src` or <content>, not both", element.place)
         charts = children_named(inside, "scxml")
         if charts:
             return self._nested(charts[0], self.source, name)
         value = self.content.inline(inside)
         if isinstance(value, Expression):
             return value
-        self.diagnostics.error("scxml.invoke", "the <content> of this invoke holds no <scxml>", inside.place)
+        self.diagnostics.error("scxml.invoke", "the <content> of this invoke contains no <scxml>", inside.place)
         return None
 
     def _finalize(self, element: Element) -> Block | None:
-        """The block of `finalize`; an empty one takes every location given to the invoke from the answer."""
+        """The block of `finalize`. An empty one assigns every location of the invoke from the result."""
         found = children_named(element, "finalize")
         if not found:
             return None
@@ -423,7 +425,7 @@ class DocumentReader:
 
         do = call("interlock:call")
         if do is None:
-            self.diagnostics.error("scxml.required", "a step of a saga needs <interlock:call>", element.place)
+            self.diagnostics.error("scxml.required", "a step of a saga must have <interlock:call>", element.place)
         return SagaStep(
             id=element.get("id") or "",
             do=do or SagaCall(src=""),
@@ -457,7 +459,7 @@ def child_states(element: Element) -> list[Element]:
 def read_root(
     root: Element, *, kind: str, source: str, diagnostics: Diagnostics, loader: SourceLoader | None
 ) -> Document | None:
-    """The document of a root element; None when there is no use in going on."""
+    """The document of a root element; None if the structure is unusable."""
     if not check_structure(root, diagnostics):
         return None
     return DocumentReader(root, kind=kind, source=source, diagnostics=diagnostics, loader=loader).document()

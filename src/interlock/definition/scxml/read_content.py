@@ -1,7 +1,7 @@
-"""Executable content of SCXML: actions, guards, and the values that they carry.
+"""Executable content of SCXML: actions, guards and values.
 
-Rule 1: what an attribute cannot mean is left as its text, and fails when it is evaluated (S35); what has no meaning at
-        all (a delay that is no duration) is a diagnostic.
+Rule 1: an invalid attribute keeps its text and fails when it is evaluated (S35); one without any meaning (a delay that
+        is not a duration) is a diagnostic.
 Rule 2: inline data is JSON if it parses as such, else its text with white space normalised, else XML as text (S5).
 """
 
@@ -41,14 +41,14 @@ from interlock.model.document.field import UNSET, plain_refusal
 from interlock.model.duration import format_duration, parse_css_duration, parse_duration
 from interlock.model.event import SCXML_PROCESSOR
 
-ALLOW_SRC_HINT = "write its text in place, or, if you trust it, use load(..., allow_src=True) or --allow-src"
-"""What to do about a `src` that is not read."""
+ALLOW_SRC_HINT = "write its text inline, or, if you trust it, use load(..., allow_src=True) or --allow-src"
+"""The hint for a `src` that is not loaded."""
 
 _TARGETS = {"#_internal": "internal", "#_parent": "parent"}
 
 
 class ContentReader:
-    """Reads what stands inside `onentry`, `transition` and the like, in the datamodel of one file."""
+    """Reads the content of `onentry`, `transition` and the like, in the datamodel of one file."""
 
     def __init__(self, datamodel: Datamodel, diagnostics: Diagnostics, loader: SourceLoader | None) -> None:
         self.datamodel: Datamodel = datamodel
@@ -59,11 +59,11 @@ class ContentReader:
     # Values
 
     def expression(self, element: Element, name: str) -> Expression:
-        """An attribute as an expression, whatever it says."""
+        """An attribute as an expression."""
         return Expression(from_scxml(element.get(name) or "", self.datamodel), element.at(name))
 
     def computed(self, element: Element, name: str) -> Value:
-        """An attribute as a literal or an expression; None when it is absent."""
+        """An attribute as a literal or an expression; None if it is absent."""
         text = element.get(name)
         return None if text is None else read_value(text, self.datamodel, element.at(name))
 
@@ -75,17 +75,17 @@ class ContentReader:
         return self.expression(element, computed)
 
     def location(self, element: Element, name: str) -> str | None:
-        """An attribute that names a place in the context."""
+        """An attribute that names a location in the context."""
         text = element.get(name)
         return None if text is None else read_path(text, self.datamodel)
 
     def id_location(self, element: Element) -> str | None:
-        """Where an id is written to; beside an id of the author's only our namespace can say it."""
+        """The location that an id is written to. If the author also gives an id, it is in our namespace."""
         path = self.extension.text(element, "idlocation")
         return self.location(element, "idlocation") if path is None else path
 
     def guard(self, element: Element) -> Guard | None:
-        """The guard of a transition or a branch. An empty `cond` is none."""
+        """The guard of a transition or a branch. An empty `cond` is no guard."""
         if element.get("guard", INTERLOCK) is not None:
             return self.extension.guard(element, "guard")
         if not (element.get("cond") or "").strip():
@@ -93,7 +93,7 @@ class ContentReader:
         return GuardExpression(expression=self.expression(element, "cond"), place=element.at("cond"))
 
     def inline(self, element: Element) -> Value:
-        """The value of `expr`, of our own JSON, or of what stands inside an element; UNSET when nothing does."""
+        """The value of `expr`, of our own JSON, or of the content of an element; UNSET if there is none."""
         if element.get("value", INTERLOCK) is not None:
             return self.extension.value(element, "value")
         if element.get("expr") is not None:
@@ -103,25 +103,25 @@ class ContentReader:
         return parse_text(element.text) if element.text.strip() else UNSET
 
     def inline_or_none(self, element: Element) -> Value:
-        """The same, where no value means null."""
+        """The same, where a missing value means null."""
         value = self.inline(element)
         return None if value is UNSET else value
 
     def load(self, element: Element, name: str) -> str | None:
-        """The text that `src` names, through the loader the caller gave."""
+        """The text that `src` names, from the loader."""
         src = element.get(name) or ""
         if self.loader is None:
-            message = f'"{src}" is not read: a definition opens no other file unless the caller allows it'
+            message = f'"{src}" is not loaded: a definition opens no other file unless the caller allows it'
             self.diagnostics.error("scxml.src", message, element.at(name), ALLOW_SRC_HINT)
             return None
         try:
             return self.loader(src)
         except (InterlockError, OSError, LookupError, ValueError) as error:
-            self.diagnostics.error("scxml.src", f'"{src}" cannot be read: {error}', element.at(name))
+            self.diagnostics.error("scxml.src", f'"{src}" cannot be loaded: {error}', element.at(name))
             return None
 
     def payload(self, element: Element) -> Value:
-        """What `namelist`, `param` and `content` give: a mapping, one value, or None."""
+        """The value of `namelist`, `param` and `content`: a mapping, one value, or None."""
         for content in children_named(element, "content"):
             return self.inline_or_none(content)
         data: dict[str, Value] = {}
@@ -140,7 +140,7 @@ class ContentReader:
     # Actions
 
     def blocks(self, element: Element, name: str) -> tuple[Block, ...]:
-        """One block per child of this tag that an author wrote."""
+        """One block per child with this tag, without generated ones."""
         return tuple(
             self.block(each) for each in children_named(element, name) if each.get("generated", INTERLOCK) is None
         )
@@ -150,7 +150,7 @@ class ContentReader:
         return self.actions(element.elements)
 
     def actions(self, elements: list[Element]) -> Block:
-        """The actions that these elements are; others among them are told elsewhere."""
+        """The actions of these elements; other elements are reported elsewhere."""
         made: list[Action] = []
         for each in elements:
             if tag(each) not in ACTIONS:
@@ -158,7 +158,7 @@ class ContentReader:
             action = self.action(each)
             last = made[-1] if made and each.get("joined", INTERLOCK) is not None else None
             if isinstance(last, Assign) and isinstance(action, Assign):
-                # One action with several values, which our writer took apart.
+                # Our writer split one action with several values.
                 made[-1] = replace(last, values=last.values + action.values)
             else:
                 made.append(action)
@@ -199,18 +199,18 @@ class ContentReader:
                 return Emit(type=kind, data=self.payload(element), place=place)
 
     def items(self, element: Element) -> Value:
-        """What a `foreach` walks."""
+        """The list of a `foreach`."""
         if element.get("value", INTERLOCK) is not None:
             return self.extension.value(element, "value")
         return self.computed(element, "array")
 
     def branches(self, element: Element) -> If:
-        """`if`, whose branches are its children cut at each `elseif` and `else`."""
+        """`if`, with its children split into branches at each `elseif` and `else`."""
         parts: list[tuple[Element, list[Element]]] = [(element, [])]
         for child in element.elements:
             if tag(child) in ("elseif", "else"):
                 if tag(parts[-1][0]) == "else":
-                    self.diagnostics.error("scxml.else", f"<{child.name}> stands behind <else>", child.place)
+                    self.diagnostics.error("scxml.else", f"<{child.name}> comes after <else>", child.place)
                 parts.append((child, []))
             else:
                 parts[-1][1].append(child)
@@ -219,16 +219,16 @@ class ContentReader:
         return If(branches=branches, otherwise=otherwise, place=element.place)
 
     def branch_guard(self, element: Element) -> Guard:
-        """The guard of a branch; an empty one is a mistake that fails when it is asked."""
+        """The guard of a branch; an empty one is invalid and fails when it is evaluated."""
         empty = GuardExpression(expression=self.expression(element, "cond"), place=element.at("cond"))
         return self.guard(element) or empty
 
     def send(self, element: Element) -> Action:
-        """`send`; one that our writer made of a `raise` is that again."""
+        """`send`; a `raise` that our writer wrote as a `send` becomes a `raise` again."""
         extension = self.extension
         event = self.either(element, "event", "eventexpr")
         if event is None:
-            message = "<send> without event or eventexpr fails when it runs"
+            message = "<send> without `event` or `eventexpr` fails when it runs"
             self.diagnostics.warning("scxml.send", message, element.place)
             event = Expression("", element.place)
         data = self.payload(element)
@@ -256,15 +256,17 @@ class ContentReader:
         )
 
     def target(self, text: str, element: Element) -> str:
-        """A target in our words. One that SCXML does not know is marked, so that sending to it fails (W3C 194)."""
+        """A target of SCXML as ours. An unknown one is marked, so that sending to it fails (W3C 194)."""
         if text.startswith(("#_", "!")) or "/" in text:
             return _TARGETS.get(text, text)
-        message = f'"{text}" is no target of SCXML; sending to it fails'
-        self.diagnostics.warning("scxml.target", message, element.at("target"), f'an invoke is addressed as "#_{text}"')
+        message = f'unknown target "{text}"; sending to it fails'
+        self.diagnostics.warning(
+            "scxml.target", message, element.at("target"), f'the target of an invoke is written "#_{text}"'
+        )
         return f"!{text}"
 
     def delay(self, element: Element) -> Value:
-        """The delay of a `send`: SCXML's `1.5s` is written as we write durations, a computed one stays computed."""
+        """The delay of a `send`: SCXML's `1.5s` as a duration of ours, or an expression."""
         value = self.either(element, "delay", "delayexpr")
         text = read_value(value.text, "interlock", value.place) if isinstance(value, Expression) else value
         if not isinstance(text, str) or parse_duration(text) is not None:
@@ -274,14 +276,14 @@ class ContentReader:
             return format_duration(ms)
         if value is text:
             message = f'"{text}" is not a duration'
-            self.diagnostics.error("scxml.delay", message, element.at("delay"), "write 1.5s or 200ms")
+            self.diagnostics.error("scxml.delay", message, element.at("delay"), "write it like 1.5s or 200ms")
         return value
 
     def assign(self, element: Element) -> Assign:
-        """`assign`. One without a location, or with a bad one, fails when it runs (W3C 401)."""
+        """`assign`. Without a valid location it fails when it runs (W3C 401)."""
         path = self.location(element, "location")
         if path is None:
-            message = "<assign> without location fails when it runs"
+            message = "<assign> without `location` fails when it runs"
             self.diagnostics.warning("scxml.assign", message, element.place)
         return Assign(values=((path or "", self.inline_or_none(element)),), place=element.place)
 
@@ -291,7 +293,7 @@ class ContentReader:
 
 
 def parse_text(text: str) -> Value:
-    """What a text means as data: JSON if it parses as such, else the text with white space normalised."""
+    """A text as data: JSON if it parses as such, else the text with white space normalised."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

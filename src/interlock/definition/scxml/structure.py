@@ -1,8 +1,8 @@
-"""Which elements and attributes SCXML has, and where they may stand: checked before a file is read.
+"""The elements and attributes of SCXML and their allowed positions: checked before a file is read.
 
-Rule 1: everything wrong with the structure is told here, all at once; the readers then take what they find.
-Rule 2: an unknown element is an error, an unknown attribute a warning: the first would change the meaning in silence.
-Rule 3: what belongs to a namespace of others is theirs; it is passed over. Ours carries what SCXML cannot.
+Rule 1: all problems of the structure are reported here together; the readers then use what they find.
+Rule 2: an unknown element is an error, because ignoring it would change the meaning; an unknown attribute is a warning.
+Rule 3: elements of foreign namespaces are ignored. Our namespace has what SCXML cannot express.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STATE_TAGS = ("state", "parallel", "final", "history")
 DATAMODELS = ("interlock", "null", "python", "ecmascript")
 
 FINDINGS_MAX = 200
-"""Diagnostics about the structure of one file: each looks for the nearest known name, and a file may have a million."""
+"""Diagnostics about the structure of one file: each searches a similar name, and a file may have a million."""
 
 _CONTENT = "raise if foreach send cancel log assign script interlock:do interlock:assign interlock:emit"
 ACTIONS = frozenset(_CONTENT.split())
@@ -98,7 +98,7 @@ _EXCLUSIVE = {
 
 
 def tag(element: Element) -> str | None:
-    """The name an element is known by here; None for one of another namespace. No namespace means SCXML's."""
+    """The name of an element; None for a foreign namespace. No namespace means SCXML."""
     if element.namespace in (SCXML, ""):
         return element.name
     return f"interlock:{element.name}" if element.namespace == INTERLOCK else None
@@ -110,12 +110,12 @@ def children_named(element: Element, name: str) -> list[Element]:
 
 
 def check_structure(root: Element, diagnostics: Diagnostics) -> bool:
-    """Tell everything about elements and attributes that are unknown, misplaced, missing or at odds.
+    """Report all unknown, misplaced, missing and conflicting elements and attributes.
 
-    False when there is no use in going on: it is no SCXML, or too much is wrong.
+    Returns False if reading must stop: the text is not SCXML, or has too many problems.
     """
     if tag(root) != "scxml":
-        diagnostics.error("scxml.root", f"the root element is <{root.name}>, not <scxml>", root.place)
+        diagnostics.error("scxml.root", f"expected the root element <scxml>, got <{root.name}>", root.place)
         return False
     if root.namespace == "":
         hint = f'write xmlns="{SCXML}"'
@@ -145,7 +145,7 @@ def check_structure(root: Element, diagnostics: Diagnostics) -> bool:
                 inside.append(child)
         stack += reversed(inside)
         if tag(element) not in ("script", "interlock:events") and element.text.strip():
-            diagnostics.error("scxml.text", f"<{element.name}> holds no text", element.place)
+            diagnostics.error("scxml.text", f"<{element.name}> must not contain text", element.place)
     return True
 
 
@@ -160,12 +160,12 @@ def _is_allowed(child: Element, parent: Element, known: frozenset[str], diagnost
     if name in known:
         return True
     if name is None:
-        message = f"<{child.name}> of namespace {child.namespace} is passed over"
+        message = f"<{child.name}> of namespace {child.namespace} is ignored"
         diagnostics.info("scxml.foreign", message, child.place)
     elif name in _RULES:
-        diagnostics.error("scxml.misplaced", f"<{child.name}> cannot stand in <{parent.name}>", child.place)
+        diagnostics.error("scxml.misplaced", f"<{child.name}> is not allowed in <{parent.name}>", child.place)
     else:
-        diagnostics.error("scxml.element", f"there is no element <{child.name}>", child.place, suggestion(name, known))
+        diagnostics.error("scxml.element", f"unknown element <{child.name}>", child.place, suggestion(name, known))
     return False
 
 
@@ -173,14 +173,16 @@ def _check_attributes(element: Element, known: frozenset[str], diagnostics: Diag
     name = tag(element) or ""
     for namespace, attribute in element.attributes:
         if namespace == "" and attribute not in known:
-            message = f"<{element.name}> has no attribute {attribute}; it is passed over"
+            message = f"unknown attribute {attribute} of <{element.name}>; it is ignored"
             diagnostics.warning("scxml.attribute", message, element.at(attribute), suggestion(attribute, known))
     for attribute in _REQUIRED.get(name, "").split():
         if element.get(attribute) is None:
-            diagnostics.error("scxml.required", f"<{element.name}> needs {attribute}", element.place)
+            diagnostics.error(
+                "scxml.required", f"the attribute {attribute} of <{element.name}> is missing", element.place
+            )
     for pair in _EXCLUSIVE.get(name, ()):
         given = [each for each in pair.split() if element.get(each) is not None]
         if len(given) > 1:
             diagnostics.error(
-                "scxml.exclusive", f"<{element.name}> may have {given[0]} or {given[1]}, not both", element.place
+                "scxml.exclusive", f"<{element.name}> must have {given[0]} or {given[1]}, not both", element.place
             )

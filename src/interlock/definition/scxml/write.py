@@ -42,7 +42,7 @@ Attributes = dict[str, str | None]
 
 
 def write_scxml(document: Document) -> WriteResult:
-    """The document as SCXML text, with a diagnostic `export.<what>` for everything that other tools will not see."""
+    """The document as SCXML text, with a diagnostic `export.<what>` for everything that other tools ignore."""
     diagnostics = Diagnostics()
     root = write_root(document, diagnostics)
     names = {("", "xmlns"): SCXML}
@@ -53,7 +53,7 @@ def write_scxml(document: Document) -> WriteResult:
 
 
 def _uses_extension(root: Element, diagnostics: Diagnostics) -> bool:
-    """Whether a name of our namespace is used. On the way, what XML cannot hold is taken out and told."""
+    """Whether a name of our namespace is used. Removes and reports characters that XML cannot represent."""
     used, stack = False, [root]
     while stack:
         each = stack.pop()
@@ -71,12 +71,14 @@ def _uses_extension(root: Element, diagnostics: Diagnostics) -> bool:
 def _clean(text: str, where: str, diagnostics: Diagnostics) -> str:
     clean = remove_invalid_characters(text)
     if clean != text:
-        diagnostics.error("export.characters", f"{where} holds characters that XML cannot; they are left out")
+        diagnostics.error(
+            "export.characters", f"{where} contains characters that XML cannot represent; they are removed"
+        )
     return clean
 
 
 def write_root(document: Document, diagnostics: Diagnostics) -> Element:
-    """The `<scxml>` element of a document, in the first datamodel that gives its expressions back."""
+    """The `<scxml>` element of a document, in the first datamodel that can represent its expressions."""
     attempt = Diagnostics()
     try:
         root = DocumentWriter(document, "python", attempt).root()
@@ -99,7 +101,7 @@ class DocumentWriter:
         self.event_names = self._generated()
 
     def _outer_id(self) -> str | None:
-        """The id of the synthetic state that carries what a root of SCXML cannot; None when it has nothing to carry."""
+        """The id of the synthetic state for what a root of SCXML cannot have; None if it is not needed."""
         root = self.document.root
         carried = (root.transitions, root.entry, root.exit, root.invokes, root.saga, root.type == "parallel")
         if not any(carried) and not (root.initial and root.initial.actions) and not self._root_is_target():
@@ -118,7 +120,7 @@ class DocumentWriter:
         )
         return any(each == 0 for each in found)
 
-    # The whole
+    # Document
 
     def root(self) -> Element:
         document = self.document
@@ -146,19 +148,19 @@ class DocumentWriter:
     def _report_losses(self) -> None:
         document, report = self.document, self.losses.report
         if document.dialect == "xstate":
-            report("dialect", "the chart follows the rules of XState, other tools will run it by those of SCXML")
+            report("dialect", "the chart follows the rules of XState; other tools run it by those of SCXML")
         if document.unhandled in ("reject", "defer") or (document.dialect == "interlock" and not document.unhandled):
-            report("unhandled", "an event that no transition takes is not ignored here", severity="info")
+            report("unhandled", "an event that no transition takes is not ignored by Interlock", severity="info")
         if document.events is not None:
-            report("events", "events are declared, with payloads and roles", severity="info")
+            report("events", "declared events, with payloads and roles, are an extension", severity="info")
 
     def _outer_state(self, name: str) -> list[Element]:
-        """The synthetic state with everything inside, but for finals, which end the entity only at the top."""
+        """The synthetic state with all states except finals, which end the entity only at the top level."""
         state = self.document.root
         finals = [each for each in self.tree.children[0] if self.tree.states[each].type == "final"]
         inside = [each for each in self.tree.children[0] if each not in finals]
         if state.type == "parallel" and (state.transitions or state.exit or state.entry):
-            self.losses.report("root", "other tools leave and enter the parallel root where we do not")
+            self.losses.report("root", "other tools exit and enter the parallel root where Interlock does not")
         order = [each.key for each in state.states] if finals else None
         attributes: Attributes = {"id": name, "interlock:root": "true", "interlock:id": state.id}
         attributes["interlock:order"] = None if order is None else plain_json(order)
@@ -175,7 +177,7 @@ class DocumentWriter:
         tree, state = self.tree, self.tree.states[index]
         name = tree.ids[index]
         if not _NAME.fullmatch(name):
-            message = f'"{name}" is not a name of XML; other tools may refuse it'
+            message = f'"{name}" is not an XML name; other tools may refuse it'
             self.diagnostics.warning("export.id", message, state.place)
         attributes: Attributes = {"id": name}
         parent = self._path(tree.parents[index])
@@ -200,7 +202,7 @@ class DocumentWriter:
         return ".".join(reversed(keys))
 
     def _default(self, index: int, state: State) -> Element:
-        """The default of a history; SCXML wants one, so a missing one is where its parent begins."""
+        """The default of a history. SCXML requires one, so the initial state of its parent replaces a missing one."""
         parent = self.tree.parents[index]
         if state.targets:
             return self._default_transition(parent, Initial(targets=state.targets, actions=state.actions))
@@ -212,7 +214,7 @@ class DocumentWriter:
         return made
 
     def _notes(self, state: State) -> Attributes:
-        """What only our namespace can say about a state."""
+        """The attributes of our namespace for a state."""
         known = dict(extra_attributes(STATE, state))
         for name in known:
             if name != "description":
@@ -226,7 +228,7 @@ class DocumentWriter:
         typed = replace(field, name="", default=UNSET)
         text = None
         if typed != Field(name=""):
-            self.losses.report("types", "fields have types and bounds", field.place, "info")
+            self.losses.report("types", "types and bounds of fields are an extension", field.place, "info")
             text = field_json(typed)
         value = {} if field.default is UNSET else self.content.value(field.default)
         return element("data", {"id": field.name} | value | {"interlock:field": text})
@@ -240,7 +242,7 @@ class DocumentWriter:
         return {"initial": names, "interlock:initial": texts}
 
     def _inside(self, index: int) -> list[Element]:
-        """What a state holds beside its context and its states."""
+        """The content of a state without its context and its child states."""
         state, content = self.tree.states[index], self.content
         content.inside = lambda text: self._inside_id(index, text)
         children = []
@@ -253,14 +255,16 @@ class DocumentWriter:
         for position, invoke in enumerate(state.invokes):
             children.append(self._invoke(index, position, invoke))
         if state.saga is not None:
-            self.losses.report("saga", "a saga is ours; other tools see a state without its steps", state.saga.place)
+            self.losses.report(
+                "saga", "a saga is an extension; other tools see a state without its steps", state.saga.place
+            )
             children.append(self._saga(index, state.saga))
         return children
 
     # Names
 
     def _generated(self) -> frozenset[str]:
-        """Every event name that the chart may make by itself."""
+        """Every event name that the chart generates."""
         found = set()
         for index, state in enumerate(self.tree.states):
             name = self._name(index)
@@ -271,20 +275,20 @@ class DocumentWriter:
         return frozenset(found | {each.replace("done.invoke", "error.invoke") for each in found})
 
     def _name(self, index: int) -> str:
-        """The id by which a state is known in the file."""
+        """The id of a state in the file."""
         return self.tree.ids[index] if index > 0 else self.outer or ""
 
     # Targets
 
     def _targets(self, index: int, texts: tuple[str, ...]) -> Attributes:
-        """A transition's targets: ids, and the texts as written where the reader would write others."""
+        """A transition's targets: ids, and the original texts if the reader would write others."""
         found = [self.tree.resolve_target(index, text) for text in texts]
         usual = [None if isinstance(each, Unresolved) else target_text(self.tree, index, each) for each in found]
         names, written = self._named(texts, found, usual)
         return {"target": names, "interlock:target": written}
 
     def _inner_targets(self, index: int, initial: Initial) -> tuple[str | None, str | None]:
-        """The same for where a state begins, or a history in it."""
+        """The same for the initial state, or for the default of a history."""
         found = [self.tree.resolve_child(index, text) for text in initial.targets]
         usual = [None if isinstance(each, Unresolved) else child_target_text(self.tree, index, each) for each in found]
         return self._named(initial.targets, found, usual)
@@ -295,7 +299,7 @@ class DocumentWriter:
         names = []
         for text, each in zip(texts, found, strict=True):
             if isinstance(each, Unresolved):
-                self.diagnostics.error("export.target", f'the target "{text}" means no state: {each.message}')
+                self.diagnostics.error("export.target", f'the target "{text}" cannot be resolved: {each.message}')
                 names.append(text.lstrip("#."))
             else:
                 names.append(self._name(each))
@@ -312,7 +316,7 @@ class DocumentWriter:
     # Transitions
 
     def _transitions(self, index: int) -> list[Element]:
-        """Every transition of a state in the order in which it is tried: results of its invokes, then its own."""
+        """Every transition of a state in the order in which they are tried: results of its invokes, then its own."""
         state = self.tree.states[index]
         made = []
         for position, invoke in enumerate(state.invokes):
@@ -346,9 +350,9 @@ class DocumentWriter:
                 )
 
     def _transition(self, index: int, transition: Transition, event: str | None, marks: Attributes) -> Element:
-        """One transition; `event` is the name that we make for it, if we do."""
+        """One transition; `event` is the generated name, if it has one."""
         if transition.roles is not None:
-            self.losses.report("roles", "roles are not checked by other tools", transition.place)
+            self.losses.report("roles", "other tools do not check roles", transition.place)
         name = event or " ".join(transition.events) or None
         attributes: Attributes = {"event": name} | self._guard(transition.guard, event)
         attributes |= self._targets(index, transition.targets) | self._type(index, transition)
@@ -364,7 +368,7 @@ class DocumentWriter:
         return {"cond": to_scxml(text, self.content.datamodel), "interlock:guard": guard_json(guard)}
 
     def _type(self, index: int, transition: Transition) -> Attributes:
-        """`type`. The root is never left, so its transitions are internal to the synthetic state that stands for it."""
+        """`type`. The root is never exited, so its transitions are internal to the synthetic state."""
         reenter = transition.reenter
         if index == 0 and transition.targets and reenter is not False:
             return {"type": "internal", "interlock:reenter": plain_json(reenter)}
@@ -392,7 +396,7 @@ class DocumentWriter:
         return next(event for known, event in self._delays(index) if expression_text(known) == expression_text(delay))
 
     def _timers(self, index: int) -> list[Element]:
-        """What other tools need for `after`: a send when the state is entered, a cancel when it is left."""
+        """The timers of `after` for other tools: a send on entry, a cancel on exit."""
         made, mark = [], {"interlock:generated": "after"}
         for delay, event in self._delays(index):
             attributes: Attributes = {"event": event, "id": event}
@@ -404,7 +408,7 @@ class DocumentWriter:
     # Invokes and sagas
 
     def _invoke_id(self, index: int, position: int, invoke: Invoke) -> str | None:
-        """The id of an invoke; one that results are waited for has one in any case."""
+        """The id of an invoke; an invoke with transitions for its result always has one."""
         if invoke.id is not None or not (invoke.done or invoke.error):
             return invoke.id
         return f"{self._name(index)}.{position}"
@@ -416,7 +420,7 @@ class DocumentWriter:
             else None
         )
         if invoke.type == "handler":
-            self.losses.report("invoke", "a handler is asked by name", invoke.place)
+            self.losses.report("invoke", "a handler is called by name", invoke.place)
         src = f"interlock:{invoke.src}" if invoke.type == "chart" and isinstance(invoke.src, str) else invoke.src
         name = self._invoke_id(index, position, invoke)
         attributes: Attributes = self.content.id_location(invoke.id_location, name) | {

@@ -1,8 +1,8 @@
 """Actions, guards and values as SCXML elements.
 
-Rule 1: what SCXML can say is said in SCXML, for every tool; the rest in our namespace beside it, for our reader.
-Rule 2: reading back gives what was written; the tests hold this file and `scxml_content` together.
-Rule 3: what other tools will pass over is a diagnostic `export.<what>`, once per document.
+Rule 1: what SCXML can express is written in SCXML, for every tool; the rest in our namespace, for our reader.
+Rule 2: reading gives back what was written; tests compare this module with `read_content`.
+Rule 3: what other tools ignore is a diagnostic `export.<what>`, once per document.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ _INSIDE = re.compile(r"""\bIn\(\s*(?:'([^'\\]*)'|"([^"\\]*)")\s*\)""")
 
 
 class Untranslatable(Exception):
-    """An expression does not come back from this datamodel; the file must be written in our own."""
+    """An expression cannot be read back in this datamodel; the file must use our own."""
 
 
 def element(
     name: str, attributes: dict[str, str | None] | None = None, children: Iterable[Element | str] = ()
 ) -> Element:
-    """An element with the attributes that are not None; names carry their prefix."""
+    """An element with the attributes that are not None; names include their prefix."""
     given = {("", key): text for key, text in (attributes or {}).items() if text is not None}
     return Element(name, attributes=given, children=list(children))
 
 
 class Losses:
-    """Tells, once per kind of loss, what other tools will not see."""
+    """Reports what other tools ignore, once per kind."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:
         self.diagnostics = diagnostics
@@ -75,11 +75,11 @@ class Losses:
         if what not in self.reported:
             self.reported.add(what)
             add = self.diagnostics.info if severity == "info" else self.diagnostics.warning
-            add(f"export.{what}", message, place, f"only readers that know {INTERLOCK} see it")
+            add(f"export.{what}", message, place, f"only readers that know {INTERLOCK} use it")
 
 
 class ContentWriter:
-    """Writes the content of one document. `inside` gives the id that `In('text')` means where the content stands."""
+    """Writes the content of one document. `inside` returns the id of the state in `In('text')`."""
 
     def __init__(self, datamodel: Datamodel, losses: Losses) -> None:
         self.datamodel: Datamodel = datamodel
@@ -95,18 +95,18 @@ class ContentWriter:
         return to_scxml(expression.text, self.datamodel)
 
     def with_state_ids(self, text: str) -> str:
-        """An expression of ours with the ids that `In()` means."""
+        """The expression with the ids of the states in its `In()`."""
         return _INSIDE.sub(lambda found: f"In({self.inside(found[1] or found[2] or '')!r})", text)
 
     def value(self, value: Value, name: str = "expr") -> dict[str, str | None]:
-        """The attributes that hold a value: `expr`, and our JSON where `expr` alone would not give it back."""
+        """The attributes of a value: `expr`, and our JSON if `expr` alone cannot restore it."""
         if isinstance(value, Expression):
             self.text(value)
         text = write_value(value, self.datamodel)
         if text is not None and any("In(" in each.text for each in value_expressions(value)):
             text = to_scxml(self.with_state_ids(expression_text(value)), self.datamodel)
         if text is None:
-            self.losses.report("value", "a value is too large, or of a kind that no expression has")
+            self.losses.report("value", "a value is too large, or has a type that expressions do not have")
             return {"interlock:value": value_json(value)}
         exact = _same(read_value(text, self.datamodel, NOWHERE), value)
         return {name: text, "interlock:value": None if exact else value_json(value)}
@@ -130,7 +130,7 @@ class ContentWriter:
         return [element("content", self.value(value))]
 
     def guard(self, guard: Guard | None) -> dict[str, str | None]:
-        """The attributes of a guard: `cond`, and our JSON where `cond` alone would not give it back."""
+        """The attributes of a guard: `cond`, and our JSON if `cond` alone cannot restore it."""
         if guard is None:
             return {}
         if isinstance(guard, GuardExpression):
@@ -144,7 +144,7 @@ class ContentWriter:
         }
 
     def condition(self, guard: Guard) -> str:
-        """The guard as one expression of our language; a registered function counts as false elsewhere."""
+        """The guard as one expression of our language; a registered function is false for other tools."""
         match guard:
             case GuardExpression():
                 return self.with_state_ids(guard.expression.text)
@@ -167,7 +167,7 @@ class ContentWriter:
         return [each for action in block for each in self.action(action)]
 
     def action(self, action: Action) -> list[Element]:
-        """The elements of one action: one, but for an assign of several fields."""
+        """The elements of one action: one, or several for an assign of several fields."""
         match action:
             case Raise():
                 return [self.raise_element(action)]
@@ -187,7 +187,7 @@ class ContentWriter:
             case Script():
                 return [element("script", children=[action.text] if action.text else [])]
             case Do():
-                self.losses.report("do", f"the handler `{action.name}` is asked by name", action.place)
+                self.losses.report("do", f"the handler `{action.name}` is called by name", action.place)
                 return [element("interlock:do", {"name": action.name}, self.payload(action.arguments))]
             case AssignCall():
                 self.losses.report("assign", f"the function `{action.name}` is registered code", action.place)
@@ -199,7 +199,7 @@ class ContentWriter:
                 ]
 
     def raise_element(self, action: Raise) -> Element:
-        """`raise`; with data or a computed name it is a `send` to the internal queue, which is the same."""
+        """`raise`; with data or a computed name it is a `send` to the internal queue, which is equivalent."""
         if isinstance(action.event, str) and action.data is None:
             return element("raise", {"event": action.event})
         name = self.either(action.event, "event", "eventexpr")
@@ -219,13 +219,13 @@ class ContentWriter:
         return element("send", attributes, self.payload(action.data))
 
     def id_location(self, path: str | None, id: Value) -> dict[str, str | None]:
-        """The attribute for where an id is written to; SCXML has none beside an id of the author's."""
+        """The attribute for the location of an id; SCXML has none if the author gives an id."""
         if path is not None and id is not None:
-            self.losses.report("id_location", "an id is given and written to a field too")
+            self.losses.report("id_location", "an id is given and also written to a field")
         return {"idlocation" if id is None else "interlock:idlocation": path}
 
     def target(self, to: Value) -> dict[str, str | None]:
-        """The attributes of an addressee."""
+        """The attributes of a target."""
         match to:
             case "self":
                 return {"interlock:to": "self"}
@@ -237,7 +237,7 @@ class ContentWriter:
                 return self.either(to, "target", "targetexpr")
 
     def delay(self, delay: Value) -> dict[str, str | None]:
-        """The attributes of a delay; SCXML counts in seconds and milliseconds only."""
+        """The attributes of a delay; SCXML has seconds and milliseconds only."""
         ms = parse_duration(delay) if isinstance(delay, str) else None
         if ms is None:
             return self.either(delay, "interlock:delay", "delayexpr")
@@ -245,14 +245,14 @@ class ContentWriter:
         return {"delay": text, "interlock:delay": None if text == delay else delay}
 
     def assign(self, path: str, value: Value, *, joined: bool) -> Element:
-        """One field of an assign; `joined`: the same action as the one before."""
+        """One field of an assign; `joined`: it belongs to the same action as the one before."""
         if self.datamodel == "interlock" and path.startswith("context."):
             path = f"context.{path}"
         attributes = {"location": path or None} | self.value(value)
         return element("assign", attributes | {"interlock:joined": "true" if joined else None})
 
     def branches(self, action: If) -> Element:
-        """`if` with its `elseif` and `else`, which stand among the actions."""
+        """`if` with its `elseif` and `else`, which are among the actions."""
         (first, block), *rest = action.branches
         children = self.actions(block)
         for guard, inner in rest:
@@ -269,7 +269,7 @@ class ContentWriter:
 
 
 def _same(left: Value, right: Value) -> bool:
-    """Equality that tells 1 from true and 1.0, at any depth."""
+    """Equality that distinguishes 1 from true and 1.0, at any depth."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):

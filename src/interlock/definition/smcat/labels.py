@@ -1,9 +1,9 @@
 """The texts inside smcat, read and written: `event [guard] / actions`, the lines of a state, and names.
 
-Rule 1: smcat gives these texts no meaning beyond their UML shape; here they mean what the writer writes.
+Rule 1: smcat gives these texts no meaning beyond their UML form; their meaning here is what our writer writes.
 Rule 2: guards and actions keep their text as the name of a registered function; an event's text becomes a valid name.
-Rule 3: written texts are one line each: exact where a label can say it, otherwise words for people. The writer reads
-each label back to find what is lost.
+Rule 3: written texts are one line each: exact if a label can express it, otherwise for people. The writer reads each
+        label back to find what is lost.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ _OPENING, _CLOSING = "([{", ")]}"
 
 
 def event_name(text: str) -> str:
-    """An event's name for any text; empty when nothing of the text remains."""
+    """A valid event name made from any text; empty if nothing of the text remains."""
     if is_event(text):
         return text
     return ".".join(filter(None, (part.strip("_") for part in _NOT_IN_EVENT.sub("_", text).split("."))))
 
 
 def is_event(text: str) -> bool:
-    """Whether the vocabulary lets an event have this name."""
+    """Whether the text is a valid event name."""
     return compile_pattern(EVENT.pattern or "").fullmatch(text) is not None
 
 
 @dataclass(slots=True)
 class Label:
-    """What a label says.
+    """The content of a label.
 
-    `otherwise`: its guard is UML's `[else]`. `said`: it names an event. `eventless`: it says `always`.
+    `otherwise`: its guard is UML's `[else]`. `said`: it names an event. `eventless`: it is `always`.
     """
 
     origin: Origin = "always"
@@ -71,7 +71,7 @@ class Label:
 
 
 class LabelReader:
-    """Reads the texts of one definition; names that had to be changed are told as diagnostics."""
+    """Reads the texts of one definition; changed names are reported."""
 
     def __init__(self, lines: SourceLines, diagnostics: Diagnostics) -> None:
         self.lines = lines
@@ -90,8 +90,8 @@ class LabelReader:
         slash = text.find("/", rest)
         between = text[rest : slash if slash >= 0 else len(text)].strip()
         if between:
-            message = f'"{between}" stands between the guard and the actions and is not read'
-            hint = "a label is `event [guard] / actions`"
+            message = f'"{between}" between the guard and the actions is ignored'
+            hint = "write the label as `event [guard] / actions`"
             self.diagnostics.warning("smcat.label", message, self._place(words, rest, len(text)), hint)
         self._event(label, text[:event_end].strip(), self._place(words, 0, event_end))
         if slash >= 0:
@@ -117,14 +117,14 @@ class LabelReader:
             return text
         name = event_name(text)
         if not name:
-            hint = "events are dotted names: letters, digits, `_` and `-`"
-            self.diagnostics.error("smcat.name", f'"{text}" cannot be the name of an event', place, hint)
+            hint = "use dotted names of letters, digits, `_` and `-`"
+            self.diagnostics.error("smcat.name", f'"{text}" is not a valid event name', place, hint)
         elif name != text:
-            self.diagnostics.info("smcat.renamed", f'event "{text}" is called "{name}" here', place)
+            self.diagnostics.info("smcat.renamed", f'event "{text}" becomes "{name}"', place)
         return name
 
     def _guard(self, label: Label, words: TextSpan, start: int) -> int:
-        """Reads `[...]` from `start` and gives the offset behind it. A bracket inside an expression does not end it."""
+        """Read `[...]` from `start` and return the offset after it. A bracket inside an expression does not end it."""
         text = words.text
         inner = start + 1 + len(text[start + 1 :]) - len(text[start + 1 :].lstrip())
         computed = text.startswith("=", inner)
@@ -149,12 +149,12 @@ class LabelReader:
         return end + 1
 
     def actions(self, text: str, place: Place) -> tuple[Do, ...]:
-        """Handlers named in a text, separated by commas or line ends."""
-        names = (each.lstrip("= \t") for each in _split(text))  # a name that begins with `=` would be an expression
+        """The handlers in a text, separated by commas or line ends."""
+        names = (each.lstrip("= \t") for each in _split(text))  # a name that starts with `=` would be an expression
         return tuple(Do(name=" ".join(name.split()), place=place) for name in names if name)
 
     def activities(self, words: TextSpan | None) -> tuple[Block, Block, tuple[Invoke, ...], list[str]]:
-        """The entry block, the exit block, what runs while the state is active, and the lines that are only text."""
+        """The entry block, the exit block, the invokes, and the lines that are only text."""
         entry: Block = ()
         exit_: Block = ()
         invokes: list[Invoke] = []
@@ -181,7 +181,7 @@ class LabelReader:
 
 
 def _delay(text: str, place: Place) -> str | Expression | None:
-    """The delay of `after 5m`, `after(5m)` or `after = expression`; None when the text is something else."""
+    """The delay of `after 5m`, `after(5m)` or `after = expression`; None if the text is something else."""
     if not text.startswith("after") or text[5:6] not in {" ", "\t", "\n", "(", "="}:
         return None
     said = text[5:].strip()
@@ -194,7 +194,7 @@ def _delay(text: str, place: Place) -> str | Expression | None:
 
 
 def _split(text: str) -> list[str]:
-    """The parts between commas and line ends that stand in no bracket and no quotes."""
+    """The parts between commas and line ends outside brackets and quotes."""
     parts = [part.strip() for line in text.split("\n") for part in _split_line(line)]
     return list(filter(None, parts))
 
@@ -204,7 +204,9 @@ def _split_line(line: str) -> list[str]:
     for index, each in enumerate(line):
         if quote:
             quote = "" if each == quote else quote
-        elif each in _QUOTES and line.find(each, index + 1) >= 0:  # an apostrophe (`customer's`) opens no quotation
+        elif (
+            each in _QUOTES and line.find(each, index + 1) >= 0
+        ):  # an apostrophe (`customer's`) does not start a quotation
             quote = each
         elif each in _OPENING:
             depth += 1
@@ -217,7 +219,7 @@ def _split_line(line: str) -> list[str]:
 
 
 def _closing(text: str, start: int) -> int:
-    """The offset of the bracket that closes the one at `start`, quotations skipped; -1 when there is none."""
+    """The offset of the bracket that closes the one at `start`, ignoring quotations; -1 if there is none."""
     depth, quote = 0, ""
     for index in range(start, len(text)):
         each = text[index]
@@ -238,33 +240,33 @@ _ACTIVITY_QUOTED = re.compile(r'[,;{"]|\A/[/*]')
 
 
 def quote(text: str) -> str:
-    r"""The text in smcat's quotes. It knows one escape, `\"`, so a backslash may not stand last."""
+    r"""The text in smcat's quotes. The only escape is `\"`, so a backslash cannot be the last character."""
     return '"' + text.replace('"', '\\"') + (' "' if text.endswith("\\") else '"')
 
 
 def quote_state_name(name: str) -> str:
-    """A state's name, in quotes where it needs them."""
+    """A state's name, in quotes if it needs them."""
     return name if _BARE_NAME.fullmatch(name) else quote(name)
 
 
 def quote_label(text: str) -> str:
-    """A transition's label, in quotes where it needs them."""
+    """A transition's label, in quotes if it needs them."""
     return quote(text) if _LABEL_QUOTED.search(text) else text
 
 
 def quote_activities(lines: Iterable[str], indent: str) -> str:
-    """A state's activities, one to a line, in quotes where one of them needs them."""
+    """A state's activities, one per line, in quotes if one of them needs them."""
     text = f"\n{indent}".join(lines)
     return quote(text) if _ACTIVITY_QUOTED.search(text) else text
 
 
 def fold_lines(text: str) -> str:
-    """The text with line ends and runs of white space folded, where there are line ends."""
+    """The text on one line: if it has line ends, all white space is folded."""
     return " ".join(text.split()) if len(text.splitlines()) > 1 else text.strip()
 
 
 def guard_expression(guard: Guard) -> str | None:
-    """The guard as one expression that means the same; None when it calls a registered function."""
+    """The guard as one equivalent expression; None if it calls a registered function."""
     match guard:
         case GuardExpression():
             return fold_lines(guard.expression.text)

@@ -1,9 +1,9 @@
-"""The smcat language as text: states, bodies in braces, arrows, attributes, notes, with the place of each.
+"""The syntax of smcat: states, bodies in braces, arrows, attributes and notes, with the place of each.
 
-Rule 1: what stands here is syntax only; which kind of state a name means is decided in `smcat_read`.
-Rule 2: what state-machine-cat 14 accepts is accepted and means the same, with two exceptions: a name with `}` in it
-must be quoted, and `a :> b` before all other statements is always a state with activities (there only if it can be).
-Rule 3: after a problem reading goes on behind the next `;`, so that all problems are told at once.
+Rule 1: this module knows syntax only; `states` decides the type of each state.
+Rule 2: what state-machine-cat 14 accepts is accepted with the same meaning, with two exceptions: a name with `}` must
+        be quoted, and `a :> b` before all other statements is always a state with activities (there only if it can be).
+Rule 3: after a problem reading continues after the next `;`, so that all problems are reported together.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STATE_TYPES = (
 FORWARD = ("->", "=>>", "=>", ">>", ":>", "--", "==")
 BACKWARD = ("<-", "<<=", "<=", "<<", "<:")
 
-_PROBLEMS_MAX = 100  # a text that is no smcat at all should not give a diagnostic per character
+_PROBLEMS_MAX = 100  # a text that is not smcat should not give a diagnostic per character
 _SPACE = re.compile(r"(?:[ \t\r\n]++|//[^\r\n]*+)*+")
 _BARE = re.compile(r'[^;, "\t\n\r=\-><:{}\[]+')
 _QUOTED = re.compile(r'"((?:\\"|[^"])*+)"')
@@ -40,7 +40,7 @@ _ARROW = re.compile("|".join(map(re.escape, (*FORWARD, *BACKWARD))))
 
 
 Attributes = dict[str, str | float | bool]
-"""What stood in brackets: texts, a width, and `active`."""
+"""The attributes in brackets: texts, a width, and `active`."""
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class TextSpan:
 
 @dataclass(slots=True)
 class Arrow:
-    """`source -> target [attributes]: label;` as written; a backward arrow is turned round."""
+    """`source -> target [attributes]: label;` as written; a backward arrow is reversed."""
 
     source: str
     target: str
@@ -77,21 +77,21 @@ class Declaration:
 
 @dataclass(slots=True)
 class Body:
-    """What stands between braces, or in the whole text: declarations first, then arrows."""
+    """The content of braces, or of the whole text: declarations first, then arrows."""
 
     declarations: list[Declaration] = field(default_factory=list)
     arrows: list[Arrow] = field(default_factory=list)
 
 
 def parse_smcat(text: str, lines: SourceLines, diagnostics: Diagnostics) -> Body | None:
-    """The syntax of a text; None, and a diagnostic, when it is too large or too deep to go on."""
+    """The syntax tree of a text; None, and a diagnostic, if it is too large or too deep."""
     parser = _Parser(text, lines, diagnostics)
     body = parser.body(0)
     return None if parser.stopped else body
 
 
 class _Parser:
-    """A cursor over the text. Methods that read a part return None after they have told a problem."""
+    """A cursor over the text. Methods that read a part return None after they have reported a problem."""
 
     def __init__(self, text: str, lines: SourceLines, diagnostics: Diagnostics) -> None:
         self.text = text
@@ -111,7 +111,7 @@ class _Parser:
         while not self.stopped:
             notes = self._notes()
             if depth == 0 and self._eat("}"):
-                self._problem("this `}` closes nothing", start=self.position - 1)
+                self._problem("unexpected `}`", start=self.position - 1)
                 continue
             if self._at_end(depth, notes, listing=listing):
                 break
@@ -136,18 +136,18 @@ class _Parser:
             if self.text[self.position] != "}":
                 return False
         elif depth > 0:
-            self._problem("a `}` is missing: this is the end of the text")
+            self._problem("`}` is missing at the end of the text")
         if notes:
-            self._problem("a note belongs in front of a state or a transition", hint="write a comment: `// ...`")
+            self._problem("a note must be before a state or a transition", hint="write a comment: `// ...`")
         if listing:
             self._problem("a state is missing after the comma", hint="end the list of states with `;`")
         return True
 
     def _declaration(self, body: Body, state: Declaration, depth: int) -> str | None:
-        """Reads what follows a state's name and gives the separator that ends it."""
+        """Read the rest of a state after its name; returns the separator that ends it."""
         self.states += 1
         if self.states > STATES_MAX:
-            self._stop("smcat.size", f"a chart may have at most {STATES_MAX:,} states")
+            self._stop("smcat.size", f"the chart has more than {STATES_MAX:,} states")
             return None
         whole = self._declared(state, depth)
         self._add(body, state)
@@ -157,7 +157,7 @@ class _Parser:
             if separator in {",", ";"}:
                 self.position += 1
                 return separator
-            hint = "states are declared first, in one list; its last one ends with `;`, then come the transitions"
+            hint = "states are declared first, in one list that ends with `;`, then the transitions follow"
             self._problem(f'`,` or `;` is missing after state "{state.name}"', hint=hint)
         self._recover()
         return None
@@ -175,17 +175,17 @@ class _Parser:
             self._space()
         if self._eat("{"):
             if depth + 1 >= DEPTH_MAX:
-                self._stop("smcat.depth", f"states may be nested at most {DEPTH_MAX} levels deep")
+                self._stop("smcat.depth", f"states are nested more than {DEPTH_MAX} levels deep")
                 return False
             opened = self.position
             state.body = self.body(depth + 1)
             if not self.stopped and not (state.body.declarations or state.body.arrows):
-                self._problem(f'there is no state between the braces of "{state.name}"', start=opened - 1, end=opened)
+                self._problem(f'no state between the braces of "{state.name}"', start=opened - 1, end=opened)
             self._eat("}")
         return True
 
     def _add(self, body: Body, state: Declaration) -> None:
-        """A state declared twice in one body is the last one, in the place of the first."""
+        """A state declared twice in one body is the last one, at the position of the first."""
         for index, each in enumerate(body.declarations):
             if each.name == state.name:
                 message = f'state "{state.name}" is declared twice; the last declaration counts'
@@ -199,15 +199,15 @@ class _Parser:
         if found is None:
             at = self.text[self.position : self.position + 1]
             if at and at in ",;[:{":
-                message = f'state "{name}" is declared too late'
+                message = f'state "{name}" is declared after transitions'
                 hint = "declare all states of a body in one list, before its transitions"
                 self._problem(message, start=start, hint=hint)
             else:
-                self._problem("an arrow such as `->` is missing here")
+                self._problem("expected an arrow such as `->`")
             return False
         self.arrows += 1
         if self.arrows > TRANSITIONS_MAX:
-            self._stop("smcat.size", f"a chart may have at most {TRANSITIONS_MAX:,} transitions")
+            self._stop("smcat.size", f"the chart has more than {TRANSITIONS_MAX:,} transitions")
             return False
         self.position = found.end()
         self._space()
@@ -236,11 +236,13 @@ class _Parser:
         if self._eat(";"):
             body.arrows.append(arrow)
             return True
-        self._problem("`;` is missing after this transition", hint='put a label that holds `{` or `;` in quotes: "..."')
+        self._problem(
+            "`;` is missing after this transition", hint='put a label that contains `{` or `;` in quotes: "..."'
+        )
         return False
 
     def _attributes(self, known: tuple[str, ...], types: tuple[str, ...]) -> Attributes | None:
-        """What stands between the brackets. Names are not case-sensitive; the last one of a name counts."""
+        """The attributes between brackets. Names are not case-sensitive; the last one of a name counts."""
         found: Attributes = {}
         while True:
             self._space()
@@ -259,7 +261,7 @@ class _Parser:
         if word is None or name not in known:
             hint = suggestion(name, known) or f"the attributes here are {', '.join(known)}"
             end = word.end() if word else self.position + 1
-            self._problem(f'"{self.text[self.position : end]}" is not an attribute here', end=end, hint=hint)
+            self._problem(f'unknown attribute "{self.text[self.position : end]}"', end=end, hint=hint)
             return False
         self.position = word.end()
         value = True if name == "active" else self._attribute_value(name, types)
@@ -270,7 +272,7 @@ class _Parser:
     def _attribute_value(self, name: str, types: tuple[str, ...]) -> str | float | None:
         self._space()
         if not self._eat("="):
-            self._problem(f"`{name}` needs a value: `{name}=...`")
+            self._problem(f"the value of `{name}` is missing: `{name}=...`")
             return None
         self._space()
         if name == "type":
@@ -280,19 +282,19 @@ class _Parser:
                 return word[0]
             end = word.end() if word else self.position + 1
             hint = suggestion(word[0] if word else "", types) or f"the types are {', '.join(types)}"
-            self._problem(f'"{self.text[self.position : end]}" is not a type here', end=end, hint=hint)
+            self._problem(f'unknown type "{self.text[self.position : end]}"', end=end, hint=hint)
             return None
         if name == "width":
             number = _WIDTH.match(self.text, self.position)
             if number is None:
-                self._problem("`width` is a number, such as 3.5")
+                self._problem("`width` must be a number, such as 3.5")
                 return None
             self.position = number.end()
             return float(number[0])
         quoted = _QUOTED.match(self.text, self.position)
         if quoted is None or (name == "class" and not _CLASS.fullmatch(quoted[1])):
             kind = "letters, digits, `_`, `-` and spaces in" if name == "class" else "a text in"
-            self._problem(f'`{name}` needs {kind} quotes: `{name}="..."`')
+            self._problem(f'`{name}` must be {kind} quotes: `{name}="..."`')
             return None
         self.position = quoted.end()
         return quoted[1].replace('\\"', '"')
@@ -333,21 +335,21 @@ class _Parser:
             place = self._place(self.position, self.position + 1)
             self.diagnostics.warning("smcat.quote", "this quote is not closed and counts as text", place)
         found = unquoted.match(self.text, self.position)
-        assert found is not None  # the patterns take an empty text too
+        assert found is not None  # the patterns match an empty text too
         self.position = found.end()
         return TextSpan(found[0].rstrip(), found.start())
 
     def _at_arrow(self) -> bool:
-        """Whether a transition begins here. Before all declarations `:>` begins activities, as in state-machine-cat."""
+        """Whether a transition starts here. Before all declarations `:>` starts activities."""
         found = _ARROW.match(self.text, self.position)
         return found is not None and found[0] != ":>"
 
     def _space(self) -> None:
-        while True:  # ends: each turn goes behind a comment
+        while True:  # ends: each iteration moves past a comment
             found = _SPACE.match(self.text, self.position)
-            assert found is not None  # the pattern takes an empty text too
+            assert found is not None  # the pattern matches an empty text too
             self.position = found.end()
-            # Looking ahead for an end that is not there, again for each label, would take quadratic time.
+            # Searching a missing end again for each label would take quadratic time.
             if not self.text.startswith("/*", self.position) or self.position + 2 > self.comments_end:
                 return
             self.position = self.text.index("*/", self.position + 2) + 2
@@ -359,7 +361,7 @@ class _Parser:
         return False
 
     def _recover(self) -> None:
-        """Goes behind the next `;` of this body, or in front of its closing brace."""
+        """Move after the next `;` of this body, or before its closing brace."""
         depth = 0
         for found in _SKIPPED.finditer(self.text, self.position):
             if found[0] == "}" and depth == 0:
@@ -375,13 +377,13 @@ class _Parser:
         return self.lines.place(start, self.position if end < 0 else end)
 
     def _problem(self, message: str, *, start: int = -1, end: int = -1, hint: str | None = None) -> None:
-        """Tells a problem; by default it is at the cursor."""
+        """Report a problem, by default at the cursor."""
         start = self.position if start < 0 else start
         place = self._place(start, max(self.position, start + 1) if end < 0 else end)
         self.diagnostics.error("smcat.syntax", message, place, hint)
         self.problems += 1
         if self.problems >= _PROBLEMS_MAX:
-            self._stop("smcat.problems", f"there are more than {_PROBLEMS_MAX} problems; the rest is not read")
+            self._stop("smcat.problems", f"more than {_PROBLEMS_MAX} problems; the rest is not read")
 
     def _stop(self, code: str, message: str) -> None:
         self.diagnostics.error(code, message, self._place(self.position, self.position + 1))

@@ -1,10 +1,10 @@
-"""Reads smcat: parsed text to a `Document`, UML's pseudo-states rewritten as the vocabulary has them.
+"""Parsed smcat to a `Document`, with UML's pseudo-states rewritten.
 
 Rule 1: `initial` becomes the parent's `initial`; `fork` several targets; `join` the `onDone` of a parallel state;
-`choice` and `junction` a state with `always`; `terminate` a final child of the root.
+        `choice` and `junction` a state with `always`; `terminate` a final child of the root.
 Rule 2: an arrow without an event is `always`; one that leaves a state which can complete is UML's completion: `onDone`.
-Rule 3: `reenter` is said exactly where it must be (V2); a self-loop of `type=internal` has no target.
-Rule 4: what is only drawing (colour, class, width, active) is kept under `meta.smcat`.
+Rule 3: `reenter` is set exactly where it is required (V2); a self-loop of `type=internal` has no target.
+Rule 4: drawing attributes (colour, class, width, active) are kept under `meta.smcat`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TYPES: dict[str, StateType] = {
 
 
 def read_smcat(text: str | bytes, /, *, source: str = "<definition>", loader: SourceLoader | None = None) -> ReadResult:
-    """The document that a smcat text means, with all diagnostics. The chart's kind is the name of the source."""
+    """The document of a smcat text, with all diagnostics. The chart's kind is the name of the source."""
     del loader  # smcat refers to no other text
     diagnostics = Diagnostics()
     admitted = decode_source(text, language="smcat", source=source, diagnostics=diagnostics)
@@ -41,16 +41,14 @@ def read_smcat(text: str | bytes, /, *, source: str = "<definition>", loader: So
     lines = SourceLines(admitted, source)
     body = parse_smcat(admitted, lines, diagnostics)
     if body is not None and not diagnostics.has_errors and not (body.declarations or body.arrows):
-        diagnostics.error(
-            "smcat.empty", "there is no state in this text", Place(source), "begin with `initial -> first;`"
-        )
+        diagnostics.error("smcat.empty", "the text contains no state", Place(source), "start with `initial -> first;`")
     if body is None or diagnostics.has_errors:
         return ReadResult(document=None, diagnostics=diagnostics.sorted())
     labels = LabelReader(lines, diagnostics)
     root = read_drafts(body, labels, diagnostics, Place(source))
     _rewrite(root, diagnostics)
     for draft, key in assign_keys(root):
-        diagnostics.info("smcat.renamed", f'state "{draft.name}" has the key "{key}" here', draft.place)
+        diagnostics.info("smcat.renamed", f'state "{draft.name}" gets the key "{key}"', draft.place)
     document = Document(
         kind=kind_from_source(source), root=DocumentBuilder(labels, diagnostics).state(root, ""), source=source
     )
@@ -58,7 +56,7 @@ def read_smcat(text: str | bytes, /, *, source: str = "<definition>", loader: So
 
 
 def _rewrite(root: Draft, diagnostics: Diagnostics) -> None:
-    """Takes the pseudo-states out: what they say goes into the states and transitions around them."""
+    """Replace the pseudo-states by transitions and states around them."""
     for draft in walk_drafts(root):
         if draft.type == "fork":
             _rewrite_fork(draft, diagnostics)
@@ -93,19 +91,19 @@ def _rewrite_fork(fork: Draft, diagnostics: Diagnostics) -> None:
         targets = [each for target in transition.targets for each in (outgoing if target is fork else [target])]
         transition.retarget(list(dict.fromkeys(targets)))
         if len(transition.actions) + len(actions) > EFFECTS_MAX:  # forks that lead to forks can double them each time
-            diagnostics.error("smcat.fork", f"more than {EFFECTS_MAX:,} actions meet here", transition.place)
+            diagnostics.error("smcat.fork", f"more than {EFFECTS_MAX:,} actions are joined here", transition.place)
         else:
             transition.actions += actions
     _remove(fork)
 
 
 def _rewrite_join(join: Draft, diagnostics: Diagnostics) -> None:
-    """Each region gets a final state in the join's place; the parallel state's `onDone` leads where the join led."""
+    """Each region gets a final state instead of the join; the parallel state's `onDone` has the join's target."""
     gathered, outgoing = list(join.incoming), join.leaving[0]
     parallel = _joined_parallel([transition.source for transition in gathered])
     if parallel is None:
-        message = f'join "{join.name}" does not gather one state of each region of one parallel state'
-        hint = "let every region end in a final state and draw one arrow from the parallel state: `p -> next: onDone;`"
+        message = f'join "{join.name}" does not join one state of each region of one parallel state'
+        hint = "end every region in a final state and draw one arrow from the parallel state: `p -> next: onDone;`"
         diagnostics.error("smcat.join", message, join.place, hint)
     else:
         for transition in gathered:
@@ -119,7 +117,7 @@ def _rewrite_join(join: Draft, diagnostics: Diagnostics) -> None:
 
 
 def _joined_parallel(sources: list[Draft]) -> Draft | None:
-    """The parallel state of which the states lie in all regions, one in each."""
+    """The parallel state whose regions contain exactly one of the states each."""
     for candidate in sources[0].ancestors():
         if candidate.type == "parallel":
             regions = [_region(each, candidate) for each in sources]
@@ -134,11 +132,11 @@ def _region(draft: Draft, parallel: Draft) -> Draft | None:
 
 
 def _end_region(transition: DraftTransition, join: Draft, parallel: Draft) -> None:
-    """A state that only waits at the join is a final state; else its arrow leads to a new one beside it."""
+    """A state that only waits at the join becomes a final state; otherwise its arrow leads to a new one next to it."""
     source = transition.source
     waits_only = transition.bare and not transition.actions and source.leaving == [transition] and not source.children
     region = _region(source, parallel)
-    assert region is not None  # or `_joined_parallel` had not found the parallel state
+    assert region is not None  # `_joined_parallel` has found the parallel state
     if waits_only and source.type == "regular" and source is not region:
         source.type = "final"
         transition.detach()
@@ -164,11 +162,11 @@ def _enclose(region: Draft) -> None:
 
 def _rewrite_initial(draft: Draft, diagnostics: Diagnostics) -> None:
     parent, transition = draft.parent, draft.leaving[0]
-    assert parent is not None  # the root is no pseudo-state
+    assert parent is not None  # the root is not a pseudo-state
     if all(parent in target.ancestors() for target in transition.targets):
         parent.initial = transition
     else:
-        message = f'"{draft.name}" leads out of the state that it begins'
+        message = f'"{draft.name}" has a target outside the state in which it is'
         diagnostics.error(
             "smcat.initial", message, transition.place, "draw the arrow to a state inside the same braces"
         )
@@ -176,8 +174,8 @@ def _rewrite_initial(draft: Draft, diagnostics: Diagnostics) -> None:
 
 
 def _move_to_root(draft: Draft, root: Draft) -> None:
-    """Terminating ends everything, and only a final child of the root does."""
-    assert draft.parent is not None  # the root is no pseudo-state
+    """`terminate` ends the entity, which only a final child of the root does."""
+    assert draft.parent is not None  # the root is not a pseudo-state
     draft.parent.children.remove(draft)
     draft.parent = root
     root.children.append(draft)
@@ -187,7 +185,7 @@ def _rewrite_choice(draft: Draft, diagnostics: Diagnostics) -> None:
     for transition in draft.leaving:
         if transition.said:
             text = ", ".join(transition.events) or transition.origin
-            message = f'a transition that leaves {draft.type} "{draft.name}" waits for "{text}"'
+            message = f'a transition from {draft.type} "{draft.name}" cannot have the event "{text}"'
             diagnostics.warning("smcat.choice", message, transition.place, f"write a guard: `[{text}]`")
     draft.leaving.sort(key=lambda transition: transition.otherwise or transition.bare)
 
@@ -200,7 +198,7 @@ def _complete(draft: Draft) -> None:
 
 
 class DocumentBuilder:
-    """Makes the values of the document from drafts whose keys are set."""
+    """Creates the document from drafts whose keys are set."""
 
     def __init__(self, labels: LabelReader, diagnostics: Diagnostics) -> None:
         self.labels = labels
@@ -231,16 +229,16 @@ class DocumentBuilder:
         )
 
     def _defaults(self, draft: Draft) -> tuple[str, ...]:
-        """Where a history leads that remembers nothing: its arrows, else where its parent begins, as in UML."""
+        """The default of a history: the targets of its arrows, else the initial state of its parent, as in UML."""
         parent = draft.parent
-        assert parent is not None  # the root is no pseudo-state
+        assert parent is not None  # the root is not a pseudo-state
         targets = [target for transition in draft.leaving for target in transition.targets]
         if not targets and parent.initial is not None:
             targets = [each for each in parent.initial.targets if not each.is_history]
         if not targets:
             targets = _initial_transitions(parent)[: None if parent.type == "parallel" else 1]
         if not targets:
-            self.diagnostics.error("smcat.history", f'"{draft.name}" has nothing to remember', draft.place)
+            self.diagnostics.error("smcat.history", f'the history "{draft.name}" has no sibling states', draft.place)
         return tuple(_inner(parent, target) for target in targets)
 
     def _transition(self, transition: DraftTransition, path: str) -> Transition:
@@ -272,7 +270,7 @@ def _path(transition: DraftTransition, path: str) -> str:
 
 
 def _initial(draft: Draft, path: str) -> Initial | None:
-    """Where a compound state begins: as drawn, else with its first state that is neither final nor a history."""
+    """The initial state of a compound state: as drawn, else its first state that is neither final nor a history."""
     if draft.initial is not None:
         targets, actions, place = draft.initial.targets, draft.initial.actions, draft.initial.place
         where = place.at(key_path(path, "initial"))
@@ -284,12 +282,12 @@ def _initial(draft: Draft, path: str) -> Initial | None:
 
 
 def _initial_transitions(draft: Draft) -> list[Draft]:
-    """The children that a state can begin with."""
+    """The children that can be initial states."""
     return [child for child in draft.children if _TYPES.get(child.type, "state") in {"state", "parallel"}]
 
 
 def _target(source: Draft, target: Draft) -> str:
-    """The text that means the target: a path from where the source looks for its first key (V5), else `#id`."""
+    """The text of a target: a path from where the source searches its first key (V5), else `#id`."""
     if source in target.ancestors():
         return f".{_inner(source, target)}"
     scopes = list(source.ancestors())
@@ -299,7 +297,7 @@ def _target(source: Draft, target: Draft) -> str:
 
 
 def _inner(parent: Draft, target: Draft) -> str:
-    """The text that means the target below the parent."""
+    """The text of a target below the parent."""
     path = target.id
     if parent.parent is None:
         return path
@@ -307,7 +305,7 @@ def _inner(parent: Draft, target: Draft) -> str:
 
 
 def _description(draft: Draft, texts: list[str]) -> str | None:
-    """The label, or the name where the key differs from it; then the notes; then activities that are only text."""
+    """The label, or the name if the key differs from it; then the notes; then activities that are only text."""
     said = draft.declaration
     label = str(said.attributes.get("label") or draft.name) if said else draft.name
     plain = {"", draft.key, draft.id, f"{draft.parent.name}.{draft.key}" if draft.parent else ""}

@@ -1,9 +1,9 @@
-"""A smcat text as states found by name, arrows tied to both ends, and the type of each state.
+"""The states of a smcat text, found by name, with their arrows and types.
 
-Rule 1: names are one flat space in smcat; where one is used twice the nearest one is meant, looking outward.
-Rule 2: a state that is only mentioned stands where it is mentioned, inner bodies first, as in state-machine-cat.
-Rule 3: a type guessed from a name (`initial final parallel history ^ ]`) is withdrawn when the use contradicts it; with
-an explicit `type=` that is an error.
+Rule 1: smcat has one flat space of names; if a name is used twice, the nearest one is meant, searching outward.
+Rule 2: a state that is only mentioned is created where it is mentioned, inner bodies first, as in state-machine-cat.
+Rule 3: a type guessed from a name (`initial final parallel history ^ ]`) is dropped if the use contradicts it; with an
+        explicit `type=` that is an error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _GUESSES = (
 
 @dataclass(slots=True, eq=False)
 class Draft:
-    """A state on its way into the document; the outermost one is the document's root."""
+    """A state that is being read; the outermost one is the document's root."""
 
     name: str
     place: Place
@@ -63,13 +63,13 @@ class Draft:
 
     @property
     def is_history(self) -> bool:
-        """Whether it remembers."""
+        """Whether it is a history."""
         return self.type in {"history", "deephistory"}
 
 
 @dataclass(slots=True, eq=False)
 class DraftTransition:
-    """An arrow on its way into the document."""
+    """An arrow that is being read."""
 
     source: Draft
     targets: list[Draft]
@@ -88,11 +88,11 @@ class DraftTransition:
 
     @property
     def bare(self) -> bool:
-        """Whether it has neither an event nor a guard: what a pseudo-state of UML may have."""
+        """Whether it has neither an event nor a guard, as UML requires for a pseudo-state."""
         return not self.said and self.guard is None and not self.otherwise
 
     def retarget(self, targets: list[Draft]) -> None:
-        """Points the transition at other states."""
+        """Change the targets of the transition."""
         for each in self.targets:
             each.incoming.remove(self)
         self.targets = targets
@@ -100,24 +100,26 @@ class DraftTransition:
             each.incoming.append(self)
 
     def detach(self) -> None:
-        """Takes the transition away."""
+        """Remove the transition from its source and targets."""
         self.retarget([])
         self.source.leaving.remove(self)
 
 
 def read_drafts(body: Body, labels: LabelReader, diagnostics: Diagnostics, place: Place) -> Draft:
-    """The root of a parsed text, types decided, pseudo-states still in it."""
+    """The root of a parsed text, with types, and pseudo-states not yet rewritten."""
     return DraftReader(labels, diagnostics).root(body, place)
 
 
 def walk_drafts(draft: Draft) -> Iterator[Draft]:
-    """All states below one, in document order; the list of children may be changed meanwhile."""
+    """All states below one, in document order; the children may be changed meanwhile."""
     for child in list(draft.children):
         yield child
         yield from walk_drafts(child)
 
 
 class DraftReader:
+    """Reads the states and arrows of one text."""
+
     def __init__(self, labels: LabelReader, diagnostics: Diagnostics) -> None:
         self.labels = labels
         self.diagnostics = diagnostics
@@ -146,7 +148,7 @@ class DraftReader:
             draft.explicit = "type" in each.attributes
             if each.body is not None:
                 self._declare(draft, each.body)
-        self.bodies.append((owner, body))  # behind the inner ones: so arrows stand in the order of the text
+        self.bodies.append((owner, body))  # after the inner ones, so that arrows are in the order of the text
 
     def _add(self, owner: Draft, name: str, place: Place) -> Draft:
         guess = next((found for pattern, found in _GUESSES if pattern.search(name)), "regular")
@@ -155,8 +157,8 @@ class DraftReader:
         others = self.by_name.setdefault(name, [])
         others.append(draft)
         if len(others) > 1:
-            message = f'state "{name}" stands in two places; each transition takes the nearest one'
-            self.diagnostics.warning("smcat.name_repeated", message, place, "give every state a name of its own")
+            message = f'two states have the name "{name}"; each transition uses the nearest one'
+            self.diagnostics.warning("smcat.name_repeated", message, place, "give every state a different name")
         return draft
 
     def _mention(self, owner: Draft, arrow: Arrow, name: str) -> None:
@@ -206,26 +208,26 @@ class DraftReader:
             hint = "write `type=regular` if it is an ordinary state"
             self.diagnostics.error(f"smcat.{draft.type}", message, draft.place, hint)
         else:
-            message = f"by its name, {message}; it is taken as regular"
-            self.diagnostics.warning("smcat.guess", message, draft.place, "write `type=regular` to say so")
+            message = f"the name suggests a type, but {message}; it is read as regular"
+            self.diagnostics.warning("smcat.guess", message, draft.place, "write `type=regular` to confirm it")
         draft.type = "regular"
 
     def _contradiction(self, draft: Draft) -> str | None:
         if draft.type not in {"regular", "parallel"} and draft.children:
-            return "it has states inside"
+            return "it has child states"
         match draft.type:
             case "parallel" if not draft.children:
                 return "it has no regions inside"
             case "final" | "terminate" if draft.leaving:
-                return "transitions leave it"
+                return "it has outgoing transitions"
             case "initial":
                 return _initial_contradiction(draft)
             case "history" | "deephistory" if not all(transition.bare for transition in draft.leaving):
-                return "a transition that leaves it has an event or a guard"
+                return "an outgoing transition has an event or a guard"
             case "fork" if not draft.leaving or not all(transition.bare for transition in draft.leaving):
-                return "not all transitions that leave it are without event and guard"
+                return "an outgoing transition has an event or a guard"
             case "join" if len(draft.leaving) != 1 or draft.leaving[0].said:
-                return "not exactly one transition without an event leaves it"
+                return "it must have exactly one outgoing transition, without an event"
             case _:
                 return None
 
@@ -234,16 +236,16 @@ def _initial_contradiction(draft: Draft) -> str | None:
     if draft.parent is not None and draft.parent.type == "parallel":
         return "all regions of a parallel state are entered"
     if draft.incoming:
-        return "a transition leads to it"
+        return "it is a target of a transition"
     if len(draft.leaving) != 1 or not draft.leaving[0].bare:
-        return "not exactly one transition without event and guard leaves it"
-    assert draft.parent is not None  # only the root has none, and it is no pseudo-state
+        return "it must have exactly one outgoing transition, without event and guard"
+    assert draft.parent is not None  # only the root has none, and it is not a pseudo-state
     twin = next(each for each in draft.parent.children if each.type == "initial")
-    return None if twin is draft else f'"{twin.name}" is the initial state here'
+    return None if twin is draft else f'the initial state here is "{twin.name}"'
 
 
 def assign_keys(root: Draft) -> list[tuple[Draft, str]]:
-    """Gives every state a key that is free among its siblings; tells those whose name it could not be."""
+    """Give every state a key that is unique among its siblings; reports keys that differ from the name."""
     renamed = []
     for draft in (root, *walk_drafts(root)):
         for child in draft.children:
@@ -259,6 +261,6 @@ def assign_keys(root: Draft) -> list[tuple[Draft, str]]:
 def _candidates(wish: str) -> Iterator[str]:
     yield wish
     number = 2
-    while True:  # ends: the caller takes the first one that is free among finitely many
+    while True:  # ends: the caller takes the first that is free among finitely many
         yield f"{wish}_{number}"
         number += 1

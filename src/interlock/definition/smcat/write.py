@@ -1,9 +1,10 @@
-"""Writes a `Document` as smcat, for drawing and for tools that read it; tells everything that smcat cannot carry.
+"""A `Document` as smcat, for drawing and for tools that read it; reports everything that smcat cannot express.
 
 Rule 1: `type=` is always set, because smcat guesses types from names.
-Rule 2: names are one flat space in smcat: a state is called by as much of its path as makes it unique.
-Rule 3: every label is read back; what does not come back the same is a diagnostic `export.<what>`.
-Rule 4: several targets are a fork; no target is an internal self-loop; what the root does stands in an outer state.
+Rule 2: smcat has one flat space of names: a state is named by as much of its path as makes it unique.
+Rule 3: every label is read back; a difference is a diagnostic `export.<what>`.
+Rule 4: several targets are a fork; no target is an internal self-loop; the transitions and actions of the root are in
+        an outer state.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ _CLASS = re.compile(r"[A-Za-z0-9_\- ]+")
 
 
 def write_smcat(document: Document) -> WriteResult:
-    """The document as smcat text, and a diagnostic for everything that is not in it."""
+    """The document as smcat text, and a diagnostic for everything that it cannot express."""
     return SmcatWriter(document).writing()
 
 
 @dataclass(slots=True)
 class _Body:
-    """What stands between one pair of braces."""
+    """The content of one pair of braces."""
 
     states: list[str] = field(default_factory=list)
     arrows: list[str] = field(default_factory=list)
@@ -62,6 +63,8 @@ class _Body:
 
 
 class SmcatWriter:
+    """Writes one document."""
+
     def __init__(self, document: Document) -> None:
         self.document = document
         self.tree = TargetIndex(document)
@@ -84,7 +87,7 @@ class SmcatWriter:
         self._losses_of_document()
         body = _Body()
         if _needs_outer_state(root):
-            message = "what the root does is written in an outer state, and its final states are inside that state"
+            message = "the root is written as an outer state, which also contains its final states"
             self.diagnostics.warning("export.root", message, root.place)
             self.names[0] = self._free(self.document.kind)
             self._initial(body, "initial", [0], (), "")
@@ -92,13 +95,13 @@ class SmcatWriter:
         else:
             self._children(body, 0, "")
         if self.lost:
-            message = f"smcat has no place for {', '.join(self.lost)}"
+            message = f"smcat cannot express {', '.join(self.lost)}"
             self.diagnostics.warning("export.extensions", message, next(iter(self.lost.values())))
         return WriteResult(text=head + body.text(), diagnostics=self.diagnostics.sorted())
 
     def _free(self, wish: str) -> str:
         name = wish
-        while name in self.taken:  # ends: only finitely many names are taken
+        while name in self.taken:  # ends: only finitely many names are used
             self.numbers[wish] += 1
             name = f"{wish}_{self.numbers[wish] + 1}"
         self.taken.add(name)
@@ -150,7 +153,7 @@ class SmcatWriter:
         return " ".join([*said, *self._drawing(state.meta, ("color", "class", "active"), state.place)])
 
     def _drawing(self, meta: Value, known: tuple[str, ...], place: Place) -> list[str]:
-        """The attributes that are only drawing, as the reader keeps them; any other `meta` is lost."""
+        """The drawing attributes, as the reader keeps them; any other `meta` is lost."""
         drawing = meta.get("smcat") if isinstance(meta, dict) else None
         said = []
         for name, value in drawing.items() if isinstance(drawing, dict) else ():
@@ -165,7 +168,7 @@ class SmcatWriter:
             elif name == "class" and isinstance(value, str) and _CLASS.fullmatch(value):
                 said.append(f"class={quote(value)}")
         if meta is not None and (not isinstance(drawing, dict) or len(said) != len(drawing) or len(meta) > 1):
-            self.diagnostics.warning("export.meta", "smcat has no place for `meta`", place)
+            self.diagnostics.warning("export.meta", "smcat cannot express `meta`", place)
         return said
 
     def _activities(self, state: State) -> list[str]:
@@ -176,9 +179,9 @@ class SmcatWriter:
         back = reader.activities(TextSpan("\n".join(lines), 0))
         wanted = [tuple(action for block in blocks for action in block) for blocks in (state.entry, state.exit)]
         if wanted != [back[0], back[1]]:
-            self.diagnostics.warning("export.actions", "what these actions do is written as text only", state.place)
+            self.diagnostics.warning("export.actions", "these actions are written as text only", state.place)
         for invoke in state.invokes:
-            self.diagnostics.warning("export.invoke", "what is invoked is written as an activity only", invoke.place)
+            self.diagnostics.warning("export.invoke", "this invoke is written as an activity only", invoke.place)
             lines.append(f"do/ {_invoke_text(invoke)}")
         return lines
 
@@ -216,7 +219,7 @@ class SmcatWriter:
         inside = self.document.dialect == "xstate" and transition.reenter is None and around
         internal = transition.reenter is False or inside or not targets
         if inside and index in targets and self.tree.states[index].states:
-            message = "an internal transition to the state itself is written as one without a target"
+            message = "an internal transition to the state itself is written without a target"
             self.diagnostics.warning("export.internal", message, transition.place)
         completing = index in self.completing
         targets = targets or [index]
@@ -251,7 +254,7 @@ class SmcatWriter:
             ]
 
     def _label(self, transition: Transition, *, completing: bool) -> str:
-        """The label's text; tells what of the transition does not come back when it is read."""
+        """The label's text; reports what cannot be read back."""
         guard = "" if transition.guard is None else f"[{label_guard(transition.guard)}]"
         actions = f"/ {label_actions(transition.actions)}" if transition.actions else ""
         said = " ".join(filter(None, (self._event(transition, completing=completing), guard, actions)))
@@ -276,7 +279,7 @@ class SmcatWriter:
         for each in found:
             if isinstance(each, Unresolved):
                 self.diagnostics.warning(
-                    "export.target", f"{each.message}; this transition is left out", place, each.hint
+                    "export.target", f"{each.message}; this transition is not written", place, each.hint
                 )
             else:
                 targets.append(each)
@@ -304,7 +307,7 @@ class SmcatWriter:
             for each in state.transitions
         ]
         if ranks != sorted(ranks):
-            message = "eventless transitions are tried first when this is read back"
+            message = "eventless transitions are tried first after reading it back"
             self.diagnostics.warning("export.order", message, state.place)
 
     def _losses_of_values(self, index: int, state: State) -> None:
@@ -319,7 +322,7 @@ class SmcatWriter:
 
 
 def _names(tree: TargetIndex) -> list[str]:
-    """A name for every state: the shortest end of its path that is the end of no other; the root has none."""
+    """A name for every state: the shortest suffix of its path that is unique; the root has none."""
     ends: list[list[str]] = [[""]]
     for index in range(1, len(tree.states)):
         keys = [tree.states[index].key, *(tree.states[each].key for each in tree.ancestors(index))][:-1]
@@ -351,7 +354,7 @@ def _invoke_text(invoke: Invoke) -> str:
 
 
 def _readable_guard(guard: Guard | None) -> Guard | None:
-    """The guard that a label can carry for this one: conditions without functions become one expression."""
+    """The guard that a label can express: conditions without functions become one expression."""
     if guard is None:
         return None
     expression = guard_expression(guard)
@@ -360,8 +363,8 @@ def _readable_guard(guard: Guard | None) -> Guard | None:
 
 def _differences(transition: Transition, back: Label) -> Iterable[tuple[str, str]]:
     if back.events != transition.events or back.delay != transition.delay:
-        yield "descriptors", "what this transition waits for is written as text only"
+        yield "descriptors", "the trigger of this transition is written as text only"
     if back.guard != _readable_guard(transition.guard):
         yield "guards", "this guard is written as text only"
     if back.actions != transition.actions:
-        yield "actions", "what these actions do is written as text only"
+        yield "actions", "these actions are written as text only"

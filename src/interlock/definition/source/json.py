@@ -1,8 +1,8 @@
-"""JSON text to located values: RFC 8259, with positions, limits, and hints for what people write instead.
+"""JSON text to nodes: RFC 8259, with positions, limits, and hints for frequent mistakes.
 
-Rule 1: no recursion. Open lists and mappings stand on an explicit stack, so depth costs an error, not the interpreter.
-Rule 2: what is valid JSON but means two things (duplicate keys) or nothing portable (numbers beyond the limits, half a
-surrogate pair) is refused; reading goes on behind it. A syntax error ends the reading.
+Rule 1: no recursion. Open lists and mappings are on an explicit stack, so a deep text is an error, not a crash.
+Rule 2: valid JSON that is ambiguous (duplicate keys) or not portable (numbers beyond the limits, a lone surrogate) is
+        refused, and reading continues after it. A syntax error ends the reading.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _HINTS = {
     "NaN": "a number must be finite",
     "Infinity": "a number must be finite",
     "-Infinity": "a number must be finite",
-    "undefined": "leave the key out, or write null",
+    "undefined": "remove the key, or write null",
     "function": "JSON has no functions: name the action or guard, and register it",
     "async": "JSON has no functions: name the action or guard, and register it",
 }
@@ -48,7 +48,7 @@ _ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 
 
 class JsonSyntaxError(Exception):
-    """Ends the reading; carries the diagnostic."""
+    """Ends the reading; has the diagnostic."""
 
     def __init__(self, code: str, message: str, place: Place, hint: str | None = None) -> None:
         super().__init__(message)
@@ -57,7 +57,7 @@ class JsonSyntaxError(Exception):
 
 @dataclass(slots=True)
 class _OpenValue:
-    """A list or mapping whose end has not been reached. `key` is the one whose value comes next."""
+    """A list or mapping that is not yet complete. `key` is that of the next value."""
 
     start: int
     path: str
@@ -68,14 +68,14 @@ class _OpenValue:
 
     @property
     def next_path(self) -> str:
-        """The path of the value that comes next."""
+        """The path of the next value."""
         if isinstance(self.values, list):
             return item_path(self.path, len(self.values))
         return key_path(self.path, self.key)
 
 
 def parse_json(text: str | bytes, *, source: str, diagnostics: Diagnostics) -> Node | None:
-    """The value of a JSON text with the place of everything in it; None when it is no JSON at all."""
+    """The root node of a JSON text; None if the text is not JSON."""
     admitted = decode_source(text, language="json", source=source, diagnostics=diagnostics)
     if admitted is None:
         return None
@@ -109,16 +109,16 @@ class _Parser:
                 value = self._after(value)
 
     def _value(self) -> Node | None:
-        """The scalar or empty container that starts here; None when a container has been opened."""
+        """The scalar or empty container that starts here; None if a container has been opened."""
         path = self.stack[-1].next_path if self.stack else ""
         mark = self._peek()
         self.count += 1
         if self.count > EXPANDED_NODES_MAX:
-            raise self._fault("json.values", f"a definition may hold at most {EXPANDED_NODES_MAX:,} values", 1)
+            raise self._fault("json.values", f"a definition contains more than {EXPANDED_NODES_MAX:,} values", 1)
         if mark not in ("[", "{"):
             return self._scalar(mark, path)
         if len(self.stack) >= DEFINITION_DEPTH_MAX:
-            raise self._fault("json.depth", f"values may be nested at most {DEFINITION_DEPTH_MAX} deep", 1)
+            raise self._fault("json.depth", f"values are nested more than {DEFINITION_DEPTH_MAX} levels deep", 1)
         opened = _OpenValue(self.position, path, [] if mark == "[" else {})
         self.position += 1
         self.stack.append(opened)
@@ -129,7 +129,7 @@ class _Parser:
         return None
 
     def _after(self, value: Node) -> Node | None:
-        """Puts a value into its container; gives the container when that ends here, None when another value follows."""
+        """Add a value to its container; returns the container if it ends here, None if another value follows."""
         opened = self.stack[-1]
         closer = "]" if isinstance(opened.values, list) else "}"
         if isinstance(opened.values, list):
@@ -163,7 +163,7 @@ class _Parser:
         key = opened.key = self._string(opened.path)
         place = opened.key_place = self.lines.place(start, self.position, key_path(opened.path, key))
         if key in opened.keys:
-            self.diagnostics.error("json.duplicate_key", f'the key "{key[:60]}" stands here twice', place)
+            self.diagnostics.error("json.duplicate_key", f'duplicate key "{key[:60]}"', place)
             opened.key_place = None
         if self._peek() != ":":
             raise self._unexpected('":"')
@@ -197,13 +197,13 @@ class _Parser:
         self.position = match.end()
         value: str = loads(match[0])
         if lone_surrogate(value):
-            message = "the string holds half of a surrogate pair, which is no character"
+            message = "the string contains a lone surrogate"
             self.diagnostics.error("json.string", message, self.lines.place(start, self.position, path))
             return ""
         return value
 
     def _bad_string(self) -> JsonSyntaxError:
-        """Says where the string that starts here goes wrong: an escape, a control character, or its missing end."""
+        """Find the mistake in the string that starts here: an escape, a control character, or its missing end."""
         start = self.position
         while self.position + 1 < len(self.text):
             self.position += 1
@@ -213,12 +213,12 @@ class _Parser:
                     return self._fault("json.syntax", "an unknown escape in a string", 2)
                 self.position += 1
             elif mark < " ":
-                return self._fault("json.syntax", "a string must end on its line, and escape control characters", 1)
+                return self._fault("json.syntax", "a string must end on its line and escape control characters", 1)
         self.position = start
         return self._fault("json.syntax", "a string without an end", 1)
 
     def _peek(self) -> str:
-        """The next character that is no white space; empty at the end."""
+        """The next character that is not white space; empty at the end."""
         match = _SPACE.match(self.text, self.position)
         assert match is not None
         self.position = match.end()
@@ -229,7 +229,7 @@ class _Parser:
         found = word[0] if word is not None else self._peek()
         hint = _HINTS.get(found)
         shown = f'"{found[:40]}"' if found else "the end of the text"
-        return self._fault("json.syntax", f"expected {wish}, found {shown}", max(1, len(found)), hint)
+        return self._fault("json.syntax", f"expected {wish}, got {shown}", max(1, len(found)), hint)
 
     def _fault(self, code: str, message: str, length: int, hint: str | None = None) -> JsonSyntaxError:
         path = self.stack[-1].path if self.stack else ""

@@ -1,8 +1,8 @@
 """Parsed text with places, and what the parsers of all formats share: limits, numbers, positions and paths.
 
-Rule 1: a text is measured and decoded here before any parser sees it.
-Rule 2: a number is measured by its digits before it is converted; the standard conversion is quadratic in them.
-Rule 3: a path is for people, so it is kept short: values may be 96 levels deep under keys of any length.
+Rule 1: the size of a text is checked and the text decoded here, before any parser reads it.
+Rule 2: the digits of a number are counted before it is converted; the standard conversion is quadratic in them.
+Rule 3: paths are for people and therefore short: values may be 96 levels deep under keys of any length.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Scalar = None | bool | int | float | str
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A scalar, a list of located values, or a mapping of them with the place of each key.
+    """A scalar, a list of nodes, or a mapping of nodes with the place of each key.
 
-    `is_exact`: the place is that of the value itself. Otherwise it is that of a text around it, such as an attribute.
+    `is_exact`: the place is that of the value itself. Otherwise it is that of a surrounding text, such as an attribute.
     """
 
     value: Scalar | list[Node] | dict[str, Node]
@@ -34,7 +34,7 @@ class Node:
 
     @classmethod
     def within(cls, value: Any, place: Place) -> Node:
-        """Plain JSON that was written somewhere inside a place."""
+        """The node of plain JSON that was written inside a place."""
         if isinstance(value, dict):
             inner = {key: cls.within(each, place) for key, each in value.items()}
             return cls(inner, place, dict.fromkeys(inner, place), is_exact=False)
@@ -43,7 +43,7 @@ class Node:
         return cls(value, place, is_exact=False)
 
     def plain(self) -> Any:
-        """The value as plain JSON, places dropped."""
+        """The value as plain JSON, without places."""
         if isinstance(self.value, dict):
             return {key: each.plain() for key, each in self.value.items()}
         if isinstance(self.value, list):
@@ -59,7 +59,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def decode_source(text: str | bytes, *, language: str, source: str, diagnostics: Diagnostics) -> str | None:
-    """The text without a byte order mark; None, and a diagnostic, when it is too large or not UTF-8."""
+    """The text without a byte order mark; None, and a diagnostic, if it is too large or not UTF-8."""
     if len(text) > DEFINITION_BYTES_MAX:
         _too_large(language, source, diagnostics)
         return None
@@ -71,7 +71,7 @@ def decode_source(text: str | bytes, *, language: str, source: str, diagnostics:
             diagnostics.error(f"{language}.encoding", message, Place(source), "save the file as UTF-8")
             return None
     elif (lone := _SURROGATE.search(text)) is not None:
-        message = f"the text cannot be written as UTF-8: character {lone.start()} is half of a surrogate pair"
+        message = f"the text cannot be encoded as UTF-8: character {lone.start()} is a lone surrogate"
         diagnostics.error(f"{language}.encoding", message, Place(source))
         return None
     elif len(text.encode()) > DEFINITION_BYTES_MAX:
@@ -83,29 +83,29 @@ def decode_source(text: str | bytes, *, language: str, source: str, diagnostics:
 def _too_large(language: str, source: str, diagnostics: Diagnostics) -> None:
     message = f"the text is larger than {DEFINITION_BYTES_MAX:,} bytes"
     diagnostics.error(
-        f"{language}.size", message, Place(source), "split the chart: invoke a part of it as a chart of its own"
+        f"{language}.size", message, Place(source), "split the chart, and `invoke` one part from the other"
     )
 
 
 def lone_surrogate(text: str) -> bool:
-    """Whether a decoded string holds half of a surrogate pair, which no UTF-8 text can carry."""
+    """Whether a decoded string contains a lone surrogate, which cannot be encoded as UTF-8."""
     return _SURROGATE.search(text) is not None
 
 
 def parse_integer(digits: str, base: int = 10) -> int | str:
-    """The integer that the digits (with a sign) mean, or a sentence on why it is refused."""
+    """The integer of the digits (with a sign), or a sentence why it is refused."""
     if len(digits) > INTEGER_DIGITS_MAX:
-        return f"a number may have at most {INTEGER_DIGITS_MAX} digits"
+        return f"a number has more than {INTEGER_DIGITS_MAX} digits"
     number = int(digits, base)
     if number.bit_length() > INTEGER_BITS_MAX:
-        return f"an integer may have at most {INTEGER_BITS_MAX} bits"
+        return f"an integer has more than {INTEGER_BITS_MAX} bits"
     return number
 
 
 def parse_float(text: str) -> float | str:
-    """The number that a decimal text means, or a sentence on why it is refused."""
+    """The number of a decimal text, or a sentence why it is refused."""
     if len(text) > INTEGER_DIGITS_MAX:
-        return f"a number may have at most {INTEGER_DIGITS_MAX} digits"
+        return f"a number has more than {INTEGER_DIGITS_MAX} digits"
     number = float(text)
     return number if isfinite(number) else "a number must be finite"
 

@@ -1,8 +1,9 @@
-"""XML text to a tiny tree of elements with places, and such a tree back to text.
+"""XML text to a small tree of elements with places, and such a tree back to text.
 
 Rule 1: a document type is refused, so there are no entities: nothing is fetched and nothing expands.
-Rule 2: size is checked before the parser sees a byte, depth inside its loop: no text can exhaust the interpreter.
-Rule 3: this file knows no vocabulary; what an element means is said in the `scxml_` modules.
+Rule 2: the size is checked before the parser reads a byte, the depth inside its loop, so no text can exhaust the
+        interpreter.
+Rule 3: this module knows no vocabulary; the package `scxml` gives elements their meaning.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _UNPLACEABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The namespaces that one element declares, by attribute, and what is in scope around it."""
+    """The namespaces that one element declares, by attribute, and the scope around it."""
 
     declared: dict[str, str]
     outer: Scope | None
@@ -41,7 +42,7 @@ def _declared(scope: Scope | None) -> Iterator[tuple[str, str]]:
 
 @dataclass(slots=True, eq=False)
 class Element:
-    """One element: its name and namespace, attributes by (namespace, name), children, and where it stands.
+    """One element: its name and namespace, attributes by (namespace, name), children and place.
 
     `span` is the text it was read from, its first and last byte there, and the namespaces in scope: a chain, innermost
     first, because a copy for every element could grow with the square of the text.
@@ -60,7 +61,7 @@ class Element:
         return self.attributes.get((namespace, name))
 
     def at(self, name: str, namespace: str = "") -> Place:
-        """Where the value of an attribute stands; the element's own place when it has none."""
+        """The place of the value of an attribute; the element's own place if it does not have the attribute."""
         return self.places.get((namespace, name), self.place)
 
     @property
@@ -75,7 +76,7 @@ class Element:
 
     @property
     def raw(self) -> str:
-        """The element as written, with the namespaces in scope declared on it: it can stand alone."""
+        """The element as written, with the namespaces in scope declared on it, so that it can stand alone."""
         data, begin, end, scope = self.span
         head = _TAG.match(data, begin)
         assert head is not None
@@ -86,7 +87,7 @@ class Element:
 
 
 class XmlError(Exception):
-    """Stops the parser from inside one of its handlers; carries the diagnostic."""
+    """Stops the parser from inside one of its handlers; has the diagnostic."""
 
     def __init__(self, code: str, message: str, place: Place, hint: str | None = None) -> None:
         super().__init__(message)
@@ -94,7 +95,7 @@ class XmlError(Exception):
 
 
 def parse_xml(text: str | bytes, *, source: str, diagnostics: Diagnostics) -> Element | None:
-    """The root element of a text, or None with a diagnostic that says why there is none."""
+    """The root element of a text; None, with a diagnostic, if it cannot be read."""
     admitted = decode_source(text, language="scxml", source=source, diagnostics=diagnostics)
     if admitted is None:
         return None
@@ -110,7 +111,7 @@ def parse_xml(text: str | bytes, *, source: str, diagnostics: Diagnostics) -> El
 
 
 class _ElementBuilder:
-    """Builds elements from the parser's calls; positions come from one cursor that only moves forward."""
+    """Builds elements from the parser's callbacks; positions come from one cursor that only moves forward."""
 
     def __init__(self, data: bytes, source: str) -> None:
         self.data, self.source = data, source
@@ -119,7 +120,7 @@ class _ElementBuilder:
         self.open: list[Element] = []
         self.scopes: list[Scope | None] = [None]
         self.declared: dict[str, str] = {}
-        # The name of the encoding overrides what the text declares: it is UTF-8 by now, whatever it says of itself.
+        # The given encoding overrides the declared one, because the text has been converted to UTF-8.
         parser = expat.ParserCreate("utf-8", " ")
         parser.buffer_text = True
         parser.StartDoctypeDeclHandler = self.doctype
@@ -149,7 +150,7 @@ class _ElementBuilder:
         return Place(self.source, self.line, self.column, self.line, self.column + length)
 
     def doctype(self, *_: object) -> None:
-        message = "a document type is refused: it can name files and define entities"
+        message = "a document type is not allowed: it can name files and define entities"
         raise XmlError("scxml.doctype", message, self.here(), "remove it")
 
     def namespace(self, prefix: str | None, uri: str | None) -> None:
@@ -157,7 +158,7 @@ class _ElementBuilder:
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if len(self.open) >= SCXML_DEPTH_MAX:
-            raise XmlError("scxml.depth", f"elements are nested deeper than {SCXML_DEPTH_MAX}", self.here())
+            raise XmlError("scxml.depth", f"elements are nested more than {SCXML_DEPTH_MAX} levels deep", self.here())
         namespace, local = _split(name)
         begin = self.parser.CurrentByteIndex
         outer = self.scopes[-1]
@@ -187,7 +188,7 @@ class _ElementBuilder:
         data, begin, end, scope = element.span
         self.scopes.pop()
         end = self.parser.CurrentByteIndex
-        # For `<a/>` the parser stands behind the tag, for `</a>` before it.
+        # For `<a/>` the parser is after the tag, for `</a>` before it.
         if element.children or data[end - 2 : end] != b"/>":
             end = data.index(b">", end) + 1
         element.span = (data, begin, end, scope)
@@ -208,12 +209,12 @@ def _attributes(data: bytes, position: int) -> Iterator[re.Match[bytes]]:
 
 
 def remove_invalid_characters(text: str) -> str:
-    """The text without the characters that XML cannot hold at all."""
+    """The text without the characters that XML cannot represent."""
     return _UNPLACEABLE.sub("", text)
 
 
 def print_xml(root: Element) -> str:
-    """The tree as text: two blanks per level, an element that holds text on one line. Names carry their prefixes."""
+    """The tree as text, indented by two blanks; an element that contains text is on one line."""
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
     _print(root, "", lines)
     return "\n".join(lines) + "\n"
@@ -239,7 +240,7 @@ def _escaped(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    # White space in an attribute would be read back as blanks, so it is spelled out.
+    # Unescaped white space in an attribute would be read back as blanks.
     text = _escaped(text).replace("\n", "&#10;").replace("\t", "&#9;")
-    # A quote of the other sort is easier to read than &quot;, and JSON is full of double ones.
+    # Single quotes are easier to read than &quot;, and JSON is full of double ones.
     return f"'{text}'" if '"' in text and "'" not in text else '"' + text.replace('"', "&quot;") + '"'

@@ -1,1 +1,1 @@
-"""The keys of a definition: what each is called, which values it takes, what it means."""
+"""The keys of a definition: their names, values and meaning."""

@@ -41,13 +41,13 @@ _MAPPING = OneOf(
     options=(Option(kind="mapping", shape=VALUES), Option(kind="text", shape=EXPRESSION)),
 )
 _DATA = Key(name="data", shape=Value(), description="The payload.")
-_THEN = Key(name="then", shape=ACTIONS, description="Run when the guard holds.", required=True)
+_THEN = Key(name="then", shape=ACTIONS, description="Run if the guard is true.", required=True)
 _RESTORE = Choice(options=("deadline", "remaining", "restart"))
 ON_RESTORE = Key(
     name="onRestore",
     field="restore",
     shape=_RESTORE,
-    description="What downtime means to the timer; deadline by default.",
+    description="How downtime affects the timer; deadline by default.",
 )
 
 
@@ -147,7 +147,7 @@ _ACTIONS: dict[str, Record] = {
     "cancel": Record(
         what="a cancel",
         makes=act.Cancel,
-        keys=(_marked("cancel", TEXT_VALUE, "Drops this entity's pending timers of a send id.", "id"),),
+        keys=(_marked("cancel", TEXT_VALUE, "Cancels this entity's pending timers of a send id.", "id"),),
     ),
     "emit": Record(
         what="an emit",
@@ -177,7 +177,7 @@ _ACTIONS: dict[str, Record] = {
                 shape=ListOf(item=Ref(name="elif"), what="a list of branches"),
                 description="Further branches, tried in order.",
             ),
-            Key(name="else", shape=ACTIONS, description="Run when no guard holds."),
+            Key(name="else", shape=ACTIONS, description="Run if no guard is true."),
         ),
     ),
     "foreach": Record(
@@ -198,11 +198,9 @@ _GUARDS: dict[str, Record] = {
             Key(name="with", shape=Value(), description="Its arguments.", field="arguments"),
         ),
     ),
-    "all": Record(what="an all", makes=act.GuardAll, keys=(_marked("all", GUARDS, "All of them hold.", "guards"),)),
-    "any": Record(what="an any", makes=act.GuardAny, keys=(_marked("any", GUARDS, "One of them holds.", "guards"),)),
-    "not": Record(
-        what="a not", makes=act.GuardNot, keys=(_marked("not", Ref(name="guard"), "It does not hold.", "guard"),)
-    ),
+    "all": Record(what="an all", makes=act.GuardAll, keys=(_marked("all", GUARDS, "All of them are true.", "guards"),)),
+    "any": Record(what="an any", makes=act.GuardAny, keys=(_marked("any", GUARDS, "One of them is true.", "guards"),)),
+    "not": Record(what="a not", makes=act.GuardNot, keys=(_marked("not", Ref(name="guard"), "It is false.", "guard"),)),
     "in": Record(
         what="an in", makes=act.GuardIn, keys=(_marked("in", TEXT, "The state with this id is active.", "state"),)
     ),

@@ -6,10 +6,10 @@ Schema. The readers and writers of other formats take from them what they carry 
 
 Rule 1: a key that is not listed here does not exist.
 Rule 2: what depends on other parts of the chart (targets, reserved names, first values of fields) is checked by the
-compiler.
+        compiler.
 Rule 3: transitions of a state are tried in the order `always`, `after`, `onDone`, `on`, `transitions`. A document whose
-transitions have another order is written with `transitions`, which keeps the order; where even that cannot say it (a
-wildcard tried before a timer of the same state), a diagnostic `export.order` reports it.
+        transitions have another order is written with `transitions`, which keeps the order. If even that cannot express
+        it (a wildcard tried before a timer of the same state), a diagnostic `export.order` reports it.
 """
 
 from __future__ import annotations
@@ -235,9 +235,9 @@ def _entries(node: Node) -> Iterator[tuple[str, Node]]:
 
 
 def _check_order(head: str, transition: Transition, earlier: list[tuple[str, ...]], scope: Scope) -> None:
-    """Reports a transition tried earlier that could take the event of this one: YAML always tries this one first."""
+    """Report an earlier transition that could take the event of this one, because YAML always tries this one first."""
     if any(text.split(".", 1)[0] in ("*", head) for events in earlier for text in events):
-        message = f"a wildcard is tried before this `{transition.origin}`; YAML cannot say so and tries it first"
+        message = f"a wildcard is tried before this `{transition.origin}`; YAML can only express the reverse order"
         assert scope.diagnostics is not None
         scope.diagnostics.warning("export.order", message, transition.place)
 
@@ -254,18 +254,18 @@ STATE = Record(
             native=frozenset({"scxml", "xstate"}),
             description="The state's id; without one, its dotted path.",
         ),
-        Key(name="description", shape=TEXT, native=XSTATE_SMCAT, description="For people."),
+        Key(name="description", shape=TEXT, native=XSTATE_SMCAT, description="A description for readers."),
         Key(
             name="tags",
             shape=TEXTS,
             native=XSTATE_SMCAT,
-            description="Words that can be asked for while the state is active.",
+            description="Words that can be queried while the state is active.",
         ),
-        Key(name="meta", shape=Json(), native=XSTATE_SMCAT, description="Anything, kept and not interpreted."),
+        Key(name="meta", shape=Json(), native=XSTATE_SMCAT, description="Any value; stored and not interpreted."),
         Key(
             name="allow",
             shape=MapOf(key=NAME, value=NAME, what="a mapping of lint codes to reasons"),
-            description="Silences a lint for this state and the states in it; says why.",
+            description="Silences a lint for this state and the states in it, with a reason.",
         ),
         Key(name="expect", shape=Ref(name="expect"), description="When an entity counts as stuck here."),
         Key(
@@ -290,13 +290,13 @@ STATE = Record(
             field="targets",
             shape=TARGETS,
             native=EVERYWHERE,
-            description="Where it leads before anything was recorded.",
+            description="The target before anything was recorded.",
         ),
         Key(
             name="actions",
             shape=ACTIONS,
             native=frozenset({"scxml", "smcat"}),
-            description="Content of the default.",
+            description="The actions of the default.",
         ),
         Key(
             name="monotonic",
@@ -371,7 +371,7 @@ _TRANSITION_KEYS = (
         shape=MapOf(key=DELAY, value=AFTER, what="a mapping of delays"),
         description="Delay (30s, 1h30m or an expression) to what happens once the state has been active that long.",
     ),
-    Key(name="onDone", shape=TRANSITIONS, description="Completion of the state's children."),
+    Key(name="onDone", shape=TRANSITIONS, description="All children of the state are done."),
     Key(
         name="on",
         shape=MapOf(key=DESCRIPTORS, value=TRANSITIONS, what="a mapping of events"),
@@ -404,7 +404,7 @@ _NO_TYPE = Key(
     name="type",
     shape=NoValue(
         options=("parallel", "final", "history"),
-        hints=(("atomic", "leave `type` out"), ("compound", "leave `type` out"), ("state", "leave `type` out")),
+        hints=(("atomic", "remove `type`"), ("compound", "remove `type`"), ("state", "remove `type`")),
     ),
     description=_TYPE,
 )
@@ -431,7 +431,7 @@ _STATE_SHAPES: dict[str, Shape] = {
 
 
 class _ChartCodec(RecordCodec):
-    """A document: what is said once for the chart, and its root state, written in one mapping."""
+    """A document: the keys of the chart and its root state, written in one mapping."""
 
     def read(self, node: Node, scope: Scope, **given: Any) -> Any:
         assert isinstance(node.value, dict)
@@ -468,7 +468,7 @@ DOCUMENT = Record(
             name="dialect",
             shape=Choice(options=("interlock", "scxml", "xstate")),
             native=EVERYWHERE,
-            description="Whose rules decide; written by converters.",
+            description="The rules that apply; written by converters.",
         ),
         Key(
             name="unhandled",
@@ -498,11 +498,15 @@ DOCUMENT = Record(
             native=SCXML_ONLY,
             description="Run once after the context is built; trusted only.",
         ),
-        Key(name="properties", shape=Json(), description="Invariants and leads-to properties to verify."),
+        Key(
+            name="properties",
+            shape=Json(),
+            description="Invariants and leads-to properties. Reserved: it has no effect yet.",
+        ),
         Key(
             name="renamed",
             shape=MapOf(key=ID, value=ID, what="a mapping of state ids"),
-            description="Old state id to new one.",
+            description="Old state id to new one. Reserved: it has no effect yet.",
         ),
     ),
 )

@@ -29,7 +29,7 @@ NAME = Text(
     hint="a name is not empty and does not start with =",
 )
 NAME_VALUE = replace(NAME, value=True)
-"""A name where an expression would be read as one: a literal leading `=` is written `\\=`."""
+"""A name in a place where an expression is allowed: a literal leading `=` is written `\\=`."""
 NAME_OR_EXPRESSION = Text(what="a name or an expression", pattern=r"[\s\S]+", code="name.invalid", value=True)
 EXPRESSION = Text(
     what="an expression",
@@ -64,13 +64,13 @@ DESCRIPTORS = Text(
     what="an event descriptor",
     pattern=rf"\s*{_DESCRIPTOR}(?:\s*,\s*{_DESCRIPTOR})*\s*",
     code="name.invalid",
-    hint="such as `paid`, `payment.*`, `a, b.*` or `*`",
+    hint="write it like `paid`, `payment.*`, `a, b.*` or `*`",
 )
 TARGET = Text(
     what="a target",
     pattern=rf"#{_EVENT}|\.?{_PATH}",
     code="name.invalid",
-    hint="such as `paid`, `live.power`, `.child` or `#id`",
+    hint="write it like `paid`, `live.power`, `.child` or `#id`",
 )
 DURATION = Text(what="a duration", pattern=DURATION_PATTERN, code="duration.invalid", hint=_UNIT_HINT)
 DELAY = Text(
@@ -84,5 +84,5 @@ BACKOFF = Text(
     what="a duration or a range of durations",
     pattern=rf"{DURATION_PATTERN}(?:\.\.{DURATION_PATTERN})?",
     code="duration.invalid",
-    hint="such as 1s or 1s..30s",
+    hint="write it like 1s or 1s..30s",
 )

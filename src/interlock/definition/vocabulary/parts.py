@@ -83,13 +83,13 @@ TRANSITION = Record(
             field="targets",
             shape=TARGETS,
             native=EVERYWHERE,
-            description="Where it leads; without one, actions run and the state stays.",
+            description="The target; without one, actions run and the state stays active.",
         ),
         Key(
             name="guard",
             shape=Ref(name="guard"),
             native=EVERYWHERE,
-            description="Must hold for the transition to be chosen.",
+            description="Must be true for the transition to be taken.",
         ),
         Key(
             name="reenter",
@@ -106,8 +106,8 @@ TRANSITION = Record(
         ),
         Key(name="roles", shape=ROLES, description="Who may cause this transition."),
         replace(ON_RESTORE, native=frozenset()),
-        Key(name="description", shape=TEXT, native=XSTATE_SMCAT, description="For people."),
-        Key(name="meta", shape=Json(), native=XSTATE_SMCAT, description="Anything, kept and not interpreted."),
+        Key(name="description", shape=TEXT, native=XSTATE_SMCAT, description="A description for readers."),
+        Key(name="meta", shape=Json(), native=XSTATE_SMCAT, description="Any value; stored and not interpreted."),
     ),
 )
 _TRANSITION_NAMES = "target guard reenter actions roles description meta"
@@ -212,7 +212,7 @@ _FIELD_SHAPES: dict[str, Shape] = {
             Key(name="length_max", shape=Number(whole=True, min=0), description="Characters or items at most."),
             Key(name="items", shape=Ref(name="field"), payload=False, description="What each item of an array is."),
             Key(name="fields", shape=FIELDS, description="The fields of an object; others are refused."),
-            Key(name="description", shape=TEXT, description="For people."),
+            Key(name="description", shape=TEXT, description="A description for readers."),
         ),
     ),
     "event": Record(
@@ -234,7 +234,7 @@ _FIELD_SHAPES: dict[str, Shape] = {
             ),
             Key(name="permit", shape=EXPRESSION, description="A policy that may also read `principal`."),
             Key(name="dedupe", shape=Value(), description="The key that makes a repetition a duplicate."),
-            Key(name="description", shape=TEXT, description="For people."),
+            Key(name="description", shape=TEXT, description="A description for readers."),
         ),
     ),
 }
@@ -243,7 +243,7 @@ _FIELD_SHAPES: dict[str, Shape] = {
 
 
 class _SourceCodec:
-    """A name, an expression, or an inline chart, whose kind depends on where it is (rule 2)."""
+    """A name, an expression, or an inline chart, whose kind depends on its position (rule 2)."""
 
     def __init__(self, codecs: Codecs, shape: OneOf) -> None:
         del shape
@@ -330,15 +330,15 @@ INVOKE = Record(
             name="autoforward",
             shape=Boolean(),
             native=SCXML_ONLY,
-            description="Whether external events are passed on to it.",
+            description="Whether external events are forwarded to it.",
         ),
         Key(name="finalize", shape=ACTIONS, native=SCXML_ONLY, description="Run before its events are processed."),
         Key(
             name="retry",
             shape=Ref(name="retry"),
-            description="How the dispatcher tries again; the chart sees one result.",
+            description="How the dispatcher retries; the chart sees one result.",
         ),
-        Key(name="timeout", shape=DURATION, description="How long one try may take."),
+        Key(name="timeout", shape=DURATION, description="The time limit of one attempt."),
         Key(
             name="onRestore",
             field="restore",
@@ -378,10 +378,10 @@ _WORK_SHAPES: dict[str, Shape] = {
             Key(
                 name="max",
                 shape=Number(whole=True, min=0),
-                description="How many times it is tried again.",
+                description="The number of retries.",
                 required=True,
             ),
-            Key(name="backoff", shape=BACKOFF, description="The pause before the next try, growing: 1s..30s."),
+            Key(name="backoff", shape=BACKOFF, description="The pause before the next attempt, growing: 1s..30s."),
             Key(name="jitter", shape=Choice(options=("full", "none")), description="Whether the pause is random."),
             Key(name="on", shape=ListOf(item=NAME, what="a list of codes"), description="Only for these error codes."),
         ),
@@ -401,7 +401,7 @@ _WORK_SHAPES: dict[str, Shape] = {
                 shape=Choice(options=("reverse", "parallel", "none")),
                 description="How completed steps are compensated; reverse by default.",
             ),
-            Key(name="onDone", field="done", shape=TRANSITIONS, description="Every step is complete."),
+            Key(name="onDone", field="done", shape=TRANSITIONS, description="All steps are done."),
             Key(
                 name="onCompensated",
                 field="compensated",
@@ -421,15 +421,15 @@ _WORK_SHAPES: dict[str, Shape] = {
         makes=SagaStep,
         keys=(
             Key(name="id", shape=KEY, description="Names the step and its state.", required=True),
-            Key(name="if", field="guard", shape=Ref(name="guard"), description="Skipped unless this holds."),
+            Key(name="if", field="guard", shape=Ref(name="guard"), description="Skipped unless this is true."),
             Key(name="do", shape=Ref(name="saga_call"), description="The call of this step.", required=True),
             Key(name="compensate", shape=Ref(name="compensation"), description="The call that undoes it."),
             Key(
                 name="retry",
                 shape=Ref(name="retry"),
-                description="How the dispatcher tries again; the chart sees one result.",
+                description="How the dispatcher retries; the chart sees one result.",
             ),
-            Key(name="timeout", shape=DURATION, description="How long one try may take."),
+            Key(name="timeout", shape=DURATION, description="The time limit of one attempt."),
         ),
     ),
     "saga_call": _CALL,
@@ -480,8 +480,13 @@ _NOTE_SHAPES: dict[str, Shape] = {
                 shape=ListOf(item=FIELD_PATH, what="a list of fields"),
                 description="Fields masked while in this state.",
             ),
-            Key(name="as", field="neutral", shape=NAME, description="The neutral name shown instead of the state's."),
-            Key(name="roles", shape=ROLES, description="Who sees the masked values."),
+            Key(
+                name="as",
+                field="neutral",
+                shape=NAME,
+                description="The neutral name shown instead of the state's. Reserved: it has no effect yet.",
+            ),
+            Key(name="roles", shape=ROLES, description="Who sees the masked values. Reserved: it has no effect yet."),
         ),
     ),
     "expect": Record(
@@ -499,7 +504,7 @@ _NOTE_SHAPES: dict[str, Shape] = {
                 description="Stuck after this long; forever: waiting here is normal.",
                 required=True,
             ),
-            Key(name="then", shape=EVENT, description="alert (default), or an event; no event is sent yet."),
+            Key(name="then", shape=EVENT, description="alert (default), or an event. Reserved: no event is sent yet."),
         ),
     ),
 }

@@ -1,8 +1,8 @@
-"""What XState does otherwise with the JSON we write: one diagnostic `export.<what>` for each.
+"""What XState does differently with the JSON we write: one diagnostic `export.<what>` for each.
 
-The points are those of the dialect record: selection (X8), errors (X10, X18), `always` (X11), regions (X14), invokes
-(X16), nested parallels (X20), the order of wildcards (X7). Documents of dialect `xstate` mean what XState means; for
-them only what XState does not act on is told.
+The differences are those of the dialect record: selection (X8), errors (X10, X18), `always` (X11), regions (X14),
+invokes (X16), nested parallels (X20), the order of wildcards (X7). Documents of dialect `xstate` behave as in XState;
+for them only what XState ignores is reported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from interlock.model.document.walk import (
 )
 
 _INFORMATIVE = frozenset({"allow", "compatible", "monotonic", "properties", "renamed"})
-"""What changes no behaviour: losing it to XState costs only a check."""
+"""Keys without effect on behaviour: if XState ignores them, only a check is lost."""
 
 
 def report_differences(
@@ -39,16 +39,16 @@ def report_differences(
         message = f"XState needs implementations of: {', '.join(sorted(foreign))}"
         diagnostics.info("export.actions", message, document.root.place)
     for what in sorted(carried):
-        message = f"{what.replace('_', ' ')}: kept in `meta.interlock`, on which XState does not act"
+        message = f"{what.replace('_', ' ')}: stored in `meta.interlock`, which XState ignores"
         tell = diagnostics.info if what in _INFORMATIVE else diagnostics.warning
         tell(f"export.{what.replace(' ', '_')}", message, document.root.place)
     if document.dialect == "xstate":
         return
     if document.unhandled in (None, "reject"):
-        message = "XState ignores an event that no transition takes; here it is rejected"
+        message = "XState ignores an event that no transition takes; Interlock rejects it"
         diagnostics.warning("export.unhandled", message, document.root.place)
     if document.errors != "raise" and _can_fail(tree):
-        message = "an error in a guard or an action ends an XState actor; here it is an event"
+        message = "an error in a guard or an action ends an XState actor; in Interlock it is an event"
         diagnostics.warning("export.errors", message, document.root.place)
     for index, state in enumerate(tree.states):
         _report_state(tree, index, state, diagnostics)
@@ -67,7 +67,9 @@ def _report_state(tree: TargetIndex, index: int, state: State, diagnostics: Diag
         diagnostics.warning("export.transient_invoke", message, state.place)
     beside = any(tree.states[each].type == "parallel" for each in tree.ancestors(index))
     if state.invokes and (tree.children[index] or beside):
-        message = f'XState creates the invokes of "{tree.ids[index]}" before it enters what is inside or beside it'
+        message = (
+            f'XState creates the invokes of "{tree.ids[index]}" before it enters its children and parallel regions'
+        )
         diagnostics.warning("export.invoke_order", message, state.place)
     parallel_child = any(tree.states[each].type == "parallel" for each in tree.children[index])
     if state.type == "parallel" and parallel_child and any(each.origin == "onDone" for each in state.transitions):
@@ -75,15 +77,15 @@ def _report_state(tree: TargetIndex, index: int, state: State, diagnostics: Diag
         diagnostics.warning("export.nested_parallel", message, state.place)
     for each in state.transitions:
         if _crosses_regions(tree, index, each):
-            message = "XState stays in the parallel state and enters its regions anew; here it is left as a whole"
+            message = "XState stays in the parallel state and enters its regions again; Interlock exits it as a whole"
             diagnostics.warning("export.region_to_region", message, each.place)
     for each in evented:
         if not each.targets and any(_overlap(each, inner) for inner in _below_parallel(tree, index)):
-            message = "XState skips this transition when a region takes the event; here both run"
+            message = "XState skips this transition if a region takes the event; in Interlock both run"
             diagnostics.warning("export.select", message, each.place)
     for position, each in enumerate(evented):
         if any(_is_tried_later(each, later) for later in evented[position + 1 :]):
-            message = f'XState tries the longer descriptor first, here "{", ".join(each.events)}" comes first'
+            message = f'XState tries the longer descriptor first; in Interlock "{", ".join(each.events)}" is first'
             diagnostics.warning("export.descriptors", message, each.place)
 
 
@@ -126,7 +128,7 @@ def _crosses_regions(tree: TargetIndex, index: int, transition: Transition) -> b
 
 
 def _can_fail(tree: TargetIndex) -> bool:
-    """Whether anything in the document evaluates: an expression, a guard or an assign function."""
+    """Whether anything in the document is evaluated: an expression, a guard or an assign function."""
     for state in tree.states:
         if any(map(_guard_can_fail, state_guards(state))) or any(map(_block_can_fail, state_blocks(state))):
             return True

@@ -33,12 +33,12 @@ _OUR_AFTER = re.compile(r"([0-9][0-9a-z]*)\.(.+)")
 
 
 def is_version4_name(text: str) -> bool:
-    """Whether a descriptor has the shape of an event that XState 4, or our kernel, makes itself."""
+    """Whether a descriptor has the form of an event that XState 4 or our kernel generates."""
     return _OLD.match(text) is not None
 
 
 def from_xstate(text: str, ids: Mapping[str, str]) -> str | None:
-    """Our descriptor for one of XState 5, given our id of each state id; None where we have no such event."""
+    """Our descriptor for one of XState 5, given our id of each state id; None if we have no such event."""
     if not text.startswith("xstate."):
         return text
     if text in _GROUPS:

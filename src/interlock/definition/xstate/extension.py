@@ -1,9 +1,9 @@
-"""What XState has no key for: `meta.interlock`, read by the types of the model (`extension_json.py`).
+"""Keys that XState does not have: `meta.interlock`, read by the types of the model (`extension_json.py`).
 
 Rule 1: its keys are the fields of the model that the table of the vocabulary does not mark as native to XState. Guards
-and actions in it are written as everywhere in an XState definition, targets as in YAML.
+        and actions in it are written as everywhere in an XState definition, targets as in YAML.
 Rule 2: `assigns` of the root lists the named actions that write the context; `fields` types the context.
-Rule 3: a wrong value is reported at its place and counts as absent.
+Rule 3: an invalid value is reported at its place and counts as absent.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def extend_state(source: XStateDefinition, node: XStateNode, extra: Mapping[str,
 
 
 def extend_initial(source: XStateDefinition, extra: Mapping[str, Node], initial: Initial) -> Initial:
-    """The initial with all of its targets, where XState can name one direct child only."""
+    """The initial with all of its targets; XState can name one direct child only."""
     _known_keys(source, extra, ("targets",))
     return _with_fields(source, source.states.root, extra, initial, ("targets",))
 
@@ -73,7 +73,7 @@ def extend_transition(source: XStateDefinition, extra: Mapping[str, Node], trans
 
 
 def extend_invoke(source: XStateDefinition, node: XStateNode, extra: Mapping[str, Node], invoke: Invoke) -> Invoke:
-    """The invoke with what the dispatcher and SCXML know about it."""
+    """The invoke with its retry policy, timeout and other keys that XState does not have."""
     _known_keys(source, extra, (*INVOKE_FIELDS, "src"))
     if "src" in extra:
         invoke = replace(invoke, src=read_value(extra["src"]))
@@ -81,7 +81,7 @@ def extend_invoke(source: XStateDefinition, node: XStateNode, extra: Mapping[str
 
 
 def extend_document(source: XStateDefinition, extra: Mapping[str, Node], document: Document) -> Document:
-    """The document with what is said once for the chart, and types for the fields of its context."""
+    """The document with the keys of the chart, and with types for the fields of its context."""
     document = _with_fields(source, source.states.root, extra, document, DOCUMENT_FIELDS)
     if "fields" in extra:
         typed = _read_field(source, source.states.root, extra["fields"], tuple[Field, ...]) or ()
@@ -96,7 +96,7 @@ def extend_document(source: XStateDefinition, extra: Mapping[str, Node], documen
 def _known_keys(source: XStateDefinition, extra: Mapping[str, Node], known: tuple[str, ...]) -> None:
     for key, each in extra.items():
         if key not in known:
-            message = f'"{key}" means nothing in this `meta.interlock`'
+            message = f'unknown key "{key}" in `meta.interlock`'
             source.diagnostics.warning("key.unknown", message, each.place, suggestion(key, known))
 
 
@@ -112,11 +112,11 @@ def _with_fields(
 
 
 def _split(source: XStateDefinition, json_node: Node, blocks: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The one block that XState has, cut again into blocks of these lengths."""
+    """The single block of XState, split into blocks of these lengths."""
     sizes = _read_field(source, source.states.root, json_node, tuple[int, ...])
     actions = blocks[0] if blocks else ()
     if sizes is None or sum(sizes) != len(actions) or min(sizes, default=0) < 0:
-        source.error("interlock.blocks", "the lengths of the blocks do not fit the actions", json_node.place)
+        source.error("interlock.blocks", "the lengths of the blocks do not match the actions", json_node.place)
         return blocks
     cut, start = [], 0
     for size in sizes:
@@ -126,7 +126,7 @@ def _split(source: XStateDefinition, json_node: Node, blocks: tuple[Any, ...]) -
 
 
 def _read_field(source: XStateDefinition, node: XStateNode, json_node: Node, hint: Any) -> Any:
-    """The value of this type; None, and a diagnostic, if it is wrong."""
+    """The value of this type; None, and a diagnostic, if it is invalid."""
     try:
         return extension_json.read(json_node, hint, _leaves(source, node))
     except extension_json.WrongValueError as wrong:

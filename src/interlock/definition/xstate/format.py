@@ -1,9 +1,8 @@
-"""XState 5 JSON: what `createMachine` takes, as far as JSON can say it.
+"""XState 5 JSON: the argument of `createMachine`, as far as JSON can represent it.
 
-Reading gives a document of dialect `xstate`, which the kernel runs as XState would; writing takes any document and
-tells what XState cannot carry or would do otherwise. Reading what was written gives an equal document again, for every
-document that the reader makes.
-The action types of ours are listed in `xstate_action`, the keys of `meta.interlock` in `xstate_extra`.
+Reading gives a document of dialect `xstate`, which the kernel runs as XState does. Writing takes any document and
+reports what XState cannot represent or does differently. A document that the reader made is equal after writing and
+reading. `read_actions` lists our own action types, `extension` the keys of `meta.interlock`.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def read_xstate(
 
 
 def write_xstate(document: Document) -> WriteResult:
-    """The document as XState 5 JSON, with a diagnostic for everything lost or different there."""
+    """The document as XState 5 JSON, with a diagnostic for everything that is lost or different there."""
     diagnostics = Diagnostics()
     text = write_document(document, diagnostics)
     return WriteResult(text=text, diagnostics=diagnostics.sorted())
@@ -50,6 +49,6 @@ def _read_v4(text: str | bytes, /, *, source: str, loader: SourceLoader | None =
 
 
 FORMAT_V4 = Format(name="xstate4", suffixes=(), read=_read_v4)
-"""XState 4 JSON, read only when asked for by this name: its keys and defaults differ, and are never guessed."""
+"""XState 4 JSON, read only if requested by this name, because its keys and defaults differ."""
 
 FORMAT = Format(name="xstate", suffixes=(".json",), read=read_xstate, write=write_xstate)

@@ -1,9 +1,9 @@
-"""XState 5 definition to document: states, transitions, invokes; what differs is rewritten (X1-X4, X9, X17, X19).
+"""XState 5 definition to document: states, transitions, invokes; differences are rewritten (X1-X4, X9, X17, X19).
 
-Rule 1: the meaning of descriptors and their order (X6, X7) is the compiler's; texts and key order are kept.
-Rule 2: `meta.interlock` carries what XState has no key for; `xstate_extra` reads it.
-An `initial` names one direct child by key (X1). A history without target falls back to where its parent starts, with
-that content; in a parallel state, to that state itself (X17).
+Rule 1: the compiler interprets descriptors and their order (X6, X7); texts and key order are kept.
+Rule 2: `meta.interlock` has what XState has no key for; `extension` reads it.
+An `initial` names one direct child by key (X1). A history without target falls back to the initial state of its parent,
+with its actions; in a parallel state, to that state itself (X17).
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _WHOLE = re.compile(r"[0-9]{1,12}")
 
 
 def read_document(root: Node, *, name: str, diagnostics: Diagnostics, version4: bool = False) -> Document | None:
-    """The document of a whole definition; None when it is not a mapping, or is what `machine.toJSON()` gives."""
+    """The document of a whole definition; None if it is not a mapping, or is the output of `machine.toJSON()`."""
     if not isinstance(root.value, dict):
-        diagnostics.error("xstate.root", "an XState definition is a JSON object", root.place)
+        diagnostics.error("xstate.root", "an XState definition must be a JSON object", root.place)
         return None
     if "transitions" in root.value and "order" in root.value:
-        message = "this is the inner form that XState gives for a whole machine; it leaves out `always` and all delays"
-        diagnostics.error("xstate.definition", message, root.place, "write JSON.stringify(machine.config) instead")
+        message = "this is XState's internal form of a machine, which leaves out `always` and all delays"
+        diagnostics.error("xstate.definition", message, root.place, "use JSON.stringify(machine.config) instead")
         return None
     states = XStateNodes(root, _kind(root.value, name, diagnostics), diagnostics)
     ids = {each.foreign_id: each.id for each in states.nodes()}
@@ -81,7 +81,7 @@ def read_document(root: Node, *, name: str, diagnostics: Diagnostics, version4: 
 
 
 def _kind(root: dict[str, Node], name: str, diagnostics: Diagnostics) -> str:
-    """The kind: the id of the root as a name of ours; without one, the name of the file up to its first dot."""
+    """The kind: made from the id of the root, or else the file name up to its first dot."""
     said = root["id"].value if "id" in root else None
     if isinstance(said, str) and said:
         parts = [key_from_text(part, "") for part in said.split(".")]
@@ -91,7 +91,7 @@ def _kind(root: dict[str, Node], name: str, diagnostics: Diagnostics) -> str:
             diagnostics.info("kind.name", message, root["id"].place)
         return kind
     if said is not None:
-        diagnostics.error("value.type", "the id of the root must be a text", root["id"].place)
+        diagnostics.error("value.type", "the id of the root must be a string", root["id"].place)
     return kind_from_source(name)
 
 
@@ -103,13 +103,13 @@ def _context(source: XStateDefinition, json_node: Node | None) -> tuple[Field, .
 
 
 def _with_output(source: XStateDefinition, root: dict[str, Node], state: State) -> State:
-    """XState gives the output that the root names, whichever final was reached; ours belongs to the final state."""
+    """XState takes the output from the root for every final state; ours belongs to the final state."""
     if state.type != "final":
         return state
     if "output" in root:
         return replace(state, output=read_value(root["output"]))
     if state.output is not None:
-        message = f'XState gives no output for "{state.key}", because the root has no `output`; here it is given'
+        message = f'XState gives no output for "{state.key}", because the root has no `output`; Interlock gives it'
         source.diagnostics.warning("xstate.output", message, state.place)
     return state
 
@@ -173,12 +173,12 @@ def _type(source: XStateDefinition, node: XStateNode) -> StateType:
         return "history" if history and not has_states else "state"
     if said not in _TYPES:
         hint = suggestion(said, _TYPES)
-        source.error("state.type", f'no state has the type "{said}"', content["type"].place, hint)
+        source.error("state.type", f'unknown state type "{said}"', content["type"].place, hint)
         return "state"
     if has_states and said in ("atomic", "final", "history"):
-        source.error("state.type", f"a state of type {said} has no states in it", content["type"].place)
+        source.error("state.type", f"a state of type {said} cannot have states", content["type"].place)
     if not has_states and said in ("compound", "parallel"):
-        source.error("state.type", f"a state of type {said} needs `states`", content["type"].place)
+        source.error("state.type", f"a state of type {said} must have `states`", content["type"].place)
     return _TYPES[said]
 
 
@@ -195,7 +195,7 @@ def _transitions(source: XStateDefinition, node: XStateNode) -> tuple[Transition
         if event is None:
             continue
         if event in replaced:
-            message = f'`{replaced[event]}` of this state replaces "{key}" in XState, so it is left out'
+            message = f'`{replaced[event]}` of this state overrides "{key}" in XState, so it is ignored'
             source.diagnostics.warning("transition.replaced", message, json_node.keys.get(key, json_node.place))
             continue
         assert isinstance(json_node.value, dict)
@@ -204,7 +204,7 @@ def _transitions(source: XStateDefinition, node: XStateNode) -> tuple[Transition
 
 
 def _overwritten_events(node: XStateNode) -> dict[str, str]:
-    """Events whose `on` entry XState overwrites, because the state handles them under a key of their own."""
+    """Events whose `on` entry XState overrides, because the state handles them under another key."""
     found = {f"done.state.{node.id}": "onDone"} if "onDone" in node.content else {}
     for each in items(node.content["invoke"]) if "invoke" in node.content else []:
         content = each.value if isinstance(each.value, dict) else {}
@@ -217,18 +217,21 @@ def _overwritten_events(node: XStateNode) -> dict[str, str]:
 def _descriptor(source: XStateDefinition, key: str, on: Node) -> str | None:
     place = on.keys.get(key, on.place)
     if not _DESCRIPTOR.fullmatch(key):
-        hint = "eventless transitions stand under `always`" if not key else None
+        hint = "write eventless transitions under `always`" if not key else None
         source.error(
-            "name.invalid", f'"{key}" is no event: dotted words without white space, comma, *, = or #', place, hint
+            "name.invalid",
+            f'"{key}" is not an event: expected dotted words without white space, comma, *, = or #',
+            place,
+            hint,
         )
         return None
     if is_version4_name(key):
         hint = 'XState 5 writes "xstate.done.actor.ID", "xstate.done.state.ID", "xstate.error.actor.ID"'
-        source.error("event.reserved", f'"{key}" is a name of XState 4, and reserved here', place, hint)
+        source.error("event.reserved", f'"{key}" is an event name of XState 4, which is reserved', place, hint)
         return None
     event = from_xstate(key, source.ids)
     if event is None:
-        source.diagnostics.warning("event.foreign", f'"{key}" never comes here', place)
+        source.diagnostics.warning("event.foreign", f'the event "{key}" does not exist here', place)
         return key
     return event
 
@@ -246,7 +249,7 @@ def _after(source: XStateDefinition, node: XStateNode, json_node: Node | None) -
             delay = format_duration(int(key))
         else:
             hint = 'write whole milliseconds, or "= expression"'
-            source.error("delay.name", f'the delay "{key}" is a name, and JSON cannot say what it means', place, hint)
+            source.error("delay.name", f'the delay "{key}" is a name, which JSON cannot define', place, hint)
             continue
         found = read_transitions(source, node, content[key], "after")
         made += tuple(each if each.delay is not None else replace(each, delay=delay) for each in found)
@@ -269,8 +272,8 @@ def read_transitions(
 
 def _transition(source: XStateDefinition, node: XStateNode, json_node: Node) -> Transition | None:
     if json_node.value is None:
-        hint = "to take the event and do nothing, write {}"
-        source.error("transition.null", "XState does not take null for a transition", json_node.place, hint)
+        hint = "to take the event without effect, write {}"
+        source.error("transition.null", "XState does not accept null as a transition", json_node.place, hint)
         return None
     if isinstance(json_node.value, str):
         return Transition(targets=_targets(source, node, json_node)[0], place=json_node.place)
@@ -293,7 +296,7 @@ def _transition(source: XStateDefinition, node: XStateNode, json_node: Node) -> 
 
 
 def _targets(source: XStateDefinition, node: XStateNode, json_node: Node) -> tuple[tuple[str, ...], bool]:
-    """The targets, and whether one of them is the source or lies in it."""
+    """The targets, and whether one of them is the source or inside it."""
     if json_node.value == "":
         return (), False
     found = [each for each in (source.target(node, each) for each in items(json_node)) if each is not None]
@@ -322,13 +325,15 @@ def _invoke(source: XStateDefinition, node: XStateNode, json_node: Node) -> Invo
     if content is None:
         return None
     if "onSnapshot" in content:
-        hint = "let the child send an event instead"
+        hint = "send an event from the child instead"
         source.error(
-            "invoke.snapshot", "snapshots of a child do not reach its parent here", content["onSnapshot"].place, hint
+            "invoke.snapshot", "snapshots of a child are not available to its parent", content["onSnapshot"].place, hint
         )
     source.report_unknown_keys(json_node, (*_INVOKE_KEYS, "onSnapshot", "systemId"), "an invoke")
     if "systemId" in content:
-        source.diagnostics.warning("invoke.system_id", "a `systemId` means nothing here", content["systemId"].place)
+        source.diagnostics.warning(
+            "invoke.system_id", "`systemId` is not supported and is ignored", content["systemId"].place
+        )
     src: str | Document | None = None
     inline = content.get("src")
     if inline is not None and isinstance(inline.value, dict) and "states" in inline.value:
@@ -336,7 +341,7 @@ def _invoke(source: XStateDefinition, node: XStateNode, json_node: Node) -> Invo
     else:
         src = source.text(inline, "the name of a handler or a chart")
     if inline is None:
-        source.error("invoke.src", "an invoke needs a `src`", json_node.place)
+        source.error("invoke.src", "the key `src` of this invoke is missing", json_node.place)
     made = Invoke(
         src=src,
         id=source.text(content.get("id"), "an id"),
@@ -349,18 +354,18 @@ def _invoke(source: XStateDefinition, node: XStateNode, json_node: Node) -> Invo
     return extend_invoke(source, node, read_extension(source, json_node), made)
 
 
-ROOT_ENTERED = "XState enters its root here without leaving it first; here it is left and entered"
+ROOT_ENTERED = "XState enters its root here without exiting it first; Interlock exits and enters it"
 
 
 def read_initial(source: XStateDefinition, node: XStateNode, kind: StateType) -> Initial | None:
-    """Where a state begins; None when it is not compound, and with a diagnostic when that is not said well."""
+    """The initial transition of a compound state; None for other states, and with a diagnostic if it is invalid."""
     json_node = node.content.get("initial")
     if kind != "state" or not node.children:
         if json_node is not None:
             _report_useless_initial(source, node, json_node)
         return None
     if json_node is None:
-        message = f'"{node.foreign_id}" does not say where it begins'
+        message = f'"{node.foreign_id}" has no initial state'
         hint = f'add "initial": "{next(iter(node.children))}"'
         source.error("initial.missing", message, node.written.place, hint)
         return None
@@ -376,7 +381,7 @@ def read_initial(source: XStateDefinition, node: XStateNode, kind: StateType) ->
     if key is None:
         return None
     if key not in node.children:
-        message = f'"{key}" is no child of "{node.foreign_id}"'
+        message = f'"{key}" is not a child of "{node.foreign_id}"'
         source.error("target.unknown", message, json_node.place, suggestion(key, node.children))
         return None
     child = node.children[key]
@@ -388,19 +393,19 @@ def read_initial(source: XStateDefinition, node: XStateNode, kind: StateType) ->
 
 def _report_useless_initial(source: XStateDefinition, node: XStateNode, json_node: Node) -> None:
     if isinstance(json_node.value, dict) and "actions" in json_node.value:
-        message = "actions of `initial` stand in a state that has no initial child"
+        message = "actions of `initial` in a state without an initial child"
         source.error("initial.idle", message, json_node.place, "move them to `entry`")
     else:
-        message = f'`initial` means nothing in "{node.foreign_id}": it is not a compound state'
+        message = f'`initial` has no effect in "{node.foreign_id}", which is not a compound state'
         source.diagnostics.warning("initial.idle", message, json_node.place)
 
 
 def read_history(source: XStateDefinition, node: XStateNode, made: State) -> State:
-    """A history with its default filled in: where its parent begins, with that content; or its parallel (X17)."""
+    """A history with its default: the initial state of its parent with its actions, or its parallel parent (X17)."""
     assert node.parent is not None
     said = node.content["history"].value if "history" in node.content else True
     if said not in (True, False, "shallow", "deep"):
-        source.error("state.history", "history is `shallow` or `deep`", node.content["history"].place)
+        source.error("state.history", "`history` must be `shallow` or `deep`", node.content["history"].place)
     made = replace(made, history="deep" if said == "deep" else "shallow")
     json_node = node.content.get("target")
     if json_node is not None:
@@ -414,10 +419,10 @@ def read_history(source: XStateDefinition, node: XStateNode, made: State) -> Sta
     if initial is None:
         return made
     if initial.targets == (node.name,):
-        message = "the parent begins in this history, and this history falls back to where the parent begins"
-        source.error("history.cycle", message, node.written.place, "give the history a `target`")
+        message = "the initial state of the parent is this history, and its default is the initial state of the parent"
+        source.error("history.cycle", message, node.written.place, "add a `target` to the history")
     begin = next((each for each in node.parent.children.values() if (each.name,) == initial.targets), None)
-    # Only our own extension lets a state begin deeper, or in several; such targets mean the same in a history of it.
+    # Only our extension allows deeper or several initial states; these targets mean the same in a history.
     return replace(made, targets=initial.targets if begin is None else (f"#{begin.id}",), actions=initial.actions)
 
 
@@ -426,7 +431,7 @@ def _default(source: XStateDefinition, parent: XStateNode, json_node: Node) -> X
     if text is None:
         return None
     if text.startswith("."):
-        source.error("target.unknown", f'"{text}": a history has no states in it', json_node.place, "name a sibling")
+        source.error("target.unknown", f'"{text}": a history has no child states', json_node.place, "name a sibling")
         return None
     found = source.states.target(parent, text if text.startswith("#") else f".{text}")
     if isinstance(found, str):

@@ -1,12 +1,12 @@
-"""Guards and actions of an XState definition, as JSON can say them.
+"""Guards and actions of an XState definition, as far as JSON can represent them.
 
 A name, alone or as `{type, params}`, is a registered function or handler. Built-ins are written by their XState type:
 `xstate.raise xstate.sendTo xstate.cancel xstate.log xstate.emit xstate.assign`, guards `xstate.and xstate.or xstate.not
-xstate.stateIn`, their arguments in `params` or beside `type`. What XState lacks has types of ours: `interlock.assign
+xstate.stateIn`, their arguments in `params` or next to `type`. What XState lacks has types of ours: `interlock.assign
 interlock.if interlock.foreach interlock.script`, guard `interlock.expression`.
 
-Rule 1: what only a JavaScript function could say is refused with a hint, never dropped.
-Rule 2: an event is `{type, ...payload}` there and name and data here (X23).
+Rule 1: what needs a JavaScript function is refused with a hint, never dropped.
+Rule 2: an event is `{type, ...payload}` there, and name and data here (X23).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _FUNCTIONS = "JSON has no functions: name it, and register the function under th
 
 @dataclass(slots=True)
 class _Call:
-    """A built-in with its arguments, where it stands."""
+    """A built-in with its arguments and its place."""
 
     source: XStateDefinition
     node: XStateNode
@@ -63,7 +63,7 @@ class _Call:
         self.source.error(code, message, self.place, hint)
 
     def value(self, name: str) -> Value:
-        """The value of an argument, None when it is absent."""
+        """The value of an argument; None if it is absent."""
         return read_value(self.fields[name]) if name in self.fields else None
 
     def text(self, name: str, wish: str) -> str | None:
@@ -82,14 +82,14 @@ def read_block(source: XStateDefinition, node: XStateNode, json_node: Node | Non
 
 
 def read_action(source: XStateDefinition, node: XStateNode, json_node: Node) -> Action | None:
-    """One action; None, and a diagnostic, where it cannot be read."""
+    """One action; None, and a diagnostic, if it cannot be read."""
     if isinstance(json_node.value, str) and json_node.value:
         return _named(source, json_node.value, None, json_node.place)
     content = source.mapping(json_node, "an action's name or {type, params}")
     name = source.text(content.get("type"), "an action's name") if content is not None else None
     if content is None or name is None:
         if content is not None and "type" not in content:
-            source.error("action.type", "an action needs a `type`", json_node.place, _FUNCTIONS)
+            source.error("action.type", "the key `type` of this action is missing", json_node.place, _FUNCTIONS)
         return None
     if name.startswith(("xstate.", "interlock.")):
         build = _BUILT_IN.get(name)
@@ -106,7 +106,7 @@ def read_action(source: XStateDefinition, node: XStateNode, json_node: Node) -> 
 
 def _named(source: XStateDefinition, name: str, arguments: Value, place: Place) -> Action | None:
     if name.startswith("="):
-        source.error("name.invalid", "an expression is no action", place, "assign its value: `interlock.assign`")
+        source.error("name.invalid", "an expression cannot be an action", place, "assign its value: `interlock.assign`")
         return None
     if name in source.assigns:
         return AssignCall(name=name, arguments=arguments, place=place)
@@ -114,7 +114,7 @@ def _named(source: XStateDefinition, name: str, arguments: Value, place: Place) 
 
 
 def _arguments(source: XStateDefinition, content: Fields, *, is_free: bool) -> Value:
-    """What `params` says: a guard or an assign function takes any value, a handler its input, which is a mapping."""
+    """The value of `params`: any value for a guard or an assign function, a mapping for a handler."""
     params = content.get("params")
     if params is None:
         return None
@@ -126,7 +126,7 @@ def _arguments(source: XStateDefinition, content: Fields, *, is_free: bool) -> V
 
 
 def _fields(source: XStateDefinition, content: Fields) -> dict[str, Node]:
-    """The arguments of a built-in: those of `params` and those beside `type`."""
+    """The arguments of a built-in: those in `params` and those next to `type`."""
     fields = {key: each for key, each in content.items() if key not in ("type", "params")}
     if "params" in content:
         fields |= source.mapping(content["params"], "a mapping of arguments") or {}
@@ -137,7 +137,7 @@ def _event(call: _Call) -> tuple[Value, Value] | None:
     """The name and the data of the event that an action raises, sends or emits."""
     written = call.fields.get("event")
     if written is None:
-        call.error("action.event", "this action needs an `event`", _FUNCTIONS)
+        call.error("action.event", "the key `event` of this action is missing", _FUNCTIONS)
         return None
     if isinstance(written.value, str) and written.value:
         name, data = read_value(written), None
@@ -147,7 +147,7 @@ def _event(call: _Call) -> tuple[Value, Value] | None:
             return None
         if call.source.text(content.get("type"), "an event's name") is None:
             if "type" not in content:
-                call.error("action.event", "an event needs a `type`")
+                call.error("action.event", "the key `type` of this event is missing")
             return None
         name = read_value(content["type"])
         data = {key: read_value(each) for key, each in content.items() if key != "type"} or None
@@ -188,7 +188,7 @@ def _sent(call: _Call, event: tuple[Value, Value], to: Value) -> Send:
 
 
 def _restore(call: _Call) -> RestorePolicy | None:
-    """What downtime means to the timer of a send; XState has no word for it, and passes ours over."""
+    """How downtime affects the timer of a send; XState has no such key and ignores ours."""
     written, known = call.fields.get("restore"), get_args(RestorePolicy)
     if written is not None and written.value not in known:
         call.source.report_type(written, " or ".join(map(repr, known)))
@@ -198,7 +198,7 @@ def _restore(call: _Call) -> RestorePolicy | None:
 
 def _cancel(call: _Call) -> Action | None:
     if "sendId" not in call.fields and "id" not in call.fields:
-        call.error("action.cancel", "`xstate.cancel` needs a `sendId`")
+        call.error("action.cancel", "the key `sendId` of `xstate.cancel` is missing")
         return None
     return Cancel(id=call.value("sendId" if "sendId" in call.fields else "id"), place=call.place)
 
@@ -219,7 +219,7 @@ def _assign(call: _Call) -> Action | None:
         return None if name is None else AssignCall(name=name, arguments=call.value("arguments"), place=call.place)
     json_node = call.fields.get("assignment", call.fields.get("values"))
     if json_node is None:
-        call.error("action.assign", "an assign needs values", _FUNCTIONS)
+        call.error("action.assign", "this assign has no values", _FUNCTIONS)
         return None
     if isinstance(json_node.value, dict):
         return Assign(values=tuple((key, read_value(each)) for key, each in json_node.value.items()), place=call.place)
@@ -241,9 +241,9 @@ def _if(call: _Call) -> Action | None:
         if content is not None and guard is not None:
             branches.append((guard, read_block(call.source, call.node, content.get("actions"))))
         elif content is not None and "guard" not in content:
-            call.source.error("action.if", "a branch needs a `guard`", each.place)
+            call.source.error("action.if", "the key `guard` of this branch is missing", each.place)
     if not branches:
-        call.error("action.if", "`interlock.if` needs branches")
+        call.error("action.if", "`interlock.if` has no branches")
         return None
     return If(branches=tuple(branches), otherwise=call.block("otherwise"), place=call.place)
 
@@ -251,7 +251,7 @@ def _if(call: _Call) -> Action | None:
 def _foreach(call: _Call) -> Action | None:
     item = call.text("item", "a context field")
     if item is None or "in" not in call.fields:
-        call.error("action.foreach", "`interlock.foreach` needs `in` and `item`")
+        call.error("action.foreach", "`interlock.foreach` must have `in` and `item`")
         return None
     index = call.text("index", "a context field")
     return Foreach(items=call.value("in"), item=item, index=index, block=call.block("actions"), place=call.place)
@@ -260,7 +260,7 @@ def _foreach(call: _Call) -> Action | None:
 def _script(call: _Call) -> Action | None:
     text = call.text("text", "a script")
     if text is None:
-        call.error("action.script", "`interlock.script` needs a `text`")
+        call.error("action.script", "the key `text` of `interlock.script` is missing")
         return None
     return Script(text=text, place=call.place)
 
@@ -280,10 +280,10 @@ _BUILT_IN: dict[str, Callable[[_Call], Action | None]] = {
     "interlock.script": _script,
 }
 _REFUSED = {
-    "xstate.spawnChild": "use `invoke`: children live as long as a state",
-    "xstate.start": "use `invoke`: children live as long as a state",
-    "xstate.stopChild": "leave the state whose `invoke` it is",
-    "xstate.stop": "leave the state whose `invoke` it is",
+    "xstate.spawnChild": "use `invoke`: a child runs while a state is active",
+    "xstate.start": "use `invoke`: a child runs while a state is active",
+    "xstate.stopChild": "leave the state that has the `invoke`",
+    "xstate.stop": "leave the state that has the `invoke`",
     "xstate.forwardTo": "set `autoforward` in `meta.interlock` of the invoke",
     "xstate.enqueueActions": "write the actions themselves, or `interlock.if`",
     "xstate.pure": "write the actions themselves, or `interlock.if`",
@@ -291,7 +291,7 @@ _REFUSED = {
 
 
 def read_guard(source: XStateDefinition, node: XStateNode, json_node: Node | None) -> Guard | None:
-    """The guard of a transition or a branch; None when absent, and with a diagnostic where it cannot be read."""
+    """The guard of a transition or a branch; None if absent, and with a diagnostic if it cannot be read."""
     if json_node is None:
         return None
     place = json_node.place
@@ -304,10 +304,10 @@ def read_guard(source: XStateDefinition, node: XStateNode, json_node: Node | Non
     name = source.text(content.get("type"), "a guard's name") if content is not None else None
     if content is None or name is None:
         if content is not None and "type" not in content:
-            source.error("guard.type", "a guard needs a `type`", place, _FUNCTIONS)
+            source.error("guard.type", "the key `type` of this guard is missing", place, _FUNCTIONS)
         return None
     short = name.removeprefix("xstate.").removeprefix("guard:")
-    # A function of the author's takes `params` of any shape; those of a built-in are its arguments by name.
+    # A registered function takes `params` of any type; those of a built-in are its arguments by name.
     is_free = short == name != "interlock.expression" and not isinstance(content.get("params", json_node).value, dict)
     call = _Call(source, node, {} if is_free else _fields(source, content), place)
     if short != name or (name in _COMPOSED and not call.fields.keys().isdisjoint(_COMPOSED_KEYS)):
@@ -326,7 +326,7 @@ def _expression(call: _Call) -> Guard | None:
     json_node = call.fields.get("expression")
     text = call.source.text(json_node, "an expression")
     if json_node is None or text is None:
-        call.error("guard.expression", "`interlock.expression` needs an `expression`")
+        call.error("guard.expression", "the key `expression` of `interlock.expression` is missing")
         return None
     expression = Expression(text, json_node.place.shifted(1, 1 + len(text)))
     return GuardExpression(expression=expression, place=call.place)
@@ -335,7 +335,7 @@ def _expression(call: _Call) -> Guard | None:
 def _guards(call: _Call) -> tuple[Guard, ...]:
     json_node = call.fields.get("guards", call.fields.get("guard"))
     if json_node is None:
-        call.error("guard.empty", "a composed guard needs `guards`")
+        call.error("guard.empty", "the key `guards` of this guard is missing")
         return ()
     made = [read_guard(call.source, call.node, each) for each in items(json_node)]
     return tuple(each for each in made if each is not None)
@@ -352,7 +352,7 @@ def _any(call: _Call) -> Guard:
 def _not(call: _Call) -> Guard | None:
     guards = _guards(call)
     if len(guards) != 1:
-        call.error("guard.not", "`not` takes one guard")
+        call.error("guard.not", "`not` must have exactly one guard")
         return None
     return GuardNot(guard=guards[0], place=call.place)
 
@@ -360,7 +360,7 @@ def _not(call: _Call) -> Guard | None:
 def _state_in(call: _Call) -> Guard | None:
     json_node = call.fields.get("stateValue")
     if json_node is None:
-        call.error("guard.state_in", "`stateIn` needs a `stateValue`")
+        call.error("guard.state_in", "the key `stateValue` of `stateIn` is missing")
         return None
     guards = _inside(call.source, call.source.states.root, json_node)
     return guards[0] if len(guards) == 1 else GuardAll(guards=tuple(guards), place=call.place) if guards else None
@@ -374,7 +374,7 @@ def _inside(source: XStateDefinition, above: XStateNode, json_node: Node) -> lis
             child = above.children.get(key)
             if child is None:
                 hint = suggestion(key, above.children)
-                source.error("target.unknown", f'there is no "{key}" in "{above.foreign_id}"', each.place, hint)
+                source.error("target.unknown", f'"{above.foreign_id}" has no child "{key}"', each.place, hint)
             elif each.value == {}:
                 guards.append(GuardIn(state=child.id, place=each.place))
             else:

@@ -1,10 +1,10 @@
 r"""The XState definition that is being read: its states and ids, diagnostics, and typed access to its values.
 
-Rule 1: a wrong type is reported and read as absent, so that all problems are reported together.
-Rule 2: which text of a definition names which state is decided here (X2, X3, X4); documents get `#<our id>`. Our id of
-a state is its `id`, else its dotted path; below a hidden root (X3) the path starts with its key.
-Rule 3: a document of dialect `xstate` whose root has exactly one child holds XState's root in that child. So the root
-is hidden where it acts, is parallel or is a target, and where it has fewer than two children.
+Rule 1: a value of a wrong type is reported and read as absent, so that all problems are reported together.
+Rule 2: this module decides which text names which state (X2, X3, X4); documents get `#<our id>`. Our id of a state is
+        its `id`, else its dotted path; below a hidden root (X3) the path starts with its key.
+Rule 3: a document of dialect `xstate` whose root has exactly one child has XState's root in that child. So the root is
+        hidden if it acts, is parallel or is a target, and if it has fewer than two children.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from interlock.model.document.field import type_name
 from interlock.model.duration import format_duration, parse_duration
 
 OLD_KEYS = ("cond", "in", "internal", "data", "activities", "autoForward", "onEntry", "onExit")
-"""Keys of XState 4: never guessed, because the meaning of the rest differs too."""
+"""Keys of XState 4. They are refused, because the meaning of other keys differs too."""
 
 
 @dataclass(slots=True)
 class XStateDefinition:
-    """One definition being read. `version4`: it is said to be of XState 4. `assigns`: actions that write the context."""
+    """One definition being read. `assigns`: names of actions that write to the context."""
 
     diagnostics: Diagnostics
     states: XStateNodes
@@ -39,18 +39,18 @@ class XStateDefinition:
     ids: dict[str, str] = field(default_factory=dict)
 
     def error(self, code: str, message: str, place: Place, hint: str | None = None) -> None:
-        """Tell what makes the definition unusable."""
+        """Report an error."""
         self.diagnostics.error(code, message, place, hint)
 
     def mapping(self, json_node: Node, wish: str) -> dict[str, Node] | None:
-        """The mapping; None, and a diagnostic, when it is something else."""
+        """The mapping; None, and a diagnostic, if it is something else."""
         if isinstance(json_node.value, dict):
             return json_node.value
         self.report_type(json_node, wish)
         return None
 
     def text(self, json_node: Node | None, wish: str) -> str | None:
-        """The text; None when absent, and with a diagnostic when it is something else or empty."""
+        """The text; None if absent, and with a diagnostic if it is something else or empty."""
         if json_node is None:
             return None
         if isinstance(json_node.value, str) and json_node.value:
@@ -59,7 +59,7 @@ class XStateDefinition:
         return None
 
     def description(self, content: dict[str, Node]) -> str | None:
-        """What `description` says, be it nothing; None when absent, and with a diagnostic when it is no text."""
+        """The value of `description`; None if absent, and with a diagnostic if it is not a text."""
         json_node = content.get("description")
         if json_node is None:
             return None
@@ -75,11 +75,11 @@ class XStateDefinition:
         return tuple(text for each in items(json_node) if (text := self.text(each, wish)) is not None)
 
     def report_type(self, json_node: Node, wish: str) -> None:
-        """Tell that a value has the wrong type."""
-        self.error("value.type", f"this must be {wish}, not {type_name(json_node.plain())}", json_node.place)
+        """Report a value of a wrong type."""
+        self.error("value.type", f"expected {wish}, got {type_name(json_node.plain())}", json_node.place)
 
     def report_unknown_keys(self, json_node: Node, known: Collection[str], what: str) -> None:
-        """Warn of keys that mean nothing here; refuse those of XState 4."""
+        """Warn of unknown keys; refuse those of XState 4."""
         assert isinstance(json_node.value, dict)
         for key in json_node.value:
             place = json_node.keys.get(key, json_node.place)
@@ -89,11 +89,11 @@ class XStateDefinition:
                 hint = "read it as format xstate4, or rewrite it for XState 5"
                 self.error("xstate.version", f'"{key}" is a key of XState 4', place, hint)
             else:
-                message = f'"{key}" means nothing in {what}'
+                message = f'unknown key "{key}" in {what}'
                 self.diagnostics.warning("key.unknown", message, place, suggestion(key, known))
 
     def target(self, node: XStateNode, json_node: Node) -> XStateNode | None:
-        """The state that a target names; None, and a diagnostic, when there is none."""
+        """The state of a target; None, and a diagnostic, if there is none."""
         text = self.text(json_node, "a target")
         if text is None:
             return None
@@ -110,7 +110,7 @@ def items(json_node: Node) -> list[Node]:
 
 
 def read_delay(source: XStateDefinition, json_node: Node) -> Value:
-    """A delay: whole milliseconds, a duration, or an expression. A name is refused: JSON brings no delays for it."""
+    """A delay: whole milliseconds, a duration, or an expression. A name is refused, because JSON cannot define it."""
     value = read_value(json_node)
     if isinstance(value, Expression):
         return value
@@ -120,16 +120,14 @@ def read_delay(source: XStateDefinition, json_node: Node) -> Value:
         return value
     hint = 'write whole milliseconds, a duration such as "30s", or "= expression"'
     if isinstance(value, str):
-        source.error(
-            "delay.name", f'the delay "{value}" is a name, and JSON cannot say what it means', json_node.place, hint
-        )
+        source.error("delay.name", f'the delay "{value}" is a name, which JSON cannot define', json_node.place, hint)
     else:
-        source.error("delay.type", "a delay must be whole milliseconds", json_node.place, hint)
+        source.error("delay.type", "a delay must be in whole milliseconds", json_node.place, hint)
     return "0ms"
 
 
 ACTING_KEYS = ("entry", "exit", "on", "always", "after", "invoke", "onDone")
-"""What makes XState's root more than a container."""
+"""Keys with which XState's root is more than a container."""
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
 _INDEX_MAX = 2**32 - 2
@@ -143,7 +141,7 @@ def in_javascript_order(keys: Iterable[str]) -> list[str]:
 
 
 def split_path(text: str) -> list[str]:
-    """The keys of an XState path: parts between dots, where a backslash takes the next character as it is."""
+    """The keys of an XState path: parts between dots; a backslash escapes the next character."""
     parts, part, escaped = [], "", False
     for character in text:
         if escaped or character not in "\\.":
@@ -158,7 +156,7 @@ def split_path(text: str) -> list[str]:
 
 @dataclass(slots=True, eq=False)
 class XStateNode:
-    """A state of the definition: as written, its key and id with us, and its id in XState."""
+    """A state of the definition: its node, our key and id of it, and its id in XState."""
 
     written: Node
     key: str
@@ -171,12 +169,12 @@ class XStateNode:
 
     @property
     def content(self) -> dict[str, Node]:
-        """The keys of the state; none when it is not a mapping."""
+        """The keys of the state; empty if it is not a mapping."""
         return self.written.value if isinstance(self.written.value, dict) else {}
 
     @property
     def is_parallel(self) -> bool:
-        """Whether it says that it is parallel."""
+        """Whether its type is parallel."""
         return "type" in self.content and self.content["type"].value == "parallel"
 
     def is_below(self, other: XStateNode) -> bool:
@@ -211,7 +209,7 @@ class XStateNodes:
         for key in in_javascript_order(states.value):
             name = key_from_text(key)
             if name != key:
-                message = f'the key "{key}" becomes "{name}": keys are letters, digits, "_" and "-"'
+                message = f'the key "{key}" becomes "{name}": keys have letters, digits, "_" and "-"'
                 self.diagnostics.info("state.key", message, states.keys.get(key, states.place))
             if name in names:
                 message = f'the keys "{names[name]}" and "{key}" both become "{name}"'
@@ -239,25 +237,25 @@ class XStateNodes:
             stack.extend(reversed(node.children.values()))
 
     def target(self, source: XStateNode, text: str) -> XStateNode | str:
-        """The state that a transition of `source` names, or a sentence on why there is none."""
+        """The state that a transition of `source` names, or a sentence why there is none."""
         if text.startswith("#"):
             return self.by_id(text)
         if source.parent is None:
             if not text.startswith("."):
                 hint = suggestion(f".{text}", [f".{each}" for each in source.children])
-                return _with_hint(f'the root has no siblings, so "{text}" names nothing', hint)
+                return _with_hint(f'unknown target "{text}": the root has no siblings', hint)
             return self._below(source, split_path(text[1:]), text)
         if text.startswith("."):
             return self._below(source, split_path(text[1:]), text)
         return self._below(source.parent, split_path(text), text)
 
     def by_id(self, text: str) -> XStateNode | str:
-        """The state that `#id` or `#id.child` names, or a sentence on why there is none."""
+        """The state that `#id` or `#id.child` names, or a sentence why there is none."""
         head, *rest = split_path(text[1:])
         node = self.by_foreign_id.get(head)
         if node is None:
             hint = suggestion(f"#{head}", [f"#{each}" for each in self.by_foreign_id])
-            return _with_hint(f'no state has the id "{head}"', hint)
+            return _with_hint(f'unknown state id "{head}"', hint)
         return self._below(node, rest, text)
 
     def _below(self, node: XStateNode, path: list[str], text: str) -> XStateNode | str:
@@ -265,7 +263,7 @@ class XStateNodes:
             if not key:
                 break
             if key not in node.children:
-                problem = f'"{text}" names no state: there is no "{key}" in "{node.foreign_id}"'
+                problem = f'unknown target "{text}": "{node.foreign_id}" has no child "{key}"'
                 return _with_hint(problem, suggestion(key, node.children))
             node = node.children[key]
         return node
@@ -283,7 +281,7 @@ def _root_acts(root: dict[str, Node]) -> bool:
 
 
 def _names_root(root: Node, root_id: str) -> bool:
-    """Whether any text is a target that means the root: `#id` of it, and nothing behind."""
+    """Whether any text is a target that means the root: its `#id` alone."""
     stack = [root]
     while stack:
         value = stack.pop().value

@@ -40,7 +40,7 @@ _DROPPED = ("predictableActionArguments", "preserveActionOrder", "strict", "serv
 
 
 def rewrite_version4(root: Node, diagnostics: Diagnostics) -> Node:
-    """The definition as XState 5 would write it."""
+    """The definition as XState 5 JSON."""
     return _state(root, diagnostics, is_root=True)
 
 
@@ -59,7 +59,7 @@ def _state(json_node: Node, diagnostics: Diagnostics, *, is_root: bool = False) 
     for key, hint in _NO_COUNTERPART.items():
         if key in content:
             place = json_node.keys.get(key, json_node.place)
-            diagnostics.error("xstate.version", f'"{key}" is from before XState 4', place, hint)
+            diagnostics.error("xstate.version", f'"{key}" is a key of XState 3 or older', place, hint)
             del content[key]
     for key in _DROPPED:
         content.pop(key, None)
@@ -97,7 +97,9 @@ def _events(content: dict[str, Node], diagnostics: Diagnostics, *, is_root: bool
             if key:
                 made[_event(key, content["on"], diagnostics)] = transitions
             elif "always" in content:
-                diagnostics.error("xstate.version", '"" and `always` in one state', each.place, "keep one of them")
+                diagnostics.error(
+                    "xstate.version", 'this state has both "" and `always`', each.place, "keep one of them"
+                )
             else:
                 content["always"] = transitions
         keys = {_event(key, content["on"], Diagnostics()): place for key, place in content["on"].keys.items() if key}
@@ -113,7 +115,7 @@ def _events(content: dict[str, Node], diagnostics: Diagnostics, *, is_root: bool
 
 def _event(key: str, on: Node, diagnostics: Diagnostics) -> str:
     if key.endswith(".*"):
-        message = f'"{key}": XState 4 has no such wildcard, it waits for an event of exactly this name'
+        message = f'"{key}": XState 4 has no such wildcard and takes only an event with exactly this name'
         diagnostics.error("xstate.version", message, on.keys.get(key, on.place), "list the events")
     return next((far + key[len(old) :] for old, far in _EVENTS if key.startswith(old)), key)
 
@@ -159,7 +161,7 @@ def _texts(json_node: Node) -> list[str]:
 
 
 def _targets(content: dict[str, Node], *, is_root: bool) -> list[Node]:
-    """The targets of a transition; the root of XState 4 finds its children without a dot."""
+    """The targets of a transition; the root of XState 4 names its children without a dot."""
     json_node = content.get("target")
     if json_node is None or json_node.value in (None, ""):
         content.pop("target", None)
@@ -200,7 +202,7 @@ def _action(json_node: Node, diagnostics: Diagnostics) -> Node:
         actions = inner.get("actions", _at(each, []))
         made = _each(actions, lambda each: _action(each, diagnostics))
         if otherwise:
-            diagnostics.error("xstate.version", "nothing behind a branch without `cond` is ever run", each.place)
+            diagnostics.error("xstate.version", "a branch after one without `cond` is never run", each.place)
         elif "cond" in inner:
             branches.append(_at(each, {"guard": _guard(inner["cond"]), "actions": made}))
         else:
@@ -210,7 +212,7 @@ def _action(json_node: Node, diagnostics: Diagnostics) -> Node:
 
 
 def _invokes(content: dict[str, Node], diagnostics: Diagnostics, *, is_root: bool) -> None:
-    """`invoke` with its own old keys, and an invoke for each activity."""
+    """`invoke` with the keys of XState 5, and an invoke for each activity."""
     found: list[Node] = []
     if "invoke" in content:
         written = content["invoke"]

@@ -1,10 +1,10 @@
 """Document to XState 5 JSON.
 
 Rule 1: states, transitions and invokes are written by the keys of XState; what it has no key for goes to
-`meta.interlock`, and a diagnostic `export.<what>` says that XState will not act on it.
-Rule 2: a document of another dialect is translated: descriptors to wildcards, leaving to `reenter`. Where the same JSON
-still behaves differently there, `xstate_losses` says so.
-Rule 3: keys stand in a fixed order, so a document has one text.
+        `meta.interlock`, and a diagnostic `export.<what>` reports that XState ignores it.
+Rule 2: a document of another dialect is translated: descriptors to wildcards, exits to `reenter`. `differences` reports
+        where the same JSON still behaves differently.
+Rule 3: keys have a fixed order, so a document has one text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 
 def write_document(document: Document, diagnostics: Diagnostics) -> str:
-    """The document as JSON text, two spaces deep."""
+    """The document as JSON text, indented by two spaces."""
     return json.dumps(XStateWriter(document, diagnostics).document_json(), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -64,8 +64,10 @@ class XStateWriter:
         self.source = 0
 
     def _written_ids(self) -> list[str | None]:
-        """The id that each state says. Where the reader will hide the root (X3), which makes every path one key longer,
-        all of them do: ids stand in snapshots, in `In()` and in `meta.interlock`, so they must come back the same.
+        """The id written for each state.
+
+        If the reader will hide the root (X3), every path gets one key longer, so all states have an id: ids
+        are in snapshots, in `In()` and in `meta.interlock`, and must not change.
         """
         tree, root = self.tree, self.document.root
         acts = root.transitions or root.entry or root.exit or root.invokes
@@ -85,12 +87,12 @@ class XStateWriter:
         return f"#{'.'.join([_escaped(self.document.kind), *reversed(keys)])}"
 
     def _inside(self, text: str) -> str:
-        """XState's `#id` for a state that a guard of the state being written names."""
+        """XState's `#id` for a state that a guard of the current state names."""
         index = self.tree.resolve_in_state(self.source, text)
         return text if isinstance(index, Unresolved) else self.foreign_ids[index]
 
     def document_json(self) -> Json:
-        """The whole definition."""
+        """The whole definition as JSON."""
         document = self.document
         content: Json = {"id": document.kind, "version": document.revision or None}
         fields = document.root.context
@@ -118,7 +120,7 @@ class XStateWriter:
             content["meta"] = meta
 
     def state(self, index: int) -> Json:
-        """One state with everything in it."""
+        """One state with its content."""
         tree, state = self.tree, self.tree.states[index]
         is_top = index == self.top
         children = {tree.states[each].key: self.state(each) for each in tree.children[index]}
@@ -138,7 +140,7 @@ class XStateWriter:
         self._transitions(index, state, content)
         content["output"] = self._output(index, state)
         if in_javascript_order(children) != list(children):
-            message = "XState enters states with numbers for keys first, in rising order"
+            message = "XState enters states with numeric keys first, in ascending order"
             self.diagnostics.warning("export.order", message, state.place)
         content["states"] = children or None
         content["meta"] = self._meta(state)
@@ -146,11 +148,11 @@ class XStateWriter:
         return _without_none(content)
 
     def _meta(self, owner: State | Transition) -> Json | None:
-        """The author's own `meta`; XState takes a mapping only, and ours has a key of its own in it."""
+        """The author's own `meta`. XState accepts a mapping only, in which we use the key `interlock`."""
         if isinstance(owner.meta, dict) and "interlock" not in owner.meta:
             return dict(owner.meta) or None
         if owner.meta is not None:
-            message = "`meta` must be a mapping without the key `interlock` in XState; it is left out"
+            message = "`meta` must be a mapping without the key `interlock` in XState; it is not written"
             self.diagnostics.warning("export.meta", message, owner.place)
         return None
 
@@ -174,7 +176,7 @@ class XStateWriter:
         self._add_extra(content, extra)
 
     def _history(self, index: int, state: State, content: Json) -> None:
-        """XState falls back to where the parent begins, with that content; only another default is written (X17)."""
+        """Write a default only if it is not the initial state of the parent, to which XState falls back (X17)."""
         content["history"] = state.history if state.history == "deep" else None
         parent = self.tree.parents[index]
         above = self.tree.states[parent]
@@ -192,7 +194,7 @@ class XStateWriter:
             content["actions"] = state.actions or None
 
     def _begin(self, index: int) -> list[int]:
-        """Where a compound state begins: what its `initial` says of states inside it, else its first child."""
+        """The initial states of a compound state: those of `initial` inside it, else its first child."""
         initial = self.tree.states[index].initial
         if initial is None:
             return [each for each in self.tree.children[index] if self.tree.states[each].type != "history"][:1]
@@ -210,7 +212,7 @@ class XStateWriter:
         initial = state.initial or Initial(targets=(key,))
         content: Json = {"target": key, "actions": self.actions.block(initial.actions) or None}
         if targets != [child]:
-            message = "XState begins in one direct child; the rest of this `initial` is lost to it"
+            message = "XState supports one direct child as initial state; the rest of this `initial` is ignored"
             self.diagnostics.warning("export.initial", message, initial.place)
             self._add_extra(content, {"targets": list(initial.targets)})
         content = _without_none(content)
@@ -220,10 +222,10 @@ class XStateWriter:
         return [action for block in blocks for action in self.actions.block(block)] or None
 
     def _output(self, index: int, state: State) -> Any:
-        """The whole has the output that the root says, so there all finals must agree; deeper ones have their own."""
+        """The output of the root is that of the entity, so all its finals must agree; deeper ones have their own."""
         finals = [self.tree.states[each] for each in self.tree.children[self.top]]
         outputs = [each.output for each in finals if each.type == "final"]
-        # Compared as texts: True equals 1 in Python, and is another output.
+        # Compared as texts: True equals 1 in Python, but is a different output.
         shared = outputs[:1] not in ([], [None]) and len({json.dumps(write_value(each)) for each in outputs}) == 1
         if index == self.top:
             return write_value(outputs[0]) if shared else None
@@ -231,7 +233,7 @@ class XStateWriter:
             return None
         if self.tree.parents[index] == self.top:
             message = (
-                f'XState gives no output for "{state.key}": only the root can name one, and the final states differ'
+                f'XState gives no output for "{state.key}": only the root can have one, and the final states differ'
             )
             self.diagnostics.warning("export.output", message, state.place)
         return write_value(state.output)
@@ -259,7 +261,7 @@ class XStateWriter:
         content["on"] = {key: _shortest(each) for key, each in on.items()} or None
 
     def _descriptor(self, text: str) -> str:
-        """XState's descriptor: `foo` of ours takes `foo.bar` too, so it becomes `foo.*`."""
+        """XState's descriptor: our `foo` matches `foo.bar` too, so it becomes `foo.*`."""
         if not self.native and text != "*":
             text = f"{text.removesuffix('*').removesuffix('.')}.*"
         return to_xstate(text, self.exported)
@@ -297,7 +299,7 @@ class XStateWriter:
         return _without_none(content)
 
     def _reenter(self, index: int, transition: Transition, targets: list[int]) -> bool | None:
-        """XState stays in the source where it can; SCXML and YAML leave it unless told not to."""
+        """XState stays in the source if possible; SCXML and YAML exit it by default."""
         if self.native:
             return transition.reenter
         inward = bool(targets) and all(each == index or self.tree.is_descendant(each, index) for each in targets)
@@ -321,7 +323,7 @@ class XStateWriter:
         extra: Json = {}
         if isinstance(invoke.src, Document):
             content["src"] = XStateWriter(invoke.src, self.diagnostics).document_json()
-            message = "XState takes a chart written in place as a JavaScript object only, not as JSON"
+            message = "XState accepts an inline chart as a JavaScript object only, not as JSON"
             self.diagnostics.warning("export.invoke", message, invoke.place)
         elif isinstance(invoke.src, Expression):
             content["src"] = "interlock.expression"
@@ -354,7 +356,7 @@ def _escaped(text: str) -> str:
 
 
 def _shortest(written: list[Any]) -> Any:
-    """A single transition alone, and as its target where it has nothing else."""
+    """A single transition without a list, and as its target if that is its only key."""
     if len(written) != 1:
         return written or None
     only = written[0]
@@ -362,12 +364,12 @@ def _shortest(written: list[Any]) -> Any:
 
 
 def _typed(field: Json) -> Json:
-    """A field without its default, which stands in `context`."""
+    """A field without its default, which is in `context`."""
     return {key: each for key, each in field.items() if key != "default"}
 
 
 def _assign_names(tree: TargetIndex) -> frozenset[str]:
-    """Names used by assigns only: they can be written as XState writes any named action."""
+    """Names used by assigns only: they can be written like any named action of XState."""
     calls: set[str] = set()
     handlers: set[str] = set()
     for state in tree.states:

@@ -1,6 +1,6 @@
-"""Guards, actions and extras of a document as XState JSON: the mirror of `xstate_action` and `xstate_extra`.
+"""Guards, actions and extensions of a document as XState JSON: the reverse of `read_actions` and `extension`.
 
-Rule 1: whatever is written here is read back equal; what XState itself cannot run is named in `foreign`.
+Rule 1: what is written here is read back equal; `foreign` lists what XState itself cannot run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from interlock.model.duration import format_duration, parse_duration
 
 
 class ActionWriter:
-    """Writes guards and actions. `inside` gives XState's `#id` for a state; `assigns` are names that always assign."""
+    """Writes guards and actions. `inside` returns XState's `#id`; `assigns` are names that always assign."""
 
     def __init__(self, inside: Callable[[str], str], assigns: frozenset[str]) -> None:
         self.inside = inside
@@ -59,7 +59,7 @@ class ActionWriter:
                 return self._built_in("xstate.or", {"guards": [self.guard(each) for each in guard.guards]})
             case GuardNot():
                 return self._built_in("xstate.not", {"guards": [self.guard(guard.guard)]})
-            case _:  # GuardIn; mypy knows
+            case _:  # GuardIn, which mypy proves
                 return self._built_in("xstate.stateIn", {"stateValue": self.inside(guard.state)})
 
     def block(self, block: Block) -> list[Any]:
@@ -95,17 +95,17 @@ class ActionWriter:
                 params = {"in": write_value(action.items), "item": action.item, "index": action.index}
                 said = {key: each for key, each in params.items() if key != "index" or each is not None}
                 return self._built_in("interlock.foreach", said | {"actions": self.block(action.block)})
-            case _:  # Script; mypy knows
+            case _:  # Script, which mypy proves
                 return self._built_in("interlock.script", {"text": action.text})
 
     def _send(self, action: Send) -> Any:
-        """XState's delayed `raise` is a send to oneself with a delay; every other send is a `sendTo`."""
+        """XState's delayed `raise` is a send to the entity itself; every other send is a `sendTo`."""
         params = _event(action.event, action.data)
         if action.to is not None:
             params["to"] = write_value(action.to)
         if action.delay is not None:
             params["delay"] = write_delay(action.delay)
-        # A field's name is no value: it is read as it stands, so nothing in it is escaped.
+        # A field's name is not a value: it is read as written, so nothing in it is escaped.
         values = {"id": write_value(action.id), "idLocation": action.id_location}
         values |= {"type": write_value(action.type), "restore": action.restore}
         params |= {key: each for key, each in values.items() if each is not None}
@@ -122,12 +122,12 @@ class ActionWriter:
         return {"type": name, "params": params}
 
     def field(self, owner: Any, name: str) -> Any:
-        """A field of a model value as `meta.interlock` holds it."""
+        """A field of a model value as in `meta.interlock`."""
         return extension_json.write_field(owner, name, self.leaves)
 
 
 def write_delay(delay: Value) -> Any:
-    """A delay as JSON: milliseconds where it is a duration in its shortest form, so that the text comes back."""
+    """A delay as JSON: milliseconds if it is a duration in its shortest form, so that the text can be restored."""
     ms = parse_duration(delay) if isinstance(delay, str) else None
     return write_value(delay) if ms is None or format_duration(ms) != delay else ms
 
@@ -137,7 +137,7 @@ def _named(name: str, arguments: Value) -> Any:
 
 
 def _event(name: Value, data: Value) -> dict[str, Any]:
-    """`event` of an action, and `data` beside it where the payload is no mapping that fits into the event."""
+    """`event` of an action, and `data` next to it if the payload is not a mapping that fits into the event."""
     if data is None:
         return {"event": {"type": write_value(name)}}
     if isinstance(data, dict) and data and "type" not in data:
@@ -146,7 +146,7 @@ def _event(name: Value, data: Value) -> dict[str, Any]:
 
 
 def _values(action: Assign) -> Any:
-    """A mapping where that keeps order and count, else pairs."""
+    """A mapping if that keeps order and count, else pairs."""
     keys = [path for path, _ in action.values]
     if keys and in_javascript_order(dict.fromkeys(keys)) == keys:
         return {path: write_value(value) for path, value in action.values}

@@ -1,7 +1,4 @@
-"""Where the comments of a definition stand: what a rewrite in canonical form would lose.
-
-A document keeps no comments, so whoever rewrites a file asks here first.
-"""
+"""The comments of a definition, which a rewrite in canonical form would lose."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _COMMENT = re.compile(r"(?:(?<=[ \t])|^)#.*")
 
 
 def find_comments(text: str, *, source: str = "<definition>") -> list[Place]:
-    """The places of all comments in a well-formed YAML text, but for the schema line that every rewrite begins with."""
+    """The places of all comments in a well-formed YAML text, except the schema line."""
     masked = list(text)
     events: Iterator[Any] = yaml.parse(text, Loader=LOADER)
     for event in events:
@@ -35,6 +32,6 @@ def find_comments(text: str, *, source: str = "<definition>") -> list[Place]:
 
 
 def _content(event: Any, text: str) -> tuple[int, int]:
-    """Where a `#` is no comment: a scalar, but for the header line of a block."""
+    """The range in which a `#` is not a comment: a scalar, except the header line of a block."""
     start, end = event.start_mark.index, event.end_mark.index
     return (text.find("\n", start, end) + 1 or end, end) if event.style in ("|", ">") else (start, end)

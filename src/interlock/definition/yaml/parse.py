@@ -1,10 +1,10 @@
-"""YAML text to located values: YAML 1.2 core types over PyYAML's parser events, within limits.
+"""YAML text to nodes: YAML 1.2 core types from the events of PyYAML's parser, within limits.
 
-Rule 1: only events are used, never `compose` or `load`: those recurse, follow tags, and type by YAML 1.1.
-Rule 2: every limit is checked inside the loop over events, before the next event is asked for.
-Rule 3: keys are strings as written. What has no place in JSON (tags, merge keys, .nan, .inf) is refused, as are
-duplicate keys.
-Rule 4: an alias stands for the very value its anchor names, with the places of that value.
+Rule 1: only events are used, never `compose` or `load`: those recurse, follow tags, and use the types of YAML 1.1.
+Rule 2: every limit is checked inside the loop over events, before the next event is requested.
+Rule 3: keys are strings as written. What JSON cannot represent (tags, merge keys, .nan, .inf) and duplicate keys are
+        refused.
+Rule 4: an alias has the value and the places of its anchor.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
 
-# Checked before the parsers are asked: the C one counts bytes where the pure one counts characters.
+# Checked before parsing, because the C parser counts bytes where the pure one counts characters.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 
 
 class YamlSyntaxError(Exception):
-    """Ends the reading; carries the diagnostic."""
+    """Ends the reading; has the diagnostic."""
 
     def __init__(self, code: str, message: str, place: Place, hint: str | None = None) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class YamlSyntaxError(Exception):
 
 @dataclass(slots=True)
 class _OpenValue:
-    """A list or mapping whose end has not been reached; `key` is the one whose value comes next."""
+    """A list or mapping that is not yet complete; `key` is that of the next value."""
 
     event: Any
     path: str
@@ -74,7 +74,7 @@ class _OpenValue:
 
 @dataclass(slots=True)
 class _Anchor:
-    """What an alias stands for, and how large and deep it is; None while the anchored value is still open."""
+    """The value of an alias with its size and depth; None while the anchored value is incomplete."""
 
     value: Node | None = None
     size: int = 0
@@ -82,13 +82,13 @@ class _Anchor:
 
 
 def parse_yaml(text: str | bytes, *, source: str, diagnostics: Diagnostics) -> Node | None:
-    """The value of the one document in a YAML text, with places; None when there is none to go on with."""
+    """The root node of the only document in a YAML text; None if the text cannot be read."""
     admitted = decode_source(text, language="yaml", source=source, diagnostics=diagnostics)
     if admitted is None:
         return None
     if (bad := _FORBIDDEN.search(admitted)) is not None:
         place = SourceLines(admitted, source).place(bad.start(), bad.end())
-        message = f"the character U+{ord(bad[0]):04X} may not stand in YAML"
+        message = f"the character U+{ord(bad[0]):04X} is not allowed in YAML"
         diagnostics.error("yaml.character", message, place, "write it as an escape in double quotes")
         return None
     try:
@@ -99,13 +99,13 @@ def parse_yaml(text: str | bytes, *, source: str, diagnostics: Diagnostics) -> N
 
 
 def is_not_a_string(text: str) -> bool:
-    """Whether a plain scalar of this text is something else than a string."""
+    """Whether a plain scalar with this text is not a string."""
     patterns = (_INTEGER, _BASED, _FLOAT, _NOT_FINITE)
     return text in _CONSTANTS or any(each.fullmatch(text) for each in patterns)
 
 
 def _events(text: str, source: str) -> Iterator[Any]:
-    """The parser's events; its errors become faults."""
+    """The parser's events. Raises YamlSyntaxError for the parser's errors."""
     try:
         yield from yaml.parse(text, Loader=LOADER)
     except yaml.MarkedYAMLError as error:
@@ -117,12 +117,12 @@ def _events(text: str, source: str) -> Iterator[Any]:
 
 
 def _syntax_hint(text: str, mark: Any) -> str | None:
-    """The cure for the two usual slips: tabs, and unquoted text that YAML takes for its own signs."""
+    """A hint for the two most frequent mistakes: tabs, and unquoted text with special characters of YAML."""
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
     if "\t" in line[: mark.column + 1]:
         return "indent with spaces, not tabs"
-    return "quote texts that hold `: `, ` #` or begin with one of []{}&*!|>%@`" if line.strip() else None
+    return "quote texts that contain `: ` or ` #`, or start with one of []{}&*!|>%@`" if line.strip() else None
 
 
 def _place(source: str, start: Any, end: Any, path: str) -> Place:
@@ -150,7 +150,9 @@ class NodeBuilder:
                 case yaml.DocumentStartEvent():
                     documents += 1
                     if documents > 1:
-                        raise self._fault("yaml.documents", "a second document; a file holds one chart", event)
+                        raise self._fault(
+                            "yaml.documents", "unexpected second document: a file contains one chart", event
+                        )
                 case yaml.ScalarEvent() | yaml.AliasEvent():
                     self._leaf(event)
                 case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
@@ -160,7 +162,7 @@ class NodeBuilder:
                 case _:
                     pass
         if documents == 0:
-            self.diagnostics.error("yaml.empty", "the text holds no definition", Place(self.source))
+            self.diagnostics.error("yaml.empty", "the text contains no definition", Place(self.source))
         return self.root
 
     def _leaf(self, event: Any) -> None:
@@ -181,15 +183,15 @@ class NodeBuilder:
         self._put(value, 1, 0, event.end_mark)
 
     def _key(self, top: _OpenValue, event: Any) -> None:
-        """Takes a scalar as the key of the value that follows."""
+        """Use a scalar as the key of the value that follows."""
         assert isinstance(top.values, dict)
         if isinstance(event, yaml.AliasEvent):
-            raise self._fault("yaml.key", "a key must be written out, not an alias", event)
+            raise self._fault("yaml.key", "a key cannot be an alias", event)
         key = event.value
         path = key_path(top.path, key)
         place = _place(self.source, event.start_mark, event.end_mark, path)
         if event.tag is not None or event.anchor is not None:
-            self.diagnostics.error("yaml.key", "a key takes neither tag nor anchor", place)
+            self.diagnostics.error("yaml.key", "a key cannot have a tag or an anchor", place)
         if key == "<<" and event.style in (None, ""):
             hint = "write the keys out, or use an alias for a whole value"
             self.diagnostics.error("yaml.merge", "merge keys are not part of YAML 1.2", place, hint)
@@ -197,13 +199,13 @@ class NodeBuilder:
         top.end = event.end_mark
         if key in top.values:
             first = top.keys[key]
-            message = f'the key "{key[:60]}" stands here twice; first on line {first.line}'
+            message = f'duplicate key "{key[:60]}"; it is first on line {first.line}'
             self.diagnostics.error("yaml.duplicate_key", message, place)
             top.key_place = None
 
     def _open(self, event: Any) -> None:
         if len(self.stack) >= DEFINITION_DEPTH_MAX:
-            raise self._fault("yaml.depth", f"values may be nested at most {DEFINITION_DEPTH_MAX} deep", event)
+            raise self._fault("yaml.depth", f"values are nested more than {DEFINITION_DEPTH_MAX} levels deep", event)
         top = self.stack[-1] if self.stack else None
         if top is not None and isinstance(top.values, dict) and top.key is None:
             hint = "quote the key; a text in {{ }} must be quoted too"
@@ -216,14 +218,14 @@ class NodeBuilder:
 
     def _close(self, event: Any) -> None:
         done = self.stack.pop()
-        # A block's end event stands where the next thing begins, so its last part says where it ends.
+        # The end event of a block is at the start of the next one, so the end of its last part is used.
         end = event.end_mark if done.event.flow_style or done.end is None else done.end
         value = Node(done.values, _place(self.source, done.event.start_mark, end, done.path), done.keys)
         self._anchored(done.event, _Anchor(value, done.size, done.height))
         self._put(value, done.size, done.height, end)
 
     def _put(self, value: Node, size: int, height: int, end: Any) -> None:
-        """Gives a finished value to the container that waits for it, or makes it the root."""
+        """Add a complete value to its container, or make it the root."""
         if not self.stack:
             self.root = value
             return
@@ -244,20 +246,20 @@ class NodeBuilder:
         self.aliases += 1
         anchor = self.anchors.get(event.anchor)
         if self.aliases > ALIASES_MAX:
-            raise self._fault("yaml.aliases", f"a definition may use at most {ALIASES_MAX} aliases", event)
+            raise self._fault("yaml.aliases", f"a definition uses more than {ALIASES_MAX} aliases", event)
         if anchor is None:
-            raise YamlSyntaxError("yaml.alias", f'no anchor "{event.anchor}" stands before this alias', place)
+            raise YamlSyntaxError("yaml.alias", f'the alias "{event.anchor}" has no anchor before it', place)
         if anchor.value is None:
-            raise YamlSyntaxError("yaml.alias", f'the alias "{event.anchor}" stands inside what it names', place)
+            raise YamlSyntaxError("yaml.alias", f'the alias "{event.anchor}" is inside its own anchor', place)
         if len(self.stack) + anchor.height > DEFINITION_DEPTH_MAX:
-            raise self._fault("yaml.depth", f"values may be nested at most {DEFINITION_DEPTH_MAX} deep", event)
+            raise self._fault("yaml.depth", f"values are nested more than {DEFINITION_DEPTH_MAX} levels deep", event)
         self._count(anchor.size, event)
         return anchor
 
     def _count(self, nodes: int, event: Any) -> None:
         self.nodes += nodes
         if self.nodes > EXPANDED_NODES_MAX:
-            message = f"a definition may hold at most {EXPANDED_NODES_MAX:,} values, aliases counted as what they name"
+            message = f"a definition contains more than {EXPANDED_NODES_MAX:,} values, aliases expanded"
             raise self._fault("yaml.values", message, event)
 
     def _anchored(self, event: Any, anchor: _Anchor) -> None:
@@ -267,15 +269,15 @@ class NodeBuilder:
     def _untagged(self, event: Any, path: str) -> None:
         if event.tag is not None:
             place = _place(self.source, event.start_mark, event.end_mark, path)
-            message = f'the tag "{event.tag[:60]}" is refused: a definition is plain data'
-            self.diagnostics.error("yaml.tag", message, place, "quote the value if you want a string")
+            message = f'the tag "{event.tag[:60]}" is not allowed: a definition is plain data'
+            self.diagnostics.error("yaml.tag", message, place, "quote the value to make it a string")
 
     def _scalar(self, event: Any, place: Place) -> Scalar:
-        """The YAML 1.2 core value of a scalar; refused ones are diagnostics and count as 0."""
+        """The YAML 1.2 core value of a scalar; an invalid one is reported and read as 0."""
         self._untagged(event, place.path)
         text: str = event.value
         if lone_surrogate(text):
-            self.diagnostics.error("yaml.character", "the string holds half of a surrogate pair", place)
+            self.diagnostics.error("yaml.character", "the string contains a lone surrogate", place)
             return ""
         if event.style not in (None, "") or event.tag is not None:
             return text

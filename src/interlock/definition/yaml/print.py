@@ -1,9 +1,9 @@
-"""Plain values to YAML text, laid out for people: short things on one line, the rest in blocks.
+"""Plain values to readable YAML text: short values on one line, the rest in blocks.
 
-Rule 1: every text reads back as the same value by YAML 1.2, and a string never as anything else by YAML 1.1 either.
-The key `on` alone is exempt: it is a word of the vocabulary, and our keys are strings as written.
-Rule 2: a scalar is never wrapped; a text of several lines stands as a literal block where YAML can carry it so.
-Rule 3: `states` stands in a block always: it is the skeleton that people look for.
+Rule 1: every text reads back as the same value by YAML 1.2, and a string never as another type by YAML 1.1. The key
+        `on` is the only exception: it is a word of the vocabulary, and our keys are strings as written.
+Rule 2: a scalar is never wrapped; a text of several lines is a literal block if YAML can represent it so.
+Rule 3: `states` is always a block: it is the skeleton that people look for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KEY_LENGTH_MAX = 1_000
 
 _BLOCK_KEYS = frozenset({"states"})
 _LISTED_KEYS = frozenset({"context", "events"})
-"""Blocks too, when they stand at the top and have more than one entry: one line for each."""
+"""Keys that are blocks at the top level if they have more than one entry, one line for each."""
 
 _PLAIN = re.compile(r"(?!\.\.\.|---)[\w./][\w./+*()<>=@;!$%'-]*(?: [\w./+*()<>=@;!$%'-]+)*")
 _ONE_LETTER = frozenset("yYnN")
@@ -49,14 +49,14 @@ def scalar_text(value: Any) -> str:
             return value if _is_plain(value) else _quoted(value)
         case float():
             text = repr(value)
-            # YAML 1.1 wants a point in every float.
+            # YAML 1.1 requires a point in every float.
             return text if "." in text else text.replace("e", ".0e")
         case _:
             return str(value)
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a string may stand without quotes: harmless signs only, and no reader takes it for another type."""
+    """Whether a string needs no quotes: it has harmless characters only, and no reader takes it for another type."""
     if not _PLAIN.fullmatch(text) or text in _ONE_LETTER or is_not_a_string(text):
         return False
     resolvers = yaml.SafeLoader.yaml_implicit_resolvers.get(text[0], [])
@@ -64,7 +64,7 @@ def _is_plain(text: str) -> bool:
 
 
 def _quoted(text: str) -> str:
-    """A string in double quotes; in single ones when that saves escapes."""
+    """A string in double quotes, or in single quotes if that saves escapes."""
     if ('"' in text or "\\" in text) and not _SPECIAL.search(text):
         doubled = text.replace("'", "''")
         return f"'{doubled}'"
@@ -83,7 +83,7 @@ def _key_text(key: str) -> str:
 
 
 def _flow(value: Any, depth: int = 0) -> str | None:
-    """The value on one line; None where it would be too deep to read, or holds what wants lines of its own."""
+    """The value on one line; None if it would be too deep to read, or contains a part that needs its own lines."""
     if isinstance(value, dict):
         if depth >= _FLOW_DEPTH_MAX or any(key in _BLOCK_KEYS for key in value):
             return None
@@ -108,7 +108,7 @@ def _flow(value: Any, depth: int = 0) -> str | None:
 
 
 def _literal(text: str) -> list[str] | None:
-    """Header and lines of a literal block; None where the text must be quoted instead."""
+    """Header and lines of a literal block; None if the text must be quoted instead."""
     body = text.removesuffix("\n")
     lines = body.split("\n")
     if len(lines) == 1 or any(each != each.strip() or not each or _SPECIAL.search(each) for each in lines):
@@ -117,7 +117,7 @@ def _literal(text: str) -> list[str] | None:
 
 
 def _value(prefix: str, value: Any, indent: int, *, block: bool = False) -> Iterator[str]:
-    """The lines of a value behind `key:` or `-`, which stand in `prefix` with their indentation."""
+    """The lines of a value after `key:` or `-`, which are in `prefix` with their indentation."""
     short = None if block and value else _flow(value)
     if short is not None and len(prefix) + 1 + len(short) <= _WIDTH:
         yield f"{prefix} {short}"
@@ -134,7 +134,7 @@ def _value(prefix: str, value: Any, indent: int, *, block: bool = False) -> Iter
 
 
 def _nested(prefix: str, lines: Iterator[str], indent: int) -> Iterator[str]:
-    """A block below its key; behind the dash of a list item it starts on the same line."""
+    """A block below its key; after the dash of a list item it starts on the same line."""
     if prefix.endswith("-"):
         yield f"{prefix} {next(lines)[indent + 2 :]}"
     else:

@@ -1,7 +1,7 @@
-"""What a chart names: expressions, values, guards and actions. Documents and charts share them.
+"""Expressions, values, guards and actions of documents and charts.
 
-Rule 1: these are values; what they mean is said in `kernel/`, how they are written in `definition/`.
-Rule 2: a place never counts in equality, so a chart read back from another format compares equal.
+Rule 1: these are values; `kernel/` runs them, `definition/` reads and writes them.
+Rule 2: a place is not compared, so a chart that was read back from another format compares equal.
 Rule 3: lists and mappings inside a value are never changed in place.
 """
 
@@ -17,8 +17,8 @@ from interlock.errors import NOWHERE, Place
 class Expression:
     """A text of the expression language, without YAML's leading `=`.
 
-    `inside` is filled by the compiler: what each literal of `In('...')` means, as pairs (literal, state id).
-    `malformed` is set by it where the dialect lets a bad expression load: evaluating it then fails with this message.
+    `inside` is set by the compiler: the meaning of each literal of `In('...')`, as pairs (literal, state id).
+    `malformed` is set by it where the dialect accepts a malformed expression: evaluating it fails with this message.
     """
 
     text: str
@@ -28,12 +28,12 @@ class Expression:
 
 
 Value = Any
-"""A literal JSON value, in which an `Expression` may stand anywhere."""
+"""A literal JSON value that may contain an `Expression` anywhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardName:
-    """A registered pure function of (context, event), or of (context, event, arguments) where `arguments` are given."""
+    """A registered pure function of (context, event), or of (context, event, arguments) if `arguments` are given."""
 
     name: str
     arguments: Value = None
@@ -42,7 +42,7 @@ class GuardName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardExpression:
-    """An expression; Python's truth of its value decides."""
+    """An expression, true if Python's truth of its value is."""
 
     expression: Expression
     place: Place = field(default=NOWHERE, compare=False)
@@ -50,7 +50,7 @@ class GuardExpression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardAll:
-    """Holds when all of its guards hold; stops at the first that does not."""
+    """True if all of its guards are true; stops at the first that is not."""
 
     guards: tuple[Guard, ...]
     place: Place = field(default=NOWHERE, compare=False)
@@ -58,7 +58,7 @@ class GuardAll:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardAny:
-    """Holds when one of its guards holds; stops at the first that does."""
+    """True if one of its guards is true; stops at the first that is."""
 
     guards: tuple[Guard, ...]
     place: Place = field(default=NOWHERE, compare=False)
@@ -66,7 +66,7 @@ class GuardAny:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardNot:
-    """Holds when its guard does not."""
+    """True if its guard is false."""
 
     guard: Guard
     place: Place = field(default=NOWHERE, compare=False)
@@ -74,7 +74,7 @@ class GuardNot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardIn:
-    """Holds while the state is active. In a document `state` is an id or a target, in a chart an id."""
+    """True while the state is active. In a document `state` is an id or a target, in a chart an id."""
 
     state: str
     place: Place = field(default=NOWHERE, compare=False)
@@ -85,7 +85,7 @@ Guard = GuardName | GuardExpression | GuardAll | GuardAny | GuardNot | GuardIn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Do:
-    """Ask a handler: becomes a `call` effect. `arguments` is None or a mapping of values, the handler's input."""
+    """Call a handler: becomes a `call` effect. `arguments` is None or a mapping of values, the handler's input."""
 
     name: str
     arguments: Value = None
@@ -94,7 +94,7 @@ class Do:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """Write values into the context, in the order given; each pair is (dotted path of a field, value)."""
+    """Write values to the context, in the order given; each pair is (dotted path of a field, value)."""
 
     values: tuple[tuple[str, Value], ...]
     place: Place = field(default=NOWHERE, compare=False)
@@ -102,7 +102,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignCall:
-    """Write what a registered pure function of (context, event) returns: a mapping field -> value."""
+    """Write the result of a registered pure function of (context, event) to the context: a mapping field -> value."""
 
     name: str
     arguments: Value = None
@@ -119,7 +119,7 @@ class Raise:
 
 
 RestorePolicy = Literal["deadline", "remaining", "restart"]
-"""What downtime means to a timer (S39)."""
+"""How downtime affects a timer (S39)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +127,8 @@ class Send:
     """Send an event: an effect, or with `delay` a timer.
 
     `to`: None or `self`; `internal`; `parent`; an invoke id; SCXML's `#_...`; `kind/id`; or an Expression giving one.
-    `delay`: None, a duration text, or an Expression giving one or whole milliseconds; `restore` is what downtime means
-    to it.
+    `delay`: None, a duration text, or an Expression giving one or whole milliseconds. `restore`: how downtime affects
+    it.
     """
 
     event: Value
@@ -144,7 +144,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancel:
-    """Drop this entity's pending timers of a send id."""
+    """Cancel this entity's pending timers of a send id."""
 
     id: Value
     place: Place = field(default=NOWHERE, compare=False)
@@ -161,7 +161,7 @@ class Emit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """Write a log line after the step is kept."""
+    """Write a log line after the step is stored."""
 
     label: str | None = None
     value: Value = None
@@ -170,7 +170,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class If:
-    """Run the block of the first branch whose guard holds, else `otherwise`."""
+    """Run the block of the first branch whose guard is true, else `otherwise`."""
 
     branches: tuple[tuple[Guard, Block], ...]
     otherwise: Block = ()
@@ -190,7 +190,7 @@ class Foreach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """Code of another language, refused unless the caller brings a trusted language for it."""
+    """Code of another language; refused unless the caller provides a trusted language for it."""
 
     text: str
     place: Place = field(default=NOWHERE, compare=False)
@@ -198,4 +198,4 @@ class Script:
 
 Action = Do | Assign | AssignCall | Raise | Send | Cancel | Emit | Log | If | Foreach | Script
 Block = tuple[Action, ...]
-"""Actions that share one fate: an error in one skips the rest of its block, and no more."""
+"""Actions that run together: an error in one skips the rest of its block."""

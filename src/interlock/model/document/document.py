@@ -1,11 +1,11 @@
-"""The document: a parsed definition, faithful to its source and with positions, before any name in it is resolved.
+"""The document: a parsed definition with positions, before any name in it is resolved.
 
-Every reader makes one, every writer takes one; they all meet here. Meaning is YAML's (`interlock: 1`): readers of other
-formats rewrite what differs when they import.
+Every reader creates one and every writer takes one. Its meaning is that of YAML (`interlock: 1`): readers of other
+formats rewrite what differs.
 
 Rule 1: nothing here is resolved: targets are texts as an author may write them (`paid`, `.child`, `#id`).
-Rule 2: order is document order. A state's transitions stand in the order in which they are tried.
-Rule 3: places never count in equality.
+Rule 2: order is document order. A state's transitions are in the order in which they are tried.
+Rule 3: places are not compared.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from interlock.model.document.actions import Block, Expression, Guard, RestorePo
 from interlock.model.document.field import Field
 
 StateType = Literal["state", "parallel", "final", "history"]
-"""`state` is atomic or compound, which follows from its children."""
+"""`state` is atomic or compound, depending on its children."""
 
 DialectName = Literal["interlock", "scxml", "xstate"]
 Origin = Literal["on", "always", "after", "onDone", "transitions"]
-"""Under which key a transition was written. Descriptors of `after` and `onDone` are made by the compiler."""
+"""The key under which a transition was written. The compiler creates the descriptors of `after` and `onDone`."""
 
 TRANSITION_ORDER: dict[Origin, int] = {"always": 0, "after": 1, "onDone": 2, "on": 3, "transitions": 4}
 """The order in which the transitions of a state are tried, by the key under which each is written."""
@@ -30,10 +30,10 @@ TRANSITION_ORDER: dict[Origin, int] = {"always": 0, "after": 1, "onDone": 2, "on
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """An edge as written.
+    """A transition as written.
 
     `events` are descriptors; empty for `always`, `after`, `onDone` and an eventless one of `transitions`.
-    `delay` belongs to `after`: a duration text or an Expression. `reenter` None: not said.
+    `delay` belongs to `after`: a duration text or an Expression. `reenter` None: not given.
     `targets` empty: no target. `actions` is one block.
     """
 
@@ -53,7 +53,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Initial:
-    """Where a compound state begins: targets, looked for among its own children, and content."""
+    """The initial transition of a compound state: targets among its children, and actions."""
 
     targets: tuple[str, ...]
     actions: Block = ()
@@ -62,7 +62,7 @@ class Initial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How the dispatcher tries an effect again: `backoff` as written (`1s..30s`), codes it is limited to."""
+    """How the dispatcher retries an effect: `backoff` as written (`1s..30s`); `on` limits it to these error codes."""
 
     max: int
     backoff: str | None = None
@@ -72,7 +72,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invoke:
-    """A handler or a child chart that lives as long as its state.
+    """A handler or a child chart that runs while its state is active.
 
     `src`: a name, an Expression giving one (or the text of a definition), or a whole Document inline.
     `type`: `handler`, `chart`, or an Expression giving one. `done` and `error` are the transitions of onDone and
@@ -97,7 +97,7 @@ class Invoke:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SagaCall:
-    """What a saga step asks for, or its compensation; `output` names the context field that takes the result."""
+    """The call of a saga step or of its compensation; `output` is the context field for the result."""
 
     src: str
     input: Value = None
@@ -121,7 +121,7 @@ class SagaStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saga:
-    """A multi-effect plan; the compiler turns it into ordinary states. `done`, `compensated`, `error`: its `on...`."""
+    """Several effects with compensations; the compiler turns it into states."""
 
     steps: tuple[SagaStep, ...]
     compensation: Literal["reverse", "parallel", "none"] = "reverse"
@@ -133,7 +133,7 @@ class Saga:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expect:
-    """When an entity counts as stuck: `within` a duration text or `forever`; `then` is `alert` or an event's name."""
+    """When an entity counts as stuck: `within` a duration or `forever`; `then` is `alert` or an event's name."""
 
     within: str
     then: str = "alert"
@@ -141,7 +141,7 @@ class Expect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensitive:
-    """What is masked while in a state: these fields; the state itself, behind `neutral`, when `hidden`."""
+    """Fields that are masked while the state is active. With `hidden` the state itself is shown as `neutral`."""
 
     fields: tuple[str, ...] = ()
     hidden: bool = False
@@ -153,9 +153,9 @@ class Sensitive:
 class State:
     """A state as written. The root of a document is one too, with an empty key.
 
-    `entry` and `exit` are blocks. `history`, `targets` and `actions` belong to a history state: its kind, its default
-    and the
-    default's content. `monotonic`: ids, or True for the children in document order. `allow`: lint code -> reason.
+    `entry` and `exit` are blocks. `history`, `targets` and `actions` belong to a history state: its type, its default
+    targets and their actions. `monotonic`: ids, or True for the children in document order. `allow`: lint code ->
+    reason.
     """
 
     key: str = ""
@@ -185,7 +185,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventType:
-    """A declared event. `payload` None: anything; a tuple: exactly these fields."""
+    """A declared event. `payload` None: any payload; a tuple: exactly these fields."""
 
     name: str
     payload: tuple[Field, ...] | None = None
@@ -199,9 +199,9 @@ class EventType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A whole definition: the root state and what is said once for the chart.
+    """A whole definition: the root state and the keys of the chart.
 
-    `events` None: not declared, so any event may come. `unhandled` and `errors` None: the dialect's default.
+    `events` None: not declared, so any event is accepted. `unhandled` and `errors` None: the dialect's default.
     `script` is run once after the context is built, by a trusted language only.
     """
 

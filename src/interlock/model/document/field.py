@@ -1,7 +1,7 @@
-"""Typed fields: of the context and of event payloads. Everything about what a field accepts lives here.
+"""Typed fields of the context and of event payloads, and the check of values.
 
 Rule 1: values are plain JSON: None, bool, int, float, str, list, dict with string keys.
-Rule 2: `refusal` answers with a sentence, never raises: the caller decides what a refusal means.
+Rule 2: `refusal` returns a sentence and never raises: the caller decides what an invalid value means.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 class _Unset:
-    """The absence of a value where None would be one."""
+    """The absence of a value where None would be a value."""
 
     def __repr__(self) -> str:
         return "UNSET"
@@ -45,9 +45,9 @@ UNSET = _Unset()
 
 
 class _Lookups:
-    """What is worked out once for a field, so that checking a value takes no longer than the value is long.
+    """Lookups that are computed once per field, so that the time of a check depends on the value only.
 
-    These are no fields of the dataclass: they are neither compared nor encoded.
+    They are not fields of the dataclass: they are neither compared nor encoded.
     """
 
     __slots__ = ("_choices", "_known", "_required")
@@ -58,7 +58,7 @@ class _Lookups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field(_Lookups):
-    """One field: its type, its bounds, and how it gets its first value."""
+    """One field: its type, its bounds, and its first value."""
 
     name: str
     type: FieldType = "any"
@@ -76,12 +76,12 @@ class Field(_Lookups):
 
     @property
     def plain(self) -> bool:
-        """Whether every JSON value is accepted: nothing but `any` was said."""
+        """Whether every JSON value is valid: the field has the type `any` and no bounds."""
         return self.type == "any" and self.enum is None and self.min is None and self.max is None
 
     @property
     def choices(self) -> frozenset[Any]:
-        """The values of `enum`, in a form that can be looked up."""
+        """The values of `enum` in a hashable form."""
         try:
             return self._choices
         except AttributeError:
@@ -101,7 +101,7 @@ class Field(_Lookups):
 
     @property
     def required_names(self) -> tuple[str, ...]:
-        """The names of the fields that an object must have."""
+        """The names of the required fields of an object."""
         try:
             return self._required
         except AttributeError:
@@ -111,13 +111,13 @@ class Field(_Lookups):
 
 
 Charge = Callable[[int], object]
-"""Counts units of work (see `limits.WORK_MAX`), and raises when the step has used them up."""
+"""Counts units of work (see `limits.WORK_MAX`), and raises when the step exceeds its limit."""
 
 CHECK_WORK = 8
-"""Units of work of checking one value inside an array or object."""
+"""Units of work for checking one value inside an array or object."""
 
 LISTED_MAX = 20
-"""Names or values that a refusal lists. A thousand errors of one step may contain the same list."""
+"""Names or values that a message lists. A thousand errors of one step may contain the same list."""
 
 _SHORT = 80
 _UNIFORM: dict[str, frozenset[type]] = {
@@ -125,13 +125,13 @@ _UNIFORM: dict[str, frozenset[type]] = {
     "integer": frozenset({int}),
     "boolean": frozenset({bool}),
 }
-"""The types of items that need no look at each one."""
+"""Types of items that need no check one by one."""
 
 
 def refusal(value: Any, spec: Field, path: str = "", charge: Charge | None = None) -> str | None:
-    """Why the field refuses the value, as a sentence without the value itself; None when it takes it.
+    """Why the value is invalid for the field, as a sentence without the value itself; None if it is valid.
 
-    The time it takes grows with the value only, however long the field's own lists are, and is charged if asked for.
+    The time depends on the value only, not on the length of the field's own lists. `charge` is called with the work.
     """
     name = path or spec.name
     if value is None:
@@ -161,7 +161,7 @@ def _bounds_refusal(value: Any, spec: Field, name: str) -> str | None:
 
 
 def _listed(texts: Iterable[str], count: int) -> str:
-    """The first texts as a list, and the number of the others."""
+    """The first texts as a list, and the number of the rest."""
     more = f" and {count - LISTED_MAX:,} more" if count > LISTED_MAX else ""
     return ", ".join(texts) + more
 
@@ -169,12 +169,12 @@ def _listed(texts: Iterable[str], count: int) -> str:
 def _is_choice(value: Any, spec: Field) -> bool:
     try:
         return _choice(value) in spec.choices
-    except TypeError:  # no plain JSON, which a program may bring all the same
+    except TypeError:  # not plain JSON, which a program may pass
         return False
 
 
 def _choice(value: Any) -> Any:
-    """A value in a form that can be looked up; two such forms are equal when `same_value` says so."""
+    """The value in a hashable form; two such forms are equal if `same_value` is true."""
     return (type(value) is bool, _frozen(value))
 
 
@@ -209,7 +209,7 @@ def _items_refusal(value: list[Any], spec: Field, name: str, charge: Charge | No
 
 
 def fields_refusal(value: dict[str, Any], fields: tuple[Field, ...], prefix: str = "") -> str | None:
-    """Why a mapping of these fields refuses the value: an unknown field, a missing one, or one of a wrong type."""
+    """Why the value is invalid for a mapping of these fields; None if it is valid."""
     required = tuple(each.name for each in fields if each.required)
     return _object_refusal(value, {each.name: each for each in fields}, required, prefix, None)
 
@@ -223,7 +223,7 @@ def _object_refusal(
         spec = known.get(key)
         if spec is None:
             names = _listed(islice(known, LISTED_MAX), len(known)) or "none"
-            return f"`{prefix}{str(key)[:_SHORT]}` is not a field here; the fields are {names}"
+            return f"unknown field `{prefix}{str(key)[:_SHORT]}`; the fields are {names}"
         problem = refusal(each, spec, f"{prefix}{key}", charge)
         if problem is not None:
             problems[key] = problem
@@ -234,12 +234,12 @@ def _object_refusal(
 
 
 def same_value(left: Any, right: Any) -> bool:
-    """Equality of JSON values: True is not 1."""
+    """Whether two JSON values are equal; True is not equal to 1."""
     return bool(left == right) and (type(left) is bool) == (type(right) is bool)
 
 
 def plain_refusal(value: Any) -> str | None:
-    """Why a value is not plain JSON within the limits; None when it is. Walks without recursion."""
+    """Why a value is not plain JSON within the limits; None if it is. Walks without recursion."""
     count = 0
     stack = [(value, 0)]
     while stack:
@@ -248,9 +248,9 @@ def plain_refusal(value: Any) -> str | None:
         kind = type(each)
         if kind is dict or kind is list:
             if depth >= VALUE_DEPTH_MAX:
-                return f"a value may be at most {VALUE_DEPTH_MAX} levels deep"
+                return f"a value is nested more than {VALUE_DEPTH_MAX} levels deep"
             if count + len(stack) + len(each) > VALUES_MAX:
-                return f"a value may hold at most {VALUES_MAX:,} values"
+                return f"a value contains more than {VALUES_MAX:,} values"
             if kind is dict:
                 if not all(type(key) is str for key in each):
                     return "the keys of a mapping must be strings"
@@ -267,7 +267,7 @@ def plain_refusal(value: Any) -> str | None:
 
 
 def copied(value: Any) -> Any:
-    """A plain value that shares nothing mutable with this one. For values that `plain_refusal` has taken."""
+    """A copy that shares nothing mutable with the value, which must be plain JSON."""
     if type(value) is dict:
         return {key: copied(each) for key, each in value.items()}
     return [copied(each) for each in value] if type(value) is list else value
@@ -278,23 +278,23 @@ def _scalar_refusal(value: Any, kind: type) -> str | None:
         return None
     if kind is int:
         if value.bit_length() > INTEGER_BITS_MAX:
-            return f"an integer may have at most {INTEGER_BITS_MAX} bits"
+            return f"an integer has more than {INTEGER_BITS_MAX} bits"
         return None
     if kind is float:
         return None if isfinite(value) else "a number must be finite"
     if kind is str:
         if len(value) > STRING_LENGTH_MAX:
-            return f"a string may have at most {STRING_LENGTH_MAX:,} characters"
+            return f"a string has more than {STRING_LENGTH_MAX:,} characters"
         return None if is_text(value) else HALF_CHARACTER
     return f"{kind.__name__} is not a plain JSON value"
 
 
-HALF_CHARACTER = "a string may not hold half of a surrogate pair, which is no character"
-"""Why `is_text` says no."""
+HALF_CHARACTER = "a string contains a lone surrogate"
+"""The problem of a string for which `is_text` is false."""
 
 
 def is_text(value: str) -> bool:
-    """Whether a string can be written as UTF-8: half a surrogate pair, which Python bears, cannot."""
+    """Whether a string can be encoded as UTF-8: a lone surrogate, which Python accepts, cannot."""
     if value.isascii():
         return True
     try:
@@ -305,7 +305,7 @@ def is_text(value: str) -> bool:
 
 
 def type_name(value: Any) -> str:
-    """What a JSON value is, in the words of the vocabulary."""
+    """The type of a JSON value, as messages name it."""
     if value is None:
         return "null"
     names = {

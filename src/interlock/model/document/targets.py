@@ -1,8 +1,8 @@
-"""Ids and targets of a document: everything about which text names which state lives here.
+"""Ids and targets: which text names which state of a document.
 
 Rule 1: a state's id is its `id`, else its dotted path from the root (V6).
-Rule 2: `name.child` is looked for outward from the source, `.child` below it, `#id` anywhere (V5).
-Rule 3: this file only answers; the compiler and the writers decide what an unknown target means to them.
+Rule 2: `name.child` is searched outward from the source, `.child` below it, `#id` anywhere (V5).
+Rule 3: this module only answers; the compiler and the writers report unknown targets.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from interlock.model.diagnostics import suggestion
 from interlock.model.document.document import Document, State
 
 SUGGESTIONS_MAX = 25
-"""Unknown targets of one document for which a near name is looked up: the search is slow, and nobody reads more."""
+"""Unknown targets per document for which a similar name is searched: the search is slow, and nobody reads more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """Why a target names no state: unknown, with the nearest name that would do, or ambiguous, with both readings."""
+    """Why a target does not name a state: unknown, with a similar name, or ambiguous, with both meanings."""
 
     code: Literal["target.unknown", "target.ambiguous"]
     message: str
@@ -28,7 +28,7 @@ class Unresolved:
 
 
 class TargetIndex:
-    """The states of a document in document order, with ids, parents, and the meaning of targets."""
+    """The states of a document in document order, with ids, parents and the meaning of targets."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -72,7 +72,7 @@ class TargetIndex:
         return of < index <= self.last[of]
 
     def duplicate_ids(self) -> Iterator[int]:
-        """States whose id an earlier state has already."""
+        """States whose id an earlier state has."""
         for index, name in enumerate(self.ids):
             if self.by_id[name] != index:
                 yield index
@@ -89,7 +89,7 @@ class TargetIndex:
         owners = [scope for scope in scopes if self._path(scope, head) is not None]
         if len(owners) > 1:
             first, second = (self.ids[self._path(scope, head) or 0] for scope in owners[:2])
-            message = f'"{head}" may mean "{first}" or "{second}"'
+            message = f'the target "{head}" is ambiguous: "{first}" or "{second}"'
             return Unresolved("target.ambiguous", message, f'write "#{first}" or "#{second}"')
         return found[0][1] if found else self._unknown(text, scopes)
 
@@ -100,7 +100,7 @@ class TargetIndex:
         return self._below(parent, text.removeprefix("."), text)
 
     def resolve_in_state(self, source: int, text: str) -> int | Unresolved:
-        """The state that `In('text')` means where `source` stands: an id, else resolved like a target."""
+        """The state that `In('text')` means in the state `source`: an id, else resolved like a target."""
         index = self.by_id.get(text)
         return index if index is not None and index > 0 else self.resolve_target(source, text)
 
@@ -132,9 +132,9 @@ class TargetIndex:
     def _unknown(self, text: str, scopes: list[int]) -> Unresolved:
         self.suggestion_count += 1
         if self.suggestion_count > SUGGESTIONS_MAX:
-            return Unresolved("target.unknown", f'no state "{text}"')
+            return Unresolved("target.unknown", f'unknown state "{text}"')
         keys = [self.states[each].key for scope in scopes for each in self.children[scope]]
         known = list(dict.fromkeys([*keys, *(f"#{name}" for name in self.ids[1:])]))
         wish = text if text.startswith("#") else text.lstrip(".").rsplit(".", 1)[-1]
         hint = suggestion(wish, known) or suggestion(f"#{wish}", known)
-        return Unresolved("target.unknown", f'no state "{text}"', hint)
+        return Unresolved("target.unknown", f'unknown state "{text}"', hint)

@@ -55,7 +55,7 @@ _VALUE_FIELDS: dict[type[Any], tuple[str, ...]] = {
 
 
 def documents(document: Document) -> Iterator[Document]:
-    """The document and every chart written inline in it, at any depth."""
+    """The document and every inline chart in it, at any depth."""
     stack = [document]
     while stack:
         each = stack.pop()
@@ -100,7 +100,7 @@ def state_guards(state: State) -> Iterator[Guard]:
 
 
 def block_actions(block: Block) -> Iterator[Action]:
-    """Every action of a block, those inside `if` and `foreach` too, in document order."""
+    """Every action of a block in document order, also those inside `if` and `foreach`."""
     for action in block:
         yield action
         if isinstance(action, If):
@@ -137,7 +137,7 @@ def guard_parts(guard: Guard) -> Iterator[Guard]:
 
 
 def guard_expressions(guard: Guard) -> Iterator[Expression]:
-    """Every expression a guard may evaluate, those of its arguments too."""
+    """Every expression of a guard, also in its arguments."""
     for part in guard_parts(guard):
         if isinstance(part, GuardExpression):
             yield part.expression
@@ -146,7 +146,7 @@ def guard_expressions(guard: Guard) -> Iterator[Expression]:
 
 
 def action_expressions(action: Action) -> Iterator[Expression]:
-    """Every expression of one action itself; not of the blocks inside it."""
+    """Every expression of the action itself, without those of blocks inside it."""
     match action:
         case Assign():
             for _, value in action.values:

@@ -1,6 +1,7 @@
 """Invokes, durations, and what is said once for the whole chart."""
 
 import pytest
+
 from tests.unit.compiler.diagnostics import told
 
 

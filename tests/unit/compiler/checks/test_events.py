@@ -1,6 +1,7 @@
 """Reserved names, the `events` block, roles, what is raised and sent."""
 
 import pytest
+
 from tests.unit.compiler.diagnostics import told
 
 

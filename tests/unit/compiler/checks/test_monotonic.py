@@ -1,10 +1,10 @@
 """Proof that a chart never goes back."""
 
 import pytest
-from tests.unit.compiler.diagnostics import chart_of, told
 
 from interlock.compiler.checks import graph, monotonic
 from interlock.compiler.checks.graph import Graph
+from tests.unit.compiler.diagnostics import chart_of, told
 
 
 def test_a_way_back_is_shown_with_its_path() -> None:

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.compiler.diagnostics import errors, read, told
 
 from interlock.compiler.build import compile_document
 from interlock.compiler.checks.report import CODES, DURABILITY_LINT
@@ -18,6 +17,7 @@ from interlock.model.document.document import (
     State,
     Transition,
 )
+from tests.unit.compiler.diagnostics import errors, read, told
 
 FOREIGN: list[DialectName] = ["scxml", "xstate"]
 

@@ -1,6 +1,7 @@
 """What is hidden: masked fields, and states shown under a neutral name."""
 
 import pytest
+
 from tests.unit.compiler.diagnostics import told
 
 

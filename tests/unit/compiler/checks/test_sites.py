@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tests.unit.compiler.diagnostics import chart_of
-
 from interlock.compiler.checks.sites import written_names
+from tests.unit.compiler.diagnostics import chart_of
 
 CHART = """
 events: {go: {}, x: {}}

@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
-from tests.unit.compiler.diagnostics import errors, told
 
 from interlock.model.document.actions import Log
 from interlock.model.document.document import Document, Initial, Invoke, State, Transition
+from tests.unit.compiler.diagnostics import errors, told
 
 
 def test_a_chart_needs_a_state_that_can_be_active() -> None:

@@ -1,9 +1,9 @@
 """Transitions that can never be chosen, that loop, or between which only their order decides."""
 
 import pytest
-from tests.unit.compiler.diagnostics import told
 
 from interlock.compiler.checks import transitions
+from tests.unit.compiler.diagnostics import told
 
 
 def test_a_later_transition_for_the_same_event_is_never_chosen() -> None:

@@ -178,141 +178,127 @@ def deep(depth: int) -> Any:
     return value
 
 
-REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
-    "a key with a space": (lambda: build.state("a b"), "name.invalid", "a state's key"),
-    "a key of 300 bytes": (lambda: build.state("a" * 300), "name.invalid", "at most 256 bytes"),
-    "a target with a space": (lambda: build.on("e", "a b"), "name.invalid", "a target"),
-    "a duration without a unit": (lambda: build.after("30", "a"), "duration.invalid", "30s"),
-    "a backoff of words": (lambda: build.retry(1, backoff="soon"), "duration.invalid", "a backoff"),
-    "no event at all": (lambda: build.on([], "a"), "value.empty", "always"),
-    "an event with a comma at its end": (lambda: build.on("a,", "b"), "name.invalid", "an event"),
-    "a guard in YAML's style": (lambda: build.on("e", guard="= x"), "name.invalid", 'write expr("x")'),
-    "an expression in YAML's style": (lambda: build.expr("= x"), "expression.syntax", "leave it out"),
-    "an empty expression": (lambda: build.expr(" "), "expression.syntax", "empty"),
-    "an unknown field type": (lambda: build.field("a", "strnig"), "value.choice", 'did you mean "string"'),  # type: ignore[arg-type]  # the point
-    "an unknown policy": (lambda: build.after("1s", restore="never"), "value.choice", "`restore`"),  # type: ignore[arg-type]  # the point
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "a key with a space": (lambda: build.state("a b"), "name.invalid"),
+    "a key of 300 bytes": (lambda: build.state("a" * 300), "name.invalid"),
+    "a target with a space": (lambda: build.on("e", "a b"), "name.invalid"),
+    "a duration without a unit": (lambda: build.after("30", "a"), "duration.invalid"),
+    "a backoff of words": (lambda: build.retry(1, backoff="soon"), "duration.invalid"),
+    "no event at all": (lambda: build.on([], "a"), "value.empty"),
+    "an event with a comma at its end": (lambda: build.on("a,", "b"), "name.invalid"),
+    "a guard in YAML's style": (lambda: build.on("e", guard="= x"), "name.invalid"),
+    "an expression in YAML's style": (lambda: build.expr("= x"), "expression.syntax"),
+    "an empty expression": (lambda: build.expr(" "), "expression.syntax"),
+    "an unknown field type": (lambda: build.field("a", "strnig"), "value.choice"),  # type: ignore[arg-type]  # the point
+    "an unknown policy": (lambda: build.after("1s", restore="never"), "value.choice"),  # type: ignore[arg-type]  # the point
     "an unknown policy of a send": (
         lambda: build.send("e", delay="1s", restore="never"),  # type: ignore[arg-type]  # the point
         "value.choice",
-        "`restore`",
     ),
     "a field said twice": (
         lambda: build.state("s", context=[build.string("a"), build.string("a")]),
         "key.duplicate",
-        'the field "a"',
     ),
     "an enum with an expression": (
         lambda: build.field("a", enum=[{"x": [build.expr("1")]}]),
         "value.expression",
-        "the enum of a",
     ),
-    "a number that JSON has not": (lambda: build.emit("t", float("nan")), "value.number", "nan"),
-    "a number too large": (lambda: build.emit("t", 2**256), "value.number", "256 bits"),
-    "half a character in a value": (lambda: build.emit("t", ["\ud800"]), "value.text", "surrogate"),
-    "half a character in a key": (lambda: build.emit("t", {"\ud800": 1}), "value.text", "surrogate"),
-    "half a character in a description": (lambda: build.state("s", description="\ud800"), "value.text", "description"),
-    "half a character in an expression": (lambda: build.expr("'\ud800'"), "value.text", "an expression"),
-    "a value too deep": (lambda: build.emit("t", deep(VALUE_DEPTH_MAX + 1)), "value.depth", "levels"),
-    "an assign of nothing": (build.assign, "value.empty", "nothing"),
-    "a saga without steps": (build.saga, "value.empty", "saga_step"),
+    "a number that JSON has not": (lambda: build.emit("t", float("nan")), "value.number"),
+    "a number too large": (lambda: build.emit("t", 2**256), "value.number"),
+    "half a character in a value": (lambda: build.emit("t", ["\ud800"]), "value.text"),
+    "half a character in a key": (lambda: build.emit("t", {"\ud800": 1}), "value.text"),
+    "half a character in a description": (lambda: build.state("s", description="\ud800"), "value.text"),
+    "half a character in an expression": (lambda: build.expr("'\ud800'"), "value.text"),
+    "a value too deep": (lambda: build.emit("t", deep(VALUE_DEPTH_MAX + 1)), "value.depth"),
+    "an assign of nothing": (build.assign, "value.empty"),
+    "a saga without steps": (build.saga, "value.empty"),
     "an answer that waits for an event": (
         lambda: build.invoke("h", done=build.on("e", "a")),
         "transition.place",
-        "write to(",
     ),
     "an answer that waits for time": (
         lambda: build.invoke("h", error=[build.after("1s", "a")]),
         "transition.place",
-        "`error`",
     ),
-    "a state among transitions": (lambda: build.state("a", build.state("b")), "state.place", "states=[...]"),  # type: ignore[arg-type]  # the point
+    "a state among transitions": (lambda: build.state("a", build.state("b")), "state.place"),  # type: ignore[arg-type]  # the point
     "two states of one key": (
         lambda: build.chart("c", states=[build.state("a"), build.final("a")]),
         "key.duplicate",
-        'two states "a"',
     ),
-    "a final state with an invoke": (lambda: build.final("a", build.invoke("h")), "invoke.place", "before"),  # type: ignore[arg-type]  # the point
-    "a chart without states": (lambda: build.chart("c"), "value.empty", "no states"),
+    "a final state with an invoke": (lambda: build.final("a", build.invoke("h")), "invoke.place"),  # type: ignore[arg-type]  # the point
+    "a chart without states": (lambda: build.chart("c"), "value.empty"),
     "an invoke of the root": (
         lambda: build.chart("c", build.invoke("h"), states=[build.state("a")]),  # type: ignore[arg-type]  # the point
         "state.place",
-        "the root",
     ),
     "completion of the root": (
         lambda: build.chart("c", build.on_done("a"), states=[build.state("a")]),
         "state.place",
-        "the root",
     ),
     "an event declared twice": (
         lambda: build.chart("c", events=[build.event("e"), build.event("e")], states=[build.state("a")]),
         "key.duplicate",
-        'the event "e"',
     ),
-    "states too deep": (lambda: build.chart("c", states=[nested(DEPTH_MAX)]), "state.depth", "levels"),
+    "states too deep": (lambda: build.chart("c", states=[nested(DEPTH_MAX)]), "state.depth"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda each: each.replace(" ", "_"))
-def test_a_wrong_text_is_refused_where_it_stands(case: str) -> None:
-    """A DefinitionError says what, where and the fix, at the line of the wrong call."""
-    wrong, code, words = REFUSED[case]
+def test_an_invalid_text_is_refused_at_the_call(case: str) -> None:
+    """A DefinitionError with the code, at the line of the call."""
+    wrong, code = REFUSED[case]
     with pytest.raises(DefinitionError) as caught:
         wrong()
     (found,) = caught.value.diagnostics
 
     assert code == found.code
-    assert words in str(found)
     assert __file__ == found.place.file
 
 
-MISUSED: dict[str, tuple[Callable[[Any], object], Any, str]] = {
-    "an expression of a number": (build.expr, 1, "an expression must be a string"),
-    "a key of a number": (build.state, 1, "a state's key must be"),
-    "a target of a number": (lambda bad: build.on("e", bad), 1, "a target must be a list"),
-    "a target in bytes": (lambda bad: build.on("e", bad), b"a", "a target must be a list"),
-    "a guard of a number": (lambda bad: build.on("e", guard=bad), 1, "a guard must be"),
-    "an action of a number": (lambda bad: build.on("e", actions=[bad]), 1, "an action must be"),
-    "actions of a number": (lambda bad: build.on("e", actions=bad), 1, "actions must be a list"),
-    "reenter of a number": (lambda bad: build.on("e", reenter=bad), 2, "`reenter` must be True or False"),
-    "a value of a set": (lambda bad: build.emit("t", bad), {1}, "data must be a JSON value or an expression"),
-    "a value in bytes": (lambda bad: build.emit("t", bad), b"x", "data must be a JSON value"),
-    "a key that is no string": (lambda bad: build.emit("t", bad), {1: 2}, "a key in data must be a string"),
-    "a context of strings": (lambda bad: build.state("s", context=bad), ["a"], 'string("name")'),
-    "an action's arguments": (lambda bad: build.do("h", bad), 1, "a mapping or an expression"),
-    "an assign of a list": (build.assign, [1], "must be a mapping"),
-    "a branch that is no pair": (lambda bad: build.if_("a", "b", elif_=[bad]), "xyz", "a pair of a guard"),
-    "a foreach over a number": (lambda bad: build.foreach(bad, "a", item="i"), 1, "must be a list"),
-    "an answer of a number": (lambda bad: build.invoke("h", done=[bad]), 1, "what `to` makes"),
-    "retries of a text": (build.retry, "3", "a whole number"),
-    "retries below zero": (build.retry, -1, "a whole number"),
-    "a retry that is none": (lambda bad: build.invoke("h", retry=bad), 3, "what `retry` makes"),
-    "a saga step that is none": (build.saga, "step", "what `saga_step` makes"),
-    "a saga that is none": (lambda bad: build.state("s", saga=bad), "plan", "what `saga` makes"),
-    "a part that is none": (lambda bad: build.state("s", bad), "e", "a transition or an invoke"),
-    "states that are none": (lambda bad: build.state("s", states=bad), ["a"], "a state, not a string"),
-    "an allowance of a list": (lambda bad: build.state("s", allow=bad), ["x"], "lint codes"),
-    "a permit of a string": (lambda bad: build.event("e", permit=bad), "x", "an expression"),
+MISUSED: dict[str, tuple[Callable[[Any], object], Any]] = {
+    "an expression of a number": (build.expr, 1),
+    "a key of a number": (build.state, 1),
+    "a target of a number": (lambda bad: build.on("e", bad), 1),
+    "a target in bytes": (lambda bad: build.on("e", bad), b"a"),
+    "a guard of a number": (lambda bad: build.on("e", guard=bad), 1),
+    "an action of a number": (lambda bad: build.on("e", actions=[bad]), 1),
+    "actions of a number": (lambda bad: build.on("e", actions=bad), 1),
+    "reenter of a number": (lambda bad: build.on("e", reenter=bad), 2),
+    "a value of a set": (lambda bad: build.emit("t", bad), {1}),
+    "a value in bytes": (lambda bad: build.emit("t", bad), b"x"),
+    "a key that is no string": (lambda bad: build.emit("t", bad), {1: 2}),
+    "a context of strings": (lambda bad: build.state("s", context=bad), ["a"]),
+    "an action's arguments": (lambda bad: build.do("h", bad), 1),
+    "an assign of a list": (build.assign, [1]),
+    "a branch that is no pair": (lambda bad: build.if_("a", "b", elif_=[bad]), "xyz"),
+    "a foreach over a number": (lambda bad: build.foreach(bad, "a", item="i"), 1),
+    "an answer of a number": (lambda bad: build.invoke("h", done=[bad]), 1),
+    "retries of a text": (build.retry, "3"),
+    "retries below zero": (build.retry, -1),
+    "a retry that is none": (lambda bad: build.invoke("h", retry=bad), 3),
+    "a saga step that is none": (build.saga, "step"),
+    "a saga that is none": (lambda bad: build.state("s", saga=bad), "plan"),
+    "a part that is none": (lambda bad: build.state("s", bad), "e"),
+    "states that are none": (lambda bad: build.state("s", states=bad), ["a"]),
+    "an allowance of a list": (lambda bad: build.state("s", allow=bad), ["x"]),
+    "a permit of a string": (lambda bad: build.event("e", permit=bad), "x"),
     "events that are none": (
         lambda bad: build.chart("c", events=bad, states=[build.state("a")]),
         ["e"],
-        "what `event` makes",
     ),
     "renamed as a list": (
         lambda bad: build.chart("c", renamed=bad, states=[build.state("a")]),
         ["a"],
-        "old ids to new ones",
     ),
 }
 
 
 @pytest.mark.parametrize("case", MISUSED, ids=lambda each: each.replace(" ", "_"))
 def test_a_value_of_the_wrong_type_is_a_usage_error(case: str) -> None:
-    """What a type checker would have caught is told in words, with the caller's line."""
-    wrong, bad, words = MISUSED[case]
-    with pytest.raises(UsageError, match="test_namespace") as caught:
+    """The message names the caller's file."""
+    wrong, bad = MISUSED[case]
+    with pytest.raises(UsageError, match="test_namespace"):
         wrong(bad)
-
-    assert words in caught.value.message
 
 
 def test_what_only_the_whole_chart_shows_is_told_at_once() -> None:

