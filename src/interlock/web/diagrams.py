@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from interlock.model.chart import Chart, State
 from interlock.model.document.actions import guard_text
-from interlock.render.picture import Options, draw_diff_svg, draw_svg
+from interlock.render.drawing import Options, draw_diff_svg, draw_svg
 
 LOOK = Options(theme="bare", role="group")
 
