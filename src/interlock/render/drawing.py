@@ -18,10 +18,9 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Literal
 
-from interlock.errors import UsageError
 from interlock.model.chart import Chart
-from interlock.model.diagnostics import suggestion
 from interlock.model.snapshot import Snapshot
+from interlock.render.diagram.model import check_states
 from interlock.render.layout.compose import compose_picture
 from interlock.render.layout.invariants import broken_rules
 from interlock.render.layout.level import WORK_MAX, Budget, WorkSpentError
@@ -89,15 +88,6 @@ def text_tree(chart: Chart, *, active: frozenset[str] = frozenset()) -> str:
     check_states(chart, active)
     whole = make_box_tree(chart)
     return outline_text(whole, active=frozenset(_with_ancestors(whole, active))) + "\n"
-
-
-def check_states(chart: Chart, names: Iterable[str]) -> None:
-    """Raise UsageError unless all these states are in the chart."""
-    known = {state.id for state in chart.states}
-    for name in sorted(set(names) - known):
-        raise UsageError(
-            f'unknown state "{name}" in chart {chart.kind}', code="state.unknown", hint=suggestion(name, known)
-        )
 
 
 def _paint(whole: BoxTree, options: Options) -> SvgResult:

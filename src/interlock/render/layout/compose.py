@@ -114,7 +114,7 @@ class Composer:
 
     def _closed(self, key: str) -> BoxLayout:
         """Return the layout of a box that no line leaves, in the better direction."""
-        return min(self.filled(key, down=True), self._filled(key, down=False), key=shape_cost)
+        return min(self.filled(key, down=True), self.filled(key, down=False), key=shape_cost)
 
     def _open(self, key: str, *, down: bool) -> BoxLayout:
         """Return the layout of a box that lines enter or leave. It is turned only if that is much better."""
