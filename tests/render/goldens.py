@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import interlock
-from interlock.render.picture import lay_out
+from interlock.render.drawing import lay_out
 from interlock.render.shapes.boxes import make_box_tree
 from interlock.render.shapes.collapse import collapse_boxes
 from interlock.render.shapes.geometry import Picture

@@ -11,7 +11,7 @@ import pytest
 from interlock.compiler.build import compile_document
 from interlock.model.document.document import Document, State, Transition
 from interlock.model.limits import STATES_MAX
-from interlock.render.picture import draw_svg, lay_out
+from interlock.render.drawing import draw_svg, lay_out
 from interlock.render.shapes.boxes import make_box_tree
 from interlock.render.shapes.collapse import collapse_boxes
 from interlock.render.shapes.compare import compare_trees
@@ -33,8 +33,8 @@ def test_a_chart_made_by_chance_is_drawn_within_the_rules(part: int) -> None:
         if chart is not None:
             picture = lay_out(collapse_boxes(make_box_tree(chart)))
             count += 1
-            if picture.trouble:
-                troubles.append((seed, picture.trouble))
+            if picture.fallback_reason:
+                troubles.append((seed, picture.fallback_reason))
 
     assert [] == troubles
     assert count > DRAWINGS / PARTS * 0.8
@@ -48,7 +48,7 @@ def test_a_chart_with_regions_of_every_sort_is_drawn_within_the_rules(seed: int)
     for depth in (None, 1, 2):
         picture = lay_out(collapse_boxes(make_box_tree(chart), depth=depth))
 
-        assert "" == picture.trouble
+        assert "" == picture.fallback_reason
         assert svg(picture, Look(theme="bare")).startswith("<svg")
 
 
@@ -64,7 +64,7 @@ def test_the_largest_chart_is_drawn() -> None:
     assert chart is not None
     made = draw_svg(chart)
 
-    assert "the chart is too large to be laid out" == made.trouble
+    assert "the chart is too large to be laid out" == made.fallback_reason
     assert "Drawn as an outline" in made.svg
 
 

@@ -32,7 +32,7 @@ def test_a_kept_drawing_breaks_no_hard_rule(name: str) -> None:
     """Nothing overlaps, every line is straight and ends where it should; none of them is an outline."""
     picture = picture_of(name)
 
-    assert "" == picture.trouble
+    assert "" == picture.fallback_reason
     assert [] == list(broken_rules(picture))
 
 

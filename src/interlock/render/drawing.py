@@ -1,33 +1,139 @@
-"""A drawing as a value that notebooks show: SVG, and always words beside it.
+"""Draw a chart: as SVG, as a tree of text, and as a value that notebooks show.
 
-Rule 1: a notebook that is not trusted hides SVG, so `text/plain` is there too. Nothing needs a script.
-Rule 2: every output gets a prefix of its own for its ids: two drawings on one page do not clash. `svg` has none, so
-that its bytes are the same every time.
+Three words name three things. A `Drawing` is what `chart.draw()` returns. A `Diagram` is what the text formats
+(Mermaid, PlantUML, DOT) are written from. A `Picture` is a finished layout: boxes and lines with coordinates.
+
+Rule 1: drawing a compiled chart cannot fail. If the layout fails or breaks an invariant, the chart is drawn as an
+        outline, which says why.
+Rule 2: the same chart and options give the same bytes. Active states differ by their classes, never by their geometry.
+Rule 3: a notebook that is not trusted hides SVG, so `text/plain` is always there. Nothing needs a script.
+Rule 4: each output of a notebook has its own prefix for ids, so that two drawings on one page do not clash. `svg` has
+        none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 
 from interlock.model.chart import Chart
 from interlock.model.snapshot import Snapshot
-from interlock.render.picture import Options, SvgResult, check_states, draw_diff_svg, draw_svg, text_tree
-from interlock.render.svg.theme import theme_named
+from interlock.render.diagram.model import check_states
+from interlock.render.layout.compose import compose_picture
+from interlock.render.layout.invariants import broken_rules
+from interlock.render.layout.level import WORK_MAX, Budget, WorkSpentError
+from interlock.render.layout.outline import outline, outline_text
+from interlock.render.shapes.boxes import BoxTree, make_box_tree, state_key
+from interlock.render.shapes.collapse import collapse_boxes
+from interlock.render.shapes.compare import compare_trees
+from interlock.render.shapes.geometry import Picture
+from interlock.render.svg.painter import Look, svg
+from interlock.render.svg.theme import Theme, theme_named
+
+REPORT_HINT = "this is a bug in Interlock; please report it with the chart"
 
 _OUTPUTS = count(1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to draw of a chart, and how.
+
+    `active` are ids of states, highlighted with their ancestors. `took` and `visited` are transitions as (state id,
+    ordinal). `classes` are added to the states of these ids. States below the depth `collapse` and the states in `shut`
+    are drawn closed.
+    """
+
+    active: frozenset[str] = frozenset()
+    took: frozenset[tuple[str, int]] = frozenset()
+    visited: frozenset[tuple[str, int]] = frozenset()
+    classes: tuple[tuple[str, str], ...] = ()
+    theme: Theme = "vars"
+    prefix: str = ""
+    collapse: int | None = None
+    shut: frozenset[str] = frozenset()
+    role: Literal["img", "group"] = "img"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SvgResult:
+    """A chart as SVG text. `fallback_reason` says why it is only an outline, or is empty."""
+
+    svg: str
+    fallback_reason: str = ""
+
+
+def draw_svg(chart: Chart, options: Options | None = None) -> SvgResult:
+    """Return a chart as SVG. Raises UsageError for a state in the options that is not in the chart."""
+    options = options or Options()
+    check_states(chart, (*options.active, *options.shut))
+    whole = make_box_tree(chart)
+    return _paint(whole, options)
+
+
+def draw_diff_svg(old: Chart, new: Chart, options: Options | None = None) -> SvgResult:
+    """Return two revisions in one SVG: green `+` was added, red `-` was removed, amber `~` was changed."""
+    options = options or Options()
+    check_states(new, (*options.active, *options.shut))
+    return _paint(compare_trees(make_box_tree(old), make_box_tree(new)), options)
+
+
+def text_tree(chart: Chart, *, active: frozenset[str] = frozenset()) -> str:
+    """Return a chart as an indented tree, with a mark before active states.
+
+    Raises UsageError for an active state that is not in the chart.
+    """
+    check_states(chart, active)
+    whole = make_box_tree(chart)
+    return outline_text(whole, active=frozenset(_with_ancestors(whole, active))) + "\n"
+
+
+def _paint(whole: BoxTree, options: Options) -> SvgResult:
+    shown = collapse_boxes(whole, depth=options.collapse, states=options.shut)
+    picture = lay_out(shown)
+    states = dict(options.classes)
+    for state in _with_ancestors(whole, options.active):
+        states[state] = f"{states.get(state, '')} on".strip()
+    transitions = dict.fromkeys(sorted(options.visited), "path") | dict.fromkeys(sorted(options.took), "took")
+    look = Look(theme=options.theme, prefix=options.prefix, role=options.role, states=states, transitions=transitions)
+    return SvgResult(svg=svg(picture, look), fallback_reason=picture.fallback_reason)
+
+
+def _with_ancestors(whole: BoxTree, active: Iterable[str]) -> list[str]:
+    """Return the active states and their ancestors, without the root."""
+    found: dict[str, None] = {}
+    for name in sorted(active):
+        for key in (state_key(name), *whole.above(state_key(name))):
+            box = whole.boxes[key]
+            if box.state is not None and box.parent is not None:
+                found[box.state] = None
+    return list(found)
+
+
+def lay_out(
+    shown: BoxTree, *, lay: Callable[[BoxTree, Budget], Picture] = compose_picture, work: int = WORK_MAX
+) -> Picture:
+    """Return the picture of a tree; an outline if the layout fails, breaks an invariant or takes too much work."""
+    try:
+        picture = lay(shown, Budget(work))
+        broken = next(broken_rules(picture), None)
+    except WorkSpentError:
+        return outline(shown, "the chart is too large to be laid out")
+    except Exception as error:  # noqa: BLE001 - Rule 1
+        return outline(shown, f"{type(error).__name__} in the layout; {REPORT_HINT}")
+    return picture if broken is None else outline(shown, f"{broken}; {REPORT_HINT}")
+
+
 def next_prefix() -> str:
-    """A prefix of ids that no other output of this process has."""
+    """Return a prefix for ids that no other output of this process has."""
     return f"il{next(_OUTPUTS)}-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """A chart drawn with options, or, with `before`, what differs from an earlier revision of it."""
+    """A chart to be drawn with options. With `before`, the differences from an earlier revision are drawn."""
 
     chart: Chart
     options: Options = field(default_factory=Options)
@@ -35,35 +141,35 @@ class Drawing:
 
     @property
     def svg(self) -> str:
-        """The drawing as SVG text; the same bytes every time."""
-        return self._drawn(self.options).svg
+        """The SVG text; the same bytes every time."""
+        return self._draw(self.options).svg
 
     @property
     def text(self) -> str:
-        """The chart as an indented tree of words."""
+        """The chart as an indented tree of text."""
         return text_tree(self.chart, active=self.options.active)
 
     def against(self, before: Chart) -> Drawing:
-        """The same drawing with what differs from an earlier revision."""
+        """Return this drawing with the differences from an earlier revision."""
         return replace(self, before=before)
 
     def __str__(self) -> str:
         return self.text
 
-    def _drawn(self, options: Options) -> SvgResult:
+    def _draw(self, options: Options) -> SvgResult:
         if self.before is None:
             return draw_svg(self.chart, options)
         return draw_diff_svg(self.before, self.chart, options)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002 - IPython's
         options = replace(self.options, prefix=next_prefix())
-        return {"image/svg+xml": self._drawn(options).svg, "text/plain": self.text}
+        return {"image/svg+xml": self._draw(options).svg, "text/plain": self.text}
 
 
 def make_drawing(
     chart: Chart, active: Iterable[str | Snapshot], *, theme: str = "vars", collapse: int | None = None
 ) -> Drawing:
-    """A chart with states lit, given by id or by a snapshot in which they are active.
+    """Return the drawing of a chart with these states highlighted, given by id or by a snapshot.
 
     Raises UsageError for a state that is not in the chart, and for an unknown theme.
     """

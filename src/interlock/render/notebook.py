@@ -19,8 +19,7 @@ from interlock.model.chart import Chart
 from interlock.model.codec import encode
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.snapshot import Snapshot
-from interlock.render.drawing import next_prefix
-from interlock.render.picture import Options, draw_svg
+from interlock.render.drawing import Options, draw_svg, next_prefix
 
 TEXT_MAX = 120
 """Characters of a value in a table."""

@@ -170,7 +170,7 @@ def _text(terminal: Terminal, wish: DrawOptions, document: Document, chart: Char
         case "svg":
             return _picture(terminal, chart, wish, theme=wish.theme or "vars")
         case "text":
-            from interlock.render.picture import text_tree
+            from interlock.render.drawing import text_tree
 
             return text_tree(chart, active=wish.active)
         case "dot":
@@ -193,12 +193,12 @@ def _text(terminal: Terminal, wish: DrawOptions, document: Document, chart: Char
 
 def _picture(terminal: Terminal, chart: Chart, wish: DrawOptions, *, theme: str) -> str:
     """The chart as SVG; says so when it is only an outline."""
-    from interlock.render.picture import Options, draw_svg
+    from interlock.render.drawing import Options, draw_svg
     from interlock.render.svg.theme import theme_named
 
     made = draw_svg(chart, Options(active=wish.active, collapse=wish.collapse, theme=theme_named(theme)))
-    if made.trouble:
-        terminal.message((f"drawn as an outline: {made.trouble}", "yellow"))
+    if made.fallback_reason:
+        terminal.message((f"drawn as an outline: {made.fallback_reason}", "yellow"))
     return made.svg
 
 

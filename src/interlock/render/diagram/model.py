@@ -9,7 +9,7 @@ Rule 4: ids in the drawing are `s<number>`: safe in every format, whatever the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from interlock.errors import UsageError
@@ -93,14 +93,20 @@ class Diagram:
         return next((each for each in around if self.chart.states[each].type != "parallel"), 0)
 
 
+def check_states(chart: Chart, names: Iterable[str]) -> None:
+    """Raise UsageError unless all these states are in the chart."""
+    known = {state.id for state in chart.states}
+    for name in sorted(set(names) - known):
+        message = f'unknown state "{name}" in chart {chart.kind}'
+        raise UsageError(message, code="state.unknown", hint=suggestion(name, known))
+
+
 def make_diagram(chart: Chart, active: frozenset[str] = frozenset()) -> Diagram:
     """Everything a format needs to write the chart down.
 
     Raises UsageError when a state to be lit is not in the chart.
     """
-    known = {state.id for state in chart.states}
-    for name in sorted(active - known):
-        raise UsageError(f'no state "{name}" in chart {chart.kind}', code="state.unknown", hint=suggestion(name, known))
+    check_states(chart, active)
     chart = hide_bookkeeping(chart)
     edges = _merged(edge for state in chart.states for edge in _edges(chart, state))
     return Diagram(

@@ -79,9 +79,9 @@ class Blocks:
         for number, chain in enumerate(self.made.chains):
             for upper, lower in pairwise(chain[1:-1]):
                 by_gap.setdefault(self.made.layer[upper], []).append((number, upper, lower))
-        for pieces in by_gap.values():
-            self.budget.spend(len(pieces) * len(pieces))
-            ranked = sorted(pieces, key=lambda piece: (-len(self.made.chains[piece[0]]), piece[0]))
+        for segments in by_gap.values():
+            self.budget.spend(len(segments) * len(segments))
+            ranked = sorted(segments, key=lambda segment: (-len(self.made.chains[segment[0]]), segment[0]))
             kept: list[tuple[int, int]] = []
             for _, upper, lower in ranked:
                 here = (position[upper], position[lower])
@@ -322,7 +322,7 @@ def place_items(made: Layered, items: list[Item], rows: list[list[int]], budget:
     spans = [[(0.0, 0.0), (0.0, 0.0)] for _ in made.chains]
     sides = sides_of(made, items)
     for side in sides:
-        budget.spend(len(side.links) * (1 + len(items[side.item].pins)) ** 2)
+        budget.spend(len(side.links) * (1 + len(items[side.item].fixed_ports)) ** 2)
         order = [position[vertex] for _, _, vertex in side.links]
         spread(side, items, ends, order, wish=None)
         span(side, items, spans, order)

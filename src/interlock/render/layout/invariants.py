@@ -2,7 +2,7 @@
 
 1. Boxes that are not one inside the other do not overlap, and what is inside a box stays inside.
 2. A label overlaps no box, no title, no other label and no other line.
-3. Every piece of a line is horizontal or vertical.
+3. Every segment of a line is horizontal or vertical.
 4. A line passes through no box but those around its ends, and through no title.
 5. Every end of a line lies on the outline of its box.
 6. A label is near its own line, and nearer to it than to any other.
@@ -75,13 +75,13 @@ def _cells(area: Area) -> Iterator[tuple[int, int]]:
 
 
 class _Sight:
-    """A picture with its frames, titles, labels and pieces of lines to be looked up by place."""
+    """A picture with its frames, titles, labels and segments of lines to be looked up by place."""
 
     def __init__(self, picture: Picture) -> None:
         self.picture = picture
         self.frames = [frame for frame in picture.frames if not frame.bare]
         self.by_key = {frame.box.key: frame for frame in picture.frames}
-        self.boxes, self.titles, self.labels, self.pieces = _Index(), _Index(), _Index(), _Index()
+        self.boxes, self.titles, self.labels, self.segments = _Index(), _Index(), _Index(), _Index()
         self.owners: list[int] = []
         self.labelled: list[int] = []
         for frame in self.frames:
@@ -93,8 +93,8 @@ class _Sight:
             if path.label is not None:
                 self.labels.add(path.label)
                 self.labelled.append(number)
-            for piece in pieces(path):
-                self.pieces.add(piece)
+            for segment in segments(path):
+                self.segments.add(segment)
                 self.owners.append(number)
 
     def around(self, key: str) -> list[str]:
@@ -111,8 +111,8 @@ def title_areas(frame: Frame) -> Iterator[Area]:
         yield Area(x=x, y=top, width=width(note_text(note)), height=LINE_HEIGHT)
 
 
-def pieces(path: Path) -> Iterator[Area]:
-    """The straight pieces of a line, as areas without breadth."""
+def segments(path: Path) -> Iterator[Area]:
+    """The straight segments of a line, as areas without breadth."""
     for (x, y), (other_x, other_y) in pairwise(path.points):
         yield Area(x=min(x, other_x), y=min(y, other_y), width=abs(x - other_x), height=abs(y - other_y))
 
@@ -156,24 +156,24 @@ def _line_rules(sight: _Sight, number: int, path: Path) -> Iterator[str]:
     for (x, y), (other_x, other_y) in pairwise(path.points):
         if abs(x - other_x) > _HAIR and abs(y - other_y) > _HAIR:
             yield f"{name} is slanted"
-    for piece in pieces(path):
-        for other in sight.boxes.near(piece):
+    for segment in segments(path):
+        for other in sight.boxes.near(segment):
             key = sight.frames[other].box.key
             if key not in legal or (
-                key in ends and not sight.frames[other].box.children and _through(piece, sight.frames[other].area)
+                key in ends and not sight.frames[other].box.children and _through(segment, sight.frames[other].area)
             ):
                 yield f"{name} passes through {key}"
-        if sight.titles.near(piece):
+        if sight.titles.near(segment):
             yield f"{name} passes through a title"
     for end, point in ((path.wire.source, path.points[0]), (path.wire.target, path.points[-1])):
         if outline_distance(sight.by_key[end], point) > END_TOLERANCE:
             yield f"{name} does not end at {end}"
 
 
-def _through(piece: Area, area: Area) -> bool:
-    """Whether a line's piece goes on inside the leaf it ends at: further than to a round or slanted outline."""
-    across = min(piece.right, area.right) - max(piece.x, area.x)
-    down = min(piece.bottom, area.bottom) - max(piece.y, area.y)
+def _through(segment: Area, area: Area) -> bool:
+    """Whether a line's segment goes on inside the leaf it ends at: further than to a round or slanted outline."""
+    across = min(segment.right, area.right) - max(segment.x, area.x)
+    down = min(segment.bottom, area.bottom) - max(segment.y, area.y)
     return max(across, down) > max(area.width, area.height) / 2
 
 
@@ -214,11 +214,11 @@ def _label_rules(sight: _Sight, number: int, label: Area) -> Iterator[str]:
     for other in sight.labels.near(label):
         if sight.labelled[other] != number:
             yield f"{name} overlaps the label of line {sight.labelled[other]}"
-    own = min(_apart(label, piece) for piece in pieces(sight.picture.paths[number]))
+    own = min(_apart(label, segment) for segment in segments(sight.picture.paths[number]))
     if own > LABEL_DISTANCE_MAX:
         yield f"{name} is {own:.1f} away from it"
-    for other in sight.pieces.near(label, margin=min(own, LABEL_DISTANCE_MAX)):
-        if sight.owners[other] != number and _apart(label, sight.pieces.areas[other]) <= own:
+    for other in sight.segments.near(label, margin=min(own, LABEL_DISTANCE_MAX)):
+        if sight.owners[other] != number and _apart(label, sight.segments.areas[other]) <= own:
             yield f"{name} is nearer to line {sight.owners[other]}"
 
 

@@ -1,10 +1,11 @@
-"""One level of a drawing, in coordinates that know no direction: the items inside one box and the links between them.
+"""One level of a picture: the items inside one box and the links between them, in coordinates without direction.
 
-`u` runs across the flow, `v` along it: drawn downwards u is x and v is y, drawn to the right they change places.
-Rule 1: an item is whatever takes room in the level; a port is an item without size, at the border of the box.
-Rule 2: sums of lengths are made by `fsum`: `sum` rounds in another way from Python 3.12 on, and drawings are the same
-everywhere.
-Rule 3: work is counted in a `Budget`, never timed; when it is spent the drawing is an outline.
+`u` is the coordinate across the flow, `v` the one along it: if the flow runs down, u is x and v is y; if it runs to the
+right, u is y and v is x.
+
+Rule 1: an item is anything that takes room in the level. A port is an item without size, at the border of the box.
+Rule 2: lengths are summed with `fsum`: `sum` rounds differently since Python 3.12, and pictures must be the same.
+Rule 3: work is counted in a `Budget`, not timed. When it is used up, the chart is drawn as an outline.
 """
 
 from __future__ import annotations
@@ -15,50 +16,53 @@ from typing import Literal
 ITEM_GAP = 26.0
 """Between two items of a layer."""
 LINE_HALF = 4.5
-"""What a line takes on either side of it."""
+"""Room of a line on either side of it."""
 LINE_GAP = 7.0
-"""Between the room of a line or a label and what is beside it."""
+"""Between the room of a line or a label and the next thing."""
 TRACK = 11.0
-"""Between two parallel pieces of lines that run across."""
+"""Between two parallel lines that run across the flow."""
 BEND_MARGIN = 14.0
 """Between a layer and the first or last track beside it: room for an arrowhead and a round corner."""
 STRAIGHT_MARGIN = 11.0
 """Between two layers when no line between them bends."""
 CORNER = 12.0
-"""How far lines keep from the corners of a box."""
+"""Between a line and the corner of a box."""
 PORT_GAP = 16.0
-"""Between the ends of two lines on one side of a box, as between two lines beside each other: they run on straight."""
+"""Between the ends of two lines on one side of a box.
+
+Lines beside each other have the same distance, so they run straight.
+"""
 
 WORK_MAX = 3_000_000
-"""Elementary moves in one drawing: some seconds of computing. A chart of 100 states needs about a tenth."""
+"""Elementary operations of one layout: a few seconds. A chart of 100 states needs about a tenth."""
 
 
 class WorkSpentError(Exception):
-    """The layout took more work than it may. Caught in this room: the drawing is then an outline."""
+    """The layout used up its budget. The chart is then drawn as an outline."""
 
 
 class Budget:
-    """Counts the work of one drawing."""
+    """Counts the work of one layout."""
 
     def __init__(self, work: int = WORK_MAX) -> None:
         self.left = work
 
     def spend(self, work: int) -> None:
-        """Count this much work. Raises WorkSpentError when there was too much of it."""
+        """Count this much work. Raises WorkSpentError beyond the limit."""
         self.left -= work
         if self.left < 0:
             raise WorkSpentError
 
 
 Role = Literal["box", "start", "top", "bottom"]
-"""What an item is: a box, the dot a level begins at, a port at the border where the flow enters or leaves."""
+"""What an item is: a box, the initial dot of a level, or a port at the border where the flow enters or leaves."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Item:
-    """Something that takes room: `across` by `along`, and `beyond` more across, for loops.
+    """Something that takes room: `across` by `along`, and `beyond` more across, for self-loops.
 
-    Lines end between `low` and `high`; where the level inside has fixed that, at `pins`, by link.
+    Lines end between `low` and `high`, or at `fixed_ports`, by link, where the level inside has decided that.
     """
 
     across: float
@@ -68,12 +72,12 @@ class Item:
     low: float = 0.0
     high: float = 0.0
     is_round: bool = False
-    pins: dict[int, float] = field(default_factory=dict)
+    fixed_ports: dict[int, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
 class Link:
-    """A line of this level between two different items. `label`: its extent before the line, behind it, and along."""
+    """A line between two different items. `label` is its extent before the line, after it, and along it."""
 
     source: int
     target: int
@@ -82,7 +86,7 @@ class Link:
 
 @dataclass(slots=True, kw_only=True)
 class LevelLayout:
-    """A level with places: of items (the corner where both coordinates are least), of lines, of labels."""
+    """A level with coordinates: the corners of items (both coordinates least), the points of lines, the labels."""
 
     across: float
     along: float

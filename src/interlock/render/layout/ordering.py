@@ -69,9 +69,9 @@ class _Levels:
 
 def _end(items: list[Item], vertex: int, link: int) -> float:
     """Where on a vertex a link ends, as a part of a place: in the middle, unless the inside has fixed it."""
-    if vertex >= len(items) or link not in items[vertex].pins:
+    if vertex >= len(items) or link not in items[vertex].fixed_ports:
         return 0.0
-    return 0.9 * (items[vertex].pins[link] / items[vertex].across - 0.5)
+    return 0.9 * (items[vertex].fixed_ports[link] / items[vertex].across - 0.5)
 
 
 def order_layers(made: Layered, items: list[Item], budget: Budget) -> tuple[list[list[int]], int]:

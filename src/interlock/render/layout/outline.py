@@ -1,7 +1,7 @@
-"""What a drawing falls back to, and what it says in words: the outline of a chart.
+"""The outline of a chart: as text, and as the picture to fall back to when a layout fails.
 
-Rule 1: it cannot fail: boxes are packed in rows in document order, no line is drawn, nothing is searched for. Each box
-lists where its transitions lead.
+Rule 1: it cannot fail. Boxes are packed in rows in document order, without lines. Each box lists its transitions and
+        their targets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _INDENT = "  "
 
 
 def outline_text(tree: BoxTree, *, active: frozenset[str] = frozenset(), visited: frozenset[str] = frozenset()) -> str:
-    """The chart as an indented tree of names, each with where its transitions lead; `●` is active, `○` was visited."""
+    """Return the chart as an indented tree of names with their transitions. `●` is active, `○` was visited."""
     lines = []
     leading = _leading(tree)
     for key, box in tree.boxes.items():
@@ -41,7 +41,7 @@ def _kind(box: Box) -> str:
 
 
 def _leading(tree: BoxTree) -> dict[str, list[Note]]:
-    """The transitions of every box as notes. What begins at a dot or a bar is told by the box it belongs to."""
+    """Return the transitions of every box as notes. Those of a dot or a bar belong to the box around it."""
     ends: dict[str, list[str]] = {}
     for wire in tree.wires:
         ends.setdefault(wire.source, []).append(tree.boxes[wire.target].name)
@@ -61,17 +61,17 @@ def _leading(tree: BoxTree) -> dict[str, list[Note]]:
     return found
 
 
-def outline(tree: BoxTree, trouble: str) -> Picture:
-    """The chart as nested boxes without lines. `trouble` says why."""
+def outline(tree: BoxTree, fallback_reason: str) -> Picture:
+    """Return the chart as nested boxes without lines. `fallback_reason` says why."""
     leading = _leading(tree)
-    plates: dict[str, BoxLayout] = {}
+    layouts: dict[str, BoxLayout] = {}
     for key, box in reversed(tree.boxes.items()):
         if box.kind in ("initial", "fork"):
             continue
         kind = box.kind if box.children else "state"
         listed = replace(box, notes=(*box.notes, *leading.get(key, ())), kind=kind, region=False)
-        plates[key] = _packed(listed, [plates[child] for child in box.children if child in plates])
-    root = plates[tree.root.key]
+        layouts[key] = _packed(listed, [layouts[child] for child in box.children if child in layouts])
+    root = layouts[tree.root.key]
     frames = tuple(_frames(root))
     return Picture(
         tree=tree,
@@ -79,32 +79,32 @@ def outline(tree: BoxTree, trouble: str) -> Picture:
         height=root.height + 2 * MARGIN,
         frames=frames,
         paths=(),
-        trouble=trouble,
+        fallback_reason=fallback_reason,
     )
 
 
 def _packed(box: Box, inside: list[BoxLayout]) -> BoxLayout:
-    """A box with its children in rows, one after the other."""
+    """Return a box with its children in rows."""
     width, height = header_size(box)
     if not inside:
         return BoxLayout(box=box, width=width, height=height)
-    plate = BoxLayout(box=box, width=0.0, height=0.0)
+    layout = BoxLayout(box=box, width=0.0, height=0.0)
     area = math.fsum((each.width + _GAP) * (each.height + _GAP) for each in inside)
     limit = max(math.sqrt(area * _SHAPE), *(each.width for each in inside))
     x, y, row, right = PADDING, height + _GAP, 0.0, 0.0
     for each in inside:
         if x > PADDING and x + each.width > PADDING + limit:
             x, y, row = PADDING, y + row + _GAP, 0.0
-        plate.inside.append((x, y, each))
+        layout.inside.append((x, y, each))
         x, row, right = x + each.width + _GAP, max(row, each.height), max(right, x + each.width)
-    plate.width, plate.height = max(right + PADDING, width), y + row + PADDING
-    return plate
+    layout.width, layout.height = max(right + PADDING, width), y + row + PADDING
+    return layout
 
 
 def _frames(root: BoxLayout) -> Iterator[Frame]:
     stack = [(MARGIN, MARGIN, root)]
     while stack:
-        x, y, plate = stack.pop()
-        area = Area(x=x, y=y, width=plate.width, height=plate.height)
-        yield Frame(box=plate.box, area=area, title=MARGIN)
-        stack += [(x + dx, y + dy, inner) for dx, dy, inner in reversed(plate.inside)]
+        x, y, layout = stack.pop()
+        area = Area(x=x, y=y, width=layout.width, height=layout.height)
+        yield Frame(box=layout.box, area=area, title=MARGIN)
+        stack += [(x + dx, y + dy, inner) for dx, dy, inner in reversed(layout.inside)]

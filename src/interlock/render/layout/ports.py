@@ -42,7 +42,7 @@ def span(side: Side, items: list[Item], spans: list[list[Span]], keys: list[floa
     low, high = item.low - middle, item.high - middle
     gap = min(PORT_GAP, (high - low) / max(len(side.links) - 1, 1))
     for place, (_, (number, end, _)) in enumerate(sorted(zip(keys, side.links, strict=True))):
-        pin = item.pins.get(number)
+        pin = item.fixed_ports.get(number)
         if pin is None:
             spans[number][end] = (low + place * gap, high - (len(side.links) - 1 - place) * gap)
         else:
@@ -56,15 +56,15 @@ def spread(
     item = items[side.item]
     middle = item.across / 2
     low, high = item.low - middle, item.high - middle
-    pinned = sorted(item.pins[number] - middle for number, _, _ in side.links if number in item.pins)
+    pinned = sorted(item.fixed_ports[number] - middle for number, _, _ in side.links if number in item.fixed_ports)
     free = sorted(
         (key, number, end, index)
         for index, ((number, end, _), key) in enumerate(zip(side.links, keys, strict=True))
-        if number not in item.pins
+        if number not in item.fixed_ports
     )
     for number, end, _ in side.links:
-        if number in item.pins:
-            ends[number][end] = item.pins[number] - middle
+        if number in item.fixed_ports:
+            ends[number][end] = item.fixed_ports[number] - middle
     if not free:
         return
     gap = min(PORT_GAP, (high - low) / max(len(free) + len(pinned) - 1, 1))

@@ -1,7 +1,7 @@
-"""Lines from a box to itself: small loops at the side that no other line uses, stacked, each with its label beyond.
+"""Lines from a box to itself: small loops on a side that no other line uses, each with its label.
 
-Rule 1: drawn downwards loops are at the right of the box, drawn to the right they are below it; the box grows when it
-must, and its level keeps the room beyond it free.
+If the flow runs down, loops are at the right of the box; if it runs to the right, they are below it. The box grows if
+necessary, and its level keeps the room for the loops free.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import fsum
 
-from interlock.render.layout.box_layout import BoxLayout, stretched
+from interlock.render.layout.box_layout import BoxLayout, stretch_box
 from interlock.render.shapes.geometry import Point
 
 _DEPTH = 18.0
@@ -20,25 +20,25 @@ _MARGIN = 8.0
 
 @dataclass(slots=True)
 class SelfLoop:
-    """A plate, perhaps grown, with its loops: the room they need; of each wire the points and its label's corner."""
+    """A layout with its self-loops: the room they need and, for each wire, the points and the corner of its label."""
 
-    plate: BoxLayout
+    layout: BoxLayout
     beyond: float
     lines: list[tuple[int, list[Point], Point]]
 
 
-def make_self_loops(plate: BoxLayout, wires: list[tuple[int, tuple[float, float]]], *, down: bool) -> SelfLoop:
-    """The loops of one box, each given with the size of its label."""
+def make_self_loops(layout: BoxLayout, wires: list[tuple[int, tuple[float, float]]], *, down: bool) -> SelfLoop:
+    """Return the layout of a box with these loops, each given with the size of its label."""
     if not wires:
-        return SelfLoop(plate, 0.0, [])
+        return SelfLoop(layout, 0.0, [])
     pitches = [max(_PITCH, (height if down else width) + _MARGIN) for _, (width, height) in wires]
     needed = fsum(pitches) + 2 * _MARGIN
-    if down and plate.height < needed:
-        plate = stretched(plate, width=plate.width, height=needed)
-    elif not down and plate.width < needed:
-        plate = stretched(plate, width=needed, height=plate.height)
-    here = (plate.along(down=down) - fsum(pitches)) / 2
-    side = plate.across(down=down)
+    if down and layout.height < needed:
+        layout = stretch_box(layout, width=layout.width, height=needed)
+    elif not down and layout.width < needed:
+        layout = stretch_box(layout, width=needed, height=layout.height)
+    here = (layout.along(down=down) - fsum(pitches)) / 2
+    side = layout.across(down=down)
     lines: list[tuple[int, list[Point], Point]] = []
     for (wire, (width, height)), pitch in zip(wires, pitches, strict=True):
         middle = here + pitch / 2
@@ -49,4 +49,4 @@ def make_self_loops(plate: BoxLayout, wires: list[tuple[int, tuple[float, float]
         lines.append((wire, points, label))
         here += pitch
     room = max(width if down else height for _, (width, height) in wires)
-    return SelfLoop(plate, _DEPTH + room + 9.0, lines)
+    return SelfLoop(layout, _DEPTH + room + 9.0, lines)

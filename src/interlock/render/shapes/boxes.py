@@ -125,7 +125,7 @@ def make_box_tree(chart: Chart) -> BoxTree:
     for state in chart.states:
         for source, targets, label, dashed in _arrows(chart, state):
             wires += _wired(made, source, targets, label, dashed=dashed)
-    return replace(made, wires=merged(wires))
+    return replace(made, wires=merge_wires(wires))
 
 
 def _boxes(chart: Chart, state: State) -> Iterator[Box]:
@@ -321,7 +321,7 @@ def _wired(
         yield Wire(source=fork, target=target, dashed=dashed)
 
 
-def merged(wires: Iterable[Wire]) -> tuple[Wire, ...]:
+def merge_wires(wires: Iterable[Wire]) -> tuple[Wire, ...]:
     """Wires with the same ends and style as one, at the place of the first."""
     found: dict[tuple[str, str, bool, bool], Wire] = {}
     for wire in wires:
@@ -331,7 +331,7 @@ def merged(wires: Iterable[Wire]) -> tuple[Wire, ...]:
     return tuple(found.values())
 
 
-def drawable(made: BoxTree) -> BoxTree:
+def drop_undrawable_wires(made: BoxTree) -> BoxTree:
     """The tree with notes for those wires that have no way in it: boxes that were shut or joined may leave such."""
     boxes, wires = dict(made.boxes), []
     for wire in made.wires:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from interlock.render.shapes.boxes import Box, BoxTree, drawable, merged
+from interlock.render.shapes.boxes import Box, BoxTree, drop_undrawable_wires, merge_wires
 
 STATES_SHOWN_MAX = 60
 """States in one picture, unless the caller says how deep to draw: more cannot be read at one glance."""
@@ -70,4 +70,4 @@ def _shut(tree: BoxTree, keys: list[str]) -> BoxTree:
         for wire in tree.wires
         if lifted[wire.source] != lifted[wire.target] or wire.source == wire.target == lifted[wire.source]
     ]
-    return drawable(replace(tree, boxes=boxes, wires=merged(wires)))
+    return drop_undrawable_wires(replace(tree, boxes=boxes, wires=merge_wires(wires)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from interlock.render.shapes.boxes import Box, BoxKind, BoxTree, Label, Mark, Wire, drawable
+from interlock.render.shapes.boxes import Box, BoxKind, BoxTree, Label, Mark, Wire, drop_undrawable_wires
 
 _HOLDERS = ("group", "parallel", "niche")
 _RINGS = ("group", "niche")
@@ -27,7 +27,7 @@ def compare_trees(old: BoxTree, new: BoxTree) -> BoxTree:
         boxes[key] = replace(boxes[key], children=children, kind=_kind(boxes[key], old.boxes.get(key), children))
     fitting = _fitting(boxes, new.root.key)
     wires = tuple(wire for wire in _wires(old, new) if wire.source in fitting and wire.target in fitting)
-    return drawable(BoxTree(title=new.title, boxes=fitting, wires=wires))
+    return drop_undrawable_wires(BoxTree(title=new.title, boxes=fitting, wires=wires))
 
 
 def _children(tree: BoxTree, key: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
-"""A finished layout: boxes and lines with absolute places, ready to be painted or judged.
+"""A finished layout: boxes and lines with absolute coordinates, ready to be painted or checked.
 
-Rule 1: a picture holds geometry and what it belongs to; no colour, no class, no markup.
+Rule 1: a picture has geometry and what it belongs to, but no colours, classes or markup.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ class Area:
 
     @property
     def right(self) -> float:
-        """Where it ends across."""
+        """The right edge."""
         return self.x + self.width
 
     @property
     def bottom(self) -> float:
-        """Where it ends down."""
+        """The bottom edge."""
         return self.y + self.height
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """A box with its place; the title begins at `title`, measured from the frame's own left.
+    """A box with its area. `title` is where its title starts, measured from the left edge.
 
-    `bare`: nothing of the box itself is painted. `aside`: a final state's caption stands beside its ring.
+    `bare`: the box itself is not painted. `aside`: the caption of a final state is beside its ring.
     """
 
     box: Box
@@ -49,7 +49,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Path:
-    """A wire with its points, and its label's lines with their area."""
+    """A wire with its points, and the lines of its label with their area."""
 
     wire: Wire
     points: tuple[Point, ...]
@@ -59,11 +59,11 @@ class Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """Everything that is painted, outer frames before what they hold. `trouble` says why it is only an outline."""
+    """All frames and paths, outer frames first. `fallback_reason` says why it is only an outline, or is empty."""
 
     tree: BoxTree
     width: float
     height: float
     frames: tuple[Frame, ...]
     paths: tuple[Path, ...]
-    trouble: str = ""
+    fallback_reason: str = ""

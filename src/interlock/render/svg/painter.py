@@ -97,7 +97,7 @@ class _Painter:
             f'width="{wide}" height="{high}" role="{self.look.role}"{label}>'
         )
         yield f'<title id="{escaped(prefix)}title">{escaped(picture.tree.title)}</title>'
-        note = f"Drawn as an outline: {picture.trouble}.\n" if picture.trouble else ""
+        note = f"Drawn as an outline: {picture.fallback_reason}.\n" if picture.fallback_reason else ""
         yield f'<desc id="{escaped(prefix)}desc">{escaped(note + outline_text(picture.tree))}</desc>'
         sheet = style(self.look.theme)
         if sheet:

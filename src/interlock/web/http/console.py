@@ -22,7 +22,7 @@ from interlock.operate.jobs.runner import JobRunner
 from interlock.ports.clock import Clock
 from interlock.ports.store import Store
 from interlock.ports.threads import in_thread
-from interlock.render.picture import Options, draw_diff_svg, draw_svg
+from interlock.render.drawing import Options, draw_diff_svg, draw_svg
 from interlock.runtime.builtin_charts import BUILTIN_KINDS
 from interlock.runtime.runtime import Runtime
 from interlock.web.auth import Authentication, User

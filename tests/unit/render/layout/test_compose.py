@@ -5,11 +5,10 @@ from itertools import pairwise
 import pytest
 
 from interlock.model.document.document import Initial, State, Transition
-from interlock.render.layout.box_layout import BoxLayout, framed, stretched, title_place
-from interlock.render.layout.compose import CANVAS, Composer, compose_picture, joined
+from interlock.render.layout.box_layout import BoxLayout, Lanes, frame_content, make_lanes, place_title, stretch_box
+from interlock.render.layout.compose import CANVAS, Composer, compose_picture, join_points
 from interlock.render.layout.crossings import find_crossings
 from interlock.render.layout.invariants import broken_rules
-from interlock.render.layout.lanes import Lanes, lanes_beside
 from interlock.render.layout.level import Budget
 from interlock.render.layout.self_loops import make_self_loops
 from interlock.render.shapes.boxes import make_box_tree
@@ -73,7 +72,7 @@ def test_the_only_line_to_a_final_state_ends_in_the_middle_of_its_ring() -> None
 
 
 def test_a_line_into_a_compound_crosses_its_border_without_a_bend() -> None:
-    """Both halves share the port, so no slanted piece and no jog is left there."""
+    """Both halves share the port, so no slanted segment and no jog is left there."""
     inner = State(key="c", states=(State(key="x"), State(key="y", transitions=(on("back", "#a"),))))
     picture = sound(picture_of(State(key="a", id="a", transitions=(on("in", "c.y"), on("on", "c"))), inner))
     (path,) = paths_of(picture, "a", "c.y")
@@ -113,9 +112,9 @@ def test_several_loops_are_stacked_and_do_not_overlap(down: bool) -> None:
     spans = sorted((min(p[down] for p in points), max(p[down] for p in points)) for _, points, _ in looped.lines)
 
     assert spans[0][1] < spans[1][0]
-    assert (looped.plate.height if down else looped.plate.width) >= spans[1][1]
+    assert (looped.layout.height if down else looped.layout.width) >= spans[1][1]
     assert all(label[not down] > (40.0 if down else 20.0) for _, _, label in looped.lines)
-    assert make_self_loops(small, [], down=down).plate is small
+    assert make_self_loops(small, [], down=down).layout is small
 
 
 def test_a_loop_is_drawn_at_states_and_at_compounds() -> None:
@@ -129,18 +128,18 @@ def test_a_loop_is_drawn_at_states_and_at_compounds() -> None:
 
 def test_a_title_gives_way_to_lines_that_enter_through_the_header() -> None:
     """It stays where it fits before the first line, moves to a gap between lines, or the box widens before all."""
-    assert (13.0, 0.0) == title_place(100.0, 300.0, [])
-    assert (13.0, 0.0) == title_place(100.0, 300.0, [150.0])
-    assert 40.0 < title_place(100.0, 300.0, [40.0])[0] < 200.0
-    assert 40.0 < title_place(100.0, 300.0, [40.0, 200.0])[0] < 200.0
-    assert title_place(100.0, 110.0, [40.0, 80.0])[1] > 0.0
+    assert (13.0, 0.0) == place_title(100.0, 300.0, [])
+    assert (13.0, 0.0) == place_title(100.0, 300.0, [150.0])
+    assert 40.0 < place_title(100.0, 300.0, [40.0])[0] < 200.0
+    assert 40.0 < place_title(100.0, 300.0, [40.0, 200.0])[0] < 200.0
+    assert place_title(100.0, 110.0, [40.0, 80.0])[1] > 0.0
 
 
 def test_a_box_widens_for_its_title_and_nothing_else_moves_apart() -> None:
     """The room is added before the content."""
     box = make_box_tree(nested()).boxes["s/setup"]
-    narrow, x, _ = framed(box, (60.0, 50.0), [])
-    wide, shifted, _ = framed(box, (60.0, 50.0), [10.0, 30.0, 50.0])
+    narrow, x, _ = frame_content(box, (60.0, 50.0), [])
+    wide, shifted, _ = frame_content(box, (60.0, 50.0), [10.0, 30.0, 50.0])
 
     assert wide.width - narrow.width == pytest.approx(shifted - x)
     assert shifted > x
@@ -150,8 +149,8 @@ def test_a_box_widens_for_its_title_and_nothing_else_moves_apart() -> None:
 def test_room_before_the_content_comes_on_top_of_what_the_title_needs(doors: list[float]) -> None:
     """What asks for a little room sees its lines move by as much; else it would have to guess how much to ask for."""
     box = make_box_tree(nested()).boxes["s/setup"]
-    plain, x, top = framed(box, (60.0, 50.0), doors)
-    roomy, moved, same = framed(box, (60.0, 50.0), doors, lead=3.0)
+    plain, x, top = frame_content(box, (60.0, 50.0), doors)
+    roomy, moved, same = frame_content(box, (60.0, 50.0), doors, lead=3.0)
 
     assert pytest.approx((x + 3.0, top, plain.width + 3.0, plain.height)) == (moved, same, roomy.width, roomy.height)
 
@@ -202,8 +201,8 @@ def test_a_final_state_that_a_line_reaches_from_below_has_its_caption_aside() ->
     made = make_box_tree(chart_of(group, State(key="z", transitions=(on("back", "g.end"),))))
     composer = Composer(made, Budget())
 
-    assert composer.plate("s/g.end", down=True).aside
-    assert not composer.plate("s/g.end", down=False).aside
+    assert composer.box_layout("s/g.end", down=True).aside
+    assert not composer.box_layout("s/g.end", down=False).aside
     sound(compose_picture(made, Budget()))
 
 
@@ -212,12 +211,12 @@ def test_growing_a_box_leads_its_lines_on_to_the_new_border(down: bool) -> None:
     """Regions are made as long as the longest of them; a line that ends at the border goes on to where it is now."""
     group = State(key="g", id="g", states=(State(key="x", transitions=(on("all", "#g"),)),))
     made = make_box_tree(chart_of(group, State(key="z")))
-    plate = Composer(made, Budget()).filled("s/g", down=down)
-    ((wire, end),) = plate.rims.items()
-    grown = stretched(plate, width=plate.width + 50.0, height=plate.height + 70.0)
+    layout = Composer(made, Budget()).filled("s/g", down=down)
+    ((wire, end),) = layout.border_ends.items()
+    grown = stretch_box(layout, width=layout.width + 50.0, height=layout.height + 70.0)
     expected = grown.height if down else grown.width
 
-    assert expected == grown.pieces[wire][end][1 if down else 0]
+    assert expected == grown.segments[wire][end][1 if down else 0]
 
 
 def test_a_state_has_room_for_every_line_that_ends_on_it() -> None:
@@ -241,11 +240,11 @@ def test_small_jogs_are_straightened() -> None:
 
 def test_lanes_nearer_to_the_content_are_for_lines_that_turn_in_earlier() -> None:
     """So none of them cross; without lines there is no room for lanes."""
-    lanes = lanes_beside({0: ("top", 10.0), 1: ("top", 50.0), 2: ("bottom", 10.0), 3: ("bottom", 50.0)}, 200.0)
+    lanes = make_lanes({0: ("top", 10.0), 1: ("top", 50.0), 2: ("bottom", 10.0), 3: ("bottom", 50.0)}, 200.0)
 
     assert lanes.places[1] < lanes.places[0] < lanes.before
     assert lanes.before + 200.0 < lanes.places[3] < lanes.places[2] < lanes.before + 200.0 + lanes.after
-    assert Lanes({}, 0.0, 0.0) == lanes_beside({}, 200.0)
+    assert Lanes({}, 0.0, 0.0) == make_lanes({}, 200.0)
 
 
 @pytest.mark.parametrize("down", [True, False])
@@ -257,9 +256,9 @@ def test_a_turned_compound_is_entered_where_the_flow_around_it_wants(down: bool)
     composer = Composer(make_box_tree(chart_of(*states, State(key="z", id="z"))), Budget())
     turned = composer.group("s/g", down=down, lead=0.0, turned=True)
     straight = composer.group("s/g", down=down, lead=0.0)
-    rims = {turned.pieces[wire][end][1 if down else 0] for wire, end in turned.rims.items()}
+    border_ends = {turned.segments[wire][end][1 if down else 0] for wire, end in turned.border_ends.items()}
 
-    assert {0.0, turned.along(down=down)} == rims
+    assert {0.0, turned.along(down=down)} == border_ends
     assert turned.along(down=down) != straight.along(down=down)
     assert turned.ports.keys() == straight.ports.keys()
 
@@ -305,8 +304,10 @@ def test_a_choice_is_reached_from_any_side() -> None:
 
 def test_points_on_a_straight_line_are_left_out() -> None:
     """And what differs by a hair is made equal."""
-    assert ((0.0, 0.0), (0.0, 9.0), (5.0, 9.0)) == joined([(0.0, 0.0), (0.05, 4.0), (0.0, 9.0), (0.0, 9.0), (5.0, 9.0)])
-    assert ((0.0, 0.0), (9.0, 0.0)) == joined([(0.0, 0.0), (4.0, 0.0), (9.0, 0.0)])
+    assert ((0.0, 0.0), (0.0, 9.0), (5.0, 9.0)) == join_points(
+        [(0.0, 0.0), (0.05, 4.0), (0.0, 9.0), (0.0, 9.0), (5.0, 9.0)]
+    )
+    assert ((0.0, 0.0), (9.0, 0.0)) == join_points([(0.0, 0.0), (4.0, 0.0), (9.0, 0.0)])
 
 
 def test_a_chart_of_one_state_is_small() -> None:

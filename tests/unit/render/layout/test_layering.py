@@ -108,7 +108,7 @@ def test_lines_that_cross_on_their_way_bend_where_they_do() -> None:
 def test_pinned_ends_keep_lines_from_crossing() -> None:
     """Lines leave a box where the inside has fixed it: the order below follows."""
     things = items(3)
-    things[0].pins = {0: 70.0, 1: 10.0}
+    things[0].fixed_ports = {0: 70.0, 1: 10.0}
     rows, crossings = order_layers(make_layers(things, links((0, 1), (0, 2)), Budget()), things, Budget())
 
     assert (0, [2, 1]) == (crossings, rows[2])
@@ -159,7 +159,7 @@ def test_a_side_is_long_enough_for_its_ends() -> None:
 def test_many_ends_beside_pins_keep_apart() -> None:
     """Free ends give way to those that the inside has fixed."""
     things = items(5, across=160.0)
-    things[0].pins = {0: 80.0}
+    things[0].fixed_ports = {0: 80.0}
     found = route_level(things, links((0, 1), (0, 2), (0, 3), (0, 4)), Budget())
     starts = sorted(line[0][0] for line in found.lines)
 

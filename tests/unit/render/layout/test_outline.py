@@ -5,10 +5,10 @@ import pytest
 from interlock.errors import UsageError
 from interlock.model.chart import Chart
 from interlock.model.document.document import State
+from interlock.render.drawing import Options, draw_svg, lay_out, text_tree
 from interlock.render.layout.invariants import broken_rules
 from interlock.render.layout.level import Budget
 from interlock.render.layout.outline import outline, outline_text
-from interlock.render.picture import Options, draw_svg, lay_out, text_tree
 from interlock.render.shapes.boxes import BoxTree, make_box_tree
 from interlock.render.shapes.geometry import Area, Picture
 from tests.unit.render.charts import flat, nested, parallel_root
@@ -22,7 +22,7 @@ def test_an_outline_keeps_the_rules_about_boxes(chart: Chart) -> None:
 
     assert [] == list(broken_rules(picture))
     assert () == picture.paths
-    assert "for a test" == picture.trouble
+    assert "for a test" == picture.fallback_reason
 
 
 def test_every_transition_is_listed_with_where_it_leads() -> None:
@@ -64,15 +64,15 @@ def test_a_layout_that_fails_is_drawn_as_an_outline_that_says_so() -> None:
     broken = lay_out(make_box_tree(flat()), lay=failing)
     bad = lay_out(make_box_tree(chart_of(State(key="a"), State(key="b"))), lay=overlapping)
 
-    assert "ZeroDivisionError in the layout" in broken.trouble
-    assert "overlaps" in bad.trouble
-    assert "please report it with the chart" in bad.trouble
+    assert "ZeroDivisionError in the layout" in broken.fallback_reason
+    assert "overlaps" in bad.fallback_reason
+    assert "please report it with the chart" in bad.fallback_reason
     assert [] == list(broken_rules(broken))
 
 
 def test_a_chart_that_takes_too_much_work_is_drawn_as_an_outline() -> None:
     """The work is counted, so the same chart is always drawn the same way, on any machine."""
-    assert "the chart is too large to be laid out" == lay_out(make_box_tree(nested()), work=10).trouble
+    assert "the chart is too large to be laid out" == lay_out(make_box_tree(nested()), work=10).fallback_reason
 
 
 def test_a_state_to_be_lit_or_shut_must_exist() -> None:

@@ -6,8 +6,7 @@ from interlock.errors import UsageError
 from interlock.model.chart import Chart
 from interlock.model.document.document import Document, State
 from interlock.model.snapshot import Snapshot
-from interlock.render.drawing import Drawing, make_drawing
-from interlock.render.picture import draw_diff_svg, lay_out
+from interlock.render.drawing import Drawing, draw_diff_svg, lay_out, make_drawing
 from interlock.render.shapes.boxes import BoxTree, make_box_tree
 from interlock.render.shapes.collapse import STATES_SHOWN_MAX, collapse_boxes
 from interlock.render.shapes.compare import compare_trees
@@ -21,7 +20,7 @@ def both(old: Chart, new: Chart) -> BoxTree:
     """The tree of both, which can be laid out."""
     made = compare_trees(make_box_tree(old), make_box_tree(new))
 
-    assert "" == lay_out(made).trouble
+    assert "" == lay_out(made).fallback_reason
     return made
 
 
@@ -138,7 +137,7 @@ def test_regions_that_were_shut_leave_notes_where_a_line_has_no_way() -> None:
     made = collapse_boxes(make_box_tree(chart_of(State(key="p", type="parallel", states=(left, right)))), depth=2)
 
     assert ["x → r"] == [note.text for note in made.boxes["s/p.l"].notes]
-    assert "" == lay_out(made).trouble
+    assert "" == lay_out(made).fallback_reason
 
 
 def test_too_many_states_are_shut_from_the_deepest_level_on() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from interlock.errors import UsageError
 from interlock.model.document.document import State, Transition
-from interlock.render.picture import Options, draw_diff_svg, draw_svg
+from interlock.render.drawing import Options, draw_diff_svg, draw_svg
 from interlock.render.svg.painter import Look, encoded, escaped, svg
 from interlock.render.svg.theme import DARK, LIGHT, THEMES, style, theme_named
 from tests.unit.render.charts import expression, flat, hostile, nested, on, parallel_root
