@@ -348,7 +348,7 @@ async def test_a_new_client_gets_in_when_all_connections_are_taken(monkeypatch: 
         is_open = not stream.reader.at_eof()
         await strangers[0].rest()
 
-    assert (ROOM, 200, True) == (here.registry.most, still[0], is_open)
+    assert (ROOM, 200, True) == (here.registry.limit, still[0], is_open)
     assert shed >= 2 * ROOM
 
 
@@ -446,7 +446,7 @@ def test_connections_leave_descriptors_for_the_rest_of_the_process(descriptors: 
     """A quarter of what is usual; half where there are few."""
     made = Connections(descriptors)
 
-    assert (most, accepts) == (made.most, made.accepts)
+    assert (most, accepts) == (made.limit, made.accepts)
 
 
 @pytest.mark.parametrize(
