@@ -131,8 +131,7 @@ def turned(value: Any, word: str, name: str = "") -> Any:
 
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_shows_objects_as_text(visitor: Visitor, path: str, word: str) -> None:
-    """It opens, has no attribute of theirs, and can be used: nothing lies over it."""
+def test_page_shows_objects_as_text(visitor: Visitor, path: str, word: str) -> None:
     changed = []
 
     def answer(route: Any) -> None:
@@ -170,8 +169,7 @@ def test_a_page_shows_objects_as_text(visitor: Visitor, path: str, word: str) ->
 
 
 @pytest.mark.parametrize("hostile", [HOSTILE, [HOSTILE], "<b data-owned=yes>", 7, {"given": HOSTILE}])
-def test_the_builder_takes_attributes_from_our_code_alone(visitor: Visitor, hostile: Any) -> None:
-    """Whatever JSON is given to it as a child, the element has no attribute and no other element in it."""
+def test_element_builder_takes_no_attributes_from_data(visitor: Visitor, hostile: Any) -> None:
     visitor.open("/")
     found = visitor.tab.evaluate(
         """async (hostile) => {

@@ -74,10 +74,7 @@ async def resumed(store: str) -> tuple[Any, Any, list[tuple[Entry, ...]]]:
 
 
 @pytest.mark.parametrize("store", ["sqlite:///o.db", "file:orders"])
-def test_a_killed_bulk_is_resumed_and_gives_each_entity_its_event_once(
-    tmp_path: Path, monkeypatch: Any, store: str
-) -> None:
-    """After a kill -9 in its middle the next server tells all that was done, and what to do about the rest."""
+def test_killed_bulk_is_resumed_and_sends_to_each_entity_once(tmp_path: Path, monkeypatch: Any, store: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "order.yaml").write_text(ORDER, encoding="utf-8")
     asyncio.run(fill(store))

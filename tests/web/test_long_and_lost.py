@@ -43,8 +43,7 @@ def rows(tab: Any) -> int:
     return count
 
 
-def test_a_bulk_that_its_server_left_is_seen_at_once_and_resumed_by_a_click(visitor: Visitor) -> None:
-    """The first page tells of it, its own page what to do; then it is done."""
+def test_interrupted_bulk_is_shown_and_resumed(visitor: Visitor) -> None:
     tab = visitor.open("/")
     tab.click("main a[href='/bulk']")
     tab.click("button:has-text('send order.cancelled to order')")
@@ -66,8 +65,7 @@ def far(route: Any) -> None:
     )
 
 
-def test_a_long_journal_opens_with_its_end_and_goes_back_page_by_page(visitor: Visitor) -> None:
-    """What the last step changed is worked out when it is asked for, if the server says that it is far."""
+def test_long_journal_starts_at_its_end_and_loads_older_pages(visitor: Visitor) -> None:
     visitor.tab.route("**/api/v1/entity/counter/1", far)
     tab = visitor.open("/e/counter/1")
     first, unknown = rows(tab), tab.locator(".diff .plus").count()
@@ -82,8 +80,7 @@ def test_a_long_journal_opens_with_its_end_and_goes_back_page_by_page(visitor: V
     assert 0 == tab.get_by_test_id("replay").count()
 
 
-def test_an_address_of_no_page_says_so_and_shows_the_way_back(site: tuple[Any, str]) -> None:
-    """With the frame around it, for somebody who followed an old link."""
+def test_unknown_page_links_back_to_the_overview(site: tuple[Any, str]) -> None:
     context, address = site
     tab = context.new_page()
     answer = tab.goto(f"{address}/k/order/nowhere/<img src=x onerror=alert(1)>")

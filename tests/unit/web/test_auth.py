@@ -17,8 +17,7 @@ def access(clock: VirtualClock, *, expires_ms: int | None = None) -> Authenticat
     return Authentication(clock, keys={key_digest("secret"): ada})
 
 
-def test_a_key_is_known_by_its_digest_alone() -> None:
-    """The text of a key is kept nowhere."""
+def test_only_the_digest_of_a_key_is_stored() -> None:
     doors = access(VirtualClock())
 
     assert "ada" == getattr(doors.by_key("secret"), "name", None)
@@ -26,8 +25,7 @@ def test_a_key_is_known_by_its_digest_alone() -> None:
     assert "secret" not in repr(vars(doors))
 
 
-def test_a_key_ends_when_it_expires() -> None:
-    """So does a login that was made with it."""
+def test_expired_key_and_its_sessions_are_invalid() -> None:
     clock = VirtualClock(1_000)
     doors = access(clock, expires_ms=2_000)
     done = doors.sign_in("secret")
@@ -37,8 +35,7 @@ def test_a_key_ends_when_it_expires() -> None:
     assert (None, None) == (doors.by_key("secret"), doors.by_cookie(done[0]))
 
 
-def test_a_login_ends_after_half_an_hour_without_a_request() -> None:
-    """Each request begins the half hour anew."""
+def test_session_ends_after_half_an_hour_without_a_request() -> None:
     clock = VirtualClock()
     doors = access(clock)
     done = doors.sign_in("secret")
@@ -53,8 +50,7 @@ def test_a_login_ends_after_half_an_hour_without_a_request() -> None:
     assert doors.by_cookie(done[0]) is None
 
 
-def test_a_login_ends_after_eight_hours_however_busy() -> None:
-    """Using it does not keep it alive for ever."""
+def test_session_ends_after_eight_hours_even_if_it_is_used() -> None:
     clock = VirtualClock()
     doors = access(clock)
     done = doors.sign_in("secret")
@@ -68,8 +64,7 @@ def test_a_login_ends_after_eight_hours_however_busy() -> None:
     assert doors.by_cookie(done[0]) is None
 
 
-def test_the_link_gives_one_login() -> None:
-    """Whoever finds it in a log later finds nothing."""
+def test_sign_in_link_works_once() -> None:
     doors = Authentication(VirtualClock(), local=person())
     link = doors.link
     assert link is not None
@@ -80,8 +75,7 @@ def test_the_link_gives_one_login() -> None:
     assert doors.link is None
 
 
-def test_each_login_has_a_cookie_and_a_token_of_its_own() -> None:
-    """One tells nothing of the other."""
+def test_each_session_has_its_own_cookie_and_token() -> None:
     doors = access(VirtualClock())
     one, other = doors.sign_in("secret"), doors.sign_in("secret")
     assert one is not None
@@ -96,8 +90,7 @@ def crowd(clock: VirtualClock, names: list[str]) -> Authentication:
     return Authentication(clock, keys={key_digest(name): each for name, each in people.items()})
 
 
-def test_who_logs_in_too_often_ends_logins_of_their_own() -> None:
-    """One key cannot log everybody out, and the login of it that was used longest ago ends."""
+def test_user_at_the_limit_ends_their_own_least_recently_used_session() -> None:
     clock = VirtualClock()
     doors = crowd(clock, ["ada", "bob"])
     bob, ada = doors.sign_in("bob"), list[str]()
@@ -112,8 +105,7 @@ def test_who_logs_in_too_often_ends_logins_of_their_own() -> None:
     assert ada[-LOGINS_PERSON_MAX:] == [each for each in ada if doors.by_cookie(each) is not None]
 
 
-def test_when_all_logins_are_taken_whoever_has_the_most_makes_room() -> None:
-    """A flood of logins does not grow without end, and whoever has one keeps it."""
+def test_at_the_total_limit_the_user_with_the_most_sessions_loses_one() -> None:
     clock = VirtualClock()
     many = [f"p{number}" for number in range(LOGINS_MAX // LOGINS_PERSON_MAX)]
     doors = crowd(clock, ["ada", *many, "bob"])
@@ -144,8 +136,7 @@ def written(folder: Path, text: str, mode: int = 0o600) -> Path:
 GOOD = f'[[key]]\nid = "ada"\nsha256 = "{key_digest("secret")}"\nroles = ["support"]\nrights = ["read", "send"]\n'
 
 
-def test_a_key_file_names_people_with_roles_and_rights(tmp_path: Path) -> None:
-    """What it says is what the principal has."""
+def test_key_file_gives_users_roles_and_rights(tmp_path: Path) -> None:
     found = read_keys(written(tmp_path, GOOD + "expires = 2030-01-01T00:00:00Z\n"))
 
     ada = found[key_digest("secret")]
@@ -170,30 +161,26 @@ def test_a_key_file_names_people_with_roles_and_rights(tmp_path: Path) -> None:
         GOOD.replace(key_digest("secret"), "zz" * 32),
     ],
 )
-def test_a_key_file_that_is_wrong_is_refused(tmp_path: Path, text: str) -> None:
-    """Nobody is let in by a mistake in it."""
+def test_invalid_key_file_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_keys(written(tmp_path, text))
 
     assert "keys.malformed" == caught.value.code
 
 
-def test_a_key_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
-    """Digests are no secrets, but who is in it is."""
+def test_key_file_readable_by_others_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read_keys(written(tmp_path, GOOD, 0o644))
 
     assert "keys.mode" == caught.value.code
 
 
-def test_a_key_file_that_is_missing_is_not_found(tmp_path: Path) -> None:
-    """The message names it."""
+def test_missing_key_file_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"keys\.toml"):
         read_keys(tmp_path / "keys.toml")
 
 
-def test_a_login_from_the_future_is_over() -> None:
-    """It began under a clock that was ahead, and would not end for years."""
+def test_session_from_the_future_has_ended() -> None:
     clock = VirtualClock(10**12)
     doors = access(clock)
     done = doors.sign_in("secret")

@@ -87,8 +87,7 @@ def populated(states: list[dict[str, Any]]) -> dict[str, tuple[str, int]]:
     return {each["id"]: (each["type"], each["entities"]) for each in states if each["entities"]}
 
 
-async def test_who_was_cancelled_is_told_apart_from_the_population(url: str) -> None:
-    """All are counted, each once; states hold the living, and those who are done."""
+async def test_cancelled_entities_are_counted_separately(url: str) -> None:
     async with visits(url) as client:
         view = (await asked(client, "kinds/stay"))["kind"]
 
@@ -101,8 +100,7 @@ async def test_who_was_cancelled_is_told_apart_from_the_population(url: str) -> 
     } == populated(view["states"])
 
 
-async def test_who_was_cancelled_is_never_stuck() -> None:
-    """However long ago that was: one lives, and is late."""
+async def test_cancelled_entity_is_never_stuck() -> None:
     async with visits("memory:") as client:
         view = (await asked(client, "kinds/stay"))["kind"]
         late = (await asked(client, "kinds/stay/entities?state=open.booked&older=1h"))["rows"]
@@ -111,8 +109,7 @@ async def test_who_was_cancelled_is_never_stuck() -> None:
     assert (1, [None], ["cancelled"]) == (view["stuck"], [e["ended"] for e in late], [e["ended"] for e in off])
 
 
-async def test_a_kind_of_which_all_were_cancelled_has_entities() -> None:
-    """They are not forgotten, and in no state."""
+async def test_kind_with_only_cancelled_entities_has_entities() -> None:
     clock = VirtualClock(1_000_000_000_000)
     charts = (interlock.loads(VISIT), interlock.loads(STAY))
     async with opened(charts=charts, clock=clock, work=True) as client:
@@ -127,8 +124,7 @@ async def test_a_kind_of_which_all_were_cancelled_has_entities() -> None:
     assert (1, (":cancelled", 1)) == (shown.entities, shown.states[-1])
 
 
-async def test_a_notebook_shows_who_was_cancelled_behind_the_states(url: str) -> None:
-    """Counted once, on any store."""
+async def test_notebook_lists_cancelled_entities_after_the_states(url: str) -> None:
     async with visits(url) as client:
         shown: Any = await client.runtime.show("stay")
 

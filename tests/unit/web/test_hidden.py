@@ -210,7 +210,6 @@ async def all_answers(client: Client, kind: str) -> dict[str, str]:
 
 
 async def test_every_endpoint_answers_as_if_a_hidden_kind_did_not_exist(tmp_path: Path) -> None:
-    """The same answers in a world that has the kind and in one that has not, byte by byte."""
     answers = {}
     for hidden in (True, False):
         async with world(tmp_path, hidden=hidden) as client:
@@ -223,8 +222,7 @@ async def test_every_endpoint_answers_as_if_a_hidden_kind_did_not_exist(tmp_path
                   and HIDDEN not in asked]  # fmt: skip
 
 
-async def test_every_endpoint_answers_alike_for_a_hidden_kind_and_an_unknown_one(tmp_path: Path) -> None:
-    """Two names in one world: the one of a kind that is hidden, and one that nobody has ever used."""
+async def test_every_endpoint_answers_alike_for_a_hidden_and_an_unknown_kind(tmp_path: Path) -> None:
     other = "gnome"
     async with world(tmp_path, hidden=True) as client:
         for endpoint in ORDERED:
@@ -238,8 +236,7 @@ async def test_every_endpoint_answers_alike_for_a_hidden_kind_and_an_unknown_one
                     assert one == two.replace(other, HIDDEN), path
 
 
-async def test_the_walk_tells_worlds_apart_for_those_who_may_see_everything(tmp_path: Path) -> None:
-    """It is not blind: with the right to see what is hidden, most endpoints answer differently."""
+async def test_comparison_detects_the_hidden_kind_for_users_who_may_see_it(tmp_path: Path) -> None:
     answers = {}
     for hidden in (True, False):
         async with world(tmp_path, hidden=hidden, rights=RIGHTS) as client:
@@ -263,8 +260,7 @@ async def test_the_walk_tells_worlds_apart_for_those_who_may_see_everything(tmp_
 
 
 @pytest.mark.parametrize("act", ["retry", "drop"])
-async def test_nobody_operates_on_what_is_hidden_from_them(tmp_path: Path, act: str) -> None:
-    """The dead letter stays, and the answer is that of a kind that does not exist."""
+async def test_dead_letters_of_a_hidden_kind_cannot_be_retried_or_dropped(tmp_path: Path, act: str) -> None:
     async with world(tmp_path, hidden=True) as client:
         store = client.runtime.store
         assert isinstance(store, WorkStore)
@@ -282,8 +278,7 @@ async def test_nobody_operates_on_what_is_hidden_from_them(tmp_path: Path, act: 
     assert (2, before, 1) == (len(before), after, len(orders))
 
 
-async def test_counts_and_lists_of_work_leave_out_what_is_hidden(tmp_path: Path) -> None:
-    """Page by page, each full, and the last one without a cursor."""
+async def test_counts_and_lists_of_work_exclude_hidden_kinds(tmp_path: Path) -> None:
     async with world(tmp_path, hidden=True) as client:
         fleet = await client.json("kinds")
         first = await client.json("work?dead=true&limit=1")
@@ -323,8 +318,7 @@ states:
 """
 
 
-async def test_a_visible_entity_does_not_name_the_hidden_one_that_sent_to_it_or_began_it() -> None:
-    """Neither its page nor its journal."""
+async def test_hidden_sender_and_hidden_parent_are_masked() -> None:
     import interlock
 
     charts = (interlock.loads(CHILD), interlock.loads(PARENT))
@@ -348,6 +342,5 @@ async def test_a_visible_entity_does_not_name_the_hidden_one_that_sent_to_it_or_
     assert [] == [each for each in texts if "secret-1" in each or "fraud" in each]
 
 
-def test_a_place_is_what_the_walk_says() -> None:
-    """The dead letters of this test are where its requests look for them."""
+def test_world_has_its_dead_letters_where_the_requests_expect_them() -> None:
     assert WorkId("effect", VALUES["version"], VALUES["ordinal"]) == WorkId("effect", 2, 0)

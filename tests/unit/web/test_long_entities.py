@@ -47,8 +47,7 @@ states:
 """
 
 
-async def test_a_page_of_long_entries_is_short_and_none_is_left_out() -> None:
-    """Fewer than asked for, the newest first or those after a version, and all of them one page after the other."""
+async def test_journal_page_is_limited_in_bytes_and_paging_returns_every_entry() -> None:
     chart = interlock.loads(LOUD.replace("ACTIONS", '{assign: {last: "= len(event.data.text)"}}'))
     async with opened(charts=(chart,)) as client:
         await client.runtime.create("loud/1")
@@ -70,8 +69,7 @@ async def test_a_page_of_long_entries_is_short_and_none_is_left_out() -> None:
     assert list(range(1, 26)) == seen
 
 
-async def test_an_entity_with_much_work_shows_some_and_says_that_there_is_more(tmp_path: Path) -> None:
-    """The list of work has all of it."""
+async def test_work_of_an_entity_is_limited_and_marked_as_incomplete(tmp_path: Path) -> None:
     chart = interlock.loads(LOUD.replace("ACTIONS", ", ".join(["tell"] * (WORK_MAX + 1))))
     async with opened(f"sqlite:///{tmp_path}/o.db", charts=(chart,)) as client:
         await client.runtime.create("loud/1")
@@ -90,8 +88,7 @@ def family(count: int, *, secret: str = "") -> tuple[Any, Any]:
     return interlock.loads(PARENT % regions), interlock.loads(CHILD % secret)
 
 
-async def test_children_are_shown_with_where_they_are() -> None:
-    """Each with the way to it; the child shows the way back."""
+async def test_entity_lists_its_children_with_their_states() -> None:
     async with opened(charts=family(2), work=True) as client:
         await client.runtime.create("parent/1")
         await client.runtime.send("parent/1", "begun")
@@ -109,8 +106,7 @@ async def test_children_are_shown_with_where_they_are() -> None:
     assert ("parent/1", ()) == (child["parent"], tuple(child["children"]))
 
 
-async def test_no_more_children_are_looked_up_than_a_page_shows() -> None:
-    """However many there are."""
+async def test_children_of_an_entity_are_limited() -> None:
     async with opened(charts=family(CHILDREN_MAX + 5)) as client:
         await client.runtime.create("parent/1")
         await client.runtime.send("parent/1", "begun")
@@ -128,8 +124,7 @@ async def test_no_more_children_are_looked_up_than_a_page_shows() -> None:
     assert CHILDREN_MAX == sum(each.startswith("child/") for each in asked)
 
 
-async def test_a_child_that_is_hidden_is_not_shown_and_one_that_says_nothing_of_it_is_none() -> None:
-    """Rights hold for what is shown on the way; and an id can be guessed."""
+async def test_hidden_and_unrelated_entities_are_not_listed_as_children() -> None:
     hidden = family(1, secret="sensitive: true, ")
     async with opened(charts=hidden, who=person(rights=("read",))) as client:
         await client.runtime.create("parent/1")

@@ -16,8 +16,7 @@ from tests.support.eventually import eventually
 from tests.unit.web.consoles import KEY, ORDER, Client, opened, order, person, some_orders
 
 
-async def test_the_fleet_shows_each_kind_with_its_population() -> None:
-    """A kind has its entities by state, and none of another."""
+async def test_overview_has_the_population_of_each_kind() -> None:
     async with opened() as client:
         await some_orders(client)
         fleet = await client.json("kinds")
@@ -28,8 +27,7 @@ async def test_the_fleet_shows_each_kind_with_its_population() -> None:
     assert 4 == sum(each["steps"] for each in kind["minutes"])
 
 
-async def test_who_waits_longer_than_expected_is_stuck() -> None:
-    """The chart says how long is too long; the clock decides."""
+async def test_entity_beyond_expect_is_stuck() -> None:
     clock = VirtualClock(1_000_000_000_000)
     async with opened(clock=clock) as client:
         await some_orders(client)
@@ -41,8 +39,7 @@ async def test_who_waits_longer_than_expected_is_stuck() -> None:
     assert [1] == [each["stuck"] for each in after["kind"]["states"] if each["stuck"]]
 
 
-async def test_a_kind_tells_its_events_with_the_schema_of_their_payload() -> None:
-    """A form can be made of it."""
+async def test_kind_lists_its_events_with_payload_schemas() -> None:
     async with opened() as client:
         detail = await client.json("kinds/order")
 
@@ -53,8 +50,7 @@ async def test_a_kind_tells_its_events_with_the_schema_of_their_payload() -> Non
     assert 1 == detail["context"]["properties"]["amount"]["minimum"]
 
 
-async def test_states_of_other_revisions_are_not_left_out_of_the_population(tmp_path: Path) -> None:
-    """An entity that sits where the current chart has no state is counted, and told to be there."""
+async def test_population_includes_states_of_other_revisions(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     text = ORDER.replace("2.0.0", "1.0.0").replace("  expired: {type: final}", "  expired: {type: final}\n  lost: {}")
     old = order(text.replace("initial: unpaid", "initial: lost"))
@@ -84,8 +80,7 @@ async def test_states_of_other_revisions_are_not_left_out_of_the_population(tmp_
         ("?error=any", []),
     ],
 )
-async def test_a_list_is_narrowed_by_its_filters(query: str, found: list[str]) -> None:
-    """Each filter leaves what it says."""
+async def test_list_is_filtered(query: str, found: list[str]) -> None:
     async with opened() as client:
         await some_orders(client)
         page = await client.json(f"kinds/order/entities{query}")
@@ -93,8 +88,7 @@ async def test_a_list_is_narrowed_by_its_filters(query: str, found: list[str]) -
     assert found == sorted(each["entity"].partition("/")[2] for each in page["rows"])
 
 
-async def test_a_list_is_walked_page_by_page_without_a_gap() -> None:
-    """The cursor leads on from where the page ended."""
+async def test_list_is_paged_without_gaps() -> None:
     async with opened() as client:
         await some_orders(client, 7)
         seen, after = [], ""
@@ -112,8 +106,7 @@ async def test_a_list_is_walked_page_by_page_without_a_gap() -> None:
 @pytest.mark.parametrize(
     "bend", [lambda text: text[:-2] + "AA", lambda text: "A" + text[1:], lambda _: "nonsense", lambda _: "%00"]
 )
-async def test_a_cursor_that_was_changed_is_refused(bend: Any) -> None:
-    """What the server did not sign is not walked from."""
+async def test_changed_cursor_is_refused(bend: Any) -> None:
     async with opened() as client:
         await some_orders(client)
         page = await client.json("kinds/order/entities?limit=1")
@@ -122,8 +115,7 @@ async def test_a_cursor_that_was_changed_is_refused(bend: Any) -> None:
     assert (400, "cursor.foreign") == (response.status_code, response.json()["code"])
 
 
-async def test_a_cursor_is_bound_to_its_filter() -> None:
-    """A cursor of one list opens no other."""
+async def test_cursor_is_bound_to_its_filter() -> None:
     async with opened() as client:
         await some_orders(client)
         page = await client.json("kinds/order/entities?limit=1")
@@ -135,8 +127,7 @@ async def test_a_cursor_is_bound_to_its_filter() -> None:
 @pytest.mark.parametrize(
     "query", ["limit=0", "limit=201", "limit=x", "older=soon", "older=-5m", "q=a%00b", "state=%00"]
 )
-async def test_a_filter_that_does_not_read_is_a_problem(query: str) -> None:
-    """The answer is 400 with a code, never a page of something else."""
+async def test_invalid_filter_is_a_problem(query: str) -> None:
     async with opened() as client:
         response = await client.get(f"kinds/order/entities?{query}")
 
@@ -145,8 +136,7 @@ async def test_a_filter_that_does_not_read_is_a_problem(query: str) -> None:
     assert "application/problem+json" == response.headers["content-type"]
 
 
-async def test_an_entity_is_shown_with_what_led_there() -> None:
-    """Configuration, context before and after, the transition that was taken."""
+async def test_entity_has_its_last_entry_and_transitions() -> None:
     async with opened() as client:
         await some_orders(client)
         view = await client.json("entity/order/A-2")
@@ -160,8 +150,7 @@ async def test_an_entity_is_shown_with_what_led_there() -> None:
     assert ["send_receipt"] == [each["name"] for each in view["work"] if each["lane"] == "effect"]
 
 
-async def test_an_entity_is_shown_as_it_was_at_a_version_and_at_a_time() -> None:
-    """The past does not change, and what is accepted is told of the present only."""
+async def test_entity_is_returned_at_a_version_and_at_a_time() -> None:
     clock = VirtualClock(1_000_000_000_000)
     async with opened(clock=clock) as client:
         await client.runtime.create("order/A-1", {"amount": 10})
@@ -180,8 +169,7 @@ async def test_an_entity_is_shown_as_it_was_at_a_version_and_at_a_time() -> None
     assert [(404, "entity.not_then")] * 2 == [(each.status_code, each.json()["code"]) for each in (too_early, too_late)]
 
 
-async def test_what_is_not_there_is_a_problem_with_its_code() -> None:
-    """Unknown kinds, entities and paths are 404."""
+async def test_unknown_resource_is_a_problem_with_its_code() -> None:
     async with opened() as client:
         await some_orders(client)
         found = [
@@ -193,8 +181,7 @@ async def test_what_is_not_there_is_a_problem_with_its_code() -> None:
 
 
 @pytest.mark.parametrize("name", ["order", "order/", "/x", "order/%00", "order/" + "x" * 300])
-async def test_a_malformed_entity_is_refused_before_anything_is_loaded(name: str) -> None:
-    """The id is checked where it comes in."""
+async def test_malformed_entity_is_refused(name: str) -> None:
     async with opened() as client:
         response = await client.get(f"entity/{name}")
 
@@ -202,8 +189,7 @@ async def test_a_malformed_entity_is_refused_before_anything_is_loaded(name: str
     assert "internal" != response.json()["code"]
 
 
-async def test_a_journal_is_read_from_its_end_and_backwards() -> None:
-    """The last page first, then what is before it."""
+async def test_journal_is_paged_backwards_from_its_end() -> None:
     async with opened() as client:
         await some_orders(client)
         last = await client.json("journal/order/A-2?limit=1")
@@ -216,8 +202,7 @@ async def test_a_journal_is_read_from_its_end_and_backwards() -> None:
     assert {"id": "p-1"} == last["entries"][0]["data"]
 
 
-async def test_each_event_is_accepted_or_says_why_not() -> None:
-    """A guard names what it read; an event of other states says where; one of other roles says only that."""
+async def test_each_event_is_accepted_or_has_a_reason() -> None:
     async with opened(who=person(roles=("support", "payments"))) as client:
         await client.runtime.create("order/B-1", {"amount": 5_000})
         found = {each["event"]: each for each in await client.json("accepted/order/B-1")}
@@ -241,8 +226,7 @@ async def everything(client: Client) -> str:
     return "".join([(await client.get(path)).text for path in paths])
 
 
-async def test_sensitive_fields_are_masked_without_the_right_to_see_them() -> None:
-    """The value is in no answer: not in the context, not in the payload that brought it."""
+async def test_sensitive_fields_are_masked() -> None:
     blind = person(rights=("read", "send"))
     async with opened(charts=(order(SECRET),), who=blind) as client:
         await client.runtime.create("order/A-2", {"amount": 10})
@@ -300,8 +284,7 @@ async def named(client: Client) -> str:
     return rehearsed.text + sent.text + await everything(client)
 
 
-async def test_names_that_are_computed_from_sensitive_fields_are_masked() -> None:
-    """Of timers, targets and sources, in the entity, its journal, its work and the receipt; written names are shown."""
+async def test_names_computed_from_sensitive_fields_are_masked() -> None:
     async with opened(charts=(interlock.loads(NAMES),), who=person(rights=("read", "send"))) as client:
         shown = await named(client)
     async with opened(charts=(interlock.loads(NAMES),)) as client:
@@ -320,8 +303,7 @@ async def quoting(attempt: Any) -> None:
     raise interlock.RejectedError("no mailbox canary-7", code="mailbox.gone")
 
 
-async def test_what_failed_tells_nothing_that_is_sensitive() -> None:
-    """Handlers and guards may quote in their errors what they were given."""
+async def test_errors_of_handlers_and_guards_are_masked() -> None:
     text = SECRET.replace('"= context.amount < 1000"', '"= context.payment < 1000"')
     chart = interlock.loads(text)
     chart.handler("send_receipt")(quoting)
@@ -346,8 +328,7 @@ async def test_what_failed_tells_nothing_that_is_sensitive() -> None:
     assert all("compare" not in each for each in sent.json()["receipt"]["faults"])
 
 
-async def test_a_kind_without_its_chart_is_closed_to_whom_something_may_be_hidden_from(tmp_path: Path) -> None:
-    """The chart says what is sensitive: without it nobody knows."""
+async def test_kind_without_a_chart_needs_read_sensitive(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/orders.db"
     async with opened(url) as client:
         await some_orders(client)
@@ -368,8 +349,7 @@ async def refusals(client: Client) -> Any:
     return found if found["rows"] else None
 
 
-async def test_a_creation_that_was_refused_stands_in_the_audit_under_its_name(tmp_path: Path) -> None:
-    """As journals show it: `create`, with who asked and why not."""
+async def test_refused_creation_is_listed_as_create(tmp_path: Path) -> None:
     async with opened(f"sqlite:///{tmp_path}/orders.db") as client:
         with pytest.raises(RejectedError):
             await client.runtime.create("order/1", {"amount": "much"}, principal={"id": "eve"})
@@ -381,8 +361,7 @@ async def test_a_creation_that_was_refused_stands_in_the_audit_under_its_name(tm
     )  # fmt: skip
 
 
-async def test_the_audit_tells_nothing_of_kinds_that_are_hidden(tmp_path: Path) -> None:
-    """Neither their refusals nor their proofs, not even how many there are."""
+async def test_audit_excludes_hidden_kinds(tmp_path: Path) -> None:
     hidden = ORDER.replace("  paid:\n", "  paid:\n    sensitive: true\n").replace("kind: order", "kind: fraud")
     rights = ("read", "read:audit")
     url = f"sqlite:///{tmp_path}/orders.db"
@@ -397,8 +376,7 @@ async def test_the_audit_tells_nothing_of_kinds_that_are_hidden(tmp_path: Path) 
     assert (1, ["order/1"]) == (job["seen"], [each["entity"] for each in job["samples"]])
 
 
-async def test_a_kind_with_hidden_states_is_closed_to_whoever_may_not_see_them() -> None:
-    """No list or count of it could be shown that tells less than everything."""
+async def test_kind_with_hidden_states_needs_read_sensitive() -> None:
     hidden = ORDER.replace("  paid:\n", "  paid:\n    sensitive: true\n")
     async with opened(charts=(order(hidden),), who=person(rights=("read", "send", "read:audit", "bulk"))) as client:
         await some_orders(client)
@@ -421,8 +399,7 @@ async def test_a_kind_with_hidden_states_is_closed_to_whoever_may_not_see_them()
     assert 404 == sent.status_code
 
 
-async def test_a_store_without_counters_is_counted_by_a_walk(tmp_path: Path) -> None:
-    """Files keep none: the population is the same, without rates."""
+async def test_population_of_a_store_without_counters_is_scanned(tmp_path: Path) -> None:
     async with opened(f"file:{tmp_path}/orders") as client:
         await some_orders(client)
         (kind,) = (await client.json("kinds"))["kinds"]
@@ -431,8 +408,7 @@ async def test_a_store_without_counters_is_counted_by_a_walk(tmp_path: Path) -> 
     assert {"unpaid": 2, "paid": 1} == {each["id"]: each["entities"] for each in kind["states"] if each["entities"]}
 
 
-async def test_a_drawing_is_kept_by_the_browser_until_the_revision_changes() -> None:
-    """The second request is answered without it."""
+async def test_drawing_is_cached_until_the_revision_changes() -> None:
     async with opened() as client:
         first = await client.get("kinds/order/chart.svg")
         second = await client.get("kinds/order/chart.svg", headers={"If-None-Match": first.headers["etag"]})
@@ -443,8 +419,7 @@ async def test_a_drawing_is_kept_by_the_browser_until_the_revision_changes() -> 
     assert (304, b"") == (second.status_code, second.content)
 
 
-async def test_two_revisions_differ_by_what_was_added_removed_and_changed() -> None:
-    """Whoever sits where a state goes away is counted."""
+async def test_diff_lists_added_removed_and_changed_parts() -> None:
     later = (
         ORDER.replace("2.0.0", "3.0.0").replace("  paid:\n", "  settled:\n").replace("target: paid", "target: settled")
     )

@@ -57,8 +57,7 @@ async def listed(client: Client, query: str) -> list[list[str]]:
         ("file:{}/orders", 7),
     ],
 )
-async def test_every_entity_whose_work_died_is_listed_once(tmp_path: Path, url: str, limit: int) -> None:
-    """Also one whose id begins others', and one whose work lies on two pages."""
+async def test_entity_with_dead_letters_is_listed_once(tmp_path: Path, url: str, limit: int) -> None:
     names = [f"order/{number}" for number in (1, *range(10, 20), 2, 20)]
     async with opened(url.format(tmp_path), charts=(chart("order"),)) as client:
         await died(client, *names)
@@ -74,8 +73,7 @@ async def test_every_entity_whose_work_died_is_listed_once(tmp_path: Path, url: 
 
 
 @pytest.mark.parametrize("url", ["sqlite:///{}/o.db", "memory:"])
-async def test_the_dead_letters_of_other_kinds_are_not_in_the_way(tmp_path: Path, url: str) -> None:
-    """However many there are before and behind: the list begins at its own kind."""
+async def test_dead_letters_of_other_kinds_are_not_scanned(tmp_path: Path, url: str) -> None:
     crowd = [f"{kind}/{number}" for kind in ("aaa", "zzz") for number in range(20)]
     async with opened(url.format(tmp_path), charts=(chart("aaa"), chart("order"), chart("zzz"))) as client:
         await died(client, *crowd, "order/1")

@@ -26,8 +26,7 @@ async def rehearsed(client: Client, body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "dry_run": False, "rehearsal": job["id"], "reason": "season is over", "per_second": 1_000}
 
 
-async def test_verifying_all_proves_every_entity() -> None:
-    """Each is linked and replayed."""
+async def test_verify_counts_every_entity() -> None:
     async with opened() as client:
         await some_orders(client)
         job = await client.job("verify", {})
@@ -35,8 +34,7 @@ async def test_verifying_all_proves_every_entity() -> None:
     assert ("done", 3, {"proven": 3}, []) == (job["status"], job["seen"], job["outcomes"], job["problems"])
 
 
-async def test_a_tampered_entry_is_named_with_the_last_good_one(tmp_path: Path) -> None:
-    """The problem points at the bad link; the page of the entity still answers."""
+async def test_verify_names_the_tampered_entry(tmp_path: Path) -> None:
     async with opened(f"sqlite:///{tmp_path}/o.db") as client:
         await some_orders(client)
         for number in range(3):
@@ -66,8 +64,7 @@ async def test_a_tampered_entry_is_named_with_the_last_good_one(tmp_path: Path) 
     assert ([1], 2) == ([each["version"] for each in journal["entries"]], journal["damage"]["version"])
 
 
-async def test_a_dry_run_counts_and_changes_nothing() -> None:
-    """It says how many, where they are, and how each would answer."""
+async def test_dry_run_counts_and_changes_nothing() -> None:
     async with opened() as client:
         await some_orders(client, 4)
         await client.runtime.create("order/B-1", {"amount": 5_000})
@@ -79,8 +76,7 @@ async def test_a_dry_run_counts_and_changes_nothing() -> None:
     assert 4 == len(page["rows"])
 
 
-async def test_a_bulk_sends_to_each_of_its_filter_once() -> None:
-    """Each entry holds the reason and a key made of the job's id; the others are not touched."""
+async def test_bulk_sends_once_to_each_matching_entity() -> None:
     async with opened(clock=SystemClock()) as client:
         await some_orders(client, 4)
         job = await client.job("bulk", await rehearsed(client, CANCEL))
@@ -105,8 +101,7 @@ WRONG: tuple[dict[str, Any], ...] = (
 )
 
 
-async def test_a_bulk_that_is_not_sure_of_itself_does_not_begin() -> None:
-    """Without a reason, without its own finished dry run, or with another's, nothing is sent."""
+async def test_bulk_without_reason_or_matching_dry_run_is_refused() -> None:
     async with opened() as client:
         await some_orders(client)
         body = await rehearsed(client, CANCEL)
@@ -127,8 +122,7 @@ async def test_a_bulk_that_is_not_sure_of_itself_does_not_begin() -> None:
     assert 2 == len(page["rows"])
 
 
-async def test_a_large_bulk_is_confirmed_by_its_number(monkeypatch: Any) -> None:
-    """Above the bound the number must be typed, and be right."""
+async def test_large_bulk_needs_the_number_of_entities(monkeypatch: Any) -> None:
     monkeypatch.setattr("interlock.web.api.jobs.CONFIRM_ABOVE", 1)
     async with opened(clock=SystemClock()) as client:
         await some_orders(client)
@@ -140,8 +134,7 @@ async def test_a_large_bulk_is_confirmed_by_its_number(monkeypatch: Any) -> None
     assert 200 == answers[2].status_code
 
 
-async def test_what_moved_on_since_it_was_listed_is_skipped(monkeypatch: Any) -> None:
-    """It is counted, and keeps what it became."""
+async def test_entity_that_changed_since_it_was_listed_is_skipped(monkeypatch: Any) -> None:
     async with opened(clock=SystemClock()) as client:
         await some_orders(client)
         body = await rehearsed(client, CANCEL)
@@ -160,8 +153,7 @@ async def test_what_moved_on_since_it_was_listed_is_skipped(monkeypatch: Any) ->
     assert ({"applied": 1, "skipped": 1}, ["paid"]) == (job["outcomes"], moved["configuration"])
 
 
-async def test_who_came_into_the_filter_later_is_not_touched() -> None:
-    """The selection is as it was when the job began."""
+async def test_entity_that_matches_later_is_not_sent_to() -> None:
     clock = VirtualClock(1_000_000_000_000)
     async with opened(clock=clock) as client:
         await some_orders(client)
@@ -178,8 +170,7 @@ async def test_who_came_into_the_filter_later_is_not_touched() -> None:
     assert ({"applied": 2}, ["unpaid"]) == (ended["outcomes"], late["configuration"])
 
 
-async def test_a_job_is_paused_resumed_and_cancelled() -> None:
-    """A paused one rests after the entity it is at; a cancelled one leaves the others alone."""
+async def test_job_is_paused_resumed_and_cancelled() -> None:
     clock = VirtualClock(1_000_000_000_000)
     async with opened(clock=clock) as client:
         await some_orders(client, 6)
@@ -204,8 +195,7 @@ async def test_a_job_is_paused_resumed_and_cancelled() -> None:
     assert "job.act" == wrong.json()["code"]
 
 
-async def test_a_bulk_waits_for_a_store_that_is_away(monkeypatch: Any) -> None:
-    """Each entity gets its event once it is back, under the one key; the walk does not end half way."""
+async def test_bulk_waits_for_an_unavailable_store(monkeypatch: Any) -> None:
     clock = VirtualClock(1_000_000_000_000)
     keys: list[str] = []
     async with opened(clock=clock) as client:
@@ -237,8 +227,7 @@ async def test_a_bulk_waits_for_a_store_that_is_away(monkeypatch: Any) -> None:
     assert (6, 3) == (len(keys), len(set(keys)))
 
 
-async def test_a_bulk_is_interrupted_when_its_store_stays_away(monkeypatch: Any) -> None:
-    """It does not go on to tell of every other entity that it failed, too; once the store is back it is resumed."""
+async def test_bulk_is_interrupted_when_its_store_stays_unavailable(monkeypatch: Any) -> None:
     clock = VirtualClock(1_000_000_000_000)
 
     async def away(*rest: Any, **more: Any) -> Any:
@@ -290,8 +279,7 @@ async def shared(*names: str) -> AsyncIterator[tuple[Client, dict[str, Any]]]:
                 await console.close()
 
 
-async def test_only_so_many_jobs_run_at_once() -> None:
-    """A person has a part of them, and another one is left; the next one is told to come later."""
+async def test_running_jobs_are_limited() -> None:
     async with shared("ada", "bob") as (client, bodies):
         ada = [await by_key(client, "ada", "bulk", bodies["ada"]) for _ in range(JOBS_RUNNING_PERSON_MAX + 1)]
         left = JOBS_RUNNING_MAX - JOBS_RUNNING_PERSON_MAX
@@ -303,8 +291,7 @@ async def test_only_so_many_jobs_run_at_once() -> None:
     assert [("job.full", "1")] * 2 == [(each.json()["code"], each.headers["retry-after"]) for each in refused]
 
 
-async def test_paused_jobs_keep_nobody_from_running_theirs() -> None:
-    """They take no place of those that run, need one to go on, and a person has only so many of them."""
+async def test_paused_jobs_take_no_running_slot() -> None:
     async with shared("ada", "bob") as (client, bodies):
         paused = list[str]()
         for _ in range(JOBS_OPEN_PERSON_MAX):
@@ -323,7 +310,6 @@ async def test_paused_jobs_keep_nobody_from_running_theirs() -> None:
 
 
 async def test_refusals_are_listed_newest_first_and_by_principal(tmp_path: Path) -> None:
-    """Each is numbered, and their chain is proven."""
     async with opened(f"sqlite:///{tmp_path}/o.db") as client:
         await some_orders(client)
         for who in ("eve", "mallory", "eve"):
@@ -356,8 +342,7 @@ async def eventually(client: Client, path: str, rows: int) -> Any:
     raise AssertionError("they do not come")
 
 
-async def test_a_job_of_others_is_not_there_for_whom_something_may_be_hidden_from() -> None:
-    """Its samples name entities and states."""
+async def test_jobs_of_other_users_need_read_sensitive() -> None:
     async with opened(who=person(rights=("read", "bulk"))) as client:
         await some_orders(client)
         mine = await client.job("bulk", CANCEL)
@@ -369,8 +354,7 @@ async def test_a_job_of_others_is_not_there_for_whom_something_may_be_hidden_fro
     assert ["job.unknown", "job.unknown"] == [each.json()["code"] for each in answers]
 
 
-async def test_whoever_may_not_see_the_audit_does_not() -> None:
-    """It is a right of its own."""
+async def test_audit_needs_its_own_right() -> None:
     async with opened(who=person(rights=("read", "send"))) as client:
         codes = [(await client.get("refusals")).status_code, (await client.post("verify", {})).status_code]
 

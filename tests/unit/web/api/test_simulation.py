@@ -22,8 +22,7 @@ async def played(client: Client, *acts: dict[str, Any], context: Any = None) -> 
     return response.json()
 
 
-async def test_a_play_shows_each_step_and_keeps_nothing() -> None:
-    """Events lead on, effects wait for the player, and the store stays empty."""
+async def test_simulation_returns_each_step_and_stores_nothing() -> None:
     async with opened() as client:
         view = await played(client, {"event": "payment.confirmed", "payload": {"id": "p"}})
         kinds = await client.json("kinds/order/entities")
@@ -36,16 +35,14 @@ async def test_a_play_shows_each_step_and_keeps_nothing() -> None:
     assert [] == kinds["rows"]
 
 
-async def test_the_clock_of_a_play_is_moved_by_the_player() -> None:
-    """Two days pass at once, and the timer fires."""
+async def test_simulation_advances_its_clock() -> None:
     async with opened() as client:
         view = await played(client, {"advance_ms": 2 * 86_400_000})
 
     assert (["expired"], "done") == (view["configuration"], view["ended"])
 
 
-async def test_a_play_says_why_an_event_was_not_taken() -> None:
-    """The guard and what it read."""
+async def test_simulation_reports_why_an_event_was_refused() -> None:
     async with opened() as client:
         view = await played(client, {"event": "order.cancelled"}, context={"amount": 9_999})
 
@@ -57,8 +54,7 @@ async def test_a_play_says_why_an_event_was_not_taken() -> None:
     )
 
 
-async def test_an_act_that_cannot_be_done_is_told_and_the_play_goes_on() -> None:
-    """Answering an effect that nobody asked for changes nothing."""
+async def test_impossible_act_is_reported_and_the_simulation_continues() -> None:
     async with opened() as client:
         view = await played(client, {"done": "order/lab/9/9"}, {"event": "payment.confirmed", "payload": {"id": "p"}})
 
@@ -66,8 +62,7 @@ async def test_an_act_that_cannot_be_done_is_told_and_the_play_goes_on() -> None
     assert ["paid"] == view["configuration"]
 
 
-async def test_a_play_is_bounded() -> None:
-    """So many acts and no more, and time does not run for centuries."""
+async def test_simulation_is_limited_in_acts_and_time() -> None:
     async with opened() as client:
         many = await client.post("kinds/order/simulate", {"acts": [{"advance_ms": 1}] * 201, "context": {"amount": 1}})
         far = await client.post("kinds/order/simulate", {"acts": [{"advance_ms": 10**15}], "context": {"amount": 1}})
@@ -87,8 +82,7 @@ states:
 """
 
 
-async def test_a_play_whose_timers_never_rest_has_an_end() -> None:
-    """A year of ticks would hold up everybody who asks this server for anything."""
+async def test_simulation_with_endless_timers_is_limited_in_steps() -> None:
     async with opened(charts=(interlock.loads(CLOCK),)) as client:
         far = (await client.post("kinds/clock/simulate", {"acts": [{"advance_ms": 31_536_000_000}]})).json()
         often = (await client.post("kinds/clock/simulate", {"acts": [{"advance_ms": 60_000}] * 200})).json()
@@ -109,8 +103,7 @@ states:
 """
 
 
-async def test_what_a_play_tells_is_bounded() -> None:
-    """Each step tells the whole context, so that a short request could lead to an answer of any length."""
+async def test_simulation_is_limited_in_bytes() -> None:
     act = {"event": "add", "payload": "x" * 1_000}
     async with opened(charts=(interlock.loads(GROWING),)) as client:
         response = await client.post("kinds/pile/simulate", {"acts": [act] * 200})
@@ -123,8 +116,7 @@ async def test_what_a_play_tells_is_bounded() -> None:
     assert LAB_BYTES_MAX * 0.9 < len(response.content) < LAB_BYTES_MAX * 1.5
 
 
-async def test_few_plays_go_on_at_once_and_a_person_has_a_part_of_those_that_wait() -> None:
-    """Beyond that they are told to come later; when plays have ended there is room again."""
+async def test_running_and_waiting_simulations_are_limited_per_user() -> None:
     by_key = {"Authorization": f"Bearer {KEY}"}
     async with opened() as client:
         acts = {"acts": [{"advance_ms": 1}] * 50, "context": {"amount": 10}}
@@ -141,8 +133,7 @@ async def test_few_plays_go_on_at_once_and_a_person_has_a_part_of_those_that_wai
     }
 
 
-async def test_a_queue_that_is_full_tells_everybody_to_come_later() -> None:
-    """However few each of them has; a wait that is given up leaves its place."""
+async def test_full_simulation_queue_refuses_every_user() -> None:
     queue = SimulationQueue()
     going = asyncio.Event()
     running = 0
@@ -173,8 +164,7 @@ def vm() -> BoundChart:
     return interlock.load(ROOT / "examples" / "vm.interlock.yaml")
 
 
-async def test_a_saga_shows_what_is_done_what_runs_and_what_waits() -> None:
-    """Forward, then in compensation: what had been done is made up for, the rest is clear."""
+async def test_saga_reports_the_status_of_each_step() -> None:
     boss = {"id": "boss", "roles": ["system"]}
     async with opened(charts=(vm(),)) as client:
         await client.runtime.create("vm/1", {"image": "debian"})
@@ -193,8 +183,7 @@ async def test_a_saga_shows_what_is_done_what_runs_and_what_waits() -> None:
     assert "compensation" in back.json()["configuration"][0]
 
 
-async def test_a_step_of_a_saga_that_was_passed_over_does_not_wait() -> None:
-    """There is an address already, so the first step had nothing to do and the second runs."""
+async def test_skipped_step_of_a_saga_is_reported() -> None:
     boss = {"id": "boss", "roles": ["system"]}
     async with opened(charts=(vm(),)) as client:
         await client.runtime.create("vm/1", {"image": "debian", "address": "10.0.0.7"})
@@ -212,8 +201,7 @@ async def pending(client: Client, acts: list[dict[str, Any]]) -> str:
     return key
 
 
-async def test_a_dead_letter_is_listed_retried_and_dropped(tmp_path: Path) -> None:
-    """By hand, with a reason; a second time there is nothing."""
+async def test_dead_letter_is_listed_retried_and_dropped(tmp_path: Path) -> None:
     async with opened(f"sqlite:///{tmp_path}/o.db", work=True) as client:
         await some_orders(client)
         row = await died(client)
@@ -245,8 +233,7 @@ async def died(client: Client) -> Any:
     raise AssertionError("it does not die")
 
 
-async def test_work_that_is_no_dead_letter_is_left_alone(tmp_path: Path) -> None:
-    """Dropped in somebody's hand, a deed would be done and nobody told."""
+async def test_work_that_is_not_a_dead_letter_cannot_be_dropped(tmp_path: Path) -> None:
     async with opened(f"sqlite:///{tmp_path}/o.db") as client:
         await some_orders(client)
         row = (await client.json("work"))["rows"][0]

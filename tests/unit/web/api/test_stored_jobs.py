@@ -74,10 +74,7 @@ ONCE = {"order/A-1": 1, "order/A-2": 0, "order/A-3": 1, "order/A-4": 1, "order/A
 
 
 @pytest.mark.parametrize("store", ["sqlite", "file", "postgres"])
-async def test_a_bulk_whose_server_ended_says_how_far_it_came_and_goes_on(
-    tmp_path: Path, monkeypatch: Any, store: str
-) -> None:
-    """The next server shows it as interrupted; resumed there, it gives every entity its event once."""
+async def test_interrupted_bulk_reports_its_progress_and_resumes(tmp_path: Path, monkeypatch: Any, store: str) -> None:
     urls = {"sqlite": f"sqlite:///{tmp_path}/o.db", "file": f"file:{tmp_path}/orders"}
     url = urls[store] if store in urls else store_or_skip()
     async with opened(url, clock=ShiftedClock()) as client:
@@ -98,10 +95,7 @@ async def test_a_bulk_whose_server_ended_says_how_far_it_came_and_goes_on(
     assert ({"unpaid": 5}, ONCE, True) == (ended["states"], taken, proof.replayed)
 
 
-async def test_what_was_sent_and_not_yet_noted_is_asked_again_and_not_given_twice(
-    tmp_path: Path, monkeypatch: Any
-) -> None:
-    """A server that vanishes with its last counts: what it did is told by the keys, and not done again."""
+async def test_uncounted_event_is_not_sent_twice_after_resume(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     async with opened(url, clock=ShiftedClock()) as client:
         job, _ = await begun(client, monkeypatch)
@@ -118,8 +112,7 @@ async def test_what_was_sent_and_not_yet_noted_is_asked_again_and_not_given_twic
     assert ONCE == taken
 
 
-async def test_what_a_server_of_an_earlier_release_sent_is_not_given_again(tmp_path: Path, monkeypatch: Any) -> None:
-    """Its keys were in the senders' space; the job is resumed after an upgrade."""
+async def test_event_sent_by_an_earlier_release_is_not_sent_twice(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     with monkeypatch.context() as patch:
         patch.setattr(walk, "bulk_key", former_key)
@@ -137,10 +130,7 @@ async def test_what_a_server_of_an_earlier_release_sent_is_not_given_again(tmp_p
     assert ONCE == taken
 
 
-async def test_a_sender_who_takes_a_former_key_does_not_suppress_the_event_of_a_job(
-    tmp_path: Path, monkeypatch: Any
-) -> None:
-    """The entity took another event under it, and is not counted as one that has the job's."""
+async def test_foreign_use_of_a_former_key_does_not_suppress_the_event(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     async with opened(url, clock=ShiftedClock()) as client:
         job, gate = await begun(client, monkeypatch)
@@ -152,8 +142,7 @@ async def test_a_sender_who_takes_a_former_key_does_not_suppress_the_event_of_a_
     assert {"applied": 4, "skipped": 1} == ended["outcomes"]
 
 
-async def test_a_job_that_a_wrong_clock_noted_last_can_be_resumed(tmp_path: Path, monkeypatch: Any) -> None:
-    """Its server was a day ahead, and is gone; nobody waits a day for its silence."""
+async def test_job_saved_with_a_wrong_clock_can_be_resumed(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     async with opened(url, clock=ShiftedClock(86_400_000)) as client:
         job, _ = await begun(client, monkeypatch)
@@ -178,8 +167,7 @@ async def vanished(*given: Any, **named: Any) -> None:
     """Keeps nothing, as a process that was killed."""
 
 
-async def test_a_job_whose_server_may_still_be_there_is_left_to_it(tmp_path: Path, monkeypatch: Any) -> None:
-    """Only its silence makes it free."""
+async def test_job_of_a_live_server_cannot_be_resumed_elsewhere(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     async with opened(url, clock=ShiftedClock()) as client, opened(url, clock=ShiftedClock(-60_000)) as other:
         job, _ = await begun(client, monkeypatch)
@@ -189,8 +177,7 @@ async def test_a_job_whose_server_may_still_be_there_is_left_to_it(tmp_path: Pat
     assert ("running", 409, "job.elsewhere") == (seen["status"], refused.status_code, refused.json()["code"])
 
 
-async def test_a_server_that_was_taken_for_dead_stops_when_it_comes_back(tmp_path: Path, monkeypatch: Any) -> None:
-    """Its notes are refused: whoever resumed the job is its owner now."""
+async def test_former_owner_of_a_job_stops(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     clock = ShiftedClock()
     async with opened(url, clock=clock) as client, opened(url, clock=ShiftedClock(OWNER_TIMEOUT_MS)) as other:
@@ -207,8 +194,7 @@ async def test_a_server_that_was_taken_for_dead_stops_when_it_comes_back(tmp_pat
     assert (ended, ONCE) == (told, taken)
 
 
-async def test_of_two_servers_that_resume_a_job_one_gets_it(tmp_path: Path, monkeypatch: Any) -> None:
-    """Both looked before either had it; the later one is told, and leaves it alone."""
+async def test_only_one_of_two_servers_takes_over_a_job(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     who: Any = {"who": "ada", "principal": person().principal, "may_see": lambda _: True}
     async with opened(url, clock=ShiftedClock()) as client:
@@ -231,8 +217,9 @@ async def test_of_two_servers_that_resume_a_job_one_gets_it(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize(("act", "status"), [("pause", "paused"), ("cancel", "cancelled")])
-async def test_a_job_is_steered_from_another_server(tmp_path: Path, monkeypatch: Any, act: str, status: str) -> None:
-    """The server that runs it hears of it with its next note."""
+async def test_job_is_paused_and_cancelled_from_another_server(
+    tmp_path: Path, monkeypatch: Any, act: str, status: str
+) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     clock = ShiftedClock()
     async with opened(url, clock=clock) as client, opened(url, clock=ShiftedClock()) as other:
@@ -257,8 +244,7 @@ async def until(client: Client, job: str, status: str) -> Any:
     return await eventually(found, f"a job that is {status}")
 
 
-async def test_a_paused_job_is_still_paused_after_a_restart(tmp_path: Path, monkeypatch: Any) -> None:
-    """It goes on where somebody lets it."""
+async def test_paused_job_stays_paused_after_a_restart(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     async with opened(url, clock=ShiftedClock()) as client:
         job, gate = await begun(client, monkeypatch)
@@ -275,8 +261,7 @@ async def test_a_paused_job_is_still_paused_after_a_restart(tmp_path: Path, monk
     assert ONCE == taken
 
 
-async def test_a_job_that_rests_here_goes_on_here(monkeypatch: Any) -> None:
-    """Whatever it was about to note waits until it goes on."""
+async def test_paused_job_saves_nothing_until_it_is_resumed(monkeypatch: Any) -> None:
     clock = ShiftedClock()
     async with opened(clock=clock) as client:
         job, gate = await begun(client, monkeypatch)
@@ -294,10 +279,7 @@ async def test_a_job_that_rests_here_goes_on_here(monkeypatch: Any) -> None:
     assert ({"applied": 5}, ONCE) == (ended["outcomes"], taken)
 
 
-async def test_an_old_job_is_listed_until_it_is_over_and_afterwards_where_it_ended(
-    tmp_path: Path, monkeypatch: Any
-) -> None:
-    """The list is of the last months; what somebody has just ended does not vanish before their eyes."""
+async def test_old_job_is_listed_while_open_and_where_it_ended(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     async with opened(url, clock=ShiftedClock()) as client:
         job, _ = await begun(client, monkeypatch)
@@ -317,8 +299,7 @@ async def test_an_old_job_is_listed_until_it_is_over_and_afterwards_where_it_end
     assert "done" == still["status"]
 
 
-async def test_a_paused_job_is_cancelled(monkeypatch: Any) -> None:
-    """What it has done stays done, and it does not come back."""
+async def test_paused_job_is_cancelled(monkeypatch: Any) -> None:
     async with opened(clock=ShiftedClock()) as client:
         job, _ = await begun(client, monkeypatch)
         await client.post(f"jobs/{job}/pause")
@@ -329,8 +310,7 @@ async def test_a_paused_job_is_cancelled(monkeypatch: Any) -> None:
     assert ended["ended_ms"] is not None
 
 
-async def test_whoever_resumes_a_bulk_does_it_with_their_own_rights(tmp_path: Path, monkeypatch: Any) -> None:
-    """The roles of whoever began it are not kept, and so cannot be borrowed."""
+async def test_resumed_bulk_runs_with_the_rights_of_the_resuming_user(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     async with opened(url, clock=ShiftedClock()) as client:
         job, _ = await begun(client, monkeypatch)
@@ -343,8 +323,7 @@ async def test_whoever_resumes_a_bulk_does_it_with_their_own_rights(tmp_path: Pa
     assert ["bob"] == [(each.event.principal or {})["id"] for each in entries if each.event.name == "job.resumed"]
 
 
-async def test_an_interrupted_check_begins_anew(tmp_path: Path) -> None:
-    """It changes nothing, so there is nothing to remember but that it did not end."""
+async def test_interrupted_verification_restarts(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     async with opened(url, clock=ShiftedClock()) as client:
         await some_orders(client)
@@ -359,8 +338,7 @@ async def test_an_interrupted_check_begins_anew(tmp_path: Path) -> None:
     assert ("done", 3, {"proven": 3}) == (ended["status"], ended["seen"], ended["outcomes"])
 
 
-async def test_a_check_of_everything_is_kept_with_what_it_found(tmp_path: Path) -> None:
-    """Later servers tell of it; a check of one entity is not kept."""
+async def test_verification_of_everything_is_stored_with_its_result(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     async with opened(url) as client:
         await some_orders(client)
@@ -374,8 +352,7 @@ async def test_a_check_of_everything_is_kept_with_what_it_found(tmp_path: Path) 
     assert {"proven": 4} == again["outcomes"]  # the first check is an entity, too
 
 
-async def test_a_console_that_only_shows_keeps_no_job(tmp_path: Path) -> None:
-    """It writes nothing at all."""
+async def test_read_only_console_stores_no_jobs(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     async with opened(url) as client:
         await some_orders(client)
@@ -386,8 +363,7 @@ async def test_a_console_that_only_shows_keeps_no_job(tmp_path: Path) -> None:
     assert (False, {"proven": 3}, ("order",)) == (job["stored"], job["outcomes"], kinds)
 
 
-async def test_jobs_are_no_kind_of_the_fleet_and_nobody_else_writes_them() -> None:
-    """Not by creating one, not by an event, not by a bulk; who may not see everything sees none."""
+async def test_job_entities_are_not_listed_and_not_writable() -> None:
     async with opened() as client:
         await some_orders(client)
         job = await client.job("verify", {})
@@ -407,8 +383,7 @@ async def test_jobs_are_no_kind_of_the_fleet_and_nobody_else_writes_them() -> No
     assert (404, "kind.unknown") == (closed.status_code, closed.json()["code"])
 
 
-async def test_an_event_of_a_job_needs_a_role_that_no_chart_gives() -> None:
-    """Whoever writes to the store by the runtime needs it, too."""
+async def test_event_of_a_job_needs_the_console_role() -> None:
     async with opened() as client:
         job = await client.job("verify", {})
         receipt = await client.runtime.send(f"{JOB_KIND}/{job['id']}", "job.resumed", {"owner": "me"})
@@ -416,8 +391,7 @@ async def test_an_event_of_a_job_needs_a_role_that_no_chart_gives() -> None:
     assert ("denied", "roles") == (receipt.outcome, receipt.reason)
 
 
-async def test_no_chart_may_have_the_name_of_a_kind_of_ours() -> None:
-    """It is refused when the runtime opens."""
+async def test_chart_with_the_name_of_a_builtin_kind_is_refused() -> None:
     with pytest.raises(UsageError) as caught:
         async with opened(charts=(order(ORDER.replace("kind: order", f"kind: {JOB_KIND}")),)):
             pass
@@ -425,13 +399,11 @@ async def test_no_chart_may_have_the_name_of_a_kind_of_ours() -> None:
     assert "kind.reserved" == caught.value.code
 
 
-def test_the_chart_of_jobs_has_no_findings() -> None:
-    """It is written as we tell others to."""
+def test_chart_of_jobs_has_no_findings() -> None:
     assert () == interlock.loads(JOB).diagnostics
 
 
-async def test_a_page_that_is_too_long_to_be_noted_is_made_shorter(monkeypatch: Any) -> None:
-    """However short: each entity is still asked once."""
+async def test_page_that_is_too_long_to_save_is_shortened(monkeypatch: Any) -> None:
     monkeypatch.setattr(walk, "PAGE_BYTES_MAX", 90)
     async with opened(clock=ShiftedClock()) as client:
         job, gate = await begun(client, monkeypatch)
@@ -445,8 +417,7 @@ async def test_a_page_that_is_too_long_to_be_noted_is_made_shorter(monkeypatch: 
     assert ONCE == taken
 
 
-async def test_an_end_is_told_once_it_is_kept(monkeypatch: Any) -> None:
-    """Whoever hears that a job is done hears the same from any other server."""
+async def test_job_is_reported_as_ended_after_its_end_is_stored(monkeypatch: Any) -> None:
     async with opened(clock=ShiftedClock()) as client:
         job, gate = await begun(client, monkeypatch)
         real, keeping, kept = client.console.jobs._store.save_progress, asyncio.Event(), asyncio.Event()
@@ -467,8 +438,7 @@ async def test_an_end_is_told_once_it_is_kept(monkeypatch: Any) -> None:
     assert ("running", 5, "done") == (before["status"], before["seen"], after["status"])
 
 
-async def test_an_end_that_cannot_be_kept_leaves_the_job_to_be_resumed(monkeypatch: Any) -> None:
-    """Nothing is told that the store does not know."""
+async def test_job_whose_end_cannot_be_stored_can_be_resumed(monkeypatch: Any) -> None:
     clock = ShiftedClock()
 
     async def broken(*given: Any, **named: Any) -> None:

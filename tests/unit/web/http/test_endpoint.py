@@ -39,8 +39,7 @@ def piece(text: bytes, *, more: bool) -> Message:
     return {"type": "http.request", "body": text, "more_body": more}
 
 
-async def test_a_body_in_pieces_is_put_together() -> None:
-    """However it was cut on its way."""
+async def test_body_in_pieces_is_joined() -> None:
     async with opened() as client:
         await some_orders(client)
         whole = b'{"event":"payment.confirmed","payload":{"id":"p-9"}}'
@@ -50,8 +49,7 @@ async def test_a_body_in_pieces_is_put_together() -> None:
     assert (200, 2, "p-9") == (status, now.version, now.context["payment"])
 
 
-async def test_a_sender_who_goes_before_the_body_is_whole_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """Even if what came would have been enough; and nobody is told of a bug."""
+async def test_incomplete_body_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async with opened() as client:
         await some_orders(client)
         with caplog.at_level(logging.DEBUG, "interlock.web"):
@@ -64,8 +62,7 @@ async def test_a_sender_who_goes_before_the_body_is_whole_changes_nothing(caplog
     assert [] == caplog.records
 
 
-async def test_a_response_does_not_wait_for_the_client_to_acknowledge_its_head() -> None:
-    """What is accepted sends at once (TCP_NODELAY): each response would otherwise take 40 ms longer."""
+async def test_accepted_sockets_have_nagle_disabled() -> None:
     found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def accepted(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
