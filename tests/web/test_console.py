@@ -1,4 +1,4 @@
-"""The console in a real browser: what an operator does, and what an attacker tries."""
+"""The console in a real browser: tasks of an operator, and attacks."""
 
 import asyncio
 import os
@@ -52,7 +52,7 @@ states:
 
 
 async def fill(url: str) -> None:
-    """Makes ten orders over five days; the oldest paid one is A-0, and what people wrote is hostile."""
+    """Create ten orders over five days with hostile texts; the oldest paid one is A-0."""
     clock = VirtualClock(1_700_000_000_000)
     payer = {"id": f"till{PROBE}", "roles": ["payments"], "reason": PROBE}
     async with interlock.open(url, charts=[interlock.loads(ORDER)], clock=clock, work=False) as orders:
@@ -67,7 +67,7 @@ async def fill(url: str) -> None:
 
 
 def filled(url: str) -> None:
-    """Fills a store, in a thread of its own: the browser's driver has an event loop in this one."""
+    """Fill a store in another thread: the browser driver has an event loop in this one."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(lambda: asyncio.run(fill(url))).result()
 
@@ -91,7 +91,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def site(chromium: Any, folder: Path) -> Iterator[tuple[Any, str]]:
-    """A server, and a browser that has opened the link that was printed."""
+    """A server, and a browser with a session."""
     with served(folder) as link:
         context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
         Visitor(context, link).close()
@@ -101,14 +101,14 @@ def site(chromium: Any, folder: Path) -> Iterator[tuple[Any, str]]:
 
 @pytest.fixture
 def visitor(site: tuple[Any, str]) -> Iterator[Visitor]:
-    """Somebody who is logged in, in a tab of their own; each test has entities of its own to change."""
+    """A tab with a session; each test changes entities of its own."""
     found = Visitor(*site)
     yield found
     found.close()
 
 
 def lit(tab: Any) -> list[str]:
-    """Gives the names of the states that the diagram shows as active."""
+    """Return the states that the diagram shows as active."""
     found: list[str] = tab.eval_on_selector_all(
         "il-diagram .on > title", "nodes => nodes.map(each => each.textContent)"
     )
@@ -155,7 +155,7 @@ def test_overview_separates_ended_from_active_entities(visitor: Visitor) -> None
         (orders,) = fleet["kinds"]
         final, *others = (each for each in orders["states"] if each["type"] == "final")
         final["entities"] = 3
-        for each in others:  # where other tests may have brought some
+        for each in others:  # other tests may have ended some
             each["entities"] = 0
         orders["states"].append({**final, "id": ":cancelled", "type": "ended", "entities": 2})
         route.fulfill(json=fleet)
@@ -215,9 +215,9 @@ def test_refused_event_shows_the_guard_and_its_values(visitor: Visitor) -> None:
     tab.click("dialog button.primary")
     tab.wait_for_selector("dialog .note.bad")
 
-    told = tab.inner_text("dialog .note.bad")
-    assert "context.amount < 1000" in told
-    assert "context.amount = 5000" in told
+    text = tab.inner_text("dialog .note.bad")
+    assert "context.amount < 1000" in text
+    assert "context.amount = 5000" in text
     assert ["unpaid"] == lit(tab)
 
 
@@ -284,7 +284,7 @@ NAMELESS = f"""() => [...document.querySelectorAll('{CONTROLS}')].filter(each =>
 
 
 def judged(tab: Any) -> list[str]:
-    """Gives what axe finds against WCAG 2.2 AA, once colours have stopped moving."""
+    """Return the violations of WCAG 2.2 AA that axe finds after all transitions have ended."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="NO AXE: accessibility is not judged")
     tab.evaluate(SETTLED)
     tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
@@ -316,7 +316,7 @@ def test_no_user_text_becomes_markup(visitor: Visitor) -> None:
     entity = "/e/order/" + "".join(f"%{byte:02X}" for byte in PROBE.encode())
     for path in (entity, "/k/order/entities?q=%22%3E%3Cimg", "/k/%3Cimg%20src=x%20onerror=alert(9)%3E"):
         tab = visitor.open(path)
-        if path.startswith("/k/%3C"):  # there is no such kind: a 404 is what it should be
+        if path.startswith("/k/%3C"):  # an unknown kind: 404 is expected
             visitor.wrong = [each for each in visitor.wrong if "404" not in each]
         assert 0 == tab.locator(INJECTED).count(), path
     tab = visitor.open("/e/order/A-2")
@@ -393,7 +393,7 @@ def test_event_of_an_expired_session_is_not_sent_by_the_next_one(chromium: Any, 
     keys.chmod(0o600)
 
     def send(tab: Any, *, ends: bool = False) -> None:
-        # Once the page is live it asks for nothing by itself: what ends the login then is the event.
+        # A live page sends no requests by itself, so the event is the first request after the session ends.
         tab.wait_for_selector("#live[data-state='on']")
         tab.wait_for_selector("il-diagram .on > title:text-is('unpaid')", state="attached")
         tab.click(".events button:has-text('payment.confirmed')")
@@ -438,12 +438,12 @@ def test_session_survives_reload_and_new_tab_until_sign_out(chromium: Any, folde
 
 
 class Listener(BaseHTTPRequestHandler):
-    """The server of another port: it notes the cookies that browsers send it."""
+    """A server on another port that records the cookies it gets."""
 
     seen: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
-        """Note the cookie, and answer a page."""
+        """Record the cookie and respond with a page."""
         self.seen.append(self.headers.get("Cookie", ""))
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
@@ -451,7 +451,7 @@ class Listener(BaseHTTPRequestHandler):
         self.wfile.write(b"<h1>another server</h1>")
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def test_cookie_seen_by_another_port_is_useless(chromium: Any, folder: Path) -> None:

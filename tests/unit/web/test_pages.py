@@ -1,4 +1,4 @@
-"""The pages as files: small, without markup from values, readable in both themes, every address answered."""
+"""The static files: size, safety, imports, contrast and addresses."""
 
 import re
 from importlib.resources import files
@@ -6,7 +6,7 @@ from importlib.resources import files
 import pytest
 
 from interlock.web.pages import ADDRESSES, SHELL, static_files
-from tests.unit.web.consoles import opened
+from tests.unit.web.consoles import open_console
 
 BYTES_MAX = 44 * 1024
 CONTRAST_MIN = 4.5
@@ -15,7 +15,7 @@ SCRIPTS = sorted(name for name in FILES if name.endswith(".js"))
 
 
 def source(name: str) -> str:
-    """Gives the text of a file of the pages."""
+    """Return the text of a static file."""
     return (files("interlock.web") / "static" / name).read_text(encoding="utf-8")
 
 
@@ -103,14 +103,14 @@ def test_every_imported_name_is_used() -> None:
 @pytest.mark.parametrize("place", ADDRESSES)
 async def test_every_page_address_returns_the_shell(place: str) -> None:
     address = place.replace("{kind}", "order").replace("{entity:path}", "order/A/1")
-    async with opened() as client:
+    async with open_console() as client:
         response = await client.http.get(address)
 
     assert (200, "text/html; charset=utf-8") == (response.status_code, response.headers["content-type"])
 
 
 async def test_unchanged_file_is_not_sent_again() -> None:
-    async with opened() as client:
+    async with open_console() as client:
         first = await client.http.get("/static/main.js")
         again = await client.http.get("/static/main.js", headers={"If-None-Match": first.headers["etag"]})
         plain = await client.http.get("/static/main.js", headers={"Accept-Encoding": "identity"})
@@ -124,20 +124,20 @@ async def test_unchanged_file_is_not_sent_again() -> None:
 
 
 def tokens() -> dict[str, dict[str, str]]:
-    """Gives the colours of both themes."""
+    """Return the colours of both themes."""
     found = re.findall(r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)", source("app.css"))
     return {"light": {name: light for name, light, _ in found}, "dark": {name: dark for name, _, dark in found}}
 
 
 def luminance(colour: str) -> float:
-    """Gives the relative luminance of a colour, as WCAG 2.2 defines it."""
+    """Return the relative luminance of a colour, as WCAG 2.2 defines it."""
     parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def contrast(one: str, other: str) -> float:
-    """Gives the contrast of two colours, from 1 to 21."""
+    """Return the contrast of two colours, from 1 to 21."""
     bright, dim = sorted((luminance(one), luminance(other)), reverse=True)
     return (bright + 0.05) / (dim + 0.05)
 
@@ -162,7 +162,7 @@ def test_colours_have_enough_contrast(theme: str, text: str, ground: str) -> Non
 
 @pytest.mark.parametrize("path", ["/nowhere", "/k", "/k/order/nowhere", "/%F0%9F%8E%89", "/<script>"])
 async def test_unknown_page_address_returns_the_shell_with_404(path: str) -> None:
-    async with opened() as client:
+    async with open_console() as client:
         response = await client.http.get(path)
         again = await client.http.get(path, headers={"If-None-Match": FILES[SHELL].tag})
 
@@ -177,14 +177,14 @@ async def test_unknown_page_address_returns_the_shell_with_404(path: str) -> Non
 
 @pytest.mark.parametrize("path", ["/api", "/api/v1/nowhere", "/api/v2/kinds", "/static/", "/static/a/b"])
 async def test_unknown_api_path_is_a_problem(path: str) -> None:
-    async with opened() as client:
+    async with open_console() as client:
         response = await client.http.get(path, headers={"Accept": "text/html"})
 
     assert (404, "path.unknown") == (response.status_code, response.json()["code"])
 
 
 async def test_write_to_an_unknown_page_is_a_problem() -> None:
-    async with opened() as client:
+    async with open_console() as client:
         response = await client.http.post("/nowhere")
 
     assert (404, "path.unknown") == (response.status_code, response.json()["code"])

@@ -1,4 +1,4 @@
-"""What the interface shows: kinds, lists, one entity now and then, its journal, what it accepts."""
+"""Reading endpoints: kinds, lists, entities, journals, accepted events."""
 
 from functools import partial
 from pathlib import Path
@@ -13,12 +13,12 @@ from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
 from interlock.trust.masking import MASK
 from tests.support.eventually import eventually
-from tests.unit.web.consoles import KEY, ORDER, Client, opened, order, person, some_orders
+from tests.unit.web.consoles import KEY, ORDER, Client, create_orders, make_user, open_console, order
 
 
 async def test_overview_has_the_population_of_each_kind() -> None:
-    async with opened() as client:
-        await some_orders(client)
+    async with open_console() as client:
+        await create_orders(client)
         fleet = await client.json("kinds")
 
     (kind,) = fleet["kinds"]
@@ -29,8 +29,8 @@ async def test_overview_has_the_population_of_each_kind() -> None:
 
 async def test_entity_beyond_expect_is_stuck() -> None:
     clock = VirtualClock(1_000_000_000_000)
-    async with opened(clock=clock) as client:
-        await some_orders(client)
+    async with open_console(clock=clock) as client:
+        await create_orders(client)
         before = await client.json("kinds/order")
         clock.time_ms += 2 * 86_400_000 + 1
         after = (await client.get("kinds/order", headers={"Authorization": f"Bearer {KEY}"})).json()
@@ -40,7 +40,7 @@ async def test_entity_beyond_expect_is_stuck() -> None:
 
 
 async def test_kind_lists_its_events_with_payload_schemas() -> None:
-    async with opened() as client:
+    async with open_console() as client:
         detail = await client.json("kinds/order")
 
     events = {each["name"]: each for each in detail["events"]}
@@ -54,9 +54,9 @@ async def test_population_includes_states_of_other_revisions(tmp_path: Path) -> 
     url = f"sqlite:///{tmp_path}/o.db"
     text = ORDER.replace("2.0.0", "1.0.0").replace("  expired: {type: final}", "  expired: {type: final}\n  lost: {}")
     old = order(text.replace("initial: unpaid", "initial: lost"))
-    async with opened(url, charts=(old,)) as client:
+    async with open_console(url, charts=(old,)) as client:
         await client.runtime.create("order/L-1", {"amount": 1})
-    async with opened(url, charts=(old, order())) as client:
+    async with open_console(url, charts=(old, order())) as client:
         await client.runtime.create("order/A-1", {"amount": 1})
         view = (await client.json("kinds/order"))["kind"]
 
@@ -81,16 +81,16 @@ async def test_population_includes_states_of_other_revisions(tmp_path: Path) -> 
     ],
 )
 async def test_list_is_filtered(query: str, found: list[str]) -> None:
-    async with opened() as client:
-        await some_orders(client)
+    async with open_console() as client:
+        await create_orders(client)
         page = await client.json(f"kinds/order/entities{query}")
 
     assert found == sorted(each["entity"].partition("/")[2] for each in page["rows"])
 
 
 async def test_list_is_paged_without_gaps() -> None:
-    async with opened() as client:
-        await some_orders(client, 7)
+    async with open_console() as client:
+        await create_orders(client, 7)
         seen, after = [], ""
         while True:
             page = await client.json(f"kinds/order/entities?limit=3{after}")
@@ -107,8 +107,8 @@ async def test_list_is_paged_without_gaps() -> None:
     "bend", [lambda text: text[:-2] + "AA", lambda text: "A" + text[1:], lambda _: "nonsense", lambda _: "%00"]
 )
 async def test_changed_cursor_is_refused(bend: Any) -> None:
-    async with opened() as client:
-        await some_orders(client)
+    async with open_console() as client:
+        await create_orders(client)
         page = await client.json("kinds/order/entities?limit=1")
         response = await client.get(f"kinds/order/entities?limit=1&after={bend(page['after'])}")
 
@@ -116,8 +116,8 @@ async def test_changed_cursor_is_refused(bend: Any) -> None:
 
 
 async def test_cursor_is_bound_to_its_filter() -> None:
-    async with opened() as client:
-        await some_orders(client)
+    async with open_console() as client:
+        await create_orders(client)
         page = await client.json("kinds/order/entities?limit=1")
         response = await client.get(f"kinds/order/entities?limit=1&state=unpaid&after={page['after']}")
 
@@ -128,7 +128,7 @@ async def test_cursor_is_bound_to_its_filter() -> None:
     "query", ["limit=0", "limit=201", "limit=x", "older=soon", "older=-5m", "q=a%00b", "state=%00"]
 )
 async def test_invalid_filter_is_a_problem(query: str) -> None:
-    async with opened() as client:
+    async with open_console() as client:
         response = await client.get(f"kinds/order/entities?{query}")
 
     assert 400 == response.status_code
@@ -137,8 +137,8 @@ async def test_invalid_filter_is_a_problem(query: str) -> None:
 
 
 async def test_entity_has_its_last_entry_and_transitions() -> None:
-    async with opened() as client:
-        await some_orders(client)
+    async with open_console() as client:
+        await create_orders(client)
         view = await client.json("entity/order/A-2")
 
     assert (["paid"], 2, 2) == (view["configuration"], view["version"], view["latest"])
@@ -152,7 +152,7 @@ async def test_entity_has_its_last_entry_and_transitions() -> None:
 
 async def test_entity_is_returned_at_a_version_and_at_a_time() -> None:
     clock = VirtualClock(1_000_000_000_000)
-    async with opened(clock=clock) as client:
+    async with open_console(clock=clock) as client:
         await client.runtime.create("order/A-1", {"amount": 10})
         clock.time_ms += 60_000
         payer = {"id": "till", "roles": ["payments"]}
@@ -170,8 +170,8 @@ async def test_entity_is_returned_at_a_version_and_at_a_time() -> None:
 
 
 async def test_unknown_resource_is_a_problem_with_its_code() -> None:
-    async with opened() as client:
-        await some_orders(client)
+    async with open_console() as client:
+        await create_orders(client)
         found = [
             (await client.get(path)).json()["code"]
             for path in ("entity/order/none", "kinds/none", "jobs/none", "nothing", "kinds/order/chart.svg?revision=9")
@@ -182,7 +182,7 @@ async def test_unknown_resource_is_a_problem_with_its_code() -> None:
 
 @pytest.mark.parametrize("name", ["order", "order/", "/x", "order/%00", "order/" + "x" * 300])
 async def test_malformed_entity_is_refused(name: str) -> None:
-    async with opened() as client:
+    async with open_console() as client:
         response = await client.get(f"entity/{name}")
 
     assert response.status_code in (400, 404)
@@ -190,8 +190,8 @@ async def test_malformed_entity_is_refused(name: str) -> None:
 
 
 async def test_journal_is_paged_backwards_from_its_end() -> None:
-    async with opened() as client:
-        await some_orders(client)
+    async with open_console() as client:
+        await create_orders(client)
         last = await client.json("journal/order/A-2?limit=1")
         before = await client.json("journal/order/A-2?limit=5&before=2")
         after = await client.json("journal/order/A-2?after=1")
@@ -203,7 +203,7 @@ async def test_journal_is_paged_backwards_from_its_end() -> None:
 
 
 async def test_each_event_is_accepted_or_has_a_reason() -> None:
-    async with opened(who=person(roles=("support", "payments"))) as client:
+    async with open_console(who=make_user(roles=("support", "payments"))) as client:
         await client.runtime.create("order/B-1", {"amount": 5_000})
         found = {each["event"]: each for each in await client.json("accepted/order/B-1")}
 
@@ -221,19 +221,19 @@ SECRET = ORDER.replace("  unpaid:\n", "  unpaid:\n    sensitive: [payment]\n").r
 
 
 async def everything(client: Client) -> str:
-    """Gives all that is shown of A-2, as one text."""
+    """Return all responses about A-2 as one text."""
     paths = ("entity/order/A-2", "journal/order/A-2", "accepted/order/A-2", "work", "kinds/order/entities")
     return "".join([(await client.get(path)).text for path in paths])
 
 
 async def test_sensitive_fields_are_masked() -> None:
-    blind = person(rights=("read", "send"))
-    async with opened(charts=(order(SECRET),), who=blind) as client:
+    blind = make_user(rights=("read", "send"))
+    async with open_console(charts=(order(SECRET),), who=blind) as client:
         await client.runtime.create("order/A-2", {"amount": 10})
         payer = {"id": "till", "roles": ["payments"]}
         await client.runtime.send("order/A-2", "payment.confirmed", {"id": "canary-7"}, principal=payer)
         shown = await everything(client)
-    async with opened(charts=(order(SECRET),)) as client:
+    async with open_console(charts=(order(SECRET),)) as client:
         await client.runtime.create("order/A-2", {"amount": 10})
         await client.runtime.send("order/A-2", "payment.confirmed", {"id": "canary-7"}, principal=payer)
         seen = await everything(client)
@@ -272,7 +272,7 @@ states:
 
 
 async def named(client: Client) -> str:
-    """Gives all that is shown of an entity whose timers, targets and sources carry a sensitive value in their names."""
+    """Return all responses about an entity whose timer, target and source names contain a sensitive value."""
     await client.runtime.create("order/A-2")
     await client.runtime.send("order/A-2", "noted", {"card": "canary-7"})
     rehearsed = await client.post("send/order/A-2", {"event": "go", "dry_run": True})
@@ -285,9 +285,9 @@ async def named(client: Client) -> str:
 
 
 async def test_names_computed_from_sensitive_fields_are_masked() -> None:
-    async with opened(charts=(interlock.loads(NAMES),), who=person(rights=("read", "send"))) as client:
+    async with open_console(charts=(interlock.loads(NAMES),), who=make_user(rights=("read", "send"))) as client:
         shown = await named(client)
-    async with opened(charts=(interlock.loads(NAMES),)) as client:
+    async with open_console(charts=(interlock.loads(NAMES),)) as client:
         seen = await named(client)
 
     assert "canary-7" not in shown
@@ -299,7 +299,7 @@ async def test_names_computed_from_sensitive_fields_are_masked() -> None:
 
 
 async def quoting(attempt: Any) -> None:
-    """Fails for good, and says with what."""
+    """Fail permanently and quote the input."""
     raise interlock.RejectedError("no mailbox canary-7", code="mailbox.gone")
 
 
@@ -307,8 +307,8 @@ async def test_errors_of_handlers_and_guards_are_masked() -> None:
     text = SECRET.replace('"= context.amount < 1000"', '"= context.payment < 1000"')
     chart = interlock.loads(text)
     chart.handler("send_receipt")(quoting)
-    who = person(rights=("read", "send"))
-    async with opened(charts=(chart,), who=who, work=True, clock=SystemClock()) as client:
+    who = make_user(rights=("read", "send"))
+    async with open_console(charts=(chart,), who=who, work=True, clock=SystemClock()) as client:
         await client.runtime.create("order/A-1", {"amount": 10, "payment": "x"})
         sent = await client.post("send/order/A-1", {"event": "order.cancelled"})
         await client.runtime.create("order/A-2", {"amount": 10})
@@ -330,13 +330,13 @@ async def test_errors_of_handlers_and_guards_are_masked() -> None:
 
 async def test_kind_without_a_chart_needs_read_sensitive(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/orders.db"
-    async with opened(url) as client:
-        await some_orders(client)
+    async with open_console(url) as client:
+        await create_orders(client)
     lamp = interlock.loads("interlock: 1\nkind: lamp\ninitial: off\nstates: {off: {}}\n")
-    async with opened(url, charts=(lamp,), who=person(rights=("read",))) as client:
+    async with open_console(url, charts=(lamp,), who=make_user(rights=("read",))) as client:
         blind = await client.json("kinds")
         refused = await client.get("kinds/order/entities")
-    async with opened(url, charts=(lamp,)) as client:
+    async with open_console(url, charts=(lamp,)) as client:
         seeing = await client.json("kinds")
 
     assert (["lamp"], 404) == ([each["kind"] for each in blind["kinds"]], refused.status_code)
@@ -344,13 +344,13 @@ async def test_kind_without_a_chart_needs_read_sensitive(tmp_path: Path) -> None
 
 
 async def refusals(client: Client) -> Any:
-    """Gives the list of refusals, once it has rows: they are written a little later."""
+    """Return the list of refusals once it has rows: they are written later."""
     found = await client.json("refusals")
     return found if found["rows"] else None
 
 
 async def test_refused_creation_is_listed_as_create(tmp_path: Path) -> None:
-    async with opened(f"sqlite:///{tmp_path}/orders.db") as client:
+    async with open_console(f"sqlite:///{tmp_path}/orders.db") as client:
         with pytest.raises(RejectedError):
             await client.runtime.create("order/1", {"amount": "much"}, principal={"id": "eve"})
         found = await eventually(partial(refusals, client))
@@ -365,7 +365,7 @@ async def test_audit_excludes_hidden_kinds(tmp_path: Path) -> None:
     hidden = ORDER.replace("  paid:\n", "  paid:\n    sensitive: true\n").replace("kind: order", "kind: fraud")
     rights = ("read", "read:audit")
     url = f"sqlite:///{tmp_path}/orders.db"
-    async with opened(url, charts=(order(), order(hidden)), who=person(rights=rights)) as client:
+    async with open_console(url, charts=(order(), order(hidden)), who=make_user(rights=rights)) as client:
         for kind in ("order", "fraud"):
             await client.runtime.create(f"{kind}/1", {"amount": 1})
             await client.runtime.send(f"{kind}/1", "parcel.shipped", principal={"id": "eve"})
@@ -378,8 +378,10 @@ async def test_audit_excludes_hidden_kinds(tmp_path: Path) -> None:
 
 async def test_kind_with_hidden_states_needs_read_sensitive() -> None:
     hidden = ORDER.replace("  paid:\n", "  paid:\n    sensitive: true\n")
-    async with opened(charts=(order(hidden),), who=person(rights=("read", "send", "read:audit", "bulk"))) as client:
-        await some_orders(client)
+    async with open_console(
+        charts=(order(hidden),), who=make_user(rights=("read", "send", "read:audit", "bulk"))
+    ) as client:
+        await create_orders(client)
         fleet = await client.json("kinds")
         paths = (
             "kinds/order",
@@ -400,8 +402,8 @@ async def test_kind_with_hidden_states_needs_read_sensitive() -> None:
 
 
 async def test_population_of_a_store_without_counters_is_scanned(tmp_path: Path) -> None:
-    async with opened(f"file:{tmp_path}/orders") as client:
-        await some_orders(client)
+    async with open_console(f"file:{tmp_path}/orders") as client:
+        await create_orders(client)
         (kind,) = (await client.json("kinds"))["kinds"]
 
     assert (3, False, []) == (kind["entities"], kind["partial"], kind["minutes"])
@@ -409,7 +411,7 @@ async def test_population_of_a_store_without_counters_is_scanned(tmp_path: Path)
 
 
 async def test_drawing_is_cached_until_the_revision_changes() -> None:
-    async with opened() as client:
+    async with open_console() as client:
         first = await client.get("kinds/order/chart.svg")
         second = await client.get("kinds/order/chart.svg", headers={"If-None-Match": first.headers["etag"]})
 
@@ -423,8 +425,8 @@ async def test_diff_lists_added_removed_and_changed_parts() -> None:
     later = (
         ORDER.replace("2.0.0", "3.0.0").replace("  paid:\n", "  settled:\n").replace("target: paid", "target: settled")
     )
-    async with opened(charts=(order(later.replace("3.0.0", "3.0.0")), order())) as client:
-        await some_orders(client)
+    async with open_console(charts=(order(later.replace("3.0.0", "3.0.0")), order())) as client:
+        await create_orders(client)
         old, new = [each["revision"] for each in (await client.json("kinds/order"))["kind"]["revisions"]][::-1]
         asked = {"from": old, "to": new}
         diff = (await client.get("kinds/order/diff", params=asked)).json()

@@ -1,4 +1,4 @@
-"""Streams: entries as they are kept, and that something changed."""
+"""Live streams of entries and of changed kinds."""
 
 import asyncio
 from typing import Any
@@ -13,14 +13,14 @@ from interlock.web.api.streams import BEHIND_MAX, CHANGES_MS, HEARTBEAT_MS
 from interlock.web.app import application
 from interlock.web.auth import SESSION_IDLE_MS_MAX, SESSION_MS_MAX, Authentication, key_digest
 from tests.support.eventually import PATIENCE_SECONDS
-from tests.unit.web.consoles import KEY, ORDER, Stream, opened, order, person, some_orders
+from tests.unit.web.consoles import KEY, ORDER, Stream, create_orders, make_user, open_console, order
 
 PAYER = {"id": "till", "roles": ["payments"]}
 
 
 async def test_entry_is_streamed_when_it_is_written() -> None:
-    async with opened() as client:
-        await some_orders(client)
+    async with open_console() as client:
+        await create_orders(client)
         stream = Stream(client, "streams/entity/order/A-1")
         await stream.until("event: hello")
         await client.runtime.send("order/A-1", "payment.confirmed", {"id": "p"}, principal=PAYER)
@@ -32,8 +32,8 @@ async def test_entry_is_streamed_when_it_is_written() -> None:
 
 
 async def test_reconnecting_client_continues_after_its_last_event() -> None:
-    async with opened() as client:
-        await some_orders(client)
+    async with open_console() as client:
+        await create_orders(client)
         await client.runtime.send("order/A-2", "parcel.shipped", principal={"id": "w", "roles": ["warehouse"]})
         stream = Stream(client, "streams/entity/order/A-2", {"last-event-id": "order/A-2@1"})
         text = await stream.until("@3")
@@ -43,8 +43,8 @@ async def test_reconnecting_client_continues_after_its_last_event() -> None:
 
 
 async def test_client_that_is_too_far_behind_gets_a_gap() -> None:
-    async with opened() as client:
-        await some_orders(client)
+    async with open_console() as client:
+        await create_orders(client)
         life = client.runtime.store
         behind = Stream(client, "streams/entity/order/A-1?after=0", {"last-event-id": f"order/A-1@{BEHIND_MAX * 9}"})
         text = await behind.until("event: gap")
@@ -56,8 +56,8 @@ async def test_client_that_is_too_far_behind_gets_a_gap() -> None:
 
 async def test_idle_stream_sends_heartbeats() -> None:
     clock = VirtualClock(1_000_000_000_000)
-    async with opened(clock=clock) as client:
-        await some_orders(client)
+    async with open_console(clock=clock) as client:
+        await create_orders(client)
         stream = Stream(client, "streams/entity/order/A-1")
         await stream.until("event: hello")
         await clock.advance(HEARTBEAT_MS + 1)
@@ -69,8 +69,8 @@ async def test_idle_stream_sends_heartbeats() -> None:
 
 async def test_stream_of_kinds_combines_changes() -> None:
     clock = VirtualClock(1_000_000_000_000)
-    async with opened(clock=clock) as client:
-        await some_orders(client)
+    async with open_console(clock=clock) as client:
+        await create_orders(client)
         stream = Stream(client, "streams/fleet")
         await stream.until("event: hello")
         for number in range(20):
@@ -85,8 +85,8 @@ async def test_stream_of_kinds_combines_changes() -> None:
 
 
 async def test_stream_ends_when_the_console_closes() -> None:
-    async with opened() as client:
-        await some_orders(client)
+    async with open_console() as client:
+        await create_orders(client)
         streams = [Stream(client, "streams/fleet"), Stream(client, "streams/entity/order/A-1")]
         for each in streams:
             await each.until("event: hello")
@@ -98,8 +98,8 @@ async def test_stream_ends_when_the_console_closes() -> None:
 
 async def test_stream_ends_soon_after_its_session() -> None:
     clock = VirtualClock(1_000_000_000_000)
-    async with opened(clock=clock) as client:
-        await some_orders(client)
+    async with open_console(clock=clock) as client:
+        await create_orders(client)
         stream = Stream(client, "streams/entity/order/A-1")
         await stream.until("event: hello")
         clock.time_ms += SESSION_MS_MAX
@@ -111,8 +111,8 @@ async def test_stream_ends_soon_after_its_session() -> None:
 
 async def test_open_stream_does_not_keep_its_session_alive() -> None:
     clock = VirtualClock(1_000_000_000_000)
-    async with opened(clock=clock) as client:
-        await some_orders(client)
+    async with open_console(clock=clock) as client:
+        await create_orders(client)
         stream = Stream(client, "streams/entity/order/A-1")
         await stream.until("event: hello")
         await clock.advance(SESSION_IDLE_MS_MAX + HEARTBEAT_MS + 1)
@@ -123,8 +123,8 @@ async def test_open_stream_does_not_keep_its_session_alive() -> None:
 
 
 async def test_streams_of_a_session_are_limited_and_closed_ones_do_not_count() -> None:
-    async with opened() as client:
-        await some_orders(client)
+    async with open_console() as client:
+        await create_orders(client)
         streams = [Stream(client, "streams/fleet") for _ in range(STREAMS_MAX)]
         for each in streams:
             await each.until("event: hello")
@@ -141,8 +141,8 @@ async def test_streams_of_a_session_are_limited_and_closed_ones_do_not_count() -
 
 
 async def test_closed_stream_leaves_no_task() -> None:
-    async with opened() as client:
-        await some_orders(client)
+    async with open_console() as client:
+        await create_orders(client)
         before = len(asyncio.all_tasks())
         for path in ("streams/fleet", "streams/entity/order/A-1"):
             stream = Stream(client, path)
@@ -156,17 +156,17 @@ async def test_closed_stream_leaves_no_task() -> None:
 
 
 async def test_stream_of_an_unknown_entity_is_a_problem() -> None:
-    async with opened() as client:
+    async with open_console() as client:
         response = await client.get("streams/entity/order/none")
 
     assert (404, "entity.unknown") == (response.status_code, response.json()["code"])
 
 
 async def test_parallel_requests_do_not_exceed_the_stream_limit() -> None:
-    async with opened() as client:
+    async with open_console() as client:
         streams = [Stream(client, "streams/fleet") for _ in range(3 * STREAMS_MAX)]
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not all(each.status for each in streams):  # noqa: ASYNC110 - it tells nobody here
+            while not all(each.status for each in streams):  # noqa: ASYNC110 - there is nothing to await
                 await asyncio.sleep(0)
         statuses = [each.status for each in streams]
         for each in streams:
@@ -178,9 +178,9 @@ async def test_parallel_requests_do_not_exceed_the_stream_limit() -> None:
 
 
 async def answered(stream: Stream) -> int:
-    """Gives the status of a stream, once it is there."""
+    """Return the status of a stream once it has started."""
     async with asyncio.timeout(20):
-        while not stream.status:  # noqa: ASYNC110 - it tells nobody here
+        while not stream.status:  # noqa: ASYNC110 - there is nothing to await
             await asyncio.sleep(0)
     return stream.status
 
@@ -188,7 +188,7 @@ async def answered(stream: Stream) -> int:
 async def test_streams_of_a_user_are_counted_over_keys_and_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "STREAMS_PERSON_MAX", 3)
     by_key = {"authorization": f"Bearer {KEY}"}
-    async with opened() as client:
+    async with open_console() as client:
         streams = [Stream(client, "streams/fleet", by_key) for _ in range(2)]
         assert [200, 200] == [await answered(each) for each in streams]
         mine = client.csrf
@@ -205,8 +205,8 @@ async def test_streams_of_a_user_are_counted_over_keys_and_sessions(monkeypatch:
 async def test_one_user_cannot_take_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, number in (("STREAMS_ALL_MAX", 8), ("STREAMS_PERSON_MAX", 8), ("STREAMS_SHARE", 1)):
         monkeypatch.setattr(live, name, number)
-    people = {key_digest(name): person(name) for name in ("ada", "bob", "cyd", "dan")}
-    async with opened() as client:
+    people = {key_digest(name): make_user(name) for name in ("ada", "bob", "cyd", "dan")}
+    async with open_console() as client:
         doors = Authentication(client.runtime.clock, keys=people)
         client.app, console = application(client.runtime, doors, origins=["http://console.test"])
         asked = ["ada"] * 7 + ["bob", "bob", "cyd", "dan"]
@@ -226,7 +226,7 @@ async def test_one_user_cannot_take_all_streams(monkeypatch: pytest.MonkeyPatch)
 async def test_stream_of_kinds_excludes_hidden_kinds() -> None:
     clock = VirtualClock(1_000_000_000_000)
     hidden = order(ORDER.replace("kind: order", "kind: fraud").replace("  paid:\n", "  paid:\n    sensitive: true\n"))
-    async with opened(clock=clock, charts=(order(), hidden), who=person(rights=("read",))) as client:
+    async with open_console(clock=clock, charts=(order(), hidden), who=make_user(rights=("read",))) as client:
         stream = Stream(client, "streams/fleet")
         await stream.until("event: hello")
         await client.runtime.create("fraud/1", {"amount": 1})
@@ -241,7 +241,7 @@ async def test_stream_of_kinds_excludes_hidden_kinds() -> None:
 async def test_all_streams_share_one_read_of_the_counters(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = VirtualClock(1_000_000_000_000)
     looks = []
-    async with opened(clock=clock) as client:
+    async with open_console(clock=clock) as client:
         store: Any = client.runtime.store
         real = store.counts
 
@@ -268,7 +268,7 @@ async def test_unavailable_store_ends_a_stream_quietly(monkeypatch: pytest.Monke
     async def away(kind: str) -> Any:
         raise interlock.UnavailableError("the disk is full", code="store.away")
 
-    async with opened(clock=clock) as client:
+    async with open_console(clock=clock) as client:
         stream = Stream(client, "streams/fleet")
         await stream.until("event: hello")
         monkeypatch.setattr(client.runtime.store, "counts", away)
@@ -280,8 +280,8 @@ async def test_unavailable_store_ends_a_stream_quietly(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("last", ["order/A-1@²", "@-1", "order/A-1@" + "9" * 40, "@"])
 async def test_invalid_last_event_id_is_ignored(last: str) -> None:
-    async with opened() as client:
-        await some_orders(client)
+    async with open_console() as client:
+        await create_orders(client)
         stream = Stream(client, "streams/entity/order/A-1", {"last-event-id": last})
         text = await stream.until("event: hello")
         await stream.close()

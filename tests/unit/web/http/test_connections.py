@@ -1,4 +1,4 @@
-"""Connections of a real server on loopback: how large, how slow and how many they may be."""
+"""Limits on the connections of a real server on loopback."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from interlock.web import server
 from interlock.web.auth import Authentication, key_digest
 from interlock.web.http import connections, endpoint
 from interlock.web.http.connections import Connections
-from tests.unit.web.consoles import KEY, opened, person
+from tests.unit.web.consoles import KEY, make_user, open_console
 
 HANG_S = 60
-"""A net against hangs: nothing here takes that long."""
+"""A timeout against hangs."""
 
 DESCRIPTORS = 16
 ROOM = DESCRIPTORS // 2
@@ -29,23 +29,23 @@ ROOM = DESCRIPTORS // 2
 
 @dataclass(slots=True)
 class Wire:
-    """A connection as a client has it."""
+    """The client side of a connection."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     def send(self, text: bytes) -> None:
-        """Sends this, without waiting."""
+        """Send data without waiting."""
         self.writer.write(text)
 
     def pause(self) -> None:
-        """Reads nothing more."""
+        """Stop reading."""
         transport = self.writer.transport
         assert isinstance(transport, asyncio.ReadTransport)
         transport.pause_reading()
 
     async def answer(self) -> tuple[int, bytes]:
-        """Gives the status and the body of the next response."""
+        """Return the status and the body of the next response."""
         async with asyncio.timeout(HANG_S):
             head = await self.reader.readuntil(b"\r\n\r\n")
             found = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
@@ -53,7 +53,7 @@ class Wire:
         return int(head.split()[1]), body
 
     async def rest(self) -> bytes:
-        """Gives everything that comes until the server closes."""
+        """Return the received bytes until the server closes."""
         found = b""
         with suppress(ConnectionError):
             async with asyncio.timeout(HANG_S):
@@ -64,14 +64,14 @@ class Wire:
 
 @dataclass(slots=True)
 class Site:
-    """A server that runs here."""
+    """A server in this process."""
 
     host: str
     registry: Connections
     wires: list[Wire]
 
     async def wire(self, text: bytes = b"") -> Wire:
-        """Gives a new connection, on which this was sent."""
+        """Return a new connection after sending data on it."""
         name, _, port = self.host.rpartition(":")
         made = Wire(*await asyncio.open_connection(name, int(port)))
         self.wires.append(made)
@@ -79,19 +79,19 @@ class Site:
         return made
 
     def get(self, path: str = "/api/v1/kinds", *fields: str) -> bytes:
-        """Gives a whole request."""
+        """Return a complete request."""
         return "\r\n".join([f"GET {path} HTTP/1.1", f"Host: {self.host}", *fields, "", ""]).encode()
 
     async def has(self, count: int) -> None:
-        """Waits until the server has so many connections."""
+        """Wait until the server has this number of connections."""
         async with asyncio.timeout(HANG_S):
-            while len(self.registry._open) != count:  # noqa: ASYNC110 - it tells nobody here
+            while len(self.registry._open) != count:  # noqa: ASYNC110 - there is nothing to await
                 await asyncio.sleep(0.001)
 
 
 @asynccontextmanager
 async def site(monkeypatch: pytest.MonkeyPatch, *, descriptors: int | None = None) -> AsyncIterator[Site]:
-    """A server in this process that has so many descriptors."""
+    """Yield a server in this process with a limit of descriptors."""
     made = list[Connections]()
 
     def connections_of_server() -> Connections:
@@ -100,8 +100,8 @@ async def site(monkeypatch: pytest.MonkeyPatch, *, descriptors: int | None = Non
 
     monkeypatch.setattr(server, "Connections", connections_of_server)
     until, address = asyncio.Event(), asyncio.get_running_loop().create_future()
-    async with opened() as client:
-        doors = Authentication(client.runtime.clock, keys={key_digest(KEY): person("robot", rights=("read",))})
+    async with open_console() as client:
+        doors = Authentication(client.runtime.clock, keys={key_digest(KEY): make_user("robot", rights=("read",))})
         serving = asyncio.ensure_future(
             server.serve(client.runtime, doors, host="127.0.0.1", port=0, ready=address.set_result, until=until)
         )
@@ -390,7 +390,7 @@ async def test_refused_connections_are_counted_and_logged_once(
             for _ in range(20):
                 await (await here.wire(b"nonsense\r\n\r\n")).rest()
             async with asyncio.timeout(HANG_S):
-                while "connections closed" not in caplog.text:  # noqa: ASYNC110 - it tells nobody here
+                while "connections closed" not in caplog.text:  # noqa: ASYNC110 - there is nothing to await
                     await asyncio.sleep(0.01)
             causes = dict(here.registry.causes)
 

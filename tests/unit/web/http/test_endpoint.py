@@ -1,4 +1,4 @@
-"""How a request comes to its endpoint: in pieces, cut short, by a socket that does not wait."""
+"""Bodies in pieces, incomplete bodies, and the options of accepted sockets."""
 
 import asyncio
 import logging
@@ -10,11 +10,11 @@ from starlette.types import Message
 
 from interlock.web.server import bind_socket
 from tests.support.eventually import PATIENCE_SECONDS
-from tests.unit.web.consoles import KEY, Client, opened, some_orders
+from tests.unit.web.consoles import KEY, Client, create_orders, open_console
 
 
 async def sent(client: Client, *messages: Message) -> tuple[int, bytes]:
-    """Gives the status and the body that a send gets which comes in these messages."""
+    """Return status and body of the response to a send in these ASGI messages."""
     left, answers = list(messages), list[Any]()
 
     async def receive() -> Message:
@@ -35,13 +35,13 @@ async def sent(client: Client, *messages: Message) -> tuple[int, bytes]:
 
 
 def piece(text: bytes, *, more: bool) -> Message:
-    """A part of a body."""
+    """Return a part of a body."""
     return {"type": "http.request", "body": text, "more_body": more}
 
 
 async def test_body_in_pieces_is_joined() -> None:
-    async with opened() as client:
-        await some_orders(client)
+    async with open_console() as client:
+        await create_orders(client)
         whole = b'{"event":"payment.confirmed","payload":{"id":"p-9"}}'
         status, _ = await sent(client, piece(whole[:7], more=True), piece(b"", more=True), piece(whole[7:], more=False))
         now = await client.runtime.state("order/A-1")
@@ -50,8 +50,8 @@ async def test_body_in_pieces_is_joined() -> None:
 
 
 async def test_incomplete_body_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    async with opened() as client:
-        await some_orders(client)
+    async with open_console() as client:
+        await create_orders(client)
         with caplog.at_level(logging.DEBUG, "interlock.web"):
             whole = b'{"event":"payment.confirmed","payload":{"id":"p-9"}}'
             status, body = await sent(client, piece(whole, more=True), {"type": "http.disconnect"})

@@ -1,4 +1,4 @@
-"""What an HTTP caller is told of an error: by its code, and never what its message may give away."""
+"""The messages that HTTP callers get for errors, and the statuses."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from interlock.errors import (
 from interlock.stores.memory import MemoryStore
 from interlock.trust.disclosure import OPEN_CODES, damage_text, is_withheld, public_text
 from interlock.web.http.errors import HttpProblem, problem_of
-from tests.unit.web.consoles import ORDER, opened, order, person
+from tests.unit.web.consoles import ORDER, make_user, open_console, order
 
 SOURCE = Path(interlock.__file__).parent
-SECRET = "fraud 3.1.0+abc key-of-eve v41 db.internal:5432"  # what no caller may read
+SECRET = "fraud 3.1.0+abc key-of-eve v41 db.internal:5432"  # must not reach a caller
 CLASSES = [
     each
     for each in vars(errors).values()
     if isinstance(each, type) and issubclass(each, InterlockError) and each not in (DefinitionError, ArchivedError)
 ]
 
-SAYS_ITSELF = (
+CALLER_MODULES = (
     "web/",
     "operate/",
     "runtime/request_checks.py",
     "runtime/history/travel.py",
     "runtime/worker/work_operations.py",
 )
-"""Modules whose messages are made for callers: of what these sent, and of limits."""
+"""Modules whose messages are written for callers: they quote the request and limits only."""
 
-ALSO_SAID_BY = {
+OTHER_MODULES = {
     "conflict.retries": {"runtime/sender.py"},
     "context.missing": {"kernel/first_context.py"},
     "context.refused": {"kernel/first_context.py", "runtime/runtime.py"},
@@ -66,11 +66,11 @@ key and no kind that the caller did not send.
 """
 
 NOT_SERVED = ("cli/", "testing/", "demo/", "shm/")
-"""Packages that no request reaches."""
+"""Packages that no request uses."""
 
 
 def raised() -> Iterator[tuple[str, str, str]]:
-    """Every error that is made with a code written out: the module, the class, the code."""
+    """Yield module, class and code of every error that is created with a literal code."""
     for path in sorted(SOURCE.rglob("*.py")):
         module = path.relative_to(SOURCE).as_posix()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -112,15 +112,15 @@ def test_message_of_an_unknown_code_is_withheld() -> None:
 @pytest.mark.parametrize("code", sorted(OPEN_CODES))
 def test_open_code_is_raised_only_in_reviewed_modules(code: str) -> None:
     modules = {module for module, _, each in FOUND if each == code and not module.startswith(NOT_SERVED)}
-    others = {each for each in modules if not each.startswith(SAYS_ITSELF)}
+    others = {each for each in modules if not each.startswith(CALLER_MODULES)}
 
-    assert others <= ALSO_SAID_BY.get(code, set())
+    assert others <= OTHER_MODULES.get(code, set())
     message, hint = public_text(UsageError("as it is", code=code, hint="and so"))
     assert ("as it is", "and so") == (message, hint)
 
 
 def test_codes_of_the_console_are_open() -> None:
-    starting = ("web/auth.py", "web/app.py", "web/server.py")  # of whoever starts a server
+    starting = ("web/auth.py", "web/app.py", "web/server.py")  # for the operator who starts a server
     own = {code for module, name, code in FOUND if module.startswith("web/") and module not in starting
            and name != "InternalError"}  # fmt: skip
 
@@ -156,15 +156,15 @@ def test_damage_is_reported_without_addresses(code: str, is_told: bool) -> None:
 
 
 class AwayStore(MemoryStore):
-    """A store whose server does not answer."""
+    """A store whose server is unreachable."""
 
     async def load(self, entity: str, *, key: str | None = None) -> Any:
-        """Says where it is, as the store on PostgreSQL does."""
+        """Fail with the address in the message, as the PostgreSQL store does."""
         raise UnavailableError(f"no connection to {SECRET}", code="store.connection", hint=SECRET)
 
 
 async def test_unavailable_store_is_reported_without_its_address(caplog: pytest.LogCaptureFixture) -> None:
-    async with opened() as client:
+    async with open_console() as client:
         await client.runtime.create("order/1", {"amount": 1})
         client.runtime._steps.store = AwayStore()
         client.runtime._steps.snapshots.clear()
@@ -180,7 +180,7 @@ async def test_unavailable_store_is_reported_without_its_address(caplog: pytest.
 
 
 async def test_conflict_withholds_the_version_and_reused_key_its_owner() -> None:
-    async with opened() as client:
+    async with open_console() as client:
         await client.runtime.create("order/1", {"amount": 1}, key="key-of-eve")
         body = {"event": "order.cancelled", "expected": 41}
         lost = await client.post("send/order/1", body)
@@ -192,8 +192,8 @@ async def test_conflict_withholds_the_version_and_reused_key_its_owner() -> None
 
 
 async def test_user_without_read_gets_no_states() -> None:
-    who = person(rights=("send",), roles=("payments",))
-    async with opened(who=who) as client:
+    who = make_user(rights=("send",), roles=("payments",))
+    async with open_console(who=who) as client:
         await client.runtime.create("order/1", {"amount": 5})
         denied = await client.post("send/order/1", {"event": "parcel.shipped"})
         rejected = await client.post("send/order/1", {"event": "payment.confirmed", "payload": {}})
@@ -209,7 +209,7 @@ async def test_user_without_read_gets_no_states() -> None:
 
 async def test_unknown_revision_lists_the_loaded_ones() -> None:
     newer = ORDER.replace("revision: 2.0.0", "revision: 3.0.0")
-    async with opened(charts=(order(), order(newer)), who=person(rights=("read",))) as client:
+    async with open_console(charts=(order(), order(newer)), who=make_user(rights=("read",))) as client:
         found = await client.get("kinds/order/chart.svg?revision=9.9.9")
 
     assert (404, "revision.unknown") == (found.status_code, found.json()["code"])

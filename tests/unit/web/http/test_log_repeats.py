@@ -1,4 +1,4 @@
-"""The same kind of trouble is logged once in a while."""
+"""The filter for repeated log records."""
 
 import logging
 
@@ -9,7 +9,7 @@ from interlock.web.http.log_repeats import RECORDS_MAX, RepeatFilter, limited_lo
 
 
 def record(text: str, created: float, **facts: object) -> logging.LogRecord:
-    """Gives a warning of this time."""
+    """Return a warning with this time."""
     return logging.makeLogRecord({"msg": text, "levelno": logging.WARNING, "created": created, **facts})
 
 

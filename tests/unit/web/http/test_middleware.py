@@ -1,11 +1,11 @@
-"""What every request passes and every response carries."""
+"""Checks of every request and headers of every response."""
 
 import pytest
 
 from interlock.errors import UsageError
 from interlock.web.app import application, normalize_origin
 from interlock.web.http.middleware import BODY_BYTES_MAX
-from tests.unit.web.consoles import ORIGIN, opened
+from tests.unit.web.consoles import ORIGIN, open_console
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from tests.unit.web.consoles import ORIGIN, opened
     ["/", "/e/order/A-1", "/static/app.css", "/static/none.js", "/api/v1/kinds", "/none", "/api/v1/openapi.json"],
 )
 async def test_every_response_has_the_security_headers(path: str) -> None:
-    async with opened() as client:
+    async with open_console() as client:
         headers = (await client.http.get(path)).headers
 
     policy = headers["content-security-policy"]
@@ -27,7 +27,7 @@ async def test_every_response_has_the_security_headers(path: str) -> None:
 
 @pytest.mark.parametrize("host", ["evil.test", "console.test:99", "127.0.0.1", ""])
 async def test_unknown_host_is_refused(host: str) -> None:
-    async with opened() as client:
+    async with open_console() as client:
         response = await client.http.get("/api/v1/kinds", headers={"Host": host})
 
     assert (421, "host.unknown") == (response.status_code, response.json()["code"])
@@ -36,7 +36,7 @@ async def test_unknown_host_is_refused(host: str) -> None:
 @pytest.mark.parametrize("hosts", [("console.test", "evil.test"), ("evil.test", "console.test"), ("console.test",) * 2])
 @pytest.mark.parametrize("path", ["/api/v1/kinds", "/effects/"])
 async def test_request_with_two_hosts_is_refused(hosts: tuple[str, str], path: str) -> None:
-    async with opened() as client:
+    async with open_console() as client:
         response = await client.http.get(path, headers=[("Host", each) for each in hosts])
 
     assert (400, "host.repeated") == (response.status_code, response.json()["code"])
@@ -45,14 +45,14 @@ async def test_request_with_two_hosts_is_refused(hosts: tuple[str, str], path: s
 
 @pytest.mark.parametrize("length", ["9" * 5_000, "-1", "ten", "1e3"])
 async def test_invalid_content_length_is_refused(length: str) -> None:
-    async with opened() as client:
+    async with open_console() as client:
         response = await client.http.get("/api/v1/kinds", headers={"Content-Length": length})
 
     assert (413, "body.size") == (response.status_code, response.json()["code"])
 
 
 async def test_problems_are_not_cached() -> None:
-    async with opened() as client:
+    async with open_console() as client:
         found = [await client.http.get(path) for path in ("/api/v1/none", "/api/v1/entity/order/none", "/api/v1/me")]
 
     assert {"no-store"} == {each.headers["cache-control"] for each in found}
@@ -82,7 +82,7 @@ def test_invalid_origin_is_refused(text: str) -> None:
 
 
 async def test_body_with_a_too_large_length_is_refused() -> None:
-    async with opened() as client:
+    async with open_console() as client:
         response = await client.post("send/order/A-1", {"event": "x", "payload": "y" * BODY_BYTES_MAX})
 
     assert (413, "body.size") == (response.status_code, response.json()["code"])
@@ -93,7 +93,7 @@ async def test_body_without_a_length_is_limited() -> None:
         for _ in range(BODY_BYTES_MAX // 1_000 + 2):
             yield b"x" * 1_000
 
-    async with opened() as client:
+    async with open_console() as client:
         headers = {"Origin": ORIGIN, "X-Interlock-CSRF": client.csrf, "Content-Type": "application/json"}
         response = await client.http.post("/api/v1/send/order/A-1", content=pieces(), headers=headers)  # type: ignore[arg-type]  # an async generator of bytes is what it takes
 
@@ -102,7 +102,7 @@ async def test_body_without_a_length_is_limited() -> None:
 
 @pytest.mark.parametrize("body", [b"\xff\xfe", b"[" * 100_000, b'{"event": ', b"null", b"5" * 5_000])
 async def test_invalid_body_is_a_problem(body: bytes) -> None:
-    async with opened() as client:
+    async with open_console() as client:
         headers = {"Origin": ORIGIN, "X-Interlock-CSRF": client.csrf, "Content-Type": "application/json"}
         response = await client.http.post("/api/v1/send/order/A-1", content=body, headers=headers)
 
@@ -110,7 +110,7 @@ async def test_invalid_body_is_a_problem(body: bytes) -> None:
 
 
 async def test_cookie_is_http_only_and_same_site() -> None:
-    async with opened() as client:
+    async with open_console() as client:
         cookie = (await client.post("logout")).headers["set-cookie"]
 
     assert "HttpOnly" in cookie
@@ -128,14 +128,14 @@ async def test_cookie_is_http_only_and_same_site() -> None:
     ],
 )
 async def test_servers_on_two_ports_have_different_cookies(origins: list[str], name: str) -> None:
-    async with opened() as client:
+    async with open_console() as client:
         _, console = application(client.runtime, client.console.access, origins=origins)
 
     assert name == console.cookie
 
 
 async def test_wrong_method_is_a_problem() -> None:
-    async with opened() as client:
+    async with open_console() as client:
         response = await client.get("send/order/A-1")
 
     assert 405 == response.status_code

@@ -1,4 +1,4 @@
-"""The OpenAPI document: it names every endpoint, and real answers are as it says."""
+"""The OpenAPI document contains every endpoint, and real responses match it."""
 
 import json
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 import jsonschema_rs
 
 from interlock.web.app import ENDPOINTS
-from tests.unit.web.consoles import opened, some_orders
+from tests.unit.web.consoles import create_orders, open_console
 
 
 def references(value: Any) -> list[str]:
-    """Gives every `$ref` in a document."""
+    """Return every `$ref` in a document."""
     if isinstance(value, dict):
         own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
         return own + [one for each in value.values() for one in references(each)]
@@ -18,7 +18,7 @@ def references(value: Any) -> list[str]:
 
 
 async def test_openapi_document_contains_every_endpoint_once() -> None:
-    async with opened() as client:
+    async with open_console() as client:
         document = await client.json("openapi.json")
 
     operations = [one for path in document["paths"].values() for one in path.values()]
@@ -30,8 +30,8 @@ async def test_openapi_document_contains_every_endpoint_once() -> None:
 
 async def test_responses_match_the_openapi_document() -> None:
     wrong: list[str] = []
-    async with opened() as client:
-        await some_orders(client)
+    async with open_console() as client:
+        await create_orders(client)
         await client.job("verify", {})
         document = await client.json("openapi.json")
 
@@ -67,7 +67,7 @@ async def test_responses_match_the_openapi_document() -> None:
 
 
 async def test_openapi_document_is_deterministic() -> None:
-    async with opened() as client:
+    async with open_console() as client:
         first, second = (await client.get("openapi.json")).content, (await client.get("openapi.json")).content
 
     assert json.loads(first)
