@@ -1,4 +1,4 @@
-"""A real browser and a real server: `interlock serve` as a process of its own, Chromium beside it.
+"""A real browser and a real server: `interlock serve` and Chromium as processes.
 
 Rule: both end with the test that started them, by their ids; everything goes over loopback.
 """
@@ -29,12 +29,12 @@ ARGUMENTS = (
     "--disable-sync",
 )
 PATIENCE_MS = 1_000 * PATIENCE_SECONDS
-"""How long a page may take for anything: a machine ten times slower still passes."""
+"""Timeout for every wait: a machine that is ten times slower still passes."""
 
 
 @contextmanager
 def served(folder: Path, *arguments: str) -> Iterator[str]:
-    """The link of a server on the store and charts of a folder."""
+    """Yield the sign-in link of a server on the store and charts of a folder."""
     command = [sys.executable, "-m", "interlock", "serve", "--port", "0", *arguments]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
@@ -58,7 +58,7 @@ def served(folder: Path, *arguments: str) -> Iterator[str]:
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """Chromium, or a skip that says what is missing."""
+    """Yield Chromium, or skip if it is missing."""
     if not CHROMIUM.exists():
         pytest.skip(f"NO BROWSER: the pages are not tested, because there is no {CHROMIUM}")
     playwright = pytest.importorskip("playwright.sync_api", reason="NO PLAYWRIGHT: the pages are not tested")
@@ -71,7 +71,7 @@ def browser() -> Iterator[Any]:
 
 
 class Visitor:
-    """A tab that notes what goes wrong in it: errors, requests to elsewhere, dialogs of scripts that are not ours."""
+    """A tab that records errors, requests to other hosts, and dialogs."""
 
     def __init__(self, context: Any, link: str) -> None:
         self.base = link.partition("/#")[0]
@@ -82,11 +82,11 @@ class Visitor:
         self.tab.on("console", self._said)
         self.tab.on("dialog", self._shown)
         self.tab.on("request", self._asked)
-        if link != self.base:  # it brings a login
+        if link != self.base:  # a sign-in link
             self.open(link.removeprefix(self.base))
 
     def _said(self, message: Any) -> None:
-        # The browser's own word on an answer that is a problem by design is no error of the page.
+        # The browser logs an error for every expected problem response.
         by_design = any(f"status of {status}" in message.text for status in (401, 403, 409, 422))
         if message.type == "error" and not by_design:
             self.wrong.append(f"console: {message.text}")
@@ -100,12 +100,12 @@ class Visitor:
             self.wrong.append(f"request: {request.url}")
 
     def open(self, path: str) -> Any:
-        """Show a page, and wait until it is there."""
+        """Open a page and wait until it is rendered."""
         self.tab.goto(self.base + path)
         self.tab.wait_for_selector("main h1, main h2")
         return self.tab
 
     def close(self) -> None:
-        """Close the tab. Nothing may have gone wrong in it."""
+        """Close the tab and check that it recorded nothing."""
         self.tab.close()
         assert [] == self.wrong

@@ -1,4 +1,4 @@
-"""`interlock serve` that is killed in the middle of a bulk: its `DIES_AT`-th event is kept, and not yet counted.
+"""`interlock serve` that is killed in the middle of a bulk: its `DIES_AT`-th event is written, and not yet counted.
 
 python -m tests.web.dying_serve serve sqlite:///...
 """
@@ -21,7 +21,7 @@ _sent = count(1)
 
 
 async def outcome(walks: JobWalker, job: Job, bulk: Bulk, item: Item) -> tuple[str, str | None]:
-    """What one entity answered; the last one's answer nobody hears."""
+    """Send to one entity; kill the process after the last one."""
     found = await _outcome(walks, job, bulk, item)
     if not bulk.dry_run and next(_sent) == DIES_AT:
         os.kill(os.getpid(), signal.SIGKILL)

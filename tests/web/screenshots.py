@@ -1,4 +1,4 @@
-"""Every page of the console as pictures, for people to look at: `make screenshots`.
+"""Screenshots of every page of the console: `make screenshots`.
 
     python -m tests.web.screenshots [folder]
 
@@ -29,7 +29,7 @@ WIDTHS = {"wide": 1280, "narrow": 360}
 HIGH = 900
 ENTITIES = 1_000
 WAIT_LOOKS = 120
-"""Seconds that the world of the demo may take to fill."""
+"""Seconds to wait until the demo has its entities."""
 
 PAGES = {
     "overview": "/",
@@ -50,7 +50,7 @@ NEXT = (
     ORDER.replace("2.0.0", "2.1.0").replace("48h", "72h").replace("shipped: shipped}", "shipped: under_way}")
     + "  under_way: {expect: {within: 5d}, on: {parcel.shipped: shipped}}\n"
 )
-"""The next revision of the chart: a timer that changed, and a state more."""
+"""The next revision of the chart: a changed timer and a new state."""
 
 COUNTED = """async () => {
   const login = {headers: {"X-Interlock-CSRF": localStorage.getItem("interlock-token")}};
@@ -68,7 +68,7 @@ QUIET = """Promise.all(document.getAnimations()
 
 
 def main(folder: Path) -> None:
-    """Take all pictures."""
+    """Take all screenshots."""
     from playwright.sync_api import sync_playwright
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -82,22 +82,22 @@ def main(folder: Path) -> None:
                     taken(browser, link, folder, name)
         finally:
             browser.close()
-    sys.stdout.write(f"{len(list(folder.glob('*.png')))} pictures in {folder}\n")
+    sys.stdout.write(f"{len(list(folder.glob('*.png')))} screenshots in {folder}\n")
 
 
 @contextmanager
 def none(home: Path) -> Iterator[str]:
-    """A server with a chart, and nothing else."""
+    """A server with a chart and no entities."""
     (home / "order.yaml").write_text(ORDER, encoding="utf-8")
     with interlock.open(f"sqlite:///{home}/o.db", charts=[interlock.loads(ORDER)], work=False):
-        pass  # makes the file
+        pass  # creates the file
     with served(home, "sqlite:///o.db", "--chart", "order.yaml") as link:
         yield link
 
 
 @contextmanager
 def one(home: Path) -> Iterator[str]:
-    """A server with one entity, a bulk that another one did not end, and a revision that is about to come."""
+    """A server with one entity, an interrupted bulk, and two revisions."""
     interrupted(home)
     (home / "next.yaml").write_text(NEXT, encoding="utf-8")
     with served(home, "sqlite:///o.db", "--chart", "order.yaml", "--chart", "next.yaml") as link:
@@ -106,7 +106,7 @@ def one(home: Path) -> Iterator[str]:
 
 @contextmanager
 def demo(home: Path) -> Iterator[str]:
-    """The world of `interlock demo`."""
+    """A running `interlock demo`."""
     command = [sys.executable, "-m", "interlock", "demo", "--no-browser", "--port", "0", "--rate", "60"]
     with subprocess.Popen(
         command,
@@ -125,13 +125,13 @@ def demo(home: Path) -> Iterator[str]:
 
 
 def taken(browser: Any, link: str, folder: Path, world: str) -> None:
-    """Take the pictures of one world."""
+    """Take the screenshots of one server."""
     context = browser.new_context(viewport={"width": WIDTHS["wide"], "height": HIGH}, color_scheme="light")
     visitor = Visitor(context, link[link.index("http") :])
     tab = visitor.tab
     pages = dict(PAGES)
     if world == "demo":
-        for _ in range(WAIT_LOOKS):  # on a slow machine there are fewer, and the pictures are still pictures
+        for _ in range(WAIT_LOOKS):  # a slow machine has fewer entities
             if tab.evaluate(COUNTED) >= ENTITIES:
                 break
             tab.wait_for_timeout(1_000)
@@ -160,7 +160,7 @@ def taken(browser: Any, link: str, folder: Path, world: str) -> None:
 
 
 def played(tab: Any) -> None:
-    """Begin in the lab, where the chart asks for something."""
+    """Start the simulation with an initial context."""
     for each in tab.query_selector_all("main form [required]"):
         each.fill("5")
     tab.get_by_test_id("start").click()
@@ -168,7 +168,7 @@ def played(tab: Any) -> None:
 
 
 def worked(visitor: Visitor) -> None:
-    """Verify, and rehearse a bulk, so that their pages have something to show."""
+    """Run a verification and a dry run, so that their pages have content."""
     tab = visitor.open("/audit")
     tab.get_by_test_id("verify").click()
     tab.wait_for_selector("main p.good, main p.bad")

@@ -1,4 +1,4 @@
-"""The console in a real browser: what an operator does, and what an attacker tries."""
+"""The console in a real browser: tasks of an operator, and attacks."""
 
 import asyncio
 import os
@@ -52,7 +52,7 @@ states:
 
 
 async def fill(url: str) -> None:
-    """Makes ten orders over five days; the oldest paid one is A-0, and what people wrote is hostile."""
+    """Create ten orders over five days with hostile texts; the oldest paid one is A-0."""
     clock = VirtualClock(1_700_000_000_000)
     payer = {"id": f"till{PROBE}", "roles": ["payments"], "reason": PROBE}
     async with interlock.open(url, charts=[interlock.loads(ORDER)], clock=clock, work=False) as orders:
@@ -67,7 +67,7 @@ async def fill(url: str) -> None:
 
 
 def filled(url: str) -> None:
-    """Fills a store, in a thread of its own: the browser's driver has an event loop in this one."""
+    """Fill a store in another thread: the browser driver has an event loop in this one."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(lambda: asyncio.run(fill(url))).result()
 
@@ -91,7 +91,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def site(chromium: Any, folder: Path) -> Iterator[tuple[Any, str]]:
-    """A server, and a browser that has opened the link that was printed."""
+    """A server, and a browser with a session."""
     with served(folder) as link:
         context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
         Visitor(context, link).close()
@@ -101,22 +101,21 @@ def site(chromium: Any, folder: Path) -> Iterator[tuple[Any, str]]:
 
 @pytest.fixture
 def visitor(site: tuple[Any, str]) -> Iterator[Visitor]:
-    """Somebody who is logged in, in a tab of their own; each test has entities of its own to change."""
+    """A tab with a session; each test changes entities of its own."""
     found = Visitor(*site)
     yield found
     found.close()
 
 
 def lit(tab: Any) -> list[str]:
-    """Gives the names of the states that the diagram shows as active."""
+    """Return the states that the diagram shows as active."""
     found: list[str] = tab.eval_on_selector_all(
         "il-diagram .on > title", "nodes => nodes.map(each => each.textContent)"
     )
     return found
 
 
-def test_an_operator_goes_from_the_fleet_to_the_oldest_entity_and_through_its_past(visitor: Visitor) -> None:
-    """Fleet, a state, its oldest entity, the slider: diagram, context and address move together."""
+def test_operator_opens_the_oldest_entity_and_its_earlier_versions(visitor: Visitor) -> None:
     tab = visitor.open("/")
     assert "11 entities" in tab.inner_text("main")
     tab.click("section.kind h2 a")
@@ -150,15 +149,13 @@ def test_an_operator_goes_from_the_fleet_to_the_oldest_entity_and_through_its_pa
     tab.wait_for_selector("form.filters")
 
 
-def test_who_has_ended_is_told_apart_from_those_who_go_on(visitor: Visitor) -> None:
-    """On the fleet's cards: the bar and the legend are of the living, and a line below leads to the others."""
-
+def test_overview_separates_ended_from_active_entities(visitor: Visitor) -> None:
     def with_ended(route: Any) -> None:
         fleet = route.fetch().json()
         (orders,) = fleet["kinds"]
         final, *others = (each for each in orders["states"] if each["type"] == "final")
         final["entities"] = 3
-        for each in others:  # where other tests may have brought some
+        for each in others:  # other tests may have ended some
             each["entities"] = 0
         orders["states"].append({**final, "id": ":cancelled", "type": "ended", "entities": 2})
         route.fulfill(json=fleet)
@@ -175,8 +172,7 @@ def test_who_has_ended_is_told_apart_from_those_who_go_on(visitor: Visitor) -> N
     assert tab.url.endswith("/entities?state=%3Acancelled")
 
 
-def test_a_link_to_a_version_shows_that_version(visitor: Visitor) -> None:
-    """Everything that matters is in the address."""
+def test_link_to_a_version_shows_that_version(visitor: Visitor) -> None:
     tab = visitor.open("/e/order/A-1?version=1")
     tab.wait_for_selector(".story h3:text('create')")
 
@@ -184,8 +180,7 @@ def test_a_link_to_a_version_shows_that_version(visitor: Visitor) -> None:
     assert "version 1 of 2" in tab.inner_text("output")
 
 
-def test_an_event_is_sent_by_a_form_and_the_diagram_moves(visitor: Visitor) -> None:
-    """The form is made of the payload's schema; the journal has the reason afterwards."""
+def test_sent_event_updates_the_diagram(visitor: Visitor) -> None:
     tab = visitor.open("/e/order/A-7")
     tab.click(".events button:has-text('payment.confirmed')")
     tab.fill("dialog .fields input", "p-77")
@@ -200,8 +195,7 @@ def test_an_event_is_sent_by_a_form_and_the_diagram_moves(visitor: Visitor) -> N
     assert "by hand" in tab.inner_text("section[class=card]:has(h2:text('Journal'))")
 
 
-def test_what_another_process_does_is_seen_without_asking(visitor: Visitor, folder: Path) -> None:
-    """The stream brings it: the diagram moves, the slider grows."""
+def test_step_of_another_process_appears_live(visitor: Visitor, folder: Path) -> None:
     tab = visitor.open("/e/order/A-8")
     tab.wait_for_selector("#live[data-state=on]")
     tab.evaluate("window.before = true")
@@ -213,8 +207,7 @@ def test_what_another_process_does_is_seen_without_asking(visitor: Visitor, fold
     assert "2" == tab.get_attribute("#slider", "max")
 
 
-def test_a_refused_event_says_which_guard_and_what_it_read(visitor: Visitor) -> None:
-    """Before it is sent, in the list; and after, in the form."""
+def test_refused_event_shows_the_guard_and_its_values(visitor: Visitor) -> None:
     tab = visitor.open("/e/order/A-9")
     line = tab.locator(".events li:has-text('order.cancelled')")
     assert "context.amount = 5000" in line.inner_text()
@@ -222,14 +215,13 @@ def test_a_refused_event_says_which_guard_and_what_it_read(visitor: Visitor) -> 
     tab.click("dialog button.primary")
     tab.wait_for_selector("dialog .note.bad")
 
-    told = tab.inner_text("dialog .note.bad")
-    assert "context.amount < 1000" in told
-    assert "context.amount = 5000" in told
+    text = tab.inner_text("dialog .note.bad")
+    assert "context.amount < 1000" in text
+    assert "context.amount = 5000" in text
     assert ["unpaid"] == lit(tab)
 
 
-def test_a_bulk_begins_with_a_dry_run_and_then_does_what_it_said(visitor: Visitor) -> None:
-    """Counts first, then a reason, then progress."""
+def test_bulk_send_follows_its_dry_run(visitor: Visitor) -> None:
     tab = visitor.open("/bulk?kind=order&state=paid&q=A-5")
     tab.select_option("#bulk-event", "order.cancelled")
     tab.get_by_test_id("dry-run").click()
@@ -242,8 +234,7 @@ def test_a_bulk_begins_with_a_dry_run_and_then_does_what_it_said(visitor: Visito
     assert "end of season" in tab.inner_text("main")
 
 
-def test_a_tampered_chain_is_found_and_the_bad_link_pointed_at(chromium: Any, tmp_path: Path) -> None:
-    """Verify all: the entity, the version, and what is still proven."""
+def test_verification_shows_the_tampered_version(chromium: Any, tmp_path: Path) -> None:
     (tmp_path / "order.yaml").write_text(ORDER, encoding="utf-8")
     filled(f"sqlite:///{tmp_path}/orders.db")
     tampered = sqlite3.connect(tmp_path / "orders.db")
@@ -293,7 +284,7 @@ NAMELESS = f"""() => [...document.querySelectorAll('{CONTROLS}')].filter(each =>
 
 
 def judged(tab: Any) -> list[str]:
-    """Gives what axe finds against WCAG 2.2 AA, once colours have stopped moving."""
+    """Return the violations of WCAG 2.2 AA that axe finds after all transitions have ended."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="NO AXE: accessibility is not judged")
     tab.evaluate(SETTLED)
     tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
@@ -304,17 +295,13 @@ def judged(tab: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_every_page_is_clean_in_both_themes_and_on_a_small_screen(visitor: Visitor, path: str, tmp_path: Path) -> None:
-    """No error, no request to elsewhere, a name for every control, nothing injected; at 360 px neither page nor table
-    scrolls sideways.
-
-    With INTERLOCK_SHOTS=folder the pictures stay there for people to look at.
-    """
+def test_every_page_is_accessible_and_fits_a_small_screen(visitor: Visitor, path: str, tmp_path: Path) -> None:
+    """Set INTERLOCK_SHOTS=folder to keep the screenshots."""
     shots = Path(os.environ.get("INTERLOCK_SHOTS") or tmp_path)
     tab = visitor.open(path)
     for theme in ("light", "dark"):
         tab.emulate_media(color_scheme=theme)
-        tab.screenshot(path=shots / f"{path.strip('/').replace('/', '-') or 'fleet'}-{theme}.png", full_page=True)
+        tab.screenshot(path=shots / f"{path.strip('/').replace('/', '-') or 'overview'}-{theme}.png", full_page=True)
         assert [] == judged(tab), theme
     assert [] == tab.evaluate(NAMELESS)
     assert 0 == tab.locator(INJECTED).count()
@@ -325,12 +312,11 @@ def test_every_page_is_clean_in_both_themes_and_on_a_small_screen(visitor: Visit
     assert [] == tab.evaluate(CUT)
 
 
-def test_nothing_that_people_wrote_becomes_part_of_a_page(visitor: Visitor) -> None:
-    """Ids, payloads, principals, reasons, descriptions, tags: text everywhere, in pages, dialogs and addresses."""
+def test_no_user_text_becomes_markup(visitor: Visitor) -> None:
     entity = "/e/order/" + "".join(f"%{byte:02X}" for byte in PROBE.encode())
     for path in (entity, "/k/order/entities?q=%22%3E%3Cimg", "/k/%3Cimg%20src=x%20onerror=alert(9)%3E"):
         tab = visitor.open(path)
-        if path.startswith("/k/%3C"):  # there is no such kind: a 404 is what it should be
+        if path.startswith("/k/%3C"):  # an unknown kind: 404 is expected
             visitor.wrong = [each for each in visitor.wrong if "404" not in each]
         assert 0 == tab.locator(INJECTED).count(), path
     tab = visitor.open("/e/order/A-2")
@@ -340,8 +326,7 @@ def test_nothing_that_people_wrote_becomes_part_of_a_page(visitor: Visitor) -> N
     assert 0 == tab.locator("[data-xss], dialog img").count()
 
 
-def test_everything_is_reached_by_keys(visitor: Visitor) -> None:
-    """Search, pages, rows, theme and help."""
+def test_keyboard_shortcuts_work(visitor: Visitor) -> None:
     tab = visitor.open("/")
     tab.keyboard.press("?")
     tab.wait_for_selector("dialog .keys")
@@ -369,8 +354,7 @@ def test_everything_is_reached_by_keys(visitor: Visitor) -> None:
     assert second == tab.evaluate("document.activeElement.textContent")
 
 
-def test_the_diagram_is_walked_by_arrow_keys(visitor: Visitor) -> None:
-    """One state at a time has the focus, says what it is, and Enter opens its entities."""
+def test_arrow_keys_move_through_the_diagram(visitor: Visitor) -> None:
     tab = visitor.open("/k/order")
     tab.focus("il-diagram .pick[tabindex='0']")
     tab.keyboard.press("ArrowDown")
@@ -380,8 +364,7 @@ def test_the_diagram_is_walked_by_arrow_keys(visitor: Visitor) -> None:
     tab.wait_for_url("**/k/order/entities?state=paid")
 
 
-def test_without_a_login_there_is_only_a_question(chromium: Any, folder: Path, tmp_path: Path) -> None:
-    """A wrong key is told; the right one opens the page that was asked for."""
+def test_sign_in_form_accepts_only_a_valid_key(chromium: Any, folder: Path, tmp_path: Path) -> None:
     made = subprocess.run(
         [sys.executable, "-m", "interlock", "serve", "--new-key", "ada"], check=True, capture_output=True, text=True
     ).stdout
@@ -403,17 +386,14 @@ def test_without_a_login_there_is_only_a_question(chromium: Any, folder: Path, t
         context.close()
 
 
-def test_what_was_about_to_be_sent_when_a_login_ended_is_not_sent_by_the_next(
-    chromium: Any, folder: Path, tmp_path: Path
-) -> None:
-    """Who logs in then may be somebody else; they can send, with a token of their own."""
+def test_event_of_an_expired_session_is_not_sent_by_the_next_one(chromium: Any, folder: Path, tmp_path: Path) -> None:
     key = "of-ada"
     keys = tmp_path / "keys.toml"
     keys.write_text(f'[[key]]\nid = "ada"\nsha256 = "{key_digest(key)}"\nrights = ["read", "send"]\n', encoding="utf-8")
     keys.chmod(0o600)
 
     def send(tab: Any, *, ends: bool = False) -> None:
-        # Once the page is live it asks for nothing by itself: what ends the login then is the event.
+        # A live page sends no requests by itself, so the event is the first request after the session ends.
         tab.wait_for_selector("#live[data-state='on']")
         tab.wait_for_selector("il-diagram .on > title:text-is('unpaid')", state="attached")
         tab.click(".events button:has-text('payment.confirmed')")
@@ -437,8 +417,7 @@ def test_what_was_about_to_be_sent_when_a_login_ended_is_not_sent_by_the_next(
         context.close()
 
 
-def test_a_login_lasts_over_a_reload_and_in_a_new_tab_until_a_logout(chromium: Any, folder: Path) -> None:
-    """The link is spent, so both go by what the browser has kept; a logout ends it in every tab."""
+def test_session_survives_reload_and_new_tab_until_sign_out(chromium: Any, folder: Path) -> None:
     with served(folder) as link:
         context = chromium.new_context()
         tab = context.new_page()
@@ -459,12 +438,12 @@ def test_a_login_lasts_over_a_reload_and_in_a_new_tab_until_a_logout(chromium: A
 
 
 class Listener(BaseHTTPRequestHandler):
-    """The server of another port: it notes the cookies that browsers send it."""
+    """A server on another port that records the cookies it gets."""
 
     seen: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
-        """Note the cookie, and answer a page."""
+        """Record the cookie and respond with a page."""
         self.seen.append(self.headers.get("Cookie", ""))
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
@@ -472,11 +451,10 @@ class Listener(BaseHTTPRequestHandler):
         self.wfile.write(b"<h1>another server</h1>")
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
-def test_what_the_server_of_another_port_sees_of_a_login_opens_nothing(chromium: Any, folder: Path) -> None:
-    """Cookies know no ports: it gets the cookie, and neither the cookie nor its page gets it any further."""
+def test_cookie_seen_by_another_port_is_useless(chromium: Any, folder: Path) -> None:
     with served(folder) as link, ThreadingHTTPServer(("127.0.0.1", 0), Listener) as listener:
         thread = Thread(target=listener.serve_forever)
         thread.start()
@@ -503,8 +481,7 @@ def test_what_the_server_of_another_port_sees_of_a_login_opens_nothing(chromium:
     assert ({401}, 403, []) == (reads, sent.status_code, stored)
 
 
-def test_a_journal_is_taken_away_as_a_test_that_passes(visitor: Visitor, folder: Path, monkeypatch: Any) -> None:
-    """What was copied runs: each step leads where the journal says."""
+def test_journal_copied_as_a_test_passes(visitor: Visitor, folder: Path, monkeypatch: Any) -> None:
     tab = visitor.open("/e/order/A-0")
     tab.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
     tab.get_by_test_id("copy-as-test").click()
@@ -518,8 +495,7 @@ def test_a_journal_is_taken_away_as_a_test_that_passes(visitor: Visitor, folder:
     assert "('paid',)" in text.replace('"', "'")
 
 
-def test_the_lab_plays_a_chart_by_clicks(visitor: Visitor) -> None:
-    """A context, an event, back again; nothing of it is kept."""
+def test_simulator_runs_a_chart_by_clicks(visitor: Visitor) -> None:
     tab = visitor.open("/k/order/simulate")
     tab.fill("form input[type=number]", "50")
     tab.get_by_test_id("start").click()

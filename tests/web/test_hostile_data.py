@@ -1,4 +1,4 @@
-"""Objects where pages expect text: whatever comes out of a store, it is shown as text and never becomes the page.
+"""Objects where pages expect text are shown as text and never become part of the page.
 
 Data is put into the answers on their way to a real browser. So the test does not depend on what today's kernel lets
 into a store; stores are older than kernels.
@@ -36,10 +36,10 @@ HOSTILE: dict[str, Any] = {
     "length": 1,
     "name": {"data-owned": "yes"},
 }
-"""Attributes, an overlay over the whole page, and names that break what converts to text."""
+"""Attributes, an overlay over the whole page, and names that break conversions to text."""
 
 WORDS = ("constructor", "__proto__", "toString", '"><b data-owned=yes>', "\u202egnp.exe\u2066")
-"""Texts that are names in JavaScript, or markup, or turn around what stands behind them."""
+"""Texts that are JavaScript names, markup, or bidirectional control characters."""
 
 ORDER = """
 interlock: 1
@@ -68,14 +68,14 @@ PAGES = (
 )
 
 ANY = {"payload", "error", "data", "output", "input", "values", "result"}
-"""Fields of answers that hold any JSON."""
+"""Fields of responses that contain any JSON."""
 
 TEXTS = {"principal", "reason_given", "reason", "who", "what", "owner", "trace", "outcome", "code", "message", "key"}
-"""Fields of answers whose text is a sender's, a handler's or a chart's."""
+"""Fields of responses whose text comes from a sender, a handler or a chart."""
 
 
 async def fill(url: str) -> None:
-    """An entity with effects, a dead letter, a refusal."""
+    """Create an entity with effects, a dead letter and a refused event."""
     chart = interlock.loads(ORDER)
     chart.handler("mail")(lambda attempt: None)
     chart.handler("pay")(lambda attempt: None)
@@ -94,7 +94,7 @@ async def fill(url: str) -> None:
 
 @pytest.fixture(scope="module")
 def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server on such a store."""
+    """The sign-in link of a server on that store."""
     home = tmp_path_factory.mktemp("hostile")
     (home / "order.yaml").write_text(ORDER, encoding="utf-8")
     with ThreadPoolExecutor(1) as pool:  # the driver of the browser has an event loop in this thread
@@ -105,7 +105,7 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def visitor(link: str) -> Iterator[Visitor]:
-    """A tab that is logged in."""
+    """A tab with a session."""
     with browser() as chromium:
         found = Visitor(chromium.new_context(), link)
         yield found
@@ -113,7 +113,7 @@ def visitor(link: str) -> Iterator[Visitor]:
 
 
 def turned(value: Any, word: str, name: str = "") -> Any:
-    """An answer with an object wherever any JSON may be, and a word wherever others wrote the text."""
+    """Return a response with an object in place of any JSON, and a word in place of user text."""
     if name in ("payload", "error") and isinstance(value, dict):
         return dict.fromkeys(("name", "src", "event", "type", "code", "message", *value), HOSTILE)
     if name in ANY and value is not None and not (name == "payload" and isinstance(value, dict)):
@@ -131,8 +131,7 @@ def turned(value: Any, word: str, name: str = "") -> Any:
 
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_shows_objects_as_text(visitor: Visitor, path: str, word: str) -> None:
-    """It opens, has no attribute of theirs, and can be used: nothing lies over it."""
+def test_page_shows_objects_as_text(visitor: Visitor, path: str, word: str) -> None:
     changed = []
 
     def answer(route: Any) -> None:
@@ -170,8 +169,7 @@ def test_a_page_shows_objects_as_text(visitor: Visitor, path: str, word: str) ->
 
 
 @pytest.mark.parametrize("hostile", [HOSTILE, [HOSTILE], "<b data-owned=yes>", 7, {"given": HOSTILE}])
-def test_the_builder_takes_attributes_from_our_code_alone(visitor: Visitor, hostile: Any) -> None:
-    """Whatever JSON is given to it as a child, the element has no attribute and no other element in it."""
+def test_element_builder_takes_no_attributes_from_data(visitor: Visitor, hostile: Any) -> None:
     visitor.open("/")
     found = visitor.tab.evaluate(
         """async (hostile) => {

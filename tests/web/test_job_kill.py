@@ -1,4 +1,4 @@
-"""A bulk whose server is killed, for real: it is not gone, says how far it came, and does nothing twice."""
+"""A bulk whose server is killed with SIGKILL keeps its progress and sends no event twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from interlock.operate.jobs.job import BULK_ADVICE
 from interlock.operate.jobs.store import OWNER_TIMEOUT_MS
 from interlock.ports.clock import SystemClock
 from tests.support.eventually import PATIENCE_SECONDS, eventually
-from tests.unit.web.consoles import ORDER, opened
+from tests.unit.web.consoles import ORDER, open_console
 from tests.web.dying_serve import DIES_AT
 
 pytestmark = pytest.mark.slow
@@ -31,22 +31,22 @@ LOOKS_MAX = 4_000
 
 
 class LaterClock(SystemClock):
-    """The real clock, after the silence that makes a job free."""
+    """The real clock, after the timeout of a job's owner."""
 
     def now_ms(self) -> int:
-        """What it will be then."""
+        """Return the shifted time."""
         return super().now_ms() + OWNER_TIMEOUT_MS
 
 
 async def fill(url: str) -> None:
-    """Keeps orders that can all be cancelled."""
+    """Create orders that can be cancelled."""
     async with interlock.open(url, charts=[interlock.loads(ORDER)], work=False) as runtime:
         for number in range(ORDERS):
             await runtime.create(f"order/A-{number:03}", {"amount": 10})
 
 
-async def begin(link: str) -> None:
-    """Begins a bulk on a server, which may not live to say so."""
+async def start_bulk(link: str) -> None:
+    """Start a bulk on a server that may be killed before it responds."""
     address, _, secret = link.partition("/#login=")
     async with httpx.AsyncClient(
         base_url=f"{address}/api/v1/", headers={"Origin": address}, timeout=PATIENCE_SECONDS
@@ -65,8 +65,8 @@ async def begin(link: str) -> None:
 
 
 async def resumed(store: str) -> tuple[Any, Any, list[tuple[Entry, ...]]]:
-    """Gives the job as the next server finds it and as it ends there, and the journals of all orders."""
-    async with opened(store, clock=LaterClock()) as console:
+    """Return the job before and after the next server resumes it, and the journals of all orders."""
+    async with open_console(store, clock=LaterClock()) as console:
         (found,) = (await console.json("jobs"))["jobs"]
         await console.post(f"jobs/{found['id']}/resume")
         ended = await console.ended(found["id"])
@@ -74,10 +74,7 @@ async def resumed(store: str) -> tuple[Any, Any, list[tuple[Entry, ...]]]:
 
 
 @pytest.mark.parametrize("store", ["sqlite:///o.db", "file:orders"])
-def test_a_killed_bulk_is_resumed_and_gives_each_entity_its_event_once(
-    tmp_path: Path, monkeypatch: Any, store: str
-) -> None:
-    """After a kill -9 in its middle the next server tells all that was done, and what to do about the rest."""
+def test_killed_bulk_is_resumed_and_sends_to_each_entity_once(tmp_path: Path, monkeypatch: Any, store: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "order.yaml").write_text(ORDER, encoding="utf-8")
     asyncio.run(fill(store))
@@ -86,7 +83,7 @@ def test_a_killed_bulk_is_resumed_and_gives_each_entity_its_event_once(
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
             assert process.stdout is not None
-            asyncio.run(begin(process.stdout.readline().strip()))
+            asyncio.run(start_bulk(process.stdout.readline().strip()))
             code = process.wait(timeout=PATIENCE_SECONDS)
         finally:
             process.kill()

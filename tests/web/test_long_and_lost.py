@@ -1,4 +1,4 @@
-"""The console in a real browser, where there is much or nothing: long journals, jobs left behind, no page at all."""
+"""The console in a real browser: long journals, interrupted jobs, unknown pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENTRIES = 230
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, str]]:
-    """A server on both worlds, and a browser that has opened the link that was printed."""
+    """A server on both stores, and a browser with a session."""
     home = tmp_path_factory.mktemp("worlds")
     interrupted(home, orders=3)
     long(home, entries=ENTRIES)
@@ -31,20 +31,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, str]]:
 
 @pytest.fixture
 def visitor(site: tuple[Any, str]) -> Iterator[Visitor]:
-    """Somebody who is logged in, in a tab of their own."""
+    """A tab with a session."""
     found = Visitor(*site)
     yield found
     found.close()
 
 
 def rows(tab: Any) -> int:
-    """Gives how many entries the journal shows."""
+    """Return the number of entries that the journal shows."""
     count: int = tab.locator("table[aria-label=Journal] tbody tr").count()
     return count
 
 
-def test_a_bulk_that_its_server_left_is_seen_at_once_and_resumed_by_a_click(visitor: Visitor) -> None:
-    """The first page tells of it, its own page what to do; then it is done."""
+def test_interrupted_bulk_is_shown_and_resumed(visitor: Visitor) -> None:
     tab = visitor.open("/")
     tab.click("main a[href='/bulk']")
     tab.click("button:has-text('send order.cancelled to order')")
@@ -57,8 +56,8 @@ def test_a_bulk_that_its_server_left_is_seen_at_once_and_resumed_by_a_click(visi
     assert 0 == tab.locator("main a[href='/bulk']").count()
 
 
-def far(route: Any) -> None:
-    """Answers as the server does where a journal is too long to be replayed unasked."""
+def without_changes(route: Any) -> None:
+    """Respond like the server for a journal that is too long to be replayed automatically."""
     response = route.fetch()
     route.fulfill(
         response=response,
@@ -66,9 +65,8 @@ def far(route: Any) -> None:
     )
 
 
-def test_a_long_journal_opens_with_its_end_and_goes_back_page_by_page(visitor: Visitor) -> None:
-    """What the last step changed is worked out when it is asked for, if the server says that it is far."""
-    visitor.tab.route("**/api/v1/entity/counter/1", far)
+def test_long_journal_starts_at_its_end_and_loads_older_pages(visitor: Visitor) -> None:
+    visitor.tab.route("**/api/v1/entity/counter/1", without_changes)
     tab = visitor.open("/e/counter/1")
     first, unknown = rows(tab), tab.locator(".diff .plus").count()
     tab.get_by_test_id("older-entries").click()
@@ -82,8 +80,7 @@ def test_a_long_journal_opens_with_its_end_and_goes_back_page_by_page(visitor: V
     assert 0 == tab.get_by_test_id("replay").count()
 
 
-def test_an_address_of_no_page_says_so_and_shows_the_way_back(site: tuple[Any, str]) -> None:
-    """With the frame around it, for somebody who followed an old link."""
+def test_unknown_page_links_back_to_the_overview(site: tuple[Any, str]) -> None:
     context, address = site
     tab = context.new_page()
     answer = tab.goto(f"{address}/k/order/nowhere/<img src=x onerror=alert(1)>")

@@ -1,4 +1,4 @@
-"""Worlds that pages are opened on: a bulk that its server did not end, an entity with a long journal."""
+"""Stores for browser tests: an interrupted bulk, and an entity with a long journal."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ JOB = "2026-01-5c1f0e7a9b22"
 
 
 def interrupted(home: Path, *, orders: int = 1) -> None:
-    """Keeps unpaid orders, and a bulk over them whose server was killed before it asked the first."""
+    """Create unpaid orders, and a bulk whose server was killed before its first send."""
     (home / "order.yaml").write_text(ORDER, encoding="utf-8")
-    _kept(_interrupted(f"sqlite:///{home}/o.db", orders))
+    _run(_interrupted(f"sqlite:///{home}/o.db", orders))
 
 
 async def _interrupted(url: str, orders: int) -> None:
@@ -44,9 +44,9 @@ async def _interrupted(url: str, orders: int) -> None:
 
 
 def long(home: Path, *, entries: int) -> None:
-    """Keeps `counter/1`, whose journal is that long."""
+    """Create `counter/1` with this number of entries."""
     (home / "counter.yaml").write_text(COUNTER, encoding="utf-8")
-    _kept(_long(f"sqlite:///{home}/o.db", entries))
+    _run(_long(f"sqlite:///{home}/o.db", entries))
 
 
 async def _long(url: str, entries: int) -> None:
@@ -56,7 +56,7 @@ async def _long(url: str, entries: int) -> None:
             await runtime.send("counter/1", "more", key=f"k{number}")
 
 
-def _kept(filling: Coroutine[Any, Any, None]) -> None:
-    """Fill a store in a thread of its own: the driver of a browser has an event loop in this one."""
+def _run(filling: Coroutine[Any, Any, None]) -> None:
+    """Fill a store in another thread: the browser driver has an event loop in this one."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(lambda: asyncio.run(filling)).result()

@@ -1,4 +1,4 @@
-"""What a remote caller is told about an error (ADR 0044).
+"""The message that a remote caller gets for an error (ADR 0044).
 
 Rule: an error's own message and hint are disclosed only if its code is in `OPEN_CODES`. The messages of all other
 errors may name what the caller may not know: hidden kinds and revisions, versions, keys of other senders, addresses of

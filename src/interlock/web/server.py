@@ -1,7 +1,7 @@
 """The server: bind a socket, run uvicorn, shut down in order. `http.connections` limits connections.
 
 Rule 1: without API keys it listens on this machine only, and users of the machine need the sign-in link.
-Rule 2: at the first signal, streams and jobs stop and running requests finish. A second signal stops at once.
+Rule 2: at the first signal, streams and jobs stop and running requests finish. A second signal stops immediately.
 """
 
 from __future__ import annotations

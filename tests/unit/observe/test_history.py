@@ -12,7 +12,7 @@ from interlock.observe import history
 from interlock.observe.history import EVERY, NEAR_MAX, HistoryCache
 from interlock.runtime.history.replay import replay
 from interlock.testing.clock import VirtualClock
-from tests.unit.web.consoles import Client, opened
+from tests.unit.web.consoles import Client, open_console
 
 COUNTER = """
 interlock: 1
@@ -54,7 +54,7 @@ async def counted_to(client: Client, version: int, clock: VirtualClock | None = 
 
 async def test_a_long_journal_opens_without_being_replayed(seen: list[int]) -> None:
     """The page has all but what the last step changed, and says how far that is."""
-    async with opened(charts=(interlock.loads(COUNTER),)) as client:
+    async with open_console(charts=(interlock.loads(COUNTER),)) as client:
         await counted_to(client, LONG)
         page = await client.json("entity/counter/1")
 
@@ -70,7 +70,7 @@ async def test_a_long_journal_opens_without_being_replayed(seen: list[int]) -> N
 
 async def test_what_is_far_is_replayed_when_it_is_asked_for_and_once_only(seen: list[int]) -> None:
     """It is near from then on, and so is what lies between."""
-    async with opened(charts=(interlock.loads(COUNTER),)) as client:
+    async with open_console(charts=(interlock.loads(COUNTER),)) as client:
         await counted_to(client, LONG)
         asked = await client.json("entity/counter/1?replay=true")
         first = len(seen)
@@ -89,7 +89,7 @@ async def test_what_is_far_is_replayed_when_it_is_asked_for_and_once_only(seen: 
 
 async def test_a_page_that_is_open_replays_nothing_when_an_entry_comes(seen: list[int]) -> None:
     """What was shown last is what lies before."""
-    async with opened(charts=(interlock.loads(COUNTER),)) as client:
+    async with open_console(charts=(interlock.loads(COUNTER),)) as client:
         await counted_to(client, LONG)
         await client.json("entity/counter/1")
         await client.runtime.send("counter/1", "more")
@@ -100,7 +100,7 @@ async def test_a_page_that_is_open_replays_nothing_when_an_entry_comes(seen: lis
 
 async def test_a_short_journal_is_replayed_unasked(seen: list[int]) -> None:
     """Up to the bound, which no page passes by itself."""
-    async with opened(charts=(interlock.loads(COUNTER),)) as client:
+    async with open_console(charts=(interlock.loads(COUNTER),)) as client:
         await counted_to(client, NEAR_MAX + 1)
         page = await client.json("entity/counter/1")
 
@@ -110,7 +110,7 @@ async def test_a_short_journal_is_replayed_unasked(seen: list[int]) -> None:
 async def test_a_version_is_what_the_runtime_says_it_was(seen: list[int]) -> None:
     """However it is reached: from the beginning, or from what is remembered; by number or by time."""
     clock = VirtualClock(BEGIN_MS)
-    async with opened(charts=(interlock.loads(COUNTER),), clock=clock) as client:
+    async with open_console(charts=(interlock.loads(COUNTER),), clock=clock) as client:
         await counted_to(client, 60, clock)
         for version in (40, 17, 41, 60, 1, 17):
             expected = await client.runtime.state("counter/1", at=version)
@@ -128,7 +128,7 @@ async def test_a_version_is_what_the_runtime_says_it_was(seen: list[int]) -> Non
 async def test_a_time_is_found_by_halves_and_not_by_reading_all() -> None:
     """So few entries are read that a journal of a hundred thousand takes seventeen looks."""
     clock = VirtualClock(BEGIN_MS)
-    async with opened(charts=(interlock.loads(COUNTER),), clock=clock) as client:
+    async with open_console(charts=(interlock.loads(COUNTER),), clock=clock) as client:
         await counted_to(client, 200, clock)
         looks = 0
         read = client.runtime.journal
@@ -146,7 +146,7 @@ async def test_a_time_is_found_by_halves_and_not_by_reading_all() -> None:
 
 async def test_what_is_remembered_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The snapshot that was used longest ago makes room, and is replayed if it is wanted again."""
-    async with opened(charts=(interlock.loads(COUNTER),)) as client:
+    async with open_console(charts=(interlock.loads(COUNTER),)) as client:
         await counted_to(client, 30)
         remembered = HistoryCache(client.runtime)
         size = len(encode(await client.runtime.state("counter/1")))

@@ -1,4 +1,4 @@
-"""Consoles for tests: a runtime with a few entities, the application over it, and a client that is logged in."""
+"""Consoles for tests: a runtime with some entities, its application, and a client with a session."""
 
 from __future__ import annotations
 
@@ -54,25 +54,25 @@ ROLES = ("payments", "support", "warehouse")
 
 
 async def send_receipt(attempt: Any) -> None:
-    """Fails for good."""
+    """Fail permanently."""
     raise interlock.RejectedError("no such mailbox", code="mailbox.gone")
 
 
 def order(text: str = ORDER) -> BoundChart:
-    """Gives the chart of orders, with a handler that fails."""
+    """Return the chart of orders with a handler that fails."""
     chart = interlock.loads(text)
     chart.handler("send_receipt")(send_receipt)
     return chart
 
 
-def person(name: str = "ada", *, roles: tuple[str, ...] = ROLES, rights: tuple[str, ...] = RIGHTS) -> User:
-    """Gives somebody with these roles and rights."""
+def make_user(name: str = "ada", *, roles: tuple[str, ...] = ROLES, rights: tuple[str, ...] = RIGHTS) -> User:
+    """Return a user with these roles and rights."""
     return User(principal={"id": name, "kind": "user", "roles": list(roles)}, rights=frozenset(rights))
 
 
 @dataclass(slots=True)
 class Client:
-    """A browser that is logged in."""
+    """A browser with a session."""
 
     app: ASGIApp
     console: Console
@@ -82,29 +82,29 @@ class Client:
     headers: dict[str, str] = field(default_factory=dict)
 
     async def get(self, path: str, **options: Any) -> httpx.Response:
-        """Gives the answer to a GET, with what a page of ours would send along."""
+        """Return the response to a GET with the headers of a page."""
         headers = {"X-Interlock-CSRF": self.csrf, **(options.pop("headers", None) or {})}
         return await self.http.get(f"/api/v1/{path}", headers=headers, **options)
 
     async def json(self, path: str) -> Any:
-        """Gives the JSON of an answer that is good."""
+        """Return the JSON of a successful GET."""
         response = await self.get(path)
         assert response.status_code == 200, response.text
         return response.json()
 
     async def post(self, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> httpx.Response:
-        """Gives the answer to a POST, with what a page of ours would send along."""
+        """Return the response to a POST with the headers of a page."""
         sent = {"Origin": ORIGIN, "X-Interlock-CSRF": self.csrf, **(headers or {})}
         return await self.http.post(f"/api/v1/{path}", json={} if body is None else body, headers=sent)
 
     async def job(self, path: str, body: Any) -> Any:
-        """Begins a job and gives it once it has ended."""
+        """Start a job and return it once it has ended."""
         response = await self.post(path, body)
         assert response.status_code == 200, response.text
         return await self.ended(response.json()["id"])
 
     async def ended(self, name: str) -> Any:
-        """Gives a job once it has ended."""
+        """Return a job once it has ended."""
 
         async def ended() -> Any:
             job = await self.json(f"jobs/{name}")
@@ -114,7 +114,7 @@ class Client:
 
 
 @asynccontextmanager
-async def opened(
+async def open_console(
     url: str = "memory:",
     *,
     charts: tuple[BoundChart, ...] | None = None,
@@ -123,12 +123,12 @@ async def opened(
     read_only: bool = False,
     work: bool = False,
 ) -> AsyncIterator[Client]:
-    """A console on a store, and whoever is logged in to it."""
+    """Yield a client with a session of a console on a store."""
     clock = clock or VirtualClock(1_000_000_000_000)
     given = charts or (order(),)
     async with interlock.open(url, charts=given, clock=clock, work=work) as runtime:
-        key = {key_digest(KEY): person("robot", roles=("payments",), rights=("read", "send"))}
-        access = Authentication(clock, keys=key, local=who or person())
+        key = {key_digest(KEY): make_user("robot", roles=("payments",), rights=("read", "send"))}
+        access = Authentication(clock, keys=key, local=who or make_user())
         app, console = application(runtime, access, origins=[ORIGIN], read_only=read_only)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=ORIGIN) as http:
             client = Client(app, console, runtime, http)
@@ -140,8 +140,8 @@ async def opened(
                 await console.close()
 
 
-async def some_orders(client: Client, count: int = 3) -> None:
-    """Makes orders A-1, A-2, ...; the second is paid."""
+async def create_orders(client: Client, count: int = 3) -> None:
+    """Create orders A-1, A-2, ...; the second is paid."""
     for number in range(1, count + 1):
         await client.runtime.create(f"order/A-{number}", {"amount": 10 * number})
     payer = {"id": "till", "roles": ["payments"]}
@@ -149,7 +149,7 @@ async def some_orders(client: Client, count: int = 3) -> None:
 
 
 class Stream:
-    """A stream of server-sent events, read as they come."""
+    """A client of a stream of server-sent events."""
 
     def __init__(self, client: Client, path: str, headers: Mapping[str, str] | None = None) -> None:
         self.status = 0
@@ -188,7 +188,7 @@ class Stream:
         self._arrived.set()
 
     async def until(self, text: str) -> str:
-        """Gives what has come once this text is in it."""
+        """Return the received text once it contains this one."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while text not in self.text:
                 assert not self._task.done() or text in self.text, self.text
@@ -197,13 +197,13 @@ class Stream:
         return self.text
 
     async def end(self) -> str:
-        """Gives everything, once the server has ended the stream."""
+        """Return the received text once the server has ended the stream."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             await self._task
         return self.text
 
     async def close(self) -> None:
-        """Goes away."""
+        """Disconnect."""
         self._gone.set()
         self._task.cancel()
         with suppress(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""Those who ended without a final state: told apart from the living, on every page about many."""
+"""Entities that ended without a final state are counted separately."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import interlock
 from interlock.ports.store import EntityQuery, EntityRow
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import eventually
-from tests.unit.web.consoles import KEY, Client, opened
+from tests.unit.web.consoles import KEY, Client, open_console
 
 HOUR_MS = 3_600_000
 PATIENCE = 2_000
-"""Looks, five thousandths of a second apart, until a worker has done what was left to do."""
+"""Polls, 5 ms apart, until a worker has finished."""
 
 VISIT = """
 interlock: 1
@@ -46,7 +46,7 @@ async def visits(url: str) -> AsyncIterator[Client]:
     """Three visits, each with a stay: one was dropped, so its stay is cancelled; one stay is over; one goes on."""
     clock = VirtualClock(1_000_000_000_000)
     charts = (interlock.loads(VISIT), interlock.loads(STAY))
-    async with opened(url, charts=charts, clock=clock, work=True) as client:
+    async with open_console(url, charts=charts, clock=clock, work=True) as client:
         runtime = client.runtime
         for number in range(3):
             await runtime.create(f"visit/{number}")
@@ -59,7 +59,7 @@ async def visits(url: str) -> AsyncIterator[Client]:
 
 
 async def stays(client: Client, clock: VirtualClock, count: int, ends: list[str | None]) -> tuple[EntityRow, ...]:
-    """Gives the stays, once there are so many, and they ended in these ways."""
+    """Return the stays once there is this number of them and they ended in these ways."""
 
     async def found() -> Any:
         await clock.advance(10)
@@ -71,24 +71,23 @@ async def stays(client: Client, clock: VirtualClock, count: int, ends: list[str 
 
 
 async def asked(client: Client, path: str) -> Any:
-    """Gives an answer to whoever has a key: a login does not last as long as a stay."""
+    """Return the response to a request with a key: a session ends before a stay does."""
     return (await client.get(path, headers={"Authorization": f"Bearer {KEY}"})).json()
 
 
 @pytest.fixture(params=["memory", "sqlite", "file"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty store: with counters, or without."""
+    """Return an empty store, with or without counters."""
     places = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/x.db", "file": f"file:{tmp_path}/x"}
     return places[request.param]
 
 
 def populated(states: list[dict[str, Any]]) -> dict[str, tuple[str, int]]:
-    """Gives type and population of the states that have one."""
+    """Return type and population of the states that have one."""
     return {each["id"]: (each["type"], each["entities"]) for each in states if each["entities"]}
 
 
-async def test_who_was_cancelled_is_told_apart_from_the_population(url: str) -> None:
-    """All are counted, each once; states hold the living, and those who are done."""
+async def test_cancelled_entities_are_counted_separately(url: str) -> None:
     async with visits(url) as client:
         view = (await asked(client, "kinds/stay"))["kind"]
 
@@ -101,8 +100,7 @@ async def test_who_was_cancelled_is_told_apart_from_the_population(url: str) -> 
     } == populated(view["states"])
 
 
-async def test_who_was_cancelled_is_never_stuck() -> None:
-    """However long ago that was: one lives, and is late."""
+async def test_cancelled_entity_is_never_stuck() -> None:
     async with visits("memory:") as client:
         view = (await asked(client, "kinds/stay"))["kind"]
         late = (await asked(client, "kinds/stay/entities?state=open.booked&older=1h"))["rows"]
@@ -111,11 +109,10 @@ async def test_who_was_cancelled_is_never_stuck() -> None:
     assert (1, [None], ["cancelled"]) == (view["stuck"], [e["ended"] for e in late], [e["ended"] for e in off])
 
 
-async def test_a_kind_of_which_all_were_cancelled_has_entities() -> None:
-    """They are not forgotten, and in no state."""
+async def test_kind_with_only_cancelled_entities_has_entities() -> None:
     clock = VirtualClock(1_000_000_000_000)
     charts = (interlock.loads(VISIT), interlock.loads(STAY))
-    async with opened(charts=charts, clock=clock, work=True) as client:
+    async with open_console(charts=charts, clock=clock, work=True) as client:
         await client.runtime.create("visit/0")
         await stays(client, clock, 1, [None])
         await client.runtime.send("visit/0", "dropped")
@@ -127,8 +124,7 @@ async def test_a_kind_of_which_all_were_cancelled_has_entities() -> None:
     assert (1, (":cancelled", 1)) == (shown.entities, shown.states[-1])
 
 
-async def test_a_notebook_shows_who_was_cancelled_behind_the_states(url: str) -> None:
-    """Counted once, on any store."""
+async def test_notebook_lists_cancelled_entities_after_the_states(url: str) -> None:
     async with visits(url) as client:
         shown: Any = await client.runtime.show("stay")
 

@@ -1,9 +1,9 @@
-"""What is hidden from a caller is as good as not there: at every endpoint, in two worlds that differ in that alone.
+"""A hidden kind does not exist for a caller: every endpoint is compared in two worlds that differ in that kind alone.
 
-One world has a kind with hidden states: entities of it, dead letters, refusals, and jobs over it. The other has never
-heard of that kind. Each endpoint of the table is asked the same in both, as somebody who has every right but that to
-see what is hidden; the answers must be the same. Requests are made from the table of endpoints and the types of their
-queries and bodies, so a new endpoint is asked, too.
+One world has a kind with hidden states, with entities, dead letters, refused events and jobs. The other world does not
+have that kind. A user with every right except `read:sensitive` sends the same requests to both, and the responses must
+be the same. The requests are generated from the endpoint table and the types of queries and bodies, so a new endpoint
+is tested, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from interlock.testing.clock import VirtualClock
 from interlock.web.app import ENDPOINTS
 from interlock.web.auth import RIGHTS
 from interlock.web.http.endpoint import Endpoint
-from tests.unit.web.consoles import ORDER, ORIGIN, Client, Stream, opened, order, person
+from tests.unit.web.consoles import ORDER, ORIGIN, Client, Stream, make_user, open_console, order
 
 BEGAN_MS = 1_000_000_000_000
 HIDDEN = "fraud"
@@ -39,7 +39,7 @@ ALMOST_ALL = tuple(each for each in RIGHTS if each != "read:sensitive")
 
 
 async def lives(client: Client, clock: VirtualClock, kind: str) -> None:
-    """Entities of a kind: one has a dead letter, and somebody was refused."""
+    """Create entities of a kind, one with a dead letter, and a refused event."""
     runtime, store = client.runtime, client.runtime.store
     assert isinstance(store, WorkStore)
     for number in (1, 2, 3):
@@ -54,7 +54,7 @@ async def lives(client: Client, clock: VirtualClock, kind: str) -> None:
 
 
 async def jobs_over_it(client: Client) -> None:
-    """Jobs over what is hidden: one of somebody else, and one of the caller, who could see it once."""
+    """Run jobs over the hidden kind: one of another user, and one of the caller, who could see the kind then."""
     jobs = client.console.jobs
     for who in ("eve", "ada"):
         bulk = Bulk(EntityQuery(kind=HIDDEN), "order.cancelled", None, PAYER, b"")
@@ -71,12 +71,12 @@ async def jobs_over_it(client: Client) -> None:
 
 @asynccontextmanager
 async def world(folder: Path, *, hidden: bool, rights: tuple[str, ...] = ALMOST_ALL) -> AsyncIterator[Client]:
-    """A console on a store with orders, and with what is hidden, or without; for a caller with these rights."""
+    """A console on a store with orders, with or without the hidden kind, for a caller with these rights."""
     clock = VirtualClock(BEGAN_MS)
     url = f"sqlite:///{folder}/{'with' if hidden else 'without'}.db"
     charts = (order(), order(FRAUD)) if hidden else (order(),)
-    async with opened(url, charts=charts, who=person(rights=rights), clock=clock) as client:
-        if hidden:  # before the others and after them, so that these lie between
+    async with open_console(url, charts=charts, who=make_user(rights=rights), clock=clock) as client:
+        if hidden:  # before and after the others in every order
             await lives(client, clock, HIDDEN)
         clock.time_ms = BEGAN_MS + 60_000
         await lives(client, clock, "order")
@@ -90,7 +90,7 @@ async def world(folder: Path, *, hidden: bool, rights: tuple[str, ...] = ALMOST_
         yield client
 
 
-# Requests, made from the table
+# Requests, generated from the endpoint table
 
 PATHS = {"kind": "{kind}", "entity": "{kind}/1", "job": JOB, "act": "pause"}
 VALUES: dict[str, Any] = {
@@ -106,19 +106,19 @@ VALUES: dict[str, Any] = {
     "from": "1.0.0",
     "to": "2.0.0",
 }
-"""What a field is given. A new endpoint may have others: then this table needs a line."""
+"""The value of each field. A new endpoint with other fields needs a new line here."""
 
 ALSO: dict[str, Any] = {"entity": "{kind}/1", "revision": "9.9.9", "limit": 1, "dead": True, "rehearsal": JOB}
-"""Fields that may be left out, and are asked with, too, one at a time."""
+"""Optional fields that are tested one at a time."""
 
 
 def filled(value: Any, kind: str) -> Any:
-    """A value with the name of the kind in it."""
+    """Return a value with the name of the kind in it."""
     return value.replace("{kind}", kind) if isinstance(value, str) else value
 
 
 def fields(shape: Any, kind: str) -> Iterator[dict[str, Any]]:
-    """Queries or bodies of a type: with what it needs alone, and with one more field each."""
+    """Return queries or bodies of a type: one with its required fields, and one for each optional field."""
     if shape is None:
         yield {}
         return
@@ -136,7 +136,7 @@ def fields(shape: Any, kind: str) -> Iterator[dict[str, Any]]:
 
 
 def requests(endpoint: Endpoint, kind: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Path, query and body of each request to an endpoint."""
+    """Return path, query and body of each request to an endpoint."""
     names = re.findall(r"\{(\w+)(?::path)?\}", endpoint.path)
     assert set(names) <= set(PATHS), f"{endpoint.path}: add {set(names) - set(PATHS)} to PATHS of this test"
     path = endpoint.path.lstrip("/")
@@ -147,7 +147,7 @@ def requests(endpoint: Endpoint, kind: str) -> Iterator[tuple[str, dict[str, Any
             yield path, query, body
 
 
-# Answers
+# Responses
 
 RANDOM = (
     (re.compile(r'"csrf":"[^"]*"'), '"csrf":"-"'),
@@ -159,7 +159,7 @@ RANDOM = (
 
 
 async def answered(client: Client, endpoint: Endpoint, path: str, query: dict[str, Any], body: Any) -> str:
-    """The answer to a request, without what is random in it."""
+    """Return the response to a request without its random parts."""
     if endpoint.media == "text/event-stream":
         stream = Stream(client, path)
         try:
@@ -189,18 +189,18 @@ async def answered(client: Client, endpoint: Endpoint, path: str, query: dict[st
 
 
 def check_cursors(text: str) -> None:
-    """No cursor holds a name that can be read."""
+    """Check that no cursor contains a readable name."""
     for found in re.findall(r'"(?:after|before)":"([^"]*)"', text):
         raw = urlsafe_b64decode(found + "=" * (-len(found) % 4))
         assert not any(each in raw for each in (b"order", HIDDEN.encode(), b"0000"))
 
 
 ORDERED = sorted(ENDPOINTS, key=lambda each: (each.path == "/logout", each.method))
-"""Reading first; whoever logs out is not answered any more."""
+"""Reads come first; the logout ends the session."""
 
 
 async def all_answers(client: Client, kind: str) -> dict[str, str]:
-    """The answers of every endpoint about a kind."""
+    """Return the responses of every endpoint about a kind."""
     found = {}
     for endpoint in ORDERED:
         for path, query, body in requests(endpoint, kind):
@@ -210,7 +210,6 @@ async def all_answers(client: Client, kind: str) -> dict[str, str]:
 
 
 async def test_every_endpoint_answers_as_if_a_hidden_kind_did_not_exist(tmp_path: Path) -> None:
-    """The same answers in a world that has the kind and in one that has not, byte by byte."""
     answers = {}
     for hidden in (True, False):
         async with world(tmp_path, hidden=hidden) as client:
@@ -223,8 +222,7 @@ async def test_every_endpoint_answers_as_if_a_hidden_kind_did_not_exist(tmp_path
                   and HIDDEN not in asked]  # fmt: skip
 
 
-async def test_every_endpoint_answers_alike_for_a_hidden_kind_and_an_unknown_one(tmp_path: Path) -> None:
-    """Two names in one world: the one of a kind that is hidden, and one that nobody has ever used."""
+async def test_every_endpoint_answers_alike_for_a_hidden_and_an_unknown_kind(tmp_path: Path) -> None:
     other = "gnome"
     async with world(tmp_path, hidden=True) as client:
         for endpoint in ORDERED:
@@ -234,12 +232,11 @@ async def test_every_endpoint_answers_alike_for_a_hidden_kind_and_an_unknown_one
             for (path, query, body), (path2, query2, body2) in pairs:
                 one = await answered(client, endpoint, path, query, body)
                 two = await answered(client, endpoint, path2, query2, body2)
-                if endpoint.path != "/jobs":  # which has grown meanwhile
+                if endpoint.path != "/jobs":  # its list has grown meanwhile
                     assert one == two.replace(other, HIDDEN), path
 
 
-async def test_the_walk_tells_worlds_apart_for_those_who_may_see_everything(tmp_path: Path) -> None:
-    """It is not blind: with the right to see what is hidden, most endpoints answer differently."""
+async def test_comparison_detects_the_hidden_kind_for_users_who_may_see_it(tmp_path: Path) -> None:
     answers = {}
     for hidden in (True, False):
         async with world(tmp_path, hidden=hidden, rights=RIGHTS) as client:
@@ -263,8 +260,7 @@ async def test_the_walk_tells_worlds_apart_for_those_who_may_see_everything(tmp_
 
 
 @pytest.mark.parametrize("act", ["retry", "drop"])
-async def test_nobody_operates_on_what_is_hidden_from_them(tmp_path: Path, act: str) -> None:
-    """The dead letter stays, and the answer is that of a kind that does not exist."""
+async def test_dead_letters_of_a_hidden_kind_cannot_be_retried_or_dropped(tmp_path: Path, act: str) -> None:
     async with world(tmp_path, hidden=True) as client:
         store = client.runtime.store
         assert isinstance(store, WorkStore)
@@ -282,8 +278,7 @@ async def test_nobody_operates_on_what_is_hidden_from_them(tmp_path: Path, act: 
     assert (2, before, 1) == (len(before), after, len(orders))
 
 
-async def test_counts_and_lists_of_work_leave_out_what_is_hidden(tmp_path: Path) -> None:
-    """Page by page, each full, and the last one without a cursor."""
+async def test_counts_and_lists_of_work_exclude_hidden_kinds(tmp_path: Path) -> None:
     async with world(tmp_path, hidden=True) as client:
         fleet = await client.json("kinds")
         first = await client.json("work?dead=true&limit=1")
@@ -323,12 +318,11 @@ states:
 """
 
 
-async def test_a_visible_entity_does_not_name_the_hidden_one_that_sent_to_it_or_began_it() -> None:
-    """Neither its page nor its journal."""
+async def test_hidden_sender_and_hidden_parent_are_masked() -> None:
     import interlock
 
     charts = (interlock.loads(CHILD), interlock.loads(PARENT))
-    async with opened(charts=charts, who=person(rights=("read",)), work=True) as client:
+    async with open_console(charts=charts, who=make_user(rights=("read",)), work=True) as client:
         await client.runtime.create("case/other")
         await client.runtime.create("fraud/secret-1")
         children: list[str] = []
@@ -348,6 +342,5 @@ async def test_a_visible_entity_does_not_name_the_hidden_one_that_sent_to_it_or_
     assert [] == [each for each in texts if "secret-1" in each or "fraud" in each]
 
 
-def test_a_place_is_what_the_walk_says() -> None:
-    """The dead letters of this test are where its requests look for them."""
+def test_world_has_its_dead_letters_where_the_requests_expect_them() -> None:
     assert WorkId("effect", VALUES["version"], VALUES["ordinal"]) == WorkId("effect", 2, 0)

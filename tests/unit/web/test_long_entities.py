@@ -1,4 +1,4 @@
-"""Entities with much to show: long entries, much work, children. A page gets a part of it, and the way to the rest."""
+"""Entities with long entries, much work or many children: responses are limited and lead to the rest."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import interlock
 from interlock.web.api.entity import CHILDREN_MAX, JOURNAL_BYTES_MAX, WORK_MAX
 from tests.support.eventually import eventually
-from tests.unit.web.consoles import opened, person
+from tests.unit.web.consoles import make_user, open_console
 
 LOUD = """
 interlock: 1
@@ -47,10 +47,9 @@ states:
 """
 
 
-async def test_a_page_of_long_entries_is_short_and_none_is_left_out() -> None:
-    """Fewer than asked for, the newest first or those after a version, and all of them one page after the other."""
+async def test_journal_page_is_limited_in_bytes_and_paging_returns_every_entry() -> None:
     chart = interlock.loads(LOUD.replace("ACTIONS", '{assign: {last: "= len(event.data.text)"}}'))
-    async with opened(charts=(chart,)) as client:
+    async with open_console(charts=(chart,)) as client:
         await client.runtime.create("loud/1")
         for number in range(2, 26):
             await client.runtime.send("loud/1", "said", {"text": chr(96 + number % 26) * 100_000})
@@ -70,10 +69,9 @@ async def test_a_page_of_long_entries_is_short_and_none_is_left_out() -> None:
     assert list(range(1, 26)) == seen
 
 
-async def test_an_entity_with_much_work_shows_some_and_says_that_there_is_more(tmp_path: Path) -> None:
-    """The list of work has all of it."""
+async def test_work_of_an_entity_is_limited_and_marked_as_incomplete(tmp_path: Path) -> None:
     chart = interlock.loads(LOUD.replace("ACTIONS", ", ".join(["tell"] * (WORK_MAX + 1))))
-    async with opened(f"sqlite:///{tmp_path}/o.db", charts=(chart,)) as client:
+    async with open_console(f"sqlite:///{tmp_path}/o.db", charts=(chart,)) as client:
         await client.runtime.create("loud/1")
         none = await client.json("entity/loud/1")
         await client.runtime.send("loud/1", "said", {"text": "a"})
@@ -85,14 +83,13 @@ async def test_an_entity_with_much_work_shows_some_and_says_that_there_is_more(t
 
 
 def family(count: int, *, secret: str = "") -> tuple[Any, Any]:
-    """Gives the charts of a parent with so many children."""
+    """Return the charts of a parent with this number of children."""
     regions = "\n".join(REGION % (number, number) for number in range(count))
     return interlock.loads(PARENT % regions), interlock.loads(CHILD % secret)
 
 
-async def test_children_are_shown_with_where_they_are() -> None:
-    """Each with the way to it; the child shows the way back."""
-    async with opened(charts=family(2), work=True) as client:
+async def test_entity_lists_its_children_with_their_states() -> None:
+    async with open_console(charts=family(2), work=True) as client:
         await client.runtime.create("parent/1")
         await client.runtime.send("parent/1", "begun")
 
@@ -109,9 +106,8 @@ async def test_children_are_shown_with_where_they_are() -> None:
     assert ("parent/1", ()) == (child["parent"], tuple(child["children"]))
 
 
-async def test_no_more_children_are_looked_up_than_a_page_shows() -> None:
-    """However many there are."""
-    async with opened(charts=family(CHILDREN_MAX + 5)) as client:
+async def test_children_of_an_entity_are_limited() -> None:
+    async with open_console(charts=family(CHILDREN_MAX + 5)) as client:
         await client.runtime.create("parent/1")
         await client.runtime.send("parent/1", "begun")
         asked: list[str] = []
@@ -128,14 +124,13 @@ async def test_no_more_children_are_looked_up_than_a_page_shows() -> None:
     assert CHILDREN_MAX == sum(each.startswith("child/") for each in asked)
 
 
-async def test_a_child_that_is_hidden_is_not_shown_and_one_that_says_nothing_of_it_is_none() -> None:
-    """Rights hold for what is shown on the way; and an id can be guessed."""
+async def test_hidden_and_unrelated_entities_are_not_listed_as_children() -> None:
     hidden = family(1, secret="sensitive: true, ")
-    async with opened(charts=hidden, who=person(rights=("read",))) as client:
+    async with open_console(charts=hidden, who=make_user(rights=("read",))) as client:
         await client.runtime.create("parent/1")
         await client.runtime.send("parent/1", "begun")
         unseen = await client.json("entity/parent/1")
-    async with opened(charts=family(1)) as client:
+    async with open_console(charts=family(1)) as client:
         await client.runtime.create("parent/1")
         await client.runtime.send("parent/1", "begun")
         asked: list[str] = []

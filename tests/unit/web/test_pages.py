@@ -1,4 +1,4 @@
-"""The pages as files: small, without markup from values, readable in both themes, every address answered."""
+"""The static files: size, safety, imports, contrast and addresses."""
 
 import re
 from importlib.resources import files
@@ -6,7 +6,7 @@ from importlib.resources import files
 import pytest
 
 from interlock.web.pages import ADDRESSES, SHELL, static_files
-from tests.unit.web.consoles import opened
+from tests.unit.web.consoles import open_console
 
 BYTES_MAX = 44 * 1024
 CONTRAST_MIN = 4.5
@@ -15,26 +15,23 @@ SCRIPTS = sorted(name for name in FILES if name.endswith(".js"))
 
 
 def source(name: str) -> str:
-    """Gives the text of a file of the pages."""
+    """Return the text of a static file."""
     return (files("interlock.web") / "static" / name).read_text(encoding="utf-8")
 
 
-def test_all_files_together_are_small() -> None:
-    """Compressed as they are sent: a page is there at once."""
+def test_static_files_are_small() -> None:
     assert sum(len(each.compressed) for each in FILES.values()) <= BYTES_MAX
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_no_script_makes_markup_of_text(name: str) -> None:
-    """What a user or a chart wrote is never parsed as a page."""
+def test_no_script_parses_text_as_markup(name: str) -> None:
     banned = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setAttribute\(\"on"
 
     assert [] == re.findall(banned, source(name))
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_attributes_are_written_in_our_code_and_wrapped(name: str) -> None:
-    """A child that is an object is data, so an object that is meant as attributes says so: `attrs({...})`."""
+def test_attributes_are_passed_by_attrs(name: str) -> None:
     text = re.sub(r"/\*.*?\*/", "", source(name), flags=re.DOTALL)
     bare = re.findall(r"(?<![\w.$])h\(\s*(?:\"[^\"]*\"|\w+)\s*,\s*\{", text)
     computed = re.findall(r"(?<![\w.$])attrs\((?!\{)[^)]*\)", text)
@@ -43,21 +40,18 @@ def test_attributes_are_written_in_our_code_and_wrapped(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_no_text_of_a_script_goes_over_several_lines(name: str) -> None:
-    """Lines are sent without the spaces they begin with: inside of a text those would be missed."""
+def test_no_string_of_a_script_spans_lines(name: str) -> None:
     assert [] == [line for line in source(name).splitlines() if line.count("`") % 2]
 
 
-def test_the_shell_runs_and_styles_nothing_inline() -> None:
-    """The policy would stop it; so nobody relies on it."""
+def test_shell_has_no_inline_script_or_style() -> None:
     text = source(SHELL)
 
     assert [] == re.findall(r"\son\w+=|style=|<style|<script(?![^>]*\bsrc=)", text)
     assert [] == re.findall(r"https?://", text)
 
 
-def test_no_file_asks_for_anything_from_elsewhere() -> None:
-    """It works offline: the only address is the name of SVG."""
+def test_no_file_refers_to_another_host() -> None:
     found = {
         address
         for name in FILES
@@ -68,8 +62,7 @@ def test_no_file_asks_for_anything_from_elsewhere() -> None:
     assert set() == found
 
 
-def test_every_import_leads_to_a_file_and_every_file_is_used() -> None:
-    """A script that nobody loads is dead, one that is missing breaks the page."""
+def test_every_import_exists_and_every_file_is_used() -> None:
     named = {each for name in FILES for each in re.findall(r"/static/([\w./]+)", source(name))}
 
     assert set() == named - set(FILES)
@@ -77,7 +70,6 @@ def test_every_import_leads_to_a_file_and_every_file_is_used() -> None:
 
 
 def test_every_imported_name_is_exported() -> None:
-    """A misspelt import would stop the whole page."""
     exported = {
         name: set(re.findall(r"^export (?:async )?(?:function|const|let|class) (\w+)", source(name), re.MULTILINE))
         for name in SCRIPTS
@@ -94,7 +86,6 @@ def test_every_imported_name_is_exported() -> None:
 
 
 def test_every_imported_name_is_used() -> None:
-    """What is not used is not asked for."""
     unused = []
     for name in SCRIPTS:
         text = source(name)
@@ -110,18 +101,16 @@ def test_every_imported_name_is_used() -> None:
 
 
 @pytest.mark.parametrize("place", ADDRESSES)
-async def test_every_address_of_a_page_gives_the_shell(place: str) -> None:
-    """A link can be shared, and a page loaded anew."""
+async def test_every_page_address_returns_the_shell(place: str) -> None:
     address = place.replace("{kind}", "order").replace("{entity:path}", "order/A/1")
-    async with opened() as client:
+    async with open_console() as client:
         response = await client.http.get(address)
 
     assert (200, "text/html; charset=utf-8") == (response.status_code, response.headers["content-type"])
 
 
-async def test_a_file_is_sent_once() -> None:
-    """The browser asks with its tag, and is told that nothing changed; without gzip it gets the same."""
-    async with opened() as client:
+async def test_unchanged_file_is_not_sent_again() -> None:
+    async with open_console() as client:
         first = await client.http.get("/static/main.js")
         again = await client.http.get("/static/main.js", headers={"If-None-Match": first.headers["etag"]})
         plain = await client.http.get("/static/main.js", headers={"Accept-Encoding": "identity"})
@@ -135,20 +124,20 @@ async def test_a_file_is_sent_once() -> None:
 
 
 def tokens() -> dict[str, dict[str, str]]:
-    """Gives the colours of both themes."""
+    """Return the colours of both themes."""
     found = re.findall(r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)", source("app.css"))
     return {"light": {name: light for name, light, _ in found}, "dark": {name: dark for name, _, dark in found}}
 
 
 def luminance(colour: str) -> float:
-    """Gives the relative luminance of a colour, as WCAG 2.2 defines it."""
+    """Return the relative luminance of a colour, as WCAG 2.2 defines it."""
     parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def contrast(one: str, other: str) -> float:
-    """Gives the contrast of two colours, from 1 to 21."""
+    """Return the contrast of two colours, from 1 to 21."""
     bright, dim = sorted((luminance(one), luminance(other)), reverse=True)
     return (bright + 0.05) / (dim + 0.05)
 
@@ -165,17 +154,15 @@ PAIRS = [
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize(("text", "ground"), PAIRS)
-def test_text_can_be_read_on_its_ground(theme: str, text: str, ground: str) -> None:
-    """WCAG AA in both themes."""
+def test_colours_have_enough_contrast(theme: str, text: str, ground: str) -> None:
     colours = tokens()[theme]
 
     assert contrast(colours[text], colours[ground]) >= CONTRAST_MIN
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/k", "/k/order/nowhere", "/%F0%9F%8E%89", "/<script>"])
-async def test_an_address_of_no_page_is_a_page_that_says_so(path: str) -> None:
-    """People get the shell, whose script shows the way back; nothing of the address is in it."""
-    async with opened() as client:
+async def test_unknown_page_address_returns_the_shell_with_404(path: str) -> None:
+    async with open_console() as client:
         response = await client.http.get(path)
         again = await client.http.get(path, headers={"If-None-Match": FILES[SHELL].tag})
 
@@ -189,17 +176,15 @@ async def test_an_address_of_no_page_is_a_page_that_says_so(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api", "/api/v1/nowhere", "/api/v2/kinds", "/static/", "/static/a/b"])
-async def test_an_address_of_no_endpoint_is_a_problem(path: str) -> None:
-    """Programs read JSON, whatever they say they accept."""
-    async with opened() as client:
+async def test_unknown_api_path_is_a_problem(path: str) -> None:
+    async with open_console() as client:
         response = await client.http.get(path, headers={"Accept": "text/html"})
 
     assert (404, "path.unknown") == (response.status_code, response.json()["code"])
 
 
-async def test_whoever_writes_to_no_page_gets_a_problem() -> None:
-    """Only a look is answered by a page."""
-    async with opened() as client:
+async def test_write_to_an_unknown_page_is_a_problem() -> None:
+    async with open_console() as client:
         response = await client.http.post("/nowhere")
 
     assert (404, "path.unknown") == (response.status_code, response.json()["code"])

@@ -1,4 +1,4 @@
-"""What the interface shows: kinds, lists, one entity now and then, its journal, what it accepts."""
+"""Reading endpoints: kinds, lists, entities, journals, accepted events."""
 
 from functools import partial
 from pathlib import Path
@@ -13,13 +13,12 @@ from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
 from interlock.trust.masking import MASK
 from tests.support.eventually import eventually
-from tests.unit.web.consoles import KEY, ORDER, Client, opened, order, person, some_orders
+from tests.unit.web.consoles import KEY, ORDER, Client, create_orders, make_user, open_console, order
 
 
-async def test_the_fleet_shows_each_kind_with_its_population() -> None:
-    """A kind has its entities by state, and none of another."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_overview_has_the_population_of_each_kind() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         fleet = await client.json("kinds")
 
     (kind,) = fleet["kinds"]
@@ -28,11 +27,10 @@ async def test_the_fleet_shows_each_kind_with_its_population() -> None:
     assert 4 == sum(each["steps"] for each in kind["minutes"])
 
 
-async def test_who_waits_longer_than_expected_is_stuck() -> None:
-    """The chart says how long is too long; the clock decides."""
+async def test_entity_beyond_expect_is_stuck() -> None:
     clock = VirtualClock(1_000_000_000_000)
-    async with opened(clock=clock) as client:
-        await some_orders(client)
+    async with open_console(clock=clock) as client:
+        await create_orders(client)
         before = await client.json("kinds/order")
         clock.time_ms += 2 * 86_400_000 + 1
         after = (await client.get("kinds/order", headers={"Authorization": f"Bearer {KEY}"})).json()
@@ -41,9 +39,8 @@ async def test_who_waits_longer_than_expected_is_stuck() -> None:
     assert [1] == [each["stuck"] for each in after["kind"]["states"] if each["stuck"]]
 
 
-async def test_a_kind_tells_its_events_with_the_schema_of_their_payload() -> None:
-    """A form can be made of it."""
-    async with opened() as client:
+async def test_kind_lists_its_events_with_payload_schemas() -> None:
+    async with open_console() as client:
         detail = await client.json("kinds/order")
 
     events = {each["name"]: each for each in detail["events"]}
@@ -53,14 +50,13 @@ async def test_a_kind_tells_its_events_with_the_schema_of_their_payload() -> Non
     assert 1 == detail["context"]["properties"]["amount"]["minimum"]
 
 
-async def test_states_of_other_revisions_are_not_left_out_of_the_population(tmp_path: Path) -> None:
-    """An entity that sits where the current chart has no state is counted, and told to be there."""
+async def test_population_includes_states_of_other_revisions(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     text = ORDER.replace("2.0.0", "1.0.0").replace("  expired: {type: final}", "  expired: {type: final}\n  lost: {}")
     old = order(text.replace("initial: unpaid", "initial: lost"))
-    async with opened(url, charts=(old,)) as client:
+    async with open_console(url, charts=(old,)) as client:
         await client.runtime.create("order/L-1", {"amount": 1})
-    async with opened(url, charts=(old, order())) as client:
+    async with open_console(url, charts=(old, order())) as client:
         await client.runtime.create("order/A-1", {"amount": 1})
         view = (await client.json("kinds/order"))["kind"]
 
@@ -84,19 +80,17 @@ async def test_states_of_other_revisions_are_not_left_out_of_the_population(tmp_
         ("?error=any", []),
     ],
 )
-async def test_a_list_is_narrowed_by_its_filters(query: str, found: list[str]) -> None:
-    """Each filter leaves what it says."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_list_is_filtered(query: str, found: list[str]) -> None:
+    async with open_console() as client:
+        await create_orders(client)
         page = await client.json(f"kinds/order/entities{query}")
 
     assert found == sorted(each["entity"].partition("/")[2] for each in page["rows"])
 
 
-async def test_a_list_is_walked_page_by_page_without_a_gap() -> None:
-    """The cursor leads on from where the page ended."""
-    async with opened() as client:
-        await some_orders(client, 7)
+async def test_list_is_paged_without_gaps() -> None:
+    async with open_console() as client:
+        await create_orders(client, 7)
         seen, after = [], ""
         while True:
             page = await client.json(f"kinds/order/entities?limit=3{after}")
@@ -112,20 +106,18 @@ async def test_a_list_is_walked_page_by_page_without_a_gap() -> None:
 @pytest.mark.parametrize(
     "bend", [lambda text: text[:-2] + "AA", lambda text: "A" + text[1:], lambda _: "nonsense", lambda _: "%00"]
 )
-async def test_a_cursor_that_was_changed_is_refused(bend: Any) -> None:
-    """What the server did not sign is not walked from."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_changed_cursor_is_refused(bend: Any) -> None:
+    async with open_console() as client:
+        await create_orders(client)
         page = await client.json("kinds/order/entities?limit=1")
         response = await client.get(f"kinds/order/entities?limit=1&after={bend(page['after'])}")
 
     assert (400, "cursor.foreign") == (response.status_code, response.json()["code"])
 
 
-async def test_a_cursor_is_bound_to_its_filter() -> None:
-    """A cursor of one list opens no other."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_cursor_is_bound_to_its_filter() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         page = await client.json("kinds/order/entities?limit=1")
         response = await client.get(f"kinds/order/entities?limit=1&state=unpaid&after={page['after']}")
 
@@ -135,9 +127,8 @@ async def test_a_cursor_is_bound_to_its_filter() -> None:
 @pytest.mark.parametrize(
     "query", ["limit=0", "limit=201", "limit=x", "older=soon", "older=-5m", "q=a%00b", "state=%00"]
 )
-async def test_a_filter_that_does_not_read_is_a_problem(query: str) -> None:
-    """The answer is 400 with a code, never a page of something else."""
-    async with opened() as client:
+async def test_invalid_filter_is_a_problem(query: str) -> None:
+    async with open_console() as client:
         response = await client.get(f"kinds/order/entities?{query}")
 
     assert 400 == response.status_code
@@ -145,10 +136,9 @@ async def test_a_filter_that_does_not_read_is_a_problem(query: str) -> None:
     assert "application/problem+json" == response.headers["content-type"]
 
 
-async def test_an_entity_is_shown_with_what_led_there() -> None:
-    """Configuration, context before and after, the transition that was taken."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_entity_has_its_last_entry_and_transitions() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         view = await client.json("entity/order/A-2")
 
     assert (["paid"], 2, 2) == (view["configuration"], view["version"], view["latest"])
@@ -160,10 +150,9 @@ async def test_an_entity_is_shown_with_what_led_there() -> None:
     assert ["send_receipt"] == [each["name"] for each in view["work"] if each["lane"] == "effect"]
 
 
-async def test_an_entity_is_shown_as_it_was_at_a_version_and_at_a_time() -> None:
-    """The past does not change, and what is accepted is told of the present only."""
+async def test_entity_is_returned_at_a_version_and_at_a_time() -> None:
     clock = VirtualClock(1_000_000_000_000)
-    async with opened(clock=clock) as client:
+    async with open_console(clock=clock) as client:
         await client.runtime.create("order/A-1", {"amount": 10})
         clock.time_ms += 60_000
         payer = {"id": "till", "roles": ["payments"]}
@@ -180,10 +169,9 @@ async def test_an_entity_is_shown_as_it_was_at_a_version_and_at_a_time() -> None
     assert [(404, "entity.not_then")] * 2 == [(each.status_code, each.json()["code"]) for each in (too_early, too_late)]
 
 
-async def test_what_is_not_there_is_a_problem_with_its_code() -> None:
-    """Unknown kinds, entities and paths are 404."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_unknown_resource_is_a_problem_with_its_code() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         found = [
             (await client.get(path)).json()["code"]
             for path in ("entity/order/none", "kinds/none", "jobs/none", "nothing", "kinds/order/chart.svg?revision=9")
@@ -193,19 +181,17 @@ async def test_what_is_not_there_is_a_problem_with_its_code() -> None:
 
 
 @pytest.mark.parametrize("name", ["order", "order/", "/x", "order/%00", "order/" + "x" * 300])
-async def test_a_malformed_entity_is_refused_before_anything_is_loaded(name: str) -> None:
-    """The id is checked where it comes in."""
-    async with opened() as client:
+async def test_malformed_entity_is_refused(name: str) -> None:
+    async with open_console() as client:
         response = await client.get(f"entity/{name}")
 
     assert response.status_code in (400, 404)
     assert "internal" != response.json()["code"]
 
 
-async def test_a_journal_is_read_from_its_end_and_backwards() -> None:
-    """The last page first, then what is before it."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_journal_is_paged_backwards_from_its_end() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         last = await client.json("journal/order/A-2?limit=1")
         before = await client.json("journal/order/A-2?limit=5&before=2")
         after = await client.json("journal/order/A-2?after=1")
@@ -216,9 +202,8 @@ async def test_a_journal_is_read_from_its_end_and_backwards() -> None:
     assert {"id": "p-1"} == last["entries"][0]["data"]
 
 
-async def test_each_event_is_accepted_or_says_why_not() -> None:
-    """A guard names what it read; an event of other states says where; one of other roles says only that."""
-    async with opened(who=person(roles=("support", "payments"))) as client:
+async def test_each_event_is_accepted_or_has_a_reason() -> None:
+    async with open_console(who=make_user(roles=("support", "payments"))) as client:
         await client.runtime.create("order/B-1", {"amount": 5_000})
         found = {each["event"]: each for each in await client.json("accepted/order/B-1")}
 
@@ -236,20 +221,19 @@ SECRET = ORDER.replace("  unpaid:\n", "  unpaid:\n    sensitive: [payment]\n").r
 
 
 async def everything(client: Client) -> str:
-    """Gives all that is shown of A-2, as one text."""
+    """Return all responses about A-2 as one text."""
     paths = ("entity/order/A-2", "journal/order/A-2", "accepted/order/A-2", "work", "kinds/order/entities")
     return "".join([(await client.get(path)).text for path in paths])
 
 
-async def test_sensitive_fields_are_masked_without_the_right_to_see_them() -> None:
-    """The value is in no answer: not in the context, not in the payload that brought it."""
-    blind = person(rights=("read", "send"))
-    async with opened(charts=(order(SECRET),), who=blind) as client:
+async def test_sensitive_fields_are_masked() -> None:
+    blind = make_user(rights=("read", "send"))
+    async with open_console(charts=(order(SECRET),), who=blind) as client:
         await client.runtime.create("order/A-2", {"amount": 10})
         payer = {"id": "till", "roles": ["payments"]}
         await client.runtime.send("order/A-2", "payment.confirmed", {"id": "canary-7"}, principal=payer)
         shown = await everything(client)
-    async with opened(charts=(order(SECRET),)) as client:
+    async with open_console(charts=(order(SECRET),)) as client:
         await client.runtime.create("order/A-2", {"amount": 10})
         await client.runtime.send("order/A-2", "payment.confirmed", {"id": "canary-7"}, principal=payer)
         seen = await everything(client)
@@ -288,7 +272,7 @@ states:
 
 
 async def named(client: Client) -> str:
-    """Gives all that is shown of an entity whose timers, targets and sources carry a sensitive value in their names."""
+    """Return all responses about an entity whose timer, target and source names contain a sensitive value."""
     await client.runtime.create("order/A-2")
     await client.runtime.send("order/A-2", "noted", {"card": "canary-7"})
     rehearsed = await client.post("send/order/A-2", {"event": "go", "dry_run": True})
@@ -300,11 +284,10 @@ async def named(client: Client) -> str:
     return rehearsed.text + sent.text + await everything(client)
 
 
-async def test_names_that_are_computed_from_sensitive_fields_are_masked() -> None:
-    """Of timers, targets and sources, in the entity, its journal, its work and the receipt; written names are shown."""
-    async with opened(charts=(interlock.loads(NAMES),), who=person(rights=("read", "send"))) as client:
+async def test_names_computed_from_sensitive_fields_are_masked() -> None:
+    async with open_console(charts=(interlock.loads(NAMES),), who=make_user(rights=("read", "send"))) as client:
         shown = await named(client)
-    async with opened(charts=(interlock.loads(NAMES),)) as client:
+    async with open_console(charts=(interlock.loads(NAMES),)) as client:
         seen = await named(client)
 
     assert "canary-7" not in shown
@@ -316,17 +299,16 @@ async def test_names_that_are_computed_from_sensitive_fields_are_masked() -> Non
 
 
 async def quoting(attempt: Any) -> None:
-    """Fails for good, and says with what."""
+    """Fail permanently and quote the input."""
     raise interlock.RejectedError("no mailbox canary-7", code="mailbox.gone")
 
 
-async def test_what_failed_tells_nothing_that_is_sensitive() -> None:
-    """Handlers and guards may quote in their errors what they were given."""
+async def test_errors_of_handlers_and_guards_are_masked() -> None:
     text = SECRET.replace('"= context.amount < 1000"', '"= context.payment < 1000"')
     chart = interlock.loads(text)
     chart.handler("send_receipt")(quoting)
-    who = person(rights=("read", "send"))
-    async with opened(charts=(chart,), who=who, work=True, clock=SystemClock()) as client:
+    who = make_user(rights=("read", "send"))
+    async with open_console(charts=(chart,), who=who, work=True, clock=SystemClock()) as client:
         await client.runtime.create("order/A-1", {"amount": 10, "payment": "x"})
         sent = await client.post("send/order/A-1", {"event": "order.cancelled"})
         await client.runtime.create("order/A-2", {"amount": 10})
@@ -346,16 +328,15 @@ async def test_what_failed_tells_nothing_that_is_sensitive() -> None:
     assert all("compare" not in each for each in sent.json()["receipt"]["faults"])
 
 
-async def test_a_kind_without_its_chart_is_closed_to_whom_something_may_be_hidden_from(tmp_path: Path) -> None:
-    """The chart says what is sensitive: without it nobody knows."""
+async def test_kind_without_a_chart_needs_read_sensitive(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/orders.db"
-    async with opened(url) as client:
-        await some_orders(client)
+    async with open_console(url) as client:
+        await create_orders(client)
     lamp = interlock.loads("interlock: 1\nkind: lamp\ninitial: off\nstates: {off: {}}\n")
-    async with opened(url, charts=(lamp,), who=person(rights=("read",))) as client:
+    async with open_console(url, charts=(lamp,), who=make_user(rights=("read",))) as client:
         blind = await client.json("kinds")
         refused = await client.get("kinds/order/entities")
-    async with opened(url, charts=(lamp,)) as client:
+    async with open_console(url, charts=(lamp,)) as client:
         seeing = await client.json("kinds")
 
     assert (["lamp"], 404) == ([each["kind"] for each in blind["kinds"]], refused.status_code)
@@ -363,14 +344,13 @@ async def test_a_kind_without_its_chart_is_closed_to_whom_something_may_be_hidde
 
 
 async def refusals(client: Client) -> Any:
-    """Gives the list of refusals, once it has rows: they are written a little later."""
+    """Return the list of refusals once it has rows: they are written later."""
     found = await client.json("refusals")
     return found if found["rows"] else None
 
 
-async def test_a_creation_that_was_refused_stands_in_the_audit_under_its_name(tmp_path: Path) -> None:
-    """As journals show it: `create`, with who asked and why not."""
-    async with opened(f"sqlite:///{tmp_path}/orders.db") as client:
+async def test_refused_creation_is_listed_as_create(tmp_path: Path) -> None:
+    async with open_console(f"sqlite:///{tmp_path}/orders.db") as client:
         with pytest.raises(RejectedError):
             await client.runtime.create("order/1", {"amount": "much"}, principal={"id": "eve"})
         found = await eventually(partial(refusals, client))
@@ -381,12 +361,11 @@ async def test_a_creation_that_was_refused_stands_in_the_audit_under_its_name(tm
     )  # fmt: skip
 
 
-async def test_the_audit_tells_nothing_of_kinds_that_are_hidden(tmp_path: Path) -> None:
-    """Neither their refusals nor their proofs, not even how many there are."""
+async def test_audit_excludes_hidden_kinds(tmp_path: Path) -> None:
     hidden = ORDER.replace("  paid:\n", "  paid:\n    sensitive: true\n").replace("kind: order", "kind: fraud")
     rights = ("read", "read:audit")
     url = f"sqlite:///{tmp_path}/orders.db"
-    async with opened(url, charts=(order(), order(hidden)), who=person(rights=rights)) as client:
+    async with open_console(url, charts=(order(), order(hidden)), who=make_user(rights=rights)) as client:
         for kind in ("order", "fraud"):
             await client.runtime.create(f"{kind}/1", {"amount": 1})
             await client.runtime.send(f"{kind}/1", "parcel.shipped", principal={"id": "eve"})
@@ -397,11 +376,12 @@ async def test_the_audit_tells_nothing_of_kinds_that_are_hidden(tmp_path: Path) 
     assert (1, ["order/1"]) == (job["seen"], [each["entity"] for each in job["samples"]])
 
 
-async def test_a_kind_with_hidden_states_is_closed_to_whoever_may_not_see_them() -> None:
-    """No list or count of it could be shown that tells less than everything."""
+async def test_kind_with_hidden_states_needs_read_sensitive() -> None:
     hidden = ORDER.replace("  paid:\n", "  paid:\n    sensitive: true\n")
-    async with opened(charts=(order(hidden),), who=person(rights=("read", "send", "read:audit", "bulk"))) as client:
-        await some_orders(client)
+    async with open_console(
+        charts=(order(hidden),), who=make_user(rights=("read", "send", "read:audit", "bulk"))
+    ) as client:
+        await create_orders(client)
         fleet = await client.json("kinds")
         paths = (
             "kinds/order",
@@ -421,19 +401,17 @@ async def test_a_kind_with_hidden_states_is_closed_to_whoever_may_not_see_them()
     assert 404 == sent.status_code
 
 
-async def test_a_store_without_counters_is_counted_by_a_walk(tmp_path: Path) -> None:
-    """Files keep none: the population is the same, without rates."""
-    async with opened(f"file:{tmp_path}/orders") as client:
-        await some_orders(client)
+async def test_population_of_a_store_without_counters_is_scanned(tmp_path: Path) -> None:
+    async with open_console(f"file:{tmp_path}/orders") as client:
+        await create_orders(client)
         (kind,) = (await client.json("kinds"))["kinds"]
 
     assert (3, False, []) == (kind["entities"], kind["partial"], kind["minutes"])
     assert {"unpaid": 2, "paid": 1} == {each["id"]: each["entities"] for each in kind["states"] if each["entities"]}
 
 
-async def test_a_drawing_is_kept_by_the_browser_until_the_revision_changes() -> None:
-    """The second request is answered without it."""
-    async with opened() as client:
+async def test_drawing_is_cached_until_the_revision_changes() -> None:
+    async with open_console() as client:
         first = await client.get("kinds/order/chart.svg")
         second = await client.get("kinds/order/chart.svg", headers={"If-None-Match": first.headers["etag"]})
 
@@ -443,13 +421,12 @@ async def test_a_drawing_is_kept_by_the_browser_until_the_revision_changes() -> 
     assert (304, b"") == (second.status_code, second.content)
 
 
-async def test_two_revisions_differ_by_what_was_added_removed_and_changed() -> None:
-    """Whoever sits where a state goes away is counted."""
+async def test_diff_lists_added_removed_and_changed_parts() -> None:
     later = (
         ORDER.replace("2.0.0", "3.0.0").replace("  paid:\n", "  settled:\n").replace("target: paid", "target: settled")
     )
-    async with opened(charts=(order(later.replace("3.0.0", "3.0.0")), order())) as client:
-        await some_orders(client)
+    async with open_console(charts=(order(later.replace("3.0.0", "3.0.0")), order())) as client:
+        await create_orders(client)
         old, new = [each["revision"] for each in (await client.json("kinds/order"))["kind"]["revisions"]][::-1]
         asked = {"from": old, "to": new}
         diff = (await client.get("kinds/order/diff", params=asked)).json()

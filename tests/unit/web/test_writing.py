@@ -1,4 +1,4 @@
-"""What the interface changes, and from whom it takes it."""
+"""Writing endpoints, and their protection."""
 
 from pathlib import Path
 from typing import Any
@@ -8,20 +8,19 @@ import pytest
 from interlock.model.limits import HTTP_LOGIN_BYTES_MAX
 from interlock.testing.clock import VirtualClock
 from interlock.web.auth import SESSION_IDLE_MS_MAX
-from tests.unit.web.consoles import KEY, ORIGIN, Client, opened, person, some_orders
+from tests.unit.web.consoles import KEY, ORIGIN, Client, create_orders, make_user, open_console
 
 PAY = {"event": "payment.confirmed", "payload": {"id": "p-9"}}
 
 
 async def version(client: Client, entity: str = "order/A-1") -> int:
-    """Gives the version that an entity has in the store."""
+    """Return the stored version of an entity."""
     return (await client.runtime.state(entity)).version
 
 
-async def test_a_sent_event_is_kept_with_its_sender_and_reason() -> None:
-    """The receipt says what the journal says."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_sent_event_is_stored_with_its_sender_and_reason() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         response = await client.post("send/order/A-1", {**PAY, "reason": "paid at the till"})
         (entry,) = (await client.json("journal/order/A-1?after=1"))["entries"]
 
@@ -32,10 +31,9 @@ async def test_a_sent_event_is_kept_with_its_sender_and_reason() -> None:
     assert ("ada", "paid at the till") == (entry["principal"], entry["reason_given"])
 
 
-async def test_the_same_key_again_is_a_duplicate() -> None:
-    """A page that sends twice changes once."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_repeated_key_is_a_duplicate() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         answers = [(await client.post("send/order/A-1", {**PAY, "key": "k-1"})).json() for _ in range(2)]
         now = await version(client)
 
@@ -43,21 +41,18 @@ async def test_the_same_key_again_is_a_duplicate() -> None:
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-async def test_a_key_that_another_event_has_is_a_wrong_request(dry_run: bool) -> None:
-    """A page that uses one key for all it does is told, and so is its rehearsal."""
-    async with opened() as client:
+async def test_key_of_another_event_is_refused(dry_run: bool) -> None:
+    async with open_console() as client:
         await client.post("kinds/order/entities", {"id": "B-1", "context": {"amount": 5}, "key": "k-1"})
         response = await client.post("send/order/B-1", {**PAY, "key": "k-1", "dry_run": dry_run})
         now = await version(client, "order/B-1")
 
     problem = response.json()
     assert (400, "key.reused", 1) == (response.status_code, problem["code"], now)
-    assert "one key per event" in problem["hint"]
 
 
-async def test_a_rejected_event_is_a_problem_with_the_guard_and_what_it_read() -> None:
-    """The status says no, the receipt says why."""
-    async with opened() as client:
+async def test_rejected_event_is_a_problem_with_the_guard_and_its_values() -> None:
+    async with open_console() as client:
         await client.runtime.create("order/B-1", {"amount": 5_000})
         response = await client.post("send/order/B-1", {"event": "order.cancelled"})
 
@@ -69,38 +64,34 @@ async def test_a_rejected_event_is_a_problem_with_the_guard_and_what_it_read() -
     ]["guards"]
 
 
-async def test_a_denied_event_is_403_and_tells_no_more() -> None:
-    """Who may not send it does not learn what would have happened."""
-    async with opened(who=person(roles=("support",))) as client:
-        await some_orders(client)
+async def test_denied_event_discloses_nothing() -> None:
+    async with open_console(who=make_user(roles=("support",))) as client:
+        await create_orders(client)
         response = await client.post("send/order/A-1", PAY)
 
     assert (403, "denied.roles") == (response.status_code, response.json()["code"])
     assert ([], []) == (response.json()["receipt"]["configuration"], response.json()["receipt"]["guards"])
 
 
-async def test_a_rehearsal_changes_nothing() -> None:
-    """It answers as a send would."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_dry_run_of_a_send_changes_nothing() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         response = await client.post("send/order/A-1", {**PAY, "dry_run": True})
         now = await version(client)
 
     assert ("applied", True, 1) == (response.json()["outcome"], response.json()["dry_run"], now)
 
 
-async def test_an_expectation_that_is_not_met_is_a_conflict() -> None:
-    """Whoever looked at an older version is told so."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_unexpected_version_is_a_conflict() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         response = await client.post("send/order/A-2", {"event": "parcel.shipped", "expected": 1})
 
     assert (409, "conflict.expected") == (response.status_code, response.json()["code"])
 
 
-async def test_an_entity_is_created_once() -> None:
-    """The second of this id is rejected."""
-    async with opened() as client:
+async def test_second_creation_of_an_entity_is_rejected() -> None:
+    async with open_console() as client:
         first = await client.post("kinds/order/entities", {"id": "N-1", "context": {"amount": 5}})
         second = await client.post("kinds/order/entities", {"id": "N-1", "context": {"amount": 5}})
         wrong = await client.post("kinds/order/entities", {"id": "N-2", "context": {"amount": 0}})
@@ -124,40 +115,37 @@ async def test_an_entity_is_created_once() -> None:
         ({"event": "x" * 300}, "event.malformed"),
     ],
 )
-async def test_a_malformed_event_is_refused_by_its_code(body: Any, code: str) -> None:
-    """Nothing is written, and nothing breaks."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_malformed_event_is_refused(body: Any, code: str) -> None:
+    async with open_console() as client:
+        await create_orders(client)
         response = await client.post("send/order/A-1", body)
         now = await version(client)
 
     assert (400, code, 1) == (response.status_code, response.json()["code"], now)
 
 
-async def test_a_payload_of_a_wrong_shape_is_rejected_with_its_place() -> None:
-    """The chart's own words say what is missing."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_invalid_payload_is_rejected_with_its_place() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         response = await client.post("send/order/A-1", {"event": "payment.confirmed", "payload": {}})
 
     assert "rejected.payload" == response.json()["code"]
     assert "`id` is missing" in response.json()["receipt"]["faults"][0]
 
 
-# From whom
+# Protection
 
 
 async def refused(client: Client, headers: dict[str, str]) -> tuple[int, str]:
-    """Gives how a send with these headers is refused, once it is known that nothing was written."""
+    """Return how a send with these headers is refused, and check that nothing was written."""
     response = await client.http.post("/api/v1/send/order/A-1", json=PAY, headers=headers)
     assert await version(client) == 1
     return response.status_code, response.json()["code"]
 
 
-async def test_a_write_by_cookie_needs_our_origin_and_the_token_of_its_login() -> None:
-    """A page of another site has neither."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_write_by_cookie_needs_origin_and_csrf_token() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         answers = [
             await refused(client, {}),
             await refused(client, {"X-Interlock-CSRF": client.csrf}),
@@ -170,20 +158,18 @@ async def test_a_write_by_cookie_needs_our_origin_and_the_token_of_its_login() -
     assert [(403, "origin.foreign")] * 4 + [(403, "csrf.token")] * 2 == answers
 
 
-async def test_a_form_of_another_site_cannot_write_even_if_it_had_the_token() -> None:
-    """Only JSON is taken, and no form sends that."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_form_of_another_site_cannot_write() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         headers = {"Origin": ORIGIN, "X-Interlock-CSRF": client.csrf, "Content-Type": "text/plain"}
         response = await client.http.post("/api/v1/send/order/A-1", content=b'{"event": "x"}', headers=headers)
 
     assert (400, "body.type") == (response.status_code, response.json()["code"])
 
 
-async def test_a_program_writes_with_its_key_and_without_a_cookie() -> None:
-    """No browser adds a key by itself, so it needs no token."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_api_key_writes_without_a_cookie() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         client.http.cookies.clear()
         headers = {"Authorization": f"Bearer {KEY}"}
         response = await client.http.post("/api/v1/send/order/A-1", json=PAY, headers=headers)
@@ -192,9 +178,8 @@ async def test_a_program_writes_with_its_key_and_without_a_cookie() -> None:
     assert (200, "robot") == (response.status_code, entry["principal"])
 
 
-async def test_a_key_has_only_the_rights_it_was_given() -> None:
-    """A key that may send may not operate."""
-    async with opened() as client:
+async def test_key_has_only_its_rights() -> None:
+    async with open_console() as client:
         client.http.cookies.clear()
         headers = {"Authorization": f"Bearer {KEY}"}
         codes = [
@@ -208,9 +193,8 @@ async def test_a_key_has_only_the_rights_it_was_given() -> None:
     assert ["right.missing", "right.missing", "login.missing"] == codes
 
 
-async def test_nobody_sees_anything_without_a_login() -> None:
-    """Every endpoint but the login itself answers 401, the streams too."""
-    async with opened() as client:
+async def test_every_endpoint_needs_authentication() -> None:
+    async with open_console() as client:
         client.http.cookies.clear()
         paths = ["kinds", "kinds/order", "entity/order/A-1", "work", "refusals", "jobs", "me", "streams/fleet"]
         codes = {(await client.get(path)).status_code for path in paths}
@@ -220,10 +204,9 @@ async def test_nobody_sees_anything_without_a_login() -> None:
     assert 200 == page.status_code
 
 
-async def test_a_console_that_only_shows_writes_nothing() -> None:
-    """Reading, playing and verifying go on; sending, creating and bulk do not."""
-    async with opened(read_only=True) as client:
-        await some_orders(client)
+async def test_read_only_console_writes_nothing() -> None:
+    async with open_console(read_only=True) as client:
+        await create_orders(client)
         writes = [
             (await client.post(path, body)).json()["code"]
             for path, body in (
@@ -241,18 +224,16 @@ async def test_a_console_that_only_shows_writes_nothing() -> None:
 
 
 @pytest.mark.parametrize("number", [2**63, -1, 1.5])
-async def test_work_with_a_number_that_no_store_counts_to_is_a_problem(tmp_path: Path, number: float) -> None:
-    """It is the request that is wrong, and not the server."""
-    async with opened(f"sqlite:///{tmp_path}/orders.db") as client:
+async def test_out_of_range_work_id_is_a_problem(tmp_path: Path, number: float) -> None:
+    async with open_console(f"sqlite:///{tmp_path}/orders.db") as client:
         place = {"entity": "order/A-1", "lane": "effect", "version": number, "ordinal": 0, "reason": "x"}
         response = await client.post("work/drop", place)
 
     assert (400, "body.malformed") == (response.status_code, response.json()["code"])
 
 
-async def test_a_login_ends_with_a_logout() -> None:
-    """The cookie is worth nothing afterwards."""
-    async with opened() as client:
+async def test_logout_ends_the_session() -> None:
+    async with open_console() as client:
         cookie = dict(client.http.cookies)
         await client.post("logout")
         client.http.cookies.update(cookie)
@@ -261,10 +242,9 @@ async def test_a_login_ends_with_a_logout() -> None:
     assert 401 == response.status_code
 
 
-async def test_a_cookie_without_its_token_is_no_login() -> None:
-    """A browser sends it to every port of the host, so the server of another port may have seen it."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_cookie_without_its_token_is_not_a_session() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         paths = ["kinds", "kinds/order", "entity/order/A-1", "work", "refusals", "jobs", "me", "streams/fleet"]
         token, client.csrf = client.csrf, ""
         without = [await client.get(path) for path in paths]
@@ -278,10 +258,9 @@ async def test_a_cookie_without_its_token_is_no_login() -> None:
     assert not [each for each in [*without, *wrong] if token in each.text]
 
 
-async def test_a_cookie_without_its_token_neither_ends_a_login_nor_keeps_it() -> None:
-    """Whoever has seen only the cookie changes nothing by it."""
+async def test_cookie_without_its_token_neither_ends_nor_extends_a_session() -> None:
     clock = VirtualClock(1_000_000_000_000)
-    async with opened(clock=clock) as client:
+    async with open_console(clock=clock) as client:
         token, cookie = client.csrf, dict(client.http.cookies)
         client.csrf = ""
         await client.post("logout")
@@ -300,9 +279,8 @@ async def test_a_cookie_without_its_token_neither_ends_a_login_nor_keeps_it() ->
     assert (200, 401) == (still, over)
 
 
-async def test_a_login_reads_a_short_body_only() -> None:
-    """Nobody is known yet, so there is nobody to be given much room."""
-    async with opened() as client:
+async def test_login_body_is_limited() -> None:
+    async with open_console() as client:
         client.csrf = ""
         response = await client.post("login", {"secret": "x" * HTTP_LOGIN_BYTES_MAX})
 

@@ -1,17 +1,17 @@
-"""Connections of the HTTP server: how many there are, how long they last, and how large the head of a request is.
+"""Limits on HTTP connections: their number, their duration, and the size of a request head.
 
-uvicorn's reader has none of these limits. It keeps every byte of a head, however long, and every connection, however
-slow. `LimitedProtocol` adds them; parsing, and with it the protection against request smuggling, stays uvicorn's.
+uvicorn has none of these limits: it buffers a head of any length and keeps a slow connection forever. `LimitedProtocol`
+adds them; uvicorn still parses requests, and so protects against request smuggling.
 
-Rule 1: a connection waits for a request, receives one, or answers one. Only an answer may take as long as it needs.
-Rule 2: a head is limited in bytes, fields and time, a body in time. What follows a chunked body counts as a head.
-Rule 3: when there is no room for a new connection, some that answer nothing are closed: first those that have not
-shown a valid key or login, of these the ones from the address with the most connections, of these the ones that have
-waited longest. A server whose connections all answer refuses the new one.
-Rule 4: responses that wait for their readers are limited in time and in all of their bytes.
-Rule 5: nothing is logged for a single connection. Causes are counted, and logged together every ten seconds.
+Rule 1: a connection is idle, receives a request, or sends a response. Only a response has no time limit.
+Rule 2: a head is limited in bytes, fields and time, a body in time. Trailers after a chunked body count as a head.
+Rule 3: if the limit of connections is reached, some that send no response are closed: first connections that have not
+shown a valid key or session, then those from the address with the most connections, then the longest idle. If all
+connections send a response, the new one is refused.
+Rule 4: responses that clients do not read are limited in time and in their total size.
+Rule 5: single connections are not logged. Causes are counted and logged together every ten seconds.
 
-Where uvicorn is given a certificate, the limits apply behind the handshake, which asyncio limits to a minute.
+With TLS, the limits apply after the handshake, which asyncio limits to a minute.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from interlock.web.http.endpoint import TRUST_EXTENSION
 from interlock.web.http.errors import HttpProblem, problem_of
 
 PIECE_BYTES = 16_384
-"""Bytes that the parser is given at once: a head is checked between two pieces. asyncio reads up to 256 KiB."""
+"""Bytes per call of the parser: the head is checked between two calls. asyncio reads up to 256 KiB."""
 
 SHED_PART = 16
-"""One in so many connections is closed when there is no room: looking for them takes a walk through all."""
+"""One sixteenth of the connections is closed at the limit, because finding candidates scans all connections."""
 
 _log = logging.getLogger("interlock.web")
 _http_log = logging.getLogger("interlock.web.http")
-_http_log.setLevel(logging.WARNING)  # uvicorn traces every connection below its own lowest level
+_http_log.setLevel(logging.WARNING)  # below, uvicorn traces every connection
 
 
 class Reading(Enum):
@@ -66,10 +66,10 @@ class Reading(Enum):
 
 
 def descriptors_max() -> int:
-    """How many descriptors this process may have open."""
+    """Return how many file descriptors this process may open."""
     most = HTTP_CONNECTIONS_MAX + HTTP_DESCRIPTORS_RESERVED
     try:
-        import resource  # Windows has no such module, and no such limit
+        import resource  # missing on Windows, which has no such limit
     except ImportError:
         return most
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -77,17 +77,17 @@ def descriptors_max() -> int:
 
 
 class Connections:
-    """The connections of one server, in a process that may have so many descriptors open.
+    """The connections of one server, in a process that may open `descriptors` files.
 
-    `causes`: how many were closed or refused, by cause. `most`: how many there may be at once. `accepts`: how many are
-    accepted in a row; up to four rows are accepted before the first of them is counted here, and they take half of the
-    reserve.
+    `causes` counts closed and refused connections by cause. `limit` is the maximum of open connections. `accepts` is
+    how many asyncio accepts in one batch; up to four batches are accepted before the first one is counted here, and
+    they use half of the reserve.
     """
 
     def __init__(self, descriptors: int | None = None) -> None:
         given = descriptors_max() if descriptors is None else descriptors
         reserved = min(HTTP_DESCRIPTORS_RESERVED, given // 2)
-        self.most = max(1, min(HTTP_CONNECTIONS_MAX, given - reserved))
+        self.limit = max(1, min(HTTP_CONNECTIONS_MAX, given - reserved))
         self.accepts = max(1, min(HTTP_ACCEPTS_MAX, reserved // 8))
         self.causes: Counter[str] = Counter()
         self._open: set[LimitedProtocol] = set()
@@ -97,21 +97,21 @@ class Connections:
         self._is_shedding = False
 
     def protocol(self) -> type[HttpToolsProtocol]:
-        """The class that uvicorn makes of each connection of this server."""
+        """Return the protocol class for uvicorn."""
         return type("LimitedHttpToolsProtocol", (LimitedProtocol,), {"registry": self})
 
     def add(self, connection: LimitedProtocol) -> bool:
-        """Take in a connection, closing others if need be; False when there is no room."""
-        if len(self._open) >= self.most:
+        """Add a connection and close others if necessary; return False if the limit is reached."""
+        if len(self._open) >= self.limit:
             self.shed()
-        if len(self._open) >= self.most:
+        if len(self._open) >= self.limit:
             return False
         self._open.add(connection)
         self._peers[connection.peer] += 1
         return True
 
     def remove(self, connection: LimitedProtocol) -> None:
-        """Forget a connection."""
+        """Remove a connection."""
         if connection in self._open:
             self._open.remove(connection)
             self._peers[connection.peer] -= 1
@@ -119,14 +119,14 @@ class Connections:
                 del self._peers[connection.peer]
 
     def shed(self) -> None:
-        """Close some of the connections that answer nothing (Rule 3)."""
-        able = [each for each in self._open if not each.is_answering]
-        able.sort(key=lambda each: (each.is_trusted, -self._peers[each.peer], each.since_s))
-        for each in able[: max(1, self.most // SHED_PART)]:
+        """Close some of the connections that send no response (Rule 3)."""
+        candidates = [each for each in self._open if not each.is_answering]
+        candidates.sort(key=lambda each: (each.is_trusted, -self._peers[each.peer], each.since_s))
+        for each in candidates[: max(1, self.limit // SHED_PART)]:
             each.drop("shed")
 
     def sweep(self, now_s: float) -> None:
-        """Close what has taken too long, and log what was counted. Called about once a second."""
+        """Close slow connections and log the causes. Called about once a second."""
         for each in [*self._open]:
             each.check_time(now_s)
         self._check_unread()
@@ -137,7 +137,7 @@ class Connections:
             self._logged, self._logged_s = self.causes.copy(), now_s
 
     def _check_unread(self) -> None:
-        """Close connections that leave the most unread while all together leave too much (Rule 4)."""
+        """Close the connections with the most unread bytes until the total is within the limit (Rule 4)."""
         unread = {each: each.transport.get_write_buffer_size() for each in self._open}
         total = sum(unread.values())
         for each in sorted(unread, key=lambda one: -unread[one]):
@@ -147,13 +147,13 @@ class Connections:
             each.drop("unread")
 
     def on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> bool:
-        """Whether an error of the event loop was about accepting connections, and is dealt with: where descriptors
-        have run out, connections are closed, and asyncio accepts again a second later.
+        """Handle an error of accepting a connection: if descriptors ran out, close connections; asyncio retries after a
+        second. Return False for any other error.
         """
         error = context.get("exception")
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
             self.causes["no_descriptors"] += 1
-            if not self._is_shedding:  # asyncio reports it once for each of the connections that wait
+            if not self._is_shedding:  # asyncio reports it for each waiting connection
                 self._is_shedding = True
                 loop.call_soon(self._shed_once)
             return True
@@ -179,42 +179,42 @@ class LimitedProtocol(HttpToolsProtocol):
         self._reading_s = 0.0
         self._head_bytes = 0
         self._unanswered = 0
-        self._is_fresh = True
+        self._is_new = True
         self._is_closed = False
-        self._is_deaf = False
+        self._is_upgraded = False
         self._refusal: HttpProblem | None = None
         self._buffered = 0
         self._stalled_s = 0.0
 
-    # What the registry asks
+    # Called by the registry
 
     @property
     def is_answering(self) -> bool:
-        """Whether a whole request waits for its response."""
+        """Whether a complete request waits for its response."""
         return self._unanswered > (1 if self._reading is Reading.BODY else 0)
 
     def trust(self) -> None:
-        """It has shown a valid key or login."""
+        """Record that the connection has shown a valid key or session."""
         self.is_trusted = True
 
     def check_time(self, now_s: float) -> None:
-        """Close it if it has taken too long (Rule 2)."""
+        """Close the connection at a time limit (Rule 2)."""
         self._check_stall(now_s)
-        if self.flow.read_paused:  # the server makes the client wait, and not the other way round
+        if self.flow.read_paused:  # the client waits for the server
             self._reading_s = now_s
-        took_ms = (now_s - self._reading_s) * 1000
+        elapsed_ms = (now_s - self._reading_s) * 1000
         if self._reading is Reading.HEAD:
-            if took_ms > HTTP_HEAD_MS_MAX:
+            if elapsed_ms > HTTP_HEAD_MS_MAX:
                 self.refuse(_timeout("head", HTTP_HEAD_MS_MAX))
         elif self._reading is Reading.BODY:
             if self._unanswered == 0:
-                if took_ms > HTTP_LINGER_MS_MAX and not self._is_closed:
+                if elapsed_ms > HTTP_LINGER_MS_MAX and not self._is_closed:
                     self.drop("linger")
-            elif took_ms > HTTP_BODY_MS_MAX:
+            elif elapsed_ms > HTTP_BODY_MS_MAX:
                 self.refuse(_timeout("body", HTTP_BODY_MS_MAX))
         elif self._unanswered == 0:
-            most_ms = HTTP_HEAD_MS_MAX if self._is_fresh else HTTP_IDLE_MS_MAX
-            if (now_s - self.since_s) * 1000 > most_ms and not self._is_closed:
+            limit_ms = HTTP_HEAD_MS_MAX if self._is_new else HTTP_IDLE_MS_MAX
+            if (now_s - self.since_s) * 1000 > limit_ms and not self._is_closed:
                 self.drop(None)
 
     def _check_stall(self, now_s: float) -> None:
@@ -227,7 +227,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._buffered = waiting
 
     def refuse(self, problem: HttpProblem) -> None:
-        """Answer a problem where no response has begun, and close."""
+        """Send a problem if no response has started, and close."""
         if self._is_closed:
             return
         self._count(problem.code)
@@ -236,11 +236,11 @@ class LimitedProtocol(HttpToolsProtocol):
         self._close(self.transport.close)
 
     def _is_next(self) -> bool:
-        """Whether the request that is received is the next one to be answered, and has no response yet."""
+        """Whether the request that is being received is the next one to answer and has no response yet."""
         return self._unanswered == 1 and not self.cycle.response_started
 
     def drop(self, cause: str | None) -> None:
-        """Close without an answer; None is an ordinary end, which is not counted."""
+        """Close without a response. An ordinary end has no cause and is not counted."""
         self._count(cause)
         self._close(self.transport.abort if self.transport.get_write_buffer_size() else self.transport.close)
 
@@ -249,8 +249,8 @@ class LimitedProtocol(HttpToolsProtocol):
             self.registry.causes[cause] += 1
 
     def _close(self, how: Callable[[], None]) -> None:
-        """Close, and free what was kept of a head. A response that waits for its reader is still watched for a stall,
-        so the registry forgets the connection only when nothing is left to send.
+        """Close and free the head. A response that is not fully sent is still checked for a stall, so the connection
+        stays in the registry until its buffer is empty.
         """
         self._is_closed = True
         how()
@@ -258,31 +258,31 @@ class LimitedProtocol(HttpToolsProtocol):
         if not self.transport.get_write_buffer_size():
             self.registry.remove(self)
 
-    # What asyncio calls
+    # Called by asyncio
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Take in the connection, or refuse it where there is no room."""
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn narrows it, too
+        """Add the connection, or refuse it at the limit."""
         super().connection_made(transport)
         now_s = self.loop.time()
         self.since_s = self._stalled_s = now_s
         self.peer = _network("" if self.client is None else self.client[0])
         if not self.registry.add(self):
-            detail = f"all {self.registry.most:,} connections of this server are in use"
-            self.refuse(HttpProblem(503, "Not now", detail, code="server.full", hint="try again in a second"))
+            detail = f"all {self.registry.limit:,} connections of the server are in use"
+            self.refuse(HttpProblem(503, "Unavailable", detail, code="server.full", hint="try again in a second"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Remove the connection."""
         self._is_closed = True
         self.registry.remove(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Give the parser what came, piece by piece, and check the head between two of them."""
+        """Pass the data to the parser piece by piece, and check the head after each."""
         for start in range(0, len(data), PIECE_BYTES):
-            if self._is_closed or self._is_deaf or self.transport.is_closing():
+            if self._is_closed or self._is_upgraded or self.transport.is_closing():
                 return
             piece = data if len(data) <= PIECE_BYTES else data[start : start + PIECE_BYTES]
-            self._head_bytes += len(piece)  # where a head or body begins in this piece, it is counted from the next on
+            self._head_bytes += len(piece)  # a head or body that starts in this piece counts from the next piece on
             super().data_received(piece)
             if self._reading is not Reading.NOTHING and not self._is_closed:
                 self._check_head()
@@ -292,16 +292,16 @@ class LimitedProtocol(HttpToolsProtocol):
             self.refuse(_too_large())
 
     def send_400_response(self, msg: str) -> None:
-        """Answer a request that does not parse, or that a callback below has refused."""
+        """Refuse a request that is malformed, or that a callback below has refused."""
         malformed = HttpProblem(400, "Malformed request", msg, code="request.malformed")
         self.refuse(self._refusal or malformed)
 
-    # What the parser calls. An exception stops it, and `send_400_response` follows.
+    # Called by the parser. An exception stops it, and `send_400_response` follows.
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Start a request."""
         if self._unanswered >= HTTP_PIPELINE_MAX:
-            detail = f"{HTTP_PIPELINE_MAX} requests of this connection wait for their responses"
+            detail = f"{HTTP_PIPELINE_MAX} requests of this connection are waiting for responses"
             self._refusal = HttpProblem(429, "Too many requests", detail, code="request.pipeline")
             raise self._refusal
         super().on_message_begin()
@@ -309,15 +309,15 @@ class LimitedProtocol(HttpToolsProtocol):
         self._reading, self._reading_s, self._head_bytes = Reading.HEAD, self.loop.time(), 0
 
     def on_headers_complete(self) -> None:
-        """The head is complete: the application is started."""
+        """Start the application: the head is complete."""
         if len(self.headers) > HTTP_FIELDS_MAX or self._is_large():
             self._refusal = _too_large()
             raise self._refusal
         super().on_headers_complete()
         self._unanswered += 1
         self._reading, self._reading_s, self._head_bytes = Reading.BODY, self.loop.time(), 0
-        self.headers = [*self.headers]  # fields behind a chunked body are no headers: the application gets none
-        if self.parser.should_upgrade():  # to a protocol that is not spoken here
+        self.headers = [*self.headers]  # the application does not get trailers
+        if self.parser.should_upgrade():  # to an unsupported protocol
             self.cycle.keep_alive = False
 
     def _is_large(self) -> bool:
@@ -327,40 +327,40 @@ class LimitedProtocol(HttpToolsProtocol):
         return len(self.url) + fields > HTTP_HEAD_BYTES_MAX
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body."""
+        """Receive a part of the body."""
         self._head_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is complete."""
+        """Finish the request."""
         self._reading = Reading.NOTHING
-        self._is_deaf = self.parser.should_upgrade()  # then what follows is not a request
-        if self._unanswered == 0:  # it had its response before
+        self._is_upgraded = self.parser.should_upgrade()  # what follows is not HTTP
+        if self._unanswered == 0:  # the response was sent before
             self._wait()
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """The response is complete."""
+        """Finish the response."""
         self._unanswered -= 1
-        if self.cycle.response_complete:  # and not one of a request that came ahead of its turn
-            self.cycle.body = bytearray()  # what the application did not want of a body is not kept
+        if self.cycle.response_complete:  # not the response of a pipelined request
+            self.cycle.body = bytearray()  # free the part of the body that the application did not read
         if self._unanswered == 0:
             self._wait()
             self._reading_s = self.since_s
         super().on_response_complete()
 
     def _wait(self) -> None:
-        self.since_s, self._is_fresh = self.loop.time(), False
+        self.since_s, self._is_new = self.loop.time(), False
 
 
 def _too_large() -> HttpProblem:
-    detail = f"the head of a request may have {HTTP_HEAD_BYTES_MAX:,} bytes and {HTTP_FIELDS_MAX} fields"
+    detail = f"the head of a request is limited to {HTTP_HEAD_BYTES_MAX:,} bytes and {HTTP_FIELDS_MAX} fields"
     hint = "send fewer or shorter header fields; delete the cookies of this site"
     return HttpProblem(431, "Header fields too large", detail, code="head.size", hint=hint)
 
 
-def _timeout(what: str, most_ms: int) -> HttpProblem:
-    detail = f"the {what} of a request must arrive within {most_ms // 1000} seconds"
+def _timeout(what: str, limit_ms: int) -> HttpProblem:
+    detail = f"the {what} of a request must arrive within {limit_ms // 1000} seconds"
     return HttpProblem(408, "Request timeout", detail, code=f"{what}.timeout")
 
 
@@ -376,7 +376,7 @@ def _response(problem: HttpProblem) -> bytes:
 
 
 def _network(host: str) -> str:
-    """The address that connections are counted by: of IPv6 the network of 64 bits, which one machine has for itself."""
+    """The address that connections are counted by; for IPv6 the /64 network, which usually belongs to one machine."""
     if ":" not in host:
         return host
     try:

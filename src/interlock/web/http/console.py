@@ -176,7 +176,7 @@ def _draw(chart: Chart, other: Chart | None) -> str:
 
 
 class SimulationQueue:
-    """Limits simulations: few run at once, and each user may have a part of those that wait."""
+    """Limits running and waiting simulations, in total and per user."""
 
     def __init__(self) -> None:
         self._running = asyncio.Semaphore(LAB_RUNNING_MAX)

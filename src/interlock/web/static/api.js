@@ -85,6 +85,7 @@ export const may = (right) => me !== null && me.rights.includes(right) && !(me.r
 
 /** Find out who the user is: by the sign-in link, by a stored session, or by asking for a key. */
 export async function authenticate() {
+  let isLinkInvalid = false;
   const link = /^#login=(\w+)$/.exec(location.hash);
   if (link) {
     history.replaceState(null, "", location.pathname + location.search);
@@ -92,19 +93,20 @@ export async function authenticate() {
       await exchange(link[1]);
       return;
     } catch {
-      /* the link was used before; a stored session may still be valid */
+      /* a stored session may still be valid */
+      isLinkInvalid = true;
     }
   }
   try {
     me = await get("me");
   } catch (problem) {
     if (problem.status !== 401) throw problem;
-    await signIn();
+    await signIn(isLinkInvalid ? {title: "Sign-in failed", detail: "The link is invalid or was used before."} : null);
   }
 }
 
 /** Use the session that another tab has started since; else ask for a key until one is valid. */
-async function signIn() {
+async function signIn(earlier = null) {
   if (storedToken() && storedToken() !== token) {
     token = storedToken();
     try {
@@ -114,10 +116,10 @@ async function signIn() {
       if (problem.status !== 401) throw problem;
     }
   }
-  return askForKey();
+  return askForKey(earlier);
 }
 
-function askForKey() {
+function askForKey(earlier) {
   return new Promise((done) => {
     const field = h("input", attrs({
       type: "password",
@@ -127,6 +129,8 @@ function askForKey() {
       id: "key",
     }));
     const error = h("div");
+    const showError = ({title, detail}) =>
+      fill(error, h("div.note.bad", attrs({role: "alert"}), h("p", h("b", title)), h("p", detail)));
     const help = h(
       "p.muted",
       "Or open the link that ",
@@ -136,7 +140,7 @@ function askForKey() {
     const form = h(
       "form.card.login",
       attrs({onsubmit: submit}),
-      h("h1", "Sign in"),
+      h("h1", "Sign in to Interlock"),
       h("label", attrs({for: "key"}), "API key"),
       field,
       error,
@@ -147,6 +151,7 @@ function askForKey() {
     for (const each of document.querySelectorAll("dialog[open]")) each.close();
     document.title = "Sign in · Interlock";
     fill(document.getElementById("main"), form);
+    if (earlier) showError(earlier);
     field.focus();
     async function submit(event) {
       event.preventDefault();
@@ -155,7 +160,7 @@ function askForKey() {
         await render();
         done();
       } catch (problem) {
-        fill(error, h("div.note.bad", attrs({role: "alert"}), h("p", h("b", problem.title)), h("p", problem.detail)));
+        showError(problem);
         field.select();
       }
     }

@@ -1,4 +1,4 @@
-"""Lists of entities whose work has died: all of them, each once, whatever lies beside them."""
+"""Lists of entities with dead letters."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 import interlock
 from interlock.assemble.charts import BoundChart
 from interlock.ports.work import Settlement, WorkStore
-from tests.unit.web.consoles import Client, opened
+from tests.unit.web.consoles import Client, open_console
 
 KIND = """
 interlock: 1
@@ -22,12 +22,12 @@ states:
 
 
 def chart(kind: str) -> BoundChart:
-    """Gives a chart whose entities leave three effects when they are paid."""
+    """Return a chart whose entities request three effects when they are paid."""
     return interlock.loads(KIND.format(kind=kind))
 
 
 async def died(client: Client, *entities: str) -> None:
-    """Makes entities all of whose work dies."""
+    """Create entities whose work becomes dead letters."""
     for entity in entities:
         await client.runtime.create(entity)
         await client.runtime.send(entity, "paid")
@@ -39,7 +39,7 @@ async def died(client: Client, *entities: str) -> None:
 
 
 async def listed(client: Client, query: str) -> list[list[str]]:
-    """Gives the pages of a list."""
+    """Return the pages of a list."""
     pages: list[list[str]] = []
     after = ""
     while not pages or after:
@@ -57,10 +57,9 @@ async def listed(client: Client, query: str) -> list[list[str]]:
         ("file:{}/orders", 7),
     ],
 )
-async def test_every_entity_whose_work_died_is_listed_once(tmp_path: Path, url: str, limit: int) -> None:
-    """Also one whose id begins others', and one whose work lies on two pages."""
+async def test_entity_with_dead_letters_is_listed_once(tmp_path: Path, url: str, limit: int) -> None:
     names = [f"order/{number}" for number in (1, *range(10, 20), 2, 20)]
-    async with opened(url.format(tmp_path), charts=(chart("order"),)) as client:
+    async with open_console(url.format(tmp_path), charts=(chart("order"),)) as client:
         await died(client, *names)
         await client.runtime.create("order/100")
         any_error = await listed(client, f"error=any&limit={limit}")
@@ -74,10 +73,9 @@ async def test_every_entity_whose_work_died_is_listed_once(tmp_path: Path, url: 
 
 
 @pytest.mark.parametrize("url", ["sqlite:///{}/o.db", "memory:"])
-async def test_the_dead_letters_of_other_kinds_are_not_in_the_way(tmp_path: Path, url: str) -> None:
-    """However many there are before and behind: the list begins at its own kind."""
+async def test_dead_letters_of_other_kinds_are_not_scanned(tmp_path: Path, url: str) -> None:
     crowd = [f"{kind}/{number}" for kind in ("aaa", "zzz") for number in range(20)]
-    async with opened(url.format(tmp_path), charts=(chart("aaa"), chart("order"), chart("zzz"))) as client:
+    async with open_console(url.format(tmp_path), charts=(chart("aaa"), chart("order"), chart("zzz"))) as client:
         await died(client, *crowd, "order/1")
         pages = await listed(client, "error=any&limit=2")
 

@@ -1,4 +1,4 @@
-"""Jobs: verifying, and one event for many entities."""
+"""Jobs: verification, bulk send and their limits."""
 
 import sqlite3
 from collections.abc import AsyncIterator
@@ -15,30 +15,28 @@ from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
 from interlock.web.app import application
 from interlock.web.auth import Authentication, key_digest
-from tests.unit.web.consoles import ORIGIN, Client, opened, person, some_orders
+from tests.unit.web.consoles import ORIGIN, Client, create_orders, make_user, open_console
 
 CANCEL = {"kind": "order", "event": "order.cancelled", "filter": {"state": "unpaid"}}
 
 
-async def rehearsed(client: Client, body: dict[str, Any]) -> dict[str, Any]:
-    """Gives the body of a run, once its dry run has ended."""
+async def after_dry_run(client: Client, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the body of a run after its dry run."""
     job = await client.job("bulk", {**body, "dry_run": True})
     return {**body, "dry_run": False, "rehearsal": job["id"], "reason": "season is over", "per_second": 1_000}
 
 
-async def test_verifying_all_proves_every_entity() -> None:
-    """Each is linked and replayed."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_verify_counts_every_entity() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         job = await client.job("verify", {})
 
     assert ("done", 3, {"proven": 3}, []) == (job["status"], job["seen"], job["outcomes"], job["problems"])
 
 
-async def test_a_tampered_entry_is_named_with_the_last_good_one(tmp_path: Path) -> None:
-    """The problem points at the bad link; the page of the entity still answers."""
-    async with opened(f"sqlite:///{tmp_path}/o.db") as client:
-        await some_orders(client)
+async def test_verify_names_the_tampered_entry(tmp_path: Path) -> None:
+    async with open_console(f"sqlite:///{tmp_path}/o.db") as client:
+        await create_orders(client)
         for number in range(3):
             await client.runtime.send(
                 "order/A-2", "order.cancelled", key=f"k{number}", principal={"id": "x", "roles": ["support"]}
@@ -50,7 +48,7 @@ async def test_a_tampered_entry_is_named_with_the_last_good_one(tmp_path: Path) 
     )
     tampered.commit()
     tampered.close()
-    async with opened(f"sqlite:///{tmp_path}/o.db") as client:
+    async with open_console(f"sqlite:///{tmp_path}/o.db") as client:
         job = await client.job("verify", {})
         one = await client.job("verify", {"entity": "order/A-2"})
         page = await client.json("entity/order/A-2")
@@ -66,10 +64,9 @@ async def test_a_tampered_entry_is_named_with_the_last_good_one(tmp_path: Path) 
     assert ([1], 2) == ([each["version"] for each in journal["entries"]], journal["damage"]["version"])
 
 
-async def test_a_dry_run_counts_and_changes_nothing() -> None:
-    """It says how many, where they are, and how each would answer."""
-    async with opened() as client:
-        await some_orders(client, 4)
+async def test_dry_run_counts_and_changes_nothing() -> None:
+    async with open_console() as client:
+        await create_orders(client, 4)
         await client.runtime.create("order/B-1", {"amount": 5_000})
         job = await client.job("bulk", CANCEL)
         page = await client.json("kinds/order/entities?state=unpaid")
@@ -79,11 +76,10 @@ async def test_a_dry_run_counts_and_changes_nothing() -> None:
     assert 4 == len(page["rows"])
 
 
-async def test_a_bulk_sends_to_each_of_its_filter_once() -> None:
-    """Each entry holds the reason and a key made of the job's id; the others are not touched."""
-    async with opened(clock=SystemClock()) as client:
-        await some_orders(client, 4)
-        job = await client.job("bulk", await rehearsed(client, CANCEL))
+async def test_bulk_sends_once_to_each_matching_entity() -> None:
+    async with open_console(clock=SystemClock()) as client:
+        await create_orders(client, 4)
+        job = await client.job("bulk", await after_dry_run(client, CANCEL))
         entry = (await client.json("journal/order/A-1?after=1"))["entries"][0]
         paid = await client.json("entity/order/A-2")
 
@@ -105,11 +101,10 @@ WRONG: tuple[dict[str, Any], ...] = (
 )
 
 
-async def test_a_bulk_that_is_not_sure_of_itself_does_not_begin() -> None:
-    """Without a reason, without its own finished dry run, or with another's, nothing is sent."""
-    async with opened() as client:
-        await some_orders(client)
-        body = await rehearsed(client, CANCEL)
+async def test_bulk_without_reason_or_matching_dry_run_is_refused() -> None:
+    async with open_console() as client:
+        await create_orders(client)
+        body = await after_dry_run(client, CANCEL)
         codes = [(await client.post("bulk", {**body, **wrong})).json()["code"] for wrong in WRONG]
         page = await client.json("kinds/order/entities?state=unpaid")
 
@@ -127,12 +122,11 @@ async def test_a_bulk_that_is_not_sure_of_itself_does_not_begin() -> None:
     assert 2 == len(page["rows"])
 
 
-async def test_a_large_bulk_is_confirmed_by_its_number(monkeypatch: Any) -> None:
-    """Above the bound the number must be typed, and be right."""
+async def test_large_bulk_needs_the_number_of_entities(monkeypatch: Any) -> None:
     monkeypatch.setattr("interlock.web.api.jobs.CONFIRM_ABOVE", 1)
-    async with opened(clock=SystemClock()) as client:
-        await some_orders(client)
-        body = await rehearsed(client, CANCEL)
+    async with open_console(clock=SystemClock()) as client:
+        await create_orders(client)
+        body = await after_dry_run(client, CANCEL)
         answers = [await client.post("bulk", {**body, "count": count}) for count in (None, 3, 2)]
         await client.ended(answers[2].json()["id"])
 
@@ -140,11 +134,10 @@ async def test_a_large_bulk_is_confirmed_by_its_number(monkeypatch: Any) -> None
     assert 200 == answers[2].status_code
 
 
-async def test_what_moved_on_since_it_was_listed_is_skipped(monkeypatch: Any) -> None:
-    """It is counted, and keeps what it became."""
-    async with opened(clock=SystemClock()) as client:
-        await some_orders(client)
-        body = await rehearsed(client, CANCEL)
+async def test_entity_that_changed_since_it_was_listed_is_skipped(monkeypatch: Any) -> None:
+    async with open_console(clock=SystemClock()) as client:
+        await create_orders(client)
+        body = await after_dry_run(client, CANCEL)
         find = client.runtime.store.find
 
         async def find_then_move(query: Any) -> Any:
@@ -160,12 +153,11 @@ async def test_what_moved_on_since_it_was_listed_is_skipped(monkeypatch: Any) ->
     assert ({"applied": 1, "skipped": 1}, ["paid"]) == (job["outcomes"], moved["configuration"])
 
 
-async def test_who_came_into_the_filter_later_is_not_touched() -> None:
-    """The selection is as it was when the job began."""
+async def test_entity_that_matches_later_is_not_sent_to() -> None:
     clock = VirtualClock(1_000_000_000_000)
-    async with opened(clock=clock) as client:
-        await some_orders(client)
-        body = await rehearsed(client, CANCEL)
+    async with open_console(clock=clock) as client:
+        await create_orders(client)
+        body = await after_dry_run(client, CANCEL)
         clock.time_ms += 1_000
         await client.runtime.create("order/Z-9", {"amount": 1})
         clock.time_ms -= 500
@@ -178,13 +170,12 @@ async def test_who_came_into_the_filter_later_is_not_touched() -> None:
     assert ({"applied": 2}, ["unpaid"]) == (ended["outcomes"], late["configuration"])
 
 
-async def test_a_job_is_paused_resumed_and_cancelled() -> None:
-    """A paused one rests after the entity it is at; a cancelled one leaves the others alone."""
+async def test_job_is_paused_resumed_and_cancelled() -> None:
     clock = VirtualClock(1_000_000_000_000)
-    async with opened(clock=clock) as client:
-        await some_orders(client, 6)
+    async with open_console(clock=clock) as client:
+        await create_orders(client, 6)
         clock.time_ms += 1
-        body = {**await rehearsed(client, CANCEL), "per_second": 1}
+        body = {**await after_dry_run(client, CANCEL), "per_second": 1}
         job = (await client.post("bulk", body)).json()["id"]
         await clock.advance(1_000)
         paused = (await client.post(f"jobs/{job}/pause")).json()
@@ -204,14 +195,13 @@ async def test_a_job_is_paused_resumed_and_cancelled() -> None:
     assert "job.act" == wrong.json()["code"]
 
 
-async def test_a_bulk_waits_for_a_store_that_is_away(monkeypatch: Any) -> None:
-    """Each entity gets its event once it is back, under the one key; the walk does not end half way."""
+async def test_bulk_waits_for_an_unavailable_store(monkeypatch: Any) -> None:
     clock = VirtualClock(1_000_000_000_000)
     keys: list[str] = []
-    async with opened(clock=clock) as client:
-        await some_orders(client, 4)
+    async with open_console(clock=clock) as client:
+        await create_orders(client, 4)
         clock.time_ms += 1
-        body = await rehearsed(client, CANCEL)
+        body = await after_dry_run(client, CANCEL)
         real, look = client.runtime.submit, client.runtime.store.find
         looks: list[Any] = []
 
@@ -237,17 +227,16 @@ async def test_a_bulk_waits_for_a_store_that_is_away(monkeypatch: Any) -> None:
     assert (6, 3) == (len(keys), len(set(keys)))
 
 
-async def test_a_bulk_is_interrupted_when_its_store_stays_away(monkeypatch: Any) -> None:
-    """It does not go on to tell of every other entity that it failed, too; once the store is back it is resumed."""
+async def test_bulk_is_interrupted_when_its_store_stays_unavailable(monkeypatch: Any) -> None:
     clock = VirtualClock(1_000_000_000_000)
 
     async def away(*rest: Any, **more: Any) -> Any:
         raise UnavailableError("the disk is full", code="store.away")
 
-    async with opened(clock=clock) as client:
-        await some_orders(client, 4)
+    async with open_console(clock=clock) as client:
+        await create_orders(client, 4)
         clock.time_ms += 1
-        body = await rehearsed(client, CANCEL)
+        body = await after_dry_run(client, CANCEL)
         with monkeypatch.context() as patch:
             patch.setattr(client.runtime, "send", away)
             patch.setattr(client.runtime, "submit", away)
@@ -264,34 +253,33 @@ async def test_a_bulk_is_interrupted_when_its_store_stays_away(monkeypatch: Any)
 
 
 async def by_key(client: Client, name: str, path: str, body: Any = None) -> Any:
-    """Gives the answer to a POST by the key of a person, which is their name."""
+    """Return the response to a POST with the key of a user, which is their name."""
     client.http.headers["Authorization"] = f"Bearer {name}"
     return await client.post(path, body)
 
 
 @asynccontextmanager
 async def shared(*names: str) -> AsyncIterator[tuple[Client, dict[str, Any]]]:
-    """A console with keys of these people, and for each the body of a bulk that does not end by itself."""
+    """Yield a console with keys for these users, and for each the body of a bulk that does not end."""
     clock = VirtualClock(1_000_000_000_000)
-    async with opened(clock=clock) as client:
-        await some_orders(client, 20)
+    async with open_console(clock=clock) as client:
+        await create_orders(client, 20)
         clock.time_ms += 1
-        doors = Authentication(clock, keys={key_digest(name): person(name) for name in names})
+        doors = Authentication(clock, keys={key_digest(name): make_user(name) for name in names})
         client.app, console = application(client.runtime, doors, origins=[ORIGIN])
         transport = httpx.ASGITransport(app=client.app)
         async with httpx.AsyncClient(transport=transport, base_url=ORIGIN) as client.http:
             bodies = {}
             for name in names:
                 client.http.headers["Authorization"] = f"Bearer {name}"
-                bodies[name] = {**await rehearsed(client, CANCEL), "per_second": 1}
+                bodies[name] = {**await after_dry_run(client, CANCEL), "per_second": 1}
             try:
                 yield client, bodies
             finally:
                 await console.close()
 
 
-async def test_only_so_many_jobs_run_at_once() -> None:
-    """A person has a part of them, and another one is left; the next one is told to come later."""
+async def test_running_jobs_are_limited() -> None:
     async with shared("ada", "bob") as (client, bodies):
         ada = [await by_key(client, "ada", "bulk", bodies["ada"]) for _ in range(JOBS_RUNNING_PERSON_MAX + 1)]
         left = JOBS_RUNNING_MAX - JOBS_RUNNING_PERSON_MAX
@@ -303,8 +291,7 @@ async def test_only_so_many_jobs_run_at_once() -> None:
     assert [("job.full", "1")] * 2 == [(each.json()["code"], each.headers["retry-after"]) for each in refused]
 
 
-async def test_paused_jobs_keep_nobody_from_running_theirs() -> None:
-    """They take no place of those that run, need one to go on, and a person has only so many of them."""
+async def test_paused_jobs_take_no_running_slot() -> None:
     async with shared("ada", "bob") as (client, bodies):
         paused = list[str]()
         for _ in range(JOBS_OPEN_PERSON_MAX):
@@ -323,9 +310,8 @@ async def test_paused_jobs_keep_nobody_from_running_theirs() -> None:
 
 
 async def test_refusals_are_listed_newest_first_and_by_principal(tmp_path: Path) -> None:
-    """Each is numbered, and their chain is proven."""
-    async with opened(f"sqlite:///{tmp_path}/o.db") as client:
-        await some_orders(client)
+    async with open_console(f"sqlite:///{tmp_path}/o.db") as client:
+        await create_orders(client)
         for who in ("eve", "mallory", "eve"):
             await client.runtime.send("order/A-1", "parcel.shipped", principal={"id": who, "roles": []})
         found = await eventually(client, "refusals", 3)
@@ -347,7 +333,7 @@ async def test_refusals_are_listed_newest_first_and_by_principal(tmp_path: Path)
 
 
 async def eventually(client: Client, path: str, rows: int) -> Any:
-    """Gives a list once it has so many rows: nobody waits for a refusal to be written."""
+    """Return the list of refusals once it has this number of rows: they are written later."""
     for _ in range(1_000):
         found = await client.json(path)
         if len(found["rows"]) == rows:
@@ -356,10 +342,9 @@ async def eventually(client: Client, path: str, rows: int) -> Any:
     raise AssertionError("they do not come")
 
 
-async def test_a_job_of_others_is_not_there_for_whom_something_may_be_hidden_from() -> None:
-    """Its samples name entities and states."""
-    async with opened(who=person(rights=("read", "bulk"))) as client:
-        await some_orders(client)
+async def test_jobs_of_other_users_need_read_sensitive() -> None:
+    async with open_console(who=make_user(rights=("read", "bulk"))) as client:
+        await create_orders(client)
         mine = await client.job("bulk", CANCEL)
         other = await client.console.jobs.start_verify("eve", None, may_see=lambda _: True)
         listed = await client.json("jobs")
@@ -369,9 +354,8 @@ async def test_a_job_of_others_is_not_there_for_whom_something_may_be_hidden_fro
     assert ["job.unknown", "job.unknown"] == [each.json()["code"] for each in answers]
 
 
-async def test_whoever_may_not_see_the_audit_does_not() -> None:
-    """It is a right of its own."""
-    async with opened(who=person(rights=("read", "send"))) as client:
+async def test_audit_needs_its_own_right() -> None:
+    async with open_console(who=make_user(rights=("read", "send"))) as client:
         codes = [(await client.get("refusals")).status_code, (await client.post("verify", {})).status_code]
 
     assert [403, 403] == codes

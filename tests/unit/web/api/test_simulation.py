@@ -1,4 +1,4 @@
-"""The lab: a chart played without a store; and sagas, as both pages show them."""
+"""Simulations of a chart, sagas, and dead letters."""
 
 import asyncio
 from pathlib import Path
@@ -12,19 +12,18 @@ from interlock.model.limits import LAB_BYTES_MAX, LAB_RUNNING_MAX, LAB_WAITING_M
 from interlock.web.api.simulation import ACT_STEPS_MAX, STEPS_MAX
 from interlock.web.http.console import SimulationQueue
 from tests.tidy.tracked import ROOT
-from tests.unit.web.consoles import KEY, Client, opened, some_orders
+from tests.unit.web.consoles import KEY, Client, create_orders, open_console
 
 
 async def played(client: Client, *acts: dict[str, Any], context: Any = None) -> Any:
-    """Gives a play of these acts."""
+    """Return the simulation of these acts."""
     response = await client.post("kinds/order/simulate", {"acts": acts, "context": context or {"amount": 10}})
     assert response.status_code == 200, response.text
     return response.json()
 
 
-async def test_a_play_shows_each_step_and_keeps_nothing() -> None:
-    """Events lead on, effects wait for the player, and the store stays empty."""
-    async with opened() as client:
+async def test_simulation_returns_each_step_and_stores_nothing() -> None:
+    async with open_console() as client:
         view = await played(client, {"event": "payment.confirmed", "payload": {"id": "p"}})
         kinds = await client.json("kinds/order/entities")
 
@@ -36,17 +35,15 @@ async def test_a_play_shows_each_step_and_keeps_nothing() -> None:
     assert [] == kinds["rows"]
 
 
-async def test_the_clock_of_a_play_is_moved_by_the_player() -> None:
-    """Two days pass at once, and the timer fires."""
-    async with opened() as client:
+async def test_simulation_advances_its_clock() -> None:
+    async with open_console() as client:
         view = await played(client, {"advance_ms": 2 * 86_400_000})
 
     assert (["expired"], "done") == (view["configuration"], view["ended"])
 
 
-async def test_a_play_says_why_an_event_was_not_taken() -> None:
-    """The guard and what it read."""
-    async with opened() as client:
+async def test_simulation_reports_why_an_event_was_refused() -> None:
+    async with open_console() as client:
         view = await played(client, {"event": "order.cancelled"}, context={"amount": 9_999})
 
     last = view["turns"][-1]
@@ -57,18 +54,16 @@ async def test_a_play_says_why_an_event_was_not_taken() -> None:
     )
 
 
-async def test_an_act_that_cannot_be_done_is_told_and_the_play_goes_on() -> None:
-    """Answering an effect that nobody asked for changes nothing."""
-    async with opened() as client:
+async def test_impossible_act_is_reported_and_the_simulation_continues() -> None:
+    async with open_console() as client:
         view = await played(client, {"done": "order/lab/9/9"}, {"event": "payment.confirmed", "payload": {"id": "p"}})
 
     assert view["problem"]
     assert ["paid"] == view["configuration"]
 
 
-async def test_a_play_is_bounded() -> None:
-    """So many acts and no more, and time does not run for centuries."""
-    async with opened() as client:
+async def test_simulation_is_limited_in_acts_and_time() -> None:
+    async with open_console() as client:
         many = await client.post("kinds/order/simulate", {"acts": [{"advance_ms": 1}] * 201, "context": {"amount": 1}})
         far = await client.post("kinds/order/simulate", {"acts": [{"advance_ms": 10**15}], "context": {"amount": 1}})
         wrong = await client.post("kinds/order/simulate", {"context": {"amount": 0}})
@@ -87,9 +82,8 @@ states:
 """
 
 
-async def test_a_play_whose_timers_never_rest_has_an_end() -> None:
-    """A year of ticks would hold up everybody who asks this server for anything."""
-    async with opened(charts=(interlock.loads(CLOCK),)) as client:
+async def test_simulation_with_endless_timers_is_limited_in_steps() -> None:
+    async with open_console(charts=(interlock.loads(CLOCK),)) as client:
         far = (await client.post("kinds/clock/simulate", {"acts": [{"advance_ms": 31_536_000_000}]})).json()
         often = (await client.post("kinds/clock/simulate", {"acts": [{"advance_ms": 60_000}] * 200})).json()
 
@@ -109,10 +103,9 @@ states:
 """
 
 
-async def test_what_a_play_tells_is_bounded() -> None:
-    """Each step tells the whole context, so that a short request could lead to an answer of any length."""
+async def test_simulation_is_limited_in_bytes() -> None:
     act = {"event": "add", "payload": "x" * 1_000}
-    async with opened(charts=(interlock.loads(GROWING),)) as client:
+    async with open_console(charts=(interlock.loads(GROWING),)) as client:
         response = await client.post("kinds/pile/simulate", {"acts": [act] * 200})
         short = await client.post("kinds/pile/simulate", {"acts": [act] * 20})
 
@@ -123,10 +116,9 @@ async def test_what_a_play_tells_is_bounded() -> None:
     assert LAB_BYTES_MAX * 0.9 < len(response.content) < LAB_BYTES_MAX * 1.5
 
 
-async def test_few_plays_go_on_at_once_and_a_person_has_a_part_of_those_that_wait() -> None:
-    """Beyond that they are told to come later; when plays have ended there is room again."""
+async def test_running_and_waiting_simulations_are_limited_per_user() -> None:
     by_key = {"Authorization": f"Bearer {KEY}"}
-    async with opened() as client:
+    async with open_console() as client:
         acts = {"acts": [{"advance_ms": 1}] * 50, "context": {"amount": 10}}
         mine = [client.post("kinds/order/simulate", acts) for _ in range(20)]
         theirs = [client.post("kinds/order/simulate", acts, by_key) for _ in range(2)]
@@ -141,8 +133,7 @@ async def test_few_plays_go_on_at_once_and_a_person_has_a_part_of_those_that_wai
     }
 
 
-async def test_a_queue_that_is_full_tells_everybody_to_come_later() -> None:
-    """However few each of them has; a wait that is given up leaves its place."""
+async def test_full_simulation_queue_refuses_every_user() -> None:
     queue = SimulationQueue()
     going = asyncio.Event()
     running = 0
@@ -169,14 +160,13 @@ async def test_a_queue_that_is_full_tells_everybody_to_come_later() -> None:
 
 
 def vm() -> BoundChart:
-    """Gives the example with sagas."""
+    """Return the example with sagas."""
     return interlock.load(ROOT / "examples" / "vm.interlock.yaml")
 
 
-async def test_a_saga_shows_what_is_done_what_runs_and_what_waits() -> None:
-    """Forward, then in compensation: what had been done is made up for, the rest is clear."""
+async def test_saga_reports_the_status_of_each_step() -> None:
     boss = {"id": "boss", "roles": ["system"]}
-    async with opened(charts=(vm(),)) as client:
+    async with open_console(charts=(vm(),)) as client:
         await client.runtime.create("vm/1", {"image": "debian"})
         await client.runtime.send("vm/1", "quota.granted", principal=boss)
         listed = await client.json("sagas")
@@ -193,10 +183,9 @@ async def test_a_saga_shows_what_is_done_what_runs_and_what_waits() -> None:
     assert "compensation" in back.json()["configuration"][0]
 
 
-async def test_a_step_of_a_saga_that_was_passed_over_does_not_wait() -> None:
-    """There is an address already, so the first step had nothing to do and the second runs."""
+async def test_skipped_step_of_a_saga_is_reported() -> None:
     boss = {"id": "boss", "roles": ["system"]}
-    async with opened(charts=(vm(),)) as client:
+    async with open_console(charts=(vm(),)) as client:
         await client.runtime.create("vm/1", {"image": "debian", "address": "10.0.0.7"})
         await client.runtime.send("vm/1", "quota.granted", principal=boss)
         listed = await client.json("sagas")
@@ -206,16 +195,15 @@ async def test_a_step_of_a_saga_that_was_passed_over_does_not_wait() -> None:
 
 
 async def pending(client: Client, acts: list[dict[str, Any]]) -> str:
-    """Gives the key of the effect that a play waits for."""
+    """Return the key of the pending effect of a simulation."""
     view = (await client.post("kinds/vm/simulate", {"acts": acts, "context": {"image": "debian"}})).json()
     key: str = view["pending"][0]["key"]
     return key
 
 
-async def test_a_dead_letter_is_listed_retried_and_dropped(tmp_path: Path) -> None:
-    """By hand, with a reason; a second time there is nothing."""
-    async with opened(f"sqlite:///{tmp_path}/o.db", work=True) as client:
-        await some_orders(client)
+async def test_dead_letter_is_listed_retried_and_dropped(tmp_path: Path) -> None:
+    async with open_console(f"sqlite:///{tmp_path}/o.db", work=True) as client:
+        await create_orders(client)
         row = await died(client)
         by_error = await client.json("kinds/order/entities?error=send_receipt")
         place = {each: row[each] for each in ("entity", "lane", "version", "ordinal")}
@@ -234,7 +222,7 @@ async def test_a_dead_letter_is_listed_retried_and_dropped(tmp_path: Path) -> No
 
 
 async def died(client: Client) -> Any:
-    """Gives the dead letter, once there is one."""
+    """Return the dead letter once there is one."""
     for _ in range(2_000):
         rows = (await client.json("work?dead=true"))["rows"]
         if rows:
@@ -245,10 +233,9 @@ async def died(client: Client) -> Any:
     raise AssertionError("it does not die")
 
 
-async def test_work_that_is_no_dead_letter_is_left_alone(tmp_path: Path) -> None:
-    """Dropped in somebody's hand, a deed would be done and nobody told."""
-    async with opened(f"sqlite:///{tmp_path}/o.db") as client:
-        await some_orders(client)
+async def test_work_that_is_not_a_dead_letter_cannot_be_dropped(tmp_path: Path) -> None:
+    async with open_console(f"sqlite:///{tmp_path}/o.db") as client:
+        await create_orders(client)
         row = (await client.json("work"))["rows"][0]
         place = {each: row[each] for each in ("entity", "lane", "version", "ordinal")}
         answers = [await client.post(f"work/{act}", {**place, "reason": "why not"}) for act in ("drop", "retry")]

@@ -1,4 +1,4 @@
-"""Jobs that outlive their server: what is kept of them, who may go on with them, and that nothing is sent twice."""
+"""Durable jobs: their stored state, who may resume them, and that no event is sent twice."""
 
 import asyncio
 from pathlib import Path
@@ -18,23 +18,23 @@ from interlock.ports.store import EntityQuery
 from interlock.runtime.builtin_charts import JOB, JOB_KIND
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.support.postgres_server import store_or_skip
-from tests.unit.web.api.test_jobs import CANCEL, rehearsed
-from tests.unit.web.consoles import ORDER, Client, opened, order, person, some_orders
+from tests.unit.web.api.test_jobs import CANCEL, after_dry_run
+from tests.unit.web.consoles import ORDER, Client, create_orders, make_user, open_console, order
 
 
 class ShiftedClock(SystemClock):
-    """The real clock, so many milliseconds ahead."""
+    """The real clock with an offset in milliseconds."""
 
     def __init__(self, ahead_ms: int = 0) -> None:
         self.ahead_ms = ahead_ms
 
     def now_ms(self) -> int:
-        """What it will be then."""
+        """Return the shifted time."""
         return super().now_ms() + self.ahead_ms
 
 
 class Gate:
-    """Lets a bulk send so many events; the next one waits until it is opened."""
+    """Let a bulk send a number of events; the next one waits until the gate is opened."""
 
     def __init__(self, client: Client, monkeypatch: Any, *, passes: int = 2) -> None:
         self.opened, self.reached = asyncio.Event(), asyncio.Event()
@@ -49,10 +49,10 @@ class Gate:
         return await self._real(entity, event, *given, **named)
 
 
-async def begun(client: Client, monkeypatch: Any, *, orders: int = 6) -> tuple[str, Gate]:
-    """Gives the id of a bulk that has sent two events, and the gate before its third."""
-    await some_orders(client, orders)
-    body = await rehearsed(client, CANCEL)
+async def start_bulk(client: Client, monkeypatch: Any, *, orders: int = 6) -> tuple[str, Gate]:
+    """Return the id of a bulk that has sent two events, and the gate before its third."""
+    await create_orders(client, orders)
+    body = await after_dry_run(client, CANCEL)
     gate = Gate(client, monkeypatch)
     job: str = (await client.post("bulk", body)).json()["id"]
     async with asyncio.timeout(PATIENCE_SECONDS):
@@ -61,7 +61,7 @@ async def begun(client: Client, monkeypatch: Any, *, orders: int = 6) -> tuple[s
 
 
 async def cancelled(client: Client) -> dict[str, int]:
-    """Gives how often each order took the event."""
+    """Return how often each order applied the event."""
     page = await client.runtime.store.find(EntityQuery(kind="order", limit=100))
     found = {}
     for row in page.rows:
@@ -74,15 +74,12 @@ ONCE = {"order/A-1": 1, "order/A-2": 0, "order/A-3": 1, "order/A-4": 1, "order/A
 
 
 @pytest.mark.parametrize("store", ["sqlite", "file", "postgres"])
-async def test_a_bulk_whose_server_ended_says_how_far_it_came_and_goes_on(
-    tmp_path: Path, monkeypatch: Any, store: str
-) -> None:
-    """The next server shows it as interrupted; resumed there, it gives every entity its event once."""
+async def test_interrupted_bulk_reports_its_progress_and_resumes(tmp_path: Path, monkeypatch: Any, store: str) -> None:
     urls = {"sqlite": f"sqlite:///{tmp_path}/o.db", "file": f"file:{tmp_path}/orders"}
     url = urls[store] if store in urls else store_or_skip()
-    async with opened(url, clock=ShiftedClock()) as client:
-        job, _ = await begun(client, monkeypatch)
-    async with opened(url, clock=ShiftedClock()) as client:
+    async with open_console(url, clock=ShiftedClock()) as client:
+        job, _ = await start_bulk(client, monkeypatch)
+    async with open_console(url, clock=ShiftedClock()) as client:
         listed = (await client.json("jobs"))["jobs"]
         resumed = (await client.post(f"jobs/{job}/resume")).json()
         ended = await client.ended(job)
@@ -98,15 +95,12 @@ async def test_a_bulk_whose_server_ended_says_how_far_it_came_and_goes_on(
     assert ({"unpaid": 5}, ONCE, True) == (ended["states"], taken, proof.replayed)
 
 
-async def test_what_was_sent_and_not_yet_noted_is_asked_again_and_not_given_twice(
-    tmp_path: Path, monkeypatch: Any
-) -> None:
-    """A server that vanishes with its last counts: what it did is told by the keys, and not done again."""
+async def test_uncounted_event_is_not_sent_twice_after_resume(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
-    async with opened(url, clock=ShiftedClock()) as client:
-        job, _ = await begun(client, monkeypatch)
+    async with open_console(url, clock=ShiftedClock()) as client:
+        job, _ = await start_bulk(client, monkeypatch)
         monkeypatch.setattr(client.console.jobs._store, "save_progress", vanished)
-    async with opened(url, clock=ShiftedClock(OWNER_TIMEOUT_MS)) as client:
+    async with open_console(url, clock=ShiftedClock(OWNER_TIMEOUT_MS)) as client:
         found = await client.json(f"jobs/{job}")
         await client.post(f"jobs/{job}/resume")
         ended = await client.ended(job)
@@ -118,15 +112,14 @@ async def test_what_was_sent_and_not_yet_noted_is_asked_again_and_not_given_twic
     assert ONCE == taken
 
 
-async def test_what_a_server_of_an_earlier_release_sent_is_not_given_again(tmp_path: Path, monkeypatch: Any) -> None:
-    """Its keys were in the senders' space; the job is resumed after an upgrade."""
+async def test_event_sent_by_an_earlier_release_is_not_sent_twice(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     with monkeypatch.context() as patch:
         patch.setattr(walk, "bulk_key", former_key)
-        async with opened(url, clock=ShiftedClock()) as client:
-            job, _ = await begun(client, patch)
+        async with open_console(url, clock=ShiftedClock()) as client:
+            job, _ = await start_bulk(client, patch)
             patch.setattr(client.console.jobs._store, "save_progress", vanished)
-    async with opened(url, clock=ShiftedClock(OWNER_TIMEOUT_MS)) as client:
+    async with open_console(url, clock=ShiftedClock(OWNER_TIMEOUT_MS)) as client:
         found = await client.json(f"jobs/{job}")
         await client.post(f"jobs/{job}/resume")
         ended = await client.ended(job)
@@ -137,13 +130,10 @@ async def test_what_a_server_of_an_earlier_release_sent_is_not_given_again(tmp_p
     assert ONCE == taken
 
 
-async def test_a_sender_who_takes_a_former_key_does_not_suppress_the_event_of_a_job(
-    tmp_path: Path, monkeypatch: Any
-) -> None:
-    """The entity took another event under it, and is not counted as one that has the job's."""
+async def test_foreign_use_of_a_former_key_does_not_suppress_the_event(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
-    async with opened(url, clock=ShiftedClock()) as client:
-        job, gate = await begun(client, monkeypatch)
+    async with open_console(url, clock=ShiftedClock()) as client:
+        job, gate = await start_bulk(client, monkeypatch)
         squat, eve = f"bulk/{job}/order/A-6", {"id": "eve", "roles": ["payments"]}
         await client.runtime.send("order/A-6", "payment.confirmed", {"id": "p"}, key=squat, principal=eve)
         gate.opened.set()
@@ -152,13 +142,12 @@ async def test_a_sender_who_takes_a_former_key_does_not_suppress_the_event_of_a_
     assert {"applied": 4, "skipped": 1} == ended["outcomes"]
 
 
-async def test_a_job_that_a_wrong_clock_noted_last_can_be_resumed(tmp_path: Path, monkeypatch: Any) -> None:
-    """Its server was a day ahead, and is gone; nobody waits a day for its silence."""
+async def test_job_saved_with_a_wrong_clock_can_be_resumed(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
-    async with opened(url, clock=ShiftedClock(86_400_000)) as client:
-        job, _ = await begun(client, monkeypatch)
+    async with open_console(url, clock=ShiftedClock(86_400_000)) as client:
+        job, _ = await start_bulk(client, monkeypatch)
         monkeypatch.setattr(client.console.jobs._store, "save_progress", vanished)
-    async with opened(url, clock=ShiftedClock()) as client:
+    async with open_console(url, clock=ShiftedClock()) as client:
         found = await client.json(f"jobs/{job}")
         await client.post(f"jobs/{job}/resume")
         ended = await client.ended(job)
@@ -169,51 +158,54 @@ async def test_a_job_that_a_wrong_clock_noted_last_can_be_resumed(tmp_path: Path
 
 
 def former_key(job: str, entity: str) -> OwnKey:
-    """Gives the key of an earlier release."""
+    """Return the key of an earlier release."""
     key = bulk_key(job, entity)
     return OwnKey(key.name, key.name)
 
 
 async def vanished(*given: Any, **named: Any) -> None:
-    """Keeps nothing, as a process that was killed."""
+    """Save nothing, like a killed process."""
 
 
-async def test_a_job_whose_server_may_still_be_there_is_left_to_it(tmp_path: Path, monkeypatch: Any) -> None:
-    """Only its silence makes it free."""
+async def test_job_of_a_live_server_cannot_be_resumed_elsewhere(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
-    async with opened(url, clock=ShiftedClock()) as client, opened(url, clock=ShiftedClock(-60_000)) as other:
-        job, _ = await begun(client, monkeypatch)
+    async with (
+        open_console(url, clock=ShiftedClock()) as client,
+        open_console(url, clock=ShiftedClock(-60_000)) as other,
+    ):
+        job, _ = await start_bulk(client, monkeypatch)
         seen = await other.json(f"jobs/{job}")
         refused = await other.post(f"jobs/{job}/resume")
 
     assert ("running", 409, "job.elsewhere") == (seen["status"], refused.status_code, refused.json()["code"])
 
 
-async def test_a_server_that_was_taken_for_dead_stops_when_it_comes_back(tmp_path: Path, monkeypatch: Any) -> None:
-    """Its notes are refused: whoever resumed the job is its owner now."""
+async def test_former_owner_of_a_job_stops(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     clock = ShiftedClock()
-    async with opened(url, clock=clock) as client, opened(url, clock=ShiftedClock(OWNER_TIMEOUT_MS)) as other:
-        job, gate = await begun(client, monkeypatch)
+    async with (
+        open_console(url, clock=clock) as client,
+        open_console(url, clock=ShiftedClock(OWNER_TIMEOUT_MS)) as other,
+    ):
+        job, gate = await start_bulk(client, monkeypatch)
         resumed = (await other.post(f"jobs/{job}/resume")).json()
         ended = await other.ended(job)
         clock.ahead_ms = SAVE_INTERVAL_MS
         gate.opened.set()
-        told = await client.ended(job)
+        reported = await client.ended(job)
         taken = await cancelled(other)
 
     assert "running" == resumed["status"]
     assert ("done", {"applied": 5}) == (ended["status"], ended["outcomes"])
-    assert (ended, ONCE) == (told, taken)
+    assert (ended, ONCE) == (reported, taken)
 
 
-async def test_of_two_servers_that_resume_a_job_one_gets_it(tmp_path: Path, monkeypatch: Any) -> None:
-    """Both looked before either had it; the later one is told, and leaves it alone."""
+async def test_only_one_of_two_servers_takes_over_a_job(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
-    who: Any = {"who": "ada", "principal": person().principal, "may_see": lambda _: True}
-    async with opened(url, clock=ShiftedClock()) as client:
-        job, _ = await begun(client, monkeypatch)
-    async with opened(url, clock=ShiftedClock()) as one, opened(url, clock=ShiftedClock()) as other:
+    who: Any = {"who": "ada", "principal": make_user().principal, "may_see": lambda _: True}
+    async with open_console(url, clock=ShiftedClock()) as client:
+        job, _ = await start_bulk(client, monkeypatch)
+    async with open_console(url, clock=ShiftedClock()) as one, open_console(url, clock=ShiftedClock()) as other:
         looked = await other.console.jobs._store.get(job)
 
         async def before(name: str) -> Any:
@@ -231,12 +223,13 @@ async def test_of_two_servers_that_resume_a_job_one_gets_it(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize(("act", "status"), [("pause", "paused"), ("cancel", "cancelled")])
-async def test_a_job_is_steered_from_another_server(tmp_path: Path, monkeypatch: Any, act: str, status: str) -> None:
-    """The server that runs it hears of it with its next note."""
+async def test_job_is_paused_and_cancelled_from_another_server(
+    tmp_path: Path, monkeypatch: Any, act: str, status: str
+) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     clock = ShiftedClock()
-    async with opened(url, clock=clock) as client, opened(url, clock=ShiftedClock()) as other:
-        job, gate = await begun(client, monkeypatch)
+    async with open_console(url, clock=clock) as client, open_console(url, clock=ShiftedClock()) as other:
+        job, gate = await start_bulk(client, monkeypatch)
         steered = (await other.post(f"jobs/{job}/{act}")).json()
         clock.ahead_ms = SAVE_INTERVAL_MS
         gate.opened.set()
@@ -248,7 +241,7 @@ async def test_a_job_is_steered_from_another_server(tmp_path: Path, monkeypatch:
 
 
 async def until(client: Client, job: str, status: str) -> Any:
-    """Gives a job once it has this status."""
+    """Return a job once it has this status."""
 
     async def found() -> Any:
         row = await client.json(f"jobs/{job}")
@@ -257,14 +250,13 @@ async def until(client: Client, job: str, status: str) -> Any:
     return await eventually(found, f"a job that is {status}")
 
 
-async def test_a_paused_job_is_still_paused_after_a_restart(tmp_path: Path, monkeypatch: Any) -> None:
-    """It goes on where somebody lets it."""
+async def test_paused_job_stays_paused_after_a_restart(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
-    async with opened(url, clock=ShiftedClock()) as client:
-        job, gate = await begun(client, monkeypatch)
+    async with open_console(url, clock=ShiftedClock()) as client:
+        job, gate = await start_bulk(client, monkeypatch)
         await client.post(f"jobs/{job}/pause")
         gate.opened.set()
-    async with opened(url, clock=ShiftedClock(2 * OWNER_TIMEOUT_MS)) as client:
+    async with open_console(url, clock=ShiftedClock(2 * OWNER_TIMEOUT_MS)) as client:
         resting = await client.json(f"jobs/{job}")
         await client.post(f"jobs/{job}/resume")
         ended = await client.ended(job)
@@ -275,11 +267,10 @@ async def test_a_paused_job_is_still_paused_after_a_restart(tmp_path: Path, monk
     assert ONCE == taken
 
 
-async def test_a_job_that_rests_here_goes_on_here(monkeypatch: Any) -> None:
-    """Whatever it was about to note waits until it goes on."""
+async def test_paused_job_saves_nothing_until_it_is_resumed(monkeypatch: Any) -> None:
     clock = ShiftedClock()
-    async with opened(clock=clock) as client:
-        job, gate = await begun(client, monkeypatch)
+    async with open_console(clock=clock) as client:
+        job, gate = await start_bulk(client, monkeypatch)
         paused = (await client.post(f"jobs/{job}/pause")).json()
         clock.ahead_ms = SAVE_INTERVAL_MS
         gate.opened.set()
@@ -294,20 +285,17 @@ async def test_a_job_that_rests_here_goes_on_here(monkeypatch: Any) -> None:
     assert ({"applied": 5}, ONCE) == (ended["outcomes"], taken)
 
 
-async def test_an_old_job_is_listed_until_it_is_over_and_afterwards_where_it_ended(
-    tmp_path: Path, monkeypatch: Any
-) -> None:
-    """The list is of the last months; what somebody has just ended does not vanish before their eyes."""
+async def test_old_job_is_listed_while_open_and_where_it_ended(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
-    async with opened(url, clock=ShiftedClock()) as client:
-        job, _ = await begun(client, monkeypatch)
-    async with opened(url, clock=ShiftedClock(100 * 86_400_000)) as client:
+    async with open_console(url, clock=ShiftedClock()) as client:
+        job, _ = await start_bulk(client, monkeypatch)
+    async with open_console(url, clock=ShiftedClock(100 * 86_400_000)) as client:
         before = (await client.json("jobs"))["jobs"]
         await client.post(f"jobs/{job}/resume")
         jobs = client.console.jobs
         await eventually(lambda: not jobs._runs)
         after = (await client.json("jobs"))["jobs"]
-    async with opened(url, clock=ShiftedClock(100 * 86_400_000)) as client:
+    async with open_console(url, clock=ShiftedClock(100 * 86_400_000)) as client:
         elsewhere = (await client.json("jobs"))["jobs"]
         still = await client.json(f"jobs/{job}")
 
@@ -317,10 +305,9 @@ async def test_an_old_job_is_listed_until_it_is_over_and_afterwards_where_it_end
     assert "done" == still["status"]
 
 
-async def test_a_paused_job_is_cancelled(monkeypatch: Any) -> None:
-    """What it has done stays done, and it does not come back."""
-    async with opened(clock=ShiftedClock()) as client:
-        job, _ = await begun(client, monkeypatch)
+async def test_paused_job_is_cancelled(monkeypatch: Any) -> None:
+    async with open_console(clock=ShiftedClock()) as client:
+        job, _ = await start_bulk(client, monkeypatch)
         await client.post(f"jobs/{job}/pause")
         ended = (await client.post(f"jobs/{job}/cancel")).json()
         over = await client.post(f"jobs/{job}/resume")
@@ -329,12 +316,11 @@ async def test_a_paused_job_is_cancelled(monkeypatch: Any) -> None:
     assert ended["ended_ms"] is not None
 
 
-async def test_whoever_resumes_a_bulk_does_it_with_their_own_rights(tmp_path: Path, monkeypatch: Any) -> None:
-    """The roles of whoever began it are not kept, and so cannot be borrowed."""
+async def test_resumed_bulk_runs_with_the_rights_of_the_resuming_user(tmp_path: Path, monkeypatch: Any) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
-    async with opened(url, clock=ShiftedClock()) as client:
-        job, _ = await begun(client, monkeypatch)
-    async with opened(url, clock=ShiftedClock(), who=person("bob", roles=())) as client:
+    async with open_console(url, clock=ShiftedClock()) as client:
+        job, _ = await start_bulk(client, monkeypatch)
+    async with open_console(url, clock=ShiftedClock(), who=make_user("bob", roles=())) as client:
         await client.post(f"jobs/{job}/resume")
         ended = await client.ended(job)
         entries = await client.runtime.journal(f"{JOB_KIND}/{job}")
@@ -343,13 +329,12 @@ async def test_whoever_resumes_a_bulk_does_it_with_their_own_rights(tmp_path: Pa
     assert ["bob"] == [(each.event.principal or {})["id"] for each in entries if each.event.name == "job.resumed"]
 
 
-async def test_an_interrupted_check_begins_anew(tmp_path: Path) -> None:
-    """It changes nothing, so there is nothing to remember but that it did not end."""
+async def test_interrupted_verification_restarts(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
-    async with opened(url, clock=ShiftedClock()) as client:
-        await some_orders(client)
+    async with open_console(url, clock=ShiftedClock()) as client:
+        await create_orders(client)
         job = await client.console.jobs.start_verify("ada", None, may_see=lambda _: True)
-    async with opened(url, clock=ShiftedClock()) as client:
+    async with open_console(url, clock=ShiftedClock()) as client:
         found = await client.json(f"jobs/{job.id}")
         await client.post(f"jobs/{job.id}/resume")
         ended = await client.ended(job.id)
@@ -359,37 +344,34 @@ async def test_an_interrupted_check_begins_anew(tmp_path: Path) -> None:
     assert ("done", 3, {"proven": 3}) == (ended["status"], ended["seen"], ended["outcomes"])
 
 
-async def test_a_check_of_everything_is_kept_with_what_it_found(tmp_path: Path) -> None:
-    """Later servers tell of it; a check of one entity is not kept."""
+async def test_verification_of_everything_is_stored_with_its_result(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
-    async with opened(url) as client:
-        await some_orders(client)
+    async with open_console(url) as client:
+        await create_orders(client)
         await client.job("verify", {"entity": "order/A-1"})
         job = await client.job("verify", {})
-    async with opened(url) as client:
+    async with open_console(url) as client:
         listed = (await client.json("jobs"))["jobs"]
         again = await client.job("verify", {})
 
     assert [job] == listed
-    assert {"proven": 4} == again["outcomes"]  # the first check is an entity, too
+    assert {"proven": 4} == again["outcomes"]  # the first job is an entity, too
 
 
-async def test_a_console_that_only_shows_keeps_no_job(tmp_path: Path) -> None:
-    """It writes nothing at all."""
+async def test_read_only_console_stores_no_jobs(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
-    async with opened(url) as client:
-        await some_orders(client)
-    async with opened(url, read_only=True) as client:
+    async with open_console(url) as client:
+        await create_orders(client)
+    async with open_console(url, read_only=True) as client:
         job = await client.job("verify", {})
         kinds = await client.runtime.store.kinds()
 
     assert (False, {"proven": 3}, ("order",)) == (job["stored"], job["outcomes"], kinds)
 
 
-async def test_jobs_are_no_kind_of_the_fleet_and_nobody_else_writes_them() -> None:
-    """Not by creating one, not by an event, not by a bulk; who may not see everything sees none."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_job_entities_are_not_listed_and_not_writable() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         job = await client.job("verify", {})
         fleet = await client.json("kinds")
         page = await client.json(f"entity/{JOB_KIND}/{job['id']}")
@@ -398,7 +380,7 @@ async def test_jobs_are_no_kind_of_the_fleet_and_nobody_else_writes_them() -> No
             await client.post(f"send/{JOB_KIND}/{job['id']}", {"event": "job.cancelled"}),
             await client.post("bulk", {"kind": JOB_KIND, "event": "job.cancelled"}),
         ]
-    async with opened(who=person(rights=("read", "send"))) as client:
+    async with open_console(who=make_user(rights=("read", "send"))) as client:
         closed = await client.get(f"entity/{JOB_KIND}/x")
 
     assert ["order"] == [each["kind"] for each in fleet["kinds"]]
@@ -407,34 +389,30 @@ async def test_jobs_are_no_kind_of_the_fleet_and_nobody_else_writes_them() -> No
     assert (404, "kind.unknown") == (closed.status_code, closed.json()["code"])
 
 
-async def test_an_event_of_a_job_needs_a_role_that_no_chart_gives() -> None:
-    """Whoever writes to the store by the runtime needs it, too."""
-    async with opened() as client:
+async def test_event_of_a_job_needs_the_console_role() -> None:
+    async with open_console() as client:
         job = await client.job("verify", {})
         receipt = await client.runtime.send(f"{JOB_KIND}/{job['id']}", "job.resumed", {"owner": "me"})
 
     assert ("denied", "roles") == (receipt.outcome, receipt.reason)
 
 
-async def test_no_chart_may_have_the_name_of_a_kind_of_ours() -> None:
-    """It is refused when the runtime opens."""
+async def test_chart_with_the_name_of_a_builtin_kind_is_refused() -> None:
     with pytest.raises(UsageError) as caught:
-        async with opened(charts=(order(ORDER.replace("kind: order", f"kind: {JOB_KIND}")),)):
+        async with open_console(charts=(order(ORDER.replace("kind: order", f"kind: {JOB_KIND}")),)):
             pass
 
     assert "kind.reserved" == caught.value.code
 
 
-def test_the_chart_of_jobs_has_no_findings() -> None:
-    """It is written as we tell others to."""
+def test_chart_of_jobs_has_no_findings() -> None:
     assert () == interlock.loads(JOB).diagnostics
 
 
-async def test_a_page_that_is_too_long_to_be_noted_is_made_shorter(monkeypatch: Any) -> None:
-    """However short: each entity is still asked once."""
+async def test_page_that_is_too_long_to_save_is_shortened(monkeypatch: Any) -> None:
     monkeypatch.setattr(walk, "PAGE_BYTES_MAX", 90)
-    async with opened(clock=ShiftedClock()) as client:
-        job, gate = await begun(client, monkeypatch)
+    async with open_console(clock=ShiftedClock()) as client:
+        job, gate = await start_bulk(client, monkeypatch)
         gate.opened.set()
         ended = await client.ended(job)
         entries = (await client.runtime.journal(f"{JOB_KIND}/{job}"))[1:-1]
@@ -445,10 +423,9 @@ async def test_a_page_that_is_too_long_to_be_noted_is_made_shorter(monkeypatch: 
     assert ONCE == taken
 
 
-async def test_an_end_is_told_once_it_is_kept(monkeypatch: Any) -> None:
-    """Whoever hears that a job is done hears the same from any other server."""
-    async with opened(clock=ShiftedClock()) as client:
-        job, gate = await begun(client, monkeypatch)
+async def test_job_is_reported_as_ended_after_its_end_is_stored(monkeypatch: Any) -> None:
+    async with open_console(clock=ShiftedClock()) as client:
+        job, gate = await start_bulk(client, monkeypatch)
         real, keeping, kept = client.console.jobs._store.save_progress, asyncio.Event(), asyncio.Event()
 
         async def slow(*given: Any, **named: Any) -> None:
@@ -467,15 +444,14 @@ async def test_an_end_is_told_once_it_is_kept(monkeypatch: Any) -> None:
     assert ("running", 5, "done") == (before["status"], before["seen"], after["status"])
 
 
-async def test_an_end_that_cannot_be_kept_leaves_the_job_to_be_resumed(monkeypatch: Any) -> None:
-    """Nothing is told that the store does not know."""
+async def test_job_whose_end_cannot_be_stored_can_be_resumed(monkeypatch: Any) -> None:
     clock = ShiftedClock()
 
     async def broken(*given: Any, **named: Any) -> None:
         raise interlock.UnavailableError("away", code="store.away")
 
-    async with opened(clock=clock) as client:
-        job, _ = await begun(client, monkeypatch)
+    async with open_console(clock=clock) as client:
+        job, _ = await start_bulk(client, monkeypatch)
         with monkeypatch.context() as patch:
             patch.setattr(client.console.jobs._store, "save_progress", broken)
             await client.post(f"jobs/{job}/cancel")

@@ -1,4 +1,4 @@
-"""Streams: entries as they are kept, and that something changed."""
+"""Live streams of entries and of changed kinds."""
 
 import asyncio
 from typing import Any
@@ -13,15 +13,14 @@ from interlock.web.api.streams import BEHIND_MAX, CHANGES_MS, HEARTBEAT_MS
 from interlock.web.app import application
 from interlock.web.auth import SESSION_IDLE_MS_MAX, SESSION_MS_MAX, Authentication, key_digest
 from tests.support.eventually import PATIENCE_SECONDS
-from tests.unit.web.consoles import KEY, ORDER, Stream, opened, order, person, some_orders
+from tests.unit.web.consoles import KEY, ORDER, Stream, create_orders, make_user, open_console, order
 
 PAYER = {"id": "till", "roles": ["payments"]}
 
 
-async def test_an_entry_is_told_as_soon_as_it_is_kept() -> None:
-    """Its id is the version, so that a client can go on from it."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_entry_is_streamed_when_it_is_written() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         stream = Stream(client, "streams/entity/order/A-1")
         await stream.until("event: hello")
         await client.runtime.send("order/A-1", "payment.confirmed", {"id": "p"}, principal=PAYER)
@@ -32,10 +31,9 @@ async def test_an_entry_is_told_as_soon_as_it_is_kept() -> None:
     assert "id: order/A-1@2\nevent: entry\n" in text
 
 
-async def test_a_client_that_was_away_goes_on_where_it_was() -> None:
-    """By the id of the last event it had; nothing is told twice and nothing is left out."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_reconnecting_client_continues_after_its_last_event() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         await client.runtime.send("order/A-2", "parcel.shipped", principal={"id": "w", "roles": ["warehouse"]})
         stream = Stream(client, "streams/entity/order/A-2", {"last-event-id": "order/A-2@1"})
         text = await stream.until("@3")
@@ -44,10 +42,9 @@ async def test_a_client_that_was_away_goes_on_where_it_was() -> None:
     assert ["@2", "@3"] == [line[-2:] for line in text.splitlines() if line.startswith("id: ")]
 
 
-async def test_a_client_that_is_too_far_behind_gets_a_gap() -> None:
-    """It reads anew instead of hearing everything, and the same for one that claims the future."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_client_that_is_too_far_behind_gets_a_gap() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         life = client.runtime.store
         behind = Stream(client, "streams/entity/order/A-1?after=0", {"last-event-id": f"order/A-1@{BEHIND_MAX * 9}"})
         text = await behind.until("event: gap")
@@ -57,11 +54,10 @@ async def test_a_client_that_is_too_far_behind_gets_a_gap() -> None:
     assert life is client.runtime.store
 
 
-async def test_a_silent_stream_beats() -> None:
-    """Whatever stands between sees that it is alive."""
+async def test_idle_stream_sends_heartbeats() -> None:
     clock = VirtualClock(1_000_000_000_000)
-    async with opened(clock=clock) as client:
-        await some_orders(client)
+    async with open_console(clock=clock) as client:
+        await create_orders(client)
         stream = Stream(client, "streams/entity/order/A-1")
         await stream.until("event: hello")
         await clock.advance(HEARTBEAT_MS + 1)
@@ -71,11 +67,10 @@ async def test_a_silent_stream_beats() -> None:
     assert "event: entry" not in text
 
 
-async def test_the_fleet_tells_which_kinds_changed_and_not_how_often() -> None:
-    """Many steps between two looks are one event."""
+async def test_stream_of_kinds_combines_changes() -> None:
     clock = VirtualClock(1_000_000_000_000)
-    async with opened(clock=clock) as client:
-        await some_orders(client)
+    async with open_console(clock=clock) as client:
+        await create_orders(client)
         stream = Stream(client, "streams/fleet")
         await stream.until("event: hello")
         for number in range(20):
@@ -89,10 +84,9 @@ async def test_the_fleet_tells_which_kinds_changed_and_not_how_often() -> None:
     assert 1 == stream.text.count("event: changed")
 
 
-async def test_a_stream_ends_when_the_console_closes() -> None:
-    """Otherwise the server could not."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_stream_ends_when_the_console_closes() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         streams = [Stream(client, "streams/fleet"), Stream(client, "streams/entity/order/A-1")]
         for each in streams:
             await each.until("event: hello")
@@ -102,11 +96,10 @@ async def test_a_stream_ends_when_the_console_closes() -> None:
     assert 2 == len(texts)
 
 
-async def test_a_stream_ends_soon_after_its_login() -> None:
-    """Whoever may no longer see it does not go on seeing it."""
+async def test_stream_ends_soon_after_its_session() -> None:
     clock = VirtualClock(1_000_000_000_000)
-    async with opened(clock=clock) as client:
-        await some_orders(client)
+    async with open_console(clock=clock) as client:
+        await create_orders(client)
         stream = Stream(client, "streams/entity/order/A-1")
         await stream.until("event: hello")
         clock.time_ms += SESSION_MS_MAX
@@ -116,11 +109,10 @@ async def test_a_stream_ends_soon_after_its_login() -> None:
     assert "event: entry" not in text
 
 
-async def test_an_open_stream_does_not_keep_its_login_alive() -> None:
-    """A page that is only left open is logged out like any other."""
+async def test_open_stream_does_not_keep_its_session_alive() -> None:
     clock = VirtualClock(1_000_000_000_000)
-    async with opened(clock=clock) as client:
-        await some_orders(client)
+    async with open_console(clock=clock) as client:
+        await create_orders(client)
         stream = Stream(client, "streams/entity/order/A-1")
         await stream.until("event: hello")
         await clock.advance(SESSION_IDLE_MS_MAX + HEARTBEAT_MS + 1)
@@ -130,10 +122,9 @@ async def test_an_open_stream_does_not_keep_its_login_alive() -> None:
     assert 401 == response.status_code
 
 
-async def test_a_login_has_few_streams_and_a_closed_one_counts_no_more() -> None:
-    """The fifth is refused; after one has gone, the next is taken."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_streams_of_a_session_are_limited_and_closed_ones_do_not_count() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         streams = [Stream(client, "streams/fleet") for _ in range(STREAMS_MAX)]
         for each in streams:
             await each.until("event: hello")
@@ -149,10 +140,9 @@ async def test_a_login_has_few_streams_and_a_closed_one_counts_no_more() -> None
     )  # fmt: skip
 
 
-async def test_a_stream_leaves_nothing_behind() -> None:
-    """No task is left when its client has gone."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_closed_stream_leaves_no_task() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         before = len(asyncio.all_tasks())
         for path in ("streams/fleet", "streams/entity/order/A-1"):
             stream = Stream(client, path)
@@ -165,20 +155,18 @@ async def test_a_stream_leaves_nothing_behind() -> None:
     assert before == after
 
 
-async def test_a_stream_of_what_is_not_there_is_a_problem() -> None:
-    """It is not an empty stream that never ends."""
-    async with opened() as client:
+async def test_stream_of_an_unknown_entity_is_a_problem() -> None:
+    async with open_console() as client:
         response = await client.get("streams/entity/order/none")
 
     assert (404, "entity.unknown") == (response.status_code, response.json()["code"])
 
 
-async def test_many_streams_asked_for_at_once_are_not_more_than_one_by_one() -> None:
-    """Each is counted when it is granted, before its first byte."""
-    async with opened() as client:
+async def test_parallel_requests_do_not_exceed_the_stream_limit() -> None:
+    async with open_console() as client:
         streams = [Stream(client, "streams/fleet") for _ in range(3 * STREAMS_MAX)]
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not all(each.status for each in streams):  # noqa: ASYNC110 - it tells nobody here
+            while not all(each.status for each in streams):  # noqa: ASYNC110 - there is nothing to await
                 await asyncio.sleep(0)
         statuses = [each.status for each in streams]
         for each in streams:
@@ -190,18 +178,17 @@ async def test_many_streams_asked_for_at_once_are_not_more_than_one_by_one() -> 
 
 
 async def answered(stream: Stream) -> int:
-    """Gives the status of a stream, once it is there."""
+    """Return the status of a stream once it has started."""
     async with asyncio.timeout(20):
-        while not stream.status:  # noqa: ASYNC110 - it tells nobody here
+        while not stream.status:  # noqa: ASYNC110 - there is nothing to await
             await asyncio.sleep(0)
     return stream.status
 
 
-async def test_streams_of_a_person_are_counted_over_all_keys_and_logins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Logging in again gives nobody more of them; somebody else has their own."""
+async def test_streams_of_a_user_are_counted_over_keys_and_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "STREAMS_PERSON_MAX", 3)
     by_key = {"authorization": f"Bearer {KEY}"}
-    async with opened() as client:
+    async with open_console() as client:
         streams = [Stream(client, "streams/fleet", by_key) for _ in range(2)]
         assert [200, 200] == [await answered(each) for each in streams]
         mine = client.csrf
@@ -215,12 +202,11 @@ async def test_streams_of_a_person_are_counted_over_all_keys_and_logins(monkeypa
     assert [200, 429] == by_login
 
 
-async def test_one_reader_leaves_streams_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once three quarters are taken a person gets few; when all are taken, nobody gets one until one is closed."""
+async def test_one_user_cannot_take_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, number in (("STREAMS_ALL_MAX", 8), ("STREAMS_PERSON_MAX", 8), ("STREAMS_SHARE", 1)):
         monkeypatch.setattr(live, name, number)
-    people = {key_digest(name): person(name) for name in ("ada", "bob", "cyd", "dan")}
-    async with opened() as client:
+    people = {key_digest(name): make_user(name) for name in ("ada", "bob", "cyd", "dan")}
+    async with open_console() as client:
         doors = Authentication(client.runtime.clock, keys=people)
         client.app, console = application(client.runtime, doors, origins=["http://console.test"])
         asked = ["ada"] * 7 + ["bob", "bob", "cyd", "dan"]
@@ -237,11 +223,10 @@ async def test_one_reader_leaves_streams_for_others(monkeypatch: pytest.MonkeyPa
     assert {} == left
 
 
-async def test_the_fleet_tells_nothing_of_kinds_that_are_hidden() -> None:
-    """Neither that they are there nor when something happens in them."""
+async def test_stream_of_kinds_excludes_hidden_kinds() -> None:
     clock = VirtualClock(1_000_000_000_000)
     hidden = order(ORDER.replace("kind: order", "kind: fraud").replace("  paid:\n", "  paid:\n    sensitive: true\n"))
-    async with opened(clock=clock, charts=(order(), hidden), who=person(rights=("read",))) as client:
+    async with open_console(clock=clock, charts=(order(), hidden), who=make_user(rights=("read",))) as client:
         stream = Stream(client, "streams/fleet")
         await stream.until("event: hello")
         await client.runtime.create("fraud/1", {"amount": 1})
@@ -253,11 +238,10 @@ async def test_the_fleet_tells_nothing_of_kinds_that_are_hidden() -> None:
     assert "fraud" not in text
 
 
-async def test_the_store_is_looked_at_once_for_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many open pages cost it no more than one."""
+async def test_all_streams_share_one_read_of_the_counters(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = VirtualClock(1_000_000_000_000)
     looks = []
-    async with opened(clock=clock) as client:
+    async with open_console(clock=clock) as client:
         store: Any = client.runtime.store
         real = store.counts
 
@@ -278,14 +262,13 @@ async def test_the_store_is_looked_at_once_for_all_streams(monkeypatch: pytest.M
     assert ["order", "order"] == looks
 
 
-async def test_a_store_that_is_away_ends_a_stream_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its client comes again by itself; to the server it is no bug."""
+async def test_unavailable_store_ends_a_stream_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = VirtualClock(1_000_000_000_000)
 
     async def away(kind: str) -> Any:
         raise interlock.UnavailableError("the disk is full", code="store.away")
 
-    async with opened(clock=clock) as client:
+    async with open_console(clock=clock) as client:
         stream = Stream(client, "streams/fleet")
         await stream.until("event: hello")
         monkeypatch.setattr(client.runtime.store, "counts", away)
@@ -296,10 +279,9 @@ async def test_a_store_that_is_away_ends_a_stream_and_nothing_else(monkeypatch: 
 
 
 @pytest.mark.parametrize("last", ["order/A-1@²", "@-1", "order/A-1@" + "9" * 40, "@"])
-async def test_a_last_event_that_is_none_is_passed_over(last: str) -> None:
-    """The stream begins with what is now."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_invalid_last_event_id_is_ignored(last: str) -> None:
+    async with open_console() as client:
+        await create_orders(client)
         stream = Stream(client, "streams/entity/order/A-1", {"last-event-id": last})
         text = await stream.until("event: hello")
         await stream.close()

@@ -1,4 +1,4 @@
-"""Connections of a real server on loopback: how large, how slow and how many they may be."""
+"""Limits on the connections of a real server on loopback."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from interlock.web import server
 from interlock.web.auth import Authentication, key_digest
 from interlock.web.http import connections, endpoint
 from interlock.web.http.connections import Connections
-from tests.unit.web.consoles import KEY, opened, person
+from tests.unit.web.consoles import KEY, make_user, open_console
 
 HANG_S = 60
-"""A net against hangs: nothing here takes that long."""
+"""A timeout against hangs."""
 
 DESCRIPTORS = 16
 ROOM = DESCRIPTORS // 2
@@ -29,23 +29,23 @@ ROOM = DESCRIPTORS // 2
 
 @dataclass(slots=True)
 class Wire:
-    """A connection as a client has it."""
+    """The client side of a connection."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     def send(self, text: bytes) -> None:
-        """Sends this, without waiting."""
+        """Send data without waiting."""
         self.writer.write(text)
 
     def pause(self) -> None:
-        """Reads nothing more."""
+        """Stop reading."""
         transport = self.writer.transport
         assert isinstance(transport, asyncio.ReadTransport)
         transport.pause_reading()
 
     async def answer(self) -> tuple[int, bytes]:
-        """Gives the status and the body of the next response."""
+        """Return the status and the body of the next response."""
         async with asyncio.timeout(HANG_S):
             head = await self.reader.readuntil(b"\r\n\r\n")
             found = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
@@ -53,7 +53,7 @@ class Wire:
         return int(head.split()[1]), body
 
     async def rest(self) -> bytes:
-        """Gives everything that comes until the server closes."""
+        """Return the received bytes until the server closes."""
         found = b""
         with suppress(ConnectionError):
             async with asyncio.timeout(HANG_S):
@@ -64,14 +64,14 @@ class Wire:
 
 @dataclass(slots=True)
 class Site:
-    """A server that runs here."""
+    """A server in this process."""
 
     host: str
     registry: Connections
     wires: list[Wire]
 
     async def wire(self, text: bytes = b"") -> Wire:
-        """Gives a new connection, on which this was sent."""
+        """Return a new connection after sending data on it."""
         name, _, port = self.host.rpartition(":")
         made = Wire(*await asyncio.open_connection(name, int(port)))
         self.wires.append(made)
@@ -79,19 +79,19 @@ class Site:
         return made
 
     def get(self, path: str = "/api/v1/kinds", *fields: str) -> bytes:
-        """Gives a whole request."""
+        """Return a complete request."""
         return "\r\n".join([f"GET {path} HTTP/1.1", f"Host: {self.host}", *fields, "", ""]).encode()
 
     async def has(self, count: int) -> None:
-        """Waits until the server has so many connections."""
+        """Wait until the server has this number of connections."""
         async with asyncio.timeout(HANG_S):
-            while len(self.registry._open) != count:  # noqa: ASYNC110 - it tells nobody here
+            while len(self.registry._open) != count:  # noqa: ASYNC110 - there is nothing to await
                 await asyncio.sleep(0.001)
 
 
 @asynccontextmanager
 async def site(monkeypatch: pytest.MonkeyPatch, *, descriptors: int | None = None) -> AsyncIterator[Site]:
-    """A server in this process that has so many descriptors."""
+    """Yield a server in this process with a limit of descriptors."""
     made = list[Connections]()
 
     def connections_of_server() -> Connections:
@@ -100,8 +100,8 @@ async def site(monkeypatch: pytest.MonkeyPatch, *, descriptors: int | None = Non
 
     monkeypatch.setattr(server, "Connections", connections_of_server)
     until, address = asyncio.Event(), asyncio.get_running_loop().create_future()
-    async with opened() as client:
-        doors = Authentication(client.runtime.clock, keys={key_digest(KEY): person("robot", rights=("read",))})
+    async with open_console() as client:
+        doors = Authentication(client.runtime.clock, keys={key_digest(KEY): make_user("robot", rights=("read",))})
         serving = asyncio.ensure_future(
             server.serve(client.runtime, doors, host="127.0.0.1", port=0, ready=address.set_result, until=until)
         )
@@ -129,8 +129,7 @@ LINE = b"X-Field: " + b"v" * 1_000 + b"\r\n"
         pytest.param(b"a:\r\n" * (HTTP_FIELDS_MAX + 1) + b"\r\n", id="a whole head of many short fields"),
     ],
 )
-async def test_a_head_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch, head: bytes) -> None:
-    """By bytes or by fields, whether it ends or not; and the connection is closed."""
+async def test_head_beyond_a_limit_is_refused(monkeypatch: pytest.MonkeyPatch, head: bytes) -> None:
     async with site(monkeypatch) as here:
         wire = await here.wire(f"GET / HTTP/1.1\r\nHost: {here.host}\r\n".encode() + head)
         text = await wire.rest()
@@ -139,16 +138,14 @@ async def test_a_head_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPat
     assert b'"code":"head.size"' in text
 
 
-async def test_a_target_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line of the request is a part of the head."""
+async def test_endless_request_line_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async with site(monkeypatch) as here:
         text = await (await here.wire(b"GET /" + b"x" * 200_000)).rest()
 
     assert text.startswith(b"HTTP/1.1 431 ")
 
 
-async def test_a_head_within_the_limits_is_answered_however_it_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one piece, in many, and a second one on the same connection."""
+async def test_head_within_the_limits_is_accepted_in_any_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     async with site(monkeypatch) as here:
         large = here.get("/api/v1/kinds", BY_KEY, *(f"X-{number}: {'v' * 1_000}" for number in range(28)))
         assert HTTP_HEAD_BYTES_MAX * 0.8 < len(large) < HTTP_HEAD_BYTES_MAX
@@ -164,10 +161,7 @@ async def test_a_head_within_the_limits_is_answered_however_it_is_cut(monkeypatc
 
 
 @pytest.mark.parametrize("behind", [LINE * 200, b"X-Field: " + b"v" * 200_000, b"a:\r\n" * (HTTP_FIELDS_MAX + 1)])
-async def test_what_follows_a_chunked_body_is_limited_like_a_head(
-    monkeypatch: pytest.MonkeyPatch, behind: bytes
-) -> None:
-    """Fields behind the last chunk are kept, too."""
+async def test_trailers_are_limited_like_a_head(monkeypatch: pytest.MonkeyPatch, behind: bytes) -> None:
     async with site(monkeypatch) as here:
         fields = f"Host: {here.host}\r\nOrigin: http://{here.host}\r\nContent-Type: application/json\r\n"
         start = f"POST /api/v1/login HTTP/1.1\r\n{fields}Transfer-Encoding: chunked\r\n\r\n1\r\n{{\r\n0\r\n"
@@ -176,8 +170,7 @@ async def test_what_follows_a_chunked_body_is_limited_like_a_head(
     assert text.startswith(b"HTTP/1.1 431 ")
 
 
-async def test_a_body_in_many_small_chunks_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is between the chunks is counted from each of them anew."""
+async def test_body_in_many_small_chunks_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     async with site(monkeypatch) as here:
         fields = f"Host: {here.host}\r\nOrigin: http://{here.host}\r\nContent-Type: application/json\r\n"
         start = f"POST /api/v1/login HTTP/1.1\r\n{fields}Transfer-Encoding: chunked\r\n\r\n"
@@ -188,10 +181,9 @@ async def test_a_body_in_many_small_chunks_is_read(monkeypatch: pytest.MonkeyPat
     assert 200 == status
 
 
-async def test_requests_ahead_of_their_responses_are_answered_in_order_up_to_a_limit(
+async def test_pipelined_requests_are_answered_in_order_up_to_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Beyond it the connection is closed: each that waits costs memory."""
     async with site(monkeypatch) as here:
         wire = await here.wire(here.get("/none") + here.get("/api/v1/kinds", BY_KEY) + here.get("/api/v1/kinds"))
         statuses = [(await wire.answer())[0] for _ in range(3)]
@@ -211,10 +203,9 @@ async def test_requests_ahead_of_their_responses_are_answered_in_order_up_to_a_l
         ("HTTP_BODY_MS_MAX", "{login}Transfer-Encoding: chunked\r\n\r\n", b"1\r\nv\r\n", b"body.timeout"),
     ],
 )
-async def test_a_request_that_takes_too_long_is_refused(
+async def test_slow_request_is_refused(
     monkeypatch: pytest.MonkeyPatch, limit: str, text: str, more: bytes, code: bytes
 ) -> None:
-    """Bytes that trickle in do not prolong it."""
     monkeypatch.setattr(connections, limit, 100)
     async with site(monkeypatch) as here:
         origin = f"Origin: http://{here.host}\r\nContent-Type: application/json\r\n"
@@ -237,8 +228,7 @@ async def test_a_request_that_takes_too_long_is_refused(
 
 
 @pytest.mark.parametrize("text", [b"", b"\r\n\r\n"])
-async def test_a_connection_that_asks_for_nothing_is_closed(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
-    """Silently, and also if it sends what is not the beginning of a request."""
+async def test_connection_without_a_request_is_closed(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
     monkeypatch.setattr(connections, "HTTP_HEAD_MS_MAX", 100)
     async with site(monkeypatch) as here:
         fresh = await (await here.wire(text)).rest()
@@ -246,8 +236,7 @@ async def test_a_connection_that_asks_for_nothing_is_closed(monkeypatch: pytest.
     assert b"" == fresh
 
 
-async def test_a_connection_between_two_requests_is_closed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if blank lines come: uvicorn stops its own timer for any byte."""
+async def test_idle_keep_alive_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HTTP_IDLE_MS_MAX", 100)
     async with site(monkeypatch) as here:
         wire = await here.wire(here.get("/api/v1/kinds", BY_KEY))
@@ -258,10 +247,9 @@ async def test_a_connection_between_two_requests_is_closed_in_the_end(monkeypatc
     assert (200, b"") == (status, rest)
 
 
-async def test_the_rest_of_a_request_that_has_its_response_is_not_read_for_long(
+async def test_unread_body_of_an_answered_request_is_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What came of it is not kept, either."""
     monkeypatch.setattr(connections, "HTTP_LINGER_MS_MAX", 100)
     async with site(monkeypatch) as here:
         head = f"POST /api/v1/bulk HTTP/1.1\r\nHost: {here.host}\r\nContent-Length: 200000\r\n\r\n".encode()
@@ -274,8 +262,7 @@ async def test_the_rest_of_a_request_that_has_its_response_is_not_read_for_long(
     assert (401, 0, b"") == (status, kept, rest)
 
 
-async def test_an_upgrade_is_answered_and_what_follows_is_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No other protocol is spoken here."""
+async def test_upgrade_is_answered_and_later_bytes_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     async with site(monkeypatch) as here:
         ask = here.get("/api/v1/kinds", BY_KEY, "Connection: Upgrade", "Upgrade: websocket")
         wire = await here.wire(ask + here.get("/none"))
@@ -285,8 +272,7 @@ async def test_an_upgrade_is_answered_and_what_follows_is_no_request(monkeypatch
     assert [b"200"] == re.findall(rb"HTTP/1\.1 (\d+)", text)
 
 
-async def test_fields_behind_a_chunked_body_are_no_headers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A proxy that removes a header looks at the head only."""
+async def test_trailers_are_not_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = list[list[bytes]]()
     answer = endpoint.EndpointApp.__call__
 
@@ -317,10 +303,7 @@ async def test_fields_behind_a_chunked_body_are_no_headers(monkeypatch: pytest.M
         "Na me: value",
     ],
 )
-async def test_a_request_that_two_readers_would_read_differently_is_refused(
-    monkeypatch: pytest.MonkeyPatch, fields: str
-) -> None:
-    """Else a proxy and this server might see two requests where there is one (request smuggling)."""
+async def test_ambiguous_request_is_refused(monkeypatch: pytest.MonkeyPatch, fields: str) -> None:
     async with site(monkeypatch) as here:
         hidden = here.get("/api/v1/kinds", BY_KEY)
         text = f"POST /api/v1/login HTTP/1.1\r\nHost: {here.host}\r\n{fields}\r\n\r\n0\r\n\r\n".encode()
@@ -330,8 +313,7 @@ async def test_a_request_that_two_readers_would_read_differently_is_refused(
     assert b"request.malformed" in found
 
 
-async def test_a_new_client_gets_in_when_all_connections_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The longest idle make room; whoever has shown a key keeps theirs, and so does a stream."""
+async def test_new_connection_replaces_the_longest_idle_untrusted_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     async with site(monkeypatch, descriptors=DESCRIPTORS) as here:
         stream = await here.wire(here.get("/api/v1/streams/fleet", BY_KEY))
         await stream.reader.readuntil(b"retry")
@@ -348,12 +330,11 @@ async def test_a_new_client_gets_in_when_all_connections_are_taken(monkeypatch: 
         is_open = not stream.reader.at_eof()
         await strangers[0].rest()
 
-    assert (ROOM, 200, True) == (here.registry.most, still[0], is_open)
+    assert (ROOM, 200, True) == (here.registry.limit, still[0], is_open)
     assert shed >= 2 * ROOM
 
 
-async def test_when_all_connections_answer_a_new_one_is_told_to_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing that is being answered is cut off for it."""
+async def test_new_connection_is_refused_while_all_others_send_responses(monkeypatch: pytest.MonkeyPatch) -> None:
     async with site(monkeypatch, descriptors=4) as here:
         streams = [await here.wire(here.get("/api/v1/streams/fleet", BY_KEY)) for _ in range(2)]
         for each in streams:
@@ -368,8 +349,7 @@ async def test_when_all_connections_answer_a_new_one_is_told_to_come_later(monke
     assert 200 == status
 
 
-async def test_a_client_that_reads_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A response that waits for its reader takes memory."""
+async def test_connection_whose_client_reads_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HTTP_STALL_MS_MAX", 100)
     async with site(monkeypatch) as here:
         wire = await here.wire(here.get("/api/v1/kinds", BY_KEY))
@@ -383,8 +363,7 @@ async def test_a_client_that_reads_nothing_is_closed(monkeypatch: pytest.MonkeyP
     assert {"stall"} == causes
 
 
-async def test_what_nobody_reads_is_bounded_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection that leaves the most unread is closed first."""
+async def test_total_of_unread_bytes_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     async with site(monkeypatch) as here:
         wires = [await here.wire(here.get("/api/v1/kinds", BY_KEY)) for _ in range(2)]
         for each in wires:
@@ -403,16 +382,15 @@ async def test_what_nobody_reads_is_bounded_in_all(monkeypatch: pytest.MonkeyPat
     assert unread <= 20_000_000
 
 
-async def test_what_was_refused_is_counted_and_logged_once(
+async def test_refused_connections_are_counted_and_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not once for each."""
     async with site(monkeypatch) as here:
         with caplog.at_level(logging.DEBUG):
             for _ in range(20):
                 await (await here.wire(b"nonsense\r\n\r\n")).rest()
             async with asyncio.timeout(HANG_S):
-                while "connections closed" not in caplog.text:  # noqa: ASYNC110 - it tells nobody here
+                while "connections closed" not in caplog.text:  # noqa: ASYNC110 - there is nothing to await
                     await asyncio.sleep(0.01)
             causes = dict(here.registry.causes)
 
@@ -420,8 +398,7 @@ async def test_what_was_refused_is_counted_and_logged_once(
     assert len([each for each in caplog.records if each.levelno >= logging.INFO]) < 10
 
 
-async def test_running_out_of_descriptors_closes_connections_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is reported once for each connection that waits; other errors of the loop go where they went before."""
+async def test_running_out_of_descriptors_closes_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     async with site(monkeypatch) as here:
         await here.wire()
         await here.has(1)
@@ -442,11 +419,10 @@ async def test_running_out_of_descriptors_closes_connections_and_is_counted(monk
     ("descriptors", "most", "accepts"),
     [(1_048_576, HTTP_CONNECTIONS_MAX, 32), (1_024, 768, 32), (256, 128, 16), (16, 8, 1), (1, 1, 1)],
 )
-def test_connections_leave_descriptors_for_the_rest_of_the_process(descriptors: int, most: int, accepts: int) -> None:
-    """A quarter of what is usual; half where there are few."""
+def test_connections_leave_descriptors_for_the_process(descriptors: int, most: int, accepts: int) -> None:
     made = Connections(descriptors)
 
-    assert (most, accepts) == (made.most, made.accepts)
+    assert (most, accepts) == (made.limit, made.accepts)
 
 
 @pytest.mark.parametrize(
@@ -460,6 +436,5 @@ def test_connections_leave_descriptors_for_the_rest_of_the_process(descriptors: 
         ("not:an:address", "not:an:address"),
     ],
 )
-def test_an_address_is_counted_with_those_that_one_machine_has(host: str, network: str) -> None:
-    """Of IPv6 a machine has a whole network."""
+def test_ipv6_addresses_are_counted_by_network(host: str, network: str) -> None:
     assert network == connections._network(host)

@@ -1,4 +1,4 @@
-"""How a request comes to its endpoint: in pieces, cut short, by a socket that does not wait."""
+"""Bodies in pieces, incomplete bodies, and the options of accepted sockets."""
 
 import asyncio
 import logging
@@ -10,11 +10,11 @@ from starlette.types import Message
 
 from interlock.web.server import bind_socket
 from tests.support.eventually import PATIENCE_SECONDS
-from tests.unit.web.consoles import KEY, Client, opened, some_orders
+from tests.unit.web.consoles import KEY, Client, create_orders, open_console
 
 
 async def sent(client: Client, *messages: Message) -> tuple[int, bytes]:
-    """Gives the status and the body that a send gets which comes in these messages."""
+    """Return status and body of the response to a send in these ASGI messages."""
     left, answers = list(messages), list[Any]()
 
     async def receive() -> Message:
@@ -35,14 +35,13 @@ async def sent(client: Client, *messages: Message) -> tuple[int, bytes]:
 
 
 def piece(text: bytes, *, more: bool) -> Message:
-    """A part of a body."""
+    """Return a part of a body."""
     return {"type": "http.request", "body": text, "more_body": more}
 
 
-async def test_a_body_in_pieces_is_put_together() -> None:
-    """However it was cut on its way."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_body_in_pieces_is_joined() -> None:
+    async with open_console() as client:
+        await create_orders(client)
         whole = b'{"event":"payment.confirmed","payload":{"id":"p-9"}}'
         status, _ = await sent(client, piece(whole[:7], more=True), piece(b"", more=True), piece(whole[7:], more=False))
         now = await client.runtime.state("order/A-1")
@@ -50,10 +49,9 @@ async def test_a_body_in_pieces_is_put_together() -> None:
     assert (200, 2, "p-9") == (status, now.version, now.context["payment"])
 
 
-async def test_a_sender_who_goes_before_the_body_is_whole_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """Even if what came would have been enough; and nobody is told of a bug."""
-    async with opened() as client:
-        await some_orders(client)
+async def test_incomplete_body_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async with open_console() as client:
+        await create_orders(client)
         with caplog.at_level(logging.DEBUG, "interlock.web"):
             whole = b'{"event":"payment.confirmed","payload":{"id":"p-9"}}'
             status, body = await sent(client, piece(whole, more=True), {"type": "http.disconnect"})
@@ -64,8 +62,7 @@ async def test_a_sender_who_goes_before_the_body_is_whole_changes_nothing(caplog
     assert [] == caplog.records
 
 
-async def test_a_response_does_not_wait_for_the_client_to_acknowledge_its_head() -> None:
-    """What is accepted sends at once (TCP_NODELAY): each response would otherwise take 40 ms longer."""
+async def test_accepted_sockets_have_nagle_disabled() -> None:
     found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def accepted(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

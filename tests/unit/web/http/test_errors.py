@@ -1,4 +1,4 @@
-"""What an HTTP caller is told of an error: by its code, and never what its message may give away."""
+"""The messages that HTTP callers get for errors, and the statuses."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from interlock.errors import (
 from interlock.stores.memory import MemoryStore
 from interlock.trust.disclosure import OPEN_CODES, damage_text, is_withheld, public_text
 from interlock.web.http.errors import HttpProblem, problem_of
-from tests.unit.web.consoles import ORDER, opened, order, person
+from tests.unit.web.consoles import ORDER, make_user, open_console, order
 
 SOURCE = Path(interlock.__file__).parent
-SECRET = "fraud 3.1.0+abc key-of-eve v41 db.internal:5432"  # what no caller may read
+SECRET = "fraud 3.1.0+abc key-of-eve v41 db.internal:5432"  # must not reach a caller
 CLASSES = [
     each
     for each in vars(errors).values()
     if isinstance(each, type) and issubclass(each, InterlockError) and each not in (DefinitionError, ArchivedError)
 ]
 
-SAYS_ITSELF = (
+CALLER_MODULES = (
     "web/",
     "operate/",
     "runtime/request_checks.py",
     "runtime/history/travel.py",
     "runtime/worker/work_operations.py",
 )
-"""Modules whose messages are made for callers: of what these sent, and of limits."""
+"""Modules whose messages are written for callers: they quote the request and limits only."""
 
-ALSO_SAID_BY = {
+OTHER_MODULES = {
     "conflict.retries": {"runtime/sender.py"},
     "context.missing": {"kernel/first_context.py"},
     "context.refused": {"kernel/first_context.py", "runtime/runtime.py"},
@@ -66,11 +66,11 @@ key and no kind that the caller did not send.
 """
 
 NOT_SERVED = ("cli/", "testing/", "demo/", "shm/")
-"""Packages that no request reaches."""
+"""Packages that no request uses."""
 
 
 def raised() -> Iterator[tuple[str, str, str]]:
-    """Every error that is made with a code written out: the module, the class, the code."""
+    """Yield module, class and code of every error that is created with a literal code."""
     for path in sorted(SOURCE.rglob("*.py")):
         module = path.relative_to(SOURCE).as_posix()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -85,15 +85,13 @@ FOUND = sorted(set(raised()))
 CODES = sorted({code for _, _, code in FOUND})
 
 
-def test_the_table_of_errors_is_not_empty() -> None:
-    """The walk through the source finds what is known to be there."""
+def test_error_codes_are_found_in_the_source() -> None:
     assert {"key.reused", "store.connection", "conflict.expected", "right.missing"} <= set(CODES)
     assert len(CODES) > 150
 
 
 @pytest.mark.parametrize("code", [each for each in CODES if each not in OPEN_CODES])
-def test_the_message_of_an_error_that_is_not_open_stays_here(code: str) -> None:
-    """Whatever class it has."""
+def test_message_of_a_closed_code_is_withheld(code: str) -> None:
     for each in CLASSES:
         error = each(SECRET, code=code, hint=SECRET)
         status, body = problem_of(error)
@@ -102,8 +100,7 @@ def test_the_message_of_an_error_that_is_not_open_stays_here(code: str) -> None:
         assert (status == 500, body["code"]) in ((True, "internal"), (True, code), (False, code))
 
 
-def test_an_error_without_a_code_of_its_own_says_nothing_of_itself() -> None:
-    """A code that nobody has thought of is not open."""
+def test_message_of_an_unknown_code_is_withheld() -> None:
     for each in CLASSES:
         assert SECRET not in problem_of(each(SECRET))[1]["detail"]
     assert SECRET not in public_text(DefinitionError([Diagnostic(code="x", message=SECRET)]))[0]
@@ -113,27 +110,24 @@ def test_an_error_without_a_code_of_its_own_says_nothing_of_itself() -> None:
 
 
 @pytest.mark.parametrize("code", sorted(OPEN_CODES))
-def test_an_open_code_is_raised_only_where_its_message_was_looked_at(code: str) -> None:
-    """A store that raised it could put an address into it."""
+def test_open_code_is_raised_only_in_reviewed_modules(code: str) -> None:
     modules = {module for module, _, each in FOUND if each == code and not module.startswith(NOT_SERVED)}
-    others = {each for each in modules if not each.startswith(SAYS_ITSELF)}
+    others = {each for each in modules if not each.startswith(CALLER_MODULES)}
 
-    assert others <= ALSO_SAID_BY.get(code, set())
+    assert others <= OTHER_MODULES.get(code, set())
     message, hint = public_text(UsageError("as it is", code=code, hint="and so"))
     assert ("as it is", "and so") == (message, hint)
 
 
-def test_what_the_console_says_itself_is_said() -> None:
-    """An error that only this package raises is for callers: its code belongs into OPEN_CODES."""
-    starting = ("web/auth.py", "web/app.py", "web/server.py")  # of whoever starts a server
+def test_codes_of_the_console_are_open() -> None:
+    starting = ("web/auth.py", "web/app.py", "web/server.py")  # for the operator who starts a server
     own = {code for module, name, code in FOUND if module.startswith("web/") and module not in starting
            and name != "InternalError"}  # fmt: skip
 
     assert set() == own - OPEN_CODES
 
 
-def test_the_message_of_a_problem_of_the_interface_goes_out() -> None:
-    """It was written for callers."""
+def test_message_of_an_http_problem_is_sent() -> None:
     problem = HttpProblem(404, "Not found", "no kind `x`", code="kind.unknown", hint="here are y")
 
     assert (404, "no kind `x`", "here are y") == (
@@ -157,22 +151,20 @@ def test_the_message_of_a_problem_of_the_interface_goes_out() -> None:
         ("revision.unknown", False),
     ],
 )
-def test_damage_is_told_with_its_place_and_without_an_address(code: str, is_told: bool) -> None:
-    """Messages of some codes name the database or the file."""
+def test_damage_is_reported_without_addresses(code: str, is_told: bool) -> None:
     assert is_told == (SECRET in damage_text(code, SECRET))
 
 
 class AwayStore(MemoryStore):
-    """A store whose server does not answer."""
+    """A store whose server is unreachable."""
 
     async def load(self, entity: str, *, key: str | None = None) -> Any:
-        """Says where it is, as the store on PostgreSQL does."""
+        """Fail with the address in the message, as the PostgreSQL store does."""
         raise UnavailableError(f"no connection to {SECRET}", code="store.connection", hint=SECRET)
 
 
-async def test_a_store_that_is_away_is_told_without_its_address(caplog: pytest.LogCaptureFixture) -> None:
-    """Neither by an endpoint nor by a job; the log has it."""
-    async with opened() as client:
+async def test_unavailable_store_is_reported_without_its_address(caplog: pytest.LogCaptureFixture) -> None:
+    async with open_console() as client:
         await client.runtime.create("order/1", {"amount": 1})
         client.runtime._steps.store = AwayStore()
         client.runtime._steps.snapshots.clear()
@@ -187,9 +179,8 @@ async def test_a_store_that_is_away_is_told_without_its_address(caplog: pytest.L
     assert 2 <= sum("db.internal" in str(vars(each).get("error")) for each in caplog.records)
 
 
-async def test_a_lost_race_does_not_name_the_version_and_a_used_key_not_its_owner() -> None:
-    """Whoever may read the entity reads it again."""
-    async with opened() as client:
+async def test_conflict_withholds_the_version_and_reused_key_its_owner() -> None:
+    async with open_console() as client:
         await client.runtime.create("order/1", {"amount": 1}, key="key-of-eve")
         body = {"event": "order.cancelled", "expected": 41}
         lost = await client.post("send/order/1", body)
@@ -200,10 +191,9 @@ async def test_a_lost_race_does_not_name_the_version_and_a_used_key_not_its_owne
     assert not any(each in lost.text + used.text for each in ("version 1", "creation", "key-of-eve"))
 
 
-async def test_who_may_only_send_is_not_told_where_an_entity_is() -> None:
-    """Neither by a receipt nor by a refusal: that is what the right `read` is for."""
-    who = person(rights=("send",), roles=("payments",))
-    async with opened(who=who) as client:
+async def test_user_without_read_gets_no_states() -> None:
+    who = make_user(rights=("send",), roles=("payments",))
+    async with open_console(who=who) as client:
         await client.runtime.create("order/1", {"amount": 5})
         denied = await client.post("send/order/1", {"event": "parcel.shipped"})
         rejected = await client.post("send/order/1", {"event": "payment.confirmed", "payload": {}})
@@ -217,18 +207,16 @@ async def test_who_may_only_send_is_not_told_where_an_entity_is() -> None:
     )
 
 
-async def test_an_unknown_revision_is_told_to_those_who_see_the_kind() -> None:
-    """With those that there are: a page lets people choose among them."""
+async def test_unknown_revision_lists_the_loaded_ones() -> None:
     newer = ORDER.replace("revision: 2.0.0", "revision: 3.0.0")
-    async with opened(charts=(order(), order(newer)), who=person(rights=("read",))) as client:
+    async with open_console(charts=(order(), order(newer)), who=make_user(rights=("read",))) as client:
         found = await client.get("kinds/order/chart.svg?revision=9.9.9")
 
     assert (404, "revision.unknown") == (found.status_code, found.json()["code"])
     assert "2.0.0+" in found.json()["hint"]
 
 
-def test_classes_keep_their_statuses() -> None:
-    """What a caller should do next does not depend on whether the message goes out."""
+def test_error_classes_map_to_statuses() -> None:
     statuses = {each: problem_of(each("x"))[0] for each in (NotFoundError, ConflictError, CorruptionError, UsageError)}
 
     assert [404, 409, 500, 400] == list(statuses.values())

@@ -1,4 +1,4 @@
-"""The same kind of trouble is logged once in a while."""
+"""The filter for repeated log records."""
 
 import logging
 
@@ -9,12 +9,11 @@ from interlock.web.http.log_repeats import RECORDS_MAX, RepeatFilter, limited_lo
 
 
 def record(text: str, created: float, **facts: object) -> logging.LogRecord:
-    """Gives a warning of this time."""
+    """Return a warning with this time."""
     return logging.makeLogRecord({"msg": text, "levelno": logging.WARNING, "created": created, **facts})
 
 
-def test_one_of_a_kind_is_logged_and_the_next_says_how_many_were_left_out() -> None:
-    """A thousand lines would say no more."""
+def test_repeated_records_are_counted_in_the_next_one() -> None:
     repeats = RepeatFilter()
     later = LOG_REPEAT_MS / 1000
     many = [record("full", number / 1000) for number in range(1_000)]
@@ -24,8 +23,7 @@ def test_one_of_a_kind_is_logged_and_the_next_says_how_many_were_left_out() -> N
     assert (True, 999) == (repeats.filter(again), getattr(again, "repeated", None))
 
 
-def test_other_kinds_are_logged_at_once() -> None:
-    """By text, by exception, and by the endpoint that failed."""
+def test_different_records_are_not_suppressed() -> None:
     repeats = RepeatFilter()
     failure = (ValueError, ValueError("x"), None)
     kinds = [
@@ -39,15 +37,13 @@ def test_other_kinds_are_logged_at_once() -> None:
     assert [True] * 5 == [repeats.filter(each) for each in kinds]
 
 
-def test_a_clock_that_went_back_silences_nothing() -> None:
-    """What was logged in the future is no reason to be silent now."""
+def test_clock_going_backwards_suppresses_nothing() -> None:
     repeats = RepeatFilter()
 
     assert [True, True] == [repeats.filter(record("full", created)) for created in (1_000.0, 1.0)]
 
 
-def test_what_is_remembered_is_bounded() -> None:
-    """Messages that are not constants do not fill the memory."""
+def test_number_of_remembered_records_is_limited() -> None:
     repeats = RepeatFilter()
     for number in range(3 * RECORDS_MAX):
         repeats.filter(record(f"number {number}", 0))
@@ -55,8 +51,7 @@ def test_what_is_remembered_is_bounded() -> None:
     assert len(repeats._seen) <= RECORDS_MAX
 
 
-def test_loggers_are_limited_inside_only(caplog: pytest.LogCaptureFixture) -> None:
-    """The filter is taken away again."""
+def test_filter_is_removed_after_the_block(caplog: pytest.LogCaptureFixture) -> None:
     log = logging.getLogger("interlock.web.test")
     with caplog.at_level(logging.WARNING):
         with limited_logs([log.name]):

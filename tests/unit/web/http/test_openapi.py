@@ -1,4 +1,4 @@
-"""The OpenAPI document: it names every endpoint, and real answers are as it says."""
+"""The OpenAPI document contains every endpoint, and real responses match it."""
 
 import json
 from typing import Any
@@ -6,20 +6,19 @@ from typing import Any
 import jsonschema_rs
 
 from interlock.web.app import ENDPOINTS
-from tests.unit.web.consoles import opened, some_orders
+from tests.unit.web.consoles import create_orders, open_console
 
 
 def references(value: Any) -> list[str]:
-    """Gives every `$ref` in a document."""
+    """Return every `$ref` in a document."""
     if isinstance(value, dict):
         own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
         return own + [one for each in value.values() for one in references(each)]
     return [one for each in value for one in references(each)] if isinstance(value, list) else []
 
 
-async def test_the_document_names_every_endpoint_once() -> None:
-    """No path without an operation, no operation without an id of its own, no reference that leads nowhere."""
-    async with opened() as client:
+async def test_openapi_document_contains_every_endpoint_once() -> None:
+    async with open_console() as client:
         document = await client.json("openapi.json")
 
     operations = [one for path in document["paths"].values() for one in path.values()]
@@ -29,11 +28,10 @@ async def test_the_document_names_every_endpoint_once() -> None:
     assert set() == set(references(document)) - known
 
 
-async def test_answers_are_as_the_document_says() -> None:
-    """What the server gives passes the schema that it gives for it; so do its problems."""
+async def test_responses_match_the_openapi_document() -> None:
     wrong: list[str] = []
-    async with opened() as client:
-        await some_orders(client)
+    async with open_console() as client:
+        await create_orders(client)
         await client.job("verify", {})
         document = await client.json("openapi.json")
 
@@ -68,9 +66,8 @@ async def test_answers_are_as_the_document_says() -> None:
     assert [] == wrong
 
 
-async def test_the_document_is_the_same_for_the_same_release() -> None:
-    """A generated client does not change by itself."""
-    async with opened() as client:
+async def test_openapi_document_is_deterministic() -> None:
+    async with open_console() as client:
         first, second = (await client.get("openapi.json")).content, (await client.get("openapi.json")).content
 
     assert json.loads(first)

@@ -2,7 +2,7 @@
 
 import {get, may, post} from "/static/api.js";
 import {attrs, change, fill, h, onLeave, page} from "/static/dom.js";
-import {entityLink, num, problemNote, row, schemaForm, states, table} from "/static/components.js";
+import {REASONS, entityLink, num, problemNote, row, schemaForm, states, table} from "/static/components.js";
 import {clock, lookup, quantity, number} from "/static/format.js";
 
 /** Entities of a report that are not folded. */
@@ -261,7 +261,7 @@ function report(job, next = null) {
   const rows = [...job.samples, ...job.problems].map((each) =>
     row(entityLink(each.entity), states(each.configuration || []), [
       each.outcome ? h("span", attrs({class: tone(each.outcome)}), each.outcome) : each.code && h("code", each.code),
-      (each.reason || each.message) && h("span.muted", ` ${each.reason || each.message}`),
+      (each.reason || each.message) && h("span.muted", ` ${lookup(REASONS, each.reason) || each.reason || each.message}`),
     ]),
   );
   const listed = (some) => table("Samples", ["Entity", "State", "Outcome"], some, job.dry_run ? "No matching entities" : "None yet");

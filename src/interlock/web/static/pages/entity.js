@@ -300,8 +300,18 @@ page("/e/(.+)", async (main, [entity], given) => {
         h("div.chips", chips),
         box,
         h("span.grow"),
-        h("button.quiet", attrs({onclick: () => copy(asTest(latest.kind, entity, entries), "Test"), "data-testid": "copy-as-test"}), "Copy as test"),
-        h("button.quiet", attrs({onclick: () => copy(asCurl(entity), "curl command")}), "Copy as curl"),
+        h(
+          "div.actions",
+          h(
+            "button.quiet",
+            attrs({
+              onclick: () => copy(asTest(latest.kind, entity, entries), "Test"),
+              "data-testid": "copy-as-test",
+            }),
+            "Copy as test",
+          ),
+          h("button.quiet", attrs({onclick: () => copy(asCurl(entity), "curl command")}), "Copy as curl"),
+        ),
       ),
       page.archived && h("p.muted", page.archived),
       page.damage &&

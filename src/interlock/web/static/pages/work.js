@@ -23,7 +23,7 @@ page("/effects", async (main, _, given) => {
       found.supported
         ? table(
             "Work",
-            ["Status", "Type", "Handler", "Entity", ["Attempts", "num"], "Due", "Error", ""],
+            ["Status", "Type", "Handler", "Entity", ["Attempts", "num"], "Time", "Error", ""],
             rows.map(line),
             filter.dead === "true" ? "No dead letters" : "No pending work",
           )
@@ -112,8 +112,8 @@ page("/effects", async (main, _, given) => {
     h(
       "form.filters.card",
       attrs({role: "search", "aria-label": "Filters", onsubmit: (event) => event.preventDefault()}),
-      choice("dead", "Show", [
-        ["", "all"],
+      choice("dead", "Status", [
+        ["", "any"],
         ["true", "dead letters"],
         ["false", "active"],
       ]),
