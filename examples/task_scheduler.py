@@ -1,7 +1,7 @@
 """A scheduler of CPU work for an event loop: priorities, work stealing, and workers that may die.
 
-The loop submits and awaits; worker processes take the most urgent task, steal from each other when idle, and ring the
-loop when something has ended. A task that kills its worker is run again, and given up after three.
+The loop submits and awaits; worker processes take the most urgent task, steal from each other when idle, and wake the
+loop when a task has ended. A task that kills its worker runs again, and fails after three attempts.
 
 Run it with `python examples/task_scheduler.py`.
 """
@@ -21,7 +21,7 @@ URGENT, NORMAL, WHENEVER = 0, 1, 2
 
 
 def primes_below(limit: int) -> int:
-    """How many primes there are below a number: work that would hold up an event loop."""
+    """The number of primes below a number: work that would block an event loop."""
     sieve = bytearray([1]) * limit
     sieve[:2] = bytes(min(2, limit))
     for number in range(2, int(limit**0.5) + 1):
@@ -31,7 +31,7 @@ def primes_below(limit: int) -> int:
 
 
 def handler(task: Any) -> Any:
-    """What a worker does with a task."""
+    """The handler that runs in a worker."""
     match task:
         case {"primes_below": int(limit)}:
             return primes_below(limit)
@@ -43,12 +43,12 @@ def handler(task: Any) -> Any:
 
 
 def note(ended: list[int], priority: int, _: asyncio.Future[Any]) -> None:
-    """Remember in which order tasks ended."""
+    """Record the order in which tasks ended."""
     ended.append(priority)
 
 
 async def main() -> None:
-    """Submit three kinds of tasks, and what goes wrong."""
+    """Submit three kinds of tasks, including failing ones."""
     with MemoryRegion.create(slots=4) as region:
         async with TaskPool(region, handler, workers=2) as pool:
             ended: list[int] = []

@@ -1,8 +1,8 @@
-"""A service of one event loop and three worker processes that share memory: block in workers, signal the loop.
+"""A service with one event loop and three worker processes that share memory.
 
-Workers measure (here: count) and push what they find into an inbox, alarms before readings; the loop is rung, takes
-batches, and never waits for anybody. One worker is killed in the middle of its work: its place is taken by another.
-At the end the lifecycle is drained: new work is refused everywhere at once, running work ends, and it closes.
+Workers measure (here: count) and push results into an inbox, alarms before readings. The loop is woken, takes batches,
+and never blocks. One worker is killed while it works, and another takes its place.
+At the end the lifecycle is drained: new work is refused in every process, running work ends, and it closes.
 
 Run it with `python examples/worker_service.py`.
 """
@@ -25,14 +25,14 @@ ALARM, READING = 0, 1
 
 
 def measure(region: MemoryRegion, inbox: Inbox) -> None:
-    """A worker: as long as the service runs, do a piece of work and tell the loop."""
+    """A worker: while the service runs, do a piece of work and send the result to the loop."""
     service = multiprocessing.parent_process()
-    assert service is not None  # a worker is always somebody's
+    assert service is not None  # a worker always has a service
     with Lifecycle(region) as life, inbox.producer() as producer:
         number = 0
         while service.is_alive() and (permit := life.try_enter()) is not None:
             with permit:
-                sleep(0.001)  # stands for work that blocks: it is a worker's right
+                sleep(0.001)  # blocking work: fine in a worker
                 number += 1
                 if number % 50 == 0:
                     producer.push(f"alarm {number} of process {os.getpid()}".encode(), priority=ALARM)
@@ -48,7 +48,7 @@ def start_worker(region: MemoryRegion, inbox: Inbox) -> SpawnProcess:
 
 
 async def main() -> None:
-    """Run the service until enough was read, then drain it."""
+    """Run the service until enough results were read, then drain it."""
     with (
         MemoryRegion.create(f"worker-service-{os.getpid()}", slots=WORKERS + 2) as region,
         Inbox(region, producers=WORKERS, priorities=2) as inbox,
@@ -74,7 +74,7 @@ async def main() -> None:
         report = await life.drain(timeout=30)
         for worker in workers:
             await asyncio.to_thread(worker.join, 10)
-        while (rest := inbox.take()) is not None:  # nothing that was published is lost
+        while (rest := inbox.take()) is not None:  # no published message is lost
             read[rest.priority] += len(rest)
 
         print(f"enough was read: {read[READING] >= READINGS}; alarms were heard: {read[ALARM] > 0}")

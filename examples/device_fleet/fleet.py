@@ -1,11 +1,11 @@
-"""A fleet of devices that is kept as it should be: a reconciler compares what is wanted with what is.
+"""A fleet of devices with a reconciler that compares wanted and actual firmware.
 
-Run it with `python examples/device_fleet/fleet.py`: four devices get new firmware; one of them is offline at first, and
-one is changed behind our back afterwards. Nobody reports any of this: the reconciler looks, finds the difference, and
-tells the device, which goes the one way it has.
+Run it with `python examples/device_fleet/fleet.py`: four devices get new firmware. One of them is offline at first, and
+one is changed from outside afterwards. No event reports this: the reconciler finds the difference and sends an event to
+the device.
 
-Wishes and reality are kept apart. `firmware.wanted` only changes the wish. Whether a wish is new, a device was swapped
-or an update got lost, the reconciler sees the same thing: two values that differ.
+Wanted and actual state are separate. `firmware.wanted` only changes the wanted value. A new target, a replaced device
+and a lost update all look the same to the reconciler: two values that differ.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ OPERATOR = {"id": "mae", "roles": ["operator"]}
 
 
 class Devices(Protocol):
-    """What is out there."""
+    """The devices in the field."""
 
     async def observe(self, device: str) -> str:
-        """The firmware that a device runs. Raises UnavailableError when it does not answer."""
+        """The firmware that a device runs. Raises UnavailableError if it does not answer."""
 
     async def install(self, device: str, firmware: str, key: str) -> None:
-        """Install firmware; a repeated key, or what is there already, is nothing to do."""
+        """Install firmware; does nothing for a repeated key or if it is already installed."""
 
 
 def fleet(devices: Devices, *, every: str = "1m", definition: Path = CHART) -> interlock.BoundChart:
@@ -46,7 +46,7 @@ def fleet(devices: Devices, *, every: str = "1m", definition: Path = CHART) -> i
 
 
 class Field:
-    """Stands for the devices: what they run, and which of them do not answer an update."""
+    """Simulated devices: what they run, and which of them do not answer an update."""
 
     def __init__(self, firmware: dict[str, str]) -> None:
         self.firmware = firmware
@@ -58,7 +58,7 @@ class Field:
         return self.firmware[device]
 
     async def install(self, device: str, firmware: str, key: str) -> None:
-        """As `Devices.install`. One that is offline refuses once, and is back afterwards."""
+        """As `Devices.install`. An offline device refuses once, and is online afterwards."""
         if device in self.offline:
             self.offline.remove(device)
             raise interlock.RejectedError(f"{device} is offline: `{key}` is not installed", code="device.offline")
@@ -67,7 +67,7 @@ class Field:
 
 
 def wait_until_updated(runtime: interlock.BlockingRuntime, device: str, *, after: int) -> list[str]:
-    """Where a device goes after a version, until it has been updated."""
+    """The states of a device after a version, until it has been updated."""
     states: list[str] = []
     for entry in runtime.watch(device, after=after):
         states += entry.after
@@ -77,7 +77,7 @@ def wait_until_updated(runtime: interlock.BlockingRuntime, device: str, *, after
 
 
 def main() -> None:
-    """Four devices, on a database in a temporary folder. The reconciler looks ten times a second here."""
+    """Four devices, on a database in a temporary folder. The reconciler runs ten times a second here."""
     field = Field({f"device/{number}": "1.0" for number in range(1, 5)})
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -1,10 +1,10 @@
-"""An order on a database, from the charge to the parcel, with services that fail in every way services fail.
+"""An order on a database, from the charge to the parcel, with services that fail in many ways.
 
-Run it with `python examples/order/order.py`: six orders go their way, each past another trouble, and each card is
-charged once at most. `order.interlock.yaml` says what an order is; the functions here say how its deeds are done.
+Run it with `python examples/order/order.py`: six orders, each with another failure, and each card is charged at most
+once. `order.interlock.yaml` defines the lifecycle; the handlers are here.
 
-The rule for every handler: give `attempt.key` to the service. A deed may be asked for twice, when a process dies or an
-answer is lost; the key makes the second time a question about the first.
+The rule for every handler: pass `attempt.key` to the service. A handler may run twice, if a process dies or a response
+is lost; with the key, the service returns the result of the first call.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ CUSTOMER = {"id": "ada", "roles": ["customer"]}
 
 
 class Services(Protocol):
-    """What the handlers need of bank, warehouse and carrier. Each of them takes a key once."""
+    """What the handlers need from bank, warehouse and carrier. Each service accepts a key once."""
 
     async def do(self, deed: str, key: str, entity: str) -> str:
-        """Do it, unless it was done under this key: its number. RejectedError: it will not be done."""
+        """Do it, unless it was done with this key; returns its number. RejectedError: it will not be done."""
 
     async def undo(self, name: str) -> None:
-        """Make up for what has this key or number. What was never done under the key will not be done any more."""
+        """Undo what has this key or number. If nothing was done with the key, it can no longer be used."""
 
     async def find(self, key: str) -> str | None:
-        """The number of what was done under a key. None: it was not done, and will not be any more."""
+        """The number of what was done with a key. None: it was not done, and the key can no longer be used."""
 
 
 def shop(services: Services, definition: Path = CHART, *, older: str = "5m", every: str = "1m") -> interlock.BoundChart:
-    """The chart with its handlers, and a reconciler for orders whose charge nobody could find out about."""
+    """The chart with its handlers, and a reconciler for orders with an unresolved charge."""
     order = interlock.load(definition)
 
     @order.handler("payment.charge")
@@ -74,7 +74,7 @@ def shop(services: Services, definition: Path = CHART, *, older: str = "5m", eve
 
 
 class Town:
-    """Stands for the services: in memory, and with the troubles it is told to have."""
+    """Simulated services, in memory, with the given failures."""
 
     def __init__(self, troubles: dict[tuple[str, str], str]) -> None:
         self.troubles = troubles
@@ -82,7 +82,7 @@ class Town:
         self.closed: set[str] = set()
 
     async def do(self, deed: str, key: str, entity: str) -> str:
-        """As `Services.do`, past the trouble there is for this entity and deed."""
+        """As `Services.do`, with the failure for this entity and action, if any."""
         trouble = self.troubles.pop((entity, deed), None)
         if trouble == "refused" or key in self.closed:
             raise interlock.RejectedError(f"no {deed} for {entity}", code=f"{deed}.refused")
@@ -106,7 +106,7 @@ class Town:
         return self.deeds.get(key)
 
     def held(self, deed: str) -> list[str]:
-        """What was done and not made up for."""
+        """What was done and not undone."""
         return [number for key, number in self.deeds.items() if number.startswith(deed) and key not in self.closed]
 
 
@@ -121,7 +121,7 @@ TROUBLES = {
 
 
 def app() -> interlock.BoundChart:
-    """For `interlock run examples.order.order:app`: a worker whose services have no troubles."""
+    """For `interlock run examples.order.order:app`: a worker whose services do not fail."""
     return shop(Town({}))
 
 
@@ -142,7 +142,7 @@ def main() -> None:
 
 
 def lived(orders: interlock.BlockingRuntime, entity: str) -> list[str]:
-    """Where an order has been, up to its end."""
+    """The states of an order, up to its end."""
     states: list[str] = []
     for entry in orders.watch(entity):
         states += [each for each in entry.after if each not in states]

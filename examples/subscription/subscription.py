@@ -1,10 +1,11 @@
-"""A subscription that gathers facts: three services confirm their part, in any order, perhaps twice, perhaps never.
+"""A subscription that collects facts: three services confirm, in any order, perhaps twice, perhaps never.
 
-Run it with `python examples/subscription/subscription.py`: one subscription gets its facts in order, one backwards and
-twice, one waits in vain for its account and is verified by a person, and the last gets its fact while a person looks.
+Run it with `python examples/subscription/subscription.py`: one subscription gets its confirmations in order, one in
+reverse and twice, one never gets its account and is verified by a person, and the last gets the missing confirmation
+while a person verifies.
 
-What makes this safe: each confirmation carries the number that its service gave it, and the chart takes a number once
-(`dedupe`). So services may repeat themselves as often as they like.
+Each confirmation carries the number that its service gave it, and the chart accepts a number once (`dedupe`). So
+services may repeat themselves.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ PERSON = {"id": "joan", "roles": ["support"]}
 
 
 class Desk(Protocol):
-    """Where requests go: to a service by its name, or to a person."""
+    """Sends requests: to a service by its name, or to a person."""
 
     async def ask(self, whom: str, entity: str, key: str) -> None:
-        """Ask for a confirmation, which comes some time later as an event; a repeated key is asked once."""
+        """Request a confirmation, which arrives later as an event; a repeated key is sent once."""
 
 
 def subscriptions(desk: Desk, definition: Path = CHART) -> interlock.BoundChart:
@@ -51,7 +52,7 @@ def subscriptions(desk: Desk, definition: Path = CHART) -> interlock.BoundChart:
 
 
 class Tray:
-    """Stands for the services' inboxes."""
+    """Simulated inboxes of the services."""
 
     def __init__(self) -> None:
         self.asked: dict[str, tuple[str, str]] = {}
@@ -62,7 +63,7 @@ class Tray:
 
 
 def confirm(runtime: interlock.BlockingRuntime, entity: str, service: str) -> str:
-    """A service confirms its part; how the subscription took it."""
+    """Send a service's confirmation; returns the outcome."""
     number, principal = f"{service}-{entity}", {"id": service, "roles": [SERVICES[service]]}
     return runtime.send(entity, f"{service}.confirmed", {"number": number}, principal=principal).outcome
 
@@ -75,7 +76,7 @@ def wait_for(runtime: interlock.BlockingRuntime, entity: str, state: str) -> Non
 
 
 def main() -> None:
-    """Four subscriptions, on a database in a temporary folder. Patience is short here: a second instead of days."""
+    """Four subscriptions, on a database in a temporary folder. Timeouts are short here: a second instead of days."""
     with (
         tempfile.TemporaryDirectory() as folder,
         interlock.open(f"sqlite:///{folder}/subscriptions.db", charts=[subscriptions(Tray())]) as runtime,

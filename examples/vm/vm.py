@@ -1,10 +1,10 @@
-"""A virtual machine from its parts: two children work side by side, and what is not needed in the end is given back.
+"""A virtual machine with two child entities that work in parallel; unneeded resources are released.
 
-Run it with `python examples/vm/vm.py`: five machines are asked for; one has no route, one no room for its content, one
-does not boot, and one is deleted while it is being made. Whatever happens, only what is in use is held in the end.
+Run it with `python examples/vm/vm.py`: five machines are requested; one has no route, one has no space for its content,
+one does not boot, and one is deleted while it is being created. In the end only resources in use are held.
 
 `vm.interlock.yaml` invokes `network.interlock.yaml` and `storage.interlock.yaml`. Each child is an entity with its own
-journal, retries and compensations; it tells its parent how it ended, and nothing else.
+journal, retries and compensations; its parent only gets the result.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ OWNER = {"id": "grace", "roles": ["owner"]}
 
 
 class Services(Protocol):
-    """What the handlers need of network, disks and hypervisor. Each of them takes a key once."""
+    """What the handlers need from network, disks and hypervisor. Each service accepts a key once."""
 
     async def do(self, deed: str, key: str, entity: str) -> str:
-        """Do it, unless it was done under this key: its number. RejectedError: it will not be done."""
+        """Do it, unless it was done with this key; returns its number. RejectedError: it will not be done."""
 
     async def undo(self, name: str) -> None:
-        """Make up for what has this key or number. What was never done under the key will not be done any more."""
+        """Undo what has this key or number. If nothing was done with the key, it can no longer be used."""
 
 
 def provider(services: Services, folder: Path = FOLDER) -> list[interlock.BoundChart]:
@@ -44,7 +44,7 @@ def provider(services: Services, folder: Path = FOLDER) -> list[interlock.BoundC
     async def announce(attempt: interlock.Attempt) -> str:
         return await services.do("route", attempt.key, attempt.input["vm"])
 
-    @network.handler("net.release")  # by the network itself, which knows the key, or by the machine
+    @network.handler("net.release")  # called by the network, which knows the key, or by the machine
     @vm.handler("net.release")
     async def release(attempt: interlock.Attempt) -> None:
         await services.undo(attempt.input.get("compensates") or attempt.input["address"])
@@ -74,7 +74,7 @@ def provider(services: Services, folder: Path = FOLDER) -> list[interlock.BoundC
 
 
 class Rack:
-    """Stands for the services: in memory, and short of what it is told to be short of."""
+    """Simulated services, in memory, with the given shortages."""
 
     def __init__(self, short_of: dict[str, str]) -> None:
         self.short_of = short_of
@@ -93,7 +93,7 @@ class Rack:
         self.closed |= set(found) or {name}
 
     def held(self, entity: str) -> list[str]:
-        """What a machine has: done and not made up for."""
+        """The resources of a machine: done and not undone."""
         mine = [(key, deed) for key, (owner, deed, _) in self.deeds.items() if owner == entity]
         return sorted(deed for key, deed in mine if key not in self.closed and deed not in ("route", "content"))
 
@@ -108,7 +108,7 @@ SHORTAGES = {
 
 
 def app() -> list[interlock.BoundChart]:
-    """For `interlock run examples.vm.vm:app`: a worker whose services are short of nothing."""
+    """For `interlock run examples.vm.vm:app`: a worker whose services do not fail."""
     return provider(Rack({}))
 
 
