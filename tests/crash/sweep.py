@@ -11,8 +11,8 @@ Families, each yielding moments (a world, what the caller knows, the key under w
   from another process.
 
 Each family is lived twice: with one segment, and with segments so small that it rotates again and again (`rotating`).
-Journals that are released and adopted have families of their own (`releases`), and so have layout C (`batches`) and the
-work that entries leave (`errands`).
+Journals that are released and adopted have families of their own (`releases`), and so has the work that entries
+create (`errands`).
 
 For each moment every crash state is opened and examined (`life.violations`).
 """
@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from interlock.errors import CorruptionError, UnavailableError
 from interlock.stores.files.direct_layout import DirectLayout
 from interlock.stores.files.journal.durable_io import Settings
-from tests.crash import batches, errands
+from tests.crash import errands
 from tests.crash.life import ROTATING, SETTINGS, StuckError, record_bytes
 from tests.crash.releases import adopting, releasing
 from tests.crash.simulated import Killed, Simulated, crashes
@@ -263,10 +263,7 @@ FAMILIES: tuple[Family, ...] = (
     rotating(heir),
     rotating(twice),
 )
-"""The families of layout A, small ones first."""
-
-FAMILIES_C = batches.FAMILIES_C
-"""Those of layout C."""
+"""The families of entries, small ones first."""
 
 FAMILIES_WORK = errands.FAMILIES_WORK
 """Those of the work that entries leave."""

@@ -119,9 +119,6 @@ def _line(name: str, make: Callable[[Place], Orders]) -> Line:
 
 LINES = {
     "file": _line("interlock, files", lambda place: Orders((place.folder / "orders").as_uri())),
-    "file-log": _line(
-        "interlock, files, one log for all", lambda place: Orders((place.folder / "orders").as_uri() + "?layout=C")
-    ),
     "file-inline": _line(
         "interlock, files, in the caller's thread",
         lambda place: OwnOrders(lambda: InlineFiles(place.folder / "orders")),

@@ -111,7 +111,7 @@ class DirectLayout:
         count_max: int | None = None,
         shard_digits: int = 2,
     ) -> None:
-        opened = Root(fs, root, settings, shard_digits=shard_digits, layout="A") if isinstance(root, str) else root
+        opened = Root(fs, root, settings, shard_digits=shard_digits) if isinstance(root, str) else root
         self.shared = DurableIO(fs, opened.settings, opened.path)  # with the root's own tenant
         self._fs = fs
         self._root = opened

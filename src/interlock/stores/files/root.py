@@ -2,20 +2,19 @@
 
     <root>/format.json                     {"format":1,"layout":"A","shard_digits":2}
     <root>/resources/<2 hex>/<entity>/     events.log, state.json
-    <root>/wal/                            layout C only: the write-ahead log
     <root>/pending/, changed               which entities have unfinished work (`files_pending`)
     <root>/dispatch                        the lock of the one process that performs work
     <root>/leases/                         leases and downtimes
     <root>/refusals.log                    attempts that changed nothing, JSON lines, best effort; operators' acts on
                                            work, flushed before the act
 
-Rule 1: an unknown format is refused, never guessed. A root keeps the layout and the tenant it was begun with: whoever
-names none opens it as what it is, and can prove its journals; whoever names another is refused.
+Rule 1: an unknown format is refused, never guessed. A root keeps the tenant it was begun with: whoever names none opens
+it as what it is, and can prove its journals; whoever names another is refused.
 Rule 2: every opening makes the shard directories that are missing and flushes the root and `resources`, always: whoever
 made them may have died before its own flush.
 Rule 3: a root that cannot be written can still be read, if its format is there.
-Rule 4: `format.json` is durable before anything stands in `resources` or `wal`: a root that has something there and no
-format has lost it, and is no new store. One that died while it was begun has at most empty directories.
+Rule 4: `format.json` is durable before anything stands in `resources`: a root that has something there and no format
+has lost it, and is no new store. One that died while it was begun has at most empty directories.
 Rule 5: a folder that holds a journal and is no entity of this root is not read, and not passed over either: `strays`
 names it for whoever verifies. What else a person left beside entities is nobody's business.
 """
@@ -61,9 +60,14 @@ from interlock.stores.replaced_files import replaced
 
 FORMAT_FILE = "format.json"
 PENDING = "pending"
-WAL = "wal"
-LAYOUTS = ("A", "C")
-"""A: a journal for each entity, written at once. C: one write-ahead log, from which the journals are written later."""
+LAYOUT = "A"
+"""The only layout: one journal for each entity. `format.json` names it."""
+
+REMOVED_LAYOUT = "C"
+"""One write-ahead log for all entities, without effects; removed by decision record 0049."""
+
+REMOVED_LAYOUT_DIRECTORY = "wal"
+
 ADDRESSES_MAX = 10_000
 """Addresses remembered: a name is encoded and hashed once for each entity that is busy."""
 
@@ -79,7 +83,7 @@ class Format(Struct, frozen=True, forbid_unknown_fields=True):
     """What `format.json` says."""
 
     format: int = 1
-    layout: str = "A"
+    layout: str = LAYOUT
     shard_digits: int = 2
     tenant: str = ""
 
@@ -91,11 +95,20 @@ class Format(Struct, frozen=True, forbid_unknown_fields=True):
         return encode(said) + b"\n"
 
 
-def lost_format(root: str, *, layout: str, names: Iterable[str]) -> CorruptionError:
+def removed_layout(root: str) -> UsageError:
+    """The error for a root of layout C. Nothing was changed."""
+    hint = (
+        "open and close it once with the release that wrote it, so that every entry is in its journal; then set "
+        f'"layout" to "{LAYOUT}" in {FORMAT_FILE} and delete {REMOVED_LAYOUT_DIRECTORY}/; for group commit use SQLite'
+    )
+    return UsageError(f"{root} has layout {REMOVED_LAYOUT}, which is not supported", code="store.layout", hint=hint)
+
+
+def lost_format(root: str, *, names: Iterable[str]) -> CorruptionError:
     """What is said of a root without its format that has entities in folders of these names, which tell the tenant."""
     tenants = sorted({tenant for tenant in map(tenant_named, names) if tenant is not None})
     tenant = tenants[0] if len(tenants) == 1 else ""
-    hint = f"restore that file, one line: {Format(layout=layout, tenant=tenant).encoded().decode().strip()}"
+    hint = f"restore that file, one line: {Format(tenant=tenant).encoded().decode().strip()}"
     if len(tenants) > 1:
         shown = [encode(each).decode() for each in tenants[:TENANTS_SHOWN_MAX]]
         shown += ["…"] if len(tenants) > TENANTS_SHOWN_MAX else []
@@ -109,11 +122,7 @@ def lost_format(root: str, *, layout: str, names: Iterable[str]) -> CorruptionEr
 class Root:
     """An open root. `read_only` says why it takes no appends; None when it does."""
 
-    def __init__(
-        self, fs: FileSystem, root: str, settings: Settings, *, shard_digits: int = 2, layout: str | None = None
-    ) -> None:
-        if layout is not None and layout not in LAYOUTS:
-            raise UsageError(f"there is no layout `{layout}`", code="store.layout", hint="A, or C")
+    def __init__(self, fs: FileSystem, root: str, settings: Settings, *, shard_digits: int = 2) -> None:
         if len(settings.tenant.encode(errors="replace")) > ENTITY_ID_BYTES_MAX:
             message = f"the tenant `{settings.tenant[:20]}…` has more than {ENTITY_ID_BYTES_MAX} bytes"
             raise UsageError(message, code="store.tenant")
@@ -125,20 +134,12 @@ class Root:
         self._open: list[int] = []
         self._addresses: dict[str, EntityDirectory] = {}
         try:
-            self._open_all(Format(layout=layout or "A", shard_digits=shard_digits, tenant=settings.tenant))
-            if layout is not None and layout != self.layout:
-                message = f"{root} has layout {self.layout}, not {layout}"
-                raise UsageError(message, code="store.layout", hint="a root keeps the layout it was begun with")
+            self._open_all(Format(shard_digits=shard_digits, tenant=settings.tenant))
             self._check_tenant(settings.tenant)
             self.settings = structs.replace(settings, tenant=self._format.tenant)
         except BaseException:
             self.close()
             raise
-
-    @property
-    def layout(self) -> str:
-        """How journals are written here."""
-        return self._format.layout
 
     def _check_tenant(self, asked: str) -> None:
         """Raises UsageError when this is another's root: in it, none of the asker's hashes would follow."""
@@ -198,7 +199,7 @@ class Root:
                 write_whole(fs, self.directory, FORMAT_FILE, wanted.encoded())
                 found = wanted
             with self._noting_read_only():
-                for name in (RESOURCES, PENDING, WAL) if found.layout == "C" else (RESOURCES, PENDING):
+                for name in (RESOURCES, PENDING):
                     with contextlib.suppress(FileExistsError):
                         fs.make_directory(self.directory, name)
                 fs.sync_directory(self.directory)
@@ -207,12 +208,13 @@ class Root:
     def _check_new(self) -> None:
         """Raises CorruptionError where entities stand already."""
         there = set(self._fs.names(self.directory))
-        for name in (WAL, RESOURCES):
+        for name in (REMOVED_LAYOUT_DIRECTORY, RESOURCES):
             if name in there:
                 with shard_opened(self._fs, self.directory, name) as directory:
                     if self._fs.names(directory):
-                        layout = "C" if WAL in there else "A"
-                        raise lost_format(self._root, layout=layout, names=self._names_below(there))
+                        if name == REMOVED_LAYOUT_DIRECTORY:
+                            raise removed_layout(self._root)
+                        raise lost_format(self._root, names=self._names_below(there))
 
     def _names_below(self, there: set[str]) -> Iterator[str]:
         """The names of all folders of entities, where no format says how they are spread."""
@@ -248,7 +250,9 @@ class Root:
             found = msgspec.json.decode(data, type=Format)
         except msgspec.MsgspecError as error:
             raise UsageError(f"{self._root}/{FORMAT_FILE} is not readable: {error}", code="store.format") from error
-        if found.format != 1 or found.layout not in LAYOUTS or not 0 <= found.shard_digits <= 2:
+        if found.format == 1 and found.layout == REMOVED_LAYOUT:
+            raise removed_layout(self._root)
+        if found.format != 1 or found.layout != LAYOUT or not 0 <= found.shard_digits <= 2:
             message = f"{self._root} has format {found.format}, layout {found.layout}, which is not known here"
             raise UsageError(message, code="store.format", hint="a newer Interlock may know it")
         return found

@@ -2,9 +2,9 @@
 
 Rule 1: the store is synchronous code (`files_journals` and what it uses); each request is one hop to a thread, where a
 flush may take its time. An append that comes alone to a quick disk (`pace`) is done in place, where the hop costs more.
-Rule 2: many processes may open one root; in layout C one of them writes, by a thread of its own that groups steps.
+Rule 2: many processes may open one root.
 Rule 3: a forked child opens its journals anew: an inherited descriptor would share its parent's lock.
-Rule 4: work is kept in layout A, and performed by one process at a time (`files_dispatch`). Layout C keeps none.
+Rule 4: work is performed by one process at a time (`work.dispatcher`).
 
 It lists entities by walking its directories, which is right for thousands and slow for millions; a database store
 keeps an index.
@@ -48,15 +48,13 @@ from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
 from interlock.stores.files.direct_layout import DirectLayout
 from interlock.stores.files.filesystem import FileSystem, OperatingSystem
 from interlock.stores.files.journal.durable_io import LOCKED, SEGMENT_BYTES_MAX, Settings
-from interlock.stores.files.log_layout.layout import BatchedJournals, opened_journals
-from interlock.stores.files.log_layout.writer import Writer
 from interlock.stores.threads.inline_policy import InlinePolicy
 from interlock.stores.threads.pool import ThreadPool
 
 THREADS_MAX = 16
 """Threads of a store: they wait for the disk, which groups their flushes; sixteen gave twice the rate of four."""
 
-OPTIONS = {"layout", "tenant"}
+OPTIONS = {"tenant"}
 """What may stand behind the `?` of an address."""
 
 T = TypeVar("T")
@@ -65,18 +63,16 @@ T = TypeVar("T")
 class FileStore:
     """Journals below a directory.
 
-    A new root gets the `layout` that is asked for: A (default) writes each entity's journal at once, by any number of
-    processes; C keeps the steps of all entities in one write-ahead log, by one process, many times faster.
+    Any number of processes may write to it.
 
-    Raises UsageError for a format or file system that it does not know, or a root of another layout than the one asked
-    for; UnavailableError when the directory cannot be opened.
+    Raises UsageError for a format or file system that it does not support; UnavailableError when the directory cannot
+    be opened.
     """
 
     def __init__(
         self,
         root: str | Path | DirectLayout,
         *,
-        layout: str | None = None,
         fs: FileSystem | None = None,
         tenant: str = "",
         store_key: bytes = b"",
@@ -93,13 +89,11 @@ class FileStore:
             segment_bytes_max=segment_bytes_max,
         )
         if not isinstance(root, DirectLayout):
-            system = fs or OperatingSystem()
-            root = opened_journals(str(root), system, settings, layout=layout, count_max=handles_max)
+            root = DirectLayout(str(root), fs or OperatingSystem(), settings, count_max=handles_max)
         self._journals = root
         self._dispatch = self._journals.dispatch()
         self._leases = self._journals.leases()
-        self._writer: Writer | None = None
-        self._guard = Lock()  # of the writer's beginning and end: callers may be in several threads
+        self._guard = Lock()  # of `_closed`: callers may be in several threads
         self._pace = InlinePolicy()
         self._threads = _threads()
         self._closed = False
@@ -107,10 +101,6 @@ class FileStore:
 
     async def append(self, append: Append) -> AppendResult:
         """Keep one step, if the entity still is at the expected version and its key is new."""
-        if isinstance(self._journals, BatchedJournals):
-            writer = self._writer or self._begun_writer(self._journals)
-            if writer is not None:
-                return await writer.append(append)
         pace = self._pace
         with pace.guard:
             pace.under_way += 1
@@ -155,7 +145,7 @@ class FileStore:
         return await self._hop(lambda: self._journals.find(query))
 
     async def names(self) -> tuple[str, ...]:
-        """Every entity that has a folder or stands in the log, readable or not, sorted."""
+        """Every entity that has a folder, readable or not, sorted."""
         return await self._hop(self._journals.names)
 
     async def kinds(self) -> tuple[str, ...]:
@@ -193,48 +183,6 @@ class FileStore:
     async def correct_clock(self, *, now_ms: int) -> None:
         """Forget signs of life and downtimes that are stamped in the future."""
         await self._hop(lambda: self._leases.correct(now_ms=now_ms))
-
-    async def close(self) -> None:
-        """Let go of everything. Appends under way end first; later calls raise UnavailableError."""
-        with self._guard:
-            if self._closed:
-                return
-            self._closed = True
-        await in_thread_or_here(self._close_now)
-
-    def _close_now(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        self._threads.close()
-        self._dispatch.close()
-        self._leases.close()
-        self._journals.close()
-
-    def _begun_writer(self, journals: BatchedJournals) -> Writer | None:
-        """The one that there is, or begins now; None once closed."""
-        with self._guard:
-            if self._writer is None and not self._closed:
-                self._writer = Writer(journals)
-            return self._writer
-
-    async def _hop(self, rule: Callable[[], T]) -> T:
-        if self._closed:
-            raise UnavailableError("the store is closed", code="store.closed")
-        return await self._threads.run(rule)
-
-    def _after_fork(self) -> None:
-        was_closed, self._closed = self._closed, True  # until nothing is the parent's: there may be no descriptor left
-        self._writer, self._guard, self._pace = None, Lock(), InlinePolicy()
-        with suppress(OSError, UnavailableError):  # then it stays closed
-            self._dispatch.abandon()
-            self._leases.abandon()
-            self._journals.abandon()
-            self._threads = _threads()
-            self._closed = was_closed
-
-
-class WorkingFileStore(FileStore):
-    """The same with what entries leave to do. For a root of layout A."""
 
     async def claim(
         self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
@@ -275,22 +223,52 @@ class WorkingFileStore(FileStore):
         """Forget work."""
         return await self._hop(lambda: self._dispatch.drop(entity, place, audit=audit))
 
+    async def close(self) -> None:
+        """Let go of everything. Appends under way end first; later calls raise UnavailableError."""
+        with self._guard:
+            if self._closed:
+                return
+            self._closed = True
+        await in_thread_or_here(self._close_now)
+
+    def _close_now(self) -> None:
+        self._threads.close()
+        self._dispatch.close()
+        self._leases.close()
+        self._journals.close()
+
+    async def _hop(self, rule: Callable[[], T]) -> T:
+        if self._closed:
+            raise UnavailableError("the store is closed", code="store.closed")
+        return await self._threads.run(rule)
+
+    def _after_fork(self) -> None:
+        was_closed, self._closed = self._closed, True  # until nothing is the parent's: there may be no descriptor left
+        self._guard, self._pace = Lock(), InlinePolicy()
+        with suppress(OSError, UnavailableError):  # then it stays closed
+            self._dispatch.abandon()
+            self._leases.abandon()
+            self._journals.abandon()
+            self._threads = _threads()
+            self._closed = was_closed
+
 
 def _threads() -> ThreadPool:
     return ThreadPool(THREADS_MAX, "interlock-files")
 
 
 def open_store(url: str) -> FileStore:
-    """The store that a URL such as `file:///var/lib/orders` names; a new one in layout C by `?layout=C`.
+    """The store that a URL such as `file:///var/lib/orders` names.
 
     `?tenant=name` makes a new one that tenant's, and insists on it for one that is there; without it the folder is
     opened as what it is. Raises UsageError for any other URL, and for a folder of another tenant.
     """
     parts = urlsplit(url)
     options = parse_qs(parts.query, keep_blank_values=True)
+    if "layout" in options:
+        hint = "remove it from the URL; for group commit use a store such as sqlite:///orders.db"
+        raise UsageError(f"`{url}`: file stores no longer have a layout option", code="store.layout", hint=hint)
     if parts.scheme != "file" or parts.netloc not in {"", "localhost"} or not parts.path or set(options) - OPTIONS:
-        hint = "write file:///path/to/directory, perhaps with ?layout=C or ?tenant=name"
+        hint = "write file:///path/to/directory, perhaps with ?tenant=name"
         raise UsageError(f"`{url}` names no directory", code="store.url", hint=hint)
-    layout, settings = options.get("layout", [None])[-1], Settings(tenant=options.get("tenant", [""])[-1])
-    journals = opened_journals(unquote(parts.path), OperatingSystem(), settings, layout=layout)
-    return FileStore(journals) if isinstance(journals, BatchedJournals) else WorkingFileStore(journals)
+    return FileStore(unquote(parts.path), tenant=options.get("tenant", [""])[-1])

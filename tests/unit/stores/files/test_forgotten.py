@@ -41,10 +41,10 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recent_keys, "TIMES_APART", 1)
 
 
-@pytest.fixture(params=["A", "C"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[FileStore]:
-    """A store of either layout, with an entity that has forgotten its first two keys."""
-    found = FileStore(tmp_path / "store", layout=request.param, snapshot_every=3)
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[FileStore]:
+    """A store with an entity that has forgotten its first two keys."""
+    found = FileStore(tmp_path / "store", snapshot_every=3)
     for version in range(1, ENTRIES + 1):
         assert isinstance(await found.append(step(version, f"k{version}")), Appended)
     yield found

@@ -26,9 +26,6 @@ SEGMENT_BYTES_MAX = 16_777_216
 """Bytes of a journal's active segment (16 MiB) before the next one is begun: a file that is copied in one go, and yet
 one rotation for about fifty thousand entries."""
 
-WAL_BYTES_MAX = 8_388_608
-"""Bytes of layout C's write-ahead log (8 MiB) that call for a checkpoint: an opening after a crash reads all of it."""
-
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _OF_ONE = frozenset({errno.EACCES, errno.EPERM, errno.EIO, errno.EISDIR, errno.ENOTDIR, errno.ELOOP})
 """What is wrong with a file; all else, such as no free descriptor, is wrong with the system."""
@@ -43,7 +40,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     lock_ms_max: int = 5_000
     segment_bytes_max: int = SEGMENT_BYTES_MAX
     block_bytes: int = BLOCK_BYTES
-    wal_bytes_max: int = WAL_BYTES_MAX
 
 
 class EntityDirectory(Struct, frozen=True):

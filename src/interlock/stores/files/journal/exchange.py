@@ -1,21 +1,17 @@
-"""Records of one entity that come from elsewhere and go there: adopted, released, or taken over from a log.
+"""Records of one entity that come from elsewhere and go there: adopted, or released.
 
 Rule 1: adopted records are put in place as a whole segment, in one step: all of them are here, or none.
 Rule 2: records are released by the base of a new segment that says so; only then files are removed. The snapshot beside
 the journal must be of the last version by then: from there on it is no cache any more, and neither are its keys.
-Rule 3: what a log has kept already is written behind what is here, and passed over when it is here: it may be written
-again after any crash.
 """
 
 from __future__ import annotations
 
 from interlock.errors import UnavailableError
 from interlock.model.journal.record import JournalRecord
-from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append
 from interlock.stores.files.journal.durable_io import unavailable
-from interlock.stores.files.journal.rotation import following, released, unwritten, verified
-from interlock.stores.files.journal.snapshot_file import ListFacts, Position
+from interlock.stores.files.journal.rotation import following, released, verified
 from interlock.stores.files.journal.work import WorkJournal
 
 
@@ -57,33 +53,6 @@ class ExchangeJournal(WorkJournal):
                 self._sweep()
                 self._sync_names()
                 return True
-
-    def take_over(self, lines: list[bytes], snapshot: Snapshot | None, facts: ListFacts | None) -> Position:
-        """Appends records that a write-ahead log has kept already, those that are not here yet; durable on return.
-
-        The snapshot and the facts are of the last of them, where they are known. Gives the place behind it.
-        """
-        with self._mutex:
-            self._shared.check_poison(self.address)
-            self._find_directory(create=True)
-            with self._locked():
-                self._catch_up()
-                self._confirm()
-                body = unwritten(self._chain, self.mark, lines)
-                self._repair()
-                if body:
-                    self._write_line(body)
-                    self._flush_line()
-                    self._read_tail()
-                    self.durable = self.mark.offset
-                self.facts = facts or self.facts
-                if snapshot is not None and snapshot.version == self.mark.version:
-                    self.snapshot = snapshot
-                    if self._snapshot_due(self._kept_version, snapshot):
-                        self._keep()
-                if self._is_full():  # only now: the `d` of these records is about the segment they were made for
-                    self._rotate(following(self._base, self.mark))
-                return self.mark
 
     def _keep_surely(self) -> None:
         """The same where records depend on it: those that came, and those that go."""

@@ -61,24 +61,6 @@ def verified(chain: Chain, mark: Position, records: tuple[JournalRecord, ...]) -
     return b"".join(lines)
 
 
-def unwritten(chain: Chain, mark: Position, lines: list[bytes]) -> bytes:
-    """Those of these records that are behind a place, verified. Raises CorruptionError when they do not meet there."""
-    head, version, new = mark.head, mark.version, []
-    for line in lines:
-        number = int(line[len('{"v":') : line.index(b",")])
-        if number < mark.version:
-            continue
-        if number == mark.version and not line.endswith(mark.ending):
-            raise corrupt(chain.address, mark, "the write-ahead log has another record of this version")
-        if number > mark.version:
-            record = decode_record(line, previous=head, version=version + 1, store_key=chain.store_key)
-            if isinstance(record, InvalidRecord):
-                raise corrupt(chain.address, mark, f"the write-ahead log does not follow the journal: {record.reason}")
-            head, version = record.head, record.version
-            new.append(line)
-    return b"".join(new)
-
-
 def taken(entity: str, version: int) -> ConflictError:
     """The error of a journal that went another way than the one to adopt."""
     message = f"other records of `{entity}` than those from version {version} on stand here"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -15,7 +14,6 @@ from interlock.stores.files.direct_layout import DirectLayout
 from interlock.stores.files.journal.durable_io import Settings
 from interlock.stores.files.journal.padding import BLANKS, BLOCK_BYTES, spare
 from interlock.stores.files.names import JOURNAL, directory_name
-from interlock.stores.files.store import FileStore
 from tests.crash.life import ENTITY, ROTATING, journal_file, opened, step
 from tests.crash.simulated import File, Killed, Simulated, World
 from tests.unit.stores.files.journal.test_work import Process, other
@@ -170,26 +168,6 @@ def test_a_list_forgets_an_entry_whose_flush_failed() -> None:
     assert isinstance(third.append(step(3, "k3", filler=" " * 300)), Appended)
 
     assert ([2], [3]) == (seen, listed(rival))
-
-
-async def test_whoever_takes_over_a_log_lists_what_it_saw_before(tmp_path: Path) -> None:
-    """What it saw of the log has no place in a journal, and is looked up anew."""
-    one = FileStore(tmp_path / "store", layout="C")
-    two = None
-    try:
-        for entity in ("order/1", "order/2"):
-            assert isinstance(await one.append(step(1, "k1", entity=entity)), Appended)
-        two = FileStore(tmp_path / "store", layout="C")
-        before = await two.find(EntityQuery(kind="order"))
-        await one.close()
-        assert isinstance(await two.append(step(2, "k2", entity="order/1")), Appended)
-        after = await two.find(EntityQuery(kind="order"))
-    finally:
-        await one.close()
-        if two is not None:
-            await two.close()
-
-    assert ([1, 1], [1, 2]) == ([row.version for row in before.rows], sorted(row.version for row in after.rows))
 
 
 # Seals

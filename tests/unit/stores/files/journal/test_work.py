@@ -100,17 +100,13 @@ def test_memory_and_files_do_the_same(data: st.DataObject) -> None:
     hold_against_each_other(data, WorkTable(), FilesTable())
 
 
-async def test_a_root_of_layout_a_keeps_work_and_one_of_layout_c_does_not(tmp_path: Path) -> None:
-    """Which a runtime can tell before it relies on it. Leases are kept by both."""
-    a, c = open_store(f"file://{tmp_path}/a"), open_store(f"file://{tmp_path}/c?layout=C")
+async def test_a_file_store_runs_effects_and_keeps_leases(tmp_path: Path) -> None:
+    """A runtime asks for these ports before it relies on them."""
+    store = open_store(f"file://{tmp_path}/a")
     try:
-        for port in (WorkStore, WorkAdmin, WorkNotes):
-            assert (True, False) == (isinstance(a, port), isinstance(c, port))
-        assert isinstance(a, LeaseStore)
-        assert isinstance(c, LeaseStore)
+        assert [True] * 4 == [isinstance(store, port) for port in (WorkStore, WorkAdmin, WorkNotes, LeaseStore)]
     finally:
-        await a.close()
-        await c.close()
+        await store.close()
 
 
 # What survives the one who performs
