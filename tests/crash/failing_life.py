@@ -22,9 +22,9 @@ from interlock.errors import UnavailableError
 from interlock.model.journal.record import JournalRecord
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired, Loaded, StaleAttempt
-from interlock.stores.files.direct_layout import DirectLayout
+from interlock.stores.files.blocking_store import BlockingFileStore
+from interlock.stores.files.durable_io import Settings
 from interlock.stores.files.filesystem import OperatingSystem
-from interlock.stores.files.journal.durable_io import Settings
 from interlock.stores.sqlite import connection
 from interlock.stores.sqlite.store import SqliteStore
 from tests.crash.life import ENTITY, StuckError, step
@@ -107,7 +107,7 @@ def opened(store: str, place: Path, *, counting: bool = False) -> Plain:
     if store == "sqlite":
         return Waited(place / NAME)
     fs = OperatingSystem(Counting()) if counting else OperatingSystem()
-    return DirectLayout(str(place / NAME), fs, SETTINGS[store], shard_digits=0)
+    return BlockingFileStore(str(place / NAME), fs, SETTINGS[store], shard_digits=0)
 
 
 class Timed:

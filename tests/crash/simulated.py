@@ -21,7 +21,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-from interlock.stores.files.journal.padding import BLANKS
+from interlock.stores.files.journal.line_formats import BLANKS
 
 Write = tuple[int, bytes]
 Operation = Write | int  # a write at an offset, or a truncation to a size

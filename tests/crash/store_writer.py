@@ -29,8 +29,8 @@ from interlock.errors import ConflictError, InterlockError, UnavailableError
 from interlock.model.journal.entry import Receipt
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files import store
+from interlock.stores.files.durable_io import Settings
 from interlock.stores.files.filesystem import OperatingSystem
-from interlock.stores.files.journal.durable_io import Settings
 from interlock.stores.files.names import JOURNAL, sealed_first
 from interlock.stores.sqlite import connection as sqlite_connect
 from interlock.stores.sqlite import store as sqlite

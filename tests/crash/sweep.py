@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from interlock.errors import CorruptionError, UnavailableError
-from interlock.stores.files.direct_layout import DirectLayout
-from interlock.stores.files.journal.durable_io import Settings
+from interlock.stores.files.blocking_store import BlockingFileStore
+from interlock.stores.files.durable_io import Settings
 from tests.crash import errands
 from tests.crash.life import ROTATING, SETTINGS, StuckError, record_bytes
 from tests.crash.releases import adopting, releasing
@@ -133,7 +133,7 @@ def rivals(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Mome
             for version in range(4, 11 if settings is SETTINGS else 7):
                 story.send(theirs, f"k{version}")
             story.note()
-            if theirs.shared.snapshot_failures:
+            if theirs.context.snapshot_failures:
                 raise SnapshotFailedError
             yield from story.moments
 
@@ -182,7 +182,7 @@ def wanderings(seed: int) -> Family:
     def wander(processes: Processes) -> Iterator[Moment]:
         chance = random.Random(seed)
         story = Story(processes, settings)
-        fleet: dict[int, tuple[Simulated, DirectLayout]] = {}
+        fleet: dict[int, tuple[Simulated, BlockingFileStore]] = {}
         keys = [f"k{number}" for number in range(1, 10)]
         for number in range(30):
             place = chance.choice((1, 2))
@@ -217,7 +217,7 @@ def _endure(story: Story, fs: Simulated) -> None:
     story.note()
 
 
-def _tolerant(story: Story, journals: DirectLayout, key: str) -> bool:
+def _tolerant(story: Story, journals: BlockingFileStore, key: str) -> bool:
     """Whether a key was taken. When the caller gets an error, the journal must be as it was."""
     size = record_bytes(story.world)
     try:

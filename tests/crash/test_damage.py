@@ -4,8 +4,8 @@ import pytest
 
 from interlock.errors import CorruptionError
 from interlock.model.journal.record import JournalRecord
-from interlock.stores.files.journal.durable_io import Settings
-from interlock.stores.files.journal.padding import BLANKS
+from interlock.stores.files.durable_io import Settings
+from interlock.stores.files.journal.line_formats import BLANKS
 from interlock.stores.files.names import JOURNAL, directory_name
 from tests.crash.life import ENTITY, Ledger, append_blindly, opened, step
 from tests.crash.simulated import File, Simulated, World

@@ -87,8 +87,8 @@ class EachStore(SqliteStore):
 class InlineFiles(FileStore):
     """The file store without its threads: what the hop to them costs is the difference."""
 
-    async def _hop(self, rule: Callable[[], T]) -> T:
-        return rule()
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return call()
 
 
 class OwnOrders(Orders):

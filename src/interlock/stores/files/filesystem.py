@@ -281,6 +281,6 @@ def _let_go_of_locks() -> None:
 os.register_at_fork(after_in_child=_let_go_of_locks)
 
 
-def handles_max() -> int:
+def open_journals_max() -> int:
     """How many journals may stay open at once: two descriptors each, and the process needs some for itself."""
     return max(1, min(512, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))

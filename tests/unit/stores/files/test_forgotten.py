@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired, Refusal
+from interlock.stores.files.durable_io import Settings
 from interlock.stores.files.journal import recent_keys
-from interlock.stores.files.journal.durable_io import Settings
 from interlock.stores.files.names import directory_name, shard_name
 from interlock.stores.files.store import FileStore
 from tests.crash.life import ENTITY, opened, step
@@ -111,7 +111,7 @@ def test_a_lone_caller_hears_the_same() -> None:
     journals = opened(Simulated(World()), Settings(snapshot_every=1_000))
     for version in range(1, ENTRIES + 1):
         journals.append(step(version, f"k{version}"))
-    old, new = (journals.append_at_once(sent(ENTRIES + 1, "k1", each)) for each in (2, 3))
+    old, new = (journals.append_inline(sent(ENTRIES + 1, "k1", each)) for each in (2, 3))
     journals.close()
 
     assert (KeyExpired(ENTRIES, 2), Appended) == (old, type(new))

@@ -83,12 +83,12 @@ def test_a_child_does_not_wait_for_a_thread_of_its_parent(tmp_path: Path, childr
     """Its locks are new in the child: the parent's may be held for ever."""
     store = FileStore(tmp_path / "store")
     asyncio.run(store.append(step(1, "k1")))
-    journals = store._journals
-    guards = (journals._guard, journals._handles._guard)
+    journals = store._store
+    guards = (journals._reader._guard, journals._list._guard, journals.journals._guard)
     held, leave = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with guards[0], guards[1]:
+        with guards[0], guards[1], guards[2]:
             held.set()
             leave.wait(60)
 

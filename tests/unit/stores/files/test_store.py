@@ -362,11 +362,11 @@ async def test_many_callers_of_one_entity_lose_nothing(store: FileStore) -> None
 
 async def test_few_handles_serve_many_entities(tmp_path: Path) -> None:
     """The least recently used are closed; what they knew is read again."""
-    store = FileStore(tmp_path / "store", handles_max=2)
+    store = FileStore(tmp_path / "store", open_journals_max=2)
     for version in (1, 2):
         for number in range(6):
             await store.append(step(version, f"k{version}", entity=f"order/{number}"))
-    opened = len(store._journals._handles._journals)
+    opened = len(store._store.journals._journals)
     versions = [len(await store.read(f"order/{number}")) for number in range(6)]
     await store.close()
 
@@ -476,7 +476,7 @@ async def test_a_forked_child_opens_its_journals_anew(tmp_path: Path) -> None:
     await store.append(step(1, "a"))
     child = os.fork()
     if child == 0:
-        answer = store._journals.append(step(2, "child"))
+        answer = store._store.append(step(2, "child"))
         os._exit(0 if isinstance(answer, Appended) else 1)
     _, status = await asyncio.to_thread(os.waitpid, child, 0)
     answer = await store.append(step(2, "parent"))
@@ -506,7 +506,7 @@ async def test_a_child_that_is_forked_without_descriptors_has_nothing_of_its_par
             try:
                 each.load(ENTITY).send(None)
             except UnavailableError as error:
-                told.append((error.code, len(each._journals._handles._journals)))
+                told.append((error.code, len(each._store.journals._journals)))
         os._exit(0 if told == [("store.closed", 0)] * 2 else 1)
     _, status = await asyncio.to_thread(os.waitpid, child, 0)
     answers = [await each.append(step(2, "b")) for each in stores]
