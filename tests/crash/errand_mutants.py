@@ -8,11 +8,12 @@ from typing import Any
 from unittest.mock import patch
 
 from interlock.model.journal.work import WorkId
+from interlock.model.journal.work_state import WorkState
 from interlock.stores.files.durable_io import DurableIO
 from interlock.stores.files.journal import reading
 from interlock.stores.files.journal.journal import Journal
 from interlock.stores.files.journal.journal_file import JournalFile
-from interlock.stores.files.journal.line_formats import Base, Position, WorkState, in_segment
+from interlock.stores.files.journal.line_formats import Base, Position, in_segment
 from interlock.stores.files.journal.unfinished_work import UnfinishedWork
 from interlock.stores.files.work import dispatcher
 from interlock.stores.files.work.markers import WorkMarkers

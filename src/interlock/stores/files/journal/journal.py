@@ -42,6 +42,7 @@ from interlock.errors import (
 )
 from interlock.model.journal.record import InvalidRecord, JournalRecord, decode_record, encode_record
 from interlock.model.journal.work import WorkDelta, WorkId
+from interlock.model.journal.work_state import WorkState
 from interlock.model.limits import ENTRY_BYTES_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append, Appended, AppendResult, Conflict, Duplicate, KeyExpired, Loaded, StaleAttempt
@@ -52,7 +53,6 @@ from interlock.stores.files.journal.line_formats import (
     MarkLine,
     Position,
     WorkLine,
-    WorkState,
     encode_mark,
     encode_work,
 )

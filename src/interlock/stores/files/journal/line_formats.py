@@ -44,7 +44,6 @@ Rule 6: the length of the padding is a hint. Too long: a flush takes longer. Too
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -53,6 +52,7 @@ from interlock.errors import UsageError
 from interlock.model.codec import encode
 from interlock.model.journal.record import HASH_HEX
 from interlock.model.journal.work import WorkDelta, WorkId
+from interlock.model.journal.work_state import WorkState
 
 BASE_BYTES_MAX = 8_192
 """Bytes of a base line: one small read shows which segment a file is."""
@@ -223,18 +223,6 @@ def in_segment(position: Position, base: Base) -> Position:
 
 
 # Work
-
-
-class WorkState(Struct, frozen=True, omit_defaults=True):
-    """The state of a piece of work. `next_ms`: when to retry; None: when first due. `parked`: it waits for another."""
-
-    attempts: int = 0
-    failures: int = 0
-    next_ms: int | None = None
-    error: Any = None
-    dead_ms: int | None = None
-    cancelled: bool = False
-    parked: bool = False
 
 
 class WorkLine(Struct, frozen=True, rename={"durable": "d", "version": "v", "delta": "left"}):

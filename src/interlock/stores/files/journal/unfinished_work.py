@@ -10,14 +10,15 @@ from msgspec import Struct
 
 from interlock.model.codec import encode
 from interlock.model.journal.work import Work, WorkDelta, WorkId
-from interlock.stores.files.journal.line_formats import MarkLine, WorkLine, WorkState, unknown_work
+from interlock.model.journal.work_state import NEW, WorkState, cancel
+from interlock.stores.files.journal.line_formats import MarkLine, WorkLine, unknown_work
 
 
 class WorkItem(Struct, frozen=True, omit_defaults=True, rename={"state": "stand"}):
     """One piece of unfinished work and its state."""
 
     work: Work
-    state: WorkState = WorkState()
+    state: WorkState = NEW
 
 
 class WorkChanges(Struct, frozen=True):
@@ -101,20 +102,15 @@ class UnfinishedWork:
             self.set_state(line.work_id, line.state)
 
     def apply(self, delta: WorkDelta) -> None:
-        """Apply what an entry creates, finishes and cancels. Cancelled work that was never started is gone."""
+        """Apply what an entry creates, finishes and cancels."""
         for work in delta.born:
             self._put(work.place, WorkItem(work))
         for work_id in delta.ended:
             self._put(work_id, None)
         for work_id in delta.cancelled:
             item = self._items.get(work_id)
-            if item is None:
-                continue
-            if item.state.attempts == 0 or item.state.dead_ms is not None:
-                self._put(work_id, None)
-            else:
-                state = msgspec.structs.replace(item.state, cancelled=True, next_ms=None, parked=False)
-                self._put(work_id, WorkItem(item.work, state))
+            if item is not None:
+                self.set_state(work_id, cancel(item.state))
 
     def set_state(self, work_id: WorkId, state: WorkState | None) -> None:
         """Set the state of a piece of work; None: it is gone."""

@@ -27,19 +27,21 @@ from typing import Any
 from msgspec.structs import replace
 
 from interlock.errors import InterlockError
+from interlock.model.journal import work_state
 from interlock.model.journal.work import Lane, Work, WorkId
+from interlock.model.journal.work_state import WorkState, holds
 from interlock.ports.store import Refusal
-from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkRow
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
 from interlock.stores.files.durable_io import EntityDirectory, unavailable
 from interlock.stores.files.journal.journal import JournalContext, UpdateState
-from interlock.stores.files.journal.line_formats import Position, WorkState
+from interlock.stores.files.journal.line_formats import Position
 from interlock.stores.files.journal.open_journals import OpenJournals
 from interlock.stores.files.journal.unfinished_work import WorkChanges, WorkItem
 from interlock.stores.files.reader import EntityReader
 from interlock.stores.files.refusals import append_refusals
 from interlock.stores.files.root import Root
 from interlock.stores.files.work.markers import WorkMarkers
-from interlock.stores.files.work.table import HeldTable
+from interlock.stores.files.work.table import PublishedWork
 
 DISPATCH = "dispatch"
 WHAT = "the work of the store"
@@ -68,7 +70,7 @@ class Dispatcher:
         self._reader = EntityReader(context)
         self._file = -1
         self._is_holder = False
-        self._table = HeldTable()
+        self._table = PublishedWork()
         self._guard = Lock()
         self._polling = Lock()
         self._queue: dict[str, EntityDirectory] = {}
@@ -86,7 +88,7 @@ class Dispatcher:
         if not self._poll(now_ms):
             return ()
         with self._guard:
-            claims = self._table.claim(lane, names, owner=owner, now_ms=now_ms, until_ms=until_ms, limit=limit)
+            claims = self._table.rows.claim(lane, names, owner=owner, now_ms=now_ms, until_ms=until_ms, limit=limit)
         if lane != "effect":
             return claims
         started: list[Claim] = []
@@ -97,8 +99,9 @@ class Dispatcher:
                     started.append(claim)
             except InterlockError as error:
                 problems.append(error)
+                unstarted = Settlement(claim, "again", now_ms, lapsed=True, begun=False)
                 with self._guard:
-                    self._table.settle((Settlement(claim, "again", now_ms, lapsed=True, begun=False),), now_ms=now_ms)
+                    self._table.rows.settle((unstarted,), now_ms=now_ms)
         if problems and not started:
             raise problems[0]
         return tuple(started)
@@ -118,7 +121,7 @@ class Dispatcher:
         if self._is_holder:
             self._poll(self._now_ms)
         with self._guard:
-            return self._table.renew(claims, until_ms=until_ms)
+            return self._table.rows.renew(claims, until_ms=until_ms)
 
     def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         """Release claims, with the outcome of each."""
@@ -130,20 +133,20 @@ class Dispatcher:
         if settled.verdict == "done":
             return self._update(entity, work_id, _remove) is not None
         with self._guard:
-            is_held = self._table.settle((settled,), now_ms=now_ms)[0]
-            row = self._table.row(entity, work_id)
+            is_held = self._table.rows.settle((settled,), now_ms=now_ms)[0]
+            state = self._table.rows.state(entity, work_id)
         if not is_held:
             return False
-        if row is None:
+        if state is None:
             self._update(entity, work_id, _remove)
         else:
-            self._update(entity, work_id, partial(_settled_state, row=row, settled=settled))
+            self._update(entity, work_id, partial(_settled_state, state=state, settled=settled))
         return True
 
     def note(self, claim: Claim, error: Any) -> bool:
         """Record progress or an error of claimed work; False when the claim is no longer valid."""
         with self._guard:
-            if not self._table.note(claim, error):
+            if not self._table.rows.note(claim, error):
                 return False
         item = self._update(claim.entity, claim.work.place, lambda now: replace(now.state, error=error))
         return item is not None
@@ -153,7 +156,7 @@ class Dispatcher:
         with self._guard:
             if not self._is_holder:
                 return None
-            return 0 if self._queue else self._table.soonest(lane, names)
+            return 0 if self._queue else self._table.rows.soonest(lane, names)
 
     # Listing and changing work
 
@@ -161,15 +164,15 @@ class Dispatcher:
         """Work by lane, name and entity, page by page; the process that runs it also knows the claims."""
         address = None if query.entity is None else self._root.address(query.entity)
         if not self._is_holder:
-            return self._read_table(address).works(query)
+            return self._read_table(address).rows.works(query)
         if address is not None:
             self._publish(address)
         with self._guard:
-            return self._table.works(query)
+            return self._table.rows.works(query)
 
-    def _read_table(self, address: EntityDirectory | None) -> HeldTable:
+    def _read_table(self, address: EntityDirectory | None) -> PublishedWork:
         """The work of one entity, or of all, read without a lock or a flush."""
-        table = HeldTable()
+        table = PublishedWork()
         if address is not None:
             table.apply(address.entity, WorkChanges.whole(self._reader.work(address)))
         else:
@@ -183,7 +186,7 @@ class Dispatcher:
         def revive(item: WorkItem) -> WorkState:
             if item.state.dead_ms is not None:
                 self._record(entity, audit)
-            return _revived(item, now_ms)
+            return item.state if item.state.dead_ms is None else work_state.revive(item.state, now_ms)
 
         item = self._update(entity, place, revive, durable=True)
         return item is not None and item.state.dead_ms is not None
@@ -198,11 +201,11 @@ class Dispatcher:
         def requeue(item: WorkItem) -> WorkState:
             nonlocal is_done
             state = item.state
-            is_done = state.dead_ms is None and (state.attempts, state.failures) == (claim.attempt, claim.failures)
+            is_done = holds(state, claim.attempt, claim.failures)
             if not is_done:
                 return state
             self._record(claim.entity, audit)
-            return replace(state, next_ms=settled.next_ms, error=settled.error, parked=False)
+            return work_state.requeue(state, next_ms=settled.next_ms, error=settled.error)
 
         self._update(claim.entity, claim.work.place, requeue, durable=True)
         return is_done
@@ -329,7 +332,7 @@ class Dispatcher:
 
     def _reset(self) -> None:
         """Start again as after a crash: claims are dropped, and every journal publishes all of its work again."""
-        self._table, self._idle, self._ends, self._scanned_ms = HeldTable(), {}, {}, None
+        self._table, self._idle, self._ends, self._scanned_ms = PublishedWork(), {}, {}, None
         self._context.on_work_changed = self._on_work_changed
 
     def _remove_markers(self) -> None:
@@ -361,30 +364,26 @@ class Dispatcher:
         self.close()
 
 
-def _settled_state(now: WorkItem, *, row: WorkRow, settled: Settlement) -> WorkState:
-    """The state of work after its claim was released. A newer attempt has written its own state, which is kept.
+def _settled_state(item: WorkItem, *, state: WorkState, settled: Settlement) -> WorkState:
+    """The state to record after a claim was released; `state` is that of the table.
 
-    A claim that only expired changes nothing, and nothing is written; if there is more to write, also when it is due.
-    An attempt that was not started is forgotten where that matters.
+    A newer attempt has recorded its own state, which stays. A claim that only expired changes nothing, and nothing is
+    written; if there is more to write, then also when it is due. An attempt that was not started is forgotten where
+    that matters.
     """
-    if now.state.attempts > settled.claim.attempt:
-        return now.state
-    retry_ms = row.next_ms if settled.verdict == "again" else None
+    recorded = item.state
+    if recorded.attempts > settled.claim.attempt:
+        return recorded
     if settled.lapsed and settled.verdict == "again":
-        is_forgotten = not settled.begun and _runs_once(row.work)
-        attempts = row.attempts if is_forgotten else now.state.attempts
-        state = replace(now.state, attempts=attempts, error=row.error, parked=False)
-        return state if state == now.state else replace(state, next_ms=retry_ms)
-    facts = (row.attempts, row.failures, retry_ms, row.error, row.dead_ms, row.cancelled)
-    return WorkState(*facts, parked=settled.verdict == "wait")
+        is_forgotten = not settled.begun and _runs_once(item.work)
+        attempts = state.attempts if is_forgotten else recorded.attempts
+        after = replace(recorded, attempts=attempts, error=state.error, parked=False)
+        return after if after == recorded else replace(after, next_ms=state.next_ms)
+    return state
 
 
 def _remove(item: WorkItem) -> None:
     """The update that removes work."""
-
-
-def _revived(item: WorkItem, now_ms: int) -> WorkState:
-    return item.state if item.state.dead_ms is None else WorkState(next_ms=now_ms, cancelled=item.state.cancelled)
 
 
 def _runs_once(work: Work) -> bool:

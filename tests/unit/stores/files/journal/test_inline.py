@@ -26,8 +26,9 @@ from interlock.stores.files.journal.unfinished_work import UnfinishedWork
 from interlock.stores.files.names import directory_name
 from interlock.stores.files.store import FileStore
 from interlock.stores.files.work.dispatcher import SCAN_MS
-from interlock.stores.files.work.table import HeldTable
+from interlock.stores.files.work.table import PublishedWork
 from interlock.stores.threads import inline_policy
+from interlock.stores.work_table import WorkTable
 from tests.crash.life import ENTITY, opened, step
 from tests.crash.paces import Quick, Slow
 from tests.crash.simulated import Simulated, World
@@ -336,7 +337,7 @@ CUTS: list[tuple[type, str]] = [
         (JournalFile, "append_record"),
         (JournalFile, "flush"),
     ),
-    *((HeldTable, "_remove"), (HeldTable, "keep"), (HeldTable, "apply")),
+    *((WorkTable, "drop"), (WorkTable, "keep"), (PublishedWork, "apply")),
 ]
 """What an append at once goes through, beginning with what is known of the disk and ending with what is told."""
 
