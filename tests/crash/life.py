@@ -18,7 +18,7 @@ from interlock.stores.files.blocking_store import BlockingFileStore
 from interlock.stores.files.durable_io import Settings
 from interlock.stores.files.filesystem import FileSystem
 from interlock.stores.files.journal.snapshot_file import decode_snapshot_file
-from interlock.stores.files.names import JOURNAL, SNAPSHOT, directory_name, sealed_first
+from interlock.stores.files.names import JOURNAL, SNAPSHOT, directory_name, segment_first_version
 from tests.crash.simulated import Directory, File, Simulated, World
 
 ENTITY = "order/A-1"
@@ -99,7 +99,7 @@ def record_bytes(world: World) -> int:
     number = world.found("store", "resources", directory_name(ENTITY))
     directory = None if number is None else world.nodes[number]
     names = directory.cache if isinstance(directory, Directory) else {}
-    nodes = {node for name, node in names.items() if name == JOURNAL or sealed_first(name) is not None}
+    nodes = {node for name, node in names.items() if name == JOURNAL or segment_first_version(name) is not None}
     files = [world.nodes[node] for node in nodes]
     lines = [line for file in files if isinstance(file, File) for line in file.cache.splitlines()]
     return sum(len(line.rstrip()) for line in lines if not line.startswith(b'{"t":'))

@@ -19,7 +19,7 @@ from interlock.stores.files.journal.journal_file import JournalFile
 from interlock.stores.files.journal.line_formats import BLANKS, Base, Position
 from interlock.stores.files.journal.reading import READ_BYTES, JournalReader, SegmentMovedError, corrupt, line_ends_at
 from interlock.stores.files.journal.snapshot_file import StoredSnapshot
-from interlock.stores.files.names import JOURNAL, directory_name, sealed_first, sealed_name
+from interlock.stores.files.names import JOURNAL, directory_name, sealed_name, segment_first_version
 from interlock.stores.files.reader import EntityReader, EntityView
 from tests.crash import errand_mutants
 from tests.crash.life import ENTITY
@@ -302,7 +302,7 @@ def unlinked_first() -> AbstractContextManager[Any]:
     def rotate(self: JournalFile, base: Base, body: bytes = b"") -> None:
         if base.since > self.base.since:
             for name in self._fs.names(self.directory):
-                if sealed_first(name) is not None:
+                if segment_first_version(name) is not None:
                     self._fs.unlink(self.directory, name)
         real(self, base, body)
 

@@ -22,7 +22,7 @@ from interlock.stores.files.durable_io import EntityDirectory, is_entity_error
 from interlock.stores.files.journal.journal import Journal
 from interlock.stores.files.journal.line_formats import Position
 from interlock.stores.files.journal.snapshot_file import ListFacts
-from interlock.stores.files.names import kind_named, kind_prefix, tenant_prefix
+from interlock.stores.files.names import kind_of_name, kind_prefix, tenant_prefix
 from interlock.stores.files.reader import EntityReader, EntityView
 from interlock.stores.files.root import Root
 from interlock.stores.listing import since_ms
@@ -112,7 +112,7 @@ class EntityList:
             entity = self._name(address)
             kind, slash, _ = entity.partition("/")
             if not slash:
-                found.add(kind_named(entity, tenant=tenant))
+                found.add(kind_of_name(entity, tenant=tenant))
             elif kind not in found and self._exists(entity):
                 found.add(kind)
         return tuple(sorted(found - {""}))
@@ -134,7 +134,7 @@ class EntityList:
         if entity:
             return entity
         try:
-            if not self._root.is_begun(address):  # its creation is in progress, or its creator died
+            if not self._root.has_entry(address):  # its creation is in progress, or its creator died
                 return ""
         except InterlockError as error:
             if not is_entity_error(error):
@@ -190,7 +190,7 @@ class EntityList:
 
     def _entities(self, query: EntityQuery) -> Iterator[str]:
         """The entities of a kind. A directory without a readable id may be one of them, and is given by its name."""
-        prefix = kind_prefix(query.kind, tenant=self._root.settings.tenant, beginning=query.prefix or "")
+        prefix = kind_prefix(query.kind, tenant=self._root.settings.tenant, id_prefix=query.prefix or "")
         for address in self._root.addresses(prefix):
             entity = self._name(address)
             if entity.startswith((f"{query.kind}/{query.prefix or ''}", address.name)):

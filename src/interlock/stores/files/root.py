@@ -9,14 +9,14 @@
                                            work, flushed before the act
 
 Rule 1: an unknown format is refused. A root keeps the tenant it was created with: without a tenant in the URL it is
-opened as what it is; with another one it is refused.
+opened with its own; with another one it is refused.
 Rule 2: every opening creates missing shard directories and flushes the root and `resources`, always: the process that
 created them may have died before its own flush.
 Rule 3: a root that cannot be written can still be read, if its format exists.
 Rule 4: `format.json` is durable before anything is created in `resources`: a root with entities and without a format
 has lost it, and is not a new store. A root whose creation was interrupted has at most empty directories.
 Rule 5: a directory with a journal that is not an entity of this root is not read. `strays` lists it, for verification.
-Other files that a person put beside entities are ignored.
+Other files are ignored.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from interlock.stores.files.names import (
     SNAPSHOT,
     TEMPORARY,
     directory_name,
-    entity_named,
+    entity_of_name,
     is_cut,
     is_leftover,
-    sealed_first,
+    segment_first_version,
     shard_name,
     shard_names,
-    tenant_named,
+    tenant_of_name,
     tenant_prefix,
 )
 
@@ -106,7 +106,7 @@ def removed_layout(root: str) -> UsageError:
 
 def lost_format(root: str, *, names: Iterable[str]) -> CorruptionError:
     """The error for a root with entities and without a format. The names of their directories contain the tenant."""
-    tenants = sorted({tenant for tenant in map(tenant_named, names) if tenant is not None})
+    tenants = sorted({tenant for tenant in map(tenant_of_name, names) if tenant is not None})
     tenant = tenants[0] if len(tenants) == 1 else ""
     hint = f"restore that file, one line: {Format(tenant=tenant).encode().decode().strip()}"
     if len(tenants) > 1:
@@ -130,7 +130,7 @@ class Root:
         self._fs = fs
         self.settings = settings
         self._root = root
-        self.path = fs.resolved(root)
+        self.path = fs.resolve(root)
         self._open: list[int] = []
         self._addresses: dict[str, EntityDirectory] = {}
         try:
@@ -152,7 +152,7 @@ class Root:
     def _open_all(self, wanted: Format) -> None:
         try:
             self.directory = self._open_directory()
-            kind = self._fs.network(self.directory)
+            kind = self._fs.network_type(self.directory)
             if kind is not None:
                 raise UsageError(f"{self._root} is on a network file system ({kind})", code="store.network")
             self._format = self._prepare(wanted)
@@ -324,7 +324,7 @@ class Root:
         """The directories whose names start with a prefix; the id is empty when the name does not contain it."""
         for shard, name in self._folders():
             if name.startswith(prefix):
-                entity = entity_named(name, tenant=self.settings.tenant)
+                entity = entity_of_name(name, tenant=self.settings.tenant)
                 if entity is not None or is_cut(name):
                     yield EntityDirectory(entity or "", name, shard, self._resources)
 
@@ -333,7 +333,7 @@ class Root:
         tenant = self.settings.tenant
         prefix = tenant_prefix(tenant)
         for shard, name in self._folders():
-            is_ours = name.startswith(prefix) if is_cut(name) else entity_named(name, tenant=tenant) is not None
+            is_ours = name.startswith(prefix) if is_cut(name) else entity_of_name(name, tenant=tenant) is not None
             if not (is_ours and self.shard(name) == shard) and self._has_journal(shard, name):
                 yield name
 
@@ -352,15 +352,15 @@ class Root:
         fs = self._fs
         try:
             with open_shard(fs, self._resources, shard) as directory, open_shard(fs, directory, name) as folder:
-                return any(each in (JOURNAL, SNAPSHOT) or sealed_first(each) for each in fs.names(folder))
+                return any(each in (JOURNAL, SNAPSHOT) or segment_first_version(each) for each in fs.names(folder))
         except OSError as error:
             if error.errno in _NO_FOLDER:
                 return False
             if error.errno in _UNREAD:
-                return tenant_named(name) is not None
+                return tenant_of_name(name) is not None
             raise unavailable(self._root, "list", error) from error
 
-    def is_begun(self, address: EntityDirectory) -> bool:
+    def has_entry(self, address: EntityDirectory) -> bool:
         """Whether anything was written into an entity's directory. Waits for a writer that holds its lock.
 
         A writer that died before the first byte leaves it empty, or with an empty journal.

@@ -117,7 +117,7 @@ class FileStore:
 
     def _timed(self, call: Callable[[Append], T], append: Append) -> T:
         """Measure a flush, or a failed one: an answer without a flush says nothing about the disk."""
-        began = time.perf_counter_ns()
+        start_ns = time.perf_counter_ns()
         is_flush = False
         try:
             answer = call(append)
@@ -127,7 +127,7 @@ class FileStore:
             raise
         finally:
             if is_flush:
-                self._pace.took(time.perf_counter_ns() - began)
+                self._pace.took(time.perf_counter_ns() - start_ns)
         return answer
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:

@@ -432,7 +432,7 @@ def test_a_network_file_system_is_refused(tmp_path: Path) -> None:
     """There a lock or a flush may not mean what it means here."""
 
     class Mounted(OperatingSystem):
-        def network(self, directory: int) -> str | None:
+        def network_type(self, directory: int) -> str | None:
             return "nfs4"
 
     with pytest.raises(UsageError, match="nfs4"):

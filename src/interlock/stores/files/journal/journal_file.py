@@ -59,7 +59,7 @@ from interlock.stores.files.journal.reading import (
     snapshot_required,
 )
 from interlock.stores.files.journal.snapshot_file import StoredSnapshot
-from interlock.stores.files.names import JOURNAL, NEXT, is_leftover, sealed_first, sealed_name
+from interlock.stores.files.names import JOURNAL, NEXT, is_leftover, sealed_name, segment_first_version
 
 OnRecord = Callable[[JournalRecord], None]
 
@@ -150,7 +150,7 @@ class JournalFile:
         with open_shard(fs, address.resources, address.shard) as shard:
             io.flush(address, fs.sync_directory, shard, f"{address.shard}/")
         io.flush(address, fs.fdatasync, self._file, address.name)
-        fs.forget(self._file)
+        fs.drop_cache(self._file)
         self._begin(active_segment(fs, self.directory, self._file, self.chain))
         self.sweep()
         self.position = self.chain.beginning()
@@ -189,7 +189,7 @@ class JournalFile:
     def sweep(self) -> None:
         """Remove files of writers that died, and segments whose records were released."""
         for name in self._fs.names(self.directory):
-            first = sealed_first(name)
+            first = segment_first_version(name)
             if is_leftover(name) or (first is not None and first < self.base.since):
                 self._fs.unlink(self.directory, name)
 

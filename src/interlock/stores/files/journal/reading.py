@@ -41,7 +41,7 @@ from interlock.stores.files.journal.line_formats import (
     strip_padding,
 )
 from interlock.stores.files.journal.snapshot_file import StoredSnapshot, decode_snapshot_file
-from interlock.stores.files.names import JOURNAL, SNAPSHOT, sealed_first, sealed_name
+from interlock.stores.files.names import JOURNAL, SNAPSHOT, sealed_name, segment_first_version
 
 READ_BYTES = 1_048_576
 """Bytes of one read of a journal: more than any record, so that most journals are one read."""
@@ -267,7 +267,11 @@ class JournalReader:
     def damage_under_lock(self, snapshot: StoredSnapshot | None) -> str | None:
         """As `damage`, for a reader that holds the lock."""
         why = self.damage(snapshot)
-        if why is None and self.has_no_record() and any(map(sealed_first, self._fs.names(self.active.directory))):
+        if (
+            why is None
+            and self.has_no_record()
+            and any(map(segment_first_version, self._fs.names(self.active.directory)))
+        ):
             return "there are sealed segments, and this one does not follow them"
         return why
 

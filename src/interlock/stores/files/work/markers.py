@@ -20,7 +20,7 @@ from threading import Lock
 
 from interlock.errors import UnavailableError
 from interlock.stores.files.durable_io import DurableIO, EntityDirectory, open_shard, unavailable
-from interlock.stores.files.names import entity_named, is_cut
+from interlock.stores.files.names import entity_of_name, is_cut
 from interlock.stores.files.root import Root
 
 CHANGED = "changed"
@@ -80,7 +80,7 @@ class WorkMarkers:
         """
         fs, io, entity = self._fs, self._io, address.entity.encode()
         io.flush(address, fs.fdatasync, file, _poison_key(address))
-        fs.forget(file)
+        fs.drop_cache(file)
         if fs.read(file, 0, _ID_BYTES_MAX) != entity:
             fs.truncate(file, 0)
             if fs.write(file, entity) < len(entity):
@@ -102,7 +102,7 @@ class WorkMarkers:
 
     def address(self, name: str) -> EntityDirectory | None:
         """The entity of a marker's name; None when it is another tenant's, or unknown."""
-        entity = self._read_id(name) if is_cut(name) else entity_named(name, tenant=self._io.settings.tenant)
+        entity = self._read_id(name) if is_cut(name) else entity_of_name(name, tenant=self._io.settings.tenant)
         address = None if entity is None else self._root.address(entity)
         return address if address is not None and address.name == name else None
 

@@ -2,7 +2,7 @@
 
 Rule 1: a journal publishes the state of its entity's work, and the table applies what differs from what was published
 before. So nothing depends on receiving a change exactly once. The first publication of a journal to a table is whole.
-Rule 2: claimed work stays claimed: from its journal it only takes that it was cancelled, or that it is gone.
+Rule 2: claimed work stays claimed: from its journal it only takes over that it was cancelled or removed.
 Rule 3: not safe for threads: its owner holds a lock.
 """
 

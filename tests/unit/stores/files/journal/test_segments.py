@@ -18,7 +18,7 @@ from interlock.stores.files.journal.line_formats import (
     encode_seal,
     is_seal,
 )
-from interlock.stores.files.names import directory_name, sealed_first, sealed_name, shard_name
+from interlock.stores.files.names import directory_name, sealed_name, segment_first_version, shard_name
 from interlock.stores.files.store import FileStore
 from tests.crash.life import step
 
@@ -43,7 +43,7 @@ def directory(root: Path) -> Path:
 
 def sealed(root: Path) -> list[int]:
     """The first versions of the sealed segments."""
-    found = [sealed_first(path.name) for path in directory(root).iterdir()]
+    found = [segment_first_version(path.name) for path in directory(root).iterdir()]
     return sorted(first for first in found if first is not None)
 
 
