@@ -35,7 +35,6 @@ class Command:
 COMMANDS: dict[str, Command] = {
     "raw-file": Command(module="raw", way="file"),
     "interlock-file": Command(module="interlock_stores", way="file"),
-    "interlock-file-log": Command(module="interlock_stores", way="file-log"),
     "interlock-file-inline": Command(module="interlock_stores", way="file-inline"),
     "raw-sqlite": Command(module="raw", way="sqlite"),
     "interlock-sqlite": Command(module="interlock_stores", way="sqlite"),

@@ -104,8 +104,7 @@ METHOD = """\
 - These are wall times: a flush is not CPU time. A disk that flushes more slowly favours group commit.
 - "raw" lines write one small record per durable write and keep states in memory: no chart can be faster.
 - A step that comes alone to a quick disk is flushed in place, on files and on SQLite; others are handed to a thread and
-  back. "in the caller's thread" is the same file store without an event loop; "one log for all" is its layout C, with
-  group commit.
+  back. "in the caller's thread" is the same file store without an event loop.
 - "a commit per step" is Interlock's driver on the same SQLite tables, each step committed in the caller's thread.
   "a statement per step" is its PostgreSQL store with `?commit=one`, on sixteen connections.
 - "raw: PostgreSQL step" is one statement that swaps a row and inserts entry, key and effects: no chart, no encoding, no

@@ -8,179 +8,182 @@ from typing import Any
 from unittest.mock import patch
 
 from interlock.model.journal.work import WorkId
+from interlock.model.journal.work_state import WorkState
+from interlock.stores.files.durable_io import DurableIO
 from interlock.stores.files.journal import reading
-from interlock.stores.files.journal.durable_io import DurableIO
 from interlock.stores.files.journal.journal import Journal
-from interlock.stores.files.journal.segments import Base, joined
-from interlock.stores.files.journal.snapshot_file import Position
-from interlock.stores.files.journal.work import WorkJournal
-from interlock.stores.files.journal.work_lines import UnfinishedWork, WorkState
+from interlock.stores.files.journal.journal_file import JournalFile
+from interlock.stores.files.journal.line_formats import Base, Position, in_segment
+from interlock.stores.files.journal.unfinished_work import UnfinishedWork
 from interlock.stores.files.work import dispatcher
 from interlock.stores.files.work.markers import WorkMarkers
 from tests.crash.stories import Mutant, simulated
 
 
 def unsynced_marker() -> AbstractContextManager[Any]:
-    """The marker's directory is not flushed: the power fails after the receipt, and nobody finds the work."""
-    real = DurableIO.flushed
+    """The marker's directory is not flushed: the power fails after the receipt, and the work is never found."""
+    real = DurableIO.flush
 
-    def flushed(self: DurableIO, address: Any, flush: Any, descriptor: int, poisoned: str) -> None:
+    def flush(self: DurableIO, address: Any, call: Any, descriptor: int, poisoned: str) -> None:
         if not poisoned.startswith("pending/"):
-            real(self, address, flush, descriptor, poisoned)
+            real(self, address, call, descriptor, poisoned)
 
-    return patch.object(DurableIO, "flushed", flushed)
+    return patch.object(DurableIO, "flush", flush)
 
 
 def marker_after_entry() -> AbstractContextManager[Any]:
-    """The marker is made after the entry: whoever dies in between leaves work that nobody finds."""
+    """The marker is created after the entry: a crash in between leaves work that is never found."""
     real = Journal._write
 
     def write(self: Journal, append: Any) -> None:
-        announced = self._is_announced
-        with patch.object(WorkMarkers, "announce", lambda *each: None):
+        was_marked = self._is_marked
+        with patch.object(WorkMarkers, "create", lambda *each: None):
             real(self, append)
-        if append.left.born and not announced:
-            self._shared.markers.announce(self.address)
+        if append.left.born and not was_marked:
+            self._context.markers.create(self.address)
 
     return patch.object(Journal, "_write", write)
 
 
 def marker_by_journal() -> AbstractContextManager[Any]:
-    """A journal that shows work is taken for one that has a marker: a power cut may have kept only its removal."""
-    real = Journal._open
+    """A journal with work is taken for one that has a marker: a power cut may have kept only its removal."""
+    real = Journal._catch_up
 
-    def opened(self: Journal) -> None:
+    def catch_up(self: Journal) -> None:
+        was_open = self._file.is_open
         real(self)
-        self._is_announced = len(self.rows) > 0
+        if not was_open:
+            self._is_marked = len(self.work) > 0
 
-    return patch.object(Journal, "_open", opened)
+    return patch.object(Journal, "_catch_up", catch_up)
 
 
 def marker_by_memory() -> AbstractContextManager[Any]:
-    """A handle that once made the marker never does again, though it was removed since."""
+    """A journal that once created the marker never does again, though it was removed since."""
 
     def get(self: Journal) -> bool:
-        return bool(self.__dict__.get("announced"))
+        return bool(self.__dict__.get("marked"))
 
     def put(self: Journal, value: bool) -> None:
-        self.__dict__["announced"] = value or get(self)
+        self.__dict__["marked"] = value or get(self)
 
-    return patch.object(Journal, "_is_announced", property(get, put), create=True)
+    return patch.object(Journal, "_is_marked", property(get, put), create=True)
 
 
 def marker_by_office() -> AbstractContextManager[Any]:
-    """Whoever performs removes a marker, and goes on believing that it is there."""
-    real = WorkJournal.retire
+    """The process that runs work removes a marker, and still believes that it exists."""
+    real = Journal.remove_marker
 
-    def retire(self: WorkJournal) -> bool:
-        believed, answer = self._announced_to, real(self)
-        self._announced_to = believed
+    def remove(self: Journal) -> bool:
+        believed, answer = self._marked_for, real(self)
+        self._marked_for = believed
         return answer
 
-    return patch.object(WorkJournal, "retire", retire)
+    return patch.object(Journal, "remove_marker", remove)
 
 
 def removed_blindly() -> AbstractContextManager[Any]:
-    """A marker is removed by what was known of the work, without a look at what others left since."""
+    """A marker is removed by what was known of the work, without reading what others appended since."""
 
-    def retire(self: WorkJournal) -> bool:
-        if not len(self.rows):
-            self._shared.markers.remove(self.address)
+    def remove(self: Journal) -> bool:
+        if not len(self.work):
+            self._context.markers.delete(self.address)
         return True
 
-    return patch.object(WorkJournal, "retire", retire)
+    return patch.object(Journal, "remove_marker", remove)
 
 
 def told_early() -> AbstractContextManager[Any]:
-    """Work is performed whose entry is in the page cache only: its writer died before the flush."""
-    return patch.object(Journal, "_confirm_records", lambda self: None)
+    """Work runs whose entry is in the page cache only: its writer died before the flush."""
+    return patch.object(JournalFile, "confirm_records", lambda self: None)
 
 
 def unsynced_attempt() -> AbstractContextManager[Any]:
-    """That work was begun is written, and not flushed: after a power cut it begins again."""
-    return patch.object(dispatcher, "_is_once", lambda work: False)
+    """The start of an attempt is written and not flushed: after a power cut it starts again."""
+    return patch.object(dispatcher, "_runs_once", lambda work: False)
 
 
 def unmarked_attempt() -> AbstractContextManager[Any]:
-    """That work was begun is known in memory only."""
-    return patch.object(dispatcher.Dispatcher, "_begin", lambda self, claim: True)
+    """The start of an attempt is known in memory only."""
+    return patch.object(dispatcher.Dispatcher, "_start_attempt", lambda self, claim: True)
 
 
 def unsynced_drop() -> AbstractContextManager[Any]:
-    """What a person dropped comes back with a power cut."""
-    real = WorkJournal._write_mark
+    """Work that an operator deleted comes back with a power cut."""
+    real = Journal._write_mark
 
-    def write(self: WorkJournal, place: WorkId, stand: WorkState | None, *, is_sure: bool) -> None:
-        real(self, place, stand, is_sure=is_sure and stand is not None)
+    def write(self: Journal, work_id: WorkId, state: WorkState | None, *, durable: bool) -> None:
+        real(self, work_id, state, durable=durable and state is not None)
 
-    return patch.object(WorkJournal, "_write_mark", write)
+    return patch.object(Journal, "_write_mark", write)
 
 
 def snapshot_without_work() -> AbstractContextManager[Any]:
-    """A snapshot forgets the work that was unfinished when it was kept."""
-    return patch.object(UnfinishedWork, "encoded", lambda self: b"[]")
+    """A snapshot forgets the work that was unfinished when it was written."""
+    return patch.object(UnfinishedWork, "encode", lambda self: b"[]")
 
 
 def snapshot_ahead() -> AbstractContextManager[Any]:
-    """A snapshot testifies for a mark that is not flushed: after a power cut the journal seems to be damaged."""
+    """A snapshot proves a mark that is not flushed: after a power cut the journal seems to be damaged."""
     real = Journal.close
 
     def close(self: Journal) -> None:
-        with patch.object(Journal, "_confirm", lambda journal: None):
+        with patch.object(JournalFile, "confirm", lambda file: None):
             real(self)
 
     return patch.object(Journal, "close", close)
 
 
 def skipped_marks() -> AbstractContextManager[Any]:
-    """A reading that begins at the last record of a sealed segment passes over the marks behind it."""
+    """A reading that starts at the last record of a sealed segment skips the marks after it."""
 
-    def at(mark: Position, base: Base, *, is_heard: bool) -> Position:
-        return joined(mark, base)
+    def start(position: Position, base: Base, *, wants_lines: bool) -> Position:
+        return in_segment(position, base)
 
-    return patch.object(reading, "_joined", at)
+    return patch.object(reading, "_start", start)
 
 
 @contextmanager
 def work_apart() -> Iterator[None]:
-    """The line of work comes after its record is flushed: whoever dies in between leaves an entry without work."""
-    real = Journal._write_line
+    """The work line is written after its record is flushed: a crash in between leaves an entry without work."""
+    real = JournalFile.write
 
-    def write(self: Journal, line: bytes) -> None:
-        if line.startswith(b'{"t":"work"') and b'"born":[{' in line:
-            size = line.find(b"\n") + 1
-            real(self, line[size:])
+    def write(self: JournalFile, lines: bytes) -> None:
+        if lines.startswith(b'{"t":"work"') and b'"born":[{' in lines:
+            size = lines.find(b"\n") + 1
+            real(self, lines[size:])
             self._fs.fdatasync(self._file)
-            self._fs.truncate(self._file, self.mark.offset)
-        real(self, line)
+            self._fs.truncate(self._file, self.position.offset)
+        real(self, lines)
 
-    with patch.object(Journal, "_write_line", write):
+    with patch.object(JournalFile, "write", write):
         yield
 
 
 def removed_unlocked() -> AbstractContextManager[Any]:
-    """A marker is removed after the lock was given back: an append in between has just made sure of it."""
+    """A marker is removed after the lock was released: an append in between has just relied on it."""
 
-    def retire(self: WorkJournal) -> bool:
+    def remove(self: Journal) -> bool:
         with self._mutex:
-            self._find_directory(create=False)
-            with self._locked():
-                self._know()
-            if not len(self.rows):
-                self._shared.markers.remove(self.address)
-            return not len(self.rows)
+            self._file.open_directory(create=False)
+            with self._file.lock():
+                self._catch_up()
+                self._file.cut_torn_tail()
+            if not len(self.work):
+                self._context.markers.delete(self.address)
+            return not len(self.work)
 
-    return patch.object(WorkJournal, "retire", retire)
+    return patch.object(Journal, "remove_marker", remove)
 
 
-def announced_unlocked() -> AbstractContextManager[Any]:
-    """A marker is made before the lock is taken: it may be removed before the entry is there."""
-    real, announce = Journal.append, WorkMarkers.announce
+def created_unlocked() -> AbstractContextManager[Any]:
+    """A marker is created before the lock is taken: it may be removed before the entry exists."""
+    real, create = Journal.append, WorkMarkers.create
 
     def append(self: Journal, step: Any) -> Any:
         if step.left.born:
-            announce(self._shared.markers, self.address)  # type: ignore[arg-type]  # these markers are files
-        with patch.object(WorkMarkers, "announce", lambda *each: None):
+            create(self._context.markers, self.address)  # type: ignore[arg-type]  # these markers are files
+        with patch.object(WorkMarkers, "create", lambda *each: None):
             return real(self, step)
 
     return patch.object(Journal, "append", append)

@@ -23,9 +23,9 @@ from interlock.errors import CorruptionError, InterlockError, UnavailableError
 from interlock.model.journal.work import Lane, Work, WorkDelta, WorkId
 from interlock.ports.store import Append, Appended, Duplicate, Loaded
 from interlock.ports.work import Claim, Settlement
-from interlock.stores.files.direct_layout import DirectLayout
-from interlock.stores.files.journal.durable_io import Settings
-from interlock.stores.files.work.dispatcher import RETIRE_MS, WALK_MS, Dispatcher
+from interlock.stores.files.blocking_store import BlockingFileStore
+from interlock.stores.files.durable_io import Settings
+from interlock.stores.files.work.dispatcher import MARKER_IDLE_MS, SCAN_MS, Dispatcher
 from tests.crash.life import BLOCK_BYTES, ENTITY, SETTINGS, Ledger, opened, step
 from tests.crash.simulated import Directory, File, Killed, Simulated, World
 from tests.crash.stories import FAULTS, Family, Moment, Processes, Story
@@ -77,7 +77,7 @@ class Errands(Story):
             *_violations(world.copy(), ledger, self.settings, leaves_more=True),
         ]
 
-    def leave(self, journals: DirectLayout, version: int, left: WorkDelta, *, by: str = "k") -> None:
+    def leave(self, journals: BlockingFileStore, version: int, left: WorkDelta, *, by: str = "k") -> None:
         """An entry with what it leaves and ends."""
         key = f"{by}{version}"
         facts = _facts(left, key)
@@ -108,7 +108,7 @@ class Errands(Story):
     def life(self, fs: Simulated) -> None:
         """Leaves work, performs it, lets it rest, and leaves work again."""
         journals = self.opened(fs)
-        dispatch = journals.dispatch()
+        dispatch = journals.dispatcher()
         self.take(dispatch, "timer")  # from here on it is the one that performs
         for part in PARTS:
             part(self, journals, dispatch)
@@ -132,23 +132,23 @@ def _facts(left: WorkDelta, key: str) -> list[str]:
     return born + [f"ended {named(each)}" for each in left.ended]
 
 
-def _charged(story: Errands, journals: DirectLayout, dispatch: Dispatcher) -> None:
+def _charged(story: Errands, journals: BlockingFileStore, dispatch: Dispatcher) -> None:
     """An effect that must not begin twice, answered by an entry; a timer beside it."""
     story.leave(journals, 1, WorkDelta(born=(work("effect", 1, ONCE), work("timer", 1))))
     story.take(dispatch, "effect")
     story.leave(journals, 2, WorkDelta(born=(work("effect", 2), work("outbox", 2)), ended=(WorkId("effect", 1, 0),)))
 
 
-def _called(story: Errands, journals: DirectLayout, dispatch: Dispatcher) -> None:
+def _called(story: Errands, journals: BlockingFileStore, dispatch: Dispatcher) -> None:
     """An effect that ends without an entry, a timer that fires, and a send. The last mark is not flushed."""
     story.finish(dispatch, story.take(dispatch, "effect"))
     story.leave(journals, 3, WorkDelta(ended=(WorkId("timer", 1, 0),)))
     story.finish(dispatch, story.take(dispatch, "outbox"))
 
 
-def _rested(story: Errands, journals: DirectLayout, dispatch: Dispatcher) -> None:
+def _rested(story: Errands, journals: BlockingFileStore, dispatch: Dispatcher) -> None:
     """The marker goes; then there is work again, more of it, and a person drops some."""
-    story.now_ms += 2 * RETIRE_MS
+    story.now_ms += 2 * MARKER_IDLE_MS
     story.take(dispatch, "timer")
     story.leave(journals, 4, WorkDelta(born=(work("outbox", 4), work("timer", 4))))
     story.drop(dispatch, WorkId("timer", 4, 0))
@@ -156,7 +156,7 @@ def _rested(story: Errands, journals: DirectLayout, dispatch: Dispatcher) -> Non
     story.finish(dispatch, story.take(dispatch, "effect"))
 
 
-Part = Callable[[Errands, DirectLayout, Dispatcher], None]
+Part = Callable[[Errands, BlockingFileStore, Dispatcher], None]
 PARTS: tuple[Part, ...] = (_charged, _called, _rested)
 
 
@@ -170,7 +170,7 @@ def _violations(world: World, ledger: Ledger, settings: Settings, *, leaves_more
             _leave_more(world, known, settings)
         _silence(world)
         journals = opened(Simulated(world, process=9), settings)
-        claims = _all_claimed(journals.dispatch())
+        claims = _all_claimed(journals.dispatcher())
         versions = {record.key: record.version for record in journals.read(ENTITY)}
         return [*_of_entries(versions, known), *_of_work(claims, versions, known)]
     except CorruptionError as error:
@@ -269,7 +269,7 @@ def errand_heir(processes: Processes, settings: Settings = SETTINGS) -> Iterator
             pass
         after = story.process(2, watched=number % 3 == 0)
         journals = story.opened(after)
-        dispatch = journals.dispatch()
+        dispatch = journals.dispatcher()
         for lane in LANES:
             story.take(dispatch, lane)
         loaded = journals.load(ENTITY)
@@ -288,12 +288,12 @@ def errand_rivals(processes: Processes, settings: Settings = SETTINGS) -> Iterat
             story = Errands(processes, settings)
             one, two = story.process(1, watched=False), story.process(2, watched=False)
             ours, theirs = story.opened(one), story.opened(two)
-            dispatch = theirs.dispatch()
+            dispatch = theirs.dispatcher()
             story.leave(ours, 1, WorkDelta(born=(work("effect", 1, ONCE),)))
             claims = story.take(dispatch, "effect")
             if first_ends:  # nothing is left: the marker goes at the next look but one
                 story.finish(dispatch, claims)
-                story.now_ms = RETIRE_MS - WALK_MS // 3
+                story.now_ms = MARKER_IDLE_MS - SCAN_MS // 3
                 story.take(dispatch, "effect")
             one.kill_at = one.count + number
             try:
@@ -303,7 +303,7 @@ def errand_rivals(processes: Processes, settings: Settings = SETTINGS) -> Iterat
             except Killed:
                 pass
             story.watch(two)
-            story.now_ms += WALK_MS // 2
+            story.now_ms += SCAN_MS // 2
             for lane in LANES:
                 story.take(dispatch, lane)
             story.note()
@@ -325,7 +325,7 @@ def errand_faults(processes: Processes, settings: Settings = SETTINGS) -> Iterat
 
 
 def _endure(story: Errands, fs: Simulated) -> None:
-    desk: tuple[DirectLayout, Dispatcher] | None = None
+    desk: tuple[BlockingFileStore, Dispatcher] | None = None
     for part in PARTS:
         for attempt in range(4):
             try:
@@ -342,9 +342,9 @@ def _endure(story: Errands, fs: Simulated) -> None:
     story.note()
 
 
-def _desk(story: Errands, fs: Simulated) -> tuple[DirectLayout, Dispatcher]:
+def _desk(story: Errands, fs: Simulated) -> tuple[BlockingFileStore, Dispatcher]:
     journals = story.opened(fs)
-    return journals, journals.dispatch()
+    return journals, journals.dispatcher()
 
 
 def _with(family: Callable[[Processes, Settings], Iterator[Moment]], word: str, settings: Settings) -> Family:

@@ -6,7 +6,7 @@ without faults. Counting is per thread, as strace's is, so the same k may fire o
 
 Lives: `begin` (a new store, its first entries, a snapshot) and `go on` (what a killed process left: a torn tail and a
 temporary file, or a write-ahead log; recovery, entries, a snapshot or checkpoint, the end). `rotating` is the file
-store with segments of two entries, `batched` its layout C with a checkpoint every few.
+store with segments of two entries.
 
 Without `--seccomp-bpf` on purpose: with it strace 6.1 sends no signal. `Sweep.silent` would notice.
 """
@@ -29,9 +29,7 @@ from typing import NamedTuple
 from interlock.errors import InterlockError
 from interlock.model.journal.record import JournalRecord
 from interlock.ports.store import Appended, Duplicate
-from interlock.stores.files.log_layout.wal import CHECKPOINT, segment_name
 from interlock.stores.files.names import JOURNAL, NEXT, SNAPSHOT, TEMPORARY, directory_name
-from interlock.stores.files.root import WAL
 from tests.crash.failing_life import NAME, Plain, opened, sent
 from tests.crash.life import ENTITY, Ledger, StuckError, record_violations
 from tests.support.eventually import PATIENCE_SECONDS
@@ -73,8 +71,6 @@ LIVES = {
         Life("files", "go on", ("k1", "k2", "k3", "k4"), ("k4", "k5", "k6", "k7")),
         Life("rotating", "begin", (), ("k1", "k2", "k3", "k4")),
         Life("rotating", "go on", ("k1", "k2", "k3", "k4"), ("k4", "k5", "k6", "k7")),
-        Life("batched", "begin", (), ("k1", "k2", "k3", "k4")),
-        Life("batched", "go on", ("k1", "k2", "k3", "k4"), ("k4", "k5", "k6", "k7")),
         Life("sqlite", "begin", (), ("k1", "k2")),
         Life("sqlite", "go on", ("k1", "k2"), ("k2", "k3", "k4", "k5", "k6", "k7")),
     )
@@ -216,8 +212,7 @@ def _tear(store: str, root: Path) -> None:
     if store == "sqlite":
         return
     entity = root / "resources" / directory_name(ENTITY)
-    log = max((root / WAL).glob("*.log")) if store == "batched" else entity / JOURNAL
-    with log.open("ab") as file:
+    with (entity / JOURNAL).open("ab") as file:
         file.write(b'{"v":5,"k":"torn","d":0,"e":{"version":5')
     (entity / f"{SNAPSHOT}{TEMPORARY}left").write_bytes(b"{")
 
@@ -231,11 +226,10 @@ def _paths(store: str, place: Path) -> list[Path]:
     tokens = [f"t{number}" for number in range(1, SEGMENTS)]
     sealed = [f"events-{number:020}.log" for number in range(SEGMENTS)]
     following = [f"{JOURNAL}{NEXT}{token}" for token in tokens]
-    tops, logs = _whole("format.json", tokens), _whole(CHECKPOINT, tokens)
-    logs += [segment_name(number) for number in range(SEGMENTS)]
+    tops = _whole("format.json", tokens)
     names = [JOURNAL, *_whole(SNAPSHOT, tokens), *sealed, *following]
-    folders = [place, root, root / "resources", entity, root / WAL]
-    return folders + [at / each for at, of in ((root, tops), (root / WAL, logs), (entity, names)) for each in of]
+    folders = [place, root, root / "resources", entity]
+    return folders + [at / each for at, of in ((root, tops), (entity, names)) for each in of]
 
 
 def _whole(name: str, tokens: list[str]) -> list[str]:

@@ -1,6 +1,6 @@
 """One short life of a store, in a process of its own, during which some system call may fail or kill.
 
-Arguments: the store (`files`, `rotating`, `batched` or `sqlite`), its place, the keys to send. Before each send the
+Arguments: the store (`files`, `rotating` or `sqlite`), its place, the keys to send. Before each send the
 line `asked <key>` goes out, after its receipt `kept <key> <version>`, after an error `refused <key> <code>`; all are
 written at once, so what a killed process said is what it knew. A key that was refused is sent once more, and then the
 life ends. In the end `ended <ms>` tells how long the slowest call took.
@@ -22,11 +22,9 @@ from interlock.errors import UnavailableError
 from interlock.model.journal.record import JournalRecord
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired, Loaded, StaleAttempt
-from interlock.stores.files.direct_layout import DirectLayout
+from interlock.stores.files.blocking_store import BlockingFileStore
+from interlock.stores.files.durable_io import Settings
 from interlock.stores.files.filesystem import OperatingSystem
-from interlock.stores.files.journal.durable_io import Settings
-from interlock.stores.files.log_layout.layout import BatchedJournals
-from interlock.stores.files.root import Root
 from interlock.stores.sqlite import connection
 from interlock.stores.sqlite.store import SqliteStore
 from tests.crash.life import ENTITY, StuckError, step
@@ -40,7 +38,6 @@ LOCK_MS = 1_000
 SETTINGS = {
     "files": Settings(snapshot_every=3, lock_ms_max=LOCK_MS),
     "rotating": Settings(snapshot_every=3, lock_ms_max=LOCK_MS, segment_bytes_max=800),
-    "batched": Settings(snapshot_every=3, lock_ms_max=LOCK_MS, wal_bytes_max=1_200),
 }
 T = TypeVar("T")
 
@@ -110,10 +107,7 @@ def opened(store: str, place: Path, *, counting: bool = False) -> Plain:
     if store == "sqlite":
         return Waited(place / NAME)
     fs = OperatingSystem(Counting()) if counting else OperatingSystem()
-    settings = SETTINGS[store]
-    if store == "batched":
-        return BatchedJournals(Root(fs, str(place / NAME), settings, shard_digits=0, layout="C"), fs, settings)
-    return DirectLayout(str(place / NAME), fs, settings, shard_digits=0)
+    return BlockingFileStore(str(place / NAME), fs, SETTINGS[store], shard_digits=0)
 
 
 class Timed:

@@ -18,15 +18,9 @@ from interlock.runtime.blocking import BlockingRuntime
 from tests.crash.store_writer import ROTATING, parcels
 
 ENTITY = "parcel/1"
-LAYOUT_C = "files, layout C"
-URLS = {"files": "file://{}/store", LAYOUT_C: "file://{}/store?layout=C", "sqlite": "sqlite:///{}/store.db"}
+URLS = {"files": "file://{}/store", "sqlite": "sqlite:///{}/store.db"}
 ADDRESSES = {**URLS, "files, rotating": URLS["files"] + ROTATING}
 """The same, and file stores that rotate all the time: for processes that are killed and cut off."""
-
-
-def writers_of(store: str, many: int) -> int:
-    """How many processes may write to a store: layout C has one owner."""
-    return 1 if store == LAYOUT_C else many
 
 
 REFUSED_EACH = 3

@@ -14,11 +14,11 @@ from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired, Loaded, StaleAttempt
-from interlock.stores.files.direct_layout import DirectLayout
+from interlock.stores.files.blocking_store import BlockingFileStore
+from interlock.stores.files.durable_io import Settings
 from interlock.stores.files.filesystem import FileSystem
-from interlock.stores.files.journal.durable_io import Settings
 from interlock.stores.files.journal.snapshot_file import decode_snapshot_file
-from interlock.stores.files.names import JOURNAL, SNAPSHOT, directory_name, sealed_first
+from interlock.stores.files.names import JOURNAL, SNAPSHOT, directory_name, segment_first_version
 from tests.crash.simulated import Directory, File, Simulated, World
 
 ENTITY = "order/A-1"
@@ -39,9 +39,9 @@ def step(version: int, key: str, *, entity: str = ENTITY, ended: bool = False, f
     return Append(kind, entity, version - 1, entry, snapshot, configuration, ())
 
 
-def opened(fs: FileSystem, settings: Settings = SETTINGS, *, shard_digits: int = 0) -> DirectLayout:
+def opened(fs: FileSystem, settings: Settings = SETTINGS, *, shard_digits: int = 0) -> BlockingFileStore:
     """A process that opens the store; without shards, so that crash points are about entities."""
-    return DirectLayout("store", fs, settings, shard_digits=shard_digits)
+    return BlockingFileStore("store", fs, settings, shard_digits=shard_digits)
 
 
 @dataclass
@@ -60,13 +60,15 @@ class StuckError(Exception):
     """The store answers that others are faster, and there are no others."""
 
 
-def appended(journals: DirectLayout, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt | KeyExpired:
+def appended(
+    journals: BlockingFileStore, append: Append
+) -> Appended | Duplicate | Conflict | StaleAttempt | KeyExpired:
     """Every second version at once where that is possible, as a store of one caller does."""
-    answer = journals.append_at_once(append) if append.entry.version % 2 else None
+    answer = journals.append_inline(append) if append.entry.version % 2 else None
     return journals.append(append) if answer is None else answer
 
 
-def send(journals: DirectLayout, ledger: Ledger, key: str) -> Appended | Duplicate:
+def send(journals: BlockingFileStore, ledger: Ledger, key: str) -> Appended | Duplicate:
     """Does what a driver does: load, step, append, and again when the swap was lost."""
     for _ in range(5):
         loaded = journals.load(ENTITY)
@@ -79,7 +81,7 @@ def send(journals: DirectLayout, ledger: Ledger, key: str) -> Appended | Duplica
     raise StuckError("the swap was lost five times without a rival")
 
 
-def append_blindly(journals: DirectLayout, ledger: Ledger, key: str, version: int) -> None:
+def append_blindly(journals: BlockingFileStore, ledger: Ledger, key: str, version: int) -> None:
     """One append without loading first: the shortest way through the protocol."""
     ledger.asked.add(key)
     answer = appended(journals, step(version, key))
@@ -97,7 +99,7 @@ def record_bytes(world: World) -> int:
     number = world.found("store", "resources", directory_name(ENTITY))
     directory = None if number is None else world.nodes[number]
     names = directory.cache if isinstance(directory, Directory) else {}
-    nodes = {node for name, node in names.items() if name == JOURNAL or sealed_first(name) is not None}
+    nodes = {node for name, node in names.items() if name == JOURNAL or segment_first_version(name) is not None}
     files = [world.nodes[node] for node in nodes]
     lines = [line for file in files if isinstance(file, File) for line in file.cache.splitlines()]
     return sum(len(line.rstrip()) for line in lines if not line.startswith(b'{"t":'))
@@ -131,7 +133,7 @@ def violations(world: World, ledger: Ledger, *, retry: str | None = None, settin
             if not isinstance(answer, expected):
                 found.append(f"doubled: {key} gave {answer}")
         found += record_violations(journals.read(ENTITY), after)
-        if journals.shared.snapshot_failures:
+        if journals.context.snapshot_failures:
             found.append("snapshot: it could not be kept")
     except CorruptionError as error:
         found.append(f"unreadable: {error}")

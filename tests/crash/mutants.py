@@ -13,19 +13,13 @@ from unittest.mock import patch
 
 from interlock.errors import UnavailableError
 from interlock.model.journal.record import JournalRecord
-from interlock.stores.files.journal.durable_io import DurableIO
-from interlock.stores.files.journal.exchange import ExchangeJournal
+from interlock.stores.files.durable_io import DurableIO
 from interlock.stores.files.journal.journal import Journal
-from interlock.stores.files.journal.padding import BLANKS
-from interlock.stores.files.journal.reading import Active, JournalReader, SegmentMovedError
-from interlock.stores.files.journal.rotation import put_in_place
-from interlock.stores.files.journal.segments import Base
-from interlock.stores.files.journal.snapshot_file import Position, StoredSnapshot
-from interlock.stores.files.journal.tail import READ_BYTES, corrupt, stands
-from interlock.stores.files.log_layout.follower import Follower
-from interlock.stores.files.log_layout.layout import BatchedJournals
-from interlock.stores.files.log_layout.wal import Line, Wal
-from interlock.stores.files.names import JOURNAL, directory_name, sealed_first, sealed_name
+from interlock.stores.files.journal.journal_file import JournalFile
+from interlock.stores.files.journal.line_formats import BLANKS, Base, Position
+from interlock.stores.files.journal.reading import READ_BYTES, JournalReader, SegmentMovedError, corrupt, line_ends_at
+from interlock.stores.files.journal.snapshot_file import StoredSnapshot
+from interlock.stores.files.names import JOURNAL, directory_name, sealed_name, segment_first_version
 from interlock.stores.files.reader import EntityReader, EntityView
 from tests.crash import errand_mutants
 from tests.crash.life import ENTITY
@@ -90,54 +84,54 @@ class CounterNames(Simulated):
 
 
 def no_truncation() -> AbstractContextManager[Any]:
-    """A torn tail stays, and the next entry is written behind it."""
+    """A torn tail stays, and the next entry is written after it."""
 
-    def pass_by(self: Journal) -> None:
-        if self._walk is not None and self._walk.rest:
-            mark = self.mark
-            self.mark = Position(mark.version, self._fs.size(self._file), mark.head, mark.segment, mark.beside)
+    def skip(self: JournalFile) -> None:
+        if self._reader is not None and self._reader.rest:
+            at = self.position
+            self.position = Position(at.version, self._fs.size(self._file), at.head, at.segment, at.work_bytes)
 
-    return patch.object(Journal, "_repair", pass_by)
+    return patch.object(JournalFile, "cut_torn_tail", skip)
 
 
 def unsynced_duplicate() -> AbstractContextManager[Any]:
     """A duplicate is answered from the page cache."""
-    return patch.object(Journal, "_confirm", lambda self: None)
+    return patch.object(JournalFile, "confirm", lambda self: None)
 
 
 def unsynced_answer() -> AbstractContextManager[Any]:
     """A reader that finds a key answers at once, whether the record is durable or not."""
-    return patch.object(EntityView, "durable_version", lambda self: self.mark.version)
+    return patch.object(EntityView, "durable_version", lambda self: self.position.version)
 
 
 def no_flush_at_open() -> AbstractContextManager[Any]:
     """Opening trusts what the page cache shows, and calls it durable."""
-    real = DurableIO.flushed
+    real = DurableIO.flush
 
-    def flushed(self: DurableIO, address: Any, flush: Any, descriptor: int, poisoned: str) -> None:
-        if "fdatasync" not in flush.__name__ or self.__dict__.get("opened"):
-            real(self, address, flush, descriptor, poisoned)
+    def flush(self: DurableIO, address: Any, call: Any, descriptor: int, poisoned: str) -> None:
+        if "fdatasync" not in call.__name__ or self.__dict__.get("opened"):
+            real(self, address, call, descriptor, poisoned)
 
-    original = Journal._open
+    original = Journal._catch_up
 
-    def open_once(self: Journal) -> None:
-        self._shared.__dict__["opened"] = False
+    def catch_up(self: Journal) -> None:
+        self._io.__dict__["opened"] = self._file.is_open
         try:
             original(self)
         finally:
-            self._shared.__dict__["opened"] = True
+            self._io.__dict__["opened"] = True
 
     @contextmanager
     def both() -> Iterator[None]:
-        with patch.object(DurableIO, "flushed", flushed), patch.object(Journal, "_open", open_once):
+        with patch.object(DurableIO, "flush", flush), patch.object(Journal, "_catch_up", catch_up):
             yield
 
     return both()
 
 
 def retried_flush() -> AbstractContextManager[Any]:
-    """A flush that failed is tried again, and the second time it says yes."""
-    real = DurableIO.flushed
+    """A flush that failed is repeated, and the second one reports success."""
+    real = DurableIO.flush
 
     def twice(self: DurableIO, address: Any, flush: Any, descriptor: int, poisoned: str) -> None:
         try:
@@ -146,76 +140,78 @@ def retried_flush() -> AbstractContextManager[Any]:
             self.poisons.clear()
             real(self, address, flush, descriptor, poisoned)
 
-    return patch.object(DurableIO, "flushed", twice)
+    return patch.object(DurableIO, "flush", twice)
 
 
 def truncated_too_far() -> AbstractContextManager[Any]:
-    """After a failure everything behind this handle's own last flush is cut off, another process's entry too."""
+    """After a failure everything after this journal's own last flush is cut off, another process's entry too."""
 
-    def undo(self: Journal) -> None:
-        self._fs.truncate(self._file, self.durable)
+    def undo(self: JournalFile) -> None:
+        self._fs.truncate(self._file, self.durable_end)
 
-    return patch.object(Journal, "_undo", undo)
+    return patch.object(JournalFile, "_undo", undo)
 
 
 def no_undo() -> AbstractContextManager[Any]:
-    """What was written before a failure stays: the caller is told no, and the entry is there."""
-    return patch.object(Journal, "_undo", lambda self: None)
+    """What was written before a failure stays: the caller gets an error, and the entry exists."""
+    return patch.object(JournalFile, "_undo", lambda self: None)
 
 
 def raising_snapshot() -> AbstractContextManager[Any]:
-    """A snapshot that cannot be kept is the caller's error, though its entry holds."""
+    """A snapshot that cannot be written is the caller's error, though its entry is durable."""
 
-    def keep(self: Journal) -> None:
+    def store(self: Journal) -> None:
         try:
-            self._replace_state(is_sure=True)
+            self._write_snapshot(durable=True)
         except OSError as error:
             raise UnavailableError(str(error)) from error
 
-    return patch.object(Journal, "_keep", keep)
+    return patch.object(Journal, "_store_snapshot", store)
 
 
 def unlocked_judgement() -> AbstractContextManager[Any]:
-    """A reader judges from one look, while a writer is at work: a false alarm."""
+    """A reader decides without the lock, while a writer is at work: a false alarm."""
 
-    def judged(
-        self: EntityReader, address: Any, opened: Any, walk: JournalReader, kept: StoredSnapshot | None
+    def decide(
+        self: EntityReader, address: Any, opened: Any, reader: JournalReader, stored: StoredSnapshot | None
     ) -> tuple[list[JournalRecord], Position]:
-        why = walk.damaged(kept)
+        why = reader.damage(stored)
         if why is not None:
-            raise corrupt(address, walk.mark, why)
-        return [], walk.mark
+            raise corrupt(address, reader.position, why)
+        return [], reader.position
 
-    return patch.object(EntityReader, "_judged", judged)
+    return patch.object(EntityReader, "_recheck_under_lock", decide)
 
 
 def no_second_look() -> AbstractContextManager[Any]:
-    """A segment that is not there is called damage at once, though a release just passed: a false alarm."""
+    """A missing segment is called damage at once, though a release just happened: a false alarm."""
 
-    def looked(self: EntityReader, address: Any, look: Any) -> Any:
-        with self._opened(address) as opened:
+    def attempt(self: EntityReader, address: Any, read: Any) -> Any:
+        with self._open(address) as opened:
             if opened is None:
                 return None
             try:
-                return look(opened)
+                return read(opened)
             except SegmentMovedError as error:
-                raise corrupt(address, opened.active.base.mark, str(error)) from error
+                raise corrupt(address, opened.active.base.position, str(error)) from error
 
-    return patch.object(EntityReader, "_looked", looked)
+    return patch.object(EntityReader, "_attempt", attempt)
 
 
 def wrong_order() -> AbstractContextManager[Any]:
     """The journal's end is looked up before the snapshot is read, and the two are compared: a false alarm."""
 
-    def kept(self: EntityReader, address: Any, opened: Any) -> StoredSnapshot | None:
+    def verified(self: EntityReader, address: Any, opened: Any) -> StoredSnapshot | None:
         active = opened.active
         size = len(self._fs.read(active.file, 0, READ_BYTES).rstrip(BLANKS)) + 1
-        found = self._read_kept(address, active.directory)
-        if found is not None and (found.mark.offset > size or not stands(self._fs, active.file, found.mark)):
-            raise corrupt(address, found.mark, "the snapshot is ahead")
+        found = self._read_snapshot(address, active.directory)
+        if found is not None:
+            position = found.position
+            if position.offset > size or not line_ends_at(self._fs, active.file, position):
+                raise corrupt(address, position, "the snapshot is ahead")
         return found
 
-    return patch.object(EntityReader, "_kept", kept)
+    return patch.object(EntityReader, "_verified_snapshot", verified)
 
 
 class NoSegmentFsync(Simulated):
@@ -228,102 +224,112 @@ class NoSegmentFsync(Simulated):
 
 
 def renamed_before_linked() -> AbstractContextManager[Any]:
-    """The full segment is renamed to its sealed name: for a moment there is no `events.log`, and somebody makes one."""
+    """The full segment is renamed to its sealed name: for a moment there is no `events.log`, and another is created."""
 
-    def keep(shared: DurableIO, address: Any, active: Active, mark: Position) -> None:
-        shared.fs.rename(active.directory, JOURNAL, sealed_name(active.base.first))
+    def link(self: JournalFile) -> None:
+        self._fs.rename(self.directory, JOURNAL, sealed_name(self.base.first))
 
-    return patch("interlock.stores.files.journal.rotation.keep_sealed", keep)
+    return patch.object(JournalFile, "_link_sealed", link)
 
 
 def unsynced_link() -> AbstractContextManager[Any]:
     """The sealed name is not flushed before the next segment takes the old one's place."""
-    real = put_in_place
+    real = JournalFile._put_segment
 
-    def put(shared: DurableIO, address: Any, active: Active, *rest: Any) -> None:
-        flushed, count = DurableIO.flushed, itertools.count()
+    def put(self: JournalFile, base: Base, body: bytes) -> None:
+        flush, count, directory = DurableIO.flush, itertools.count(), self.directory
 
-        def skipping(self: DurableIO, place: Any, flush: Any, descriptor: int, poisoned: str) -> None:
-            if descriptor != active.directory or next(count) > 0:
-                flushed(self, place, flush, descriptor, poisoned)
+        def skipping(io: DurableIO, address: Any, call: Any, descriptor: int, poisoned: str) -> None:
+            if descriptor != directory or next(count) > 0:
+                flush(io, address, call, descriptor, poisoned)
 
-        with patch.object(DurableIO, "flushed", skipping):
-            real(shared, address, active, *rest)
+        with patch.object(DurableIO, "flush", skipping):
+            real(self, base, body)
 
-    return patch("interlock.stores.files.journal.journal.put_in_place", put)
+    return patch.object(JournalFile, "_put_segment", put)
 
 
 def unsynced_seal() -> AbstractContextManager[Any]:
-    """A seal that is found is taken for durable: the next segment testifies for records that a power cut takes away."""
-    real = put_in_place
+    """A seal that is found is taken for durable: the next segment proves records that a power cut takes away."""
+    real = JournalFile._put_segment
 
-    def put(shared: DurableIO, address: Any, active: Active, *rest: Any) -> None:
-        flushed = DurableIO.flushed
+    def put(self: JournalFile, base: Base, body: bytes) -> None:
+        flush, file = DurableIO.flush, self._file
 
-        def skipping(self: DurableIO, place: Any, flush: Any, descriptor: int, poisoned: str) -> None:
-            if descriptor != active.file:
-                flushed(self, place, flush, descriptor, poisoned)
+        def skipping(io: DurableIO, address: Any, call: Any, descriptor: int, poisoned: str) -> None:
+            if descriptor != file:
+                flush(io, address, call, descriptor, poisoned)
 
-        with patch.object(DurableIO, "flushed", skipping):
-            real(shared, address, active, *rest)
+        with patch.object(DurableIO, "flush", skipping):
+            real(self, base, body)
 
-    return patch("interlock.stores.files.journal.journal.put_in_place", put)
+    return patch.object(JournalFile, "_put_segment", put)
 
 
 def unsynced_switch() -> AbstractContextManager[Any]:
-    """A segment that another process put in place is written at once: its name may not be on disk."""
-    real = Journal._pass_seal
+    """A segment that another process created is written at once: its name may not be on disk."""
+    real, put, sync = JournalFile._pass_seal, JournalFile._put_segment, JournalFile.sync_names
 
-    def pass_seal(self: Journal) -> None:
-        with patch.object(Journal, "_sync_names", lambda journal: None):
+    def put_synced(self: JournalFile, base: Base, body: bytes) -> None:
+        with patch.object(JournalFile, "sync_names", sync):
+            put(self, base, body)
+
+    def pass_seal(self: JournalFile) -> None:
+        with (
+            patch.object(JournalFile, "sync_names", lambda file: None),
+            patch.object(JournalFile, "_put_segment", put_synced),
+        ):
             real(self)
 
-    return patch.object(Journal, "_pass_seal", pass_seal)
+    return patch.object(JournalFile, "_pass_seal", pass_seal)
 
 
 def appended_after_seal() -> AbstractContextManager[Any]:
-    """A seal left by a process that died is skipped, and the next entry written behind it."""
+    """A seal left by a process that died is skipped, and the next entry written after it."""
 
-    def read_tail(self: Journal) -> None:
-        if self._read_to_the_end():
-            size = self._fs.size(self._file)
-            self.mark = Position(self.mark.version, size, self.mark.head, self.mark.segment)
+    def read_tail(self: JournalFile) -> None:
+        if self._read_to_end():
+            size, at = self._fs.size(self._file), self.position
+            self.position = Position(at.version, size, at.head, at.segment)
 
-    return patch.object(Journal, "_read_tail", read_tail)
+    return patch.object(JournalFile, "read_tail", read_tail)
 
 
 def unlinked_first() -> AbstractContextManager[Any]:
     """A release removes sealed segments before a base says that their records are gone."""
-    real = Journal._rotate
+    real = JournalFile.rotate
 
-    def rotate(self: Journal, base: Base, body: bytes = b"") -> None:
-        if base.since > self._base.since:
-            for name in self._fs.names(self._directory):
-                if sealed_first(name) is not None:
-                    self._fs.unlink(self._directory, name)
+    def rotate(self: JournalFile, base: Base, body: bytes = b"") -> None:
+        if base.since > self.base.since:
+            for name in self._fs.names(self.directory):
+                if segment_first_version(name) is not None:
+                    self._fs.unlink(self.directory, name)
         real(self, base, body)
 
-    return patch.object(Journal, "_rotate", rotate)
+    return patch.object(JournalFile, "rotate", rotate)
 
 
 def adopted_by_appending() -> AbstractContextManager[Any]:
-    """Adopted records are written behind the others in one go: a power cut keeps a part of the page."""
-    real = Journal._rotate
+    """Adopted records are written after the others in one go: a power cut keeps a part of the page."""
+    real = JournalFile.rotate
 
-    def rotate(self: Journal, base: Base, body: bytes = b"") -> None:
+    def rotate(self: JournalFile, base: Base, body: bytes = b"") -> None:
         if body:
-            self._write_line(body)
-            self._flush_line()
-            self._read_tail()
+            self.write(body)
+            self.flush()
+            self.read_tail()
         else:
             real(self, base, body)
 
-    return patch.object(Journal, "_rotate", rotate)
+    return patch.object(JournalFile, "rotate", rotate)
 
 
 def end_by_size() -> AbstractContextManager[Any]:
-    """A file that did not grow is taken for one that nobody wrote: another's entry is written over."""
-    return patch("interlock.stores.files.journal.journal.ends_at", lambda fs, file, mark: fs.size(file) >= mark.offset)
+    """A file that did not grow is taken for one that was not written: another process's entry is overwritten."""
+    return patch(
+        "interlock.stores.files.journal.journal_file.journal_ends_at",
+        lambda fs, file, position: fs.size(file) >= position.offset,
+    )
 
 
 def _of(cls: type[Simulated]) -> Processes:
@@ -356,207 +362,6 @@ SWEPT = {
 """Found by crashes and faults."""
 
 
-def unsynced_log() -> AbstractContextManager[Any]:
-    """The log is never flushed: the power fails after the receipts, and the batch is gone."""
-    return patch.object(Wal, "_flush", lambda self: None)
-
-
-def receipts_before_flush() -> AbstractContextManager[Any]:
-    """A batch is flushed when the next one comes; its receipts went out before."""
-    real = Wal.append
-
-    def append(self: Wal, batch: list[tuple[str, bytes]]) -> None:
-        self._fs.fdatasync(self._file)
-        with patch.object(Wal, "_flush", lambda wal: None):
-            real(self, batch)
-
-    return patch.object(Wal, "append", append)
-
-
-def unsynced_journals() -> AbstractContextManager[Any]:
-    """The log is given up before the journals that were written from it are on disk."""
-    real = ExchangeJournal.take_over
-
-    def take_over(self: ExchangeJournal, *rest: Any) -> Position:
-        with patch.object(Journal, "_flush_line", lambda journal: None):
-            return real(self, *rest)
-
-    return patch.object(ExchangeJournal, "take_over", take_over)
-
-
-def retired_first() -> AbstractContextManager[Any]:
-    """Segments of the log are removed before the checkpoint that does not need them is written."""
-    real = Wal.checkpoint
-
-    def checkpoint(self: Wal, below: int) -> None:
-        self.retire(below)
-        real(self, below)
-
-    return patch.object(Wal, "checkpoint", checkpoint)
-
-
-def checkpointed_first() -> AbstractContextManager[Any]:
-    """The checkpoint says that the journals have everything before they have."""
-    real = BatchedJournals._checkpoint
-
-    def checkpoint(self: BatchedJournals, wal: Wal) -> None:
-        below = wal.begin()
-        wal.checkpoint(below)
-        with patch.object(Wal, "begin", lambda each: below), patch.object(Wal, "checkpoint", lambda *each: None):
-            real(self, wal)
-
-    return patch.object(BatchedJournals, "_checkpoint", checkpoint)
-
-
-def recovered_twice() -> AbstractContextManager[Any]:
-    """Recovery appends every record of the log, also those that the journal has."""
-
-    def all_of_them(chain: Any, mark: Position, lines: list[bytes]) -> bytes:
-        return b"".join(lines)
-
-    return patch("interlock.stores.files.journal.exchange.unwritten", all_of_them)
-
-
-def uncut_log() -> AbstractContextManager[Any]:
-    """Recovery leaves a torn tail in a segment, and begins the next one behind it."""
-    real = Wal._recovered_segment
-
-    def recovered(self: Wal, number: int, file: int, *, is_last: bool) -> Iterator[Line]:
-        fs = self._fs
-        with patch.object(type(fs), "truncate", lambda *each: None):
-            yield from real(self, number, file, is_last=is_last)
-
-    return patch.object(Wal, "_recovered_segment", recovered)
-
-
-def unsynced_segment() -> AbstractContextManager[Any]:
-    """A new segment of the log is written before its name is on disk."""
-    real = Wal.begin
-
-    def begin(self: Wal) -> int:
-        with patch.object(type(self._fs), "sync_directory", lambda *each: None):
-            return real(self)
-
-    return patch.object(Wal, "begin", begin)
-
-
-def unsynced_cut() -> AbstractContextManager[Any]:
-    """The next segment is begun behind one from which a refused batch was cut off, and the cut is not flushed."""
-    real = Wal.begin
-
-    def begin(self: Wal) -> int:
-        before, flush = self._file, self._fs.fdatasync
-        with patch.object(self._fs, "fdatasync", lambda file: None if file == before else flush(file)):
-            return real(self)
-
-    return patch.object(Wal, "begin", begin)
-
-
-class Moving(Simulated):
-    """A new file is written at its descriptor's place, which a cut does not move back: a hole is left."""
-
-    def __init__(self, world: World, *, process: int = 1) -> None:
-        super().__init__(world, process=process)
-        self._places: dict[int, int] = {}
-
-    def create(self, at: int, name: str) -> int:
-        """Notes that it is written from the beginning on."""
-        file = super().create(at, name)
-        self._places[file] = 0
-        return file
-
-    def write(self, file: int, data: bytes) -> int:
-        """Writes where the last write ended, whatever the file is now."""
-        place = self._places.get(file)
-        if place is None:
-            return super().write(file, data)
-        written = super().write_at(file, place, data)
-        self._places[file] = place + written
-        return written
-
-
-def unsynced_names() -> AbstractContextManager[Any]:
-    """Recovery trusts names in the log's directory that a dead process may not have flushed."""
-    real = Wal.recovered
-
-    def recovered(self: Wal) -> Iterator[Line]:
-        with patch.object(type(self._fs), "sync_directory", lambda *each: None):
-            lines = list(real(self))
-        yield from lines
-
-    return patch.object(Wal, "recovered", recovered)
-
-
-def table_ahead() -> AbstractContextManager[Any]:
-    """The table knows a batch before it is flushed: when that fails, a repeated key is called a duplicate."""
-    real = BatchedJournals.commit
-
-    def commit(self: BatchedJournals, appends: list[Any]) -> Any:
-        advance, append = self._advance, Wal.append
-        staged: list[Any] = []
-
-        def early(wal: Wal, batch: Any) -> None:
-            advance(staged[0])
-            append(wal, batch)
-
-        answer = self._answer
-
-        def noted(each: Any, stage: dict[str, Any]) -> Any:
-            if not staged:
-                staged.append(stage)
-            return answer(each, stage)
-
-        with (
-            patch.object(self, "_answer", noted),
-            patch.object(self, "_advance", lambda stage: None),
-            patch.object(Wal, "append", early),
-        ):
-            return real(self, appends)
-
-    return patch.object(BatchedJournals, "commit", commit)
-
-
-def blind_batch() -> AbstractContextManager[Any]:
-    """Steps are not checked against earlier steps of their batch: a key is kept twice."""
-    real = BatchedJournals._decided
-
-    def decided(self: BatchedJournals, append: Any, staged: dict[str, Any]) -> Any:
-        if append.entity in staged:
-            staged[append.entity].keys.clear()
-        return real(self, append, staged)
-
-    return patch.object(BatchedJournals, "_decided", decided)
-
-
-def hasty_follower() -> AbstractContextManager[Any]:
-    """A reader beside the owner calls a key a duplicate, whether its line is durable or not."""
-    real = Follower._after
-
-    def after(self: Follower, *rest: Any) -> Any:
-        seen, records, _ = real(self, *rest)
-        return seen, records, 10**9
-
-    return patch.object(Follower, "_after", after)
-
-
-SWEPT_C = {
-    "wal_nosync": Mutant(simulated, unsynced_log, shown_by="one_c"),
-    "receipts_before_flush": Mutant(simulated, receipts_before_flush, shown_by="one_c"),
-    "journals_nosync": Mutant(simulated, unsynced_journals, shown_by="one_c"),
-    "checkpoint_first": Mutant(simulated, checkpointed_first, shown_by="one_c"),
-    "retire_first": Mutant(simulated, retired_first, shown_by="one_c"),
-    "recover_twice": Mutant(simulated, recovered_twice, shown_by="one_c"),
-    "wal_uncut": Mutant(simulated, uncut_log, shown_by="twice_c"),
-    "begin_nosync": Mutant(simulated, unsynced_segment, shown_by="one_c"),
-    "cut_nosync": Mutant(simulated, unsynced_cut, shown_by="refused_c"),
-    "moving_write": Mutant(_of(Moving), shown_by="faults_c"),
-    "recover_nosync": Mutant(simulated, unsynced_names, shown_by="opening_c"),
-    "table_ahead": Mutant(simulated, table_ahead, shown_by="faults_c"),
-    "blind_batch": Mutant(simulated, blind_batch, shown_by="one_c"),
-    "follower_nosync": Mutant(simulated, hasty_follower, shown_by="follower_c"),
-}
-"""Found by crashes and faults of layout C."""
-
 SWEPT_WORK = errand_mutants.SWEPT_WORK
 """Found by crashes of work."""
 
@@ -567,6 +372,6 @@ INTERLEAVED = {
     "no_second_look": (Mutant(process, no_second_look), "release and read"),
     "wrong_read_order": (Mutant(process, wrong_order), "append and read"),
     "retire_unlocked": (Mutant(process, errand_mutants.removed_unlocked), "work and retirement"),
-    "announce_unlocked": (Mutant(process, errand_mutants.announced_unlocked), "work and retirement"),
+    "announce_unlocked": (Mutant(process, errand_mutants.created_unlocked), "work and retirement"),
 }
 """Found by interleavings, each in the scene named."""

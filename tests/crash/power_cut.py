@@ -34,7 +34,6 @@ from tests.crash.full_disk import (
     fill,
     judge_filled,
     sent,
-    writers_of,
 )
 from tests.crash.store_writer import parcels
 from tests.crash.storm import Outcome, Writer, born, hear, judge
@@ -89,7 +88,7 @@ def cut(store: str, folder: Path, *, cuts: int, seed: int, fault: str = "") -> O
         url = ADDRESSES[store].format(place)
         asyncio.run(born(url))
     os.sync()
-    fleet = [Writer(url, f"w{number}", fault, outcome) for number in range(writers_of(store, WRITERS))]
+    fleet = [Writer(url, f"w{number}", fault, outcome) for number in range(WRITERS)]
     for _ in range(cuts):
         with disk.mounted() as place:
             _until_cut(place, fleet, outcome, chance)

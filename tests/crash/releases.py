@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from interlock.errors import CorruptionError, InterlockError, NotFoundError, UnavailableError
 from interlock.model.journal.record import JournalRecord
 from interlock.ports.store import Appended, Conflict, Duplicate, Loaded
-from interlock.stores.files.direct_layout import DirectLayout
+from interlock.stores.files.blocking_store import BlockingFileStore
 from interlock.stores.files.names import JOURNAL, SNAPSHOT, directory_name
 from tests.crash.life import ENTITY, ROTATING, Ledger, opened, record_violations, step
 from tests.crash.simulated import Directory, Killed, Simulated, World
@@ -22,8 +22,8 @@ ENTRIES = 5
 ARCHIVE = "file:///archive"
 PAGE = 3
 SOURCE_ENTRIES = 7
-Deed = Callable[["ArchiveStory", DirectLayout], None]
-Beginning = Callable[[Processes], tuple["ArchiveStory", Simulated, DirectLayout]]
+Deed = Callable[["ArchiveStory", BlockingFileStore], None]
+Beginning = Callable[[Processes], tuple["ArchiveStory", Simulated, BlockingFileStore]]
 
 
 class ArchiveStory(Story):
@@ -89,7 +89,7 @@ def _crashed(processes: Processes, begun: Beginning, deed: Deed) -> Iterator[Mom
 # Releasing
 
 
-def _ended_story(processes: Processes) -> tuple[ArchiveStory, Simulated, DirectLayout]:
+def _ended_story(processes: Processes) -> tuple[ArchiveStory, Simulated, BlockingFileStore]:
     story = ArchiveStory(processes, release_violations)
     fs = story.process(1, watched=False)
     journals = story.opened(fs)
@@ -100,7 +100,7 @@ def _ended_story(processes: Processes) -> tuple[ArchiveStory, Simulated, DirectL
     return story, fs, journals
 
 
-def _release(story: Story, journals: DirectLayout) -> None:
+def _release(story: Story, journals: BlockingFileStore) -> None:
     story.key = "release"
     assert journals.release(ENTITY, version=ENTRIES, archive=ARCHIVE)
     story.key = "released"
@@ -133,7 +133,7 @@ def release_violations(world: World, ledger: Ledger, asked: str | None) -> list[
     return found
 
 
-def _life_violations(journals: DirectLayout, ledger: Ledger) -> list[str]:
+def _life_violations(journals: BlockingFileStore, ledger: Ledger) -> list[str]:
     """What must hold before a release, after it, and in between: the entity, its end, its keys."""
     loaded = journals.load(ENTITY)
     if not isinstance(loaded, Loaded) or loaded.version != ENTRIES or loaded.snapshot is None:
@@ -161,13 +161,13 @@ def _source() -> tuple[JournalRecord, ...]:
 SOURCE = _source()
 
 
-def _empty_story(processes: Processes) -> tuple[ArchiveStory, Simulated, DirectLayout]:
+def _empty_story(processes: Processes) -> tuple[ArchiveStory, Simulated, BlockingFileStore]:
     story = ArchiveStory(processes, adopt_violations)
     fs = story.process(1, watched=False)
     return story, fs, story.opened(fs)
 
 
-def _adopt(story: Story, journals: DirectLayout) -> None:
+def _adopt(story: Story, journals: BlockingFileStore) -> None:
     for last in (PAGE, SOURCE_ENTRIES):
         story.ledger.asked.update(each.key for each in SOURCE[:last])
         assert last <= journals.adopt(step(last, f"k{last}"), SOURCE[:last])

@@ -17,7 +17,6 @@ import asyncio
 import logging
 import os
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -25,12 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash import failing_calls, mutants, power_cut, sweep
-from tests.crash.batches import wanderings_c
 from tests.crash.disks import mount_refusal, tmpfs
 from tests.crash.errand_storm import stormed
 from tests.crash.fork_storm import FAULTS, STORES, fork_row
 from tests.crash.fork_storm import is_found as is_fork_found
-from tests.crash.full_disk import ADDRESSES, URLS, filled, writers_of
+from tests.crash.full_disk import ADDRESSES, URLS, filled
 from tests.crash.histories import RENAMING, checked
 from tests.crash.mutants import retried_flush
 from tests.crash.rivals import SCENES, SEED, Scene
@@ -82,12 +80,11 @@ def main() -> int:
 
 
 def _simulate(table: Table) -> None:
-    for layout, families, faulty in _layouts():
+    for subject, families, faulty in _subjects():
         for family in families:
-            table.row(f"crash states, {layout}: {family.__name__}", partial(_swept, family))
-        table.control(f"faulty stores by crashes, {layout}", faulty, partial(_is_swept, faulty, families))
-    table.row("crash states: random lives", partial(_wandered, sweep.wanderings))
-    table.row("crash states: random lives, C", partial(_wandered, wanderings_c))
+            table.row(f"crash states, {subject}: {family.__name__}", partial(_swept, family))
+        table.control(f"faulty stores by crashes, {subject}", faulty, partial(_is_swept, faulty, families))
+    table.row("crash states: random lives", _wandered)
     for name, scene in SCENES.items():
         table.row(f"schedules: {name}", partial(_explored, scene))
     table.control("faulty stores by schedules", mutants.INTERLEAVED, _is_explored)
@@ -95,11 +92,15 @@ def _simulate(table: Table) -> None:
     table.row("bytes flipped, with a snapshot", _flipped)
 
 
-def _layouts() -> list[tuple[str, tuple[Family, ...], dict[str, Mutant]]]:
-    """The families and mutants that are registered, for each layout of the file store."""
+def _subjects() -> list[tuple[str, tuple[Family, ...], dict[str, Mutant]]]:
+    """The registered families and mutants, of entries and of work."""
     suffixes = [name.removeprefix("FAMILIES") for name in vars(sweep) if name.startswith("FAMILIES")]
     return [
-        (suffix.strip("_") or "A", getattr(sweep, f"FAMILIES{suffix}"), getattr(mutants, f"SWEPT{suffix}"))
+        (
+            suffix.strip("_").lower() or "entries",
+            getattr(sweep, f"FAMILIES{suffix}"),
+            getattr(mutants, f"SWEPT{suffix}"),
+        )
         for suffix in suffixes
     ]
 
@@ -119,11 +120,11 @@ def _is_swept(faulty: dict[str, Mutant], families: tuple[Family, ...], name: str
         )
 
 
-def _wandered(wanderings: Callable[[int], Family]) -> Row:
+def _wandered() -> Row:
     row, seed = Row(0), 0
     while seed < LIVES or row.count < STATES_MIN:
         seed += 1
-        tally = sweep.swept(wanderings(seed), seed=seed)
+        tally = sweep.swept(sweep.wanderings(seed), seed=seed)
         row.count += tally.states
         row.found += [f"{each} (seed {seed})" for each in tally.found]
     row.note = f"{seed} seeds"
@@ -176,16 +177,16 @@ def _failed_calls(name: str, folder: Path) -> Row | str:
 def _kill(table: Table, folder: Path) -> None:
     for store, url in ADDRESSES.items():
         place = _made(folder / f"kill-{store}")
-        writers, kills = writers_of(store, WRITERS), KILLS if store in {"files", "sqlite"} else KILLS_VARIANT
-        table.row(f"kill -9, {writers} at once: {store}", partial(_stormed, url.format(place), kills, writers))
+        kills = KILLS if store in {"files", "sqlite"} else KILLS_VARIANT
+        table.row(f"kill -9, {WRITERS} at once: {store}", partial(_stormed, url.format(place), kills))
     table.row("kill -9, 4 at once: postgres", _stormed_server)
     table.row("kill -9, 2 that perform: files", partial(_performed, _made(folder / "perform")))
     faulty = {"lockless": ("files", 4), "early": ("sqlite", 1)}
     table.control("faulty stores by kill -9", faulty, lambda name: _is_stormed(name, *faulty[name], folder))
 
 
-def _stormed(url: str, kills: int, writers: int) -> Row:
-    return _storm_row(storm(url, kills=kills, seed=SEED_NUMBER, writers=writers))
+def _stormed(url: str, kills: int) -> Row:
+    return _storm_row(storm(url, kills=kills, seed=SEED_NUMBER, writers=WRITERS))
 
 
 def _performed(place: Path) -> Row:
@@ -269,8 +270,6 @@ def _is_failed(place: Path) -> bool:
 
 def _record(table: Table, folder: Path) -> None:
     for store, url in ADDRESSES.items():
-        if writers_of(store, WRITERS) < WRITERS:
-            continue  # its one owner answers one by one anyway
         place = _made(folder / f"histories-{store}")
         table.row(f"histories, 4 processes: {store}", partial(_recorded, url.format(place)))
     table.row("histories, 4 processes: postgres", _recorded_server)

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from interlock.errors import InterlockError
 from interlock.model.journal.work import Work, WorkDelta, WorkId
 from interlock.ports.store import Appended, Conflict, Duplicate
+from interlock.stores.files.durable_io import Settings
 from interlock.stores.files.filesystem import FileSystem
-from interlock.stores.files.journal.durable_io import Settings
-from interlock.stores.files.journal.padding import BLANKS
+from interlock.stores.files.journal.line_formats import BLANKS
 from tests.crash.interleave import Answer, Exploration, Explorer, Operation, Program
 from tests.crash.life import ENTITY, ROTATING, SETTINGS, opened, step
 from tests.crash.simulated import Simulated, World
@@ -41,7 +41,7 @@ def prepared(*, entries: int, torn: bytes = b"", settings: Settings = SETTINGS, 
     for version in range(1, entries + 1):
         journals.append(step(version, f"k{version}", ended=ended and version == entries))
     if torn:
-        address = journals._root.address(ENTITY)
+        address = journals.root.address(ENTITY)
         directory = fs.open_directory(address.resources, address.name)
         journal = fs.open_update(directory, "events.log")
         fs.write_at(journal, len(fs.read(journal, 0, 1 << 20).rstrip(BLANKS)) + 1, torn)
@@ -125,7 +125,7 @@ def leaving(version: int, key: str) -> Program:
         )
         given((type(answer).__name__, answer.version))
         asked(("look",))
-        given((any(True for _ in journals.pending.addresses()),))
+        given((any(True for _ in journals.markers.addresses()),))
 
     return run
 
@@ -135,11 +135,11 @@ def retiring() -> Program:
 
     def run(fs: Any, asked: Callable[[Operation], None], given: Callable[[Answer], None]) -> None:
         journals = opened(fs)
-        with journals._handles.borrowed(journals._root.address(ENTITY)) as journal:
+        with journals.journals.using(journals.root.address(ENTITY)) as journal:
             asked(("retire",))
-            given((journal.retire(),))
+            given((journal.remove_marker(),))
         asked(("look",))
-        given((any(True for _ in journals.pending.addresses()),))
+        given((any(True for _ in journals.markers.addresses()),))
 
     return run
 
@@ -256,7 +256,7 @@ class Scene(NamedTuple):
 
     def explored(self, processes: Callable[[World, int], Simulated] = process) -> Exploration:
         """All schedules of the scene. Reads are cut small, so that a reader can be overtaken in the middle."""
-        with patch("interlock.stores.files.journal.tail.READ_BYTES", 150):
+        with patch("interlock.stores.files.journal.reading.READ_BYTES", 150):
             return Explorer(self.programs, processes, explains(self.entries)).explore(self.world())
 
 

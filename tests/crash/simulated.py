@@ -21,7 +21,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-from interlock.stores.files.journal.padding import BLANKS
+from interlock.stores.files.journal.line_formats import BLANKS
 
 Write = tuple[int, bytes]
 Operation = Write | int  # a write at an offset, or a truncation to a size
@@ -308,7 +308,7 @@ class Simulated:
     def parent(self, root: str) -> tuple[int, str]:
         return self._descriptor(1), root
 
-    def network(self, directory: int) -> str | None:
+    def network_type(self, directory: int) -> str | None:
         return None
 
     @call
@@ -388,7 +388,7 @@ class Simulated:
         self.world.nodes[self._opened[directory]] = Directory(found.cache, found.cache, ())
 
     @call
-    def forget(self, file: int) -> None:
+    def drop_cache(self, file: int) -> None:
         found = self._file(file)
         self.world.nodes[self._opened[file]] = File(settled(found), found.disk, found.pending)
 
@@ -405,7 +405,7 @@ class Simulated:
     def identity(self, file: int) -> int:
         return self._opened[file]
 
-    def resolved(self, root: str) -> str:
+    def resolve(self, root: str) -> str:
         return root
 
     def identity_at(self, path: str) -> int | None:

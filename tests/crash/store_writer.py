@@ -29,9 +29,9 @@ from interlock.errors import ConflictError, InterlockError, UnavailableError
 from interlock.model.journal.entry import Receipt
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files import store
+from interlock.stores.files.durable_io import Settings
 from interlock.stores.files.filesystem import OperatingSystem
-from interlock.stores.files.journal.durable_io import Settings
-from interlock.stores.files.names import JOURNAL, sealed_first
+from interlock.stores.files.names import JOURNAL, segment_first_version
 from interlock.stores.sqlite import connection as sqlite_connect
 from interlock.stores.sqlite import store as sqlite
 from interlock.stores.sqlite.writer import COMMIT
@@ -65,7 +65,11 @@ def unsealed(url: str) -> list[str]:
         return []
     journals = Path(urlsplit(plain(url)).path).glob(f"resources/*/*/{JOURNAL}")
     names = {each.parent.name: {other.name for other in each.parent.iterdir()} for each in journals}
-    return [f"other: {each} sealed no segment" for each, found in names.items() if not any(map(sealed_first, found))]
+    return [
+        f"other: {each} sealed no segment"
+        for each, found in names.items()
+        if not any(map(segment_first_version, found))
+    ]
 
 
 def parcels() -> Any:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from interlock.ports.store import Duplicate
-from interlock.stores.files.direct_layout import DirectLayout
-from interlock.stores.files.journal.durable_io import Settings
+from interlock.stores.files.blocking_store import BlockingFileStore
+from interlock.stores.files.durable_io import Settings
 from tests.crash.life import ENTITY, Ledger, append_blindly, opened, send, violations
 from tests.crash.simulated import Simulated, World
 
@@ -52,7 +52,7 @@ class Story:
         self.settings = settings
         self._processes = processes
 
-    def opened(self, fs: Simulated) -> DirectLayout:
+    def opened(self, fs: Simulated) -> BlockingFileStore:
         """A process that opens the store."""
         return opened(fs, self.settings)
 
@@ -75,19 +75,19 @@ class Story:
         """Writes down the moment."""
         self.moments.append(Moment(self.world.copy(), self.ledger.copy(), self.key, self.judged))
 
-    def append(self, journals: DirectLayout, key: str, version: int) -> None:
+    def append(self, journals: BlockingFileStore, key: str, version: int) -> None:
         """One append of a version that is known."""
         self.key = key
         append_blindly(journals, self.ledger, key, version)
         self.key = None
 
-    def send(self, journals: DirectLayout, key: str) -> None:
+    def send(self, journals: BlockingFileStore, key: str) -> None:
         """One append of whatever version is next."""
         self.key = key
         send(journals, self.ledger, key)
         self.key = None
 
-    def ask(self, journals: DirectLayout, key: str) -> None:
+    def ask(self, journals: BlockingFileStore, key: str) -> None:
         """Whether a key was kept: a yes is an acknowledgement."""
         answer = journals.load(ENTITY, key=key)
         if isinstance(answer, Duplicate):

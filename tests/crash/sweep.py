@@ -11,8 +11,8 @@ Families, each yielding moments (a world, what the caller knows, the key under w
   from another process.
 
 Each family is lived twice: with one segment, and with segments so small that it rotates again and again (`rotating`).
-Journals that are released and adopted have families of their own (`releases`), and so have layout C (`batches`) and the
-work that entries leave (`errands`).
+Journals that are released and adopted have families of their own (`releases`), and so has the work that entries
+create (`errands`).
 
 For each moment every crash state is opened and examined (`life.violations`).
 """
@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from interlock.errors import CorruptionError, UnavailableError
-from interlock.stores.files.direct_layout import DirectLayout
-from interlock.stores.files.journal.durable_io import Settings
-from tests.crash import batches, errands
+from interlock.stores.files.blocking_store import BlockingFileStore
+from interlock.stores.files.durable_io import Settings
+from tests.crash import errands
 from tests.crash.life import ROTATING, SETTINGS, StuckError, record_bytes
 from tests.crash.releases import adopting, releasing
 from tests.crash.simulated import Killed, Simulated, crashes
@@ -133,7 +133,7 @@ def rivals(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Mome
             for version in range(4, 11 if settings is SETTINGS else 7):
                 story.send(theirs, f"k{version}")
             story.note()
-            if theirs.shared.snapshot_failures:
+            if theirs.context.snapshot_failures:
                 raise SnapshotFailedError
             yield from story.moments
 
@@ -182,7 +182,7 @@ def wanderings(seed: int) -> Family:
     def wander(processes: Processes) -> Iterator[Moment]:
         chance = random.Random(seed)
         story = Story(processes, settings)
-        fleet: dict[int, tuple[Simulated, DirectLayout]] = {}
+        fleet: dict[int, tuple[Simulated, BlockingFileStore]] = {}
         keys = [f"k{number}" for number in range(1, 10)]
         for number in range(30):
             place = chance.choice((1, 2))
@@ -217,7 +217,7 @@ def _endure(story: Story, fs: Simulated) -> None:
     story.note()
 
 
-def _tolerant(story: Story, journals: DirectLayout, key: str) -> bool:
+def _tolerant(story: Story, journals: BlockingFileStore, key: str) -> bool:
     """Whether a key was taken. When the caller gets an error, the journal must be as it was."""
     size = record_bytes(story.world)
     try:
@@ -263,10 +263,7 @@ FAMILIES: tuple[Family, ...] = (
     rotating(heir),
     rotating(twice),
 )
-"""The families of layout A, small ones first."""
-
-FAMILIES_C = batches.FAMILIES_C
-"""Those of layout C."""
+"""The families of entries, small ones first."""
 
 FAMILIES_WORK = errands.FAMILIES_WORK
 """Those of the work that entries leave."""

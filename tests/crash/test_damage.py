@@ -2,12 +2,11 @@
 
 import pytest
 
-from interlock.errors import CorruptionError, UnavailableError
+from interlock.errors import CorruptionError
 from interlock.model.journal.record import JournalRecord
-from interlock.stores.files.journal.durable_io import Settings
-from interlock.stores.files.journal.padding import BLANKS
+from interlock.stores.files.durable_io import Settings
+from interlock.stores.files.journal.line_formats import BLANKS
 from interlock.stores.files.names import JOURNAL, directory_name
-from tests.crash.batches import opened_c
 from tests.crash.life import ENTITY, Ledger, append_blindly, opened, step
 from tests.crash.simulated import File, Simulated, World
 
@@ -95,47 +94,6 @@ def test_every_flipped_byte_of_every_segment_is_seen() -> None:
                         silent.append((number, place))
 
         assert [] == silent
-
-
-def log() -> tuple[World, int, tuple[JournalRecord, ...]]:
-    """What a killed owner leaves of layout C: a log of batches that are in no journal yet, and what it holds."""
-    world = World()
-    fs = Simulated(world)
-    journals = opened_c(fs, Settings(wal_bytes_max=1_000_000))
-    for version in range(1, ENTRIES, 2):
-        journals.commit([step(version, f"k{version}"), step(version + 1, f"k{version + 1}")])
-    records = journals.read(ENTITY)
-    fs.die()
-    (number,) = (each for each, node in world.nodes.items() if isinstance(node, File) and b'"k":"k' in node.cache)
-    return world, number, records
-
-
-def recovered(world: World, number: int, data: bytes) -> tuple[JournalRecord, ...] | None:
-    """What the next owner finds when the log has these bytes; None when it does not open."""
-    changed = world.copy()
-    changed.nodes[number] = File(data, data, ())
-    try:
-        journals = opened_c(Simulated(changed, process=2))
-        journals.append(step(1, "other", entity="order/B-2"))  # who writes takes the log over
-        return journals.read(ENTITY)
-    except (CorruptionError, UnavailableError):
-        return None
-
-
-@pytest.mark.parametrize("mask", MASKS)
-def test_every_flipped_byte_of_a_log_is_seen_but_in_its_last_batch(mask: int) -> None:
-    """There it looks like a tail that was torn: the record is gone, and what follows it. No altered record is read."""
-    world, number, records = log()
-    data = content(world, number)
-    lines = data.splitlines(keepends=True)
-    last = len(data) - len(lines[-1]) - len(lines[-2])
-    assert records == recovered(world, number, data)
-    for place in range(len(data)):
-        found = recovered(world, number, _flipped(data, place, mask))
-        if place < last:
-            assert found is None
-        else:
-            assert found == records[: ENTRIES - 2 + (place >= len(data) - len(lines[-1]))]
 
 
 @pytest.mark.parametrize("mask", MASKS)

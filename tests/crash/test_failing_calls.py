@@ -14,7 +14,7 @@ from interlock.stores.sqlite.connection import translate_error
 from tests.crash import failing_calls
 from tests.crash.failing_calls import FAULTS, KILL, LIVES, Fault, calls_of, faults_of, is_possible, prepare, swept
 
-EVERY = {"files": 19, "rotating": 23, "batched": 23, "sqlite": 31}
+EVERY = {"files": 19, "rotating": 23, "sqlite": 31}
 """How many faults stand for one here; no multiple of the three ways, so that each way has its turn."""
 
 
@@ -56,7 +56,7 @@ def test_a_lock_that_cannot_be_had_is_told_as_unavailable() -> None:
 def test_a_life_makes_the_calls_that_matter(tmp_path: Path) -> None:
     """The count of a clean run covers opening, locking, writing, flushing, cutting, renaming and removing."""
     calls: set[str] = set()
-    for name in ("rotating, go on", "batched, begin", "sqlite, go on"):
+    for name in ("rotating, begin", "rotating, go on", "sqlite, go on"):
         place = tmp_path / name
         place.mkdir()
         ledger = prepare(LIVES[name], place)

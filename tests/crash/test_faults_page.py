@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.mutants import INTERLEAVED, SWEPT, SWEPT_C
+from tests.crash.mutants import INTERLEAVED, SWEPT, SWEPT_WORK
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "internals" / "testing.md"
@@ -32,7 +32,7 @@ def test_a_command_names_a_test(command: str) -> None:
     else:
         assert named is not None
         assert named["test"] in names_in(named["file"])
-        assert named["case"] in {**SWEPT, **SWEPT_C, **INTERLEAVED}
+        assert named["case"] in {**SWEPT, **SWEPT_WORK, **INTERLEAVED}
 
 
 def test_the_page_has_its_rows() -> None:

@@ -11,32 +11,28 @@ from interlock.errors import UnavailableError
 from interlock.model.journal.work import Work, WorkDelta, WorkId
 from interlock.ports.store import Conflict, EntityQuery
 from interlock.ports.work import WorkQuery
-from interlock.stores.files.direct_layout import DirectLayout
+from interlock.stores.files.blocking_store import BlockingFileStore
+from interlock.stores.files.durable_io import Settings
 from interlock.stores.files.filesystem import OperatingSystem
-from interlock.stores.files.journal.durable_io import Settings
 from tests.crash.disks import make_read_only, tmpfs
 from tests.crash.errand_storm import stormed
-from tests.crash.full_disk import ADDRESSES, LAYOUT_C, writers_of
+from tests.crash.full_disk import ADDRESSES
 from tests.crash.life import ENTITY, step
 from tests.crash.storm import STORMS_MAX, WRITERS, storm
 
 KILLS = int(os.environ.get("INTERLOCK_KILLS", "40"))
 
 
-def store(root: Path) -> DirectLayout:
+def store(root: Path) -> BlockingFileStore:
     """A store without shards, so that a tiny disk has room for entries."""
-    return DirectLayout(str(root), OperatingSystem(), Settings(snapshot_every=20), shard_digits=0)
+    return BlockingFileStore(str(root), OperatingSystem(), Settings(snapshot_every=20), shard_digits=0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("store", ["files", "files, rotating", LAYOUT_C])
+@pytest.mark.parametrize("store", ["files", "files, rotating"])
 def test_killed_writers_lose_and_double_nothing(store: str, tmp_path: Path) -> None:
-    """Four writers on the same entities, one after the other killed in the middle of a send and started again.
-
-    Layout C has one writer, which is killed each time.
-    """
-    url, writers = ADDRESSES[store].format(tmp_path), writers_of(store, WRITERS)
-    outcome = storm(url, kills=KILLS // 2, seed=7, writers=writers)
+    """Four writers on the same entities, one after the other killed in the middle of a send and started again."""
+    outcome = storm(ADDRESSES[store].format(tmp_path), kills=KILLS // 2, seed=7, writers=WRITERS)
 
     assert ([], KILLS // 2) == (outcome.found(), outcome.kills)
     assert (True, True) == (outcome.inside > KILLS // 4, len(outcome.kept) > KILLS)
@@ -101,7 +97,7 @@ def test_the_work_of_a_read_only_store_is_seen(tmp_path: Path) -> None:
         shutil.rmtree(disk / "older" / "pending")
         make_read_only(disk)
         again = [store(disk / name) for name in ("store", "older")]
-        desks = [each.dispatch() for each in again]
+        desks = [each.dispatcher() for each in again]
         seen = [len(each.works(query).rows) for each in desks for query in (WorkQuery(), WorkQuery(entity=ENTITY))]
         for each in again:
             each.close()

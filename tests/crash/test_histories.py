@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.full_disk import ADDRESSES, LAYOUT_C
+from tests.crash.full_disk import ADDRESSES
 from tests.crash.histories import RENAMING, Call, checked, linearizable
 from tests.crash.interleave import Answer, Event, Operation
 from tests.crash.interleave import linearizable as linearizable_by_trying
@@ -25,7 +25,7 @@ OVERLAPS = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("store", [*(each for each in ADDRESSES if each != LAYOUT_C), "postgres"])
+@pytest.mark.parametrize("store", [*ADDRESSES, "postgres"])
 def test_histories_of_real_processes_are_linearizable(store: str, tmp_path: Path) -> None:
     """Sends with and without an expected version, repeated keys and reads: every history has an order."""
     url = store_or_skip() if store == "postgres" else ADDRESSES[store].format(tmp_path)

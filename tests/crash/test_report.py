@@ -59,10 +59,10 @@ def test_a_row_that_cannot_run_here_is_told(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_every_registered_family_and_mutant_is_in_the_report() -> None:
-    """A layout that is registered with its families has faulty stores too, and both are run."""
+    """Each group of families has faulty stores, and both are run."""
     families = [value for name, value in vars(sweep).items() if name.startswith("FAMILIES")]
     faulty = [value for name, value in vars(mutants).items() if name.startswith("SWEPT")]
 
-    assert families == [each for _, each, _ in report._layouts()]
-    assert faulty == [each for _, _, each in report._layouts()]
+    assert families == [each for _, each, _ in report._subjects()]
+    assert faulty == [each for _, _, each in report._subjects()]
     assert failing_calls.LIVES

@@ -8,20 +8,15 @@ import random
 
 import pytest
 
-from tests.crash.batches import wanderings_c
 from tests.crash.life import ENTITY, Ledger, append_blindly, opened, record_violations, send
-from tests.crash.mutants import SWEPT, SWEPT_C, SWEPT_WORK
+from tests.crash.mutants import SWEPT, SWEPT_WORK
 from tests.crash.simulated import Simulated, World, crashes
-from tests.crash.sweep import FAMILIES, FAMILIES_C, FAMILIES_WORK, swept, wanderings
+from tests.crash.sweep import FAMILIES, FAMILIES_WORK, swept, wanderings
 
 STATES_MIN = int(os.environ.get("INTERLOCK_CRASH_STATES", "10000"))
 SAMPLED = 2_000
 """States of each larger family in this run, drawn by a seed; the torture report takes all of them."""
 ENUMERATED = 15_000  # what the families come to by that, a little less
-SAMPLED_C = 300  # each is opened twice, with a log and several journals
-ENUMERATED_C = 2_500
-LIVES_C = 40
-SAMPLED_LIFE = 40
 SAMPLED_WORK = 600  # each is opened three times
 ENUMERATED_WORK = 4_000
 
@@ -36,15 +31,6 @@ def test_no_crash_loses_or_doubles_an_entry() -> None:
     found = [f"{tally.name}: {each}" for tally in tallies for each in tally.found]
 
     assert ([], True) == (found[:5], sum(tally.states for tally in tallies) >= ENUMERATED)
-
-
-@pytest.mark.slow
-def test_no_crash_of_layout_c_loses_or_doubles_an_entry() -> None:
-    """The same for batches, checkpoints, recovery and whoever takes over, of two entities at once."""
-    tallies = [swept(family, states_max=SAMPLED_C) for family in FAMILIES_C]
-    found = [f"{tally.name}: {each}" for tally in tallies for each in tally.found]
-
-    assert ([], True) == (found[:5], sum(tally.states for tally in tallies) >= ENUMERATED_C)
 
 
 @pytest.mark.slow
@@ -115,24 +101,11 @@ def test_random_lives_survive_their_crashes() -> None:
     assert [] == found[:5]
 
 
-@pytest.mark.slow
-def test_random_lives_of_layout_c_survive_their_crashes() -> None:
-    """Batches, checkpoints, calls that fail, deaths and power cuts in an order drawn by a seed."""
-    found: list[str] = []
-    states = 0
-    for seed in range(1, LIVES_C + 1):
-        tally = swept(wanderings_c(seed), seed=seed, states_max=SAMPLED_LIFE)
-        states += tally.states
-        found += [f"seed {seed}: {each}" for each in tally.found]
-
-    assert ([], True) == (found[:5], states > 10 * LIVES_C)
-
-
-@pytest.mark.parametrize("name", [*SWEPT, *SWEPT_C, *SWEPT_WORK])
+@pytest.mark.parametrize("name", [*SWEPT, *SWEPT_WORK])
 def test_a_faulty_store_is_found_out(name: str) -> None:
     """Each rule of the protocol is needed: without it, some crash or error breaks the promise, and this shows."""
-    mutant = {**SWEPT, **SWEPT_C, **SWEPT_WORK}[name]
-    family = next(each for each in (*FAMILIES, *FAMILIES_C, *FAMILIES_WORK) if each.__name__ == mutant.shown_by)
+    mutant = {**SWEPT, **SWEPT_WORK}[name]
+    family = next(each for each in (*FAMILIES, *FAMILIES_WORK) if each.__name__ == mutant.shown_by)
     with mutant.patched():
         tally = swept(family, processes=mutant.processes, stop_at_first=True)
 

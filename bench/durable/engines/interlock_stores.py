@@ -87,8 +87,8 @@ class EachStore(SqliteStore):
 class InlineFiles(FileStore):
     """The file store without its threads: what the hop to them costs is the difference."""
 
-    async def _hop(self, rule: Callable[[], T]) -> T:
-        return rule()
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return call()
 
 
 class OwnOrders(Orders):
@@ -119,9 +119,6 @@ def _line(name: str, make: Callable[[Place], Orders]) -> Line:
 
 LINES = {
     "file": _line("interlock, files", lambda place: Orders((place.folder / "orders").as_uri())),
-    "file-log": _line(
-        "interlock, files, one log for all", lambda place: Orders((place.folder / "orders").as_uri() + "?layout=C")
-    ),
     "file-inline": _line(
         "interlock, files, in the caller's thread",
         lambda place: OwnOrders(lambda: InlineFiles(place.folder / "orders")),

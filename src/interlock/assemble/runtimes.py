@@ -66,8 +66,8 @@ def open(  # noqa: A001 - the name users read: interlock.open
     `memory:` keeps nothing, `file:orders` is a folder, `sqlite:///orders.db` a file, `postgresql://host/name` a
     server. Of several charts of one kind the last creates new entities; the others go on with those they wrote.
     The runtime performs what entries leave to do, with the charts' handlers, where the store keeps work: `work=False`
-    leaves that to others, `work=True` insists on it. Files with `?layout=C` keep none: a warning says what of a chart
-    nobody performs there. With a `life` (a `Lifecycle` or `Gate`), sends and work hold its permits: draining it stops
+    leaves that to others, `work=True` insists on it. A store of another package may keep none: a warning then names
+    what the charts ask for. With a `life` (a `Lifecycle` or `Gate`), sends and work hold its permits: draining it stops
     every process that shares it, and waits for what is in hand.
     With a `bus`, its address or an object that is one, every entry leaves a message, which says that it comes from
     `source` and the kind. `lease_ms` is how long work of a process that died waits before another takes it up.

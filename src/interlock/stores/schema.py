@@ -92,13 +92,14 @@ def _files(url: str) -> Schema:
 def _check_new(root: Path) -> None:
     """Raises CorruptionError for a folder that has lost its format, as opening it would."""
     from interlock.stores.files.names import RESOURCES
-    from interlock.stores.files.root import WAL, lost_format
+    from interlock.stores.files.root import REMOVED_LAYOUT_DIRECTORY, lost_format, removed_layout
 
-    for name in (WAL, RESOURCES):
+    for name in (REMOVED_LAYOUT_DIRECTORY, RESOURCES):
         folder = root / name
         if folder.is_dir() and any(folder.iterdir()):
-            names = (each.name for each in root.glob(f"{RESOURCES}/*/*"))
-            raise lost_format(str(root), layout="C" if (root / WAL).is_dir() else "A", names=names)
+            if name == REMOVED_LAYOUT_DIRECTORY:
+                raise removed_layout(str(root))
+            raise lost_format(str(root), names=(each.name for each in root.glob(f"{RESOURCES}/*/*")))
 
 
 def _unreadable(root: Path) -> InterlockError:

@@ -1,9 +1,11 @@
-"""Work in memory: every row by its place, and who is next. The memory store keeps one; it is the reference for others.
+"""The work queue in memory: every row by entity and id, and which is next. The memory store has one.
 
-Rule 1: a row is taken up when its time has come; its lease is that time, moved on. Nobody has to notice a lapse.
-Rule 2: of an ordered lane only an entity's first living row stands in line: what one entity sends is delivered in
-order. A dead letter lost its place; revived, it goes at once.
-Rule 3: not safe for threads by itself: its owner holds a lock.
+It is the reference for the other stores: tests compare them with it.
+
+Rule 1: a row is claimed when its time has come; a lease is that time, moved on. No process has to notice its expiry.
+Rule 2: in an ordered lane only the first living row of an entity is in line: what one entity sends is delivered in
+order. A dead letter has lost its place; when it is revived, it is due at once.
+Rule 3: not safe for threads: its owner holds a lock.
 """
 
 from __future__ import annotations
@@ -14,192 +16,242 @@ from heapq import heappop, heappush
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from interlock.model.journal import work_state
 from interlock.model.journal.work import ORDERED_LANES, Lane, Work, WorkDelta, WorkId
+from interlock.model.journal.work_state import NEW, WorkState, due_ms, holds
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkRow
 
 
 class _Row(Struct):
+    """One piece of work. `next_ms` is when it may be claimed, or its lease expires; None: it is not in line."""
+
     entity: str
     work: Work
     next_ms: int | None
-    attempts: int = 0
-    failures: int = 0
+    state: WorkState = NEW
     owner: str | None = None
-    error: Any = None
-    cancelled: bool = False
-    dead_ms: int | None = None
 
 
 _Line = tuple[Lane, str]
-"""Who waits together: the work of one handler, all timers, all of the outbox, all messages."""
-
-_Name = tuple[str, WorkId]
+"""Rows that wait together: the work of one handler, all timers, all of the outbox, all messages."""
 
 
 class WorkTable:
-    """Rows of work by entity and place."""
+    """Rows of work by entity and id."""
 
     def __init__(self) -> None:
-        self._rows: dict[_Name, _Row] = {}
+        self._rows: dict[tuple[str, WorkId], _Row] = {}
         self._lines: dict[_Line, list[tuple[int, str, WorkId]]] = {}
         self._queues: dict[tuple[str, Lane], list[WorkId]] = {}
 
     def keep(self, entity: str, left: WorkDelta) -> None:
-        """What an entry leaves, ends and calls off, in the one write of the entry."""
+        """Apply what an entry creates, finishes and cancels."""
         for work in left.born:
-            sent = work.place.lane in ORDERED_LANES
-            new = self._rows[entity, work.place] = _Row(entity, work, None if sent else work.due_ms)
-            if sent:
+            is_ordered = work.place.lane in ORDERED_LANES
+            row = self._rows[entity, work.place] = _Row(entity, work, None if is_ordered else work.due_ms)
+            if is_ordered:
                 insort(self._queues.setdefault((entity, work.place.lane), []), work.place)
-            self._stand(new)
-        for place in left.ended:
-            self._remove(entity, place)
-        for place in left.cancelled:
-            row = self._rows.get((entity, place))
-            if row is not None and (row.attempts == 0 or row.dead_ms is not None):
-                self._remove(entity, place)
-            elif row is not None:
-                row.cancelled = True
-                if row.owner is None:  # it waits to be tried again: whoever takes it up sees that nobody asks
-                    row.next_ms = row.work.due_ms
-                    self._stand(row)
+            self._enqueue(row)
+        for work_id in left.ended:
+            self.drop(entity, work_id)
+        for work_id in left.cancelled:
+            self._cancel(entity, work_id)
         for lane in ORDERED_LANES:
             if any(each.place.lane == lane for each in left.born):
-                self._let_in(entity, lane)
+                self._enqueue_first(entity, lane)
+
+    def _cancel(self, entity: str, work_id: WorkId) -> None:
+        row = self._rows.get((entity, work_id))
+        if row is None:
+            return
+        state = work_state.cancel(row.state)
+        if state is None:
+            self.drop(entity, work_id)
+            return
+        row.state = state
+        if row.owner is None:  # it waits for a retry: the next worker sees that it was cancelled
+            row.next_ms = due_ms(row.work, state)
+            self._enqueue(row)
 
     def fence(self, entity: str, place: WorkId) -> int | None:
-        """The number of the newest attempt at some work; None when there is no such work."""
+        """The number of the newest attempt at a piece of work; None when it does not exist."""
         row = self._rows.get((entity, place))
-        return None if row is None else row.attempts
+        return None if row is None else row.state.attempts
 
     def claim(
         self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
     ) -> tuple[Claim, ...]:
-        """Take up work that is due, oldest first."""
+        """Claim work that is due, oldest first."""
         found: list[Claim] = []
-        lines = self._standing(lane, names)
+        lines = self._lines_of(lane, names)
         while len(found) < limit and (first := self._oldest(lines)) is not None:
             next_ms, line, row = first
             if next_ms > now_ms:
                 break
             heappop(self._lines[line])
-            row.next_ms, row.owner, row.attempts = until_ms, owner, row.attempts + 1
-            self._stand(row)
+            row.next_ms, row.owner = until_ms, owner
+            row.state = replace(row.state, attempts=row.state.attempts + 1)
+            self._enqueue(row)
             found.append(_claim(row))
         return tuple(found)
 
     def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
-        """Hold claims longer."""
+        """Extend claims."""
         answers: list[Claim | None] = []
         for claim in claims:
             row = self._held(claim)
             if row is not None:
                 row.next_ms = until_ms
-                self._stand(row)
+                self._enqueue(row)
             answers.append(None if row is None else _claim(row))
         return tuple(answers)
 
     def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
-        """Let go of claims."""
+        """Release claims, with the outcome of each."""
         return tuple(self._settle(each, now_ms) for each in settled)
 
     def _settle(self, settled: Settlement, now_ms: int) -> bool:
-        claim = settled.claim
+        entity, work_id = settled.claim.entity, settled.claim.work.place
         if settled.verdict == "done":
-            return self._remove(claim.entity, claim.work.place)
-        row = self._held(claim)
+            return self.drop(entity, work_id)
+        row = self._held(settled.claim)
         if row is None:
             return False
-        if row.cancelled and not claim.work.is_saga_step:
-            return self._remove(claim.entity, claim.work.place)
-        row.owner, row.error = None, settled.error
-        row.failures += settled.verdict == "again" and not settled.lapsed
-        row.attempts -= not settled.begun
-        row.next_ms = settled.next_ms if settled.verdict == "again" else None
-        self._stand(row)
-        if settled.verdict == "dead":
-            row.dead_ms = now_ms
-            self._step_aside(claim.entity, claim.work.place)
+        state = work_state.settle(
+            row.work,
+            row.state,
+            settled.verdict,
+            next_ms=settled.next_ms,
+            error=settled.error,
+            lapsed=settled.lapsed,
+            begun=settled.begun,
+            now_ms=now_ms,
+        )
+        if state is None:
+            return self.drop(entity, work_id)
+        row.owner, row.state = None, state
+        row.next_ms = state.next_ms
+        self._enqueue(row)
+        if state.dead_ms is not None:
+            self._leave_queue(entity, work_id)
         return True
 
     def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
         """When the next work is due."""
-        first = self._oldest(self._standing(lane, names))
+        first = self._oldest(self._lines_of(lane, names))
         return None if first is None else first[0]
 
     def works(self, query: WorkQuery) -> WorkPage:
-        """Work by lane, name and entity, in the order of entities and places."""
-        wanted = (row for row in self._asked(query) if _wanted(row, query))
-        found = sorted(wanted, key=lambda row: (row.entity, row.work.place))
+        """Work by lane, name and entity, in the order of entities and ids."""
+        matching = (row for row in self._candidates(query) if _matches(row, query))
+        found = sorted(matching, key=lambda row: (row.entity, row.work.place))
         rows = [row for row in found if query.after is None or _cursor(row) > query.after]
         page = rows[: query.limit]
         return WorkPage(tuple(_listed(row) for row in page), _cursor(page[-1]) if len(rows) > len(page) else None)
 
-    def _asked(self, query: WorkQuery) -> Iterable[_Row]:
-        """The rows to look at. A question for one piece, as every child's answer asks it, is one look."""
+    def _candidates(self, query: WorkQuery) -> Iterable[_Row]:
+        """The rows to look at. A query for one piece, as for every result of a child, is one lookup."""
         if query.entity is None or query.place is None:
             return self._rows.values()
         row = self._rows.get((query.entity, query.place))
         return () if row is None else (row,)
 
     def revive(self, entity: str, place: WorkId, *, now_ms: int) -> bool:
-        """Let dead work be tried again, from its first attempt."""
+        """Retry dead work from its first attempt."""
         row = self._rows.get((entity, place))
-        if row is None or row.dead_ms is None:
+        if row is None or row.state.dead_ms is None:
             return False
-        row.next_ms, row.dead_ms, row.attempts, row.failures, row.error = now_ms, None, 0, 0, None
+        row.state = work_state.revive(row.state, now_ms)
+        row.next_ms = row.state.next_ms
         if place.lane in ORDERED_LANES:
             insort(self._queues.setdefault((entity, place.lane), []), place)
-        self._stand(row)
+        self._enqueue(row)
         return True
 
     def note(self, claim: Claim, error: Any) -> bool:
-        """Keep this beside the work of a claim."""
+        """Record progress or an error of claimed work; False when the claim is no longer valid."""
         row = self._held(claim)
         if row is None:
             return False
-        row.error = error
+        row.state = replace(row.state, error=error)
         return True
 
     def drop(self, entity: str, place: WorkId) -> bool:
-        """Forget work."""
-        return self._remove(entity, place)
+        """Delete work; False when it does not exist."""
+        row = self._rows.pop((entity, place), None)
+        if row is None:
+            return False
+        if row.state.dead_ms is None:
+            self._leave_queue(entity, place)
+        elif place.lane in ORDERED_LANES:
+            self._enqueue_first(entity, place.lane)
+        return True
+
+    # For a store that records the state elsewhere
+
+    def state(self, entity: str, place: WorkId) -> WorkState | None:
+        """The state of a piece of work; None when it does not exist."""
+        row = self._rows.get((entity, place))
+        return None if row is None else row.state
+
+    def set_state(self, entity: str, place: WorkId, state: WorkState) -> None:
+        """Take over a state from outside. Claimed work stays claimed, and only takes over whether it was cancelled.
+
+        In an ordered lane the table itself decides which row is first.
+        """
+        row = self._rows.get((entity, place))
+        if row is None:
+            return
+        if row.owner is not None:
+            row.state = replace(row.state, cancelled=state.cancelled)
+            return
+        was_dead, is_dead = row.state.dead_ms is not None, state.dead_ms is not None
+        keeps_place = place.lane in ORDERED_LANES and not is_dead and not state.parked and state.next_ms is None
+        row.state = state
+        if not keeps_place:
+            row.next_ms = due_ms(row.work, state)
+        self._enqueue(row)
+        if is_dead and not was_dead:
+            self._leave_queue(entity, place)
+        elif was_dead and not is_dead and place.lane in ORDERED_LANES:
+            insort(self._queues.setdefault((entity, place.lane), []), place)
 
     # Lines
 
-    def _standing(self, lane: Lane, names: tuple[str, ...] | None) -> list[_Line]:
+    def _lines_of(self, lane: Lane, names: tuple[str, ...] | None) -> list[_Line]:
         if names is not None:
             return [(lane, name) for name in names]
         return [line for line in self._lines if line[0] == lane]
 
-    def _stand(self, row: _Row) -> None:
-        """Put a row in line, if it waits for its time."""
-        place = row.work.place
+    def _enqueue(self, row: _Row) -> None:
+        """Put a row in line, if it waits for a time."""
+        work_id = row.work.place
         if row.next_ms is not None:
-            line = (place.lane, row.work.name if place.lane == "effect" else "")
-            heappush(self._lines.setdefault(line, []), (row.next_ms, row.entity, place))
+            line = (work_id.lane, row.work.name if work_id.lane == "effect" else "")
+            heappush(self._lines.setdefault(line, []), (row.next_ms, row.entity, work_id))
 
-    def _let_in(self, entity: str, lane: Lane) -> None:
-        """Put the first living row of an ordered lane in line, unless it stands there."""
+    def _enqueue_first(self, entity: str, lane: Lane) -> None:
+        """Put the first living row of an ordered lane in line, unless it is."""
         queue = self._queues.get((entity, lane))
         row = self._rows[entity, queue[0]] if queue else None
         if row is not None and row.next_ms is None:
             row.next_ms = row.work.due_ms
-            self._stand(row)
+            self._enqueue(row)
 
     def _oldest(self, lines: list[_Line]) -> tuple[int, _Line, _Row] | None:
-        """The first of all who stand in these lines: a handler with too much to do must not starve the others."""
-        rows = ((row.next_ms, line, row) for line in lines if (row := self._next(line)) is not None)
-        standing = ((next_ms, line, row) for next_ms, line, row in rows if next_ms is not None)
-        return min(standing, key=lambda each: each[0], default=None)
+        """The first of all these lines: a handler with too much work must not starve the others."""
+        rows = ((row.next_ms, line, row) for line in lines if (row := self._first(line)) is not None)
+        waiting = ((next_ms, line, row) for next_ms, line, row in rows if next_ms is not None)
+        return min(waiting, key=lambda each: each[0], default=None)
 
-    def _next(self, line: _Line) -> _Row | None:
-        """The first in line; places that no longer stand are dropped on the way."""
+    def _first(self, line: _Line) -> _Row | None:
+        """The first row in line; outdated places are dropped on the way."""
         waiting = self._lines.get(line)
         while waiting:
-            next_ms, entity, place = waiting[0]
-            row = self._rows.get((entity, place))
+            next_ms, entity, work_id = waiting[0]
+            row = self._rows.get((entity, work_id))
             if row is not None and row.next_ms == next_ms:
                 return row
             heappop(waiting)
@@ -208,60 +260,50 @@ class WorkTable:
 
     def _held(self, claim: Claim) -> _Row | None:
         row = self._rows.get((claim.entity, claim.work.place))
-        if row is None or row.dead_ms is not None:
-            return None
-        return row if (row.attempts, row.failures) == (claim.attempt, claim.failures) else None
+        return row if row is not None and holds(row.state, claim.attempt, claim.failures) else None
 
-    def _remove(self, entity: str, place: WorkId) -> bool:
-        row = self._rows.pop((entity, place), None)
-        if row is None:
-            return False
-        if row.dead_ms is None:
-            self._step_aside(entity, place)
-        elif place.lane in ORDERED_LANES:
-            self._let_in(entity, place.lane)
-        return True
-
-    def _step_aside(self, entity: str, place: WorkId) -> None:
-        """A row of an ordered lane leaves the queue of its entity: the one behind it is next."""
-        if place.lane not in ORDERED_LANES:
+    def _leave_queue(self, entity: str, work_id: WorkId) -> None:
+        """A row of an ordered lane leaves the queue of its entity: the one after it is next."""
+        if work_id.lane not in ORDERED_LANES:
             return
-        queue = self._queues[entity, place.lane]
-        queue.remove(place)
+        queue = self._queues[entity, work_id.lane]
+        queue.remove(work_id)
         if not queue:
-            del self._queues[entity, place.lane]
-        self._let_in(entity, place.lane)
+            del self._queues[entity, work_id.lane]
+        self._enqueue_first(entity, work_id.lane)
 
 
 def _claim(row: _Row) -> Claim:
-    return Claim(row.entity, row.work, row.attempts, row.failures, row.cancelled)
+    state = row.state
+    return Claim(row.entity, row.work, state.attempts, state.failures, state.cancelled)
 
 
-def _wanted(row: _Row, query: WorkQuery) -> bool:
+def _matches(row: _Row, query: WorkQuery) -> bool:
     return (
         query.kind in (None, row.entity.partition("/")[0])
         and query.lane in (None, row.work.place.lane)
         and query.name in (None, row.work.name)
         and query.entity in (None, row.entity)
         and query.place in (None, row.work.place)
-        and query.dead in (None, row.dead_ms is not None)
+        and query.dead in (None, row.state.dead_ms is not None)
     )
 
 
 def _cursor(row: _Row) -> str:
-    place = row.work.place
-    return f"{row.entity}\0{place.lane}\0{place.version:020}\0{place.ordinal:06}"
+    work_id = row.work.place
+    return f"{row.entity}\0{work_id.lane}\0{work_id.version:020}\0{work_id.ordinal:06}"
 
 
 def _listed(row: _Row) -> WorkRow:
+    state = row.state
     return WorkRow(
         row.entity,
         row.work,
-        row.attempts,
-        row.failures,
+        state.attempts,
+        state.failures,
         row.next_ms,
         row.owner,
-        row.error,
-        row.dead_ms,
-        row.cancelled,
+        state.error,
+        state.dead_ms,
+        state.cancelled,
     )

@@ -122,7 +122,7 @@ def test_the_reason_and_the_file_of_damage_are_told(call: Caller, lamps: Path) -
         f"({names['lamp/2']}, offset "
     )
     assert "after version 3: the journal ends there, and the snapshot has version 5 (" in told["lamp/3"]
-    assert "after version 2: the line is cut, and the snapshot has version 5 (" in told["lamp/4"]
+    assert "after version 2: the line is incomplete, and the snapshot has version 5 (" in told["lamp/4"]
 
 
 # ls

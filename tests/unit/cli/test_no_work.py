@@ -1,4 +1,4 @@
-"""Files of layout C keep no work: whoever leaves some there hears that nobody performs it, from every command."""
+"""A store of another package may keep no work: every command says that nobody performs it there."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from pathlib import Path
 import pytest
 
 import interlock
+from tests.support import journal_only_store
 from tests.unit.cli.calls import Caller
 
-STORE = "file:lamps?layout=C"
+STORE = "journals:lamps"
 CHARTED = ("--chart", "lamp.yaml")
 QUIET = "interlock: 1\nkind: switch\nstates: {off: {on: {press: on}}, on: {on: {press: off}}}\n"
 """A chart that asks nobody for anything."""
+
+
+@pytest.fixture(autouse=True)
+def plugin(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installs the store that keeps no work."""
+    journal_only_store.install(tmp_path_factory.mktemp("plugin"), monkeypatch)
 
 
 @pytest.fixture
@@ -66,7 +73,7 @@ def test_the_doctor_tells_what_nobody_performs(call: Caller, folder: Path, switc
 def test_the_doctor_has_nothing_against_a_chart_that_asks_for_nothing(
     call: Caller, folder: Path, switch: tuple[str, str]
 ) -> None:
-    """Layout C is right for it."""
+    """Such a store is right for it."""
     call("create", STORE, "switch/1", *switch)
 
     assert (0, "ok", "this store keeps none, and none is asked for") == _work(call, STORE, *switch)
@@ -126,7 +133,7 @@ def test_an_entity_that_has_ended_waits_for_nothing(call: Caller, folder: Path) 
 
 def test_a_folder_that_lost_its_format_is_refused_by_every_command(call: Caller, folder: Path) -> None:
     """It is neither no store nor a new one: nothing is written, and the missing line is told."""
-    call("create", STORE, "lamp/1", *CHARTED)
+    call("create", "file:lamps", "lamp/1", *CHARTED)
     line = (folder / "lamps" / "format.json").read_text().strip()
     (folder / "lamps" / "format.json").unlink()
     before = sorted(folder.rglob("*"))

@@ -103,7 +103,7 @@ async def test_an_end_comes_also_without_a_thread(refused: pytest.MonkeyPatch) -
     assert [threading.current_thread().name, "apart", "failed"] == done
 
 
-@pytest.mark.parametrize("url", ["sqlite:///{}/x.db", "file://{}/x", "file://{}/c?layout=C", "memory:"])
+@pytest.mark.parametrize("url", ["sqlite:///{}/x.db", "file://{}/x", "memory:"])
 def test_a_runtime_that_gets_no_thread_is_unavailable(tmp_path: Path, url: str, refused: pytest.MonkeyPatch) -> None:
     """And it opens later, with nothing left open."""
     address, chart = url.format(tmp_path), interlock.loads(DOOR)
@@ -133,12 +133,9 @@ async def test_an_async_runtime_that_gets_no_thread_is_unavailable(tmp_path: Pat
     assert (True, False) == ((tmp_path / "y.db").exists(), (tmp_path / "y.db-wal").exists())
 
 
-@pytest.mark.parametrize("layout", ["A", "C"])
-async def test_a_file_store_that_gets_no_thread_loses_nothing(
-    tmp_path: Path, layout: str, refused: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_store_that_gets_no_thread_loses_nothing(tmp_path: Path, refused: pytest.MonkeyPatch) -> None:
     """The step is refused, and kept when it is sent again; the store closes without a thread."""
-    store = FileStore(tmp_path / "store", layout=layout)
+    store = FileStore(tmp_path / "store")
     with pytest.raises(UnavailableError) as caught:
         await store.append(step(1, "k1"))
     start = threading.Thread.start

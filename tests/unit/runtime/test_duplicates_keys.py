@@ -39,8 +39,8 @@ ADA, BOB = ({"id": each, "roles": ["customer"]} for each in ("ada", "bob"))
 STRANGER = {"id": "eve", "roles": []}
 ADDRESSES = pytest.mark.parametrize(
     "address",
-    ["memory:", "sqlite:///{}/x.db", "file://{}/x", "file://{}/x?layout=C", "postgresql:"],
-    ids=["memory", "sqlite", "file", "file-c", "postgresql"],
+    ["memory:", "sqlite:///{}/x.db", "file://{}/x", "postgresql:"],
+    ids=["memory", "sqlite", "file", "postgresql"],
 )
 
 

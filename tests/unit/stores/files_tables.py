@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from interlock.model.journal.work import Lane, WorkDelta, WorkId
 from interlock.ports.store import Appended
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
-from interlock.stores.files.direct_layout import DirectLayout
-from interlock.stores.files.journal.durable_io import Settings
+from interlock.stores.files.blocking_store import BlockingFileStore
+from interlock.stores.files.durable_io import Settings
 from tests.crash.life import opened, step
 from tests.crash.simulated import Simulated, World
 
@@ -32,8 +32,8 @@ class FilesTable:
         """The process dies, and another takes over."""
         self.fs.die()
         self.fs = Simulated(self.world, process=self.fs.process + 1)
-        self.journals: DirectLayout = opened(self.fs, self.SETTINGS)
-        self.dispatch = self.journals.dispatch()
+        self.journals: BlockingFileStore = opened(self.fs, self.SETTINGS)
+        self.dispatch = self.journals.dispatcher()
         self.dispatch.claim("timer", None, owner="", now_ms=-1, until_ms=0, limit=0)
 
     def keep(self, entity: str, left: WorkDelta) -> None:

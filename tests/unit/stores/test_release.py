@@ -25,14 +25,13 @@ class Storing(Store, JournalRelease, Protocol):
     """What every store here is: one that also lets go of journals."""
 
 
-@pytest.fixture(params=["memory", "sqlite", "files", "files in layout C", "postgresql"])
+@pytest.fixture(params=["memory", "sqlite", "files", "postgresql"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Storing]:
     """An empty store of each sort."""
     url = {
         "memory": "memory:",
         "sqlite": f"sqlite:///{tmp_path}/x.db",
         "files": f"file://{tmp_path}/x",
-        "files in layout C": f"file://{tmp_path}/x?layout=C",
     }.get(request.param)
     made = await open_store_url(url or store_or_skip())
     yield cast("Storing", made)

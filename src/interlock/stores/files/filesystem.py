@@ -1,11 +1,11 @@
-"""The file system as the file store sees it: about two dozen calls, each one a point where a process can die.
+"""The calls of the file store to the file system: about two dozen, each one a point where a process can crash.
 
-Rule 1: everything below the root goes through a directory descriptor and a single name; symbolic links are not
+Rule 1: everything below the root is reached by a directory descriptor and a single name; symbolic links are not
 followed, so no id can lead out of the store.
 Rule 2: no call here decides or retries anything, except that `lock` waits. Errors are the system's own OSError.
-Rule 3: time and chance come from the clock that is given.
+Rule 3: time and random numbers come from the given clock.
 
-The crash tests put a simulated file system behind the same protocol: what is proven there is the production code.
+The crash tests have a simulated file system with the same protocol, so they test the production code.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Protocol
 from interlock.ports.clock import Clock, SystemClock
 
 NETWORK = frozenset({"9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"})
-"""File systems on which flock, rename or fsync may not mean what they mean on a local disk."""
+"""File systems on which flock, rename or fsync may not work as on a local disk."""
 
 LOCK_PAUSE_MS_MAX = 16
-"""Longest pause between two tries for a lock: an append holds it for about one flush, so a long sleep only starves."""
+"""Longest pause between two attempts at a lock: an append holds it for about one flush, so a long sleep starves."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -35,95 +35,95 @@ _NEW = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O
 
 
 class FileSystem(Protocol):
-    """What the file store asks of a file system. `at` is the descriptor of a directory, `name` a name in it."""
+    """The calls of the file store. `at` is the descriptor of a directory, `name` a name in it."""
 
     def parent(self, root: str) -> tuple[int, str]:
-        """The open directory that holds the root, and the root's name in it. The operator's own links are followed."""
+        """The open directory that contains the root, and the name of the root in it. Follows symbolic links."""
 
-    def network(self, directory: int) -> str | None:
-        """The type of the file system when it is one of a network, else None."""
+    def network_type(self, directory: int) -> str | None:
+        """The type of a network file system; None for a local one."""
 
     def make_directory(self, at: int, name: str) -> None:
-        """A new directory for the owner only. FileExistsError when the name is taken."""
+        """Create a directory for the owner only. Raises FileExistsError when the name exists."""
 
     def open_directory(self, at: int, name: str) -> int:
-        """A descriptor that is lock, flush target and traversal guard at once."""
+        """Open a directory: its descriptor is used to lock, to flush and to open names in it."""
 
     def open_file(self, at: int, name: str) -> int:
-        """A file to read."""
+        """Open a file for reading."""
 
     def open_append(self, at: int, name: str) -> int:
-        """A file to read and to append to, made when it is missing."""
+        """Open a file for reading and appending; create it when it is missing."""
 
     def open_update(self, at: int, name: str) -> int:
-        """A file to read and to write at any place, made when it is missing."""
+        """Open a file for reading and writing at any offset; create it when it is missing."""
 
     def create(self, at: int, name: str) -> int:
-        """A new file to append to. FileExistsError when the name is taken."""
+        """Create a file for appending. Raises FileExistsError when the name exists."""
 
     def names(self, directory: int) -> list[str]:
-        """The names in a directory, in no order."""
+        """The names in a directory, unordered."""
 
     def size(self, file: int) -> int:
-        """The bytes of a file."""
+        """The size of a file in bytes."""
 
     def read(self, file: int, offset: int, count: int) -> bytes:
-        """At most `count` bytes from an offset; none at the end."""
+        """At most `count` bytes from an offset; empty at the end."""
 
     def write(self, file: int, data: bytes) -> int:
-        """Appends in one call, also to a file that was cut; the number of bytes that were taken."""
+        """Append in one call, also to a file that was truncated; return the number of bytes written."""
 
     def write_at(self, file: int, offset: int, data: bytes) -> int:
-        """Writes at a place of a file opened to update, in one call; the number of bytes that were taken."""
+        """Write at an offset in one call; return the number of bytes written."""
 
     def truncate(self, file: int, size: int) -> None:
-        """Cuts a file."""
+        """Truncate a file."""
 
     def fdatasync(self, file: int) -> None:
-        """The file's bytes and size are on stable storage."""
+        """Flush the bytes and the size of a file to stable storage."""
 
     def fsync(self, file: int) -> None:
-        """The whole file is on stable storage; its name is not."""
+        """Flush a whole file to stable storage; its name is not flushed."""
 
     def sync_directory(self, directory: int) -> None:
-        """The names in a directory are on stable storage."""
+        """Flush the names in a directory to stable storage."""
 
-    def forget(self, file: int) -> None:
-        """Drops clean pages of the file, so that the next read sees what the disk has."""
+    def drop_cache(self, file: int) -> None:
+        """Drop clean pages of a file from the cache, so that the next read returns what the disk has."""
 
     def rename(self, at: int, old: str, new: str) -> None:
-        """Puts a name in another's place, in one step."""
+        """Rename a file, replacing another, atomically."""
 
     def link(self, at: int, old: str, new: str) -> None:
-        """Gives a file a second name. FileExistsError when that is taken."""
+        """Give a file a second name. Raises FileExistsError when that exists."""
 
     def unlink(self, at: int, name: str) -> None:
-        """Removes a name."""
+        """Remove a name."""
 
     def identity(self, file: int) -> Hashable:
-        """What tells a file from every other, whatever its names are."""
+        """A value that identifies a file, whatever its names are."""
 
-    def resolved(self, root: str) -> str:
-        """The path of a root, whatever the working directory is later."""
+    def resolve(self, root: str) -> str:
+        """The absolute path of a root."""
 
     def identity_at(self, path: str) -> Hashable | None:
-        """The identity of the file at a path; None when there is none."""
+        """The identity of the file at a path; None when it does not exist."""
 
     def lock(self, directory: int, ms_max: int) -> None:
-        """Takes the exclusive lock of an open directory. TimeoutError, with the holder, when it stays taken."""
+        """Take the exclusive lock of an open directory. Raises TimeoutError, with the holder, when it stays locked."""
 
     def unlock(self, directory: int) -> None:
-        """Gives the lock back."""
+        """Release the lock."""
 
     def close(self, descriptor: int) -> None:
-        """Lets go of a descriptor, and with it of its lock."""
+        """Close a descriptor, which releases its lock."""
 
     def unique(self) -> str:
-        """A fresh random name."""
+        """A new random name."""
 
 
 class OperatingSystem:
-    """The real one."""
+    """The real file system."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -132,7 +132,7 @@ class OperatingSystem:
         path = Path(root).resolve()
         return os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), path.name
 
-    def network(self, directory: int) -> str | None:
+    def network_type(self, directory: int) -> str | None:
         device = os.fstat(directory).st_dev
         wanted = f"{os.major(device)}:{os.minor(device)}"
         with contextlib.suppress(OSError):
@@ -188,7 +188,7 @@ class OperatingSystem:
     def sync_directory(self, directory: int) -> None:
         os.fsync(directory)
 
-    def forget(self, file: int) -> None:
+    def drop_cache(self, file: int) -> None:
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def rename(self, at: int, old: str, new: str) -> None:
@@ -204,7 +204,7 @@ class OperatingSystem:
         found = os.fstat(file)
         return found.st_dev, found.st_ino
 
-    def resolved(self, root: str) -> str:
+    def resolve(self, root: str) -> str:
         return str(Path(root).resolve())
 
     def identity_at(self, path: str) -> Hashable | None:
@@ -217,7 +217,7 @@ class OperatingSystem:
     def lock(self, directory: int, ms_max: int) -> None:
         waited_ms, pause_ms = 0.0, 1.0
         while True:
-            _locked[directory] = None  # first: a child that is forked in between must not keep the lock
+            _locked[directory] = None  # first: a child that is forked in between must not inherit the lock
             try:
                 fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -235,7 +235,7 @@ class OperatingSystem:
             pause_ms = min(LOCK_PAUSE_MS_MAX, pause_ms * 2)
 
     def _holder(self, directory: int) -> str:
-        """Who holds the lock, by the kernel's own list."""
+        """The holder of the lock, from the kernel's list."""
         found = os.fstat(directory)
         device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
         with contextlib.suppress(OSError):
@@ -250,7 +250,7 @@ class OperatingSystem:
         _locked.pop(directory, None)
 
     def close(self, descriptor: int) -> None:
-        _locked.pop(descriptor, None)  # first: the number may be another file's as soon as it is closed
+        _locked.pop(descriptor, None)  # first: once closed, the number may be another file's
         os.close(descriptor)
 
     def unique(self) -> str:
@@ -258,14 +258,14 @@ class OperatingSystem:
 
 
 _locked: dict[int, None] = {}
-"""The descriptors of this process that are locked, or are just being locked."""
+"""The descriptors of this process that are locked, or are being locked."""
 
 
-def _let_go_of_locks() -> None:
-    """In a forked child: let go of the locks of the parent's threads.
+def _release_inherited_locks() -> None:
+    """In a forked child: release the locks of the parent's threads.
 
-    A lock of flock belongs to the open description, which the child shares: if the parent is killed, the lock would be
-    held for as long as the child lives. The number of the descriptor stays in use, because objects still know it.
+    A flock belongs to the open file description, which the child shares: if the parent is killed, the lock would be
+    held until the child ends. The number of the descriptor stays in use, because objects still have it.
     """
     descriptors = list(_locked)
     _locked.clear()
@@ -273,14 +273,14 @@ def _let_go_of_locks() -> None:
         return
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     for each in descriptors:
-        with contextlib.suppress(OSError):  # closed in the very moment
+        with contextlib.suppress(OSError):  # it was closed meanwhile
             os.dup2(nothing, each, inheritable=False)
     os.close(nothing)
 
 
-os.register_at_fork(after_in_child=_let_go_of_locks)
+os.register_at_fork(after_in_child=_release_inherited_locks)
 
 
-def handles_max() -> int:
-    """How many journals may stay open at once: two descriptors each, and the process needs some for itself."""
+def open_journals_max() -> int:
+    """How many journals may stay open at the same time: two descriptors each; the process needs others for itself."""
     return max(1, min(512, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))

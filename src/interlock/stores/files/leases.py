@@ -1,10 +1,10 @@
-"""Leases and downtimes in a file, replaced as a whole under a lock.
+"""Leases and downtimes in a file, which is replaced as a whole under a lock.
 
     <root>/leases/leases.json    {"alive_ms":...,"downtimes":[...],"leases":[...]}
 
-Rule 1: every answer is about what is on disk: the file is read under the lock, changed, flushed, and put in its place.
-So a fence never goes back, whatever becomes of whoever raised it.
-Rule 2: the rules of leases are those of `lease_table`; this file only keeps them.
+Rule 1: every answer is about what is on disk: the file is read under the lock, changed, flushed and replaced. So a
+fence never goes back, whatever happens to the process that raised it.
+Rule 2: the rules of leases are those of `lease_table`; this file only stores them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msgspec import Struct
 from interlock.errors import CorruptionError
 from interlock.model.codec import encode
 from interlock.ports.leases import Downtime, Lease
-from interlock.stores.files.journal.durable_io import DurableIO, Locked, unavailable, write_whole
+from interlock.stores.files.durable_io import DirectoryLock, DurableIO, replace_file, unavailable
 from interlock.stores.files.names import is_leftover
 from interlock.stores.files.root import Root
 from interlock.stores.lease_table import LeaseTable
@@ -39,73 +39,73 @@ class _File(Struct, omit_defaults=True):
 
 
 class _Table(LeaseTable):
-    """The table as a file has it."""
+    """The table in a file."""
 
-    def __init__(self, kept: _File) -> None:
+    def __init__(self, file: _File) -> None:
         super().__init__()
-        self._leases = {each.name: each for each in kept.leases}
-        self._alive_ms = kept.alive_ms
-        self._downtimes = list(kept.downtimes)
+        self._leases = {each.name: each for each in file.leases}
+        self._alive_ms = file.alive_ms
+        self._downtimes = list(file.downtimes)
 
-    def kept(self) -> bytes:
+    def encode(self) -> bytes:
         """The bytes of the file."""
         return encode(_File(self._alive_ms, self._downtimes, list(self._leases.values()))) + b"\n"
 
 
 class FileLeases:
-    """Who holds which name below one root, and when nobody was there."""
+    """The leases below one root, and the times when no worker was running."""
 
-    def __init__(self, shared: DurableIO, root: Root) -> None:
-        self._fs = shared.fs
+    def __init__(self, io: DurableIO, root: Root) -> None:
+        self._fs = io.fs
         self._root = root
-        self._lock_ms_max = shared.settings.lock_ms_max
+        self._lock_ms_max = io.settings.lock_ms_max
         self._directory = -1
         self._is_swept = False
-        self._is_doubtful = False
+        self._is_unflushed = False
         self._mutex = Lock()
 
     def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
-        """Take a name, or hold it longer; None while another holds it."""
-        return self._changed(lambda table: table.lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms))
+        """Acquire or extend the lease of a name; None while another owner has it."""
+        return self._update(lambda table: table.lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms))
 
     def give_back(self, lease: Lease) -> bool:
-        """Let go of a name at once; False when it was no longer ours."""
-        return self._changed(lambda table: table.give_back(lease))
+        """Release a lease; False when it was no longer ours."""
+        return self._update(lambda table: table.give_back(lease))
 
     def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
-        """Note that a worker is alive; the downtime that ends with this, if it does."""
-        return self._changed(lambda table: table.alive(now_ms=now_ms, gap_ms=gap_ms))
+        """Record a heartbeat of a worker; the downtime that it ends, if any."""
+        return self._update(lambda table: table.alive(now_ms=now_ms, gap_ms=gap_ms))
 
     def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
         """The downtimes that ended after a time, in order."""
-        return self._changed(lambda table: table.downtimes(since_ms=since_ms))
+        return self._update(lambda table: table.downtimes(since_ms=since_ms))
 
     def correct(self, *, now_ms: int) -> None:
-        """Forget what is stamped in the future; now counts as a sign of life."""
-        self._changed(lambda table: table.correct(now_ms=now_ms))
+        """Drop heartbeats and downtimes in the future; now counts as a heartbeat."""
+        self._update(lambda table: table.correct(now_ms=now_ms))
 
-    def _changed(self, change: Callable[[LeaseTable], T]) -> T:
+    def _update(self, change: Callable[[LeaseTable], T]) -> T:
         """Rule 1."""
         self._root.check_writable()
         fs = self._fs
         with self._mutex:
             try:
-                directory = self._opened()
-                with Locked(fs, directory, WHAT, self._lock_ms_max, self.close):
+                directory = self._open()
+                with DirectoryLock(fs, directory, WHAT, self._lock_ms_max, self.close):
                     self._sweep(directory)
                     data = self._read(directory)
-                    table = _Table(_decoded(data))
+                    table = _Table(_decode(data))
                     answer = change(table)
-                    kept = table.kept()
-                    if kept != data or self._is_doubtful:
-                        self._is_doubtful = True  # until its name is flushed too, what is read may not be on disk
-                        write_whole(fs, directory, FILE, kept)
-                        self._is_doubtful = False
+                    encoded = table.encode()
+                    if encoded != data or self._is_unflushed:
+                        self._is_unflushed = True  # until its name is flushed, what is read may not be on disk
+                        replace_file(fs, directory, FILE, encoded)
+                        self._is_unflushed = False
                     return answer
             except OSError as error:
                 raise unavailable(WHAT, "write", error) from error
 
-    def _opened(self) -> int:
+    def _open(self) -> int:
         fs, root = self._fs, self._root.directory
         if self._directory < 0:
             with contextlib.suppress(FileExistsError):
@@ -115,7 +115,7 @@ class FileLeases:
         return self._directory
 
     def _sweep(self, directory: int) -> None:
-        """Removes what a process left that died while it wrote; under the lock no live one owns it."""
+        """Remove temporary files of writers that died; under the lock no other writer is running."""
         if not self._is_swept:
             for name in filter(is_leftover, self._fs.names(directory)):
                 self._fs.unlink(directory, name)
@@ -136,21 +136,21 @@ class FileLeases:
         return data
 
     def close(self) -> None:
-        """Lets go of the directory, and with it of its lock."""
+        """Close the directory, and with it its lock."""
         if self._directory >= 0:
             with contextlib.suppress(OSError):
                 self._fs.close(self._directory)
         self._directory = -1
 
     def abandon(self) -> None:
-        """In a forked child: opens anew."""
+        """In a forked child: open again at the next use."""
         self._mutex = Lock()
         self.close()
 
 
-def _decoded(data: bytes) -> _File:
+def _decode(data: bytes) -> _File:
     try:
         return msgspec.json.decode(data, type=_File) if data else _File()
     except msgspec.MsgspecError as error:
-        hint = f"stop all workers, then remove {LEASES}/{FILE}: leases are taken anew"
-        raise CorruptionError(f"{LEASES}/{FILE} does not read: {error}", code="leases.corrupt", hint=hint) from error
+        hint = f"stop all workers, then delete {LEASES}/{FILE}; they acquire their leases again"
+        raise CorruptionError(f"{LEASES}/{FILE} is invalid: {error}", code="leases.corrupt", hint=hint) from error

@@ -1,9 +1,8 @@
-"""Names of the file store: an entity id becomes one safe directory name, and never two ids the same.
+"""Names of the file store: each entity id has its own safe directory name.
 
-Rule 1: `[a-z0-9_-]` stays, every other byte is percent-encoded in lower case, capitals too: two ids never meet on a
-file system that ignores case, and no id can name `.`, `..` or a path.
-Rule 2: a name that would be too long for a file system is cut and ends with `~` and a hash; such an id cannot be
-read back from its name.
+Rule 1: `[a-z0-9_-]` is kept, every other byte is percent-encoded in lower case, capitals too: two ids have different
+names also on a file system that ignores case, and no id gives `.`, `..` or a path.
+Rule 2: a name that is too long for a file system is cut and ends with `~` and a hash; the id cannot be decoded from it.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from interlock.errors import UsageError
 from interlock.model.limits import ENTITY_ID_BYTES_MAX
 
 RESOURCES = "resources"
-"""The directory of a root that holds the shards, and in them the entities."""
+"""The directory of a root that contains the shards, and in them the entities."""
 JOURNAL = "events.log"
 SNAPSHOT = "state.json"
 TEMPORARY = ".tmp-"
-"""What follows the name of a file that is being written, before its random part."""
+"""Follows the name of a file that is being written, before its random part."""
 NEXT = ".next-"
-"""The same, of a segment that is being made to follow the active one."""
+"""Follows the name of a segment that is being written, before its random part."""
 
 NAME_BYTES_MAX = 240
-"""Bytes of a directory name: common file systems take 255."""
+"""Bytes of a directory name: common file systems allow 255."""
 
 _CUT_BYTES = 200
 _CUT = re.compile(rf"[a-z0-9_%.-]{{{_CUT_BYTES}}}~[0-9a-f]{{32}}")
@@ -34,41 +33,41 @@ _UNSAFE = re.compile(rb"[^a-z0-9_-]")
 
 
 def directory_name(entity: str, *, tenant: str = "") -> str:
-    """The directory of an entity `kind/id`. Raises UsageError for an id that no store keeps."""
+    """The directory name of an entity `kind/id`. Raises UsageError for an invalid id."""
     kind, _, rest = entity.partition("/")
     try:
         size = len(entity.encode())
     except UnicodeEncodeError:
-        raise UsageError("the entity id holds half a surrogate pair", code="entity.malformed") from None
+        raise UsageError("the entity id contains a lone surrogate", code="entity.malformed") from None
     if not kind or not rest:
-        raise UsageError(f"an entity is named `kind/id`, not {entity[:80]!r}", code="entity.malformed")
+        raise UsageError(f"expected an entity id such as `kind/id`, got {entity[:80]!r}", code="entity.malformed")
     if size > ENTITY_ID_BYTES_MAX:
         raise UsageError(f"the entity id has {size} bytes; {ENTITY_ID_BYTES_MAX} are allowed", code="entity.malformed")
-    return _cut(".".join(_encoded(part) for part in (tenant, kind, rest) if part))
+    return _cut(".".join(_encode(part) for part in (tenant, kind, rest) if part))
 
 
 def tenant_folder(tenant: str) -> str:
-    """The folder of a tenant, among others and beside months: no name of a tenant gives `2026-08`."""
-    return _cut(f"tenant-{_encoded(tenant)}")
+    """The folder of a tenant in an archive; it differs from the name of every month, such as `2026-08`."""
+    return _cut(f"tenant-{_encode(tenant)}")
 
 
 def is_cut(name: str) -> bool:
-    """Whether the id cannot be read back from this name."""
+    """Whether this name was cut, so that the id cannot be decoded from it."""
     return "~" in name and _CUT.fullmatch(name) is not None
 
 
-def kind_prefix(kind: str, *, tenant: str = "", beginning: str = "") -> str:
-    """How the directory names of a kind begin, those that are cut too; of ids that begin so, if need be."""
-    return ("".join(f"{_encoded(part)}." for part in (tenant, kind) if part) + _encoded(beginning))[:_CUT_BYTES]
+def kind_prefix(kind: str, *, tenant: str = "", id_prefix: str = "") -> str:
+    """The common prefix of the directory names of a kind, or of those of its ids with a prefix; cut names included."""
+    return ("".join(f"{_encode(part)}." for part in (tenant, kind) if part) + _encode(id_prefix))[:_CUT_BYTES]
 
 
 def tenant_prefix(tenant: str) -> str:
-    """How the directory names of a tenant begin, those that are cut too."""
-    return f"{_encoded(tenant)}."[:_CUT_BYTES] if tenant else ""
+    """The common prefix of the directory names of a tenant; cut names included."""
+    return f"{_encode(tenant)}."[:_CUT_BYTES] if tenant else ""
 
 
-def entity_named(name: str, *, tenant: str = "") -> str | None:
-    """The entity of a directory name; None when the name is cut, another tenant's, or none of ours."""
+def entity_of_name(name: str, *, tenant: str = "") -> str | None:
+    """The entity of a directory name; None when the name is cut, another tenant's, or not that of an entity."""
     parts = name.split(".")
     if is_cut(name) or not name.isascii() or len(parts) != (3 if tenant else 2):
         return None
@@ -77,23 +76,23 @@ def entity_named(name: str, *, tenant: str = "") -> str | None:
     return entity if kind and rest and directory_name(entity, tenant=tenant) == name else None
 
 
-def kind_named(name: str, *, tenant: str = "") -> str:
-    """The kind that a name tells that was cut behind it; empty when it tells none, or is another tenant's."""
+def kind_of_name(name: str, *, tenant: str = "") -> str:
+    """The kind in a cut directory name; empty when the kind itself was cut, or the name is another tenant's."""
     prefix = tenant_prefix(tenant)
     part, dot, _ = name.removeprefix(prefix).partition(".")
-    return _decoded(part) if dot and name.startswith(prefix) else ""
+    return _decode(part) if dot and name.startswith(prefix) else ""
 
 
-def tenant_named(name: str) -> str | None:
-    """Whose entity a directory name tells, empty for nobody's; None when it tells nothing, or is none of ours.
+def tenant_of_name(name: str) -> str | None:
+    """The tenant in a directory name, empty for none; None when it is unknown, or the name is not that of an entity.
 
-    One that was cut tells it only where its third part has begun: before that, `a.b` may be a tenant's kind or a kind.
+    A cut name has it only if its third part has started: before that, `a.b` may be a tenant's kind or a kind.
     """
     parts = name.split(".")
     if len(parts) == 2:
-        return None if entity_named(name) is None else ""
-    tenant = _decoded(parts[0]) if len(parts) == 3 and name.isascii() else ""
-    return tenant if tenant and (is_cut(name) or entity_named(name, tenant=tenant) is not None) else None
+        return None if entity_of_name(name) is None else ""
+    tenant = _decode(parts[0]) if len(parts) == 3 and name.isascii() else ""
+    return tenant if tenant and (is_cut(name) or entity_of_name(name, tenant=tenant) is not None) else None
 
 
 def shard_name(name: str, digits: int) -> str:
@@ -107,34 +106,34 @@ def shard_names(digits: int) -> list[str]:
 
 
 def sealed_name(first: int) -> str:
-    """The name of a sealed segment, by the version of its first record."""
+    """The file name of a sealed segment whose first record has this version."""
     return f"events-{first:020d}.log"
 
 
-def sealed_first(name: str) -> int | None:
-    """The first version of a sealed segment, by its name; None when the name is no sealed segment's."""
+def segment_first_version(name: str) -> int | None:
+    """The first version of the sealed segment with this file name; None for any other name."""
     found = _SEALED.fullmatch(name)
     return None if found is None else int(found[1])
 
 
 def is_leftover(name: str) -> bool:
-    """Whether a file was being written by somebody who died."""
+    """Whether a file is a temporary one, left by a writer that died."""
     return TEMPORARY in name or NEXT in name
 
 
 def _cut(name: str) -> str:
-    """The name, as long as a file system takes it."""
+    """The name, cut to what a file system allows."""
     if len(name) <= NAME_BYTES_MAX:
         return name
     return f"{name[:_CUT_BYTES]}~{blake2b(name.encode(), digest_size=16).hexdigest()}"
 
 
-def _encoded(part: str) -> str:
-    data = part.encode(errors="surrogatepass")  # half a pair, in what is only looked for: no name has it
+def _encode(part: str) -> str:
+    data = part.encode(errors="surrogatepass")  # a lone surrogate in a search prefix: no name has it
     return _UNSAFE.sub(lambda found: b"%%%02x" % found[0][0], data).decode()
 
 
-def _decoded(part: str) -> str:
-    """What was encoded so; empty when nothing was."""
+def _decode(part: str) -> str:
+    """The decoded text; empty when this is not an encoding."""
     found = unquote_to_bytes(part).decode(errors="replace")
-    return found if _encoded(found) == part else ""
+    return found if _encode(found) == part else ""

@@ -29,7 +29,7 @@ from typing import NamedTuple, NoReturn
 from interlock.errors import InterlockError, UsageError
 from interlock.model.limits import FORK_PAUSE_US, FORK_WAIT_MS_MAX, REPLACED_TRIES_MAX
 from interlock.ports.fork import FORKED_HINT, forked_error, keep_forever
-from interlock.stores.replaced_files import replaced
+from interlock.stores.file_identity import replaced_error
 
 
 class Identity(NamedTuple):
@@ -159,7 +159,7 @@ def connect(path: Path, *, busy_ms: int, create: bool = False) -> Connection:
             connection = _connected(path, busy_ms=busy_ms, create=create)
         if connection is not None:
             return connection
-    raise replaced(f"{path} was replaced again and again")
+    raise replaced_error(f"{path} was replaced again and again")
 
 
 def _connected(path: Path, *, busy_ms: int, create: bool) -> Connection | None:
@@ -213,7 +213,7 @@ class DatabaseFiles:
         for path, identity in self._known:
             found = identity_at(path)
             if found is None or found != identity:
-                return replaced(f"{path} was {'moved or deleted' if found is None else 'replaced'}")
+                return replaced_error(f"{path} was {'moved or deleted' if found is None else 'replaced'}")
         return None
 
 

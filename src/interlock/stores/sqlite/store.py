@@ -43,7 +43,7 @@ from interlock.ports.store import (
 from interlock.ports.thread_calls import thread_future
 from interlock.ports.threads import in_thread_or_here
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
-from interlock.stores.replaced_files import replaced
+from interlock.stores.file_identity import replaced_error
 from interlock.stores.sqlite import feed, leases, work
 from interlock.stores.sqlite import statistics as sight
 from interlock.stores.sqlite.commit import Answer, split, write_refusals
@@ -372,7 +372,7 @@ class SqliteStore:
         if connection.identity != self._files.identity:
             with CALLS:
                 connection.close()
-            raise replaced(f"{self._path} was replaced")
+            raise replaced_error(f"{self._path} was replaced")
         return connection
 
     def _check_files(self) -> None:

@@ -17,7 +17,9 @@ from msgspec.structs import replace
 
 from interlock.errors import UsageError
 from interlock.model.codec import encode
+from interlock.model.journal import work_state
 from interlock.model.journal.work import ORDERED_LANES, Lane, Work, WorkDelta, WorkId
+from interlock.model.journal.work_state import WorkState
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkRow
 from interlock.stores.cursor import Milliseconds
 
@@ -213,15 +215,22 @@ def _settle(connection: sqlite3.Connection, tenant: str, settled: Settlement, no
     held = connection.execute(SELECT_HELD, (*key, each.attempt, each.failures)).fetchone()
     if held is None:
         return False
-    if held[0] and not each.work.is_saga_step:
+    state = work_state.settle(
+        each.work,
+        WorkState(attempts=each.attempt, failures=each.failures, cancelled=bool(held[0])),
+        settled.verdict,
+        next_ms=settled.next_ms,
+        error=settled.error,
+        lapsed=settled.lapsed,
+        begun=settled.begun,
+        now_ms=now_ms,
+    )
+    if state is None:
         return _remove(connection, name, place)
-    dead = settled.verdict == "dead"
-    failed = settled.verdict == "again" and not settled.lapsed
-    next_ms = settled.next_ms if settled.verdict == "again" else None
-    error = None if settled.error is None else encode(settled.error)
-    row = (error, next_ms, now_ms if dead else None, int(failed), int(not settled.begun))
-    connection.execute(LET_GO, (*row, *key))
-    if dead and place.lane in ORDERED_LANES:
+    error = None if state.error is None else encode(state.error)
+    counts = (state.failures - each.failures, each.attempt - state.attempts)
+    connection.execute(LET_GO, (error, state.next_ms, state.dead_ms, *counts, *key))
+    if state.dead_ms is not None and place.lane in ORDERED_LANES:
         _let_in(connection, name, place.lane)
     return True
 

@@ -23,14 +23,13 @@ def place_of(root: Path, entity: str, *, tenant: str = "") -> Path:
     return root / "resources" / shard_name(name, 2) / name
 
 
-@pytest.mark.parametrize("layout", ["A", "C"])
 @pytest.mark.parametrize("tenant", ["", "acme"])
 @pytest.mark.parametrize("damage", [b"garbage", b"", None])
 async def test_a_damaged_entity_whose_name_was_cut_is_left_out_of_lists_by_its_folder(
-    tmp_path: Path, layout: str, tenant: str, damage: bytes | None
+    tmp_path: Path, tenant: str, damage: bytes | None
 ) -> None:
     """Nothing tells its id, and it must not vanish: not from its kind, nor from ids that may begin as its own does."""
-    store = FileStore(tmp_path / "store", tenant=tenant, layout=layout)
+    store = FileStore(tmp_path / "store", tenant=tenant)
     for entity, version in ((LONG, 1), (LONG, 2), ("door/1", 1)):
         await store.append(step(version, f"k{version}", entity=entity))
     await store.close()

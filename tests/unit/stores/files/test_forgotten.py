@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired, Refusal
+from interlock.stores.files.durable_io import Settings
 from interlock.stores.files.journal import recent_keys
-from interlock.stores.files.journal.durable_io import Settings
 from interlock.stores.files.names import directory_name, shard_name
 from interlock.stores.files.store import FileStore
 from tests.crash.life import ENTITY, opened, step
@@ -41,10 +41,10 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recent_keys, "TIMES_APART", 1)
 
 
-@pytest.fixture(params=["A", "C"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[FileStore]:
-    """A store of either layout, with an entity that has forgotten its first two keys."""
-    found = FileStore(tmp_path / "store", layout=request.param, snapshot_every=3)
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[FileStore]:
+    """A store with an entity that has forgotten its first two keys."""
+    found = FileStore(tmp_path / "store", snapshot_every=3)
     for version in range(1, ENTRIES + 1):
         assert isinstance(await found.append(step(version, f"k{version}")), Appended)
     yield found
@@ -111,7 +111,7 @@ def test_a_lone_caller_hears_the_same() -> None:
     journals = opened(Simulated(World()), Settings(snapshot_every=1_000))
     for version in range(1, ENTRIES + 1):
         journals.append(step(version, f"k{version}"))
-    old, new = (journals.append_at_once(sent(ENTRIES + 1, "k1", each)) for each in (2, 3))
+    old, new = (journals.append_inline(sent(ENTRIES + 1, "k1", each)) for each in (2, 3))
     journals.close()
 
     assert (KeyExpired(ENTRIES, 2), Appended) == (old, type(new))

@@ -13,7 +13,6 @@ import pytest
 from interlock.errors import UsageError
 from interlock.ports.store import Appended
 from interlock.stores.files.filesystem import OperatingSystem
-from interlock.stores.files.log_layout.layout import BatchedJournals
 from interlock.stores.files.store import FileStore
 from interlock.stores.memory import MemoryStore
 from tests.crash.life import step
@@ -81,13 +80,11 @@ def test_a_lock_that_was_given_back_is_not_forgotten_as_one_of_a_thread(tmp_path
 
 
 def test_a_child_does_not_wait_for_a_thread_of_its_parent(tmp_path: Path, children: list[Child]) -> None:
-    """Also where that one reads the log of another process, in layout C."""
-    owner = FileStore(tmp_path / "store", layout="C")
-    asyncio.run(owner.append(step(1, "k1")))
-    beside = FileStore(tmp_path / "store")
-    journals = beside._journals
-    assert isinstance(journals, BatchedJournals)
-    guards = (journals._follower._guard, journals._guard, journals._handles._guard)
+    """Its locks are new in the child: the parent's may be held for ever."""
+    store = FileStore(tmp_path / "store")
+    asyncio.run(store.append(step(1, "k1")))
+    journals = store._store
+    guards = (journals._reader._guard, journals._list._guard, journals.journals._guard)
     held, leave = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -100,14 +97,13 @@ def test_a_child_does_not_wait_for_a_thread_of_its_parent(tmp_path: Path, childr
     held.wait(60)
 
     def child(line: Line) -> None:
-        line.send(len(asyncio.run(beside.read(ENTITY))))
+        line.send(len(asyncio.run(store.read(ENTITY))))
 
     children.append(Child(child))
     said = children[0].heard()
     leave.set()
     holding.join()
-    asyncio.run(beside.close())
-    asyncio.run(owner.close())
+    asyncio.run(store.close())
 
     assert 1 == said
 

@@ -9,7 +9,7 @@ import pytest
 
 from interlock.errors import CorruptionError, UnavailableError
 from interlock.ports.store import Duplicate, Loaded
-from interlock.stores.files.direct_layout import DirectLayout
+from interlock.stores.files.blocking_store import BlockingFileStore
 from tests.crash.life import ENTITY, opened, step
 from tests.crash.simulated import Simulated
 from tests.unit.stores.files.journal.test_padding import ROOMY, filled
@@ -18,7 +18,7 @@ from tests.unit.stores.files.test_faults import failing
 ENTRIES = 5
 
 
-def asked(fs: Simulated, journals: DirectLayout, key: str | None = None) -> tuple[object, list[str]]:
+def asked(fs: Simulated, journals: BlockingFileStore, key: str | None = None) -> tuple[object, list[str]]:
     """The answer, and the calls that it took."""
     before = len(fs.calls)
     return journals.load(ENTITY, key), fs.calls[before:]
@@ -86,7 +86,7 @@ def test_what_another_process_released_is_not_told_from_memory() -> None:
 def test_a_thread_that_has_the_journal_is_not_waited_for() -> None:
     """It is read beside it, as ever."""
     _, fs, journals = filled(ENTRIES)
-    journal = journals._handles.peek(journals._root.address(ENTITY))
+    journal = journals.journals.peek(journals.root.address(ENTITY))
     assert journal is not None
     with journal._mutex:
         loaded, calls = asked(fs, journals)
@@ -106,7 +106,7 @@ def test_a_handle_that_has_only_read_asks_the_disk() -> None:
 
 
 @pytest.mark.parametrize("ask", [lambda journals: journals.load(ENTITY), lambda journals: journals.load(ENTITY, "k2")])
-def test_a_poisoned_entity_is_read_from_the_disk(ask: Callable[[DirectLayout], object]) -> None:
+def test_a_poisoned_entity_is_read_from_the_disk(ask: Callable[[BlockingFileStore], object]) -> None:
     """What its handle knows may be more than the disk has."""
     _, fs, journals = filled(ENTRIES)
     failing(fs, "fdatasync")
@@ -135,7 +135,7 @@ def test_a_journal_that_was_cut_is_not_told_from_memory() -> None:
     again.append(step(ENTRIES + 1, "k6"))
     number = world.found("store", "resources", "order.%41-1", "events.log")
     assert number is not None
-    file = fs.open_update(fs.open_directory(again._root.address(ENTITY).resources, "order.%41-1"), "events.log")
+    file = fs.open_update(fs.open_directory(again.root.address(ENTITY).resources, "order.%41-1"), "events.log")
     fs.truncate(file, 10)
 
     with pytest.raises(CorruptionError):

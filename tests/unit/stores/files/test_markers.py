@@ -14,9 +14,9 @@ from interlock.errors import UnavailableError
 from interlock.model.journal.work import WorkId
 from interlock.ports.store import Append
 from interlock.ports.work import Settlement
-from interlock.stores.files.direct_layout import DirectLayout
+from interlock.stores.files.blocking_store import BlockingFileStore
 from interlock.stores.files.names import directory_name
-from interlock.stores.files.work.dispatcher import RETIRE_MS, WALK_MS
+from interlock.stores.files.work.dispatcher import MARKER_IDLE_MS, SCAN_MS
 from tests.crash.life import ENTITY
 from tests.crash.simulated import Killed, Simulated, World, crashes
 from tests.unit.stores.files.journal.test_work import PLAIN, Pair, Process, charge, fail, kill, leaving, other
@@ -27,10 +27,10 @@ def test_a_marker_goes_a_minute_after_the_last_work_and_comes_back_with_the_next
     pair = Pair()
     pair.one.journals.append(leaving(1, other("outbox")))
     pair.one.dispatch.settle((Settlement(pair.one.take("outbox")[0], "done"),), now_ms=0)
-    pair.one.take(now_ms=RETIRE_MS - 1)
+    pair.one.take(now_ms=MARKER_IDLE_MS - 1)
 
     assert [directory_name(ENTITY)] == pair.markers()
-    pair.one.take(now_ms=RETIRE_MS)
+    pair.one.take(now_ms=MARKER_IDLE_MS)
     assert [] == pair.markers()
     pair.one.journals.append(leaving(2, other("outbox", 2)))
     assert [directory_name(ENTITY)] == pair.markers()
@@ -61,10 +61,10 @@ def test_whoever_takes_over_makes_sure_of_every_marker_anew() -> None:
     pair = Pair()
     pair.two.journals.append(leaving(1, other("outbox")))
     pair.one.dispatch.settle((Settlement(pair.one.take("outbox")[0], "done"),), now_ms=0)
-    pair.one.take(now_ms=RETIRE_MS)
+    pair.one.take(now_ms=MARKER_IDLE_MS)
     assert [] == pair.markers()
     pair.one.fs.die()
-    pair.two.take(now_ms=RETIRE_MS)
+    pair.two.take(now_ms=MARKER_IDLE_MS)
     pair.two.journals.append(leaving(2, other("outbox", 2)))
 
     assert [directory_name(ENTITY)] == pair.markers()
@@ -151,12 +151,12 @@ def test_a_marker_whose_id_was_not_flushed_is_not_believed_again() -> None:
     fs = process.fs
     before = len(fs.calls)
     fs.watch = lambda name: fail(fs) if name == "fdatasync" and "write" in fs.calls[before:] else None
-    with pytest.raises(UnavailableError, match="flush failed"):
+    with pytest.raises(UnavailableError) as first:
         process.journals.append(leaving(2, charge(2), entity=CUT))
     fs.watch = None
-
-    with pytest.raises(UnavailableError, match="can leave no work"):
+    with pytest.raises(UnavailableError) as second:
         process.journals.append(leaving(2, charge(2), entity=CUT))
+    assert ["store.flush", "store.poisoned"] == [first.value.code, second.value.code]
     fs.die()
     Process(fs.world, 2).journals.append(leaving(2, charge(2), entity=CUT))
     for left in crashes(fs.world, random.Random(1)):
@@ -166,12 +166,12 @@ def test_a_marker_whose_id_was_not_flushed_is_not_believed_again() -> None:
 def test_what_a_person_left_among_the_shards_is_left_alone() -> None:
     """A walk passes it over."""
     fs = Simulated(World(), process=1)
-    journals = DirectLayout("store", fs, PLAIN, shard_digits=1)
+    journals = BlockingFileStore("store", fs, PLAIN, shard_digits=1)
     pending = fs.open_directory(fs.open_directory(fs.parent("store")[0], "store"), "pending")
     for name in ("README", "00"):
         fs.close(fs.create(pending, name))
     journals.append(leaving(1, charge()))
-    claims = journals.dispatch().claim("effect", None, owner="w", now_ms=0, until_ms=1, limit=9)
+    claims = journals.dispatcher().claim("effect", None, owner="w", now_ms=0, until_ms=1, limit=9)
 
     assert [ENTITY] == [each.entity for each in claims]
 
@@ -186,7 +186,7 @@ def test_names_of_others_among_the_markers_are_left_alone() -> None:
         fs.close(fs.create(pending, name))
     pair.two.journals.append(leaving(1, charge()))
 
-    assert [ENTITY] == [each.entity for each in pair.one.take(now_ms=2 * RETIRE_MS)]
+    assert [ENTITY] == [each.entity for each in pair.one.take(now_ms=2 * MARKER_IDLE_MS)]
     assert 5 == len(pair.markers())
 
 
@@ -198,8 +198,8 @@ def test_a_marker_without_work_harms_nobody_and_goes() -> None:
     with pytest.raises(Killed):
         pair.two.journals.append(leaving(1, charge()))
 
-    assert (1, ()) == (len(pair.markers()), pair.one.take(now_ms=WALK_MS))
-    pair.one.take(now_ms=WALK_MS + RETIRE_MS)
+    assert (1, ()) == (len(pair.markers()), pair.one.take(now_ms=SCAN_MS))
+    pair.one.take(now_ms=SCAN_MS + MARKER_IDLE_MS)
     assert [] == pair.markers()
 
 
@@ -211,5 +211,5 @@ def test_a_marker_without_an_entity_harms_nobody() -> None:
     fs.close(fs.create(pending, "order.nobody"))
     pair.two.journals.append(leaving(1, charge()))
 
-    assert [ENTITY] == [each.entity for each in pair.one.take(now_ms=WALK_MS)]
+    assert [ENTITY] == [each.entity for each in pair.one.take(now_ms=SCAN_MS)]
     assert None is pair.world.found("store", "resources", "order.nobody")

@@ -8,14 +8,14 @@ from interlock.errors import UsageError
 from interlock.stores.files.names import (
     NAME_BYTES_MAX,
     directory_name,
-    entity_named,
+    entity_of_name,
     is_cut,
-    kind_named,
+    kind_of_name,
     kind_prefix,
     shard_name,
     shard_names,
     tenant_folder,
-    tenant_named,
+    tenant_of_name,
     tenant_prefix,
 )
 
@@ -39,7 +39,7 @@ def test_no_id_is_a_path(entity: str) -> None:
 
     assert set() == set(name) & {"/", "\0"}
     assert name.strip(".")
-    assert entity == entity_named(name)
+    assert entity == entity_of_name(name)
 
 
 def test_capitals_are_told_apart_where_the_file_system_does_not() -> None:
@@ -58,7 +58,7 @@ def test_names_are_read_back(kind: str, rest: str) -> None:
     except UsageError:
         return
 
-    assert is_cut(name) or entity == entity_named(name)
+    assert is_cut(name) or entity == entity_of_name(name)
     assert name.startswith(kind_prefix(kind))
 
 
@@ -66,7 +66,7 @@ def test_a_long_name_is_cut_and_stays_unique() -> None:
     """An id that would be too long for a file name ends in a hash of the whole."""
     first, second = (directory_name(f"order/{'Ä' * 90}{end}") for end in "ab")
 
-    assert (233, True, None) == (len(first), is_cut(first), entity_named(first))
+    assert (233, True, None) == (len(first), is_cut(first), entity_of_name(first))
     assert first != second
 
 
@@ -85,9 +85,9 @@ def test_a_tenant_comes_first_and_is_not_another_s_kind() -> None:
 
     assert "acme.order.1" == name
     assert ("order/1", None, None) == (
-        entity_named(name, tenant="acme"),
-        entity_named(name),
-        entity_named("order.1", tenant="acme"),
+        entity_of_name(name, tenant="acme"),
+        entity_of_name(name),
+        entity_of_name("order.1", tenant="acme"),
     )
 
 
@@ -107,12 +107,12 @@ def test_names_begin_as_their_ids_do(prefix: str, kind: str, rest: str, tenant: 
     except UsageError:
         return
 
-    assert name.startswith(kind_prefix(kind, tenant=tenant, beginning=prefix))
+    assert name.startswith(kind_prefix(kind, tenant=tenant, id_prefix=prefix))
 
 
 def test_half_a_surrogate_pair_is_looked_for_and_not_found() -> None:
     """No id has it, so no name begins so."""
-    assert not directory_name("order/1").startswith(kind_prefix("order", beginning="\ud800"))
+    assert not directory_name("order/1").startswith(kind_prefix("order", id_prefix="\ud800"))
 
 
 @given(TEXT | st.just(""), TEXT.filter(lambda text: "/" not in text), TEXT)
@@ -123,7 +123,7 @@ def test_a_name_tells_its_tenant_or_nothing(tenant: str, kind: str, rest: str) -
     except UsageError:
         return
 
-    assert tenant_named(name) in ((tenant, None) if is_cut(name) else (tenant,))
+    assert tenant_of_name(name) in ((tenant, None) if is_cut(name) else (tenant,))
 
 
 @pytest.mark.parametrize(
@@ -139,12 +139,12 @@ def test_a_cut_name_tells_what_stands_before_the_cut(tenant: str, kind: str, tol
     """A tenant only where its third part has begun: two may be a kind and its id."""
     name = directory_name(f"{kind}/{'ö' * 60}", tenant=tenant)
 
-    assert (True, *told) == (is_cut(name), tenant_named(name), kind_named(name, tenant=tenant))
+    assert (True, *told) == (is_cut(name), tenant_of_name(name), kind_of_name(name, tenant=tenant))
 
 
 def test_a_cut_name_of_another_tells_no_kind() -> None:
     """What would be its kind is a tenant's."""
-    assert "" == kind_named(directory_name(f"order/{'ö' * 60}", tenant="acme"), tenant="other")
+    assert "" == kind_of_name(directory_name(f"order/{'ö' * 60}", tenant="acme"), tenant="other")
 
 
 @given(tenant=TEXT, other=TEXT)
@@ -160,7 +160,7 @@ def test_the_folder_of_a_tenant_is_one_safe_name_of_its_own(tenant: str, other: 
 @pytest.mark.parametrize("name", ["lost+found", ".", "order.", "order.%zz", "order.A", "a.b.c", "a.1~", "a.\udcff"])
 def test_names_that_are_not_ours_are_no_entities(name: str) -> None:
     """Whatever else lies in the directory is passed over: an editor's copy, bytes that are no text."""
-    assert (None, False) == (entity_named(name), is_cut(name))
+    assert (None, False) == (entity_of_name(name), is_cut(name))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_names_that_are_not_ours_are_no_entities(name: str) -> None:
 )
 def test_names_that_are_not_ours_tell_no_tenant(name: str) -> None:
     """Nothing is guessed from what a person left."""
-    assert tenant_named(name) is None
+    assert tenant_of_name(name) is None
 
 
 def test_every_shard_has_a_directory() -> None:

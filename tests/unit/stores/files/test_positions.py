@@ -1,4 +1,4 @@
-"""Places in long journals: any page is near one, and their number is bounded."""
+"""Positions in long journals: any page is near one, and their number is bounded."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from interlock.model.journal.record import InvalidRecord, JournalRecord, decode_record
-from interlock.stores.files.journal import tail
-from interlock.stores.files.journal.durable_io import Settings
-from interlock.stores.files.journal.snapshot_file import Position
-from interlock.stores.files.positions import ENDS_MAX, PLACES_MAX, Places
+from interlock.stores.files.durable_io import Settings
+from interlock.stores.files.journal import reading
+from interlock.stores.files.journal.line_formats import Position
+from interlock.stores.files.reader import ENDS_MAX, POSITIONS_MAX, Positions
 from tests.crash.life import ENTITY, opened, step
 from tests.crash.simulated import Simulated, World
 
 LONG = 2_000
 
 
-def walked(versions: range) -> Places:
+def walked(versions: range) -> Positions:
     """The places of a journal that was read once, from its beginning."""
-    places = Places()
+    places = Positions()
     for version in versions:
         if version % places.apart == 0:
             places.add(Position(version, version * 100, ""))
@@ -41,7 +41,7 @@ def test_a_journal_of_any_length_has_few_places_far_enough_apart() -> None:
     places = walked(range(1, 1_000_001))
     versions = [mark.version for mark in reversed(places.up_to(1_000_000))]
 
-    assert PLACES_MAX // 2 <= len(versions) <= PLACES_MAX
+    assert POSITIONS_MAX // 2 <= len(versions) <= POSITIONS_MAX
     assert max(later - sooner for sooner, later in pairwise(versions)) <= places.apart
 
 
@@ -78,7 +78,7 @@ def test_a_page_of_a_long_journal_is_read_from_a_place_near_it(monkeypatch: pyte
         decoded.append(version)
         return decode_record(line, version=version, **facts)
 
-    monkeypatch.setattr(tail, "decode_record", counted)
+    monkeypatch.setattr(reading, "decode_record", counted)
     costs = []
     for after in (LONG - 10, LONG - 500, 300, LONG - 10):
         decoded.clear()

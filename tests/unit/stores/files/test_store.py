@@ -151,21 +151,20 @@ async def test_entities_are_listed_by_state_prefix_and_age(store: FileStore) -> 
 
 async def test_who_was_cancelled_is_in_no_state_since_then(tmp_path: Path) -> None:
     """Also for another process, and when a late result came afterwards; states are of the living and those done."""
-    for layout in ("A", "C"):
-        store = FileStore(tmp_path / layout, layout=layout)
-        await filled(store, 2)
-        await filled(store, 2, entity="order/B")
-        for version in (3, 4):
-            late = step(version, f"k{version}")
-            await store.append(replace(late, snapshot=replace(late.snapshot, ended="cancelled")))
-        rows = [await store.find(query) for query in CANCELLED]
-        await store.close()
-        other = FileStore(tmp_path / layout)
-        again = [await other.find(query) for query in CANCELLED]
-        await other.close()
+    store = FileStore(tmp_path / "store")
+    await filled(store, 2)
+    await filled(store, 2, entity="order/B")
+    for version in (3, 4):
+        late = step(version, f"k{version}")
+        await store.append(replace(late, snapshot=replace(late.snapshot, ended="cancelled")))
+    rows = [await store.find(query) for query in CANCELLED]
+    await store.close()
+    other = FileStore(tmp_path / "store")
+    again = [await other.find(query) for query in CANCELLED]
+    await other.close()
 
-        assert [[], [ENTITY], ["order/B", ENTITY]] == [[row.entity for row in page.rows] for page in rows]
-        assert (rows, 3) == (again, rows[1].rows[0].entered_ms)
+    assert [[], [ENTITY], ["order/B", ENTITY]] == [[row.entity for row in page.rows] for page in rows]
+    assert (rows, 3) == (again, rows[1].rows[0].entered_ms)
 
 
 CANCELLED = [
@@ -234,12 +233,11 @@ class Refusing(OperatingSystem):
         return file
 
 
-@pytest.mark.parametrize("layout", ["A", "C"])
 async def test_a_file_that_does_not_read_is_left_out_of_lists_and_a_system_that_fails_fails_them(
-    tmp_path: Path, layout: str
+    tmp_path: Path,
 ) -> None:
     """A bad sector is one entity's; no free descriptor is everybody's, and no list would be the truth."""
-    store = FileStore(tmp_path / "store", layout=layout)
+    store = FileStore(tmp_path / "store")
     await filled(store, 2)
     await filled(store, 1, entity="order/B-2")
     await store.close()
@@ -364,11 +362,11 @@ async def test_many_callers_of_one_entity_lose_nothing(store: FileStore) -> None
 
 async def test_few_handles_serve_many_entities(tmp_path: Path) -> None:
     """The least recently used are closed; what they knew is read again."""
-    store = FileStore(tmp_path / "store", handles_max=2)
+    store = FileStore(tmp_path / "store", open_journals_max=2)
     for version in (1, 2):
         for number in range(6):
             await store.append(step(version, f"k{version}", entity=f"order/{number}"))
-    opened = len(store._journals._handles._journals)
+    opened = len(store._store.journals._journals)
     versions = [len(await store.read(f"order/{number}")) for number in range(6)]
     await store.close()
 
@@ -434,7 +432,7 @@ def test_a_network_file_system_is_refused(tmp_path: Path) -> None:
     """There a lock or a flush may not mean what it means here."""
 
     class Mounted(OperatingSystem):
-        def network(self, directory: int) -> str | None:
+        def network_type(self, directory: int) -> str | None:
             return "nfs4"
 
     with pytest.raises(UsageError, match="nfs4"):
@@ -478,7 +476,7 @@ async def test_a_forked_child_opens_its_journals_anew(tmp_path: Path) -> None:
     await store.append(step(1, "a"))
     child = os.fork()
     if child == 0:
-        answer = store._journals.append(step(2, "child"))
+        answer = store._store.append(step(2, "child"))
         os._exit(0 if isinstance(answer, Appended) else 1)
     _, status = await asyncio.to_thread(os.waitpid, child, 0)
     answer = await store.append(step(2, "parent"))
@@ -508,7 +506,7 @@ async def test_a_child_that_is_forked_without_descriptors_has_nothing_of_its_par
             try:
                 each.load(ENTITY).send(None)
             except UnavailableError as error:
-                told.append((error.code, len(each._journals._handles._journals)))
+                told.append((error.code, len(each._store.journals._journals)))
         os._exit(0 if told == [("store.closed", 0)] * 2 else 1)
     _, status = await asyncio.to_thread(os.waitpid, child, 0)
     answers = [await each.append(step(2, "b")) for each in stores]
@@ -518,11 +516,10 @@ async def test_a_child_that_is_forked_without_descriptors_has_nothing_of_its_par
     assert (0, [2, 2]) == (os.waitstatus_to_exitcode(status), [each.version for each in answers])
 
 
-@pytest.mark.parametrize("layout", ["A", "C"])
-async def test_a_folder_of_a_tenant_is_read_by_whoever_does_not_know_whose_it_is(tmp_path: Path, layout: str) -> None:
+async def test_a_folder_of_a_tenant_is_read_by_whoever_does_not_know_whose_it_is(tmp_path: Path) -> None:
     """It says so itself: its hashes, which begin with the tenant, follow, and lists show it."""
     url = f"file://{tmp_path}/store"
-    store = open_store(f"{url}?layout={layout}&tenant=Acme%20%26%20Co")
+    store = open_store(f"{url}?tenant=Acme%20%26%20Co")
     await filled(store, 3)
     seen = []
     for is_over in (False, True):  # beside its writer, and after it
@@ -532,7 +529,7 @@ async def test_a_folder_of_a_tenant_is_read_by_whoever_does_not_know_whose_it_is
         rows = (await again.find(EntityQuery(kind="order"))).rows
         seen.append(([each.head for each in await again.read(ENTITY)], [each.entity for each in rows]))
         await again.close()
-    plain = FileStore(tmp_path / "plain", layout=layout)
+    plain = FileStore(tmp_path / "plain")
     await filled(plain, 3)
     others = [each.head for each in await plain.read(ENTITY)]
     await plain.close()

@@ -52,7 +52,7 @@ OTHER_MODULES = {
     "context.refused": {"kernel/first_context.py", "runtime/runtime.py"},
     "context.unknown": {"kernel/first_context.py"},
     "entity.malformed": {"stores/files/names.py"},
-    "entry.size": {"runtime/receipts.py", "stores/files/log_layout/layout.py", "stores/files/journal/journal.py"},
+    "entry.size": {"runtime/receipts.py", "stores/files/journal/journal.py"},
     "event.reserved": {"model/event.py"},
     "limit.range": {"ports/store.py"},
     "mailbox.full": {"runtime/mailbox.py"},

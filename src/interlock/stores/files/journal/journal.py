@@ -1,473 +1,527 @@
-"""One entity's journal, opened for appending: protocol A. The only code that writes or cuts `events.log`.
+"""The journal of one entity, open: everything that is done to one entity.
 
 The order of an append, under a mutex of this process and the lock of the entity's directory:
 
-1. Open, the first time: make what is missing, then flush both directories, always: whoever made them may have died
-   before flushing. Flush the journal and forget its pages, so that what is read is what the disk has.
-2. Read and verify everything behind the last known record.
-3. The key is known: make sure that it is durable, answer `Duplicate`. It may be forgotten: `KeyExpired`. Another
-   version: `Conflict`.
-4. Bytes that are no record: damage is raised, a torn tail is cut off. A segment that is full is sealed and the next
-   one put in place (`files_rotation`); one that is found sealed was left by a process that died, and is followed up.
-5. The marker of an entity that is left with work (`files_pending`). One write of the whole line, with that of its work
-   before it, over the spare room (`files_spare`), then fdatasync. Only now the receipt may be given, and the work be
-   performed (`files_work`).
-6. A snapshot when it is due. Its errors are logged, never raised: the entry holds.
+1. The first time: create what is missing, open, and flush (`JournalFile.open`).
+2. Read and verify everything after the last known record.
+3. Known key: make its record durable, answer `Duplicate`. Key that may be forgotten: `KeyExpired`. Another version:
+   `Conflict`.
+4. Bytes that are not a record: raise damage, cut off a torn tail. A full segment is rotated.
+5. Create the marker of an entity with unfinished work (`work.markers`). Write the record, with its work line before it,
+   in one write, then flush. Only now the caller gets its receipt, and the work may start.
+6. Write a snapshot when it is due. Its errors are logged, never raised: the entry is durable.
 
-Rule 1: a flush that failed is never tried again. The write is cut off again, and the entity is poisoned for the life
-of the process: a second flush would say yes to bytes that the disk does not have.
-Rule 2: every other failure leaves the journal as it was, and the handle good.
-Rule 3: nothing in memory is ahead of the disk: state advances after the flush, so any exception in between is cured by
-the next reading of the tail.
-Rule 4: nothing is acknowledged that stands in a file without its name: after each flush the path of the journal must
-lead to the open file. One that was moved, replaced or deleted poisons the entity.
-Records that come from elsewhere, and go there: `files_exchange`.
+Rule 1: in the thread of an event loop (`append_inline`, `load_cached`) nothing is waited for but one flush, and nothing
+is opened. Where there is more to do, the answer is None, nothing was done, and a thread does all of it. The caller may
+be the main thread, where Ctrl-C is raised between any two instructions.
+Rule 2: work that changes without an entry is a mark line. It is flushed only where losing it would repeat something
+that must not be repeated (`durable`). Any other mark may be lost in a power cut: the work then runs again under its
+key.
+Rule 3: no listener gets work whose entry is not durable.
+Rule 4: a marker is removed only under the lock, when no work is left.
+Rule 5: adopted records become a whole segment, in one step: all of them are here, or none.
+Rule 6: records are released by the base of a new segment; only then files are removed. The snapshot must be of the last
+version by then: from there on it is not a cache any more, and neither are its keys.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
-from collections.abc import Hashable
+from collections.abc import Callable, Iterator
+from threading import Lock
+from typing import Protocol
 
-from interlock.errors import InterlockError, RejectedError, UnavailableError, UsageError
-from interlock.model.journal.record import JournalRecord, encode_record
-from interlock.model.journal.work import WorkDelta
+from interlock.errors import (
+    ConflictError,
+    CorruptionError,
+    InterlockError,
+    RejectedError,
+    UnavailableError,
+    UsageError,
+)
+from interlock.model.journal.record import InvalidRecord, JournalRecord, decode_record, encode_record
+from interlock.model.journal.work import WorkDelta, WorkId
+from interlock.model.journal.work_state import WorkState
 from interlock.model.limits import ENTRY_BYTES_MAX
 from interlock.model.snapshot import Snapshot
-from interlock.ports.store import Append, Appended, AppendResult, Conflict, Duplicate, KeyExpired, StaleAttempt
-from interlock.stores.files.journal.durable_io import (
-    DurableIO,
-    EntityDirectory,
-    OnWorkChanged,
-    shard_opened,
-    unavailable,
-    write_whole,
-)
-from interlock.stores.files.journal.handle import Handle
-from interlock.stores.files.journal.padding import ends_at, spare
-from interlock.stores.files.journal.reading import (
-    Active,
-    Chain,
-    JournalReader,
-    SegmentMovedError,
-    active_segment,
-    is_held,
-    unwitnessed,
-)
-from interlock.stores.files.journal.recent_keys import RecentKeys
-from interlock.stores.files.journal.rotation import following, put_in_place
-from interlock.stores.files.journal.segments import Base, encode_seal, joined
-from interlock.stores.files.journal.snapshot_file import (
-    ListFacts,
+from interlock.ports.store import Append, Appended, AppendResult, Conflict, Duplicate, KeyExpired, Loaded, StaleAttempt
+from interlock.stores.files.durable_io import LOCKED, DurableIO, EntityDirectory, replace_file, unavailable
+from interlock.stores.files.journal.journal_file import JournalFile
+from interlock.stores.files.journal.line_formats import (
+    Base,
+    MarkLine,
     Position,
-    StoredSnapshot,
-    apart,
-    encode_snapshot_file,
+    WorkLine,
+    encode_mark,
+    encode_work,
 )
-from interlock.stores.files.journal.tail import corrupt, read_kept, stands
-from interlock.stores.files.journal.work_lines import Beside, UnfinishedWork, encode_work
-from interlock.stores.files.names import JOURNAL, SNAPSHOT, is_cut, is_leftover, sealed_first
-from interlock.stores.replaced_files import replaced
+from interlock.stores.files.journal.reading import Chain
+from interlock.stores.files.journal.recent_keys import RecentKeys
+from interlock.stores.files.journal.snapshot_file import (
+    KnownConfigurations,
+    ListFacts,
+    StoredSnapshot,
+    encode_snapshot_file,
+    snapshot_interval,
+)
+from interlock.stores.files.journal.unfinished_work import UnfinishedWork, WorkChanges, WorkItem
+from interlock.stores.files.names import SNAPSHOT, is_cut
 
 ENVELOPE_BYTES_MAX = 2_048
 """Bytes of a record around its entry: version, escaped key, `d` and hash."""
 
-NOTHING = WorkDelta()
+NO_WORK = WorkDelta()
+
+OnWorkChanged = Callable[[EntityDirectory, WorkChanges, Position], None]
+"""Called with the changed work of an entity once its entries are durable, while the entity is locked; the position is
+the end of the journal that the changes include."""
+
+UpdateState = Callable[[WorkItem], WorkState | None]
+"""The new state of a piece of work; None: it is gone; the same state: nothing is written."""
 
 _logger = logging.getLogger(__name__)
 
 
-class Journal(Handle):
-    """The handle of one entity. Safe for several threads; one append at a time."""
+class Markers(Protocol):
+    """Which entities have unfinished work (`work.markers`)."""
 
-    def __init__(self, shared: DurableIO, address: EntityDirectory) -> None:
-        super().__init__(shared, address)
+    def create(self, address: EntityDirectory) -> None:
+        """Create the marker of an entity; it is on disk on return."""
+
+    def delete(self, address: EntityDirectory) -> None:
+        """Delete the marker of an entity without work."""
+
+    def notify(self, address: EntityDirectory) -> None:
+        """Hint to the process that runs work that the work of an entity changed."""
+
+
+class JournalContext:
+    """What the journals of one open store share. `on_work_changed` is set in the process that runs work."""
+
+    markers: Markers
+
+    def __init__(self, io: DurableIO) -> None:
+        self.io = io
+        self.configurations = KnownConfigurations()
+        self.on_work_changed: OnWorkChanged | None = None
+        self.snapshot_failures = 0
+
+
+class Journal:
+    """The open journal of one entity. Safe for several threads; one append at a time."""
+
+    def __init__(self, context: JournalContext, address: EntityDirectory) -> None:
+        self.address = address
         self.facts: ListFacts | None = None
         self.snapshot: Snapshot | None = None
-        self.rows = UnfinishedWork()
-        self._chain = Chain(address, shared.settings.tenant, shared.settings.store_key)
-        self.mark = self._chain.beginning()
-        self.durable = 0
+        self.work = UnfinishedWork()
+        self._context = context
+        self._io = context.io
+        self._settings = context.io.settings
+        self._file = JournalFile(context.io, address, on_record=self._on_record, on_line=self._on_line)
         self._keys = RecentKeys()
-        self._walk: JournalReader | None = None
-        self._kept_version = 0
-        self._base = self._chain.base()
-        self._is_announced = False
-        self._announced_to: OnWorkChanged | None = None
-        self._told_to: OnWorkChanged | None = None
-        self._records_end = 0
-        self._end = 0
+        self._stored_version = 0
+        self._is_marked = False
+        self._marked_for: OnWorkChanged | None = None
+        self._published_to: OnWorkChanged | None = None
         self._is_cut = is_cut(address.name)
-        self._path = f"{shared.root}/{address.folder}/{JOURNAL}"
-        self._identity: Hashable = None
+        self._mutex = Lock()
 
-    # What a handle does
+    @property
+    def position(self) -> Position:
+        """The end of what is known of the journal."""
+        return self._file.position
+
+    def durable_version(self) -> int:
+        """The last version if everything known is durable, else 0. Without the mutex: a hint for readers."""
+        position, durable_end = self._file.position, self._file.durable_end
+        return position.version if position.offset <= durable_end else 0
+
+    # Appending
 
     def append(self, append: Append) -> AppendResult:
-        """Keep one step, if the entity still is at the expected version and its key is new."""
+        """Append one entry, if the entity is at the expected version and the key is new."""
         with self._mutex:
-            self._shared.check_poison(self.address)
-            if not self._find_directory(create=append.expected == 0):
+            self._io.check_poison(self.address)
+            if not self._file.open_directory(create=append.expected == 0):
                 return Conflict(0)
-            with self._locked():
+            with self._file.lock():
                 self._catch_up()
-                return self._refused(append) or self._appended(append)
+                return self._refuse(append) or self._append(append)
 
-    def _refused(self, append: Append) -> Duplicate | Conflict | StaleAttempt | KeyExpired | None:
-        """Why there is nothing to write; None when there is. Everything that the journal says is known."""
+    def append_inline(self, append: Append) -> AppendResult | None:
+        """`append`, where nothing is waited for but one flush; None where there is more to do (rule 1).
+
+        A thread that takes the mutex meanwhile is waited for. After Ctrl-C the journal, whose state may be half a step
+        ahead, is closed, and its lock with it.
+        """
+        if self._mutex.locked():
+            return None
+        with self._mutex:
+            self._io.check_poison(self.address)
+            if not self._file.is_open:
+                return None
+            try:
+                with self._file.lock(ms_max=0):
+                    if not self._is_quick(append):
+                        return None
+                    return self._refuse(append) or self._write_entry(append)
+            except InterlockError as error:
+                if error.code != LOCKED:
+                    raise
+                return None
+            except BaseException:
+                self._file.close()
+                raise
+
+    def _is_quick(self, append: Append) -> bool:
+        """Whether one write and its flush is all: nothing to read, repair or mark, and no snapshot is due.
+
+        Nor a hint for another process, which may have to wait for a lock. The first entry has names to flush.
+        """
+        if not self._file.is_at_end() or self._file.is_full() or self.position.version == 0:
+            return False
+        if append.left != NO_WORK and self._context.on_work_changed is None:
+            return False
+        if append.left.born and not self._has_marker():
+            return False
+        return not self._is_snapshot_due(append.expected, append.snapshot)
+
+    def _refuse(self, append: Append) -> Duplicate | Conflict | StaleAttempt | KeyExpired | None:
+        """Why the entry is not written; None when it is to be. Everything in the journal is known."""
         version = self._keys.get(append.entry.key)
         if version is not None:
-            self._confirm()
-            self._check_name()
+            self._confirm_duplicate()
             return Duplicate(version)
-        if append.sent_ms is not None and self._keys.may_have_had(append.sent_ms):
-            return KeyExpired(self.mark.version, self._keys.forgotten_ms)
-        if self.mark.version != append.expected:
-            return Conflict(self.mark.version)
-        if append.fence is not None and not self.rows.is_newest(*append.fence):
-            return StaleAttempt(self.mark.version)
+        if append.sent_ms is not None and self._keys.may_be_forgotten(append.sent_ms):
+            return KeyExpired(self.position.version, self._keys.forgotten_ms)
+        if self.position.version != append.expected:
+            return Conflict(self.position.version)
+        if append.fence is not None and not self.work.is_newest(*append.fence):
+            return StaleAttempt(self.position.version)
         return None
 
-    def _appended(self, append: Append) -> Appended:
-        self._repair()
-        if self._is_full():
-            self._rotate(following(self._base, self.mark))
-        return self._written(append, is_due=self._snapshot_due(append.expected, append.snapshot))
+    def _confirm_duplicate(self) -> None:
+        """Step 3: `Duplicate` is an acknowledgement, so its record must be durable first."""
+        self._file.confirm()
+        self._file.check_name()
 
-    def _written(self, append: Append, *, is_due: bool = False) -> Appended:
+    def _append(self, append: Append) -> Appended:
+        self._file.cut_torn_tail()
+        if self._file.is_full():
+            self._rotate(self._file.base.next(self.position))
+        is_due = self._is_snapshot_due(append.expected, append.snapshot)
+        return self._write_entry(append, is_snapshot_due=is_due)
+
+    def _write_entry(self, append: Append, *, is_snapshot_due: bool = False) -> Appended:
         self._write(append)
-        if is_due:
-            self._keep()
-        if append.left != NOTHING:
-            self._tell()
-        return Appended(self.mark.version, self.mark.head)
+        if is_snapshot_due:
+            self._store_snapshot()
+        if append.left != NO_WORK:
+            self._publish()
+        return Appended(self.position.version, self.position.head)
+
+    def _write(self, append: Append) -> None:
+        """Step 5."""
+        entry, file, position = append.entry, self._file, self._file.position
+        if entry.version != position.version + 1:
+            message = f"entry {entry.version} cannot follow version {position.version} of `{append.entity}`"
+            raise UsageError(message, code="entry.version")
+        delta, key, work_line = append.left, self._settings.store_key, b""
+        if delta != NO_WORK or position.work_bytes:
+            work_line = encode_work(delta, entry.version, position.head, file.durable_end, store_key=key)
+        durable = file.durable_record_bytes()
+        record = encode_record(entry, durable=durable, previous=position.head, store_key=key)
+        if len(record.line) > ENTRY_BYTES_MAX + ENVELOPE_BYTES_MAX:
+            raise RejectedError(f"the entry has more than {ENTRY_BYTES_MAX:,} bytes", code="entry.size")
+        if delta.born and not self._has_marker():
+            self._context.markers.create(self.address)
+            self._marked_for = self._context.on_work_changed
+        file.append_record(record, work_line)
+        self._keys.remember(entry.key, entry.version, entry.event.time_ms)
+        self.facts = self._context.configurations.after_append(self.facts, append)
+        self.snapshot = append.snapshot
+        if delta != NO_WORK:
+            self.work.apply(delta)
+            self._is_marked = (self._is_marked or bool(delta.born)) and len(self.work) > 0
+
+    # Loading
+
+    def load_cached(self, key: str | None) -> Loaded | Duplicate | None:
+        """The entity as this journal has it, if that is its current state; `Duplicate` for a known key.
+
+        None when it is unknown or a thread uses the journal: the caller then reads it from the disk.
+        """
+        if self._mutex.locked():
+            return None
+        with self._mutex, contextlib.suppress(OSError):
+            snapshot, facts, file = self.snapshot, self.facts, self._file
+            if not file.is_open or snapshot is None or facts is None or self._io.is_poisoned(self.address):
+                return None
+            if snapshot.version == file.position.version and file.has_durable_records() and file.is_at_end():
+                version = None if key is None else self._keys.get(key)
+                if version is not None:
+                    file.check_name()
+                return Loaded(snapshot.version, facts.changed_ms, snapshot) if version is None else Duplicate(version)
+        return None
 
     def confirm(self, key: str) -> int | None:
         """The version of a key, once its record is durable; None when the key is not in the journal."""
+        with self._exclusive() as exists:
+            version = self._keys.get(key) if exists else None
+            if version is not None:
+                self._confirm_duplicate()
+            return version
+
+    @contextlib.contextmanager
+    def _exclusive(self, *, create: bool = False) -> Iterator[bool]:
+        """Holds the mutex and the lock, with everything in the journal known; False when the entity does not exist."""
         with self._mutex:
-            self._shared.check_poison(self.address)
-            if not self._find_directory(create=False):
-                return None
-            with self._locked():
+            self._io.check_poison(self.address)
+            if not self._file.open_directory(create=create):
+                yield False
+                return
+            with self._file.lock():
                 self._catch_up()
-                version = self._keys.get(key)
-                if version is not None:
-                    self._confirm()
-                    self._check_name()
-                return version
-
-    def close(self) -> None:
-        """Lets go, after keeping a last snapshot where there is a newer one than on disk and nobody went on."""
-        with self._mutex:
-            if self._file >= 0 and self._is_snapshot_newer() and not self._shared.is_poisoned(self.address):
-                with contextlib.suppress(UnavailableError), self._locked():
-                    if self._is_at_end():
-                        self._confirm()
-                        self._keep()
-            self._drop()
-
-    # Opening
-
-    def _open(self) -> None:
-        """Step 1, under the lock: nobody writes meanwhile, so what is flushed here is known durable."""
-        fs, address, shared = self._fs, self.address, self._shared
-        try:
-            self._file = fs.open_update(self._directory, JOURNAL)
-        except OSError as error:
-            raise unavailable(address.entity, "open", error) from error
-        self._sync_names()
-        with shard_opened(fs, address.resources, address.shard) as shard:
-            shared.flushed(address, fs.sync_directory, shard, f"{address.shard}/")
-        shared.flushed(address, fs.fdatasync, self._file, address.name)
-        fs.forget(self._file)
-        self._begin(active_segment(fs, self._directory, self._file, self._chain))
-        self._sweep()
-        self.mark, self.facts, self.snapshot = self._chain.beginning(), None, None
-        self._keys, self._kept_version = RecentKeys(), 0
-        self.rows, self._is_announced, self._announced_to = UnfinishedWork(), False, None
-        kept = self._read_kept()
-        if kept is not None:
-            self._check_held(kept)
-            self.mark, self.facts, self._keys = kept.mark, kept.facts, kept.known_keys()
-            self.rows, self._kept_version = UnfinishedWork.decoded(kept.work), kept.mark.version
-            shared.shapes.learn(kept.snapshot.revision, kept.snapshot.configuration, kept.facts)
-        elif self._base.since > 1:
-            raise unwitnessed(address, self._base)
-        self._read_tail()
-        self.durable = self.mark.offset
-
-    def _begin(self, active: Active) -> None:
-        """From now on this is the active segment."""
-        self._active, self._file, self._base = active, active.file, active.base
-        self._identity = self._fs.identity(active.file)
-        self.durable, self._records_end, self._end = active.base.durable_end, 0, 0
-
-    def _sweep(self) -> None:
-        """Removes what nobody needs: files that somebody was writing who died, segments whose records were released."""
-        for name in self._fs.names(self._directory):
-            first = sealed_first(name)
-            if is_leftover(name) or (first is not None and first < self._base.since):
-                self._fs.unlink(self._directory, name)
-
-    def _read_kept(self) -> StoredSnapshot | None:
-        return read_kept(self._fs, self._directory, self.address.entity, store_key=self._settings.store_key)
-
-    def _check_held(self, kept: StoredSnapshot) -> None:
-        try:
-            held = is_held(self._fs, self._active, kept.mark)
-        except SegmentMovedError as error:
-            raise corrupt(self.address, kept.mark, str(error)) from error
-        if not held:
-            raise corrupt(self.address, kept.mark, "the snapshot of this version is not in the journal")
-
-    # Reading
+                yield True
 
     def _catch_up(self) -> None:
-        """Step 2: everything that others appended since."""
+        """Steps 1 and 2."""
         try:
-            if self._file < 0:
-                self._open()
-            elif not self._is_at_end():
-                if self.mark.offset > 0 and not stands(self._fs, self._file, self.mark):
-                    raise corrupt(self.address, self.mark, "the journal became shorter, or was replaced")
-                self._read_tail()
+            if self._file.is_open:
+                self._file.catch_up()
+            else:
+                self._restore(self._file.open())
+                self._file.read_opened()
         except InterlockError:
-            self._is_stale = True
+            self._file.mark_stale()
             raise
 
-    def _is_at_end(self) -> bool:
-        """Whether all is known. A torn tail that was seen here may begin with blanks, and is looked for once more."""
-        return not (self._walk is not None and self._walk.rest) and ends_at(self._fs, self._file, self.mark)
+    def _restore(self, stored: StoredSnapshot | None) -> None:
+        """Start with what the snapshot has, or with nothing."""
+        self.facts, self.snapshot = None, None
+        self._keys, self._stored_version = RecentKeys(), 0
+        self.work, self._is_marked, self._marked_for = UnfinishedWork(), False, None
+        if stored is not None:
+            self.facts, self._keys = stored.facts, stored.recent_keys()
+            self.work, self._stored_version = UnfinishedWork.decode(stored.work), stored.position.version
+            snapshot = stored.snapshot
+            self._context.configurations.learn(snapshot.revision, snapshot.configuration, stored.facts)
 
-    def _read_tail(self) -> None:
-        while self._read_to_the_end():  # at most twice: nobody else rotates while we hold the lock
-            self._pass_seal()
-
-    def _read_to_the_end(self) -> bool:
-        """Whether the active segment, as this handle knows it, is sealed."""
-        walk = JournalReader(self._fs, self._active, self.mark, self._chain, hear=self._hear)
-        try:
-            for record in walk:
-                self._learn(record, walk.mark)
-        except SegmentMovedError as error:
-            raise corrupt(self.address, self.mark, str(error)) from error
-        self.mark, self._walk = walk.mark, walk
-        if walk.is_sealed and walk.rest:
-            raise corrupt(self.address, self.mark, "bytes stand behind the seal")
-        return walk.is_sealed
-
-    def _learn(self, record: JournalRecord, mark: Position) -> None:
-        self.mark = mark
+    def _on_record(self, record: JournalRecord) -> None:
         self._keys.remember(record.key, record.version, record.entry.event.time_ms)
-        self.facts = self._shared.shapes.after_record(self.facts, record)
+        self.facts = self._context.configurations.after_record(self.facts, record)
         self.snapshot = None
-        if mark.segment == self._base.first:  # an adopted record's `d` is of another journal, but it was durable itself
-            self.durable = max(self.durable, min(record.durable, mark.offset - len(record.line)))
-            self._records_end = mark.offset
 
-    def _hear(self, line: Beside, mark: Position) -> None:
-        """A line beside the records. Whoever sees all work end knows no longer whether there is a marker."""
-        self.rows.apply(line)
-        self._is_announced = self._is_announced and len(self.rows) > 0
-        if mark.segment == self._base.first:
-            self.durable = max(self.durable, line.d)
-
-    def _pass_seal(self) -> None:
-        """Goes on in the segment that is the active one now; there may be none yet, if its maker died."""
-        fs = self._fs
-        file = fs.open_update(self._directory, JOURNAL)
-        if fs.identity(file) == fs.identity(self._file):
-            fs.close(file)
-            self._put_in_place(following(self._base, self.mark))
-        else:
-            self._sync_names()  # whoever put it in place may have died before its own flush
-            self._switch(file)
-
-    def _sync_names(self) -> None:
-        self._shared.flushed(self.address, self._fs.sync_directory, self._directory, self.address.name)
-
-    def _switch(self, file: int) -> None:
-        self._fs.close(self._file)
-        self._file = file
-        self._begin(active_segment(self._fs, self._directory, file, self._chain))
-        self.mark = joined(self.mark, self._base)  # the segment before it was read to its seal
-
-    def _confirm(self) -> None:
-        """Step 3: a known key is an acknowledgement too, so its record must be durable first."""
-        if self.durable < self.mark.offset:
-            self._shared.flushed(self.address, self._fs.fdatasync, self._file, self.address.name)
-            self.durable = self.mark.offset
-
-    # Writing
-
-    def _repair(self) -> None:
-        """Step 4: cuts a torn tail. Raises CorruptionError when the bytes had been durable, or all are gone."""
-        walk = self._walk
-        assert walk is not None
-        if not walk.rest and self.mark.version > 0:
-            return
-        why = walk.judgement(self._read_kept())
-        if why is not None:
-            raise corrupt(self.address, self.mark, why)
-        if walk.rest:
-            try:
-                self._fs.truncate(self._file, self.mark.offset)
-            except OSError as error:
-                raise unavailable(self.address.entity, "truncate", error) from error
-            walk.rest, self._end = b"", self.mark.offset
-
-    def _is_full(self) -> bool:
-        return self.mark.offset >= self._settings.segment_bytes_max and self.mark.version >= self._base.first
-
-    def _rotate(self, base: Base, body: bytes = b"") -> None:
-        """Seals the active segment and goes on in one that begins with this base and these lines."""
-        if self._is_snapshot_newer():
-            self._confirm()
-            self._keep()
-        key = self._settings.store_key
-        self._write_line(encode_seal(self._base.first, self.mark, self.durable, store_key=key))
-        self._flush_line()
-        self._put_in_place(base, body)
-        self._read_tail()
-
-    def _put_in_place(self, base: Base, body: bytes = b"") -> None:
-        """A handle that fails in between knows too little to go on, and is opened anew."""
-        try:
-            put_in_place(self._shared, self.address, self._active, self.mark, base, body)
-            self._switch(self._fs.open_update(self._directory, JOURNAL))
-        except OSError as error:
-            self._is_stale = True
-            raise unavailable(self.address.entity, "rotate", error) from error
-        except InterlockError:
-            self._is_stale = True
-            raise
-
-    def _write(self, append: Append) -> None:
-        """Step 5: one line, flushed; with the line before it that says what the entry leaves to do, in one write."""
-        entry = append.entry
-        if entry.version != self.mark.version + 1:
-            message = f"entry {entry.version} cannot follow version {self.mark.version} of `{append.entity}`"
-            raise UsageError(message, code="entry.version")
-        left, key, beside = append.left, self._settings.store_key, b""
-        if left != NOTHING or self.mark.beside:
-            beside = encode_work(left, entry.version, self.mark.head, self.durable, store_key=key)
-        known = (self.mark.offset if self.durable >= self._records_end else self.durable) - self.mark.beside
-        record = encode_record(entry, durable=max(0, known), previous=self.mark.head, store_key=key)
-        if len(record.line) > ENTRY_BYTES_MAX + ENVELOPE_BYTES_MAX:
-            raise RejectedError(f"the entry has more than {ENTRY_BYTES_MAX:,} bytes", code="entry.size")
-        if left.born and not self._has_marker():
-            self._shared.markers.announce(self.address)
-            self._announced_to = self._shared.note
-        self._write_line(beside + record.line)
-        self._flush_line()
-        end = self.mark.offset + len(beside) + len(record.line)
-        self.mark = Position(record.version, end, record.head, self.mark.segment, self.mark.beside + len(beside))
-        self.durable = self._records_end = end
-        self._keys.remember(entry.key, entry.version, entry.event.time_ms)
-        self.facts = self._shared.shapes.after_append(self.facts, append)
-        self.snapshot = append.snapshot
-        if left != NOTHING:
-            self.rows.keep(left)
-            self._is_announced = (self._is_announced or bool(left.born)) and len(self.rows) > 0
-
-    def _write_line(self, line: bytes) -> None:
-        """Over the spare room, with more of it behind where there is too little (`files_spare`)."""
-        offset = self.mark.offset
-        end = offset + len(line)
-        data = line if end <= self._end else line + spare(end, self._settings.block_bytes)
-        try:
-            written = self._fs.write_at(self._file, offset, data)
-            if written < len(line):
-                raise OSError(errno.ENOSPC, f"only {written} of {len(line)} bytes were taken")
-        except OSError as error:
-            self._undo()
-            raise unavailable(self.address.entity, "write", error) from error
-        self._end = max(self._end, offset + written)
-
-    def _flush_line(self) -> None:
-        try:
-            self._shared.flushed(self.address, self._fs.fdatasync, self._file, self.address.name)
-            self._check_name()
-        except UnavailableError:
-            self._undo()
-            raise
-
-    def _check_name(self) -> None:
-        """Rule 4: raises UnavailableError, and poisons the entity, when the journal has lost its name."""
-        try:
-            if self._fs.identity_at(self._path) == self._identity:
-                return
-        except OSError as error:
-            raise unavailable(self.address.entity, "look", error) from error
-        self._shared.poisons[self.address.name] = "its journal was moved, replaced or deleted"
-        raise replaced(f"{self._path} was moved, replaced or deleted")
-
-    def _undo(self) -> None:
-        """Cuts off this write and nothing else: what stands before it may be another process's acknowledged entry.
-
-        If even that fails, what is left is a torn tail, or a whole record that a retry will find by its key.
-        """
-        self._end = self.mark.offset
-        with contextlib.suppress(OSError):
-            self._fs.truncate(self._file, self.mark.offset)
+    def _on_line(self, line: WorkLine | MarkLine) -> None:
+        """Once all work has ended, another process may have removed the marker."""
+        self.work.apply_line(line)
+        self._is_marked = self._is_marked and len(self.work) > 0
 
     # Work
 
-    def _has_marker(self) -> bool:
-        """Whether it made the marker, and work was unfinished ever since or only this process removes markers."""
-        note = self._shared.note
-        return self._is_announced or (note is not None and note is self._announced_to)
+    def update_work(self, work_id: WorkId, update: UpdateState, *, durable: bool = False) -> WorkItem | None:
+        """Update the state of a piece of work, and return it as it was before; None when it does not exist."""
+        with self._exclusive() as exists:
+            if not exists:
+                return None
+            self._file.cut_torn_tail()  # a part is not enough: work that a damaged line ended would start again
+            item = self.work.get(work_id)
+            if item is not None:
+                state = update(item)
+                if state != item.state:
+                    self._write_mark(work_id, state, durable=durable)
+            self._publish()
+            return item
 
-    def _tell(self) -> None:
-        """Whoever performs hears how the work stands: here and now, or in another process by a hint."""
-        note, told_to = self._shared.note, self._told_to
-        if note is not told_to or note is None:
-            self._told_to = None
-            self.rows.told(is_heard=False)
-        if note is None:
-            self._shared.markers.ring(self.address)
-        else:
-            self._confirm_records()
-            note(self.address, self.rows.news(), self.mark)
-            self._told_to = note
-            self.rows.told(is_heard=True)
+    def publish_work(self) -> tuple[WorkItem, ...]:
+        """The unfinished work, which is published as a whole."""
+        with self._exclusive() as exists:
+            if not exists:
+                return ()
+            self._file.cut_torn_tail()
+            self._file.confirm_records()
+            if self._context.on_work_changed is not None:
+                self.work.mark_unpublished()
+                self._publish()
+            return self.work.items()
 
-    def _confirm_records(self) -> None:
-        """Nothing is performed before its entry is durable; a mark may be lost."""
-        if self.durable < self._records_end:
-            self._confirm()
-
-    # The snapshot
-
-    def _snapshot_due(self, before: int, snapshot: Snapshot) -> bool:
-        """Past every so many versions, whoever gets there; at the end of a life; at once when the name tells no id."""
-        every = apart(self._settings.snapshot_every, len(self._keys))
-        if snapshot.version // every > before // every or snapshot.ended is not None:
+    def remove_marker(self) -> bool:
+        """Remove the marker if no work is left; whether it is gone. Raises OSError when it cannot be removed."""
+        with self._exclusive() as exists:
+            if exists:
+                self._file.cut_torn_tail()
+                if len(self.work):
+                    return False
+                self._marked_for = None
+                self._context.markers.delete(self.address)
             return True
-        return self._is_cut and self._kept_version == 0
+
+    def _write_mark(self, work_id: WorkId, state: WorkState | None, *, durable: bool) -> None:
+        if self._file.is_full():
+            self._rotate(self._file.base.next(self.position))
+        key, head = self._settings.store_key, self.position.head
+        self._file.append_mark(
+            encode_mark(work_id, state, head, self._file.durable_end, store_key=key), durable=durable
+        )
+        self.work.set_state(work_id, state)
+        self._is_marked = self._is_marked and len(self.work) > 0
+
+    def _has_marker(self) -> bool:
+        """Whether the marker exists for sure: this journal created it, and since then either work was unfinished, or
+        this process is the one that runs work, and only that one removes markers.
+        """
+        listener = self._context.on_work_changed
+        return self._is_marked or (listener is not None and listener is self._marked_for)
+
+    def _publish(self) -> None:
+        """Publish the work: to the listener of this process, or to another process by a hint."""
+        listener = self._context.on_work_changed
+        if listener is None or listener is not self._published_to:
+            self._published_to = None
+            self.work.mark_unpublished()
+        if listener is None:
+            self._context.markers.notify(self.address)
+            return
+        self._file.confirm_records()
+        listener(self.address, self.work.changes(), self.position)
+        self._published_to = listener
+        self.work.mark_published()
+
+    # Snapshots
+
+    def _is_snapshot_due(self, before: int, snapshot: Snapshot) -> bool:
+        """At every so many versions; when the entity ends; at once when its directory name does not contain its id."""
+        interval = snapshot_interval(self._settings.snapshot_every, len(self._keys))
+        if snapshot.version // interval > before // interval or snapshot.ended is not None:
+            return True
+        return self._is_cut and self._stored_version == 0
 
     def _is_snapshot_newer(self) -> bool:
-        return self.snapshot is not None and self.snapshot.version > self._kept_version
+        return self.snapshot is not None and self.snapshot.version > self._stored_version
 
-    def _keep(self) -> None:
+    def _store_snapshot(self) -> None:
         """Step 6. The entry is durable already, so no error of this may reach the caller."""
         assert self.snapshot is not None
         try:
-            # An older one is as good, but for the last, which an archive asks for, and the one that tells the id.
-            self._replace_state(is_sure=self.snapshot.ended is not None or self._is_cut)
+            # An older one would do as well, except for the last, which an archive needs, and one that has the id.
+            self._write_snapshot(durable=self.snapshot.ended is not None or self._is_cut)
         except OSError as error:
-            self._shared.snapshot_failures += 1
-            fields = {"entity_id": self.address.entity, "version": self.mark.version, "error": str(error)}
-            _logger.warning("a snapshot could not be kept", extra=fields)
+            self._context.snapshot_failures += 1
+            fields = {"entity_id": self.address.entity, "version": self.position.version, "error": str(error)}
+            _logger.warning("cannot write a snapshot", extra=fields)
         else:
-            self._kept_version = self.mark.version
+            self._stored_version = self.position.version
 
-    def _replace_state(self, *, is_sure: bool) -> None:
+    def _require_snapshot(self) -> None:
+        """Write a durable snapshot, where records depend on it: adopted ones, and those to be released."""
+        try:
+            self._write_snapshot(durable=True)
+        except OSError as error:
+            raise unavailable(self.address.entity, "snapshot", error) from error
+        self._stored_version = self.position.version
+
+    def _write_snapshot(self, *, durable: bool) -> None:
         assert self.snapshot is not None
         assert self.facts is not None
         keys = self._keys
-        kept = StoredSnapshot(self.snapshot, self.mark, self.facts, keys.encoded(), self.rows.encoded(), keys.times())
-        data = encode_snapshot_file(kept, store_key=self._settings.store_key)
-        write_whole(self._fs, self._directory, SNAPSHOT, data, is_sure=is_sure)
+        stored = StoredSnapshot(
+            self.snapshot, self.position, self.facts, keys.encode(), self.work.encode(), keys.times()
+        )
+        data = encode_snapshot_file(stored, store_key=self._settings.store_key)
+        replace_file(self._io.fs, self._file.directory, SNAPSHOT, data, durable=durable)
+
+    def _rotate(self, base: Base, body: bytes = b"") -> None:
+        """Rotate the file, after writing a snapshot if there is a newer one."""
+        if self._is_snapshot_newer():
+            self._file.confirm()
+            self._store_snapshot()
+        self._file.rotate(base, body)
+
+    # Whole journals
+
+    def adopt(self, append: Append, records: tuple[JournalRecord, ...]) -> int:
+        """Add records that follow those here, and return the version reached. Those here already are skipped."""
+        with self._exclusive(create=True):
+            self._file.confirm()
+            new = tuple(each for each in records if each.version > self.position.version)
+            if new:
+                body = _verify_records(self._file.chain, self.position, new)
+                self._file.cut_torn_tail()
+                self._rotate(self._file.base.next(self.position, durable=len(body)), body)
+            if self.position.version == append.snapshot.version > self._stored_version:
+                self.facts = self._context.configurations.after_append(self.facts, append)
+                self.snapshot = append.snapshot
+                self._require_snapshot()
+            return self.position.version
+
+    def release(self, version: int, archive: str) -> bool:
+        """Release the records, if the entity has ended and is at this version. They are gone on return."""
+        with self._exclusive() as exists:
+            if not exists or self.position.version != version or self._ended() is None:
+                return False
+            if self._file.base.since <= version:
+                self._file.cut_torn_tail()
+                self._rotate(self._file.base.next_after_release(self.position, archive))
+            self._file.sweep()
+            self._file.sync_names()
+            return True
+
+    def _ended(self) -> str | None:
+        """How the entity ended, by a stored snapshot of its last version that has all its work."""
+        stored = self._file.read_snapshot()
+        if stored is not None and stored.position.version == self.position.version:
+            if stored.position == self.position:
+                return stored.snapshot.ended
+            self.snapshot = stored.snapshot
+        if self.snapshot is None:
+            message = f"there is no snapshot of `{self.address.entity}` at version {self.position.version}"
+            raise UnavailableError(message, code="store.snapshot", hint="adopt its records here again, then retry")
+        self._file.confirm()
+        self._require_snapshot()
+        return self.snapshot.ended
+
+    # Closing
+
+    def close(self) -> None:
+        """Close the file, after writing the last snapshot if it is newer than the stored one and still current."""
+        with self._mutex:
+            if self._file.is_open and self._is_snapshot_newer() and not self._io.is_poisoned(self.address):
+                with contextlib.suppress(UnavailableError), self._file.lock():
+                    if self._file.is_at_end():
+                        self._file.confirm()
+                        self._store_snapshot()
+            self._file.close()
+
+    def abandon(self) -> None:
+        """In a forked child: close inherited descriptors. A thread of the parent may hold the mutex."""
+        self._mutex = Lock()
+        self._file.close()
+
+
+def conflicting_records(entity: str, version: int) -> ConflictError:
+    """The error for records to adopt that differ from those in the journal."""
+    message = f"`{entity}` has other records here from version {version} on"
+    return ConflictError(message, code="journal.taken")
+
+
+def _verify_records(chain: Chain, position: Position, records: tuple[JournalRecord, ...]) -> bytes:
+    """The bytes of records that follow a position, verified link by link.
+
+    Raises ConflictError when they do not start there, CorruptionError when their chain is broken.
+    """
+    if records[0].version != position.version + 1:
+        message = f"records of `{chain.entity}` from version {records[0].version} on cannot follow {position.version}"
+        raise ConflictError(message, code="journal.gap", hint="adopt the records in between first")
+    head, lines = position.head, []
+    for version, given in enumerate(records, start=position.version + 1):
+        record = decode_record(given.line, previous=head, version=version, store_key=chain.store_key)
+        if isinstance(record, InvalidRecord):
+            if version == position.version + 1 > 1:
+                raise conflicting_records(chain.entity, version)
+            message = f"version {version} of `{chain.entity}` cannot be adopted: {record.reason}"
+            raise CorruptionError(message, code="journal.chain")
+        head = record.head
+        lines.append(given.line)
+    return b"".join(lines)

@@ -1,10 +1,11 @@
-"""The keys that an entity remembers, as a table, and as `state.json` has them.
+"""The recent keys of an entity: in memory, and as `state.json` contains them.
 
-Rule 1: a key that was encoded once is not encoded again. Keys are most of `state.json`; all of them, encoded anew with
-every snapshot, cost a third of an append.
-Rule 2: the oldest go in pieces. So the encoding may hold some more than are remembered; whoever reads it drops them.
-Rule 3: up to when keys are forgotten is known, too, so that an event from before that is not taken twice. The times of
-some entries are enough for it: it is said to be later than it is, by less than `TIMES_APART` entries, never earlier.
+Rule 1: a key is encoded once. Keys are most of `state.json`; encoding all of them for every snapshot took a third of
+the time of an append.
+Rule 2: the oldest keys are dropped in pieces, so the encoding may contain some more than are remembered. Reading it
+drops them.
+Rule 3: it is known up to when keys were forgotten, so that an event from before that time is not applied twice. The
+times of some entries are enough: the bound is too late by less than `TIMES_APART` entries, and never too early.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ import msgspec
 from msgspec import Struct
 
 KEYS_MAX = 10_000
-"""Keys that an entity remembers: they stand in `state.json`, which must stay readable in one go."""
+"""Keys that an entity remembers: they are in `state.json`, which must stay small enough for one read."""
 
 PIECE_MAX = 512
-"""Keys of a piece: so many more than are remembered may stand in `state.json`."""
+"""Keys of a piece: `state.json` may contain so many more than are remembered."""
 
 TIMES_APART = 64
-"""Every which entry's time is remembered: few beside the keys, and near enough for a bound."""
+"""The time of every 64th entry is remembered: few compared with the keys, and close enough for a bound."""
 
 _pairs = msgspec.json.Decoder(list[tuple[str, int]])
 
 
 class Times(Struct, frozen=True, omit_defaults=True):
-    """Up to when keys are forgotten (0: none is), and the times of some entries whose keys are not: version, time."""
+    """Up to when keys were forgotten (0: none was), and version and time of some entries whose keys are remembered."""
 
     forgotten_ms: int = 0
     entries: tuple[tuple[int, int], ...] = ()
@@ -39,7 +40,7 @@ NO_TIMES = Times()
 
 
 class RecentKeys:
-    """Keys and the versions of their entries, oldest first; and up to when they are forgotten."""
+    """Keys and the versions of their entries, oldest first; and up to when keys were forgotten."""
 
     def __init__(self, pairs: Iterable[tuple[str, int]] = (), times: Times = NO_TIMES) -> None:
         self._versions = dict(pairs)
@@ -50,10 +51,10 @@ class RecentKeys:
         self._fresh = len(self._versions)
 
     @classmethod
-    def decoded(cls, data: bytes, times: Times = NO_TIMES) -> RecentKeys:
-        """The keys in these bytes. Raises MsgspecError when they are none.
+    def decode(cls, data: bytes, times: Times = NO_TIMES) -> RecentKeys:
+        """The keys in these bytes. Raises MsgspecError when they are invalid.
 
-        Those that an earlier release wrote have no times: when they are forgotten, nobody knows up to when.
+        Keys that an earlier release wrote have no times: up to when they are forgotten is then unknown.
         """
         pairs = _pairs.decode(data)[-KEYS_MAX:]
         if times == NO_TIMES and pairs and pairs[-1][1] >= TIMES_APART:
@@ -67,13 +68,13 @@ class RecentKeys:
         return iter(self._versions)
 
     def get(self, key: str) -> int | None:
-        """The version of the entry that used a key; None when it is not known."""
+        """The version of the entry that used a key; None when the key is unknown."""
         return self._versions.get(key)
 
     def remember(self, key: str, version: int, time_ms: int) -> None:
-        """Adds the key of an entry as the newest, and forgets the oldest when there are too many.
+        """Add the key of an entry as the newest, and forget the oldest when there are too many.
 
-        One that is known may come again in adopted records: other stores forget by age. Then all are encoded anew.
+        A known key may come again in adopted records, since other stores forget by age. Then all are encoded again.
         """
         versions = self._versions
         if key in versions:
@@ -88,29 +89,31 @@ class RecentKeys:
             self._forget(versions.pop(next(iter(versions))), time_ms)
 
     def _forget(self, version: int, now_ms: int) -> None:
-        """The entry of this version is not known by its key any more: nor is any before the next one with a time."""
+        """Forget the key of this version, and with it every time before that version."""
         times = self._times
         while times and times[0][0] < version:
             times.popleft()
         self.forgotten_ms = max(self.forgotten_ms, times[0][1] if times else now_ms)
 
-    def may_have_had(self, sent_ms: int) -> bool:
-        """Whether an event that was first sent at a time may have a key that is forgotten."""
+    def may_be_forgotten(self, sent_ms: int) -> bool:
+        """Whether the key of an event that was first sent at this time may have been forgotten."""
         return 0 < self.forgotten_ms >= sent_ms
 
     def times(self) -> Times:
-        """What `state.json` has beside the keys."""
+        """The times for `state.json`."""
         if not self._times and self.forgotten_ms == 0:
-            return NO_TIMES  # the very same: only then it is left out
+            return NO_TIMES  # only the very default is left out
         return Times(self.forgotten_ms, tuple(self._times))
 
-    def encoded(self) -> bytes:
-        """Keys as `state.json` has them: pairs, since the order of a mapping is not kept."""
+    def encode(self) -> bytes:
+        """The keys for `state.json`: pairs, because JSON objects have no order."""
         fresh = list(islice(reversed(self._versions.items()), self._fresh))
         fresh.reverse()
         for first in range(0, len(fresh), PIECE_MAX):
             piece = fresh[first : first + PIECE_MAX]
-            self._pieces.append((len(piece), msgspec.json.encode(piece)[1:-1]))  # plain texts and numbers: canonical
+            self._pieces.append(
+                (len(piece), msgspec.json.encode(piece)[1:-1])
+            )  # strings and integers only: deterministic
         self._encoded += len(fresh)
         self._fresh = 0
         while self._pieces and self._encoded - self._pieces[0][0] >= len(self._versions):

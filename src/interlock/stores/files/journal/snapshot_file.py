@@ -1,10 +1,10 @@
-"""`state.json`: a snapshot beside its journal. A cache for whoever loads, and a witness of what was durable.
+"""`state.json`: the snapshot of an entity beside its journal. A cache for loading, and proof of what was durable.
 
-    {<the snapshot's own fields>,"store":{<where in the journal, recent keys, facts for lists>},"h":"<32 hex>"}
+    {<the fields of the snapshot>,"store":{<position in the journal, recent keys, facts for lists>},"h":"<32 hex>"}
 
-Rule 1: it is written after its entry is durable, under the entity's lock; so a journal that does not reach it, or
-does not hold it, was damaged.
-Rule 2: bytes that do not carry their own hash are no snapshot and no witness: they are ignored, never an error.
+Rule 1: it is written after its entry is durable, under the entity's lock. So a journal that ends before it, or does not
+contain it, is damaged.
+Rule 2: bytes without their own hash are not a snapshot and prove nothing: they are ignored, never an error.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from interlock.model.event import Event
 from interlock.model.journal.record import HASH_HEX, JournalRecord
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append
+from interlock.stores.files.journal.line_formats import Position
 from interlock.stores.files.journal.recent_keys import NO_TIMES, RecentKeys, Times
 
 FORMAT = 1
-KEYS_STEP = 2_500
-"""Keys, about 100 KiB of `state.json`, with each of which snapshots become rarer."""
+KEYS_PER_INTERVAL = 2_500
+"""For each so many keys, about 100 KiB of `state.json`, snapshots become rarer by one interval."""
 
 NO_WORK = b"[]"
 _NO_WORK = Raw(NO_WORK)
@@ -32,26 +33,8 @@ _NO_WORK = Raw(NO_WORK)
 _END = len(',"h":""}\n') + HASH_HEX
 
 
-class Position(Struct, frozen=True):
-    """A verified place in a journal: behind the record of this version, in the segment that begins with another.
-
-    `beside` are the bytes before it, in this segment, of lines that keep work and are no records.
-    """
-
-    version: int
-    offset: int
-    head: str
-    segment: int = 1
-    beside: int = 0
-
-    @property
-    def ending(self) -> bytes:
-        """How the line before this place ends: every kind of line has the head of the chain as its last field."""
-        return b'"%b"}\n' % self.head.encode()
-
-
 class ListFacts(Struct, frozen=True, omit_defaults=True):
-    """What lists ask for: when the entity was made and changed, since when it is in each state, its tags, its end."""
+    """What lists need: when the entity was created and changed, since when it is in each state, its tags, its end."""
 
     created_ms: int
     changed_ms: int
@@ -61,31 +44,31 @@ class ListFacts(Struct, frozen=True, omit_defaults=True):
 
 
 class StoredSnapshot(Struct, frozen=True):
-    """A snapshot as kept, with its place in the journal and the keys up to there.
+    """A snapshot with its position in the journal and the recent keys up to there.
 
-    The keys stay encoded: they are most of the file, and most readers ask for none. So does unfinished work.
+    Keys and unfinished work stay encoded: they are most of the file, and most readers need neither.
     """
 
     snapshot: Snapshot
-    mark: Position
+    position: Position
     facts: ListFacts
     keys: bytes
     work: bytes = NO_WORK
     times: Times = NO_TIMES
 
-    def known_keys(self) -> RecentKeys:
+    def recent_keys(self) -> RecentKeys:
         """The keys and their versions, oldest first."""
-        return RecentKeys.decoded(self.keys, self.times)
+        return RecentKeys.decode(self.keys, self.times)
 
 
-class _Store(Struct, omit_defaults=True):
+class _Store(Struct, omit_defaults=True, rename={"work_bytes": "beside"}):
     format: int
     segment: int
     offset: int
     head: str
     facts: ListFacts
     keys: Raw
-    beside: int = 0
+    work_bytes: int = 0
     work: Raw = _NO_WORK
     times: Times = NO_TIMES
 
@@ -98,20 +81,20 @@ _files = msgspec.json.Decoder(_File)
 _snapshots = msgspec.json.Decoder(Snapshot)
 
 
-def encode_snapshot_file(kept: StoredSnapshot, *, store_key: bytes = b"") -> bytes:
+def encode_snapshot_file(stored: StoredSnapshot, *, store_key: bytes = b"") -> bytes:
     """The bytes of `state.json`."""
-    mark = kept.mark
-    work = _NO_WORK if kept.work == NO_WORK else Raw(kept.work)  # the very same: only then it is left out
-    place = (mark.segment, mark.offset, mark.head)
-    store = encode(_Store(FORMAT, *place, kept.facts, Raw(kept.keys), mark.beside, work, kept.times))
-    body = encode(kept.snapshot)[:-1] + b',"store":' + store
-    return b'%b,"h":"%b"}\n' % (body, _own_hash(body, store_key))
+    position = stored.position
+    work = _NO_WORK if stored.work == NO_WORK else Raw(stored.work)  # only the very default is left out
+    place = (position.segment, position.offset, position.head)
+    store = encode(_Store(FORMAT, *place, stored.facts, Raw(stored.keys), position.work_bytes, work, stored.times))
+    body = encode(stored.snapshot)[:-1] + b',"store":' + store
+    return b'%b,"h":"%b"}\n' % (body, _hash(body, store_key))
 
 
 def decode_snapshot_file(data: bytes, entity: str | None, *, store_key: bytes = b"") -> StoredSnapshot | None:
-    """What these bytes keep of an entity; None when they are damaged, or another entity's."""
+    """The snapshot of an entity in these bytes; None when they are damaged, or another entity's."""
     body = data[:-_END]
-    if data[-_END:] != b',"h":"%b"}\n' % _own_hash(body, store_key):
+    if data[-_END:] != b',"h":"%b"}\n' % _hash(body, store_key):
         return None
     try:
         store = _files.decode(data).store
@@ -120,23 +103,23 @@ def decode_snapshot_file(data: bytes, entity: str | None, *, store_key: bytes = 
         return None
     if snapshot.entity != (entity or snapshot.entity) or store.format != FORMAT:
         return None
-    mark = Position(snapshot.version, store.offset, store.head, store.segment, store.beside)
-    return StoredSnapshot(snapshot, mark, store.facts, bytes(store.keys), bytes(store.work), store.times)
+    position = Position(snapshot.version, store.offset, store.head, store.segment, store.work_bytes)
+    return StoredSnapshot(snapshot, position, store.facts, bytes(store.keys), bytes(store.work), store.times)
 
 
-def apart(every: int, keys: int) -> int:
-    """How many versions snapshots are apart: with many keys more, or they would cost more than the entries."""
-    return every * (1 + keys // KEYS_STEP)
+def snapshot_interval(every: int, keys: int) -> int:
+    """How many versions lie between two snapshots: more with many keys, which would cost more than the entries."""
+    return every * (1 + keys // KEYS_PER_INTERVAL)
 
 
-def _own_hash(body: bytes, store_key: bytes) -> bytes:
+def _hash(body: bytes, store_key: bytes) -> bytes:
     return blake2b(body, key=store_key, digest_size=16).hexdigest().encode()
 
 
 class KnownConfigurations:
-    """What a configuration stands for: all active states, and tags. A journal names the atomic states only.
+    """All active states and tags of each known configuration; a journal has the names of atomic states only.
 
-    It is learned from appends and snapshots; a configuration never seen stands for itself, without tags.
+    They are learned from appends and snapshots. An unknown configuration has its atomic states and no tags.
     """
 
     LIMIT = 10_000
@@ -145,26 +128,26 @@ class KnownConfigurations:
         self._known: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
     def learn(self, revision: str, configuration: tuple[str, ...], facts: ListFacts) -> None:
-        """Takes over what is known of an entity."""
+        """Remember the states and tags of an entity in this configuration."""
         if len(self._known) < self.LIMIT:
             self._known[revision, configuration] = (tuple(facts.entered_ms), facts.tags)
 
     def after_record(self, facts: ListFacts | None, record: JournalRecord) -> ListFacts:
-        """The facts after an entry that another process appended."""
+        """The facts after an entry that was read from a journal."""
         entry = record.entry
         states, tags = self._known.get((entry.revision, entry.after), (entry.after, ()))
-        return _moved(facts, entry.event, states, tags)
+        return _after_event(facts, entry.event, states, tags)
 
     def after_append(self, facts: ListFacts | None, append: Append) -> ListFacts:
-        """The facts after an append of our own."""
-        moved = _moved(facts, append.entry.event, append.states, append.tags)
-        if append.snapshot.ended is not None and moved.ended_ms is None:
-            moved = replace(moved, ended_ms=append.entry.event.at_ms)
-        self.learn(append.snapshot.revision, append.snapshot.configuration, moved)
-        return moved
+        """The facts after an append of this process."""
+        after = _after_event(facts, append.entry.event, append.states, append.tags)
+        if append.snapshot.ended is not None and after.ended_ms is None:
+            after = replace(after, ended_ms=append.entry.event.at_ms)
+        self.learn(append.snapshot.revision, append.snapshot.configuration, after)
+        return after
 
 
-def _moved(facts: ListFacts | None, event: Event, states: tuple[str, ...], tags: tuple[str, ...]) -> ListFacts:
+def _after_event(facts: ListFacts | None, event: Event, states: tuple[str, ...], tags: tuple[str, ...]) -> ListFacts:
     now = event.at_ms
     known = {} if facts is None else facts.entered_ms
     created = now if facts is None else facts.created_ms

@@ -1,17 +1,18 @@
-"""The one process that performs the work of a root: the holder of the lock of `<root>/dispatch`, for its life.
+"""The work queue of a root. One process runs its work: the holder of the lock of `<root>/dispatch`.
 
-It has a table of all unfinished work in memory (`files_table`), made from the journals of the entities that have a
-marker (`files_pending`). Others only append; what they leave is found by the hints that they give, at each look, and by
-a walk through the markers now and then. When the holder dies, the next look of another process finds the lock free.
+The holder has a table of all unfinished work in memory (`work.table`), made from the journals of the entities that have
+a marker (`work.markers`). Other processes only append. The holder finds their work by the hints that they write, at
+each poll, and by a scan of all markers now and then. When the holder dies, the next poll of another process takes the
+lock.
 
-Rule 1: the journal first, then the table: what a journal does not say was not done.
-Rule 2: the beginning of an attempt is written before the work is given out, where effects are concerned, so that no
-death is forgotten; flushed where the chart says that a second beginning is wrong. Timers and deliveries need none of
-that: beginning them twice is harmless.
-Rule 3: a journal that does not read stops its own entity only.
-Rule 4: a journal's lock is never waited for while the table is held; a journal that tells does hold its own.
-Rule 5: a walk opens the journals that have grown since they told, and no others: of many that wait for their time, most
-are not open, and each opening costs three flushes.
+Rule 1: the journal first, then the table: what is not in a journal was not done.
+Rule 2: the start of an attempt at an effect is written before the work is handed out, so that a crash is not forgotten;
+it is flushed where the chart says that a second start is wrong. Timers and deliveries need neither: starting them twice
+is harmless.
+Rule 3: a journal that cannot be read stops its own entity only.
+Rule 4: the lock of a journal is never waited for while the table is locked; a journal that publishes holds its own.
+Rule 5: a scan opens the journals that grew since they were published, and no others: most entities that wait for their
+time are not open, and each opening costs three flushes.
 """
 
 from __future__ import annotations
@@ -26,235 +27,238 @@ from typing import Any
 from msgspec.structs import replace
 
 from interlock.errors import InterlockError
+from interlock.model.journal import work_state
 from interlock.model.journal.work import Lane, Work, WorkId
+from interlock.model.journal.work_state import WorkState, holds
 from interlock.ports.store import Refusal
-from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkRow
-from interlock.stores.files.journal.durable_io import DurableIO, EntityDirectory, unavailable
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
+from interlock.stores.files.durable_io import EntityDirectory, unavailable
+from interlock.stores.files.journal.journal import JournalContext, UpdateState
+from interlock.stores.files.journal.line_formats import Position
 from interlock.stores.files.journal.open_journals import OpenJournals
-from interlock.stores.files.journal.snapshot_file import Position
-from interlock.stores.files.journal.work import Change
-from interlock.stores.files.journal.work_lines import Row, WorkChanges, WorkState
+from interlock.stores.files.journal.unfinished_work import WorkChanges, WorkItem
 from interlock.stores.files.reader import EntityReader
 from interlock.stores.files.refusals import append_refusals
 from interlock.stores.files.root import Root
 from interlock.stores.files.work.markers import WorkMarkers
-from interlock.stores.files.work.table import HeldTable
+from interlock.stores.files.work.table import PublishedWork
 
 DISPATCH = "dispatch"
 WHAT = "the work of the store"
 
-ATTENDED_MAX = 256
-"""Entities looked at before work is given out: a restart with many of them begins at once, and goes on in between."""
+POLLED_MAX = 256
+"""Entities read before work is handed out: a restart with many of them starts at once, and continues in between."""
 
-WALK_MS = 30_000
-"""How often all markers are walked through: what was found by no hint lies unseen for that long at most."""
+SCAN_MS = 30_000
+"""How often all markers are scanned: work that no hint announced waits for so long at most."""
 
-RETIRE_MS = 60_000
+MARKER_IDLE_MS = 60_000
 """How long a marker outlives the last work of its entity: the next work, if it comes soon, needs no flush for it."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """Work below one root, for those who perform it, and for those who only look."""
+    """The work below one root: for the process that runs it, and for others that list or change it."""
 
-    def __init__(self, shared: DurableIO, root: Root, pending: WorkMarkers, handles: OpenJournals) -> None:
-        self._shared = shared
-        self._fs = shared.fs
+    def __init__(self, context: JournalContext, root: Root, markers: WorkMarkers, journals: OpenJournals) -> None:
+        self._context = context
+        self._fs = context.io.fs
         self._root = root
-        self._pending = pending
-        self._handles = handles
-        self._reader = EntityReader(shared)
+        self._markers = markers
+        self._journals = journals
+        self._reader = EntityReader(context)
         self._file = -1
         self._is_holder = False
-        self._table = HeldTable()
+        self._table = PublishedWork()
         self._guard = Lock()
-        self._looking = Lock()
+        self._polling = Lock()
         self._queue: dict[str, EntityDirectory] = {}
         self._idle: dict[str, tuple[EntityDirectory, int]] = {}
         self._ends: dict[str, Position] = {}
-        self._walked_ms: int | None = None
+        self._scanned_ms: int | None = None
         self._now_ms = 0
 
-    # Performing
+    # Running work
 
     def claim(
         self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
     ) -> tuple[Claim, ...]:
-        """Take up work that is due, oldest first; none while another process performs."""
-        if not self._look(now_ms):
+        """Claim work that is due, oldest first; none while another process runs it."""
+        if not self._poll(now_ms):
             return ()
         with self._guard:
-            claims = self._table.claim(lane, names, owner=owner, now_ms=now_ms, until_ms=until_ms, limit=limit)
+            claims = self._table.rows.claim(lane, names, owner=owner, now_ms=now_ms, until_ms=until_ms, limit=limit)
         if lane != "effect":
             return claims
-        begun: list[Claim] = []
+        started: list[Claim] = []
         problems: list[InterlockError] = []
         for claim in claims:
             try:
-                if self._begin(claim):
-                    begun.append(claim)
+                if self._start_attempt(claim):
+                    started.append(claim)
             except InterlockError as error:
                 problems.append(error)
+                unstarted = Settlement(claim, "again", now_ms, lapsed=True, begun=False)
                 with self._guard:
-                    self._table.settle((Settlement(claim, "again", now_ms, lapsed=True, begun=False),), now_ms=now_ms)
-        if problems and not begun:
+                    self._table.rows.settle((unstarted,), now_ms=now_ms)
+        if problems and not started:
             raise problems[0]
-        return tuple(begun)
+        return tuple(started)
 
-    def _begin(self, claim: Claim) -> bool:
+    def _start_attempt(self, claim: Claim) -> bool:
         """Rule 2. False when the work is gone."""
 
-        def begun(row: Row) -> WorkState:
-            if row.stand.attempts >= claim.attempt:  # told before, of an attempt that was then not begun
-                return row.stand
-            return replace(row.stand, attempts=claim.attempt, failures=claim.failures)
+        def start(item: WorkItem) -> WorkState:
+            if item.state.attempts >= claim.attempt:  # written before, for an attempt that was then not started
+                return item.state
+            return replace(item.state, attempts=claim.attempt, failures=claim.failures)
 
-        return self._changed(claim.entity, claim.work.place, begun, is_sure=_is_once(claim.work)) is not None
+        return self._update(claim.entity, claim.work.place, start, durable=_runs_once(claim.work)) is not None
 
     def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
-        """Hold claims longer."""
+        """Extend claims."""
         if self._is_holder:
-            self._look(self._now_ms)
+            self._poll(self._now_ms)
         with self._guard:
-            return self._table.renew(claims, until_ms=until_ms)
+            return self._table.rows.renew(claims, until_ms=until_ms)
 
     def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
-        """Let go of claims."""
+        """Release claims, with the outcome of each."""
         return tuple(self._settle(each, now_ms) for each in settled)
 
     def _settle(self, settled: Settlement, now_ms: int) -> bool:
         claim = settled.claim
-        entity, place = claim.entity, claim.work.place
+        entity, work_id = claim.entity, claim.work.place
         if settled.verdict == "done":
-            return self._changed(entity, place, _gone) is not None
+            return self._update(entity, work_id, _remove) is not None
         with self._guard:
-            kept = self._table.settle((settled,), now_ms=now_ms)[0]
-            row = self._table.row(entity, place)
-        if not kept:
+            is_held = self._table.rows.settle((settled,), now_ms=now_ms)[0]
+            state = self._table.rows.state(entity, work_id)
+        if not is_held:
             return False
-        if row is None:
-            self._changed(entity, place, _gone)
+        if state is None:
+            self._update(entity, work_id, _remove)
         else:
-            stood = partial(_stood, row=row, settled=settled)
-            self._changed(entity, place, stood)
+            self._update(entity, work_id, partial(_settled_state, state=state, settled=settled))
         return True
 
     def note(self, claim: Claim, error: Any) -> bool:
-        """Keep what is told of work in hand; False when it is no longer ours."""
+        """Record progress or an error of claimed work; False when the claim is no longer valid."""
         with self._guard:
-            if not self._table.note(claim, error):
+            if not self._table.rows.note(claim, error):
                 return False
-        row = self._changed(claim.entity, claim.work.place, lambda now: replace(now.stand, error=error))
-        return row is not None
+        item = self._update(claim.entity, claim.work.place, lambda now: replace(now.state, error=error))
+        return item is not None
 
     def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
-        """When the next work is due; at once while there are entities to look at."""
+        """When the next work is due; at once while there are entities to read."""
         with self._guard:
             if not self._is_holder:
                 return None
-            return 0 if self._queue else self._table.soonest(lane, names)
+            return 0 if self._queue else self._table.rows.soonest(lane, names)
 
-    # Looking
+    # Listing and changing work
 
     def works(self, query: WorkQuery) -> WorkPage:
-        """Work by lane, name and entity, page by page; whoever performs it also knows what is in hand."""
+        """Work by lane, name and entity, page by page; the process that runs it also knows the claims."""
         address = None if query.entity is None else self._root.address(query.entity)
         if not self._is_holder:
-            return self._looked_up(address).works(query)
+            return self._read_table(address).rows.works(query)
         if address is not None:
-            self._attended(address)
+            self._publish(address)
         with self._guard:
-            return self._table.works(query)
+            return self._table.rows.works(query)
 
-    def _looked_up(self, address: EntityDirectory | None) -> HeldTable:
-        """The work of one entity, or of all, by who only looks: nothing is locked or flushed for that."""
-        table = HeldTable()
+    def _read_table(self, address: EntityDirectory | None) -> PublishedWork:
+        """The work of one entity, or of all, read without a lock or a flush."""
+        table = PublishedWork()
         if address is not None:
-            table.tell(address.entity, WorkChanges.whole(self._reader.work(address)))
+            table.apply(address.entity, WorkChanges.whole(self._reader.work(address)))
         else:
-            for each in self._walked():
-                table.tell(each.entity, WorkChanges.whole(self._tried(self._reader.work, each)))
+            for each in self._marked():
+                table.apply(each.entity, WorkChanges.whole(self._try(self._reader.work, each)))
         return table
 
     def revive(self, entity: str, place: WorkId, *, now_ms: int, audit: Refusal | None = None) -> bool:
-        """Let dead work be tried again, from its first attempt."""
+        """Retry dead work from its first attempt."""
 
-        def revived(row: Row) -> WorkState:
-            if row.stand.dead_ms is not None:
+        def revive(item: WorkItem) -> WorkState:
+            if item.state.dead_ms is not None:
                 self._record(entity, audit)
-            return _revived(row, now_ms)
+            return item.state if item.state.dead_ms is None else work_state.revive(item.state, now_ms)
 
-        row = self._changed(entity, place, revived, is_sure=True)
-        return row is not None and row.stand.dead_ms is not None
+        item = self._update(entity, place, revive, durable=True)
+        return item is not None and item.state.dead_ms is not None
 
     def requeue(self, settled: Settlement, *, audit: Refusal | None = None) -> bool:
-        """Let work that is not dead be tried again; False when it has changed since.
+        """Retry work that is not dead; False when it changed meanwhile.
 
-        The journal says so, not only the table: an operator is often another process than the one that performs.
+        The journal decides and not only the table: the operator is often another process than the one that runs work.
         """
-        claim, done = settled.claim, False
+        claim, is_done = settled.claim, False
 
-        def requeued(row: Row) -> WorkState:
-            nonlocal done
-            stand = row.stand
-            done = stand.dead_ms is None and (stand.attempts, stand.failures) == (claim.attempt, claim.failures)
-            if not done:
-                return stand
+        def requeue(item: WorkItem) -> WorkState:
+            nonlocal is_done
+            state = item.state
+            is_done = holds(state, claim.attempt, claim.failures)
+            if not is_done:
+                return state
             self._record(claim.entity, audit)
-            return replace(stand, next_ms=settled.next_ms, error=settled.error, parked=False)
+            return work_state.requeue(state, next_ms=settled.next_ms, error=settled.error)
 
-        self._changed(claim.entity, claim.work.place, requeued, is_sure=True)
-        return done
+        self._update(claim.entity, claim.work.place, requeue, durable=True)
+        return is_done
 
     def drop(self, entity: str, place: WorkId, *, audit: Refusal | None = None) -> bool:
-        """Forget work."""
-        return self._changed(entity, place, lambda _: self._record(entity, audit), is_sure=True) is not None
+        """Delete work."""
+        return self._update(entity, place, lambda _: self._record(entity, audit), durable=True) is not None
 
     def _record(self, entity: str, audit: Refusal | None) -> None:
-        """Keep who acts on work, before the act. Raises UnavailableError: an act that cannot be recorded is not done.
+        """Record who acts on work, before the act. Raises UnavailableError: without its record the act is not done.
 
-        Called while the journal of the entity is locked, so that the act follows at once. See `files_refusals`.
+        Called while the journal of the entity is locked, so that the act follows at once (`refusals`).
         """
         if audit is None:
             return
         try:
-            append_refusals(self._fs, self._root.directory, (audit,), is_sure=True)
+            append_refusals(self._fs, self._root.directory, (audit,), durable=True)
         except OSError as error:
             raise unavailable(entity, "record", error) from error
 
-    def _changed(self, entity: str, place: WorkId, change: Change, *, is_sure: bool = False) -> Row | None:
-        with self._handles.borrowed(self._root.address(entity)) as journal:
-            return journal.change(place, change, is_sure=is_sure)
+    def _update(self, entity: str, work_id: WorkId, update: UpdateState, *, durable: bool = False) -> WorkItem | None:
+        with self._journals.using(self._root.address(entity)) as journal:
+            return journal.update_work(work_id, update, durable=durable)
 
-    # Finding
+    # Finding work
 
-    def _look(self, now_ms: int) -> bool:
-        """Finds what others left. Whether this process is the one that performs."""
-        with self._looking:
-            self._tick(now_ms)
+    def _poll(self, now_ms: int) -> bool:
+        """Find the work of other processes. Whether this process is the one that runs work."""
+        with self._polling:
+            self._advance_clock(now_ms)
             try:
-                if self._root.read_only is not None or not self._holds():
+                if self._root.read_only is not None or not self._hold():
                     return False
-                self._hear()
-                for address in filter(self._has_grown, self._taken()):
-                    self._tried(self._attended, address)
-                self._retire()
+                self._read_hints()
+                for address in filter(self._has_grown, self._take_queued()):
+                    self._try(self._publish, address)
+                self._remove_markers()
             except OSError as error:
                 raise unavailable(WHAT, "look", error) from error
             return True
 
-    def _tick(self, now_ms: int) -> None:
-        """A clock that goes back a little stands still here. One that was far ahead is not waited for: until it had
-        caught up nothing would be walked through, and no marker go.
+    def _advance_clock(self, now_ms: int) -> None:
+        """A clock that goes back a little stands still here. One that goes back far is followed: waiting for the old
+        time would stop scans and the removal of markers.
         """
-        if now_ms < self._now_ms - WALK_MS:
-            self._now_ms, self._walked_ms = now_ms, None
+        if now_ms < self._now_ms - SCAN_MS:
+            self._now_ms, self._scanned_ms = now_ms, None
             with self._guard:
                 self._idle = {name: (address, now_ms) for name, (address, _) in self._idle.items()}
         self._now_ms = max(self._now_ms, now_ms)
 
-    def _holds(self) -> bool:
+    def _hold(self) -> bool:
+        """Whether this process holds the lock of the root's work, or takes it now."""
         if self._is_holder:
             return True
         if self._file < 0:
@@ -263,29 +267,29 @@ class Dispatcher:
             self._fs.lock(self._file, 0)
         except TimeoutError:
             return False
-        self._shared.note = self._noted
+        self._context.on_work_changed = self._on_work_changed
         self._is_holder = True
         return True
 
-    def _hear(self) -> None:
+    def _read_hints(self) -> None:
         names, too_many = set[str](), False
-        with contextlib.suppress(TimeoutError):  # somebody gives a hint just now: it is heard the next time
-            names, too_many = self._pending.heard()
-        for address in filter(None, map(self._pending.address, names)):
+        with contextlib.suppress(TimeoutError):  # a hint is being written: it is read at the next poll
+            names, too_many = self._markers.take_hints()
+        for address in filter(None, map(self._markers.address, names)):
             self._queue[address.name] = address
-        walked_ms = self._walked_ms
-        if too_many or walked_ms is None or self._now_ms >= walked_ms + WALK_MS:
-            self._walked_ms = self._now_ms
-            self._queue.update({address.name: address for address in self._walked()})
+        scanned_ms = self._scanned_ms
+        if too_many or scanned_ms is None or self._now_ms >= scanned_ms + SCAN_MS:
+            self._scanned_ms = self._now_ms
+            self._queue.update({address.name: address for address in self._marked()})
 
-    def _walked(self) -> Iterator[EntityDirectory]:
+    def _marked(self) -> Iterator[EntityDirectory]:
         try:
-            yield from self._pending.addresses()
+            yield from self._markers.addresses()
         except OSError as error:
             raise unavailable(WHAT, "list", error) from error
 
-    def _taken(self) -> list[EntityDirectory]:
-        names = [name for name, _ in zip(self._queue, range(ATTENDED_MAX), strict=False)]
+    def _take_queued(self) -> list[EntityDirectory]:
+        names = [name for name, _ in zip(self._queue, range(POLLED_MAX), strict=False)]
         return [self._queue.pop(name) for name in names]
 
     def _has_grown(self, address: EntityDirectory) -> bool:
@@ -296,54 +300,56 @@ class Dispatcher:
         except InterlockError:
             return True
 
-    def _tried(self, look: Callable[[EntityDirectory], tuple[Row, ...]], address: EntityDirectory) -> tuple[Row, ...]:
-        """Rule 3: whatever is wrong with a journal, the others are attended to; it is tried again at the next walk."""
+    def _try(
+        self, read: Callable[[EntityDirectory], tuple[WorkItem, ...]], address: EntityDirectory
+    ) -> tuple[WorkItem, ...]:
+        """Rule 3. A journal that cannot be read is tried again at the next scan."""
         try:
-            return look(address)
+            return read(address)
         except InterlockError as error:
             facts = {"entity_id": address.entity, "code": error.code, "error": str(error)}
-            _logger.warning("the work of an entity cannot be read", extra=facts)
+            _logger.warning("cannot read the work of an entity", extra=facts)
             return ()
 
-    def _attended(self, address: EntityDirectory) -> tuple[Row, ...]:
-        with self._handles.borrowed(address) as journal:
-            return journal.attend()
+    def _publish(self, address: EntityDirectory) -> tuple[WorkItem, ...]:
+        with self._journals.using(address) as journal:
+            return journal.publish_work()
 
-    def _noted(self, address: EntityDirectory, news: WorkChanges, end: Position) -> None:
-        """A journal tells, while it is locked."""
+    def _on_work_changed(self, address: EntityDirectory, changes: WorkChanges, end: Position) -> None:
+        """Called by a journal that is locked."""
         with self._guard:
             try:
-                self._table.tell(address.entity, news)
-            except BaseException:  # Ctrl-C, where an append was done in place: nobody knows how much was heard
-                self._begin_anew()
+                self._table.apply(address.entity, changes)
+            except BaseException:  # Ctrl-C, where an append was done inline: a part may have been applied
+                self._reset()
                 raise
-            if not news.is_idle:
+            if not changes.is_idle:
                 self._ends[address.name] = end
                 self._idle.pop(address.name, None)
             else:
                 self._ends.pop(address.name, None)
                 self._idle.setdefault(address.name, (address, self._now_ms))
 
-    def _begin_anew(self) -> None:
-        """As after a death: what was in hand is nobody's, and every journal tells the whole, to somebody else."""
-        self._table, self._idle, self._ends, self._walked_ms = HeldTable(), {}, {}, None
-        self._shared.note = self._noted
+    def _reset(self) -> None:
+        """Start again as after a crash: claims are dropped, and every journal publishes all of its work again."""
+        self._table, self._idle, self._ends, self._scanned_ms = PublishedWork(), {}, {}, None
+        self._context.on_work_changed = self._on_work_changed
 
-    def _retire(self) -> None:
-        """Markers of entities that have had no work for a while go."""
+    def _remove_markers(self) -> None:
+        """Remove the markers of entities that have had no work for a while."""
         with self._guard:
-            idle = [each for each, since_ms in self._idle.values() if self._now_ms >= since_ms + RETIRE_MS]
-        for address in idle[:ATTENDED_MAX]:
-            with contextlib.suppress(InterlockError), self._handles.borrowed(address) as journal:
-                journal.retire()
+            idle = [each for each, since_ms in self._idle.values() if self._now_ms >= since_ms + MARKER_IDLE_MS]
+        for address in idle[:POLLED_MAX]:
+            with contextlib.suppress(InterlockError), self._journals.using(address) as journal:
+                journal.remove_marker()
             with self._guard:
                 self._idle.pop(address.name, None)
 
-    # The end
+    # Closing
 
     def close(self) -> None:
-        """Lets go of the lock; the next look of another process takes it."""
-        self._shared.note = None
+        """Release the lock; the next poll of another process takes it."""
+        self._context.on_work_changed = None
         self._is_holder = False
         if self._file >= 0:
             with contextlib.suppress(OSError):
@@ -352,39 +358,35 @@ class Dispatcher:
 
     def abandon(self) -> None:
         """In a forked child: the lock is the parent's."""
-        self._guard, self._looking = Lock(), Lock()
+        self._guard, self._polling = Lock(), Lock()
         self._queue = {}
-        self._begin_anew()
+        self._reset()
         self.close()
 
 
-def _stood(now: Row, *, row: WorkRow, settled: Settlement) -> WorkState:
-    """How work stands that was let go. Whoever took it up meanwhile has said so already, and knows more than this.
+def _settled_state(item: WorkItem, *, state: WorkState, settled: Settlement) -> WorkState:
+    """The state to record after a claim was released; `state` is that of the table.
 
-    What only lapsed stands as before, and nothing is written; where there is more to say, also from when it is due.
-    An attempt that was not begun is forgotten where that matters.
+    A newer attempt has recorded its own state, which stays. A claim that only expired changes nothing, and nothing is
+    written; if there is more to write, then also when it is due. An attempt that was not started is forgotten where
+    that matters.
     """
-    if now.stand.attempts > settled.claim.attempt:
-        return now.stand
-    again = row.next_ms if settled.verdict == "again" else None
+    recorded = item.state
+    if recorded.attempts > settled.claim.attempt:
+        return recorded
     if settled.lapsed and settled.verdict == "again":
-        is_forgotten = not settled.begun and _is_once(row.work)
-        attempts = row.attempts if is_forgotten else now.stand.attempts
-        stand = replace(now.stand, attempts=attempts, error=row.error, parked=False)
-        return stand if stand == now.stand else replace(stand, next_ms=again)
-    facts = (row.attempts, row.failures, again, row.error, row.dead_ms, row.cancelled)
-    return WorkState(*facts, parked=settled.verdict == "wait")
+        is_forgotten = not settled.begun and _runs_once(item.work)
+        attempts = state.attempts if is_forgotten else recorded.attempts
+        after = replace(recorded, attempts=attempts, error=state.error, parked=False)
+        return after if after == recorded else replace(after, next_ms=state.next_ms)
+    return state
 
 
-def _gone(row: Row) -> None:
-    """It is done with."""
+def _remove(item: WorkItem) -> None:
+    """The update that removes work."""
 
 
-def _revived(row: Row, now_ms: int) -> WorkState:
-    return row.stand if row.stand.dead_ms is None else WorkState(next_ms=now_ms, cancelled=row.stand.cancelled)
-
-
-def _is_once(work: Work) -> bool:
-    """Whether it must be known for sure that it was begun: it must not be again, or not under the same key."""
+def _runs_once(work: Work) -> bool:
+    """Whether its start must be known for sure: it must not start again, or not under the same key."""
     body = work.body
     return work.is_saga_step or (isinstance(body, dict) and body.get("restore") in {"fail", "restart"})

@@ -16,17 +16,19 @@ from interlock.errors import UnavailableError
 from interlock.model.journal.work import Work
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded, StaleAttempt
 from interlock.stores.files import store as files
-from interlock.stores.files.direct_layout import DirectLayout
+from interlock.stores.files.blocking_store import BlockingFileStore
+from interlock.stores.files.durable_io import Settings
 from interlock.stores.files.filesystem import OperatingSystem
-from interlock.stores.files.journal.durable_io import Settings
+from interlock.stores.files.journal.journal_file import JournalFile
 from interlock.stores.files.journal.recent_keys import RecentKeys
 from interlock.stores.files.journal.snapshot_file import KnownConfigurations
-from interlock.stores.files.journal.work_lines import UnfinishedWork
+from interlock.stores.files.journal.unfinished_work import UnfinishedWork
 from interlock.stores.files.names import directory_name
 from interlock.stores.files.store import FileStore
-from interlock.stores.files.work.dispatcher import WALK_MS
-from interlock.stores.files.work.table import HeldTable
+from interlock.stores.files.work.dispatcher import SCAN_MS
+from interlock.stores.files.work.table import PublishedWork
 from interlock.stores.threads import inline_policy
+from interlock.stores.work_table import WorkTable
 from tests.crash.life import ENTITY, opened, step
 from tests.crash.paces import Quick, Slow
 from tests.crash.simulated import Simulated, World
@@ -205,7 +207,7 @@ def journal_of(
     journals = opened(fs, settings)
     for version in range(1, versions + 1):
         journals.append(step(version, f"k{version}"))
-    return world, fs, journals.append_at_once
+    return world, fs, journals.append_inline
 
 
 def test_one_write_and_one_flush_is_all() -> None:
@@ -222,7 +224,7 @@ def test_it_answers_what_any_append_answers() -> None:
     process = Process(World(), 1)
     process.take()
     process.journals.append(leaving(1, charge(1)))
-    append = process.journals.append_at_once
+    append = process.journals.append_inline
     late = replace(leaving(2), fence=(CHARGE, 7))
 
     assert Duplicate(1) == append(step(1, "k1"))
@@ -241,11 +243,11 @@ def test_nothing_is_done_where_more_is_to_do() -> None:
     process.take()
     process.journals.append(step(1, "k1"))
 
-    assert fresh.append_at_once(step(1, "k1")) is None
+    assert fresh.append_inline(step(1, "k1")) is None
     assert due(step(2, "k2")) is None
     assert full(step(2, "k2")) is None
     assert ending(step(2, "k2", ended=True)) is None
-    assert process.journals.append_at_once(leaving(2, charge(2))) is None
+    assert process.journals.append_inline(leaving(2, charge(2))) is None
     assert image == world.image()
 
 
@@ -268,7 +270,7 @@ def test_nothing_is_done_where_another_process_is_to_hear_of_work() -> None:
     """A hint waits for its turn among those of others."""
     pair = Pair()
     pair.two.journals.append(leaving(1, charge(1)))
-    append = pair.two.journals.append_at_once
+    append = pair.two.journals.append_inline
 
     assert append(leaving(2, charge(2))) is None
     assert append(leaving(2, ended=(CHARGE,))) is None
@@ -280,10 +282,10 @@ def test_nothing_is_done_while_a_thread_has_the_journal() -> None:
     fs = Simulated(World())
     journals = opened(fs, SELDOM)
     journals.append(step(1, "k1"))
-    journal = journals._handles.peek(journals._root.address(ENTITY))
+    journal = journals.journals.peek(journals.root.address(ENTITY))
     assert journal is not None
     with journal._mutex:
-        answer = journals.append_at_once(step(2, "k2"))
+        answer = journals.append_inline(step(2, "k2"))
 
     assert answer is None
 
@@ -311,7 +313,7 @@ def test_work_is_told_at_once_where_its_marker_stands() -> None:
     process.take()
     process.journals.append(leaving(1, charge(1)))
 
-    answer = process.journals.append_at_once(leaving(2, charge(2)))
+    answer = process.journals.append_inline(leaving(2, charge(2)))
 
     assert isinstance(answer, Appended)
     assert [1, 2] == [claim.work.place.version for claim in process.take()]
@@ -329,11 +331,13 @@ CUTS: list[tuple[type, str]] = [
     *(
         (RecentKeys, "remember"),
         (KnownConfigurations, "after_append"),
-        (UnfinishedWork, "keep"),
-        (UnfinishedWork, "news"),
-        (UnfinishedWork, "told"),
+        (UnfinishedWork, "apply"),
+        (UnfinishedWork, "changes"),
+        (UnfinishedWork, "mark_published"),
+        (JournalFile, "append_record"),
+        (JournalFile, "flush"),
     ),
-    *((HeldTable, "_remove"), (HeldTable, "keep"), (HeldTable, "tell")),
+    *((WorkTable, "drop"), (WorkTable, "keep"), (PublishedWork, "apply")),
 ]
 """What an append at once goes through, beginning with what is known of the disk and ending with what is told."""
 
@@ -356,10 +360,10 @@ def test_ctrl_c_at_any_moment_loses_and_doubles_nothing(
 
     monkeypatch.setattr(owner, name, cut)
     with pytest.raises(KeyboardInterrupt):
-        process.journals.append_at_once(leaving(2, charge(2), sent(2), ended=(CHARGE, sent(1).place)))
+        process.journals.append_inline(leaving(2, charge(2), sent(2), ended=(CHARGE, sent(1).place)))
     beside = rival.journals.append(step(9, "k9"))
     answer = process.journals.append(leaving(2, charge(2), sent(2), ended=(CHARGE, sent(1).place)))
-    process.take(now_ms=WALK_MS)
+    process.take(now_ms=SCAN_MS)
     rows = [row.work.place for row in process.rows()]
     process.journals.append(leaving(3, ended=(charge(2).place, sent(2).place)))
     left = process.rows()
@@ -374,22 +378,22 @@ def test_ctrl_c_at_any_moment_loses_and_doubles_nothing(
 
 def test_no_handle_is_closed_in_place() -> None:
     """One too many is closed by a thread: that may take a lock, a snapshot and its flush."""
-    journals = DirectLayout("store", Simulated(World()), SELDOM, count_max=1, shard_digits=0)
+    journals = BlockingFileStore("store", Simulated(World()), SELDOM, open_max=1, shard_digits=0)
     journals.append(step(1, "k1"))
-    address = journals._root.address(ENTITY)
-    with journals._handles.borrowed(journals._root.address("order/B")):
-        answer = journals.append_at_once(step(2, "k2"))
-        stays = journals._handles.peek(address)
+    address = journals.root.address(ENTITY)
+    with journals.journals.using(journals.root.address("order/B")):
+        answer = journals.append_inline(step(2, "k2"))
+        stays = journals.journals.peek(address)
 
     assert (True, True) == (isinstance(answer, Appended), stays is not None)
 
 
 def test_what_is_appended_in_place_counts_as_used() -> None:
     """Else the busiest journal were closed first."""
-    journals = DirectLayout("store", Simulated(World()), SELDOM, count_max=2, shard_digits=0)
+    journals = BlockingFileStore("store", Simulated(World()), SELDOM, open_max=2, shard_digits=0)
     for entity in (ENTITY, "order/B"):
         journals.append(step(1, "k1", entity=entity))
-    journals.append_at_once(step(2, "k2"))
+    journals.append_inline(step(2, "k2"))
     journals.append(step(1, "k1", entity="order/C"))
 
-    assert journals._handles.peek(journals._root.address(ENTITY)) is not None
+    assert journals.journals.peek(journals.root.address(ENTITY)) is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -11,11 +10,10 @@ from msgspec.structs import replace
 from interlock.errors import CorruptionError, UnavailableError
 from interlock.model.journal.work import WorkDelta
 from interlock.ports.store import Appended, Duplicate, EntityQuery, Loaded
-from interlock.stores.files.direct_layout import DirectLayout
-from interlock.stores.files.journal.durable_io import Settings
-from interlock.stores.files.journal.padding import BLANKS, BLOCK_BYTES, spare
+from interlock.stores.files.blocking_store import BlockingFileStore
+from interlock.stores.files.durable_io import BLOCK_BYTES, Settings
+from interlock.stores.files.journal.line_formats import BLANKS, padding
 from interlock.stores.files.names import JOURNAL, directory_name
-from interlock.stores.files.store import FileStore
 from tests.crash.life import ENTITY, ROTATING, journal_file, opened, step
 from tests.crash.simulated import File, Killed, Simulated, World
 from tests.unit.stores.files.journal.test_work import Process, other
@@ -38,14 +36,14 @@ def put(world: World, data: bytes) -> None:
     world.nodes[node(world)] = File(data, data, ())
 
 
-def version(journals: DirectLayout) -> int:
+def version(journals: BlockingFileStore) -> int:
     """How far the entity has come."""
     loaded = journals.load(ENTITY)
     assert isinstance(loaded, Loaded)
     return loaded.version
 
 
-def filled(entries: int, settings: Settings = ROOMY) -> tuple[World, Simulated, DirectLayout]:
+def filled(entries: int, settings: Settings = ROOMY) -> tuple[World, Simulated, BlockingFileStore]:
     """A store with an open handle and some entries."""
     world = World()
     fs = Simulated(world)
@@ -65,7 +63,7 @@ def killing(fs: Simulated, name: str) -> None:
     fs.watch = watch
 
 
-def listed(journals: DirectLayout) -> list[int]:
+def listed(journals: BlockingFileStore) -> list[int]:
     """The versions of all that is listed."""
     return [row.version for row in journals.find(EntityQuery(kind="order")).rows]
 
@@ -73,7 +71,7 @@ def listed(journals: DirectLayout) -> list[int]:
 @pytest.mark.parametrize("end", [1, 4_095, 4_096, 4_097, 100_000, 2_000_000])
 def test_room_ends_with_a_block_and_a_line_feed(end: int) -> None:
     """All of it is blank, however long the journal is."""
-    room = spare(end, BLOCK_BYTES)
+    room = padding(end, BLOCK_BYTES)
 
     assert (0, b"") == ((end + len(room)) % BLOCK_BYTES, room.strip(BLANKS))
     assert (b"\n", 1) == (room[-1:], room.count(b"\n"))
@@ -127,7 +125,7 @@ def test_a_torn_tail_behind_blanks_is_cut_by_the_next_append(ask: str) -> None:
     for _ in range(2):
         assert Duplicate(2) == journals.append(step(2, "k2"))
     append = step(3, "k3")
-    answer = journals.append_at_once(append) if ask == "at once" else None
+    answer = journals.append_inline(append) if ask == "at once" else None
     answer = journals.append(append) if answer is None else answer
     behind = journal_file(world)[len(data.rstrip(BLANKS)) + 1 :]
 
@@ -170,26 +168,6 @@ def test_a_list_forgets_an_entry_whose_flush_failed() -> None:
     assert isinstance(third.append(step(3, "k3", filler=" " * 300)), Appended)
 
     assert ([2], [3]) == (seen, listed(rival))
-
-
-async def test_whoever_takes_over_a_log_lists_what_it_saw_before(tmp_path: Path) -> None:
-    """What it saw of the log has no place in a journal, and is looked up anew."""
-    one = FileStore(tmp_path / "store", layout="C")
-    two = None
-    try:
-        for entity in ("order/1", "order/2"):
-            assert isinstance(await one.append(step(1, "k1", entity=entity)), Appended)
-        two = FileStore(tmp_path / "store", layout="C")
-        before = await two.find(EntityQuery(kind="order"))
-        await one.close()
-        assert isinstance(await two.append(step(2, "k2", entity="order/1")), Appended)
-        after = await two.find(EntityQuery(kind="order"))
-    finally:
-        await one.close()
-        if two is not None:
-            await two.close()
-
-    assert ([1, 1], [1, 2]) == ([row.version for row in before.rows], sorted(row.version for row in after.rows))
 
 
 # Seals

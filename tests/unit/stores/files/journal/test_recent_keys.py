@@ -28,11 +28,11 @@ def test_the_encoding_is_bounded_and_read_back_as_it_was() -> None:
     for number in range(3 * KEYS_MAX):
         keys.remember(f"k{number}", number, number)
         if number % 700 == 0:
-            keys.encoded()
-    encoded = keys.encoded()
+            keys.encode()
+    encoded = keys.encode()
 
     assert len(msgspec.json.decode(encoded)) < KEYS_MAX + PIECE_MAX
-    assert list(keys) == list(RecentKeys.decoded(encoded))
+    assert list(keys) == list(RecentKeys.decode(encoded))
 
 
 @pytest.fixture
@@ -47,12 +47,12 @@ Act = Callable[[RecentKeys], RecentKeys]
 
 def read_back(keys: RecentKeys) -> RecentKeys:
     """What whoever opens the journal next begins with."""
-    return RecentKeys.decoded(keys.encoded(), keys.times())
+    return RecentKeys.decode(keys.encode(), keys.times())
 
 
 def encode_only(keys: RecentKeys) -> RecentKeys:
     """A snapshot on the way."""
-    keys.encoded()
+    keys.encode()
     return keys
 
 
@@ -70,7 +70,7 @@ def test_whatever_comes_between_the_newest_are_remembered_in_order(acts: list[Ac
             keys = act(keys)
 
         assert expected == [(key, keys.get(key)) for key in keys]
-        assert expected == msgspec.json.decode(RecentKeys(expected).encoded(), type=list[tuple[str, int]])
+        assert expected == msgspec.json.decode(RecentKeys(expected).encode(), type=list[tuple[str, int]])
     assert expected == [(key, keys.get(key)) for key in read_back(keys)]
 
 
@@ -108,8 +108,8 @@ def test_the_times_are_few() -> None:
 
 def test_of_keys_of_an_earlier_release_nobody_knows_up_to_when() -> None:
     """Nothing is refused for them; those that are remembered from now on are known once they are forgotten."""
-    before = RecentKeys([(f"k{version}", version) for version in range(1, KEYS_MAX + 1)]).encoded()
-    keys = RecentKeys.decoded(before)
+    before = RecentKeys([(f"k{version}", version) for version in range(1, KEYS_MAX + 1)]).encode()
+    keys = RecentKeys.decode(before)
     remembered(keys, range(KEYS_MAX + 1, 2 * KEYS_MAX + 1))
     unknown = keys.forgotten_ms
     remembered(keys, range(2 * KEYS_MAX + 1, 2 * KEYS_MAX + 2))
@@ -119,7 +119,7 @@ def test_of_keys_of_an_earlier_release_nobody_knows_up_to_when() -> None:
 
 def test_a_young_entity_of_an_earlier_release_is_known_from_the_first() -> None:
     """Its first keys are forgotten together with one that has a time."""
-    keys = RecentKeys.decoded(RecentKeys([("k1", 1), ("k2", 2)]).encoded())
+    keys = RecentKeys.decode(RecentKeys([("k1", 1), ("k2", 2)]).encode())
     remembered(keys, range(3, KEYS_MAX + 2))
 
     assert TIMES_APART * 10 == keys.forgotten_ms

@@ -8,17 +8,17 @@ import pytest
 from interlock.errors import ConflictError, CorruptionError, NotFoundError, UnavailableError, UsageError
 from interlock.model.journal.record import JournalRecord
 from interlock.ports.store import Appended, Conflict, Duplicate, EntityQuery, JournalArchive, JournalRelease, Loaded
-from interlock.stores.files.journal.padding import BLANKS
-from interlock.stores.files.journal.segments import (
+from interlock.stores.files.journal.line_formats import (
     ARCHIVE_BYTES_MAX,
     BASE_BYTES_MAX,
+    BLANKS,
     Base,
+    Position,
     encode_base,
     encode_seal,
     is_seal,
 )
-from interlock.stores.files.journal.snapshot_file import Position
-from interlock.stores.files.names import directory_name, sealed_first, sealed_name, shard_name
+from interlock.stores.files.names import directory_name, sealed_name, segment_first_version, shard_name
 from interlock.stores.files.store import FileStore
 from tests.crash.life import step
 
@@ -43,7 +43,7 @@ def directory(root: Path) -> Path:
 
 def sealed(root: Path) -> list[int]:
     """The first versions of the sealed segments."""
-    found = [sealed_first(path.name) for path in directory(root).iterdir()]
+    found = [segment_first_version(path.name) for path in directory(root).iterdir()]
     return sorted(first for first in found if first is not None)
 
 
@@ -114,8 +114,9 @@ async def test_a_missing_sealed_segment_is_damage(store: FileStore, tmp_path: Pa
     (directory(tmp_path) / "state.json").unlink()
     other = FileStore(tmp_path / "store")
     for call in (other.read(ENTITY), other.append(step(ENTRIES + 1, "new")), other.load(ENTITY)):
-        with pytest.raises(CorruptionError, match="is not there"):
+        with pytest.raises(CorruptionError) as caught:
             await call
+        assert "journal.corrupt" == caught.value.code
     await other.close()
 
 

@@ -9,11 +9,11 @@ from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append
+from interlock.stores.files.journal.line_formats import Position
 from interlock.stores.files.journal.recent_keys import RecentKeys, Times
 from interlock.stores.files.journal.snapshot_file import (
     KnownConfigurations,
     ListFacts,
-    Position,
     StoredSnapshot,
     decode_snapshot_file,
     encode_snapshot_file,
@@ -24,7 +24,7 @@ KEPT = StoredSnapshot(
     SNAPSHOT,
     Position(3, 600, "0" * 32),
     ListFacts(1, 3, {"a": 1, "b": 2}, ("open",)),
-    RecentKeys([("z", 1), ("a", 2), ("m", 3)]).encoded(),
+    RecentKeys([("z", 1), ("a", 2), ("m", 3)]).encode(),
 )
 
 
@@ -39,7 +39,7 @@ def test_what_is_kept_is_read_back_in_order() -> None:
 
     assert KEPT == found
     assert found is not None
-    assert ["z", "a", "m"] == list(found.known_keys())
+    assert ["z", "a", "m"] == list(found.recent_keys())
 
 
 def test_up_to_when_keys_are_forgotten_is_read_back_and_left_out_where_it_says_nothing() -> None:

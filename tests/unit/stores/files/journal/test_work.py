@@ -16,13 +16,12 @@ from interlock.model.journal.work import Lane, Work, WorkDelta, WorkId
 from interlock.ports.leases import LeaseStore
 from interlock.ports.store import Append, Appended, StaleAttempt
 from interlock.ports.work import Claim, Settlement, WorkAdmin, WorkNotes, WorkQuery, WorkRow, WorkStore
-from interlock.stores.files.direct_layout import DirectLayout
-from interlock.stores.files.journal.durable_io import Settings
-from interlock.stores.files.journal.padding import BLANKS
-from interlock.stores.files.journal.segments import closed_line
+from interlock.stores.files.blocking_store import BlockingFileStore
+from interlock.stores.files.durable_io import Settings
+from interlock.stores.files.journal.line_formats import BLANKS, sign_line
 from interlock.stores.files.names import JOURNAL, directory_name
 from interlock.stores.files.store import open_store
-from interlock.stores.files.work.dispatcher import RETIRE_MS, WALK_MS, Dispatcher
+from interlock.stores.files.work.dispatcher import MARKER_IDLE_MS, SCAN_MS, Dispatcher
 from interlock.stores.work_table import WorkTable
 from tests.crash.life import ENTITY, opened, step
 from tests.crash.simulated import Directory, File, Killed, Simulated, World
@@ -53,8 +52,8 @@ class Process:
 
     def __init__(self, world: World, number: int) -> None:
         self.fs = Simulated(world, process=number)
-        self.journals: DirectLayout = opened(self.fs, PLAIN)
-        self.dispatch: Dispatcher = self.journals.dispatch()
+        self.journals: BlockingFileStore = opened(self.fs, PLAIN)
+        self.dispatch: Dispatcher = self.journals.dispatcher()
 
     def take(self, lane: Lane = "effect", now_ms: int = 0) -> tuple[Claim, ...]:
         """Takes up what is due."""
@@ -100,17 +99,13 @@ def test_memory_and_files_do_the_same(data: st.DataObject) -> None:
     hold_against_each_other(data, WorkTable(), FilesTable())
 
 
-async def test_a_root_of_layout_a_keeps_work_and_one_of_layout_c_does_not(tmp_path: Path) -> None:
-    """Which a runtime can tell before it relies on it. Leases are kept by both."""
-    a, c = open_store(f"file://{tmp_path}/a"), open_store(f"file://{tmp_path}/c?layout=C")
+async def test_a_file_store_runs_effects_and_keeps_leases(tmp_path: Path) -> None:
+    """A runtime asks for these ports before it relies on them."""
+    store = open_store(f"file://{tmp_path}/a")
     try:
-        for port in (WorkStore, WorkAdmin, WorkNotes):
-            assert (True, False) == (isinstance(a, port), isinstance(c, port))
-        assert isinstance(a, LeaseStore)
-        assert isinstance(c, LeaseStore)
+        assert [True] * 4 == [isinstance(store, port) for port in (WorkStore, WorkAdmin, WorkNotes, LeaseStore)]
     finally:
-        await a.close()
-        await c.close()
+        await store.close()
 
 
 # What survives the one who performs
@@ -251,8 +246,8 @@ def test_what_no_hint_told_is_found_by_the_next_walk() -> None:
     with pytest.raises(Killed):
         pair.two.journals.append(leaving(2, charge(2)))
 
-    assert () == pair.one.take(now_ms=WALK_MS - 1)
-    assert [2] == [each.work.place.version for each in pair.one.take(now_ms=WALK_MS)]
+    assert () == pair.one.take(now_ms=SCAN_MS - 1)
+    assert [2] == [each.work.place.version for each in pair.one.take(now_ms=SCAN_MS)]
 
 
 def test_a_clock_that_was_far_ahead_is_not_waited_for() -> None:
@@ -263,7 +258,7 @@ def test_a_clock_that_was_far_ahead_is_not_waited_for() -> None:
     leave_silently(pair.two, leaving(1, charge(), entity="order/2"))
 
     assert ["order/2"] == [each.entity for each in pair.one.take(now_ms=1)]
-    pair.one.take(now_ms=1 + RETIRE_MS)
+    pair.one.take(now_ms=1 + MARKER_IDLE_MS)
     assert ["order.2"] == pair.markers()
 
 
@@ -271,14 +266,14 @@ def test_a_walk_opens_no_journal_that_did_not_grow() -> None:
     """Most of what waits for its time is not open, and an opening flushes. One that grew in silence is found."""
     world = World()
     fs = Simulated(world, process=1)
-    journals = DirectLayout("store", fs, PLAIN, count_max=1, shard_digits=0)
-    dispatch = journals.dispatch()
+    journals = BlockingFileStore("store", fs, PLAIN, open_max=1, shard_digits=0)
+    dispatch = journals.dispatcher()
     later = Work(WorkId("timer", 1, 0), "timer", {}, 10**9)
     for number in range(5):
         journals.append(leaving(1, later, entity=f"order/{number}"))
 
     def walk(number: int) -> tuple[int, list[str]]:
-        before, now_ms = len(fs.calls), number * WALK_MS
+        before, now_ms = len(fs.calls), number * SCAN_MS
         claims = dispatch.claim("effect", None, owner="w", now_ms=now_ms, until_ms=10**9, limit=9)
         return sum("sync" in call for call in fs.calls[before:]), [each.entity for each in claims]
 
@@ -347,13 +342,13 @@ def test_whoever_only_looks_sees_what_the_next_to_perform_will() -> None:
         verdict: Literal["dead", "again"] = "dead" if version % 5 == 0 else "again"
         table.settle(tuple(Settlement(each, verdict, 10**6) for each in claims), now_ms=version)
         fs = Simulated(table.world, process=100 + version)
-        onlooker = opened(fs, table.SETTINGS).dispatch()
+        onlooker = opened(fs, table.SETTINGS).dispatcher()
         before = len(fs.calls)
         seen = onlooker.works(WorkQuery()).rows
         flushes = [each for each in fs.calls[before:] if "sync" in each or each == "lock"]
         world = table.world.copy()
         world.locks.clear()
-        heir = opened(Simulated(world, process=99), table.SETTINGS).dispatch()
+        heir = opened(Simulated(world, process=99), table.SETTINGS).dispatcher()
         heir.claim("effect", None, owner="w", now_ms=0, until_ms=0, limit=0)
 
         assert (heir.works(WorkQuery()).rows, []) == (seen, flushes)
@@ -401,8 +396,9 @@ def test_without_its_marker_no_entry_leaves_work(code: int) -> None:
 
     assert size == len(_journal(fs.world))
     fs.watch = None
-    with pytest.raises(UnavailableError, match="can leave no work"):
+    with pytest.raises(UnavailableError) as caught:
         process.journals.append(leaving(2, charge(2)))
+    assert "store.poisoned" == caught.value.code
     assert isinstance(process.journals.append(leaving(2)), Appended)
 
 
@@ -448,12 +444,13 @@ def test_work_of_a_newer_release_is_refused_and_not_cut_off() -> None:
     assert number is not None
     data = _bytes(world.nodes[number]).rstrip(BLANKS) + b"\n"
     head = data[-35:-3].decode()
-    data += closed_line(b'{"t":"mark","d":0,"p":{"lane":"dream","version":1,"ordinal":0}', head, b"")
+    data += sign_line(b'{"t":"mark","d":0,"p":{"lane":"dream","version":1,"ordinal":0}', head, b"")
     world.nodes[number] = File(data, data, ())
     other = Process(world, 2)
     for ask in (lambda: other.journals.append(leaving(2)), lambda: other.dispatch.works(WorkQuery(entity=ENTITY))):
-        with pytest.raises(UsageError, match="not known here"):
+        with pytest.raises(UsageError) as caught:
             ask()
+        assert "store.format" == caught.value.code
 
     assert data == _journal(world)
 
@@ -476,7 +473,7 @@ def test_every_changed_byte_beside_a_record_is_noticed() -> None:
         after = world.copy()
         after.locks = {}
         after.nodes[number] = File(changed, changed, ())
-        for ask in (DirectLayout.read, _attended):
+        for ask in (BlockingFileStore.read, _attended):
             try:
                 ask(opened(Simulated(after.copy(), process=9), PLAIN), ENTITY)
                 silent.append(place)
@@ -505,8 +502,8 @@ def test_work_outlives_the_release_of_its_entitys_records() -> None:
     assert () == Process(pair.world, 3).take("outbox", now_ms=9)
 
 
-def _attended(journals: DirectLayout, entity: str) -> object:
-    return journals.dispatch().works(WorkQuery(entity=entity))
+def _attended(journals: BlockingFileStore, entity: str) -> object:
+    return journals.dispatcher().works(WorkQuery(entity=entity))
 
 
 def leave_silently(process: Process, append: Append) -> None:
