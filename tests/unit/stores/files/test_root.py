@@ -191,12 +191,12 @@ async def test_foreign_files_among_entities_are_ignored(tmp_path: Path, tenant: 
 
 
 async def test_a_root_of_the_removed_layout_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
-    """With its format or without: entries may be in its log and in no journal."""
+    """With its format, without it, or with a changed one: entries may be in its log and in no journal."""
     root = tmp_path / "store"
     (root / "wal").mkdir(parents=True)
     (root / "wal" / "1.log").write_bytes(b"{}")
     codes = []
-    for text in (None, '{"format":1,"layout":"C","shard_digits":2}'):
+    for text in (None, '{"format":1,"layout":"C","shard_digits":2}', '{"format":1,"layout":"A","shard_digits":2}'):
         if text is not None:
             (root / "format.json").write_text(text)
         before = sorted(root.rglob("*"))
@@ -205,7 +205,18 @@ async def test_a_root_of_the_removed_layout_is_refused_and_left_as_it_is(tmp_pat
         codes.append(caught.value.code)
         assert before == sorted(root.rglob("*"))
 
-    assert ["store.layout"] * 2 == codes
+    assert ["store.layout"] * 3 == codes
+
+
+async def test_a_root_of_the_removed_layout_is_opened_once_its_log_is_empty(tmp_path: Path) -> None:
+    """As the release that wrote it leaves it when it is closed."""
+    root = tmp_path / "store"
+    await begun(root, ENTITY)
+    (root / "wal").mkdir()
+    (root / "wal" / "00000000000000000002.log").touch()
+    (root / "wal" / "checkpoint.json").write_text('{"below":2}')
+
+    assert (ENTITY,) == await names_in(root)
 
 
 @pytest.mark.parametrize("layout", ["A", "C"])
