@@ -1,4 +1,4 @@
-"""Every order in which the calls of several processes can fall, and whether the answers could have come one by one.
+"""Every order of the calls of several processes, and whether the answers are linearizable.
 
 A process is a deterministic function of what its calls returned. So one turn of it is: run it again from the start with
 the answers it had, let one more call happen, and stop it there. Two schedules that lead to the same world, the same
@@ -28,7 +28,7 @@ class Turn(BaseException):
 
 
 class Moment(NamedTuple):
-    """One process in the middle of its program: the answers it had, and what it holds open."""
+    """One process in the middle of its program: the answers it got, and its open files."""
 
     answers: tuple[tuple[bool, Any], ...]
     trail: int
@@ -38,7 +38,7 @@ class Moment(NamedTuple):
 
 
 class Replayed:
-    """A file system that gives the answers a process had, then lets some calls happen, then stops it."""
+    """A file system that repeats the answers a process got, then allows some calls, then stops it."""
 
     def __init__(self, fs: Simulated, moment: Moment, steps: int) -> None:
         self.fs = fs
@@ -78,7 +78,7 @@ class Replayed:
 
 
 class Event(NamedTuple):
-    """The beginning or the end of an operation in a process."""
+    """The start or the end of an operation in a process."""
 
     process: int
     kind: str
@@ -87,7 +87,7 @@ class Event(NamedTuple):
 
 @dataclass
 class Exploration:
-    """What was seen: global states, schedules through them, and the histories that no order explains."""
+    """The result: global states, schedules, and the histories that are not linearizable."""
 
     states: int = 0
     schedules: int = 0
@@ -110,7 +110,7 @@ class State(NamedTuple):
 
 
 class Explorer:
-    """Walks all schedules of some programs from one world on."""
+    """Explores all schedules of some programs from one world on."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Explorer:
         self._paths: dict[tuple[Any, ...], int] = {}
 
     def explore(self, world: World) -> Exploration:
-        """All schedules after each process, one after the other, has got as far as its first operation."""
+        """All schedules after each process has reached its first operation."""
         empty = Moment((), 0, (), 0, ("", ()))
         state = State(world.copy(), tuple(empty for _ in self._programs), ())
         for process in range(len(self._programs)):
@@ -162,7 +162,7 @@ class Explorer:
         self.result.examples.append(text)
 
     def _may_go(self, state: State, process: int) -> bool:
-        """A process that waits for a lock goes on when it is free."""
+        """A process that waits for a lock continues when it is free."""
         waits_for = state.moments[process].waits_for
         assert waits_for is not None
         name, arguments = waits_for
@@ -201,7 +201,7 @@ class Explorer:
 
 
 def linearizable(history: tuple[Event, ...], explains: Callable[[list[tuple[Operation, Answer]]], bool]) -> bool:
-    """Whether some order of the operations, with no one before what had ended when it began, explains all answers."""
+    """Whether some order of the operations that respects their times explains all answers."""
     spans: list[tuple[int, int, Operation, Answer]] = []
     open_since: dict[int, tuple[int, Operation]] = {}
     for place, event in enumerate(history):

@@ -1,4 +1,4 @@
-"""What the crash tests do to a store and ask of it afterwards.
+"""What the crash tests do to a store, and what they check afterwards.
 
 `Life` drives one entity and writes down what was asked and what was acknowledged; `violations` opens what a crash left
 and holds it against that.
@@ -23,10 +23,10 @@ from tests.crash.simulated import Directory, File, Simulated, World
 
 ENTITY = "order/A-1"
 BLOCK_BYTES = 512
-"""So small that every other entry needs more room."""
+"""So small that every other entry needs more padding."""
 SETTINGS = Settings(snapshot_every=2, block_bytes=BLOCK_BYTES)
 ROTATING = Settings(snapshot_every=4, segment_bytes_max=300, block_bytes=BLOCK_BYTES)
-"""So small that every second entry begins a segment, and snapshots name older ones."""
+"""So small that every second entry starts a segment, and snapshots are in older ones."""
 
 
 def step(version: int, key: str, *, entity: str = ENTITY, ended: bool = False, filler: str = "") -> Append:
@@ -52,24 +52,24 @@ class Ledger:
     acknowledged: dict[str, int] = field(default_factory=dict)
 
     def copy(self) -> Ledger:
-        """The same knowledge, going its own way."""
+        """An independent copy."""
         return Ledger(set(self.asked), dict(self.acknowledged))
 
 
 class StuckError(Exception):
-    """The store answers that others are faster, and there are no others."""
+    """The store reports a lost swap, and there is no other writer."""
 
 
 def appended(
     journals: BlockingFileStore, append: Append
 ) -> Appended | Duplicate | Conflict | StaleAttempt | KeyExpired:
-    """Every second version at once where that is possible, as a store of one caller does."""
+    """Append every second version inline where that is possible, as a store with one caller does."""
     answer = journals.append_inline(append) if append.entry.version % 2 else None
     return journals.append(append) if answer is None else answer
 
 
 def send(journals: BlockingFileStore, ledger: Ledger, key: str) -> Appended | Duplicate:
-    """Does what a driver does: load, step, append, and again when the swap was lost."""
+    """Do what a driver does: load, step, append, and repeat when the swap was lost."""
     for _ in range(5):
         loaded = journals.load(ENTITY)
         version = loaded.version if isinstance(loaded, Loaded) else 0
@@ -82,7 +82,7 @@ def send(journals: BlockingFileStore, ledger: Ledger, key: str) -> Appended | Du
 
 
 def append_blindly(journals: BlockingFileStore, ledger: Ledger, key: str, version: int) -> None:
-    """One append without loading first: the shortest way through the protocol."""
+    """Append without loading first: the shortest path through the protocol."""
     ledger.asked.add(key)
     answer = appended(journals, step(version, key))
     assert not isinstance(answer, Conflict)
@@ -115,7 +115,7 @@ def _content(world: World, name: str) -> bytes | None:
 
 
 def violations(world: World, ledger: Ledger, *, retry: str | None = None, settings: Settings = SETTINGS) -> list[str]:
-    """What is wrong with the world that a crash left; then a retry and a new entry, which must be taken.
+    """What is wrong after a crash; then a retry and a new entry, which must be accepted.
 
     `retry` is the key that was being sent when it happened.
     """
@@ -143,7 +143,7 @@ def violations(world: World, ledger: Ledger, *, retry: str | None = None, settin
 
 
 def record_violations(records: tuple[JournalRecord, ...], ledger: Ledger) -> list[str]:
-    """Acknowledged entries that are missing, entries twice, entries that nobody asked for."""
+    """Acknowledged entries that are missing, duplicate entries, and entries that were never sent."""
     keys = [record.key for record in records]
     found = [
         f"lost: {key} at version {version}"

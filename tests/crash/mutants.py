@@ -21,7 +21,7 @@ from interlock.stores.files.journal.reading import READ_BYTES, JournalReader, Se
 from interlock.stores.files.journal.snapshot_file import StoredSnapshot
 from interlock.stores.files.names import JOURNAL, directory_name, sealed_name, segment_first_version
 from interlock.stores.files.reader import EntityReader, EntityView
-from tests.crash import errand_mutants
+from tests.crash import work_mutants
 from tests.crash.life import ENTITY
 from tests.crash.rivals import Process, process
 from tests.crash.simulated import Simulated, World, call
@@ -362,7 +362,7 @@ SWEPT = {
 """Found by crashes and faults."""
 
 
-SWEPT_WORK = errand_mutants.SWEPT_WORK
+SWEPT_WORK = work_mutants.SWEPT_WORK
 """Found by crashes of work."""
 
 INTERLEAVED = {
@@ -371,7 +371,7 @@ INTERLEAVED = {
     "judge_unlocked": (Mutant(process, unlocked_judgement), "torn tail and reader"),
     "no_second_look": (Mutant(process, no_second_look), "release and read"),
     "wrong_read_order": (Mutant(process, wrong_order), "append and read"),
-    "retire_unlocked": (Mutant(process, errand_mutants.removed_unlocked), "work and retirement"),
-    "announce_unlocked": (Mutant(process, errand_mutants.created_unlocked), "work and retirement"),
+    "retire_unlocked": (Mutant(process, work_mutants.removed_unlocked), "work and retirement"),
+    "announce_unlocked": (Mutant(process, work_mutants.created_unlocked), "work and retirement"),
 }
 """Found by interleavings, each in the scene named."""

@@ -1,4 +1,4 @@
-"""Crashes while records come and go: adopting a journal from elsewhere, releasing one that an archive has.
+"""Crashes during the adoption of records, and during the release of records that an archive has.
 
 - `releasing`: the power fails at each call of a release, by the process that appended and by one that just opened; it
   is killed at each call, or each call fails, and another one releases again.
@@ -27,14 +27,14 @@ Beginning = Callable[[Processes], tuple["ArchiveStory", Simulated, BlockingFileS
 
 
 class ArchiveStory(Story):
-    """A story whose moments are judged by what was asked of the archive."""
+    """Calls whose moments are checked by what was asked of the archive."""
 
     def __init__(self, processes: Processes, judge: Callable[[World, Ledger, str | None], list[str]]) -> None:
         super().__init__(processes, ROTATING)
         self._judge = judge
 
     def judged(self, world: World, ledger: Ledger, retry: str | None) -> list[str]:
-        """What is wrong with a world that a crash left."""
+        """What is wrong after a crash."""
         try:
             return self._judge(world.copy(), ledger, retry)
         except CorruptionError as error:
@@ -44,12 +44,12 @@ class ArchiveStory(Story):
 
 
 def releasing(processes: Processes) -> Iterator[Moment]:
-    """Crashes, deaths and errors at each call of a release."""
+    """Power cuts, kills and errors at each call of a release."""
     yield from _crashed(processes, _ended_story, _release)
 
 
 def adopting(processes: Processes) -> Iterator[Moment]:
-    """Crashes, deaths and errors at each call of an adoption."""
+    """Power cuts, kills and errors at each call of an adoption."""
     yield from _crashed(processes, _empty_story, _adopt)
 
 
@@ -107,7 +107,7 @@ def _release(story: Story, journals: BlockingFileStore) -> None:
 
 
 def release_violations(world: World, ledger: Ledger, asked: str | None) -> list[str]:
-    """What is wrong with an entity whose records were perhaps released."""
+    """What is wrong with an entity whose records may have been released."""
     journals = opened(Simulated(world, process=9), ROTATING)
     try:
         found = record_violations(journals.read(ENTITY), ledger)
@@ -175,7 +175,7 @@ def _adopt(story: Story, journals: BlockingFileStore) -> None:
 
 
 def adopt_violations(world: World, ledger: Ledger, _: str | None) -> list[str]:
-    """What is wrong with a journal that was perhaps adopted: a page is there wholly or not at all, byte for byte."""
+    """What is wrong with a journal that may have been adopted: a page is complete or missing, byte for byte."""
     journals = opened(Simulated(world, process=9), ROTATING)
     here = journals.read(ENTITY)
     found = record_violations(here, ledger)

@@ -25,7 +25,6 @@ from typing import Any
 
 from tests.crash import failing_calls, mutants, power_cut, sweep
 from tests.crash.disks import mount_refusal, tmpfs
-from tests.crash.errand_storm import stormed
 from tests.crash.fork_storm import FAULTS, STORES, fork_row
 from tests.crash.fork_storm import is_found as is_fork_found
 from tests.crash.full_disk import ADDRESSES, URLS, filled
@@ -36,6 +35,7 @@ from tests.crash.stories import Family, Mutant
 from tests.crash.storm import STORMS_MAX, WRITERS, Outcome, storm
 from tests.crash.table import Row, Table
 from tests.crash.test_damage import MASKS, content, journal, reading
+from tests.crash.work_storm import stormed
 from tests.support.postgres_server import NoServerError, new_schema, server_url
 
 QUICK = bool(os.environ.get("QUICK"))

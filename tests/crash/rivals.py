@@ -29,7 +29,7 @@ class Process(Simulated):
 
 
 def process(world: World, number: int) -> Process:
-    """A process as it should be."""
+    """A process without a fault."""
     return Process(world, process=number)
 
 
@@ -99,7 +99,7 @@ def loading(key: str) -> Program:
 
 
 def releasing(version: int) -> Program:
-    """A process that lets the records go."""
+    """A process that releases the records."""
 
     def run(fs: Any, asked: Callable[[Operation], None], given: Callable[[Answer], None]) -> None:
         journals = opened(fs, ROTATING)
@@ -115,7 +115,7 @@ def releasing(version: int) -> Program:
 
 
 def leaving(version: int, key: str) -> Program:
-    """A process whose entry leaves work, and which then looks for the marker."""
+    """A process whose entry creates work, and which then looks for the marker."""
 
     def run(fs: Any, asked: Callable[[Operation], None], given: Callable[[Answer], None]) -> None:
         journals = opened(fs)
@@ -145,7 +145,7 @@ def retiring() -> Program:
 
 
 def rested() -> World:
-    """An entity whose only work has ended, and whose marker is still there."""
+    """An entity whose only work has ended, and whose marker still exists."""
     world = World()
     fs = Simulated(world, process=7)
     journals = opened(fs)
@@ -157,7 +157,7 @@ def rested() -> World:
 
 
 class Model:
-    """What a store is, in one page: a list of keys, whether the records are elsewhere, whether there is work."""
+    """A model of the store: a list of keys, whether the records were released, whether there is work."""
 
     def __init__(self, entries: int) -> None:
         self.keys = [f"k{version}" for version in range(1, entries + 1)]
@@ -166,7 +166,7 @@ class Model:
         self.has_marker = True
 
     def answer(self, asked: Operation) -> Answer:
-        """What it says to an operation."""
+        """The answer to an operation."""
         keys = self.keys
         match asked:
             case ("append", expected, key):
@@ -194,7 +194,7 @@ class Model:
 
 
 def explains(entries: int) -> Callable[[list[tuple[Operation, Answer]]], bool]:
-    """Says whether operations in this order would have been answered so by the model."""
+    """A function that checks whether the model gives these answers in this order."""
 
     def run(order: list[tuple[Operation, Answer]]) -> bool:
         model = Model(entries)
@@ -248,7 +248,7 @@ def seed_appending(version: int, key: str) -> Program:
 
 
 class Scene(NamedTuple):
-    """Programs that run side by side, where they begin, and what explains their answers."""
+    """Programs that run concurrently, their first world, and the model of their answers."""
 
     programs: tuple[Program, ...]
     world: Callable[[], World]
@@ -300,7 +300,7 @@ SCENES = {
         (appending((2, "a")), appending((2, "b")), loading("b")), lambda: prepared(entries=1), 1
     ),
 }
-"""What is explored, every schedule of it."""
+"""The scenes, of which every schedule is explored."""
 
 SEED = Scene((seed_appending(2, "a"), seed_appending(2, "b")), seeded, 1)
 """The negative control."""

@@ -1,4 +1,4 @@
-"""A simulated file system behind the file store's own protocol. Weaker than any real one, on purpose.
+"""A simulated file system with the protocol of the file store. On purpose it guarantees less than any real one.
 
 Rule 1: a file's bytes are lost until its flush: any prefix of the pending operations, the last write torn, a later
 write kept while an earlier one is lost, zeros where a file was cut and its size is still the old one. Names are lost
@@ -28,15 +28,15 @@ Operation = Write | int  # a write at an offset, or a truncation to a size
 Change = tuple[tuple[str, int | None], ...]  # names that are set, or removed
 
 CRASHES_MAX = 64
-"""Crash states taken of one world; beyond that, a seeded sample."""
+"""Crash states of one world; beyond that, a seeded sample."""
 
 
 class Killed(BaseException):
-    """The process ended here; nothing that follows in it has any effect."""
+    """The process ended here; its later calls have no effect."""
 
 
 class File(NamedTuple):
-    """A file: what readers see, what the disk has, and what is between."""
+    """A file: what readers see, what the disk has, and what is pending between them."""
 
     cache: bytes
     disk: bytes
@@ -60,7 +60,7 @@ class World:
         self.next_node = 2
 
     def copy(self) -> World:
-        """The same world, going its own way from now on."""
+        """An independent copy."""
         world = World()
         world.nodes = dict(self.nodes)
         world.locks = dict(self.locks)
@@ -68,7 +68,7 @@ class World:
         return world
 
     def found(self, *path: str) -> int | None:
-        """The node that a path leads to; None when it leads nowhere."""
+        """The node at a path; None when it does not exist."""
         number: int | None = 1
         for part in path:
             node = self.nodes[number] if number is not None else None
@@ -87,7 +87,7 @@ class World:
 
 
 def applied(content: bytes, operation: Operation) -> bytes:
-    """A file's bytes after an operation; a write behind the end leaves zeros before it."""
+    """A file's bytes after an operation; a write after the end leaves zeros before it."""
     if isinstance(operation, int):
         return content[:operation].ljust(operation, b"\0")
     offset, data = operation
@@ -125,7 +125,7 @@ def file_crashes(file: File) -> list[bytes]:
 
 
 def directory_crashes(directory: Directory) -> list[dict[str, int]]:
-    """Every set of names that a power cut may leave of a directory; of many changes, a part of the sets."""
+    """Every set of names that a power cut may leave of a directory; for many changes, a part of the sets."""
     found = []
     for kept in _subsets(directory.pending):
         names = dict(directory.disk)
@@ -140,7 +140,7 @@ def directory_crashes(directory: Directory) -> list[dict[str, int]]:
 
 
 def _subsets(changes: tuple[Change, ...]) -> Iterator[tuple[Change, ...]]:
-    """All subsets of a few changes; of more than six every prefix, and all without each one."""
+    """All subsets of a few changes; for more than six, every prefix and every set without one."""
     if len(changes) > 6:
         yield from (changes[:count] for count in range(len(changes) + 1))
         yield from (changes[:place] + changes[place + 1 :] for place in range(len(changes)))
@@ -179,7 +179,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def call(method: F) -> F:
-    """Makes a method a point where things can happen."""
+    """Make a method a point where a crash or an error can happen."""
 
     @functools.wraps(method)
     def counted(self: Simulated, *arguments: Any) -> Any:
@@ -248,7 +248,7 @@ class Simulated:
         raise OSError(code, os.strerror(code))
 
     def die(self) -> None:
-        """Ends the process: its locks are free, its descriptors gone."""
+        """End the process: its locks are released, its descriptors closed."""
         self.dead = True
         self.world.locks = {node: owner for node, owner in self.world.locks.items() if owner[0] != self.process}
 

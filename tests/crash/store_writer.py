@@ -16,7 +16,6 @@ import contextlib
 import logging
 import sqlite3
 import time
-from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -55,7 +54,8 @@ def plain(url: str) -> str:
 def settled(url: str) -> str:
     """The address as a store knows it, after setting up this process as the address asks."""
     if url.endswith(ROTATING):
-        patch.object(store, "Settings", partial(Settings, segment_bytes_max=SEGMENT_BYTES, snapshot_every=10)).start()
+        small = {"segment_bytes_max": SEGMENT_BYTES, "snapshot_every": 10}
+        patch.object(store, "Settings", lambda **given: Settings(**{**given, **small})).start()
     return plain(url)
 
 

@@ -1,4 +1,4 @@
-"""One caller's way through a store in a simulated world, with every call written down as a moment."""
+"""The calls of one caller to a store in a simulated world, each recorded as a moment."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Moment:
 
 
 class Mutant(NamedTuple):
-    """A faulty store: its processes, what is patched while they run, and the family of crashes that shows it."""
+    """A faulty store: its processes, what is patched while they run, and the family of crashes that finds it."""
 
     processes: Processes
     patched: Callable[[], AbstractContextManager[Any]] = nullcontext
@@ -42,7 +42,7 @@ class Mutant(NamedTuple):
 
 
 class Story:
-    """One caller's way through a store, with every call of some processes written down as a moment."""
+    """The calls of one caller to a store; each call of watched processes is recorded as a moment."""
 
     def __init__(self, processes: Processes, settings: Settings) -> None:
         self.world = World()
@@ -57,7 +57,7 @@ class Story:
         return opened(fs, self.settings)
 
     def judged(self, world: World, ledger: Ledger, retry: str | None) -> list[str]:
-        """What is wrong with a world that a crash left."""
+        """What is wrong after a crash."""
         return violations(world, ledger, retry=retry, settings=self.settings)
 
     def process(self, number: int, *, watched: bool) -> Simulated:
@@ -68,11 +68,11 @@ class Story:
         return fs
 
     def watch(self, fs: Simulated) -> None:
-        """From now on every call of this process is a moment."""
+        """Record every call of this process from now on."""
         fs.watch = lambda _: self.note()
 
     def note(self) -> None:
-        """Writes down the moment."""
+        """Record the moment."""
         self.moments.append(Moment(self.world.copy(), self.ledger.copy(), self.key, self.judged))
 
     def append(self, journals: BlockingFileStore, key: str, version: int) -> None:
@@ -82,19 +82,19 @@ class Story:
         self.key = None
 
     def send(self, journals: BlockingFileStore, key: str) -> None:
-        """One append of whatever version is next."""
+        """One append of the next version."""
         self.key = key
         send(journals, self.ledger, key)
         self.key = None
 
     def ask(self, journals: BlockingFileStore, key: str) -> None:
-        """Whether a key was kept: a yes is an acknowledgement."""
+        """Ask whether a key was appended: a yes is an acknowledgement."""
         answer = journals.load(ENTITY, key=key)
         if isinstance(answer, Duplicate):
             self.ledger.acknowledged[key] = answer.version
 
     def life(self, fs: Simulated) -> None:
-        """Opens, appends past a snapshot, sends a key twice, closes."""
+        """Open, append past a snapshot, send a key twice, close."""
         journals = self.opened(fs)
         for version in range(1, 4):
             self.append(journals, f"k{version}", version)
@@ -106,7 +106,7 @@ class Story:
 
 
 def simulated(world: World, number: int) -> Simulated:
-    """A process as it should be."""
+    """A process without a fault."""
     return Simulated(world, process=number)
 
 
@@ -115,4 +115,4 @@ class SnapshotFailedError(Exception):
 
 
 class JournalChangedError(Exception):
-    """The caller was given an error, and yet the journal is not as it was."""
+    """The caller got an error, and yet the journal changed."""

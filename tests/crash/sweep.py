@@ -1,18 +1,18 @@
-"""Every crash of every short life: where the process can die, the power fail, or a call go wrong.
+"""Every crash of short runs: at each call the process may die, the power fail, or the call fail.
 
 Families, each yielding moments (a world, what the caller knows, the key under way):
 
-- `one`: a process opens, appends, keeps snapshots, is asked twice, closes. The power fails at each call.
-- `twice`: after each such crash the life goes on in another process, and the power fails at each call of that.
+- `one`: a process opens, appends, writes snapshots, gets a duplicate, closes. The power fails at each call.
+- `twice`: after each such crash another process continues, and the power fails at each of its calls.
 - `heir`: the same process is killed at each call; another one sends the same key again. The power fails at each of its
   calls.
-- `rivals`: two processes take turns; one is killed at each call of its append; the other goes on with the same key.
-- `faults`: each call of a life fails once (EIO, ENOSPC, a short write); the caller sends the same key again, here and
+- `rivals`: two processes take turns; one is killed at each call of its append; the other continues with the same key.
+- `faults`: each call fails once (EIO, ENOSPC, a short write); the caller sends the same key again, here and
   from another process.
 
-Each family is lived twice: with one segment, and with segments so small that it rotates again and again (`rotating`).
+Each family runs twice: with one segment, and with segments so small that it rotates often (`rotating`).
 Journals that are released and adopted have families of their own (`releases`), and so has the work that entries
-create (`errands`).
+create (`work_families`).
 
 For each moment every crash state is opened and examined (`life.violations`).
 """
@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from interlock.errors import CorruptionError, UnavailableError
 from interlock.stores.files.blocking_store import BlockingFileStore
 from interlock.stores.files.durable_io import Settings
-from tests.crash import errands
+from tests.crash import work_families
 from tests.crash.life import ROTATING, SETTINGS, StuckError, record_bytes
 from tests.crash.releases import adopting, releasing
 from tests.crash.simulated import Killed, Simulated, crashes
@@ -45,7 +45,7 @@ from tests.crash.stories import (
 
 @dataclass
 class Tally:
-    """What a family came to."""
+    """The result of a family."""
 
     name: str
     moments: int = 0
@@ -53,7 +53,7 @@ class Tally:
     found: list[str] = field(default_factory=list)
 
     def count(self, word: str) -> int:
-        """How many findings begin with a word."""
+        """How many findings start with a word."""
         return sum(each.startswith(word) for each in self.found)
 
 
@@ -65,7 +65,7 @@ def one(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment]
 
 
 def twice(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment]:
-    """The power fails at each call of one process; what is left goes on, and it fails again at each call."""
+    """The power fails at each call of one process; another continues, and it fails again at each call."""
     chance = random.Random(2)
     stride = 1 if settings is SETTINGS else 3  # a life that rotates has many more crash states: a third of them goes on
     known: set[object] = set()
@@ -106,7 +106,7 @@ def heir(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment
 
 
 def rivals(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment]:
-    """Two open processes take turns; the first dies in the middle, the second goes on with its open handle.
+    """Two open processes take turns; the first dies in the middle, the second continues with its open journal.
 
     It sends the key again, or (second round) first asks whether the key was kept, which acknowledges it as well.
     """
@@ -129,7 +129,7 @@ def rivals(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Mome
             story.watch(second)
             if asks:
                 story.ask(theirs, "k4")
-            # As many snapshots as the first one began; where it rotates, past the next rotation.
+            # As many snapshots as the first one started; where it rotates, past the next rotation.
             for version in range(4, 11 if settings is SETTINGS else 7):
                 story.send(theirs, f"k{version}")
             story.note()
@@ -139,7 +139,7 @@ def rivals(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Mome
 
 
 def faults(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment]:
-    """Each call of a life fails once, in each way; then the same key again, here and elsewhere."""
+    """Each call fails once, in each way; then the same key is sent again, here and from another process."""
     for fault in FAULTS:
         for number in range(1, _calls(processes, _endure, settings) + 1):
             story = Story(processes, settings)
@@ -151,7 +151,7 @@ def faults(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Mome
 
 
 def torn_rivals(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment]:
-    """Another process's entry is acknowledged, then our own append fails at each of its calls."""
+    """Another process's entry is acknowledged, then an append of this process fails at each of its calls."""
     for fault in FAULTS:
         fires = True
         number = 0
@@ -173,7 +173,7 @@ def torn_rivals(processes: Processes, settings: Settings = SETTINGS) -> Iterator
 
 
 def wanderings(seed: int) -> Family:
-    """A family of one random life: two processes, sends and repeats, deaths in the middle, power cuts.
+    """A family of one random run: two processes, sends and repeats, kills, power cuts.
 
     Every other one rotates.
     """
@@ -218,7 +218,7 @@ def _endure(story: Story, fs: Simulated) -> None:
 
 
 def _tolerant(story: Story, journals: BlockingFileStore, key: str) -> bool:
-    """Whether a key was taken. When the caller gets an error, the journal must be as it was."""
+    """Whether a key was accepted. When the caller gets an error, the journal must be unchanged."""
     size = record_bytes(story.world)
     try:
         story.send(journals, key)
@@ -230,7 +230,7 @@ def _tolerant(story: Story, journals: BlockingFileStore, key: str) -> bool:
 
 
 def _calls(processes: Processes, life: Callable[[Story, Simulated], None], settings: Settings) -> int:
-    """How many calls a life makes when nothing goes wrong."""
+    """How many calls a run makes without a fault."""
     story = Story(processes, settings)
     fs = story.process(1, watched=False)
     life(story, fs)
@@ -238,7 +238,7 @@ def _calls(processes: Processes, life: Callable[[Story, Simulated], None], setti
 
 
 def rotating(family: Callable[[Processes, Settings], Iterator[Moment]]) -> Family:
-    """The same family with segments so small that it rotates again and again."""
+    """The same family with segments so small that it rotates often."""
 
     def rotated(processes: Processes) -> Iterator[Moment]:
         yield from family(processes, ROTATING)
@@ -265,8 +265,8 @@ FAMILIES: tuple[Family, ...] = (
 )
 """The families of entries, small ones first."""
 
-FAMILIES_WORK = errands.FAMILIES_WORK
-"""Those of the work that entries leave."""
+FAMILIES_WORK = work_families.FAMILIES_WORK
+"""The families of work."""
 
 
 def swept(
@@ -277,7 +277,7 @@ def swept(
     seed: int = 1,
     stop_at_first: bool = False,
 ) -> Tally:
-    """Opens the crash states of a family's moments, in an order drawn by the seed, and holds them to the promise."""
+    """Open the crash states of a family's moments, in an order drawn by the seed, and check each."""
     chance = random.Random(seed)
     tally = Tally(family.__name__)
     seen = set()

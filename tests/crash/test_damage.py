@@ -1,4 +1,4 @@
-"""Damage to a journal is never taken for an entry, and never silently shortens what a snapshot testifies for."""
+"""Damage to a journal is never read as an entry, and never silently removes what a snapshot proves."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def journal(*, snapshot: bool) -> tuple[World, int]:
 
 
 def content(world: World, number: int) -> bytes:
-    """The bytes of a file, without the spare room behind its lines."""
+    """The bytes of a file, without the padding after its lines."""
     node = world.nodes[number]
     assert isinstance(node, File)
     return written(node)
@@ -48,8 +48,8 @@ def reading(world: World, number: int, data: bytes) -> tuple[JournalRecord, ...]
 
 
 @pytest.mark.parametrize("mask", MASKS)
-def test_every_flipped_byte_is_seen_when_there_is_a_snapshot(mask: int) -> None:
-    """The snapshot is the witness of the last record, the chain and `d` are those of all before it."""
+def test_every_flipped_byte_is_detected_when_there_is_a_snapshot(mask: int) -> None:
+    """The snapshot proves the last record, the chain and `d` all before it."""
     world, number = journal(snapshot=True)
     data = content(world, number)
     silent = [place for place in range(len(data)) if reading(world, number, _flipped(data, place, mask)) is not None]
@@ -71,7 +71,7 @@ def test_without_a_snapshot_only_the_last_record_can_vanish(mask: int) -> None:
         assert found == (None if place < last else good[:-1])
 
 
-def test_every_flipped_byte_of_every_segment_is_seen() -> None:
+def test_every_flipped_byte_of_every_segment_is_detected() -> None:
     """A sealed segment is complete: any change of it raises, of base and seal too. So does a change of the last base.
 
     Only the last record can vanish without a snapshot; with one, nothing can.
@@ -98,8 +98,8 @@ def test_every_flipped_byte_of_every_segment_is_seen() -> None:
 
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("snapshot", [True, False])
-def test_a_flipped_byte_of_the_spare_room_is_no_loss(mask: int, snapshot: bool) -> None:
-    """Nothing stood there: everything is read, the next entry is taken, and the room is blank again."""
+def test_a_flipped_byte_of_the_padding_loses_nothing(mask: int, snapshot: bool) -> None:
+    """Everything is read, the next entry is accepted, and the padding is blank again."""
     world, number = journal(snapshot=snapshot)
     data = content(world, number)
     node = world.nodes[number]
@@ -118,7 +118,7 @@ def test_a_flipped_byte_of_the_spare_room_is_no_loss(mask: int, snapshot: bool) 
 
 
 @pytest.mark.parametrize("snapshot", [True, False])
-def test_deleted_swapped_and_doubled_lines_raise(snapshot: bool) -> None:
+def test_deleted_swapped_and_repeated_lines_are_damage(snapshot: bool) -> None:
     """Whole lines are bound to their places by the chain."""
     world, number = journal(snapshot=snapshot)
     lines = content(world, number).splitlines(keepends=True)
@@ -134,8 +134,8 @@ def test_deleted_swapped_and_doubled_lines_raise(snapshot: bool) -> None:
     assert [] == silent
 
 
-def test_a_missing_last_line_is_seen_by_the_snapshot_only() -> None:
-    """A journal that ends one record early is a valid shorter one, unless the snapshot knows better."""
+def test_a_missing_last_line_is_detected_by_the_snapshot_only() -> None:
+    """A journal that ends one record early is a valid shorter one, unless the snapshot proves the record."""
     lengths = []
     for snapshot in (True, False):
         world, number = journal(snapshot=snapshot)
@@ -147,7 +147,7 @@ def test_a_missing_last_line_is_seen_by_the_snapshot_only() -> None:
 
 
 def test_another_entity_s_record_is_not_read() -> None:
-    """A chain begins with the entity's own name: a record put into another directory does not follow from it."""
+    """A chain starts with the id of its entity: a record in another directory does not follow from it."""
     world, number = journal(snapshot=False)
     other = World()
     journals = opened(Simulated(other))
@@ -160,7 +160,7 @@ def test_another_entity_s_record_is_not_read() -> None:
 
 
 def test_an_append_to_a_damaged_journal_raises_and_changes_nothing() -> None:
-    """Evidence is kept: neither the journal nor anything beside it is touched."""
+    """The evidence is kept: no file is changed."""
     world, number = journal(snapshot=True)
     data = content(world, number)
     damaged = _flipped(data, len(data) - 20, 0x01)
@@ -172,8 +172,8 @@ def test_an_append_to_a_damaged_journal_raises_and_changes_nothing() -> None:
     assert damaged == content(world, number)
 
 
-def test_a_journal_that_becomes_shorter_under_an_open_handle_is_damage() -> None:
-    """Nobody cuts below what a handle has verified, except from outside."""
+def test_an_open_journal_that_becomes_shorter_is_damage() -> None:
+    """No process of the store cuts verified records."""
     world, number = journal(snapshot=False)
     journals = opened(Simulated(world, process=2))
     append_blindly(journals, Ledger(), "k11", 11)
@@ -184,7 +184,7 @@ def test_a_journal_that_becomes_shorter_under_an_open_handle_is_damage() -> None
 
 
 def test_a_damaged_snapshot_is_ignored() -> None:
-    """`state.json` is a cache: without its own hash it is as if it were not there."""
+    """`state.json` is a cache: without a valid hash it is ignored."""
     world, _ = journal(snapshot=True)
     for number, node in list(world.nodes.items()):
         if isinstance(node, File) and node.cache.startswith(b'{"kind"'):

@@ -1,4 +1,4 @@
-"""Whatever the order of their calls, processes that share an entity get answers that could have come one by one."""
+"""Whatever the order of their calls, processes that share an entity get linearizable answers."""
 
 import pytest
 
@@ -9,14 +9,14 @@ from tests.crash.rivals import SCENES, SEED, explains
 
 @pytest.mark.parametrize("name", SCENES)
 def test_every_schedule_is_linearizable(name: str) -> None:
-    """All schedules of the scene are walked, and each history has an order that explains it."""
+    """All schedules of the scene are explored, and each history has an order that explains it."""
     result = SCENES[name].explored()
 
     assert (True, []) == (result.complete, result.examples[:1])
 
 
 def test_comparing_and_renaming_loses_entries() -> None:
-    """The negative control: two writers that compare and then rename both succeed, and the search shows it."""
+    """The negative control: two writers that compare and then rename both succeed, and the search finds it."""
     result = SEED.explored()
 
     assert (3_432, True) == (result.schedules, result.bad > 0)
@@ -24,7 +24,7 @@ def test_comparing_and_renaming_loses_entries() -> None:
 
 @pytest.mark.parametrize("name", INTERLEAVED)
 def test_a_faulty_store_is_found_out(name: str) -> None:
-    """Without the lock, or with a judgement from one look, some schedule gives an answer that nothing explains."""
+    """Without the lock, or with a decision from one read, some schedule gives an answer that no order explains."""
     mutant, scene = INTERLEAVED[name]
     with mutant.patched():
         result = SCENES[scene].explored(mutant.processes)
@@ -32,8 +32,8 @@ def test_a_faulty_store_is_found_out(name: str) -> None:
     assert result.bad > 0
 
 
-def test_the_checker_respects_who_was_first() -> None:
-    """An operation that began after another ended cannot be explained by coming before it."""
+def test_the_checker_respects_the_order_of_operations() -> None:
+    """An operation that started after another ended cannot come before it."""
     late = (
         Event(0, "asked", ("append", 0, "a")),
         Event(0, "given", ("Appended", 1)),

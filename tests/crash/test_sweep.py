@@ -1,4 +1,4 @@
-"""No crash at any call loses, doubles or spoils an acknowledged entry, and a store with a fault in it is found out.
+"""No crash at any call loses, repeats or damages an acknowledged entry, and every seeded fault is found.
 
 INTERLOCK_CRASH_STATES asks for more states than the enumeration has: random lives are added until there are as many.
 """
@@ -23,7 +23,7 @@ ENUMERATED_WORK = 4_000
 
 @pytest.mark.slow
 def test_no_crash_loses_or_doubles_an_entry() -> None:
-    """Whatever a crash leaves at whichever call: every acknowledged entry is there, once, and the store goes on.
+    """After a crash at any call every acknowledged entry exists once, and the store works.
 
     A harness that no longer reaches its crash states would pass everything: their number is part of the proof.
     """
@@ -34,16 +34,16 @@ def test_no_crash_loses_or_doubles_an_entry() -> None:
 
 
 @pytest.mark.slow
-def test_no_crash_forgets_work_or_lets_it_be_performed_early() -> None:
-    """Whatever a crash leaves: work whose entry is there is found by its marker, and none was taken up before that."""
+def test_no_crash_loses_work_or_lets_it_run_early() -> None:
+    """Work whose entry exists is found by its marker, and none was claimed before its entry was durable."""
     tallies = [swept(family, states_max=SAMPLED_WORK) for family in FAMILIES_WORK]
     found = [f"{tally.name}: {each}" for tally in tallies for each in tally.found]
 
     assert ([], True) == (found[:5], sum(tally.states for tally in tallies) >= ENUMERATED_WORK)
 
 
-def test_a_store_with_shards_survives_its_own_beginning() -> None:
-    """The power fails at each call of a store that makes its shard directories and takes its first entry."""
+def test_a_store_with_shards_survives_crashes_during_its_creation() -> None:
+    """The power fails at each call of a store that creates its shard directories and appends its first entry."""
     world, ledger, chance = World(), Ledger(), random.Random(1)
     moments: list[tuple[World, Ledger]] = []
     fs = Simulated(world)
@@ -66,7 +66,7 @@ def test_a_store_with_shards_survives_its_own_beginning() -> None:
 
 
 def test_a_power_cut_takes_what_a_failed_flush_has_dropped() -> None:
-    """A harness that kept it would believe a store that flushes a second time."""
+    """Otherwise the harness would accept a store that repeats a failed flush."""
     world = World()
     fs = Simulated(world)
     root = fs.parent("store")[0]
@@ -87,8 +87,8 @@ def test_a_power_cut_takes_what_a_failed_flush_has_dropped() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-def test_random_lives_survive_their_crashes() -> None:
-    """Two processes, deaths, power cuts and repeats in an order drawn by a seed: the promise holds all the same."""
+def test_random_runs_survive_their_crashes() -> None:
+    """Two processes, kills, power cuts and repeats in an order drawn by a seed."""
     wanted = max(1_000, STATES_MIN - ENUMERATED)
     seed = states = 0
     found: list[str] = []
@@ -103,7 +103,7 @@ def test_random_lives_survive_their_crashes() -> None:
 
 @pytest.mark.parametrize("name", [*SWEPT, *SWEPT_WORK])
 def test_a_faulty_store_is_found_out(name: str) -> None:
-    """Each rule of the protocol is needed: without it, some crash or error breaks the promise, and this shows."""
+    """Each rule of the protocol is needed: without it, some crash or error loses or repeats an entry."""
     mutant = {**SWEPT, **SWEPT_WORK}[name]
     family = next(each for each in (*FAMILIES, *FAMILIES_WORK) if each.__name__ == mutant.shown_by)
     with mutant.patched():

@@ -76,6 +76,7 @@ TENANTS_SHOWN_MAX = 5
 
 _READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _NO_FOLDER = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+_NO_DIRECTORY = (FileNotFoundError, NotADirectoryError)
 _UNREAD = frozenset({errno.EACCES, errno.EPERM, errno.EIO})
 
 
@@ -198,6 +199,7 @@ class Root:
                 self._sweep()
                 replace_file(fs, self.directory, FORMAT_FILE, wanted.encode())
                 found = wanted
+            self._check_log()
             with self._detecting_read_only():
                 for name in (RESOURCES, PENDING):
                     with contextlib.suppress(FileExistsError):
@@ -215,6 +217,18 @@ class Root:
                         if name == REMOVED_LAYOUT_DIRECTORY:
                             raise removed_layout(self._root)
                         raise lost_format(self._root, names=self._entity_names(there))
+
+    def _check_log(self) -> None:
+        """Raises UsageError when a log of the removed layout has entries, which may be in no journal."""
+        fs = self._fs
+        with contextlib.suppress(*_NO_DIRECTORY), open_shard(fs, self.directory, REMOVED_LAYOUT_DIRECTORY) as directory:
+            for name in fs.names(directory):
+                file = fs.open_file(directory, name)
+                try:
+                    if name.endswith(".log") and fs.size(file):
+                        raise removed_layout(self._root)
+                finally:
+                    fs.close(file)
 
     def _entity_names(self, there: set[str]) -> Iterator[str]:
         """The names of all entity directories, without a format that says how they are sharded."""
@@ -322,7 +336,7 @@ class Root:
 
     def addresses(self, prefix: str) -> Iterator[EntityDirectory]:
         """The directories whose names start with a prefix; the id is empty when the name does not contain it."""
-        for shard, name in self._folders():
+        for shard, name in self._names():
             if name.startswith(prefix):
                 entity = entity_of_name(name, tenant=self.settings.tenant)
                 if entity is not None or is_cut(name):
@@ -332,13 +346,13 @@ class Root:
         """The names of directories with a journal that are not entities here: another tenant's, or in a wrong shard."""
         tenant = self.settings.tenant
         prefix = tenant_prefix(tenant)
-        for shard, name in self._folders():
+        for shard, name in self._names():
             is_ours = name.startswith(prefix) if is_cut(name) else entity_of_name(name, tenant=tenant) is not None
             if not (is_ours and self.shard(name) == shard) and self._has_journal(shard, name):
                 yield name
 
-    def _folders(self) -> Iterator[tuple[str, str]]:
-        """All that stands where entities do, with its shard."""
+    def _names(self) -> Iterator[tuple[str, str]]:
+        """All names in the directories of entities, each with its shard."""
         for shard in self._shards():
             try:
                 with open_shard(self._fs, self._resources, shard) as directory:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import interlock
-from tests.crash.errand_worker import charged, chart
+from tests.crash.work_worker import charged, chart
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.runtime.worker.test_worker import Bank, order_chart, orders, rows, until
 
@@ -79,7 +79,7 @@ async def test_the_work_of_a_killed_process_is_done_by_the_next_under_its_key(tm
 @asynccontextmanager
 async def worker(url: str, ledger: Path, way: str) -> AsyncIterator[Process]:
     """A process that performs, from when it says so until it is killed."""
-    arguments = ("-m", "tests.crash.errand_worker", url, str(ledger), way)
+    arguments = ("-m", "tests.crash.work_worker", url, str(ledger), way)
     process = await asyncio.create_subprocess_exec(sys.executable, *arguments, cwd=ROOT, stdout=PIPE)
     try:
         await _said(process, "performs")

@@ -1,4 +1,4 @@
-"""What the file store does when the file system fails: the failure rules, one by one, on the simulated one."""
+"""What the file store does when the file system fails, rule by rule, on the simulated one."""
 
 import errno
 import logging
@@ -15,7 +15,7 @@ from tests.crash.simulated import Killed, Simulated, World
 
 
 def failing(fs: Simulated, name: str, *, fault: int = errno.EIO, skip: int = 0) -> None:
-    """Makes the next call of this name fail, or the one after some more."""
+    """Make the next call of this name fail, or a later one."""
     calls = 0
 
     def watch(called: str) -> None:
@@ -28,7 +28,7 @@ def failing(fs: Simulated, name: str, *, fault: int = errno.EIO, skip: int = 0) 
 
 
 def begun(*, entries: int = 1) -> tuple[World, Simulated, BlockingFileStore]:
-    """A store with an open handle and some entries."""
+    """A store with an open journal and some entries."""
     world = World()
     fs = Simulated(world)
     journals = opened(fs)
@@ -37,8 +37,8 @@ def begun(*, entries: int = 1) -> tuple[World, Simulated, BlockingFileStore]:
     return world, fs, journals
 
 
-def test_a_failed_flush_is_never_tried_again() -> None:
-    """The write is cut off, and the entity takes no append in this process any more, though the disk says yes again."""
+def test_a_failed_flush_is_never_repeated() -> None:
+    """The write is cut off, and the entity accepts no more appends in this process, though the disk works again."""
     world, fs, journals = begun()
     before = journal_file(world).rstrip(BLANKS)
     failing(fs, "fdatasync")
@@ -52,8 +52,8 @@ def test_a_failed_flush_is_never_tried_again() -> None:
     assert (before + b"\n", 1) == (journal_file(world), fs.calls[fs.fail_at - 1 :].count("fdatasync"))
 
 
-def test_a_poisoned_entity_is_read_and_others_go_on() -> None:
-    """Poison stops the appends of one entity in one process; reads, other entities and other processes are well."""
+def test_a_poisoned_entity_can_be_read_and_others_are_unaffected() -> None:
+    """Poison stops the appends of one entity in one process, and nothing else."""
     world, fs, journals = begun()
     failing(fs, "fdatasync")
     with pytest.raises(UnavailableError):
@@ -65,8 +65,8 @@ def test_a_poisoned_entity_is_read_and_others_go_on() -> None:
     assert (True, True) == (isinstance(loaded, Loaded), isinstance(elsewhere, Appended))
 
 
-def test_poison_outlives_the_handle() -> None:
-    """Closing the handle for want of descriptors forgets no failure."""
+def test_poison_outlives_the_open_journal() -> None:
+    """Closing a journal to free descriptors does not clear a failure."""
     world = World()
     fs = Simulated(world)
     journals = BlockingFileStore("store", fs, Settings(), open_max=1, shard_digits=0)
@@ -98,8 +98,8 @@ def test_a_failed_flush_of_the_shard_stops_the_whole_shard() -> None:
 
 
 @pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EDQUOT, Simulated.SHORT])
-def test_a_full_disk_leaves_the_handle_good(fault: int) -> None:
-    """The journal is as it was, the error says what to do, and the same key is taken once there is room."""
+def test_a_full_disk_leaves_the_journal_usable(fault: int) -> None:
+    """The journal is unchanged, the error says what to do, and the same key is accepted once there is space."""
     world, fs, journals = begun()
     before = journal_file(world).rstrip(BLANKS)
     failing(fs, "write_at", fault=fault)
@@ -111,8 +111,8 @@ def test_a_full_disk_leaves_the_handle_good(fault: int) -> None:
     assert isinstance(journals.append(step(2, "k2")), Appended)
 
 
-def test_a_snapshot_that_cannot_be_kept_is_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    """The entry holds: the caller gets its receipt, and nothing half-written is left."""
+def test_a_snapshot_that_cannot_be_written_is_logged_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """The entry is durable: the caller gets its receipt, and no temporary file is left."""
     world, fs, journals = begun()
     failing(fs, "fsync", fault=errno.ENOSPC)
     with caplog.at_level(logging.WARNING):
@@ -125,8 +125,8 @@ def test_a_snapshot_that_cannot_be_kept_is_logged_and_counted(caplog: pytest.Log
     assert [(ENTITY, 2)] == [(vars(each)["entity_id"], vars(each)["version"]) for each in caplog.records]
 
 
-def test_a_lock_that_cannot_be_given_back_is_given_up_with_its_descriptor() -> None:
-    """The entry holds, and neither this process nor another waits for a lock that nobody holds."""
+def test_a_lock_that_cannot_be_released_is_released_with_its_descriptor() -> None:
+    """The entry is durable, and no process waits for the lock."""
     world, fs, journals = begun()
     failing(fs, "unlock")
     answers = [
@@ -139,8 +139,8 @@ def test_a_lock_that_cannot_be_given_back_is_given_up_with_its_descriptor() -> N
 
 
 @pytest.mark.parametrize("call", ["lock", "read"])
-def test_other_failures_leave_the_store_as_it_was(call: str) -> None:
-    """Nothing was written; the same key is taken the next time."""
+def test_other_failures_leave_the_store_unchanged(call: str) -> None:
+    """Nothing was written; the same key is accepted the next time."""
     world, fs, journals = begun()
     opened(Simulated(world, process=2)).append(step(2, "k2"))  # so that there is something to read
     before = journal_file(world)
@@ -154,7 +154,7 @@ def test_other_failures_leave_the_store_as_it_was(call: str) -> None:
 
 
 def test_a_torn_tail_that_cannot_be_cut_stays_and_nothing_is_written() -> None:
-    """An entry behind it could not be read."""
+    """An entry after it could not be read."""
     world, _, _ = begun()
     number = world.found("store", "resources", "order.%41-1", "events.log")
     assert number is not None
@@ -172,7 +172,7 @@ def test_a_torn_tail_that_cannot_be_cut_stays_and_nothing_is_written() -> None:
 
 @pytest.mark.parametrize("ask", ["append", "load"])
 def test_a_duplicate_is_flushed_before_it_is_answered(ask: str) -> None:
-    """A writer died before its flush; whoever finds its key makes the record durable first."""
+    """A writer died before its flush; the reader that finds its key makes the record durable first."""
     world, _, journals = begun()
     fs = Simulated(world, process=2)
     other = opened(fs)

@@ -1,4 +1,4 @@
-"""The real file system and the simulated one do the same, where the file store relies on it."""
+"""The real and the simulated file system behave alike where the file store relies on it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[File
 
 
 def content(fs: FileSystem, at: int, name: str) -> bytes:
-    """What another reader sees."""
+    """What another reader gets."""
     file = fs.open_file(at, name)
     try:
         return fs.read(file, 0, 100)
@@ -31,8 +31,8 @@ def content(fs: FileSystem, at: int, name: str) -> bytes:
 
 
 @pytest.mark.parametrize("opening", ["create", "open_append"])
-def test_what_is_written_after_a_cut_stands_at_the_end(place: tuple[FileSystem, int], opening: str) -> None:
-    """A disk takes half of a batch, which is cut off: the next one is written where that began, not behind a hole."""
+def test_a_write_after_a_truncation_is_at_the_end(place: tuple[FileSystem, int], opening: str) -> None:
+    """The next write starts at the new end of the file, not after a hole."""
     fs, at = place
     file = getattr(fs, opening)(at, "log")
     fs.write(file, b"kept,")
@@ -44,8 +44,8 @@ def test_what_is_written_after_a_cut_stands_at_the_end(place: tuple[FileSystem, 
     assert b"kept,next" == content(fs, at, "log")
 
 
-def test_what_is_written_at_a_place_leaves_the_rest(place: tuple[FileSystem, int]) -> None:
-    """Lines go over blanks; what stands behind them stays."""
+def test_a_write_at_an_offset_leaves_the_other_bytes(place: tuple[FileSystem, int]) -> None:
+    """Lines overwrite blanks; the bytes after them stay."""
     fs, at = place
     file = fs.open_update(at, "log")
     fs.write_at(file, 0, b"one......")
@@ -56,8 +56,8 @@ def test_what_is_written_at_a_place_leaves_the_rest(place: tuple[FileSystem, int
     assert (b"onetwo...", 9) == (content(fs, at, "log"), size)
 
 
-def test_a_name_that_is_taken_is_not_created(place: tuple[FileSystem, int]) -> None:
-    """Whoever comes second hears it, and the first one's bytes stay."""
+def test_an_existing_name_is_not_created_again(place: tuple[FileSystem, int]) -> None:
+    """The second caller gets an error, and the first one's bytes stay."""
     fs, at = place
     file = fs.create(at, "log")
     fs.write(file, b"first")

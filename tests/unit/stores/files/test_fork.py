@@ -1,4 +1,4 @@
-"""The file store over a fork: whose locks a child holds, and what it waits for."""
+"""The file store after a fork: which locks a child has, and what it waits for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  #
 
 @pytest.fixture
 def children() -> Iterator[list[Child]]:
-    """Children of a test, which are ended with it."""
+    """Child processes of a test, which end with it."""
     made: list[Child] = []
     yield made
     for each in made:
@@ -33,7 +33,7 @@ def children() -> Iterator[list[Child]]:
 
 
 def test_a_child_does_not_keep_the_locks_of_a_dead_parent(tmp_path: Path, children: list[Child]) -> None:
-    """A lock belongs to the open description, which a child shares: it lets go, whatever its parent was just doing."""
+    """A lock belongs to the open file description, which a child shares: the child releases it."""
 
     def parent(line: Line) -> None:
         system = OperatingSystem()
@@ -58,8 +58,8 @@ def test_a_child_does_not_keep_the_locks_of_a_dead_parent(tmp_path: Path, childr
         system.close(directory)
 
 
-def test_a_lock_that_was_given_back_is_not_forgotten_as_one_of_a_thread(tmp_path: Path, children: list[Child]) -> None:
-    """The number of a closed descriptor may be another file's: a child leaves that file alone."""
+def test_a_child_leaves_a_descriptor_whose_lock_was_released_alone(tmp_path: Path, children: list[Child]) -> None:
+    """The number of a closed descriptor may be another file's by now."""
     system = OperatingSystem()
     for free in (system.unlock, lambda _: None):
         directory = os.open(tmp_path, os.O_RDONLY)
@@ -80,7 +80,7 @@ def test_a_lock_that_was_given_back_is_not_forgotten_as_one_of_a_thread(tmp_path
 
 
 def test_a_child_does_not_wait_for_a_thread_of_its_parent(tmp_path: Path, children: list[Child]) -> None:
-    """Its locks are new in the child: the parent's may be held for ever."""
+    """The child has new mutexes: a thread of the parent may hold the old ones."""
     store = FileStore(tmp_path / "store")
     asyncio.run(store.append(step(1, "k1")))
     journals = store._store
@@ -109,7 +109,7 @@ def test_a_child_does_not_wait_for_a_thread_of_its_parent(tmp_path: Path, childr
 
 
 def test_a_child_is_refused_a_store_in_memory(children: list[Child]) -> None:
-    """It has a copy, and its parent would never see what it keeps there. No thread of the parent is waited for."""
+    """It has a copy, and its parent would never see what it appends. No thread of the parent is waited for."""
     store = MemoryStore()
     asyncio.run(store.append(step(1, "k1")))
 

@@ -1,4 +1,4 @@
-"""Leases and downtimes in a file: as in memory, between processes, and after crashes."""
+"""Leases and downtimes in a file: compared with memory, between processes, and after crashes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.crash.simulated import Directory, File, Killed, Simulated, World, cra
 
 
 def leases(world: World, process: int = 1) -> tuple[Simulated, FileLeases]:
-    """The leases as one process sees them."""
+    """The leases of one process."""
     fs = Simulated(world, process=process)
     return fs, opened(fs).leases()
 
@@ -26,7 +26,7 @@ def leases(world: World, process: int = 1) -> tuple[Simulated, FileLeases]:
 @pytest.mark.slow
 @given(st.data())
 def test_memory_and_files_do_the_same(data: st.DataObject) -> None:
-    """Whoever asks, in whatever order, also when each question is asked by another process."""
+    """In any order, also when each request comes from another process."""
     world, table = World(), LeaseTable()
     processes = [leases(world, number)[1] for number in (1, 2)]
     now, held = 0, list[Lease]()
@@ -56,8 +56,8 @@ def test_memory_and_files_do_the_same(data: st.DataObject) -> None:
         assert answers[0] == answers[1]
 
 
-def test_a_fence_never_goes_back_whatever_the_power_does() -> None:
-    """Once a lease was given, whoever takes it over after a crash has a higher fence."""
+def test_a_fence_never_goes_back_after_a_power_cut() -> None:
+    """Once a lease was granted, the next owner after a crash has a higher fence."""
     world, given = World(), dict[str, int]()
     fs, ours = leases(world)
     moments = list[tuple[World, dict[str, int]]]()
@@ -78,8 +78,8 @@ def test_a_fence_never_goes_back_whatever_the_power_does() -> None:
     assert states > 100
 
 
-def test_a_process_that_dies_while_it_writes_leaves_nothing_in_the_way() -> None:
-    """Its half-written file is swept by the next."""
+def test_a_process_that_dies_while_it_writes_blocks_nothing() -> None:
+    """Its temporary file is removed by the next process."""
     world = World()
     leases(world)[1].alive(now_ms=1, gap_ms=1)
     fs, doomed = leases(world, 2)
@@ -94,8 +94,8 @@ def test_a_process_that_dies_while_it_writes_leaves_nothing_in_the_way() -> None
     assert [FILE] == list(node.cache)
 
 
-def test_a_full_disk_is_told_and_the_old_leases_stand() -> None:
-    """Nothing was given."""
+def test_a_full_disk_is_an_error_and_the_old_leases_stay() -> None:
+    """No lease was granted."""
     world = World()
     fs, ours = leases(world)
     first = ours.lease("x", owner="a", now_ms=0, until_ms=9)
@@ -109,7 +109,7 @@ def test_a_full_disk_is_told_and_the_old_leases_stand() -> None:
 
 
 def test_a_lease_whose_name_was_not_flushed_is_written_again() -> None:
-    """Asked again for the very same, it is not answered from what only the page cache has."""
+    """The same request is not answered from what only the page cache has."""
     world = World()
     fs, ours = leases(world)
     ours.alive(now_ms=0, gap_ms=9)
@@ -126,7 +126,7 @@ def test_a_lease_whose_name_was_not_flushed_is_written_again() -> None:
     assert (1, {2}) == (None if given is None else given.fence, fences)
 
 
-def test_damaged_leases_are_told_and_not_taken_for_none() -> None:
+def test_damaged_leases_are_an_error_and_not_an_empty_table() -> None:
     """A fence would go back."""
     world = World()
     _, ours = leases(world)

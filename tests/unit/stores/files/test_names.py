@@ -43,15 +43,15 @@ def test_no_id_is_a_path(entity: str) -> None:
 
 
 def test_capitals_are_told_apart_where_the_file_system_does_not() -> None:
-    """Two ids that differ in case have names that differ in more."""
+    """Two ids that differ only in case have names that differ in other bytes."""
     names = {directory_name(entity).lower() for entity in ("order/a-1", "order/A-1", "ORDER/a-1")}
 
     assert 3 == len(names)
 
 
 @given(TEXT.filter(lambda text: "/" not in text), TEXT)
-def test_names_are_read_back(kind: str, rest: str) -> None:
-    """Whatever the id, a name that is not cut gives it back."""
+def test_names_are_decoded(kind: str, rest: str) -> None:
+    """A name that is not cut gives the id, whatever it is."""
     entity = f"{kind}/{rest}"
     try:
         name = directory_name(entity)
@@ -63,7 +63,7 @@ def test_names_are_read_back(kind: str, rest: str) -> None:
 
 
 def test_a_long_name_is_cut_and_stays_unique() -> None:
-    """An id that would be too long for a file name ends in a hash of the whole."""
+    """The name of an id that is too long ends with a hash of the whole."""
     first, second = (directory_name(f"order/{'Ä' * 90}{end}") for end in "ab")
 
     assert (233, True, None) == (len(first), is_cut(first), entity_of_name(first))
@@ -71,8 +71,8 @@ def test_a_long_name_is_cut_and_stays_unique() -> None:
 
 
 @pytest.mark.parametrize("entity", ["", "order", "/x", "order/", "order/" + "x" * 300, "order/\ud800"])
-def test_ids_that_no_store_keeps_are_refused(entity: str) -> None:
-    """Empty parts, too many bytes, half a surrogate pair."""
+def test_invalid_ids_are_refused(entity: str) -> None:
+    """Empty parts, too many bytes, a lone surrogate."""
     with pytest.raises(UsageError) as caught:
         directory_name(entity)
 
@@ -80,7 +80,7 @@ def test_ids_that_no_store_keeps_are_refused(entity: str) -> None:
 
 
 def test_a_tenant_comes_first_and_is_not_another_s_kind() -> None:
-    """The same id of two tenants has two names, and each store reads back its own only."""
+    """The same id of two tenants has two names, and each store decodes its own only."""
     name = directory_name("order/1", tenant="acme")
 
     assert "acme.order.1" == name
@@ -92,16 +92,16 @@ def test_a_tenant_comes_first_and_is_not_another_s_kind() -> None:
 
 
 @pytest.mark.parametrize("tenant", ["acme", "ü" * 60, "ü" * 100])
-def test_names_of_a_tenant_begin_with_its_prefix(tenant: str) -> None:
-    """Those that are cut too, in the name of the tenant itself or behind it."""
+def test_names_of_a_tenant_start_with_its_prefix(tenant: str) -> None:
+    """Cut names too, whether cut in the name of the tenant or after it."""
     name = directory_name("order/1", tenant=tenant)
 
     assert (True, True) == (name.startswith(tenant_prefix(tenant)), len(name) <= NAME_BYTES_MAX)
 
 
 @given(TEXT, TEXT.filter(lambda text: "/" not in text), TEXT, st.sampled_from(["", "acme", "Ü.~/1"]))
-def test_names_begin_as_their_ids_do(prefix: str, kind: str, rest: str, tenant: str) -> None:
-    """Those that are cut too, before the end of what is looked for or behind it."""
+def test_names_start_as_their_ids_do(prefix: str, kind: str, rest: str, tenant: str) -> None:
+    """Cut names too, whether cut before the end of the prefix or after it."""
     try:
         name = directory_name(f"{kind}/{prefix}{rest}", tenant=tenant)
     except UsageError:
@@ -110,14 +110,14 @@ def test_names_begin_as_their_ids_do(prefix: str, kind: str, rest: str, tenant: 
     assert name.startswith(kind_prefix(kind, tenant=tenant, id_prefix=prefix))
 
 
-def test_half_a_surrogate_pair_is_looked_for_and_not_found() -> None:
-    """No id has it, so no name begins so."""
+def test_a_prefix_with_a_lone_surrogate_matches_nothing() -> None:
+    """No id has one."""
     assert not directory_name("order/1").startswith(kind_prefix("order", id_prefix="\ud800"))
 
 
 @given(TEXT | st.just(""), TEXT.filter(lambda text: "/" not in text), TEXT)
-def test_a_name_tells_its_tenant_or_nothing(tenant: str, kind: str, rest: str) -> None:
-    """Never another's; and always, where it is not cut."""
+def test_a_name_gives_its_tenant_or_nothing(tenant: str, kind: str, rest: str) -> None:
+    """Never another's; and always, when it is not cut."""
     try:
         name = directory_name(f"{kind}/{rest}", tenant=tenant)
     except UsageError:
@@ -135,21 +135,21 @@ def test_a_name_tells_its_tenant_or_nothing(tenant: str, kind: str, rest: str) -
         ("ä" * 60, "order", (None, "")),
     ],
 )
-def test_a_cut_name_tells_what_stands_before_the_cut(tenant: str, kind: str, told: tuple[str | None, str]) -> None:
-    """A tenant only where its third part has begun: two may be a kind and its id."""
+def test_a_cut_name_gives_the_parts_before_the_cut(tenant: str, kind: str, told: tuple[str | None, str]) -> None:
+    """A tenant only if the third part has started: two parts may be a kind and its id."""
     name = directory_name(f"{kind}/{'ö' * 60}", tenant=tenant)
 
     assert (True, *told) == (is_cut(name), tenant_of_name(name), kind_of_name(name, tenant=tenant))
 
 
-def test_a_cut_name_of_another_tells_no_kind() -> None:
-    """What would be its kind is a tenant's."""
+def test_a_cut_name_of_another_tenant_gives_no_kind() -> None:
+    """The part in the place of the kind is a tenant's."""
     assert "" == kind_of_name(directory_name(f"order/{'ö' * 60}", tenant="acme"), tenant="other")
 
 
 @given(tenant=TEXT, other=TEXT)
 def test_the_folder_of_a_tenant_is_one_safe_name_of_its_own(tenant: str, other: str) -> None:
-    """Among those of others, on a file system that ignores case too, and beside months."""
+    """Also on a file system that ignores case, and it differs from every month."""
     name = tenant_folder(tenant)
 
     assert set() == set(name) & {"/", "\0", "."}
@@ -158,21 +158,21 @@ def test_the_folder_of_a_tenant_is_one_safe_name_of_its_own(tenant: str, other: 
 
 
 @pytest.mark.parametrize("name", ["lost+found", ".", "order.", "order.%zz", "order.A", "a.b.c", "a.1~", "a.\udcff"])
-def test_names_that_are_not_ours_are_no_entities(name: str) -> None:
-    """Whatever else lies in the directory is passed over: an editor's copy, bytes that are no text."""
+def test_foreign_names_are_not_entities(name: str) -> None:
+    """An editor's copy, bytes that are not text."""
     assert (None, False) == (entity_of_name(name), is_cut(name))
 
 
 @pytest.mark.parametrize(
     "name", ["lost+found", "a.b.c.d", "A.order.1", ".order.1", "%zz.order.1", "a.b.\udcff", "a.b.1~"]
 )
-def test_names_that_are_not_ours_tell_no_tenant(name: str) -> None:
-    """Nothing is guessed from what a person left."""
+def test_foreign_names_have_no_tenant(name: str) -> None:
+    """Nothing is guessed from files of other programs."""
     assert tenant_of_name(name) is None
 
 
 def test_every_shard_has_a_directory() -> None:
-    """The shard of a name is one of those that are made."""
+    """The shard of a name is one of those that are created."""
     assert shard_name("order.1", 2) in shard_names(2)
     assert 256 == len(shard_names(2))
     assert "" == shard_name("order.1", 0)

@@ -19,7 +19,7 @@ LONG = 2_000
 
 
 def walked(versions: range) -> Positions:
-    """The places of a journal that was read once, from its beginning."""
+    """The positions of a journal that was read once from the start."""
     places = Positions()
     for version in versions:
         if version % places.apart == 0:
@@ -27,8 +27,8 @@ def walked(versions: range) -> Positions:
     return places
 
 
-def test_the_nearest_place_comes_first() -> None:
-    """Those behind what is asked for are of no use."""
+def test_the_nearest_position_comes_first() -> None:
+    """Positions after the requested version are of no use."""
     places = walked(range(1, 1_001))
 
     assert [768, 512, 256] == [mark.version for mark in places.up_to(1_000)]
@@ -36,8 +36,8 @@ def test_the_nearest_place_comes_first() -> None:
     assert () == places.up_to(255)
 
 
-def test_a_journal_of_any_length_has_few_places_far_enough_apart() -> None:
-    """None of them is farther from the next than what they are apart."""
+def test_a_journal_of_any_length_has_few_positions_that_are_evenly_spread() -> None:
+    """No two neighbours are farther apart than `apart`."""
     places = walked(range(1, 1_000_001))
     versions = [mark.version for mark in reversed(places.up_to(1_000_000))]
 
@@ -45,16 +45,16 @@ def test_a_journal_of_any_length_has_few_places_far_enough_apart() -> None:
     assert max(later - sooner for sooner, later in pairwise(versions)) <= places.apart
 
 
-def test_a_place_of_another_journal_is_replaced() -> None:
-    """The newest that was seen of a version counts."""
+def test_a_position_of_a_replaced_journal_is_replaced() -> None:
+    """The newest position of a version counts."""
     places = walked(range(1, 300))
     places.add(Position(256, 1, "other"))
 
     assert (Position(256, 1, "other"),) == places.up_to(300)
 
 
-def test_who_follows_a_journal_crowds_out_no_place() -> None:
-    """Each of its readings ends at another version; it goes on from the last, and the others are where they were."""
+def test_a_reader_that_follows_a_journal_displaces_no_position() -> None:
+    """Each of its readings ends at another version; it continues from the last, and the other positions stay."""
     places = walked(range(1, 1_001))
     for version in range(1_001, 1_280):
         places.add(Position(version, version * 100, ""))
@@ -65,8 +65,8 @@ def test_who_follows_a_journal_crowds_out_no_place() -> None:
     assert len(nearest) == ENDS_MAX + 4
 
 
-def test_a_page_of_a_long_journal_is_read_from_a_place_near_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Backwards too, as somebody does who looks at the end first: what was read once need not be read again."""
+def test_a_page_of_a_long_journal_is_read_from_a_near_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also backwards, from the end: what was read once is not read again."""
     fs = Simulated(World())
     journals = opened(fs, Settings(snapshot_every=10_000))
     for version in range(1, LONG + 1):

@@ -1,4 +1,4 @@
-"""The root of a file store: how it is begun, and what is refused as no store of ours."""
+"""The root of a file store: how it is created, and what is refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENTITY = "order/A-1"
     ['{"format":2,"layout":"A"}', '{"format":1,"layout":"Z"}', '{"format":1,"layout":"A","shard_digits":7}', "{}x", ""],
 )
 def test_an_unknown_format_is_refused(tmp_path: Path, content: str) -> None:
-    """A store of a later edition is not guessed at."""
+    """A later format is not guessed."""
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "format.json").write_text(content)
     with pytest.raises(UsageError) as caught:
@@ -33,7 +33,7 @@ def test_an_unknown_format_is_refused(tmp_path: Path, content: str) -> None:
 
 
 def test_a_missing_parent_directory_is_an_error(tmp_path: Path) -> None:
-    """A store makes its own directory, not the way to it."""
+    """A store creates its own directory, and not its parents."""
     (tmp_path / "file").write_text("mine")
     for folder in (tmp_path / "none", tmp_path / "file"):
         with pytest.raises(NotFoundError) as caught:
@@ -41,8 +41,8 @@ def test_a_missing_parent_directory_is_an_error(tmp_path: Path) -> None:
         assert ("store.folder", True) == (caught.value.code, str(folder) in caught.value.message)
 
 
-async def test_a_root_that_lost_its_format_is_no_new_store(tmp_path: Path) -> None:
-    """A part of a restored backup is missing: nothing is written into what is there, and the missing line is told."""
+async def test_a_root_that_lost_its_format_is_not_a_new_store(tmp_path: Path) -> None:
+    """A part of a restored backup is missing: nothing is written, and the hint has the missing line."""
     root = tmp_path / "store"
     store = FileStore(root)
     await store.append(step(1, "a"))
@@ -64,7 +64,7 @@ async def test_a_root_that_lost_its_format_is_no_new_store(tmp_path: Path) -> No
 
 
 LONG = f"order/{'Ä' * 90}"
-"""An id whose folder's name is cut."""
+"""An id whose directory name is cut."""
 
 
 async def begun(root: Path, *entities: str, tenant: str = "") -> None:
@@ -76,7 +76,7 @@ async def begun(root: Path, *entities: str, tenant: str = "") -> None:
 
 
 async def names_in(root: Path) -> tuple[str, ...]:
-    """What is there to be verified."""
+    """The names that are verified."""
     store = FileStore(root)
     try:
         return await store.names()
@@ -85,10 +85,8 @@ async def names_in(root: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("entity", [ENTITY, LONG])
-async def test_a_root_of_a_tenant_that_lost_its_format_tells_the_line_with_the_tenant(
-    tmp_path: Path, entity: str
-) -> None:
-    """The names of folders have it, those that are cut too: restored without it, nothing would be found there."""
+async def test_the_hint_for_a_lost_format_has_the_tenant(tmp_path: Path, entity: str) -> None:
+    """Directory names contain it, cut ones too: restored without it, no entity would be found."""
     root = tmp_path / "store"
     await begun(root, entity, tenant='Acme "1"')
     line = (root / "format.json").read_text().strip()
@@ -99,8 +97,8 @@ async def test_a_root_of_a_tenant_that_lost_its_format_tells_the_line_with_the_t
     assert f"restore that file, one line: {line}" == caught.value.hint
 
 
-async def test_a_root_with_folders_of_several_tenants_tells_them_all(tmp_path: Path) -> None:
-    """One must be told by whoever knows: somebody restored the wrong line, and went on."""
+async def test_the_hint_for_a_lost_format_lists_several_tenants(tmp_path: Path) -> None:
+    """An operator restored the wrong line once, and must choose."""
     root = tmp_path / "store"
     await begun(root, "order/1", tenant="acme")
     (root / "format.json").write_text('{"format":1,"layout":"A","shard_digits":2}')
@@ -114,10 +112,10 @@ async def test_a_root_with_folders_of_several_tenants_tells_them_all(tmp_path: P
 
 @pytest.mark.parametrize("entity", [ENTITY, LONG])
 @pytest.mark.parametrize(("before", "after"), [("acme", ""), ("acme", "other"), ("", "acme")])
-async def test_journals_of_another_tenant_are_not_passed_over(
+async def test_journals_of_another_tenant_are_named_as_strays(
     tmp_path: Path, entity: str, before: str, after: str
 ) -> None:
-    """The format was restored wrongly: whoever verifies hears of each folder, and of nothing as an entity."""
+    """The format was restored wrongly: verification gets each directory, and none as an entity."""
     root = tmp_path / "store"
     await begun(root, entity, tenant=before)
     line = (root / "format.json").read_text()
@@ -128,8 +126,8 @@ async def test_journals_of_another_tenant_are_not_passed_over(
     assert ((directory_name(entity, tenant=before),), (entity,)) == (found, await names_in(root))
 
 
-async def test_a_journal_in_a_wrong_place_is_not_passed_over(tmp_path: Path) -> None:
-    """Nobody would look for it there: another shard, or the name of a copy."""
+async def test_a_journal_in_a_wrong_place_is_named_as_a_stray(tmp_path: Path) -> None:
+    """In another shard, or under the name of a copy."""
     root = tmp_path / "store"
     await begun(root, "order/1", "order/2")
     name = directory_name("order/1")
@@ -143,24 +141,24 @@ async def test_a_journal_in_a_wrong_place_is_not_passed_over(tmp_path: Path) -> 
 
 
 class Closed(OperatingSystem):
-    """A system that does not open folders of two names."""
+    """A system that does not open directories of two names."""
 
     def __init__(self, code: int) -> None:
         super().__init__()
         self._code = code
 
     def open_directory(self, at: int, name: str) -> int:
-        """As the system, unless it is one of those."""
+        """Open it, unless it is one of those."""
         if name in ("acme.order.1", "lost+found"):
             raise OSError(self._code, os.strerror(self._code))
         return super().open_directory(at, name)
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.EMFILE])
-async def test_a_folder_that_does_not_open_is_judged_by_its_name_and_a_system_that_fails_fails_all(
+async def test_a_directory_that_cannot_be_opened_is_a_stray_by_its_name_and_other_errors_are_raised(
     tmp_path: Path, code: int
 ) -> None:
-    """One that is called like another tenant's entity is told; what only the administrator may open is not."""
+    """One with the name of another tenant's entity is a stray; one that only the administrator may open is not."""
     root = tmp_path / "store"
     await begun(root, "order/1")
     for name in ("acme.order.1", "lost+found"):
@@ -177,8 +175,8 @@ async def test_a_folder_that_does_not_open_is_judged_by_its_name_and_a_system_th
 
 
 @pytest.mark.parametrize("tenant", ["", "acme"])
-async def test_what_a_person_left_beside_entities_is_passed_over(tmp_path: Path, tenant: str) -> None:
-    """Files, links, folders without a journal, and one that was begun by another and never written."""
+async def test_foreign_files_among_entities_are_ignored(tmp_path: Path, tenant: str) -> None:
+    """Files, links, directories without a journal, and one that another tenant created and never wrote."""
     root = tmp_path / "store"
     await begun(root, "order/1", tenant=tenant)
     shard = root / "resources" / "00"
@@ -193,12 +191,12 @@ async def test_what_a_person_left_beside_entities_is_passed_over(tmp_path: Path,
 
 
 async def test_a_root_of_the_removed_layout_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
-    """With its format or without: entries may be in its log and in no journal."""
+    """With its format, without it, or with a changed one: entries may be in its log and in no journal."""
     root = tmp_path / "store"
     (root / "wal").mkdir(parents=True)
     (root / "wal" / "1.log").write_bytes(b"{}")
     codes = []
-    for text in (None, '{"format":1,"layout":"C","shard_digits":2}'):
+    for text in (None, '{"format":1,"layout":"C","shard_digits":2}', '{"format":1,"layout":"A","shard_digits":2}'):
         if text is not None:
             (root / "format.json").write_text(text)
         before = sorted(root.rglob("*"))
@@ -207,12 +205,23 @@ async def test_a_root_of_the_removed_layout_is_refused_and_left_as_it_is(tmp_pat
         codes.append(caught.value.code)
         assert before == sorted(root.rglob("*"))
 
-    assert ["store.layout"] * 2 == codes
+    assert ["store.layout"] * 3 == codes
+
+
+async def test_a_root_of_the_removed_layout_is_opened_once_its_log_is_empty(tmp_path: Path) -> None:
+    """As the release that wrote it leaves it when it is closed."""
+    root = tmp_path / "store"
+    await begun(root, ENTITY)
+    (root / "wal").mkdir()
+    (root / "wal" / "00000000000000000002.log").touch()
+    (root / "wal" / "checkpoint.json").write_text('{"below":2}')
+
+    assert (ENTITY,) == await names_in(root)
 
 
 @pytest.mark.parametrize("layout", ["A", "C"])
 def test_a_url_with_a_layout_is_refused(tmp_path: Path, layout: str) -> None:
-    """Before anything is made; the hint names the store that groups commits."""
+    """Before anything is created; the hint names a store with group commit."""
     with pytest.raises(UsageError) as caught:
         open_store(f"file://{tmp_path}/store?layout={layout}")
 
@@ -221,8 +230,8 @@ def test_a_url_with_a_layout_is_refused(tmp_path: Path, layout: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["resources", "wal", "pending", "notes.txt"])
-async def test_a_root_that_holds_no_entities_may_be_begun(tmp_path: Path, name: str) -> None:
-    """A process died while it made the store, or a person keeps a file there."""
+async def test_a_root_without_entities_can_be_created(tmp_path: Path, name: str) -> None:
+    """A process died while it created the store, or a person has a file there."""
     root = tmp_path / "store"
     root.mkdir()
     (root / name).write_text("mine") if "." in name else (root / name).mkdir()

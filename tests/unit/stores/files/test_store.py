@@ -1,4 +1,4 @@
-"""The file store on a real directory: what it answers, what it keeps, and what it refuses."""
+"""The file store on a real directory: what it returns, stores and refuses."""
 
 import asyncio
 import errno
@@ -30,26 +30,26 @@ async def store(tmp_path: Path) -> AsyncIterator[FileStore]:
 
 
 def directory(root: Path, entity: str = ENTITY) -> Path:
-    """Where an entity stands."""
+    """The directory of an entity."""
     name = directory_name(entity)
     return root / "store" / "resources" / shard_name(name, 2) / name
 
 
 async def filled(store: FileStore, count: int, *, entity: str = ENTITY) -> None:
-    """Appends so many entries."""
+    """Append so many entries."""
     for version in range(1, count + 1):
         assert isinstance(await store.append(step(version, f"k{version}", entity=entity)), Appended)
 
 
-def test_it_is_a_store_that_keeps_refusals(store: FileStore) -> None:
-    """It has the port's calls, and those of the log of refusals."""
+def test_a_file_store_records_refusals(store: FileStore) -> None:
+    """It has the methods of both ports."""
     found: Store = store
 
     assert isinstance(found, RefusalLog)
 
 
 async def test_an_entry_is_appended_once(store: FileStore) -> None:
-    """A new key is kept, the same key is a duplicate, an old version is a conflict."""
+    """A new key is appended, the same key is a duplicate, an old version is a conflict."""
     first = await store.append(step(1, "a"))
     again = await store.append(step(1, "a"))
     late = await store.append(step(1, "b"))
@@ -59,20 +59,20 @@ async def test_an_entry_is_appended_once(store: FileStore) -> None:
     assert (Duplicate(1), Conflict(1), Conflict(1)) == (again, late, ahead)
 
 
-async def test_an_append_to_what_does_not_exist_makes_nothing(store: FileStore, tmp_path: Path) -> None:
-    """Only a creation makes a directory."""
+async def test_an_append_to_an_unknown_entity_creates_nothing(store: FileStore, tmp_path: Path) -> None:
+    """Only the first entry creates a directory."""
     answer = await store.append(step(2, "a"))
 
     assert (Conflict(0), False) == (answer, directory(tmp_path).exists())
 
 
-async def test_unknown_entities_are_unknown(store: FileStore) -> None:
-    """Nothing is loaded, nothing read, nothing made."""
+async def test_reading_an_unknown_entity_creates_nothing(store: FileStore) -> None:
+    """Nothing is loaded or read."""
     assert (None, ()) == (await store.load("order/none"), await store.read("order/none"))
 
 
-async def test_everything_is_there_after_opening_again(tmp_path: Path) -> None:
-    """Entries, keys and the last snapshot survive a restart."""
+async def test_everything_survives_a_restart(tmp_path: Path) -> None:
+    """Entries, keys and the last snapshot."""
     store = FileStore(tmp_path / "store", snapshot_every=3)
     await filled(store, 5)
     await store.close()
@@ -91,7 +91,7 @@ async def test_everything_is_there_after_opening_again(tmp_path: Path) -> None:
 
 
 async def test_a_snapshot_and_the_records_after_it_are_loaded(store: FileStore, tmp_path: Path) -> None:
-    """Between two snapshots the rest is given as records, and `state.json` is one readable object."""
+    """Between two snapshots the later entries are given as records, and `state.json` is one JSON object."""
     await filled(store, 5)
     other = FileStore(tmp_path / "store")
     loaded = await other.load(ENTITY)
@@ -105,15 +105,15 @@ async def test_a_snapshot_and_the_records_after_it_are_loaded(store: FileStore, 
 
 
 async def test_a_journal_is_read_page_by_page(store: FileStore) -> None:
-    """Pages follow each other without gap, from any version on, and end."""
+    """Pages follow each other without a gap, from any version on, and end."""
     await filled(store, 8)
     pages = [await store.read(ENTITY, after=after, limit=3) for after in (0, 3, 6, 8, 2)]
 
     assert [[1, 2, 3], [4, 5, 6], [7, 8], [], [3, 4, 5]] == [[each.version for each in page] for page in pages]
 
 
-async def test_the_end_of_a_life_is_kept_as_a_snapshot(store: FileStore, tmp_path: Path) -> None:
-    """An entity that ended is listed as such by every process."""
+async def test_the_end_of_an_entity_is_stored_as_a_snapshot(store: FileStore, tmp_path: Path) -> None:
+    """Every process lists it as ended."""
     await store.append(step(1, "a", ended=True))
     other = FileStore(tmp_path / "store")
     rows = (await other.find(EntityQuery(kind="order"))).rows
@@ -123,7 +123,7 @@ async def test_the_end_of_a_life_is_kept_as_a_snapshot(store: FileStore, tmp_pat
 
 
 async def test_entities_are_listed_by_state_prefix_and_age(store: FileStore) -> None:
-    """The oldest in their state come first, page by page; damaged or foreign directories do not stop a list."""
+    """The longest in their state come first, page by page; damaged or foreign directories do not stop a list."""
     for number in range(1, 6):
         await filled(store, number, entity=f"order/A-{number}")
     await filled(store, 1, entity="invoice/1")
@@ -149,8 +149,8 @@ async def test_entities_are_listed_by_state_prefix_and_age(store: FileStore) -> 
     assert [()] * 3 == [page.rows for page in none]
 
 
-async def test_who_was_cancelled_is_in_no_state_since_then(tmp_path: Path) -> None:
-    """Also for another process, and when a late result came afterwards; states are of the living and those done."""
+async def test_a_cancelled_entity_is_in_no_state(tmp_path: Path) -> None:
+    """Also for another process, and when a late result arrives afterwards."""
     store = FileStore(tmp_path / "store")
     await filled(store, 2)
     await filled(store, 2, entity="order/B")
@@ -174,7 +174,7 @@ CANCELLED = [
 ]
 
 
-async def test_another_process_s_list_is_the_same(store: FileStore, tmp_path: Path) -> None:
+async def test_another_process_lists_the_same(store: FileStore, tmp_path: Path) -> None:
     """A process that appended nothing lists from snapshots and journals."""
     for number in range(1, 6):
         await filled(store, number, entity=f"order/A-{number}")
@@ -189,7 +189,7 @@ async def test_another_process_s_list_is_the_same(store: FileStore, tmp_path: Pa
 
 
 async def test_an_id_too_long_for_a_name_is_listed(store: FileStore, tmp_path: Path) -> None:
-    """Its first snapshot is kept at once, for the name does not tell the id."""
+    """Its first snapshot is stored immediately, because the name does not contain the id."""
     entity = f"order/{'Ä' * 90}"
     await filled(store, 2, entity=entity)
     other = FileStore(tmp_path / "store")
@@ -200,7 +200,7 @@ async def test_an_id_too_long_for_a_name_is_listed(store: FileStore, tmp_path: P
 
 
 async def test_a_damaged_journal_stops_its_own_entity_only(store: FileStore, tmp_path: Path) -> None:
-    """It raises with its place, is left out of lists, and others go on."""
+    """The error names the place; lists leave the entity out; others are unaffected."""
     await filled(store, 4)
     await filled(store, 1, entity="order/B-2")
     path = directory(tmp_path) / "events.log"
@@ -218,14 +218,14 @@ async def test_a_damaged_journal_stops_its_own_entity_only(store: FileStore, tmp
 
 
 class Refusing(OperatingSystem):
-    """A system that does not open the journal of one entity."""
+    """A system that cannot open the journal of one entity."""
 
     def __init__(self, inode: int, code: int) -> None:
         super().__init__()
         self._inode, self._code = inode, code
 
     def open_file(self, at: int, name: str) -> int:
-        """As the system, unless it is that journal."""
+        """Open it, unless it is that journal."""
         file = super().open_file(at, name)
         if os.fstat(file).st_ino == self._inode:
             os.close(file)
@@ -233,10 +233,10 @@ class Refusing(OperatingSystem):
         return file
 
 
-async def test_a_file_that_does_not_read_is_left_out_of_lists_and_a_system_that_fails_fails_them(
+async def test_an_unreadable_file_is_left_out_of_lists_and_a_failing_system_is_an_error(
     tmp_path: Path,
 ) -> None:
-    """A bad sector is one entity's; no free descriptor is everybody's, and no list would be the truth."""
+    """A bad sector concerns one entity; without free descriptors every list would be wrong."""
     store = FileStore(tmp_path / "store")
     await filled(store, 2)
     await filled(store, 1, entity="order/B-2")
@@ -255,7 +255,7 @@ async def test_a_file_that_does_not_read_is_left_out_of_lists_and_a_system_that_
 
 
 async def test_records_before_the_damage_are_read(store: FileStore, tmp_path: Path) -> None:
-    """Their chain proves them, also where the journal does not hold its snapshot any more."""
+    """Their chain proves them, also when the journal does not contain its snapshot any more."""
     await filled(store, 5)
     path = directory(tmp_path) / "events.log"
     lines = path.read_bytes().splitlines(keepends=True)
@@ -272,7 +272,7 @@ async def test_records_before_the_damage_are_read(store: FileStore, tmp_path: Pa
 
 
 async def test_a_torn_tail_is_ignored_and_then_cut(store: FileStore, tmp_path: Path) -> None:
-    """What a dead writer left unfinished was never acknowledged."""
+    """The unfinished line of a dead writer was never acknowledged."""
     await filled(store, 2)
     path = directory(tmp_path) / "events.log"
     with path.open("ab") as file:
@@ -284,8 +284,8 @@ async def test_a_torn_tail_is_ignored_and_then_cut(store: FileStore, tmp_path: P
     assert (2, True, ["k1", "k2", "k3"]) == (len(before), isinstance(answer, Appended), [each.key for each in after])
 
 
-async def test_leftovers_of_a_dead_process_are_swept(store: FileStore, tmp_path: Path) -> None:
-    """Whoever holds the lock knows that no living writer owns them."""
+async def test_temporary_files_of_a_dead_process_are_removed(store: FileStore, tmp_path: Path) -> None:
+    """Under the lock no other writer is running."""
     await filled(store, 1)
     await store.close()
     (directory(tmp_path) / "state.json.tmp-dead").write_bytes(b"half")
@@ -297,7 +297,7 @@ async def test_leftovers_of_a_dead_process_are_swept(store: FileStore, tmp_path:
 
 
 async def test_files_are_for_the_owner_only(store: FileStore, tmp_path: Path) -> None:
-    """Journals hold what people sent."""
+    """Journals contain private data."""
     await filled(store, 3)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (directory(tmp_path), *directory(tmp_path).iterdir())}
 
@@ -305,7 +305,7 @@ async def test_files_are_for_the_owner_only(store: FileStore, tmp_path: Path) ->
 
 
 async def test_a_link_in_the_place_of_an_entity_is_not_followed(store: FileStore, tmp_path: Path) -> None:
-    """Nothing outside the store is read or written, whatever stands there."""
+    """Nothing outside the store is read or written."""
     outside = tmp_path / "outside"
     outside.mkdir()
     directory(tmp_path).symlink_to(outside)
@@ -318,14 +318,14 @@ async def test_a_link_in_the_place_of_an_entity_is_not_followed(store: FileStore
 
 
 async def test_refusals_are_lines_of_json(store: FileStore, tmp_path: Path) -> None:
-    """They stand apart from journals."""
+    """They are separate from journals."""
     await store.refuse((Refusal(ENTITY, "paid", "rejected", "guard", 5, "ann"),))
     lines = (tmp_path / "store" / "refusals.log").read_text().splitlines()
 
     assert ["guard"] == [json.loads(line)["reason"] for line in lines]
 
 
-async def test_a_refusal_that_cannot_be_kept_is_no_error(store: FileStore, tmp_path: Path) -> None:
+async def test_a_refusal_that_cannot_be_recorded_is_not_an_error(store: FileStore, tmp_path: Path) -> None:
     """Losing some is allowed, stopping a step is not."""
     (tmp_path / "store" / "refusals.log").mkdir()
     await store.refuse((Refusal(ENTITY, "paid", "rejected", "guard", 5),))
@@ -333,7 +333,7 @@ async def test_a_refusal_that_cannot_be_kept_is_no_error(store: FileStore, tmp_p
     assert isinstance(await store.append(step(1, "a")), Appended)
 
 
-async def test_a_full_log_of_refusals_is_put_aside(
+async def test_a_full_log_of_refusals_is_rotated(
     store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It never grows beyond two files of its limit."""
@@ -346,7 +346,7 @@ async def test_a_full_log_of_refusals_is_put_aside(
 
 
 async def test_many_callers_of_one_entity_lose_nothing(store: FileStore) -> None:
-    """Sixteen callers at once: each entry is kept, once."""
+    """Sixteen callers at the same time: each entry is appended once."""
 
     async def caller(name: int) -> None:
         for number in range(5):
@@ -360,8 +360,8 @@ async def test_many_callers_of_one_entity_lose_nothing(store: FileStore) -> None
     assert (80, 80) == (len(keys), len(set(keys)))
 
 
-async def test_few_handles_serve_many_entities(tmp_path: Path) -> None:
-    """The least recently used are closed; what they knew is read again."""
+async def test_few_open_journals_serve_many_entities(tmp_path: Path) -> None:
+    """The least recently used are closed, and read again later."""
     store = FileStore(tmp_path / "store", open_journals_max=2)
     for version in (1, 2):
         for number in range(6):
@@ -374,7 +374,7 @@ async def test_few_handles_serve_many_entities(tmp_path: Path) -> None:
 
 
 async def test_a_closed_store_refuses(tmp_path: Path) -> None:
-    """Appends under way end first; later calls are told so; closing twice is fine."""
+    """Appends in progress finish first; later calls raise; closing twice is fine."""
     store = FileStore(tmp_path / "store")
     under_way = asyncio.create_task(store.append(step(1, "a")))
     await asyncio.sleep(0)
@@ -386,8 +386,8 @@ async def test_a_closed_store_refuses(tmp_path: Path) -> None:
     assert (True, "store.closed") == (isinstance(await under_way, Appended), caught.value.code)
 
 
-async def test_a_lock_that_stays_taken_names_its_holder(tmp_path: Path) -> None:
-    """After the limit the caller is told who is in the way."""
+async def test_the_error_for_a_held_lock_names_its_holder(tmp_path: Path) -> None:
+    """Once the time limit is over."""
     store = FileStore(tmp_path / "store", lock_ms_max=20)
     await store.append(step(1, "a"))
     fs = OperatingSystem()
@@ -422,14 +422,14 @@ async def test_an_oversize_entry_is_rejected(store: FileStore) -> None:
 
 
 @pytest.mark.parametrize("entity", ["", "order", "order/" + "x" * 300, "order/\ud800"])
-async def test_malformed_ids_are_refused_before_anything_is_made(store: FileStore, entity: str) -> None:
-    """The store checks ids itself, whoever calls it."""
+async def test_invalid_ids_are_refused_before_anything_is_created(store: FileStore, entity: str) -> None:
+    """The store checks ids itself."""
     with pytest.raises(UsageError):
         await store.load(entity)
 
 
 def test_a_network_file_system_is_refused(tmp_path: Path) -> None:
-    """There a lock or a flush may not mean what it means here."""
+    """Locks and flushes may not work there."""
 
     class Mounted(OperatingSystem):
         def network_type(self, directory: int) -> str | None:
@@ -440,7 +440,7 @@ def test_a_network_file_system_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_in_the_place_of_the_root_is_an_error(tmp_path: Path) -> None:
-    """What stands there stays as it is."""
+    """The file stays unchanged."""
     (tmp_path / "store").write_text("mine")
     with pytest.raises(UnavailableError):
         FileStore(tmp_path / "store")
@@ -448,8 +448,8 @@ def test_a_file_in_the_place_of_the_root_is_an_error(tmp_path: Path) -> None:
     assert "mine" == (tmp_path / "store").read_text()
 
 
-async def test_a_url_names_a_directory(tmp_path: Path) -> None:
-    """The path may hold escaped characters, and a link to the root is followed."""
+async def test_a_url_gives_a_directory(tmp_path: Path) -> None:
+    """The path may contain escaped characters, and a link to the root is followed."""
     (tmp_path / "a b").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "a b")
     for path in ("a%20b", "link"):
@@ -470,7 +470,7 @@ def test_other_urls_are_refused(url: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of processes with threads; that is what is tested
-async def test_a_forked_child_opens_its_journals_anew(tmp_path: Path) -> None:
+async def test_a_forked_child_opens_its_journals_again(tmp_path: Path) -> None:
     """Parent and child exclude each other: an inherited descriptor would share the lock."""
     store = FileStore(tmp_path / "store")
     await store.append(step(1, "a"))
@@ -486,10 +486,10 @@ async def test_a_forked_child_opens_its_journals_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of processes with threads; that is what is tested
-async def test_a_child_that_is_forked_without_descriptors_has_nothing_of_its_parent(
+async def test_a_child_forked_without_free_descriptors_has_closed_stores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its stores are closed to it: what it would wait by is the parent's, as the lock would be."""
+    """Otherwise it would use descriptors and locks of its parent."""
 
     def refused() -> None:
         raise OSError(24, "too many open files")
@@ -516,8 +516,8 @@ async def test_a_child_that_is_forked_without_descriptors_has_nothing_of_its_par
     assert (0, [2, 2]) == (os.waitstatus_to_exitcode(status), [each.version for each in answers])
 
 
-async def test_a_folder_of_a_tenant_is_read_by_whoever_does_not_know_whose_it_is(tmp_path: Path) -> None:
-    """It says so itself: its hashes, which begin with the tenant, follow, and lists show it."""
+async def test_a_store_of_a_tenant_is_opened_without_naming_the_tenant(tmp_path: Path) -> None:
+    """Its format has the tenant: its hashes match, and lists show its entities."""
     url = f"file://{tmp_path}/store"
     store = open_store(f"{url}?tenant=Acme%20%26%20Co")
     await filled(store, 3)
@@ -540,8 +540,8 @@ async def test_a_folder_of_a_tenant_is_read_by_whoever_does_not_know_whose_it_is
 
 
 @pytest.mark.parametrize("first", ["", "umbrella"])
-async def test_a_folder_is_refused_to_another_tenant(tmp_path: Path, first: str) -> None:
-    """Also one that is of none: two tenants never meet in one folder."""
+async def test_a_store_is_refused_to_another_tenant(tmp_path: Path, first: str) -> None:
+    """Also a store without a tenant: two tenants never share one directory."""
     await FileStore(tmp_path / "store", tenant=first).close()
     with pytest.raises(UsageError) as caught:
         open_store(f"file://{tmp_path}/store?tenant=acme")
@@ -549,16 +549,16 @@ async def test_a_folder_is_refused_to_another_tenant(tmp_path: Path, first: str)
     assert ("store.tenant", True) == (caught.value.code, (first or "no tenant") in caught.value.message)
 
 
-def test_a_tenant_that_no_format_holds_is_refused(tmp_path: Path) -> None:
-    """Before anything is made."""
+def test_a_tenant_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    """Before anything is created."""
     with pytest.raises(UsageError) as caught:
         FileStore(tmp_path / "store", tenant="x" * 201)
 
     assert ("store.tenant", False) == (caught.value.code, (tmp_path / "store").exists())
 
 
-async def test_a_folder_without_a_tenant_says_nothing_of_one(tmp_path: Path) -> None:
-    """Its format is what it was before there were folders of tenants: releases from then read it."""
+async def test_a_format_without_a_tenant_has_no_such_field(tmp_path: Path) -> None:
+    """Earlier releases can read it."""
     await FileStore(tmp_path / "store").close()
 
     assert '{"format":1,"layout":"A","shard_digits":2}\n' == (tmp_path / "store" / "format.json").read_text()

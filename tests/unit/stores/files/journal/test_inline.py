@@ -1,4 +1,4 @@
-"""Appends in place: when a lone caller waits for the disk itself, when it does not, and that nothing else changes."""
+"""Inline appends: when a lone caller waits for the disk itself, when a thread does, and that nothing else changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from interlock.stores.work_table import WorkTable
 from tests.crash.life import ENTITY, opened, step
 from tests.crash.paces import Quick, Slow
 from tests.crash.simulated import Simulated, World
-from tests.unit.stores.files.journal.test_work import CHARGE, Pair, Process, charge, leaving, other
+from tests.unit.stores.files.work.test_dispatcher import CHARGE, Pair, Process, charge, leaving, other
 
 SELDOM = Settings(snapshot_every=1_000)
 
@@ -46,7 +46,7 @@ class Watched(OperatingSystem):
         self.is_dying = False
 
     def fdatasync(self, file: int) -> None:
-        """Notes who waits for the disk."""
+        """Record which thread waits for the disk."""
         self.flushed_by.append(threading.get_ident())
         if self.is_dying:
             raise OSError(errno.EIO, "the disk is dying")
@@ -73,7 +73,7 @@ async def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 
 async def test_a_lone_caller_waits_for_a_quick_disk_itself(quick: tuple[FileStore, Watched]) -> None:
-    """No hop to a thread: it would take longer than the flush."""
+    """A thread would take longer than the flush."""
     store, fs = quick
     answers = [await store.append(step(version, f"k{version}")) for version in range(2, 6)]
 
@@ -84,7 +84,7 @@ async def test_a_lone_caller_waits_for_a_quick_disk_itself(quick: tuple[FileStor
 async def test_many_callers_are_served_by_threads(
     quick: tuple[FileStore, Watched], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Side by side their flushes share the disk; and no loop waits for all of them, one by one."""
+    """In parallel their flushes share the disk, and no event loop waits for them one by one."""
     store, fs = quick
     monkeypatch.setattr(inline_policy, "TURN_NS", 0)
     answers = await asyncio.gather(*(store.append(step(2, "k2", entity=each)) for each in (ENTITY, "order/B")))
@@ -94,7 +94,7 @@ async def test_many_callers_are_served_by_threads(
 
 
 async def test_a_slow_disk_is_waited_for_by_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop goes on meanwhile."""
+    """The event loop continues meanwhile."""
     monkeypatch.setattr(files, "InlinePolicy", Slow)
     store, fs = await begun(tmp_path)
     await store.append(step(2, "k2"))
@@ -104,8 +104,8 @@ async def test_a_slow_disk_is_waited_for_by_threads(tmp_path: Path, monkeypatch:
     assert threading.get_ident() not in fs.flushed_by
 
 
-async def test_it_is_measured_which_disk_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every flush is, by a thread or in place, and one that fails; what needed none says nothing of the disk."""
+async def test_every_flush_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a thread or inline, and one that fails; an answer without a flush is not."""
     took = list[int]()
 
     class Noting(Quick):
@@ -130,7 +130,7 @@ async def test_it_is_measured_which_disk_it_is(tmp_path: Path, monkeypatch: pyte
 async def test_others_get_their_turn_between_appends(
     quick: tuple[FileStore, Watched], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A caller that appends for ever holds nobody up: the loop goes round after a millisecond at most."""
+    """A caller that never stops appending blocks no other: the event loop runs after a millisecond at most."""
     store, _ = quick
     monkeypatch.setattr(inline_policy, "TURN_NS", 0)
     turns = 0
@@ -149,10 +149,10 @@ async def test_others_get_their_turn_between_appends(
     assert turns >= 10
 
 
-async def test_what_another_process_holds_is_waited_for_by_a_thread(
+async def test_a_lock_of_another_process_is_waited_for_by_a_thread(
     quick: tuple[FileStore, Watched], tmp_path: Path
 ) -> None:
-    """The loop is not held up by a lock."""
+    """The event loop does not wait for a lock."""
     store, fs = quick
     path = next((tmp_path / "store" / "resources").glob(f"*/{directory_name(ENTITY)}"))
     held = os.open(path, os.O_RDONLY)
@@ -169,7 +169,7 @@ async def test_what_another_process_holds_is_waited_for_by_a_thread(
 async def test_a_caller_that_is_cancelled_before_its_turn_has_done_nothing(
     quick: tuple[FileStore, Watched], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And does not count as one of many afterwards."""
+    """And does not count as an append in progress."""
     store, fs = quick
     monkeypatch.setattr(inline_policy, "TURN_NS", 0)
     task = asyncio.ensure_future(store.append(step(2, "k2")))
@@ -183,7 +183,7 @@ async def test_a_caller_that_is_cancelled_before_its_turn_has_done_nothing(
 
 
 async def test_a_forked_child_counts_its_own_callers(quick: tuple[FileStore, Watched]) -> None:
-    """An append of its parent that was under way is not under way in it, and a lock of its parent's is nobody's."""
+    """An append in progress in its parent is not in progress in it, nor is a mutex held."""
     store, fs = quick
     store._pace.under_way = 1
     store._pace.guard.acquire()
@@ -201,7 +201,7 @@ async def test_a_forked_child_counts_its_own_callers(quick: tuple[FileStore, Wat
 def journal_of(
     *, settings: Settings = SELDOM, versions: int = 1
 ) -> tuple[World, Simulated, Callable[[Append], object]]:
-    """A journal that is open, and its way to append at once."""
+    """An open journal, and its inline append."""
     world = World()
     fs = Simulated(world)
     journals = opened(fs, settings)
@@ -210,8 +210,8 @@ def journal_of(
     return world, fs, journals.append_inline
 
 
-def test_one_write_and_one_flush_is_all() -> None:
-    """The calls of an append at once, in their order."""
+def test_an_inline_append_is_one_write_and_one_flush() -> None:
+    """Its calls, in order."""
     _, fs, append = journal_of()
     before = len(fs.calls)
 
@@ -219,7 +219,7 @@ def test_one_write_and_one_flush_is_all() -> None:
     assert ["lock", "read", "write_at", "fdatasync", "unlock"] == fs.calls[before:]
 
 
-def test_it_answers_what_any_append_answers() -> None:
+def test_an_inline_append_gives_the_same_answers() -> None:
     """A known key, another version, an older attempt."""
     process = Process(World(), 1)
     process.take()
@@ -232,8 +232,8 @@ def test_it_answers_what_any_append_answers() -> None:
     assert StaleAttempt(1) == append(late)
 
 
-def test_nothing_is_done_where_more_is_to_do() -> None:
-    """An entity that is not open, a snapshot or a segment that is due, the end of a life, a marker to be made."""
+def test_an_inline_append_does_nothing_where_more_is_to_do() -> None:
+    """A closed journal, a snapshot or rotation that is due, the end of an entity, a marker to create."""
     fresh = opened(Simulated(World()), SELDOM)
     _, _, due = journal_of(settings=Settings(snapshot_every=2))
     _, _, full = journal_of(settings=Settings(snapshot_every=1_000, segment_bytes_max=1))
@@ -251,8 +251,8 @@ def test_nothing_is_done_where_more_is_to_do() -> None:
     assert image == world.image()
 
 
-def test_nothing_is_done_beside_another_process() -> None:
-    """What it holds is to be waited for, and what it appended to be read first."""
+def test_an_inline_append_does_nothing_while_another_process_writes() -> None:
+    """Its lock would be waited for, and its entries read first."""
     world, _, append = journal_of()
     node = world.found("store", "resources", directory_name(ENTITY))
     assert node is not None
@@ -266,8 +266,8 @@ def test_nothing_is_done_beside_another_process() -> None:
     assert image == world.image()
 
 
-def test_nothing_is_done_where_another_process_is_to_hear_of_work() -> None:
-    """A hint waits for its turn among those of others."""
+def test_an_inline_append_does_nothing_where_another_process_needs_a_hint() -> None:
+    """A hint may wait for a lock."""
     pair = Pair()
     pair.two.journals.append(leaving(1, charge(1)))
     append = pair.two.journals.append_inline
@@ -277,7 +277,7 @@ def test_nothing_is_done_where_another_process_is_to_hear_of_work() -> None:
     assert isinstance(append(step(2, "k2")), Appended)
 
 
-def test_nothing_is_done_while_a_thread_has_the_journal() -> None:
+def test_an_inline_append_does_nothing_while_a_thread_uses_the_journal() -> None:
     """Its flush would be waited for."""
     fs = Simulated(World())
     journals = opened(fs, SELDOM)
@@ -291,8 +291,8 @@ def test_nothing_is_done_while_a_thread_has_the_journal() -> None:
 
 
 @pytest.mark.parametrize("call", [3, 4])
-def test_a_failure_is_what_it_is_in_any_append(call: int) -> None:
-    """A write that fails leaves the journal good; a flush that fails poisons it; nothing was acknowledged."""
+def test_a_failure_is_the_same_as_in_any_append(call: int) -> None:
+    """A failed write leaves the journal usable; a failed flush poisons it; nothing was acknowledged."""
     _, fs, append = journal_of()
     fs.fail_at, fs.fault = fs.count + call, errno.EIO
     with pytest.raises(UnavailableError) as failed:
@@ -307,8 +307,8 @@ def test_a_failure_is_what_it_is_in_any_append(call: int) -> None:
     assert expected[name] == (failed.value.code, after if isinstance(after, str) else isinstance(after, Appended))
 
 
-def test_work_is_told_at_once_where_its_marker_stands() -> None:
-    """Whoever performs here takes it up at once."""
+def test_work_is_published_inline_when_its_marker_exists() -> None:
+    """The worker of this process can claim it immediately."""
     process = Process(World(), 1)
     process.take()
     process.journals.append(leaving(1, charge(1)))
@@ -339,14 +339,14 @@ CUTS: list[tuple[type, str]] = [
     ),
     *((WorkTable, "drop"), (WorkTable, "keep"), (PublishedWork, "apply")),
 ]
-"""What an append at once goes through, beginning with what is known of the disk and ending with what is told."""
+"""The functions of an inline append, from reading the disk to publishing work."""
 
 
 @pytest.mark.parametrize(("owner", "name"), CUTS)
 def test_ctrl_c_at_any_moment_loses_and_doubles_nothing(
     owner: type, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is raised in the main thread, which may be the one that appends: whoever goes on finds what the disk has."""
+    """It is raised in the main thread, which may be the one that appends: the next caller finds what the disk has."""
     world = World()
     process, rival = Process(world, 1), Process(world, 2)
     process.take()
@@ -376,8 +376,8 @@ def test_ctrl_c_at_any_moment_loses_and_doubles_nothing(
     assert ([charge(2).place, sent(2).place], ()) == (rows, left)
 
 
-def test_no_handle_is_closed_in_place() -> None:
-    """One too many is closed by a thread: that may take a lock, a snapshot and its flush."""
+def test_no_journal_is_closed_inline() -> None:
+    """A thread closes it: that may need a lock, a snapshot and its flush."""
     journals = BlockingFileStore("store", Simulated(World()), SELDOM, open_max=1, shard_digits=0)
     journals.append(step(1, "k1"))
     address = journals.root.address(ENTITY)
@@ -388,8 +388,8 @@ def test_no_handle_is_closed_in_place() -> None:
     assert (True, True) == (isinstance(answer, Appended), stays is not None)
 
 
-def test_what_is_appended_in_place_counts_as_used() -> None:
-    """Else the busiest journal were closed first."""
+def test_an_inline_append_counts_as_use() -> None:
+    """Otherwise the busiest journal would be closed first."""
     journals = BlockingFileStore("store", Simulated(World()), SELDOM, open_max=2, shard_digits=0)
     for entity in (ENTITY, "order/B"):
         journals.append(step(1, "k1", entity=entity))

@@ -1,4 +1,4 @@
-"""The room behind the last line of a journal: what may stand in it, who sees that, and what never comes of it."""
+"""The padding after the last line of a journal: what a crash may leave in it, and that it never becomes an entry."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from interlock.stores.files.journal.line_formats import BLANKS, padding
 from interlock.stores.files.names import JOURNAL, directory_name
 from tests.crash.life import ENTITY, ROTATING, journal_file, opened, step
 from tests.crash.simulated import File, Killed, Simulated, World
-from tests.unit.stores.files.journal.test_work import Process, other
 from tests.unit.stores.files.test_faults import failing
+from tests.unit.stores.files.work.test_dispatcher import Process, other
 
 ROOMY = Settings(snapshot_every=1_000)
 MARKS = 5
-"""So many that the first one has room for the others in its block."""
+"""Small enough that one block has room for all entries."""
 
 
 def node(world: World) -> int:
-    """Where the entity's active segment is."""
+    """The node of the entity's active segment."""
     number = world.found("store", "resources", directory_name(ENTITY), JOURNAL)
     assert number is not None
     return number
 
 
 def put(world: World, data: bytes) -> None:
-    """The journal has these bytes, also on disk."""
+    """Replace the journal, in the cache and on disk."""
     world.nodes[node(world)] = File(data, data, ())
 
 
 def version(journals: BlockingFileStore) -> int:
-    """How far the entity has come."""
+    """The version of the entity."""
     loaded = journals.load(ENTITY)
     assert isinstance(loaded, Loaded)
     return loaded.version
 
 
 def filled(entries: int, settings: Settings = ROOMY) -> tuple[World, Simulated, BlockingFileStore]:
-    """A store with an open handle and some entries."""
+    """A store with an open journal and some entries."""
     world = World()
     fs = Simulated(world)
     journals = opened(fs, settings)
@@ -54,7 +54,7 @@ def filled(entries: int, settings: Settings = ROOMY) -> tuple[World, Simulated, 
 
 
 def killing(fs: Simulated, name: str) -> None:
-    """Makes the process die at its next call of this name."""
+    """Make the process die at its next call of this name."""
 
     def watch(called: str) -> None:
         if called == name:
@@ -64,13 +64,13 @@ def killing(fs: Simulated, name: str) -> None:
 
 
 def listed(journals: BlockingFileStore) -> list[int]:
-    """The versions of all that is listed."""
+    """The versions of all listed entities."""
     return [row.version for row in journals.find(EntityQuery(kind="order")).rows]
 
 
 @pytest.mark.parametrize("end", [1, 4_095, 4_096, 4_097, 100_000, 2_000_000])
-def test_room_ends_with_a_block_and_a_line_feed(end: int) -> None:
-    """All of it is blank, however long the journal is."""
+def test_padding_ends_with_a_block_and_a_line_feed(end: int) -> None:
+    """All of it is blank, whatever the length of the journal."""
     room = padding(end, BLOCK_BYTES)
 
     assert (0, b"") == ((end + len(room)) % BLOCK_BYTES, room.strip(BLANKS))
@@ -80,7 +80,7 @@ def test_room_ends_with_a_block_and_a_line_feed(end: int) -> None:
 # What a power cut leaves among blanks
 
 
-def test_what_a_power_cut_left_behind_blanks_does_not_come_back() -> None:
+def test_bytes_that_a_power_cut_left_after_blanks_do_not_come_back() -> None:
     """Marks at the end of a block were lost, and the entry in the next one was not: nobody was told of that, and
     nobody saw it after the cut. The same marks, written anew, would fill the gap and join it to the journal. The first
     question after the cut is one for which nothing is written.
@@ -100,7 +100,7 @@ def test_what_a_power_cut_left_behind_blanks_does_not_come_back() -> None:
 
 
 def _unfinished(filler: str) -> tuple[World, int]:
-    """A world in which a process died before it flushed some marks and an entry, and where that entry begins."""
+    """A world in which a process died before it flushed some marks and an entry, and the offset of that entry."""
     world = World()
     one = Process(world, 1)
     first = step(1, "k1", filler=filler)
@@ -116,8 +116,8 @@ def _unfinished(filler: str) -> tuple[World, int]:
 
 
 @pytest.mark.parametrize("ask", ["append", "at once"])
-def test_a_torn_tail_behind_blanks_is_cut_by_the_next_append(ask: str) -> None:
-    """However many questions were answered in between."""
+def test_a_torn_tail_after_blanks_is_cut_by_the_next_append(ask: str) -> None:
+    """However many reads there were in between."""
     world, _, _ = filled(2)
     data = journal_file(world)
     put(world, data + b" " * BLOCK_BYTES + b"torn")
@@ -136,8 +136,8 @@ def test_a_torn_tail_behind_blanks_is_cut_by_the_next_append(ask: str) -> None:
 # Who sees that others wrote
 
 
-def test_a_journal_that_was_put_back_under_an_open_handle_is_seen() -> None:
-    """An older one has room where this handle knows lines: an entry written behind that would be read by nobody."""
+def test_a_journal_that_was_replaced_by_an_older_one_is_damage() -> None:
+    """It has padding where the open journal has lines: an entry after it would never be read."""
     world, _, journals = filled(2)
     old = journal_file(world)
     journals.append(step(3, "k3"))
@@ -149,8 +149,8 @@ def test_a_journal_that_was_put_back_under_an_open_handle_is_seen() -> None:
     assert isinstance(journals.append(step(3, "k3")), Appended)
 
 
-def test_a_list_forgets_an_entry_whose_flush_failed() -> None:
-    """Whoever listed saw it before it was cut off; a shorter one in its place leaves the byte behind it blank."""
+def test_a_list_drops_an_entry_whose_flush_failed() -> None:
+    """The list saw it before it was cut off; a shorter entry in its place leaves the byte after it blank."""
     world, fs, journals = filled(1)
     rival = opened(Simulated(world, process=2), ROOMY)
     seen: list[int] = []
@@ -174,8 +174,8 @@ def test_a_list_forgets_an_entry_whose_flush_failed() -> None:
 
 
 @pytest.mark.parametrize("name", ["write_at", "fdatasync"])
-def test_a_rotation_that_fails_early_leaves_the_journal_as_it_was(name: str) -> None:
-    """No seal that nobody flushed."""
+def test_a_rotation_that_fails_early_leaves_the_journal_unchanged(name: str) -> None:
+    """No unflushed seal remains."""
     world, fs, journals = filled(2, ROTATING)
     before = journal_file(world).rstrip(BLANKS)
     failing(fs, name, fault=errno.EIO)

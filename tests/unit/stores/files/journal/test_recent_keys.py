@@ -1,4 +1,4 @@
-"""Keys of an entity: which are remembered, and what `state.json` has of them."""
+"""The recent keys of an entity: which are remembered, and what `state.json` contains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from interlock.stores.files.journal.recent_keys import KEYS_MAX, NO_TIMES, PIECE
 
 
 def test_the_oldest_keys_are_forgotten() -> None:
-    """`state.json` must stay readable in one go."""
+    """`state.json` must stay small enough for one read."""
     keys = RecentKeys()
     for number in range(KEYS_MAX + 5):
         keys.remember(f"k{number}", number, number)
@@ -22,8 +22,8 @@ def test_the_oldest_keys_are_forgotten() -> None:
     assert (KEYS_MAX, "k5", None, 5) == (len(keys), next(iter(keys)), keys.get("k4"), keys.get("k5"))
 
 
-def test_the_encoding_is_bounded_and_read_back_as_it_was() -> None:
-    """The oldest go in pieces: there may be some more on disk, which a reader drops."""
+def test_the_encoding_is_bounded_and_decodes_to_the_same_keys() -> None:
+    """The oldest are dropped in pieces: there may be some more on disk, which decoding drops."""
     keys = RecentKeys()
     for number in range(3 * KEYS_MAX):
         keys.remember(f"k{number}", number, number)
@@ -37,7 +37,7 @@ def test_the_encoding_is_bounded_and_read_back_as_it_was() -> None:
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table so small that every case is met."""
+    """A table so small that every case occurs."""
     monkeypatch.setattr(recent_keys, "KEYS_MAX", 7)
     monkeypatch.setattr(recent_keys, "PIECE_MAX", 3)
 
@@ -46,20 +46,20 @@ Act = Callable[[RecentKeys], RecentKeys]
 
 
 def read_back(keys: RecentKeys) -> RecentKeys:
-    """What whoever opens the journal next begins with."""
+    """The keys that the next process reads."""
     return RecentKeys.decode(keys.encode(), keys.times())
 
 
 def encode_only(keys: RecentKeys) -> RecentKeys:
-    """A snapshot on the way."""
+    """Encode, as a snapshot does."""
     keys.encode()
     return keys
 
 
 @pytest.mark.usefixtures("few")
 @given(acts=st.lists(st.sampled_from([0, 0, 0, 1, 4, encode_only, read_back]), max_size=60))
-def test_whatever_comes_between_the_newest_are_remembered_in_order(acts: list[Act | int]) -> None:
-    """Snapshots and readings, at any moment, change nothing of what is known; a key may come again, so much later."""
+def test_the_newest_keys_are_remembered_in_order(acts: list[Act | int]) -> None:
+    """Snapshots and restarts at any moment change nothing; a forgotten key may come again."""
     keys, expected = RecentKeys(), list[tuple[str, int]]()
     for number, act in enumerate(acts):
         if isinstance(act, int):
@@ -84,13 +84,13 @@ def remembered(keys: RecentKeys, versions: range) -> RecentKeys:
     return keys
 
 
-def test_while_no_key_is_forgotten_there_is_no_such_time() -> None:
-    """An event may be as old as it likes: all keys are known."""
+def test_there_is_no_forgotten_time_while_all_keys_are_remembered() -> None:
+    """An event may have any age."""
     assert 0 == remembered(RecentKeys(), range(1, KEYS_MAX + 1)).forgotten_ms
 
 
-def test_it_is_known_up_to_when_keys_are_forgotten() -> None:
-    """Later than it is by less than so many entries, never earlier."""
+def test_the_time_up_to_which_keys_are_forgotten_is_known() -> None:
+    """Too late by less than `TIMES_APART` entries, never too early."""
     for version in (1, TIMES_APART - 1, TIMES_APART, TIMES_APART + 1, 5 * TIMES_APART + 3):
         keys = remembered(RecentKeys(), range(1, KEYS_MAX + version + 1))
 
@@ -99,15 +99,15 @@ def test_it_is_known_up_to_when_keys_are_forgotten() -> None:
 
 
 def test_the_times_are_few() -> None:
-    """They stand in every snapshot beside the keys; a short life has none, and its snapshot no word of them."""
+    """Every snapshot contains them; the snapshot of a short journal has no such field."""
     keys = remembered(RecentKeys(), range(1, 3 * KEYS_MAX))
 
     assert NO_TIMES is remembered(RecentKeys(), range(1, TIMES_APART)).times()
     assert KEYS_MAX // TIMES_APART - 1 <= len(keys.times().entries) <= KEYS_MAX // TIMES_APART + 1
 
 
-def test_of_keys_of_an_earlier_release_nobody_knows_up_to_when() -> None:
-    """Nothing is refused for them; those that are remembered from now on are known once they are forgotten."""
+def test_keys_of_an_earlier_release_have_no_known_times() -> None:
+    """Nothing is refused because of them; later keys have times."""
     before = RecentKeys([(f"k{version}", version) for version in range(1, KEYS_MAX + 1)]).encode()
     keys = RecentKeys.decode(before)
     remembered(keys, range(KEYS_MAX + 1, 2 * KEYS_MAX + 1))
@@ -117,7 +117,7 @@ def test_of_keys_of_an_earlier_release_nobody_knows_up_to_when() -> None:
     assert (0, True) == (unknown, keys.forgotten_ms > KEYS_MAX * 10)
 
 
-def test_a_young_entity_of_an_earlier_release_is_known_from_the_first() -> None:
+def test_a_short_journal_of_an_earlier_release_has_known_times() -> None:
     """Its first keys are forgotten together with one that has a time."""
     keys = RecentKeys.decode(RecentKeys([("k1", 1), ("k2", 2)]).encode())
     remembered(keys, range(3, KEYS_MAX + 2))
@@ -127,8 +127,8 @@ def test_a_young_entity_of_an_earlier_release_is_known_from_the_first() -> None:
 
 @pytest.mark.usefixtures("few")
 @given(apart=st.integers(1, 9), acts=st.lists(st.sampled_from([0, 0, 0, 0, encode_only, read_back]), max_size=60))
-def test_whatever_comes_between_it_is_known_up_to_when(apart: int, acts: list[Act | int]) -> None:
-    """The same for whoever reads the keys back at any moment: never too early, nor much too late."""
+def test_the_forgotten_time_is_the_same_after_any_restart(apart: int, acts: list[Act | int]) -> None:
+    """Never too early, nor much too late."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recent_keys, "TIMES_APART", apart)
         keys, version = RecentKeys(), 0

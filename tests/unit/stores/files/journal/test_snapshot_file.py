@@ -1,4 +1,4 @@
-"""`state.json`: whole or nothing, bounded, and enough to list an entity."""
+"""`state.json`: valid as a whole or not at all, bounded, and enough to list an entity."""
 
 from hashlib import blake2b
 
@@ -33,7 +33,7 @@ def entry(after: tuple[str, ...], time_ms: int) -> Entry:
     return Entry(4, Event("moved", time_ms=time_ms), "applied", (), after, "r1", "k")
 
 
-def test_what_is_kept_is_read_back_in_order() -> None:
+def test_a_snapshot_file_is_decoded_with_its_keys_in_order() -> None:
     """Keys keep their order: the oldest is the first to be forgotten."""
     found = decode_snapshot_file(encode_snapshot_file(KEPT), "order/1")
 
@@ -42,8 +42,8 @@ def test_what_is_kept_is_read_back_in_order() -> None:
     assert ["z", "a", "m"] == list(found.recent_keys())
 
 
-def test_up_to_when_keys_are_forgotten_is_read_back_and_left_out_where_it_says_nothing() -> None:
-    """A short life has the snapshot that it always had; a long one a field that earlier releases pass over."""
+def test_the_times_of_keys_are_stored_only_when_there_are_any() -> None:
+    """The file of a short journal is as in earlier releases; that of a long one has a field that they ignore."""
     kept = replace(KEPT, times=Times(900, ((64, 1_000), (128, 2_000))))
     data = encode_snapshot_file(kept)
 
@@ -52,16 +52,16 @@ def test_up_to_when_keys_are_forgotten_is_read_back_and_left_out_where_it_says_n
     assert b"times" not in encode_snapshot_file(KEPT)
 
 
-def test_every_flipped_byte_makes_it_nothing() -> None:
-    """The file carries its own hash; damaged, it is no snapshot and no witness."""
+def test_every_flipped_byte_invalidates_the_file() -> None:
+    """The file has its own hash; damaged, it proves nothing."""
     data = encode_snapshot_file(KEPT)
     flipped = [data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :] for place in range(len(data))]
 
     assert set() == {each for each in flipped if decode_snapshot_file(each, "order/1") is not None}
 
 
-def test_cut_empty_and_foreign_files_are_nothing() -> None:
-    """Neither half a file nor another entity's is believed; nor one under another key."""
+def test_truncated_empty_and_foreign_files_are_ignored() -> None:
+    """Half a file, another entity's, or one with another store key."""
     data = encode_snapshot_file(KEPT)
 
     assert [None] * 4 == [
@@ -72,13 +72,13 @@ def test_cut_empty_and_foreign_files_are_nothing() -> None:
     ]
 
 
-def test_without_an_entity_whoever_s_it_is_is_read() -> None:
-    """A directory whose name was cut tells its entity by the snapshot inside."""
+def test_the_snapshot_of_an_unknown_entity_can_be_read() -> None:
+    """It gives the id of a directory whose name was cut."""
     assert KEPT == decode_snapshot_file(encode_snapshot_file(KEPT), None)
 
 
-def test_hashed_bytes_of_another_shape_are_nothing() -> None:
-    """A later format, rightly hashed, is not guessed at."""
+def test_bytes_with_a_valid_hash_and_another_format_are_ignored() -> None:
+    """A later format is not guessed."""
     other = encode_snapshot_file(KEPT).replace(b'"format":1', b'"format":2')
     body = other[: -len(',"h":""}\n') - 32]
 
@@ -90,7 +90,7 @@ def test_hashed_bytes_of_another_shape_are_nothing() -> None:
 
 
 def test_states_keep_the_time_they_were_entered() -> None:
-    """A state that stays active keeps its time; one that is entered anew gets the entry's."""
+    """A state that stays active keeps its time; one that is entered again gets the entry's."""
     append = Append("order", "order/1", 3, entry(("b", "c"), 9), SNAPSHOT, ("root", "b", "c"), ("late",))
     facts = KnownConfigurations().after_append(KEPT.facts, append)
 
@@ -98,7 +98,7 @@ def test_states_keep_the_time_they_were_entered() -> None:
 
 
 def test_another_process_s_entry_is_understood_by_its_configuration() -> None:
-    """A configuration seen before stands for its compound states and tags; a new one for itself."""
+    """A known configuration has its compound states and tags; an unknown one its atomic states."""
     shapes = KnownConfigurations()
     shapes.learn("r1", ("c",), ListFacts(1, 1, {"root": 1, "c": 1}, ("open",)))
     known, unknown = (

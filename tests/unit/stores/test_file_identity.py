@@ -1,4 +1,4 @@
-"""Files of a store that are moved, replaced or deleted under a running process: nothing more is acknowledged."""
+"""Files of a store that are moved, replaced or deleted while it is open: nothing more is acknowledged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENTITY = "order/A-1"
 
 
 async def _codes(*calls: Callable[[], Awaitable[object]]) -> list[str]:
-    """What each call is refused with; `ok` when it is not."""
+    """The error code of each call; `ok` without an error."""
     codes = []
     for each in calls:
         try:
@@ -40,7 +40,7 @@ def _moved(path: Path) -> None:
 
 
 def _copied(path: Path) -> None:
-    """As a backup that is restored: the same bytes, in another file."""
+    """As a restored backup: the same bytes in another file."""
     copy = path.with_name(path.name + ".copy")
     shutil.copy(path, copy)
     copy.replace(path)
@@ -174,7 +174,7 @@ def _rewritten(root: Path) -> None:
 
 @pytest.mark.parametrize("change", [shutil.rmtree, _moved, _emptied, _rewritten])
 @pytest.mark.parametrize("is_lone", [True, False])
-async def test_files_acknowledge_nothing_when_the_journal_is_not_there(
+async def test_files_acknowledge_nothing_when_the_journal_is_missing(
     tmp_path: Path, change: Callable[[Path], None], is_lone: bool
 ) -> None:
     """The root, the folder of the entity, or its journal was moved, replaced or deleted."""

@@ -1,16 +1,15 @@
-"""Crashes of work in files: whatever happens at whichever call, no work is forgotten, and none is performed before its
-entry is durable.
+"""Crashes of work in files: no work is lost at any call, and none runs before its entry is durable.
 
-Each life leaves effects, timers and sends, takes them up, finishes them by entries and without, lets the marker be
-removed, and leaves work again. The ledger knows what was asked and acknowledged of each piece: `born`, `ended`, `gone`
+Each run creates effects, timers and sends, claims them, finishes them with entries and without, lets the marker be
+deleted, and creates work again. The ledger has what was asked and acknowledged of each piece: `born`, `ended`, `gone`
 (without an entry), `begun` (with its attempt).
 
-- `errand_one`: the power fails at each call of one process.
-- `errand_heir`: the process is killed at each call; another one takes over and performs.
-- `errand_rivals`: one process appends and is killed at each call; another one performs what it finds.
-- `errand_faults`: each call fails once; whoever asked asks again.
+- `work_one`: the power fails at each call of one process.
+- `work_heir`: the process is killed at each call; another one continues.
+- `work_rivals`: one process appends and is killed at each call; another one runs what it finds.
+- `work_faults`: each call fails once; the caller retries.
 
-After a crash the work is looked for by its markers alone: once at once, and once after somebody has left new work.
+After a crash the work is found by its markers alone: first without, then with new work of another process.
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ from tests.crash.simulated import Directory, File, Killed, Simulated, World
 from tests.crash.stories import FAULTS, Family, Moment, Processes, Story
 
 ROTATING = Settings(snapshot_every=4, segment_bytes_max=500, block_bytes=BLOCK_BYTES)
-"""So small that every other entry begins a segment."""
+"""So small that every other entry starts a segment."""
 SEALING = Settings(snapshot_every=4, segment_bytes_max=1_400, block_bytes=BLOCK_BYTES)
-"""So large that a segment ends with a mark, behind the last snapshot."""
+"""So large that a segment ends with a mark, after the last snapshot."""
 
 BARE = Settings(snapshot_every=1_000)
-"""Without snapshots on the way: so few pieces that all their combinations are walked."""
+"""Without snapshots: so few changes that all their combinations are checked."""
 
 LANES: tuple[Lane, ...] = ("effect", "timer", "outbox")
 ONCE = {"restore": "fail"}
-"""Work that must not begin twice without knowing."""
+"""Work whose start must not be forgotten."""
 LATER_MS = 10**9
 
 
 def work(lane: Lane, version: int, body: dict[str, str] | None = None) -> Work:
-    """A piece of work that the entry of a version leaves."""
+    """A piece of work that the entry of a version creates."""
     return Work(WorkId(lane, version, 0), "charge" if lane == "effect" else lane, body or {}, 0)
 
 
@@ -54,13 +53,13 @@ def named(place: WorkId) -> str:
     return f"{place.lane}/{place.version}"
 
 
-class Errands(Story):
-    """A story of work."""
+class WorkStory(Story):
+    """The calls of one caller that creates and runs work."""
 
     now_ms = 0
 
     def note(self) -> None:
-        """Writes down the moment. Hints and the lock's file are as if flushed: what is lost of them changes nothing,
+        """Record the moment. Hints and the lock's file are as if flushed: what is lost of them changes nothing,
         and a crash state for each of their pieces would hide the others.
         """
         super().note()
@@ -71,14 +70,14 @@ class Errands(Story):
                 world.nodes[number] = _flushed(world.nodes[number])
 
     def judged(self, world: World, ledger: Ledger, retry: str | None) -> list[str]:
-        """What is wrong with a world that a crash left."""
+        """What is wrong after a crash."""
         return [
             *_violations(world.copy(), ledger, self.settings, leaves_more=False),
             *_violations(world.copy(), ledger, self.settings, leaves_more=True),
         ]
 
     def leave(self, journals: BlockingFileStore, version: int, left: WorkDelta, *, by: str = "k") -> None:
-        """An entry with what it leaves and ends."""
+        """An entry with the work that it creates and finishes."""
         key = f"{by}{version}"
         facts = _facts(left, key)
         self.ledger.asked.update([key, *facts])
@@ -88,25 +87,25 @@ class Errands(Story):
             self.ledger.acknowledged[fact] = version
 
     def take(self, dispatch: Dispatcher, lane: Lane) -> tuple[Claim, ...]:
-        """Takes up what is due in a lane. From here on it may be performed."""
+        """Claim what is due in a lane. From here on it may run."""
         claims = dispatch.claim(lane, None, owner="w", now_ms=self.now_ms, until_ms=LATER_MS, limit=9)
         for claim in claims:
             self.ledger.acknowledged[f"begun {named(claim.work.place)}"] = claim.attempt
         return claims
 
     def finish(self, dispatch: Dispatcher, claims: tuple[Claim, ...]) -> None:
-        """Ends work without an entry."""
+        """Finish work without an entry."""
         self.ledger.asked.update(f"gone {named(each.work.place)}" for each in claims)
         dispatch.settle(tuple(Settlement(each, "done") for each in claims), now_ms=self.now_ms)
 
     def drop(self, dispatch: Dispatcher, place: WorkId) -> None:
-        """A person forgets work, and is told that it is forgotten."""
+        """An operator deletes work, and the deletion is acknowledged."""
         self.ledger.asked.add(f"gone {named(place)}")
         if dispatch.drop(ENTITY, place):
             self.ledger.acknowledged[f"gone {named(place)}"] = 1
 
     def life(self, fs: Simulated) -> None:
-        """Leaves work, performs it, lets it rest, and leaves work again."""
+        """Create work, run it, let the marker be deleted, and create work again."""
         journals = self.opened(fs)
         dispatch = journals.dispatcher()
         self.take(dispatch, "timer")  # from here on it is the one that performs
@@ -132,22 +131,22 @@ def _facts(left: WorkDelta, key: str) -> list[str]:
     return born + [f"ended {named(each)}" for each in left.ended]
 
 
-def _charged(story: Errands, journals: BlockingFileStore, dispatch: Dispatcher) -> None:
-    """An effect that must not begin twice, answered by an entry; a timer beside it."""
+def _charged(story: WorkStory, journals: BlockingFileStore, dispatch: Dispatcher) -> None:
+    """An effect that must not start twice, finished by an entry, and a timer."""
     story.leave(journals, 1, WorkDelta(born=(work("effect", 1, ONCE), work("timer", 1))))
     story.take(dispatch, "effect")
     story.leave(journals, 2, WorkDelta(born=(work("effect", 2), work("outbox", 2)), ended=(WorkId("effect", 1, 0),)))
 
 
-def _called(story: Errands, journals: BlockingFileStore, dispatch: Dispatcher) -> None:
+def _called(story: WorkStory, journals: BlockingFileStore, dispatch: Dispatcher) -> None:
     """An effect that ends without an entry, a timer that fires, and a send. The last mark is not flushed."""
     story.finish(dispatch, story.take(dispatch, "effect"))
     story.leave(journals, 3, WorkDelta(ended=(WorkId("timer", 1, 0),)))
     story.finish(dispatch, story.take(dispatch, "outbox"))
 
 
-def _rested(story: Errands, journals: BlockingFileStore, dispatch: Dispatcher) -> None:
-    """The marker goes; then there is work again, more of it, and a person drops some."""
+def _rested(story: WorkStory, journals: BlockingFileStore, dispatch: Dispatcher) -> None:
+    """The marker is deleted; then there is work again, and an operator deletes some."""
     story.now_ms += 2 * MARKER_IDLE_MS
     story.take(dispatch, "timer")
     story.leave(journals, 4, WorkDelta(born=(work("outbox", 4), work("timer", 4))))
@@ -156,7 +155,7 @@ def _rested(story: Errands, journals: BlockingFileStore, dispatch: Dispatcher) -
     story.finish(dispatch, story.take(dispatch, "effect"))
 
 
-Part = Callable[[Errands, BlockingFileStore, Dispatcher], None]
+Part = Callable[[WorkStory, BlockingFileStore, Dispatcher], None]
 PARTS: tuple[Part, ...] = (_charged, _called, _rested)
 
 
@@ -180,7 +179,7 @@ def _violations(world: World, ledger: Ledger, settings: Settings, *, leaves_more
 
 
 def _leave_more(world: World, ledger: Ledger, settings: Settings) -> None:
-    """A process that does not perform leaves work, and dies."""
+    """A process that runs no work creates some, and dies."""
     fs = Simulated(world, process=8)
     journals = opened(fs, settings)
     loaded = journals.load(ENTITY)
@@ -193,14 +192,14 @@ def _leave_more(world: World, ledger: Ledger, settings: Settings) -> None:
 
 
 def _silence(world: World) -> None:
-    """Nobody hears a hint: work must be found by its marker alone."""
+    """No hint is read: work must be found by its marker alone."""
     number = world.found("store", "changed")
     if number is not None:
         world.nodes[number] = File(b"", b"", ())
 
 
 def _all_claimed(dispatch: Dispatcher) -> dict[str, int]:
-    """Everything that a new process takes up, with its attempts. Of an outbox the next comes when the first is gone."""
+    """Everything that a new process claims, with its attempts. In an outbox each row follows the one before."""
     found: dict[str, int] = {}
     for lane in LANES:
         while claims := dispatch.claim(lane, None, owner="n", now_ms=LATER_MS, until_ms=2 * LATER_MS, limit=99):
@@ -211,7 +210,7 @@ def _all_claimed(dispatch: Dispatcher) -> dict[str, int]:
 
 
 def _of_entries(versions: dict[str, int], ledger: Ledger) -> list[str]:
-    """Acknowledged entries that are missing, and entries that are missing though their work was taken up."""
+    """Acknowledged entries that are missing, and missing entries whose work was claimed."""
     facts = ledger.acknowledged.items()
     lost = [f"lost: {key}" for key, version in facts if " " not in key and versions.get(key) != version]
     begun = {_place(fact) for fact, _ in facts if fact.startswith("begun ")}
@@ -219,7 +218,7 @@ def _of_entries(versions: dict[str, int], ledger: Ledger) -> list[str]:
 
 
 def _of_work(claims: dict[str, int], versions: dict[str, int], ledger: Ledger) -> list[str]:
-    """Work that is forgotten, that nobody asked for, that was over, or whose attempt is not known any more.
+    """Work that is lost, was never created, was finished, or whose attempt is forgotten.
 
     Work belongs to its entry: where that is, acknowledged or not, it must be found.
     """
@@ -247,19 +246,19 @@ def _version(place: str) -> int:
 # Families
 
 
-def errand_one(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment]:
+def work_one(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment]:
     """The power fails at each call of one process."""
-    story = Errands(processes, settings)
+    story = WorkStory(processes, settings)
     story.life(story.process(1, watched=True))
     yield from story.moments
 
 
-def errand_heir(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment]:
-    """One process is killed at each call; another takes over, performs, and leaves more."""
+def work_heir(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment]:
+    """One process is killed at each call; another continues, runs work, and creates more."""
     number, dies = 0, True
     while dies:
         number += 1
-        story = Errands(processes, settings)
+        story = WorkStory(processes, settings)
         fs = story.process(1, watched=False)
         fs.kill_at = number
         try:
@@ -279,13 +278,13 @@ def errand_heir(processes: Processes, settings: Settings = SETTINGS) -> Iterator
         yield from story.moments
 
 
-def errand_rivals(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment]:
-    """One process appends, and dies at each call of it; another performs what it finds, and lets the marker go."""
+def work_rivals(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment]:
+    """One process dies at each call of its append; another runs what it finds, and deletes the marker."""
     for first_ends in (False, True):
         number, dies = 0, True
         while dies:
             number += 1
-            story = Errands(processes, settings)
+            story = WorkStory(processes, settings)
             one, two = story.process(1, watched=False), story.process(2, watched=False)
             ours, theirs = story.opened(one), story.opened(two)
             dispatch = theirs.dispatcher()
@@ -310,13 +309,13 @@ def errand_rivals(processes: Processes, settings: Settings = SETTINGS) -> Iterat
             yield from story.moments
 
 
-def errand_faults(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment]:
-    """Each call of a life fails once, in each way. Whoever asked asks again, here and then elsewhere."""
+def work_faults(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment]:
+    """Each call fails once, in each way. The caller retries, here and then from another process."""
     for fault in FAULTS:
         number, fires = 0, True
         while fires:
             number += 1
-            story = Errands(processes, settings)
+            story = WorkStory(processes, settings)
             fs = story.process(1, watched=False)
             fs.fail_at, fs.fault = number, fault
             _endure(story, fs)
@@ -324,7 +323,7 @@ def errand_faults(processes: Processes, settings: Settings = SETTINGS) -> Iterat
             yield from story.moments
 
 
-def _endure(story: Errands, fs: Simulated) -> None:
+def _endure(story: WorkStory, fs: Simulated) -> None:
     desk: tuple[BlockingFileStore, Dispatcher] | None = None
     for part in PARTS:
         for attempt in range(4):
@@ -334,15 +333,15 @@ def _endure(story: Errands, fs: Simulated) -> None:
                 break
             except UnavailableError:
                 story.note()
-                if attempt:  # asking again here is no use: this process trusts its disk no more
+                if attempt:  # another retry here is of no use: this process is poisoned
                     fs.die()
                     desk = None
         else:
-            raise UnavailableError("nobody can go on")
+            raise UnavailableError("no process can continue")
     story.note()
 
 
-def _desk(story: Errands, fs: Simulated) -> tuple[BlockingFileStore, Dispatcher]:
+def _desk(story: WorkStory, fs: Simulated) -> tuple[BlockingFileStore, Dispatcher]:
     journals = story.opened(fs)
     return journals, journals.dispatcher()
 
@@ -356,12 +355,12 @@ def _with(family: Callable[[Processes, Settings], Iterator[Moment]], word: str, 
 
 
 FAMILIES_WORK: tuple[Family, ...] = (
-    errand_one,
-    _with(errand_one, "bare", BARE),
-    _with(errand_one, "rotating", ROTATING),
-    _with(errand_one, "sealing", SEALING),
-    errand_rivals,
-    errand_faults,
-    errand_heir,
-    _with(errand_heir, "rotating", ROTATING),
+    work_one,
+    _with(work_one, "bare", BARE),
+    _with(work_one, "rotating", ROTATING),
+    _with(work_one, "sealing", SEALING),
+    work_rivals,
+    work_faults,
+    work_heir,
+    _with(work_heir, "rotating", ROTATING),
 )

@@ -1,4 +1,4 @@
-"""Entities of the file store whose ids are too long for the name of a folder, where nothing in it tells them either."""
+"""Entities of the file store whose ids are too long for a directory name, with a missing or damaged snapshot."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from interlock.stores.files.store import FileStore
 from tests.crash.life import step
 
 LONG = f"order/{'Ä' * 90}"
-"""An id whose folder's name is cut."""
+"""An id whose directory name is cut."""
 
 
 def place_of(root: Path, entity: str, *, tenant: str = "") -> Path:
-    """Where an entity stands."""
+    """The directory of an entity."""
     name = directory_name(entity, tenant=tenant)
     return root / "resources" / shard_name(name, 2) / name
 
@@ -28,7 +28,7 @@ def place_of(root: Path, entity: str, *, tenant: str = "") -> Path:
 async def test_a_damaged_entity_whose_name_was_cut_is_left_out_of_lists_by_its_folder(
     tmp_path: Path, tenant: str, damage: bytes | None
 ) -> None:
-    """Nothing tells its id, and it must not vanish: not from its kind, nor from ids that may begin as its own does."""
+    """Its id is unknown, and it must not vanish: not from its kind, nor from prefixes that its id may have."""
     store = FileStore(tmp_path / "store", tenant=tenant)
     for entity, version in ((LONG, 1), (LONG, 2), ("door/1", 1)):
         await store.append(step(version, f"k{version}", entity=entity))
@@ -54,8 +54,8 @@ async def test_a_damaged_entity_whose_name_was_cut_is_left_out_of_lists_by_its_f
     assert (("door", "order"), {"door/1", name}) == (kinds, set(names))
 
 
-async def test_a_folder_of_a_cut_name_that_was_never_written_is_nobody(tmp_path: Path) -> None:
-    """Whoever began it died before its first byte: nothing was acknowledged, and nothing is damaged."""
+async def test_an_unwritten_directory_with_a_cut_name_is_not_an_entity(tmp_path: Path) -> None:
+    """Its creator died before its first byte: nothing was acknowledged, and nothing is damaged."""
     store = FileStore(tmp_path / "store")
     for number, files in enumerate([(), ("events.log",), ("events.log", "state.json.tmp-dead")]):
         place = place_of(tmp_path / "store", f"{LONG}{number}")
@@ -69,7 +69,7 @@ async def test_a_folder_of_a_cut_name_that_was_never_written_is_nobody(tmp_path:
 
 
 class Beginning(OperatingSystem):
-    """A system on which somebody is beginning an entity: once its lock is free, its first snapshot is there."""
+    """A system on which another process creates an entity: once its lock is free, its first snapshot exists."""
 
     def __init__(self, place: Path) -> None:
         super().__init__()
@@ -77,14 +77,14 @@ class Beginning(OperatingSystem):
         (place / "state.json").rename(place / "aside")
 
     def lock(self, file: int, ms_max: int) -> None:
-        """As the system, once the other is done."""
+        """Lock, once the other process is done."""
         super().lock(file, ms_max)
         if os.fstat(file).st_ino == self._place.stat().st_ino and (self._place / "aside").exists():
             (self._place / "aside").rename(self._place / "state.json")
 
 
-async def test_an_entity_of_a_cut_name_that_is_just_being_begun_is_not_left_out(tmp_path: Path) -> None:
-    """Damage is never judged without the lock: whoever holds it writes the journal first, then the snapshot."""
+async def test_an_entity_with_a_cut_name_that_is_being_created_is_listed(tmp_path: Path) -> None:
+    """Damage is never decided without the lock: its holder writes the journal first, then the snapshot."""
     store = FileStore(tmp_path / "store")
     await store.append(step(1, "k1", entity=LONG))
     await store.close()

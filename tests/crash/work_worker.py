@@ -1,4 +1,4 @@
-"""A process that performs orders: `python -m tests.crash.errand_worker URL LEDGER charges|slowly|hangs`.
+"""A process that performs orders: `python -m tests.crash.work_worker URL LEDGER charges|slowly|hangs`.
 
 Each charge is a line in the ledger: the process and the key. One that hangs never answers after that; one that is slow
 does so a little later, which leaves time to be killed in.

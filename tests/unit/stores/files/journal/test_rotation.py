@@ -1,4 +1,4 @@
-"""Journals of several segments on a real directory: rotation, adopting, releasing."""
+"""Journals of several segments on a real directory: rotation, adoption, release."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -29,14 +29,14 @@ ENTRIES = 9
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[FileStore]:
-    """A store whose segments hold two entries."""
+    """A store with two entries per segment."""
     found = FileStore(tmp_path / "store", snapshot_every=4, segment_bytes_max=300)
     yield found
     await found.close()
 
 
 def directory(root: Path) -> Path:
-    """Where the entity stands."""
+    """The directory of the entity."""
     name = directory_name(ENTITY)
     return root / "store" / "resources" / shard_name(name, 2) / name
 
@@ -48,13 +48,13 @@ def sealed(root: Path) -> list[int]:
 
 
 async def filled(store: FileStore, count: int = ENTRIES, *, ended: bool = False) -> tuple[JournalRecord, ...]:
-    """Appends so many entries, perhaps to the end of the life; gives the records."""
+    """Append so many entries, the last of which may end the entity; return the records."""
     for version in range(1, count + 1):
         assert isinstance(await store.append(step(version, f"k{version}", ended=ended and version == count)), Appended)
     return await store.read(ENTITY)
 
 
-async def test_a_full_segment_is_sealed_and_the_next_one_begun(store: FileStore, tmp_path: Path) -> None:
+async def test_a_full_segment_is_sealed_and_the_next_one_started(store: FileStore, tmp_path: Path) -> None:
     """Every record is in one segment, the chain goes through all of them, and each ends with its seal."""
     records = await filled(store)
     segments = [(directory(tmp_path) / sealed_name(first)).read_bytes() for first in sealed(tmp_path)]
@@ -75,7 +75,7 @@ async def test_any_page_of_any_segment_is_read(store: FileStore) -> None:
 
 
 async def test_another_process_follows_a_rotation(store: FileStore, tmp_path: Path) -> None:
-    """A handle that was open before goes on in the new segment; keys of older ones are still known."""
+    """A journal that was open before continues in the new segment; keys of older segments are still known."""
     other = FileStore(tmp_path / "store", segment_bytes_max=300)
     turns = [(store, other)[version // 3 % 2] for version in range(1, ENTRIES + 1)]
     answers = [await each.append(step(version, f"k{version}")) for version, each in enumerate(turns, start=1)]
@@ -91,7 +91,7 @@ async def test_another_process_follows_a_rotation(store: FileStore, tmp_path: Pa
 
 
 async def test_a_snapshot_in_an_older_segment_is_continued(store: FileStore, tmp_path: Path) -> None:
-    """The snapshot names its segment; what follows is read through the sealed ones, also without any snapshot."""
+    """The snapshot names its segment; the entries after it are read from the sealed ones, also without a snapshot."""
     await filled(store)
     versions = []
     for without in (False, True):
@@ -108,7 +108,7 @@ async def test_a_snapshot_in_an_older_segment_is_continued(store: FileStore, tmp
 
 
 async def test_a_missing_sealed_segment_is_damage(store: FileStore, tmp_path: Path) -> None:
-    """Nothing is made up for it: reading and appending stop this entity."""
+    """Reading and appending stop for this entity."""
     await filled(store)
     (directory(tmp_path) / sealed_name(sealed(tmp_path)[1])).unlink()
     (directory(tmp_path) / "state.json").unlink()
@@ -121,10 +121,8 @@ async def test_a_missing_sealed_segment_is_damage(store: FileStore, tmp_path: Pa
 
 
 @pytest.mark.parametrize("left", [b"", b"   \n"])
-async def test_an_empty_journal_beside_sealed_segments_is_no_new_entity(
-    store: FileStore, tmp_path: Path, left: bytes
-) -> None:
-    """Somebody emptied it, and its snapshot is gone, too: neither read nor begun anew."""
+async def test_an_empty_journal_with_sealed_segments_is_damage(store: FileStore, tmp_path: Path, left: bytes) -> None:
+    """It was emptied, and its snapshot is missing too: it is neither read nor created again."""
     await filled(store)
     await store.close()
     (directory(tmp_path) / "state.json").unlink()
@@ -161,7 +159,7 @@ async def test_records_are_adopted_byte_for_byte(store: FileStore, tmp_path: Pat
 
 
 async def test_what_stands_in_the_way_is_a_conflict(store: FileStore, tmp_path: Path) -> None:
-    """Other records in their place, or none to follow: nothing is written."""
+    """Other records in their place, or a gap: nothing is written."""
     records = await filled(store)
     archive = FileStore(tmp_path / "archive")
     await archive.append(step(1, "other"))
@@ -176,7 +174,7 @@ async def test_what_stands_in_the_way_is_a_conflict(store: FileStore, tmp_path: 
 
 
 async def test_records_of_another_chain_are_not_adopted(store: FileStore, tmp_path: Path) -> None:
-    """A record that does not follow, another entity's or another store key's, is refused before anything is written."""
+    """A record that does not follow, of another entity or another store key, is refused before anything is written."""
     records = await filled(store)
     broken = (*records[:3], *records[4:])
     archive = FileStore(tmp_path / "archive", store_key=b"secret")
@@ -190,7 +188,7 @@ async def test_records_of_another_chain_are_not_adopted(store: FileStore, tmp_pa
 
 
 async def test_a_snapshot_older_than_its_records_is_the_caller_s_mistake(store: FileStore) -> None:
-    """`adopt` needs what the last record leads to."""
+    """`adopt` needs the snapshot after the last record."""
     records = await filled(store)
     for given in ((), records):
         with pytest.raises(UsageError):
@@ -198,7 +196,7 @@ async def test_a_snapshot_older_than_its_records_is_the_caller_s_mistake(store: 
 
 
 async def test_released_records_are_in_the_archive(store: FileStore, tmp_path: Path) -> None:
-    """The entity stays, with its end, its keys and its id; only its records went, and their reader is told where to."""
+    """The entity stays, with its end, its keys and its id; reading its records names the archive."""
     await filled(store, ended=True)
     gone = [await store.release(ENTITY, version=ENTRIES, archive=ARCHIVE) for _ in range(2)]
     with pytest.raises(NotFoundError, match=ARCHIVE) as caught:
@@ -221,7 +219,7 @@ async def test_released_records_are_in_the_archive(store: FileStore, tmp_path: P
 
 
 async def test_only_an_ended_entity_at_that_version_is_released(store: FileStore) -> None:
-    """Another version, a life that goes on, or no entity at all: nothing happens."""
+    """Another version, an entity that has not ended, or an unknown one: nothing happens."""
     await filled(store, 4)
     answers = [
         await store.release(ENTITY, version=4, archive=ARCHIVE),
@@ -234,7 +232,7 @@ async def test_only_an_ended_entity_at_that_version_is_released(store: FileStore
 
 @pytest.mark.parametrize("archive", ["", "x" * 2_000])
 async def test_a_release_names_its_archive(store: FileStore, archive: str) -> None:
-    """Records do not go without saying where to."""
+    """An empty or overlong address is refused."""
     await filled(store, 2, ended=True)
     with pytest.raises(UsageError) as caught:
         await store.release(ENTITY, version=2, archive=archive)
@@ -243,7 +241,7 @@ async def test_a_release_names_its_archive(store: FileStore, archive: str) -> No
 
 
 async def test_an_entity_goes_on_after_its_release_and_can_be_released_again(store: FileStore, tmp_path: Path) -> None:
-    """New entries follow the old chain, rotate as ever, and are read from the release on."""
+    """New entries follow the old chain, rotate, and are read from the release on."""
     records = await filled(store, 3, ended=True)
     await store.release(ENTITY, version=3, archive=ARCHIVE)
     for version in range(4, 9):
@@ -261,7 +259,7 @@ async def test_an_entity_goes_on_after_its_release_and_can_be_released_again(sto
 
 
 async def test_a_released_entity_without_its_snapshot_is_stopped(store: FileStore, tmp_path: Path) -> None:
-    """Its snapshot and keys are no cache any more: without them a key could be taken twice."""
+    """Its snapshot and keys are not a cache any more: without them a key could be applied twice."""
     await filled(store, 3, ended=True)
     await store.release(ENTITY, version=3, archive=ARCHIVE)
     (directory(tmp_path) / "state.json").unlink()
@@ -273,7 +271,7 @@ async def test_a_released_entity_without_its_snapshot_is_stopped(store: FileStor
 
 
 async def test_an_entity_without_a_snapshot_of_its_end_is_not_released(store: FileStore, tmp_path: Path) -> None:
-    """The store cannot make one; adopting the same records here brings it."""
+    """The store cannot create one; adopting the same records again does."""
     records = await filled(store, 3, ended=True)
     await store.close()
     (directory(tmp_path) / "state.json").unlink()
@@ -287,8 +285,8 @@ async def test_an_entity_without_a_snapshot_of_its_end_is_not_released(store: Fi
     assert ("store.snapshot", True) == (caught.value.code, answer)
 
 
-async def test_kinds_are_those_of_entities(store: FileStore, tmp_path: Path) -> None:
-    """Sorted, once each, those with long ids too; a directory without an entry is no entity."""
+async def test_kinds_are_sorted_and_unique(store: FileStore, tmp_path: Path) -> None:
+    """Of entities with long ids too; a directory without an entry does not count."""
     for entity in ("order/1", "order/2", "invoice/1", f"parcel/{'Ä' * 90}"):
         await store.append(step(1, "a", entity=entity))
     (directory(tmp_path).parent / "empty.1").mkdir()
@@ -297,7 +295,7 @@ async def test_kinds_are_those_of_entities(store: FileStore, tmp_path: Path) -> 
 
 
 def test_a_seal_is_bound_to_its_place() -> None:
-    """Only a line with its own hash, at its head and version, ends a segment."""
+    """Only a line with its own hash, at its head and version, seals a segment."""
     mark = Position(6, 900, "0" * 32)
     line = encode_seal(1, mark, 700)
     flipped = [line[:place] + bytes([line[place] ^ 1]) + line[place + 1 :] for place in range(len(line))]
@@ -311,7 +309,7 @@ def test_a_seal_is_bound_to_its_place() -> None:
 
 
 def test_a_base_line_fits_one_read() -> None:
-    """However its archive is written."""
+    """Whatever the characters of its archive."""
     base = Base(10**6, 10**12, 10**12, "0" * 32, 10**9, "\x01" * ARCHIVE_BYTES_MAX, "0" * 32)
 
     assert len(encode_base(base)) <= BASE_BYTES_MAX

@@ -190,19 +190,19 @@ def created_unlocked() -> AbstractContextManager[Any]:
 
 
 SWEPT_WORK = {
-    "marker_nosync": Mutant(simulated, unsynced_marker, "errand_one"),
-    "marker_after": Mutant(simulated, marker_after_entry, "errand_one"),
-    "marker_by_journal": Mutant(simulated, marker_by_journal, "errand_one, bare"),
-    "marker_by_memory": Mutant(simulated, marker_by_memory, "errand_one"),
-    "marker_by_office": Mutant(simulated, marker_by_office, "errand_one"),
-    "retire_blindly": Mutant(simulated, removed_blindly, "errand_rivals"),
-    "told_early": Mutant(simulated, told_early, "errand_rivals"),
-    "attempt_nosync": Mutant(simulated, unsynced_attempt, "errand_one"),
-    "attempt_unmarked": Mutant(simulated, unmarked_attempt, "errand_one"),
-    "drop_nosync": Mutant(simulated, unsynced_drop, "errand_one"),
-    "snapshot_no_work": Mutant(simulated, snapshot_without_work, "errand_one"),
-    "snapshot_ahead": Mutant(simulated, snapshot_ahead, "errand_one"),
-    "marks_skipped": Mutant(simulated, skipped_marks, "errand_one, sealing"),
-    "work_apart": Mutant(simulated, work_apart, "errand_one"),
+    "marker_nosync": Mutant(simulated, unsynced_marker, "work_one"),
+    "marker_after": Mutant(simulated, marker_after_entry, "work_one"),
+    "marker_by_journal": Mutant(simulated, marker_by_journal, "work_one, bare"),
+    "marker_by_memory": Mutant(simulated, marker_by_memory, "work_one"),
+    "marker_by_office": Mutant(simulated, marker_by_office, "work_one"),
+    "retire_blindly": Mutant(simulated, removed_blindly, "work_rivals"),
+    "told_early": Mutant(simulated, told_early, "work_rivals"),
+    "attempt_nosync": Mutant(simulated, unsynced_attempt, "work_one"),
+    "attempt_unmarked": Mutant(simulated, unmarked_attempt, "work_one"),
+    "drop_nosync": Mutant(simulated, unsynced_drop, "work_one"),
+    "snapshot_no_work": Mutant(simulated, snapshot_without_work, "work_one"),
+    "snapshot_ahead": Mutant(simulated, snapshot_ahead, "work_one"),
+    "marks_skipped": Mutant(simulated, skipped_marks, "work_one, sealing"),
+    "work_apart": Mutant(simulated, work_apart, "work_one"),
 }
 """Found by crashes of work."""

@@ -1,4 +1,4 @@
-"""What a handle knows is told without reading the journal anew, as long as the journal still ends there."""
+"""An open journal answers from memory, as long as the file still ends where it knows."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ ENTRIES = 5
 
 
 def asked(fs: Simulated, journals: BlockingFileStore, key: str | None = None) -> tuple[object, list[str]]:
-    """The answer, and the calls that it took."""
+    """The answer, and the calls that it needed."""
     before = len(fs.calls)
     return journals.load(ENTITY, key), fs.calls[before:]
 
 
 def reached(loaded: object) -> int:
-    """How far an entity had come."""
+    """The version of an entity."""
     assert isinstance(loaded, Loaded)
     return loaded.version
 
 
-def test_one_look_at_the_end_is_all() -> None:
-    """However many entries stand behind the last snapshot: the answer is the snapshot of the last one."""
+def test_one_read_at_the_end_is_enough() -> None:
+    """However many entries follow the stored snapshot, the answer is the snapshot of the last one."""
     _, fs, journals = filled(ENTRIES)
     loaded, calls = asked(fs, journals)
 
@@ -41,8 +41,8 @@ def test_one_look_at_the_end_is_all() -> None:
     assert (ENTRIES, ["read"]) == (loaded.time_ms, calls)
 
 
-def test_it_is_what_another_process_reads() -> None:
-    """The same version, time and state, by the records."""
+def test_another_process_reads_the_same() -> None:
+    """The same version, time and state, from the records."""
     world, _, journals = filled(ENTRIES)
     here, there = journals.load(ENTITY), opened(Simulated(world, process=2), ROOMY).load(ENTITY)
 
@@ -53,8 +53,8 @@ def test_it_is_what_another_process_reads() -> None:
     assert there.records[-1].entry.after == here.snapshot.configuration
 
 
-def test_a_key_that_is_known_is_a_duplicate() -> None:
-    """And one that is not gives the entity."""
+def test_a_known_key_is_a_duplicate() -> None:
+    """An unknown key gives the entity."""
     _, fs, journals = filled(ENTRIES)
 
     assert (Duplicate(2), ["read"]) == asked(fs, journals, "k2")
@@ -62,7 +62,7 @@ def test_a_key_that_is_known_is_a_duplicate() -> None:
 
 
 def test_what_another_process_appended_is_read() -> None:
-    """The byte behind the last known line says that there is more."""
+    """The byte after the last known line shows that there is more."""
     world, fs, journals = filled(ENTRIES)
     other = opened(Simulated(world, process=2), ROOMY)
     other.append(step(ENTRIES + 1, "k6"))
@@ -72,8 +72,8 @@ def test_what_another_process_appended_is_read() -> None:
     assert Duplicate(ENTRIES + 1) == journals.load(ENTITY, "k6")
 
 
-def test_what_another_process_released_is_not_told_from_memory() -> None:
-    """The journal goes on in another file: this handle's has a seal."""
+def test_a_journal_that_another_process_released_is_read_again() -> None:
+    """The journal continues in another file: the known one has a seal."""
     world, _, journals = filled(ENTRIES)
     journals.append(step(ENTRIES + 1, "k6", ended=True))
     other = opened(Simulated(world, process=2), ROOMY)
@@ -83,8 +83,8 @@ def test_what_another_process_released_is_not_told_from_memory() -> None:
     assert ENTRIES + 2 == reached(journals.load(ENTITY))
 
 
-def test_a_thread_that_has_the_journal_is_not_waited_for() -> None:
-    """It is read beside it, as ever."""
+def test_a_thread_that_uses_the_journal_is_not_waited_for() -> None:
+    """The journal is read from the disk."""
     _, fs, journals = filled(ENTRIES)
     journal = journals.journals.peek(journals.root.address(ENTITY))
     assert journal is not None
@@ -94,8 +94,8 @@ def test_a_thread_that_has_the_journal_is_not_waited_for() -> None:
     assert (ENTRIES, True) == (reached(loaded), len(calls) > 1)
 
 
-def test_a_handle_that_has_only_read_asks_the_disk() -> None:
-    """It knows the entries of others, not the snapshots that they led to."""
+def test_a_journal_that_was_only_read_is_read_again() -> None:
+    """It has the entries of other processes, and not their snapshots."""
     world, _, _ = filled(ENTRIES)
     fs = Simulated(world, process=2)
     journals = opened(fs, ROOMY)
@@ -107,7 +107,7 @@ def test_a_handle_that_has_only_read_asks_the_disk() -> None:
 
 @pytest.mark.parametrize("ask", [lambda journals: journals.load(ENTITY), lambda journals: journals.load(ENTITY, "k2")])
 def test_a_poisoned_entity_is_read_from_the_disk(ask: Callable[[BlockingFileStore], object]) -> None:
-    """What its handle knows may be more than the disk has."""
+    """The open journal may know more than the disk has."""
     _, fs, journals = filled(ENTRIES)
     failing(fs, "fdatasync")
     with pytest.raises(UnavailableError):
@@ -118,8 +118,8 @@ def test_a_poisoned_entity_is_read_from_the_disk(ask: Callable[[BlockingFileStor
     assert "open_file" in fs.calls[before:]
 
 
-def test_a_look_that_fails_is_no_answer() -> None:
-    """The reading that follows tells whether the disk is well."""
+def test_a_failed_read_gives_no_answer_from_memory() -> None:
+    """The reading that follows shows whether the disk works."""
     _, fs, journals = filled(ENTRIES)
     failing(fs, "read", fault=errno.EIO)
 
@@ -127,8 +127,8 @@ def test_a_look_that_fails_is_no_answer() -> None:
     assert "read" == fs.fired
 
 
-def test_a_journal_that_was_cut_is_not_told_from_memory() -> None:
-    """Somebody took entries away under an open handle: there is a snapshot that knows better, or what is there."""
+def test_a_journal_that_was_cut_is_read_again() -> None:
+    """Entries were removed from outside: the snapshot proves that, or the remaining entries are the answer."""
     world, fs, journals = filled(ENTRIES)
     journals.close()
     again = opened(fs, ROOMY)

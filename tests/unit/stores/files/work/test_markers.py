@@ -1,4 +1,4 @@
-"""Markers: they lead to work whatever happens while they are made, and go when there is none."""
+"""Markers: they lead to work whatever happens while they are created, and are deleted when there is none."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from interlock.stores.files.names import directory_name
 from interlock.stores.files.work.dispatcher import MARKER_IDLE_MS, SCAN_MS
 from tests.crash.life import ENTITY
 from tests.crash.simulated import Killed, Simulated, World, crashes
-from tests.unit.stores.files.journal.test_work import PLAIN, Pair, Process, charge, fail, kill, leaving, other
+from tests.unit.stores.files.work.test_dispatcher import PLAIN, Pair, Process, charge, fail, kill, leaving, other
 
 
-def test_a_marker_goes_a_minute_after_the_last_work_and_comes_back_with_the_next() -> None:
+def test_a_marker_is_deleted_a_minute_after_the_last_work_and_created_with_the_next() -> None:
     """Until then the next work needs no flush for it."""
     pair = Pair()
     pair.one.journals.append(leaving(1, other("outbox")))
@@ -38,7 +38,7 @@ def test_a_marker_goes_a_minute_after_the_last_work_and_comes_back_with_the_next
 
 @pytest.mark.parametrize("performs", [True, False])
 def test_a_busy_spell_flushes_its_marker_once(performs: bool) -> None:
-    """The first append pays for it. When all work had ended in between, somebody else may have removed it."""
+    """The first append flushes it. When all work ended in between, another process may have deleted it."""
     process = Process(World(), 1)
 
     def flushes(append: Append) -> int:
@@ -56,8 +56,8 @@ def test_a_busy_spell_flushes_its_marker_once(performs: bool) -> None:
     assert (not performs) == flushes(leaving(5, charge(5)))
 
 
-def test_whoever_takes_over_makes_sure_of_every_marker_anew() -> None:
-    """Between its own marker and now, the one before it may have removed that."""
+def test_the_next_process_that_runs_work_flushes_every_marker_again() -> None:
+    """The process before it may have deleted a marker meanwhile."""
     pair = Pair()
     pair.two.journals.append(leaving(1, other("outbox")))
     pair.one.dispatch.settle((Settlement(pair.one.take("outbox")[0], "done"),), now_ms=0)
@@ -71,7 +71,7 @@ def test_whoever_takes_over_makes_sure_of_every_marker_anew() -> None:
 
 
 def test_an_entity_whose_name_is_cut_is_found_by_its_marker() -> None:
-    """The marker holds the id that the name does not tell."""
+    """The marker contains the id that the name does not."""
     pair = Pair()
     entity = "order/" + "Ä" * 60
     pair.two.journals.append(leaving(1, charge(), entity=entity))
@@ -91,8 +91,8 @@ def _fail_at(fs: Simulated, number: int) -> None:
 
 
 @pytest.mark.parametrize("end", [_kill_at, _fail_at])
-def test_a_marker_that_is_made_again_never_stops_leading_to_its_work(end: Callable[[Simulated, int], None]) -> None:
-    """Of an entity whose name is cut it holds the id: whatever goes wrong at whichever call, its work is found,
+def test_a_marker_that_is_created_again_always_leads_to_its_work(end: Callable[[Simulated, int], None]) -> None:
+    """For an entity whose name is cut it contains the id: whatever fails at whichever call, its work is found,
     also when the power fails then.
     """
     number, fires = 0, True
@@ -112,8 +112,8 @@ def test_a_marker_that_is_made_again_never_stops_leading_to_its_work(end: Callab
     assert number > 20
 
 
-def test_a_marker_that_took_only_a_part_of_its_id_is_none() -> None:
-    """The entry is refused: nobody would find what it leaves. The next try writes it whole."""
+def test_a_marker_with_a_part_of_its_id_refuses_the_entry() -> None:
+    """The work would never be found. The next attempt writes the whole id."""
     process = Process(World(), 1)
     process.journals.append(leaving(1, entity=CUT))
     fs = process.fs
@@ -130,8 +130,8 @@ def test_a_marker_that_took_only_a_part_of_its_id_is_none() -> None:
     assert [CUT] == [each.entity for each in Process(fs.world, 2).take()]
 
 
-def test_an_id_that_somebody_wrote_and_did_not_flush_is_flushed() -> None:
-    """Its writer died in between; the next finds it as it should be, in the page cache only."""
+def test_an_id_that_a_dead_process_did_not_flush_is_flushed() -> None:
+    """Its writer died in between; the next process finds it in the page cache only."""
     first = Process(World(), 1)
     first.journals.append(leaving(1, entity=CUT))
     fs = first.fs
@@ -144,8 +144,8 @@ def test_an_id_that_somebody_wrote_and_did_not_flush_is_flushed() -> None:
         assert [CUT] == [each.entity for each in Process(left, 3).take()]
 
 
-def test_a_marker_whose_id_was_not_flushed_is_not_believed_again() -> None:
-    """A second flush would say yes to bytes that the disk does not have."""
+def test_a_marker_whose_flush_failed_stays_poisoned() -> None:
+    """A second flush may report success for bytes that the disk does not have."""
     process = Process(World(), 1)
     process.journals.append(leaving(1, entity=CUT))
     fs = process.fs
@@ -163,8 +163,8 @@ def test_a_marker_whose_id_was_not_flushed_is_not_believed_again() -> None:
         assert [CUT] == [each.entity for each in Process(left, 3).take()]
 
 
-def test_what_a_person_left_among_the_shards_is_left_alone() -> None:
-    """A walk passes it over."""
+def test_foreign_files_among_the_shards_are_ignored() -> None:
+    """A scan skips them."""
     fs = Simulated(World(), process=1)
     journals = BlockingFileStore("store", fs, PLAIN, shard_digits=1)
     pending = fs.open_directory(fs.open_directory(fs.parent("store")[0], "store"), "pending")
@@ -176,8 +176,8 @@ def test_what_a_person_left_among_the_shards_is_left_alone() -> None:
     assert [ENTITY] == [each.entity for each in claims]
 
 
-def test_names_of_others_among_the_markers_are_left_alone() -> None:
-    """Of another tenant, of a person, or half written."""
+def test_foreign_names_among_the_markers_are_ignored() -> None:
+    """Another tenant's, a person's, or half written."""
     pair = Pair()
     fs = Simulated(pair.world, process=7)
     root = fs.open_directory(fs.parent("store")[0], "store")
@@ -190,8 +190,8 @@ def test_names_of_others_among_the_markers_are_left_alone() -> None:
     assert 5 == len(pair.markers())
 
 
-def test_a_marker_without_work_harms_nobody_and_goes() -> None:
-    """Its maker died before the entry."""
+def test_a_marker_without_work_is_deleted() -> None:
+    """Its creator died before the entry."""
     pair = Pair()
     fs = pair.two.fs
     fs.watch = lambda name: kill(fs) if name == "write_at" else None
@@ -203,7 +203,7 @@ def test_a_marker_without_work_harms_nobody_and_goes() -> None:
     assert [] == pair.markers()
 
 
-def test_a_marker_without_an_entity_harms_nobody() -> None:
+def test_a_marker_without_an_entity_is_ignored() -> None:
     """Nobody makes such a one; a person may have removed the entity."""
     pair = Pair()
     fs = Simulated(pair.world, process=7)

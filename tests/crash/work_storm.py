@@ -1,4 +1,4 @@
-"""Processes that perform, killed one after the other: every order is paid in the end, each charge under one key.
+"""Workers that are killed one after the other: every order is paid in the end, each charge under one key.
 
 Two workers share a store; a third process sends. The one that performs is killed in the middle of what it does, and
 started again, while the other takes over.
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import interlock
 from interlock.ports.work import WorkQuery, WorkStore
-from tests.crash.errand_worker import charged, chart
 from tests.crash.table import Row
+from tests.crash.work_worker import charged, chart
 from tests.support.eventually import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +24,7 @@ SETTLED_SECONDS_MAX = PATIENCE_SECONDS
 
 
 async def stormed(url: str, ledger: Path, *, kills: int, seed: int = 1) -> Row:
-    """Kills workers while orders are paid, then waits until all are; what is wrong by then."""
+    """Kill workers while orders are paid, then wait until all are paid; return what is wrong."""
     chance, row, orders = random.Random(seed), Row(0), list[str]()
     workers = [await _started(url, ledger) for _ in range(2)]
     try:
@@ -50,7 +50,7 @@ async def stormed(url: str, ledger: Path, *, kills: int, seed: int = 1) -> Row:
 
 
 async def _pay(sender: interlock.Runtime, orders: list[str]) -> None:
-    """Pays one order after the other, until it is cancelled."""
+    """Pay one order after the other, until cancelled."""
     while True:
         orders.append(f"order/{len(orders)}")
         await asyncio.shield(sender.create(orders[-1], key="c"))
@@ -59,7 +59,7 @@ async def _pay(sender: interlock.Runtime, orders: list[str]) -> None:
 
 
 async def _unsettled(sender: interlock.Runtime, orders: list[str]) -> list[str]:
-    """Orders that are not paid, and work that is left, after all the time in the world."""
+    """Orders that are not paid and work that is left after the time limit."""
     order = ""
     try:
         async with asyncio.timeout(SETTLED_SECONDS_MAX):
@@ -77,14 +77,14 @@ async def _unsettled(sender: interlock.Runtime, orders: list[str]) -> list[str]:
 
 
 def _strange(orders: list[str], ledger: Path) -> list[str]:
-    """Charges under another key than the order's, and orders that nobody charged."""
+    """Charges under a wrong key, and orders without a charge."""
     keys = {key for _, key in charged(ledger)}
     expected = {f"{order}/2/0" for order in orders}
     return [f"doubled: {key}" for key in keys - expected] + [f"lost: {key}" for key in expected - keys]
 
 
 async def _started(url: str, ledger: Path) -> Process:
-    arguments = ("-m", "tests.crash.errand_worker", url, str(ledger), "slowly")
+    arguments = ("-m", "tests.crash.work_worker", url, str(ledger), "slowly")
     process = await asyncio.create_subprocess_exec(sys.executable, *arguments, cwd=ROOT, stdout=PIPE, stderr=DEVNULL)
     assert process.stdout is not None
     await process.stdout.readline()

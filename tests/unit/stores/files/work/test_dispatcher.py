@@ -1,4 +1,4 @@
-"""Work in files: as in any other store; and what is different, with journals, markers and one process that performs."""
+"""The work queue of the file store: compared with other stores, and its journals, markers and one worker process."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def charge(version: int = 1, **body: object) -> Work:
 
 
 def other(lane: Lane, version: int = 1, ordinal: int = 0) -> Work:
-    """Work of another lane."""
+    """Work in another lane."""
     return Work(WorkId(lane, version, ordinal), lane, {}, 0)
 
 
 def leaving(version: int, *works: Work, entity: str = ENTITY, **left: tuple[WorkId, ...]) -> Append:
-    """An entry that leaves work."""
+    """An entry that creates work."""
     return replace(step(version, f"k{version}", entity=entity), left=WorkDelta(works, **left))
 
 
 class Process:
-    """One process of a store that may perform."""
+    """One process of a store."""
 
     def __init__(self, world: World, number: int) -> None:
         self.fs = Simulated(world, process=number)
@@ -56,16 +56,16 @@ class Process:
         self.dispatch: Dispatcher = self.journals.dispatcher()
 
     def take(self, lane: Lane = "effect", now_ms: int = 0) -> tuple[Claim, ...]:
-        """Takes up what is due."""
+        """Claim what is due."""
         return self.dispatch.claim(lane, None, owner="w", now_ms=now_ms, until_ms=now_ms + 30_000, limit=9)
 
     def rows(self) -> tuple[WorkRow, ...]:
-        """All work that it sees."""
+        """All work that it lists."""
         return self.dispatch.works(WorkQuery()).rows
 
 
 class Pair:
-    """Two processes of one store: the first performs."""
+    """Two processes of one store: the first runs work."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -80,8 +80,8 @@ class Pair:
         return sorted(node.cache)
 
 
-def test_work_that_waited_and_then_lapsed_is_due_when_that_is_said() -> None:
-    """Not from when it was born: whoever put it back said when."""
+def test_work_that_waited_and_then_expired_is_due_at_its_retry_time() -> None:
+    """Not from its creation on."""
     tables = (WorkTable(), FilesTable())
     for table in tables:
         table.keep(ENTITY, WorkDelta((charge(),)))
@@ -95,7 +95,7 @@ def test_work_that_waited_and_then_lapsed_is_due_when_that_is_said() -> None:
 @pytest.mark.slow
 @given(st.data())
 def test_memory_and_files_do_the_same(data: st.DataObject) -> None:
-    """Whatever is kept, claimed, renewed, settled, revived and dropped, in whatever order."""
+    """Created, claimed, renewed, settled, revived and deleted in any order."""
     hold_against_each_other(data, WorkTable(), FilesTable())
 
 
@@ -112,7 +112,7 @@ async def test_a_file_store_runs_effects_and_keeps_leases(tmp_path: Path) -> Non
 
 
 def test_attempts_failures_and_their_reason_survive() -> None:
-    """The next process goes on counting, and waits as long as it was to."""
+    """The next process continues the count, and waits until the retry."""
     table = FilesTable()
     table.keep(ENTITY, WorkDelta((charge(),)))
     (claim,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
@@ -125,8 +125,8 @@ def test_attempts_failures_and_their_reason_survive() -> None:
     assert {"code": "busy"} == table.works(WorkQuery()).rows[0].error
 
 
-def test_work_in_hand_is_taken_up_at_once_and_known_to_have_been_begun() -> None:
-    """There is no lease to wait for: its holder is dead, or the lock would not be free."""
+def test_claimed_work_of_a_dead_process_is_claimed_immediately_as_another_attempt() -> None:
+    """There is no lease to wait for: the lock is free, so its holder is dead."""
     table = FilesTable()
     table.keep(ENTITY, WorkDelta((charge(), other("timer"), other("outbox"))))
     for lane in ("effect", "timer", "outbox"):
@@ -139,8 +139,8 @@ def test_work_in_hand_is_taken_up_at_once_and_known_to_have_been_begun() -> None
     assert table.claim("outbox", None, owner="w", now_ms=0, until_ms=9, limit=9)
 
 
-def test_an_attempt_that_was_not_begun_is_not_counted_against_work_that_may_begin_once() -> None:
-    """Whoever has its handler and not its chart puts it back; then it dies. Nothing was done."""
+def test_an_attempt_that_was_not_started_does_not_count_for_work_that_runs_once() -> None:
+    """A worker without its chart releases it, and dies. Nothing was done."""
     table = FilesTable()
     table.keep(ENTITY, WorkDelta((charge(restore="fail"),)))
     (claim,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
@@ -150,8 +150,8 @@ def test_an_attempt_that_was_not_begun_is_not_counted_against_work_that_may_begi
     assert [1] == [each.attempt for each in table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)]
 
 
-def test_work_that_is_put_back_again_and_again_does_not_fill_the_journal() -> None:
-    """A process with the handler and without the chart takes it up every second, for days."""
+def test_work_that_is_released_again_and_again_does_not_fill_the_journal() -> None:
+    """A worker without its chart claims it every second, for days."""
     table = FilesTable()
     table.keep(ENTITY, WorkDelta((charge(),)))
 
@@ -167,7 +167,7 @@ def test_work_that_is_put_back_again_and_again_does_not_fill_the_journal() -> No
 
 
 def test_a_dead_letter_survives_and_can_be_revived() -> None:
-    """From its first attempt, under its key, by whoever comes next."""
+    """From its first attempt, under its key, by the next process."""
     table = FilesTable()
     table.keep(ENTITY, WorkDelta((other("outbox"), other("outbox", 1, 1))))
     (claim,) = table.claim("outbox", None, owner="w", now_ms=0, until_ms=9, limit=9)
@@ -184,8 +184,8 @@ def test_a_dead_letter_survives_and_can_be_revived() -> None:
     assert 2 == len(table.works(WorkQuery(dead=False)).rows)
 
 
-def test_a_step_of_a_saga_that_was_called_off_in_hand_is_not_forgotten() -> None:
-    """It must become known whether it was done."""
+def test_a_cancelled_step_of_a_saga_that_was_claimed_is_not_forgotten() -> None:
+    """Its outcome must become known."""
     table = FilesTable()
     table.keep(ENTITY, WorkDelta((charge(late=True),)))
     table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
@@ -196,8 +196,8 @@ def test_a_step_of_a_saga_that_was_called_off_in_hand_is_not_forgotten() -> None
     assert (2, True) == (again.attempt, again.cancelled)
 
 
-def test_work_that_waits_for_another_goes_on_waiting() -> None:
-    """A child that was begun answers some day."""
+def test_work_that_waits_for_another_still_waits_after_a_restart() -> None:
+    """A child that was started sends its result later."""
     table = FilesTable()
     table.keep(ENTITY, WorkDelta((charge(),)))
     (claim,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
@@ -211,8 +211,8 @@ def test_work_that_waits_for_another_goes_on_waiting() -> None:
 # One process performs
 
 
-def test_one_process_performs_until_it_dies_and_then_the_next() -> None:
-    """The claims of others give nothing, whatever there is to do."""
+def test_one_process_runs_work_until_it_dies_and_then_the_next() -> None:
+    """Other processes claim nothing."""
     pair = Pair()
     pair.two.journals.append(leaving(1, charge()))
 
@@ -222,8 +222,8 @@ def test_one_process_performs_until_it_dies_and_then_the_next() -> None:
     assert [2] == [each.attempt for each in pair.two.take()]
 
 
-def test_what_another_process_leaves_ends_and_calls_off_is_found_at_the_next_look() -> None:
-    """By the hints that it gives."""
+def test_work_of_another_process_is_found_at_the_next_poll() -> None:
+    """Created, finished and cancelled work, by hints."""
     pair = Pair()
     pair.two.journals.append(leaving(1, charge(), other("timer")))
     (claim,) = pair.one.take()
@@ -235,7 +235,7 @@ def test_what_another_process_leaves_ends_and_calls_off_is_found_at_the_next_loo
     assert ([2], ()) == ([each.work.place.version for each in pair.one.take()], pair.one.take("timer"))
 
 
-def test_what_no_hint_told_is_found_by_the_next_walk() -> None:
+def test_work_without_a_hint_is_found_by_the_next_scan() -> None:
     """Its writer died between the append and the hint."""
     pair = Pair()
     fs = pair.two.fs
@@ -250,8 +250,8 @@ def test_what_no_hint_told_is_found_by_the_next_walk() -> None:
     assert [2] == [each.work.place.version for each in pair.one.take(now_ms=SCAN_MS)]
 
 
-def test_a_clock_that_was_far_ahead_is_not_waited_for() -> None:
-    """What no hint told is found, and the markers go, by the clock as it is now."""
+def test_a_clock_that_goes_back_far_is_followed() -> None:
+    """Scans and the removal of markers use the current time."""
     pair = Pair()
     pair.one.journals.append(leaving(1, other("outbox")))
     pair.one.dispatch.settle((Settlement(pair.one.take("outbox", now_ms=10**9)[0], "done"),), now_ms=10**9)
@@ -262,8 +262,8 @@ def test_a_clock_that_was_far_ahead_is_not_waited_for() -> None:
     assert ["order.2"] == pair.markers()
 
 
-def test_a_walk_opens_no_journal_that_did_not_grow() -> None:
-    """Most of what waits for its time is not open, and an opening flushes. One that grew in silence is found."""
+def test_a_scan_opens_no_journal_that_did_not_grow() -> None:
+    """Opening a journal flushes it. One that grew without a hint is found."""
     world = World()
     fs = Simulated(world, process=1)
     journals = BlockingFileStore("store", fs, PLAIN, open_max=1, shard_digits=0)
@@ -284,8 +284,8 @@ def test_a_walk_opens_no_journal_that_did_not_grow() -> None:
     assert ["order/3"] == walk(3)[1]
 
 
-def test_more_hints_than_anybody_reads_are_not_kept() -> None:
-    """Whoever performs walks instead."""
+def test_hints_beyond_the_limit_are_dropped() -> None:
+    """The process that runs work scans instead."""
     pair = Pair()
     number = pair.world.found("store", "changed")
     assert number is not None
@@ -298,8 +298,8 @@ def test_more_hints_than_anybody_reads_are_not_kept() -> None:
     assert b"" == _bytes(pair.world.nodes[number])
 
 
-def test_whoever_cannot_give_back_the_lock_of_hints_is_in_nobodys_way() -> None:
-    """It lets go of the descriptor: the others' hints are heard, and its own next one too."""
+def test_a_lock_of_hints_that_cannot_be_released_blocks_no_process() -> None:
+    """It closes the descriptor: the hints of others are read, and its own next one too."""
     pair = Pair()
     fs = pair.two.fs
     pair.two.journals.append(leaving(1))
@@ -316,8 +316,8 @@ def test_whoever_cannot_give_back_the_lock_of_hints_is_in_nobodys_way() -> None:
     assert [3] == [each.work.place.version for each in pair.one.take()]
 
 
-def test_whoever_does_not_perform_still_sees_revives_and_drops() -> None:
-    """A person at a command line, beside a running worker, which hears of it."""
+def test_a_process_that_runs_no_work_lists_retries_and_deletes_it() -> None:
+    """An operator at a command line; the running worker gets a hint."""
     pair = Pair()
     pair.one.journals.append(leaving(1, charge(), charge(2)))
     claims = pair.one.take()
@@ -331,8 +331,8 @@ def test_whoever_does_not_perform_still_sees_revives_and_drops() -> None:
     assert not desk.drop("order/nobody", CHARGE)
 
 
-def test_whoever_only_looks_sees_what_the_next_to_perform_will() -> None:
-    """Behind snapshots, in sealed segments and after marks; and nothing is flushed for a look."""
+def test_a_listing_shows_what_the_next_worker_will_find() -> None:
+    """After snapshots, in sealed segments and after marks; a listing flushes nothing."""
     table, seen = FilesTable(), tuple[WorkRow, ...]()
     for version in range(1, 16):
         table.keep(
@@ -355,8 +355,8 @@ def test_whoever_only_looks_sees_what_the_next_to_perform_will() -> None:
     assert len(seen) > 5
 
 
-def test_a_question_for_one_entity_is_answered_by_its_journal() -> None:
-    """Whatever was heard of it: a delivery must know whether somebody still waits."""
+def test_a_query_for_one_entity_reads_its_journal() -> None:
+    """Whatever was published: a delivery must know whether the work still exists."""
     pair = Pair()
     pair.two.journals.append(leaving(1, charge()))
     query = WorkQuery(entity=ENTITY, place=CHARGE)
@@ -366,8 +366,8 @@ def test_a_question_for_one_entity_is_answered_by_its_journal() -> None:
     assert () == pair.one.dispatch.works(query).rows
 
 
-def test_an_old_attempt_cannot_answer() -> None:
-    """The fence is in the journal, whoever appends."""
+def test_a_stale_attempt_cannot_append_its_result() -> None:
+    """The fence is in the journal."""
     pair = Pair()
     pair.one.journals.append(leaving(1, charge()))
     (claim,) = pair.one.take()
@@ -383,8 +383,8 @@ def test_an_old_attempt_cannot_answer() -> None:
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-def test_without_its_marker_no_entry_leaves_work(code: int) -> None:
-    """Nothing was written. When only the disk was full, the next try is taken; after a failed flush none is."""
+def test_without_its_marker_no_entry_creates_work(code: int) -> None:
+    """Nothing was written. After a full disk the next attempt succeeds; after a failed flush none does."""
     process = Process(World(), 1)
     process.journals.append(leaving(1))
     fs = process.fs
@@ -402,8 +402,8 @@ def test_without_its_marker_no_entry_leaves_work(code: int) -> None:
     assert isinstance(process.journals.append(leaving(2)), Appended)
 
 
-def test_work_whose_beginning_cannot_be_written_is_not_given_out() -> None:
-    """It stays in line, and is given out when there is room again."""
+def test_work_whose_start_cannot_be_written_is_not_handed_out() -> None:
+    """It stays in line, and is handed out when there is space again."""
     process = Process(World(), 1)
     process.journals.append(leaving(1, charge()))
     fs = process.fs
@@ -419,7 +419,7 @@ def test_work_whose_beginning_cannot_be_written_is_not_given_out() -> None:
 
 
 def test_a_damaged_journal_stops_the_work_of_its_own_entity_only(caplog: pytest.LogCaptureFixture) -> None:
-    """The others are performed, and a line in the log names it."""
+    """The others run, and a log line names the damaged one."""
     pair = Pair()
     pair.two.journals.append(leaving(1, charge()))
     pair.two.journals.append(leaving(1, charge(), entity="order/B-2"))
@@ -435,7 +435,7 @@ def test_a_damaged_journal_stops_the_work_of_its_own_entity_only(caplog: pytest.
 
 
 def test_work_of_a_newer_release_is_refused_and_not_cut_off() -> None:
-    """A line that is whole and not understood is no torn tail: nothing is appended behind it, nothing is lost."""
+    """An intact line of an unknown format is not a torn tail: nothing is appended after it, nothing is lost."""
     process = Process(World(), 1)
     process.journals.append(leaving(1, charge()))
     process.fs.die()
@@ -455,8 +455,8 @@ def test_work_of_a_newer_release_is_refused_and_not_cut_off() -> None:
     assert data == _journal(world)
 
 
-def test_every_changed_byte_beside_a_record_is_noticed() -> None:
-    """A line of work is as safe as a record: what was durable and does not read is damage, never a torn tail."""
+def test_every_flipped_byte_of_a_work_line_is_damage() -> None:
+    """A work line is as safe as a record: damaged bytes that were durable are never a torn tail."""
     process = Process(World(), 1)
     process.journals.append(leaving(1, charge(restore="fail")))
     process.take()
@@ -483,8 +483,8 @@ def test_every_changed_byte_beside_a_record_is_noticed() -> None:
     assert [] == silent
 
 
-def test_work_outlives_the_release_of_its_entitys_records() -> None:
-    """An entity has ended, an archive has its journal, and its last words are still to be delivered."""
+def test_work_survives_the_release_of_its_entity_s_records() -> None:
+    """The entity has ended, an archive has its journal, and its last events are still to be delivered."""
     pair = Pair()
     pair.one.journals.append(leaving(1, other("outbox"), other("outbox", 1, 1), charge()))
     pair.one.dispatch.settle((Settlement(pair.one.take("outbox")[0], "done"),), now_ms=0)
@@ -507,7 +507,7 @@ def _attended(journals: BlockingFileStore, entity: str) -> object:
 
 
 def leave_silently(process: Process, append: Append) -> None:
-    """Appends, and dies between the flush of the entry and the hint."""
+    """Append, and die between the flush of the entry and the hint."""
     fs = process.fs
     before = len(fs.calls)
     fs.watch = lambda name: kill(fs) if "write_at" in fs.calls[before:-2] and fs.calls[-2] == "fdatasync" else None
@@ -516,12 +516,12 @@ def leave_silently(process: Process, append: Append) -> None:
 
 
 def fail(fs: Simulated) -> None:
-    """This very call fails."""
+    """Make this call fail."""
     fs.fail_at = fs.count
 
 
 def kill(fs: Simulated) -> None:
-    """The process ends at this very call."""
+    """Kill the process at this call."""
     fs.kill_at = fs.count
 
 

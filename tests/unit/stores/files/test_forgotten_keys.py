@@ -1,4 +1,4 @@
-"""Keys that a journal in files has forgotten: an event from that time is not taken a second time."""
+"""Keys that the file store has forgotten: an event from that time is not applied twice."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tests.crash.simulated import Simulated, World
 from tests.unit.runtime.scene import StillClock, runtime
 
 ENTRIES = 6
-"""Of which the last four are known by their keys; entry number n has the time n."""
+"""The last four keys are remembered; entry n has the time n."""
 
 
 class Telling(FileStore):
-    """A store that shows the refusals that it keeps."""
+    """A store that shows the refusals it recorded."""
 
     def __init__(self, root: Path, told: list[Refusal]) -> None:
         super().__init__(root, snapshot_every=3)
         self._told = told
 
     async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
-        """Notes them."""
+        """Collect them."""
         self._told += refusals
 
 
@@ -43,7 +43,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[FileStore]:
-    """A store with an entity that has forgotten its first two keys."""
+    """A store with an entity whose first two keys are forgotten."""
     found = FileStore(tmp_path / "store", snapshot_every=3)
     for version in range(1, ENTRIES + 1):
         assert isinstance(await found.append(step(version, f"k{version}")), Appended)
@@ -52,12 +52,12 @@ async def store(tmp_path: Path) -> AsyncIterator[FileStore]:
 
 
 def sent(version: int, key: str, sent_ms: int | None) -> Append:
-    """The append of a step whose event was first sent at a time."""
+    """The append of an event that was first sent at this time."""
     return replace(step(version, key), sent_ms=sent_ms)
 
 
-async def test_an_unknown_key_from_a_time_that_is_forgotten_is_not_taken(store: FileStore) -> None:
-    """Up to the very time of the newest key that is forgotten; whatever version was expected. Nothing is written."""
+async def test_an_unknown_key_from_a_forgotten_time_is_refused(store: FileStore) -> None:
+    """Up to and including the time of the newest forgotten key, whatever version was expected. Nothing is written."""
     found = [await store.append(sent(ENTRIES + 1, "k1", each)) for each in (0, 1, 2)]
     behind = await store.append(sent(2, "k1", 1))
 
@@ -66,33 +66,33 @@ async def test_an_unknown_key_from_a_time_that_is_forgotten_is_not_taken(store: 
 
 
 async def test_a_known_key_is_a_duplicate_however_old(store: FileStore) -> None:
-    """What is remembered is certain."""
+    """A remembered key is certain."""
     assert Duplicate(3) == await store.append(sent(ENTRIES + 1, "k3", 0))
 
 
 async def test_an_unknown_key_from_later_is_new(store: FileStore) -> None:
-    """Also under a key that was forgotten: its sender says that this is another event."""
+    """Also under a forgotten key: by its time it is another event."""
     behind = await store.append(sent(2, "new", 3))
     new = await store.append(sent(ENTRIES + 1, "k1", 3))
 
     assert (Conflict(ENTRIES), Appended) == (behind, type(new))
 
 
-async def test_who_does_not_say_when_is_taken_as_before(store: FileStore) -> None:
-    """Without a time nothing can be said."""
+async def test_an_event_without_a_time_is_accepted(store: FileStore) -> None:
+    """Without a time the store cannot know."""
     assert isinstance(await store.append(sent(ENTRIES + 1, "k1", None)), Appended)
 
 
 async def test_other_entities_have_forgotten_nothing(store: FileStore) -> None:
-    """It is each entity's own."""
+    """Each entity forgets its own keys."""
     other = [replace(step(each, f"k{each}", entity="order/B"), sent_ms=0) for each in (1, 2)]
 
     assert [Appended, Appended] == [type(await store.append(each)) for each in other]
 
 
 @pytest.mark.parametrize("is_lost", [False, True], ids=["with its snapshot", "from its journal alone"])
-async def test_it_is_known_after_another_start(store: FileStore, tmp_path: Path, *, is_lost: bool) -> None:
-    """The snapshot has it; without one the entries themselves do."""
+async def test_forgotten_keys_are_known_after_a_restart(store: FileStore, tmp_path: Path, *, is_lost: bool) -> None:
+    """From the snapshot, or without one from the entries."""
     await store.close()
     name = directory_name(ENTITY)
     state = tmp_path / "store" / "resources" / shard_name(name, 2) / name / "state.json"
@@ -106,8 +106,8 @@ async def test_it_is_known_after_another_start(store: FileStore, tmp_path: Path,
     assert (KeyExpired(ENTRIES, 2), Appended) == (found[0], type(found[1]))
 
 
-def test_a_lone_caller_hears_the_same() -> None:
-    """Whose step is written in place."""
+def test_a_lone_caller_gets_the_same_answer() -> None:
+    """Its step is written in its own thread."""
     journals = opened(Simulated(World()), Settings(snapshot_every=1_000))
     for version in range(1, ENTRIES + 1):
         journals.append(step(version, f"k{version}"))
@@ -117,8 +117,8 @@ def test_a_lone_caller_hears_the_same() -> None:
     assert (KeyExpired(ENTRIES, 2), Appended) == (old, type(new))
 
 
-async def test_an_event_that_may_have_been_taken_is_rejected_and_told(tmp_path: Path) -> None:
-    """Also from a snapshot that others have left behind; the refusal is kept, and the key is not used up."""
+async def test_an_event_that_may_have_been_applied_is_rejected_and_recorded(tmp_path: Path) -> None:
+    """Also on a cached snapshot that is out of date; the refusal is recorded, and the key is not used up."""
     clock, told = StillClock(), list[Refusal]()
     one, two = FileStore(tmp_path / "store", snapshot_every=3), Telling(tmp_path / "store", told)
     here, there = runtime(store=one, clock=clock), runtime(store=two, clock=clock)
