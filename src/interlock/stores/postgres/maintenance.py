@@ -17,6 +17,7 @@ from importlib.resources import files
 import asyncpg  # type: ignore[import-untyped]  # see postgres_connect
 
 from interlock.errors import UsageError
+from interlock.model.backoff import Backoff
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.ports.clock import SystemClock
 from interlock.stores.key_expiry import KeyExpiry, window_begin_ms
@@ -31,6 +32,9 @@ PURGE_MAX = 1_000
 
 MIGRATE_TRIES = 5
 """Tries to bring the schema up to date: of processes that open a new database at once, one does it."""
+
+MIGRATE_BACKOFF = Backoff(200, 1_000)
+"""The wait before such a try: a new schema takes the other process less than a second."""
 
 MIGRATE_SECONDS = 3_600.0
 """How long one migration may take: it walks whole tables, and what it did is lost when it is given up."""
@@ -91,7 +95,7 @@ async def migrate(connection: Connection, address: PostgresAddress) -> None:
         except asyncpg.PostgresError as error:
             if not (is_retryable(error) or sqlstate(error) in RACING) or attempt == MIGRATE_TRIES:
                 raise
-            await clock.sleep_ms(200 * attempt * clock.jitter())
+            await clock.sleep_ms(MIGRATE_BACKOFF.wait_ms(attempt - 1, clock.jitter()))
         else:
             break
     await _kept_up(begin_boundary(connection, address.tenant))

@@ -23,6 +23,7 @@ import asyncpg  # type: ignore[import-untyped]  # see postgres_connect
 import msgspec
 
 from interlock.errors import CorruptionError, UnavailableError, UsageError
+from interlock.model.backoff import Backoff
 from interlock.model.codec import decode_snapshot
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import Lane, WorkId
@@ -67,8 +68,11 @@ from interlock.stores.postgres.writer import Writer
 VERSION_MAX = 2**62
 """No entity gets there, and a page behind it can still be asked for."""
 
-HANDS_TRIES, HANDS_WAIT_MS = 3, 50
-"""How often what changes hands is tried when a lock was not had, and how long to wait at most before the next try."""
+CHANGE_TRIES = 3
+"""How often a change is tried when the server undid it for the sake of other transactions."""
+
+CHANGE_BACKOFF = Backoff(50, 50)
+"""The wait before such a change is tried again: the other transaction takes a few milliseconds."""
 
 T = TypeVar("T")
 
@@ -375,13 +379,13 @@ class PostgresStore:
     async def _change(self, change: Callable[[Connection], Awaitable[T]]) -> T:
         """What a change of hands comes to; again, when the server gave it up for the sake of others."""
         line = self._line()
-        for _ in range(HANDS_TRIES - 1):
+        for _ in range(CHANGE_TRIES - 1):
             try:
                 return await self._answered(line.link.asked(change))
             except UnavailableError as error:
                 if error.__cause__ is None or not is_retryable(error.__cause__):
                     raise
-            await self._clock.sleep_ms(HANDS_WAIT_MS * self._clock.jitter())
+            await self._clock.sleep_ms(CHANGE_BACKOFF.wait_ms(0, self._clock.jitter()))
         return await self._answered(line.link.asked(change))
 
     async def _once(self, change: Callable[[Connection], Awaitable[T]]) -> T:

@@ -22,6 +22,7 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]  # see postgres_connect
 
 from interlock.errors import InterlockError, InternalError, UnavailableError
+from interlock.model.backoff import Backoff
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.stores.postgres.callers import Answer, PendingCommit, chunks
@@ -77,8 +78,8 @@ TIPS_MAX = 20_000
 TRIES_MAX = 7
 """How often a statement is sent before its callers hear that the store is not available."""
 
-RETRY_MS_MIN, RETRY_MS_MAX = 20, 1_000
-"""Upper bounds of the waits between tries: together about two seconds, in which a server can restart."""
+RETRY = Backoff(20, 1_000)
+"""The waits between tries: together about two seconds, in which a server can restart."""
 
 UPKEEP_SECONDS = 3_600.0
 """How often partitions are made ahead and old keys forgotten: there are weeks of time for it."""
@@ -250,7 +251,7 @@ class Writer:
                     each.in_doubt = each.in_doubt or is_lost(error)
             if not chunk:
                 return
-            await self._clock.sleep_ms(min(RETRY_MS_MAX, RETRY_MS_MIN * 2.0**attempt) * self._clock.jitter())
+            await self._clock.sleep_ms(RETRY.wait_ms(attempt, self._clock.jitter()))
         raise failure
 
     async def _halved(self, chunk: list[PendingCommit], error: BaseException) -> None:

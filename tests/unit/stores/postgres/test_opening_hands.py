@@ -294,7 +294,7 @@ async def test_what_a_lock_holds_up_is_tried_again(
     impatient: Impatient, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server gives it up for the sake of others, and we do not."""
-    monkeypatch.setattr(postgres_store, "HANDS_TRIES", 10_000)
+    monkeypatch.setattr(postgres_store, "CHANGE_TRIES", 10_000)
     await ordered(impatient.store, effect())
     (claim,) = await taken(impatient.store)
     async with raw(url) as other:
@@ -317,7 +317,7 @@ async def test_a_lock_that_is_never_had_is_told_at_last(impatient: Impatient, ur
         with pytest.raises(UnavailableError) as raised:
             await impatient.store.lease("name", owner="w1", now_ms=0, until_ms=9)
 
-    assert ("store.busy", postgres_store.HANDS_TRIES) == (raised.value.code, impatient.tries)
+    assert ("store.busy", postgres_store.CHANGE_TRIES) == (raised.value.code, impatient.tries)
 
 
 async def test_several_are_locked_in_one_order(store: PostgresStore, url: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.errors import InterlockError, InternalError, UnavailableError, UsageError
+from interlock.model.backoff import Backoff
 from interlock.ports.store import Append, Appended, Conflict, Duplicate
 from interlock.stores.postgres import callers, writer
 from interlock.stores.postgres import connection as postgres_connect
@@ -291,7 +292,7 @@ async def test_a_connection_that_stays_lost_answers_everybody(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After some tries each caller hears that the store is not available; the same keys go on later."""
-    monkeypatch.setattr(writer, "RETRY_MS_MAX", 1)
+    monkeypatch.setattr(writer, "RETRY", Backoff(1, 1))
     lives = await born(store, 4)
     appends = [life.stepped(key="a") for life in lives]
     wire = Wire(store)
