@@ -23,12 +23,22 @@ decode_active = msgspec.json.Decoder(dict[str, int]).decode
 decode_texts = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
-def standing(append: Append) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def listed_under(append: Append) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The states and tags under which an entity is listed and counted after a step."""
     ended = append.snapshot.ended
     if ended not in ENDED_STATES:
         return append.states, append.tags
     return (ENDED_STATES[ended],), ()
+
+
+def active_states(append: Append, before: Mapping[str, int]) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Return the states that an entity is listed under after a step, each with its entry time, and its tags.
+
+    A state that was active before keeps its entry time.
+    """
+    at_ms = append.entry.event.at_ms
+    states, tags = listed_under(append)
+    return {state: before.get(state, at_ms) for state in states}, tags
 
 
 def since_ms(active: Mapping[str, int], configuration: tuple[str, ...], default: int) -> int:

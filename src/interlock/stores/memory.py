@@ -47,7 +47,7 @@ from interlock.ports.store import (
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
 from interlock.stores.cursor import decode_cursor, encode_cursor
 from interlock.stores.lease_table import LeaseTable
-from interlock.stores.listing import since_ms, standing
+from interlock.stores.listing import active_states, since_ms
 from interlock.stores.statistics_buffer import BUCKETS, CONFLICTS, REFUSALS, StatisticsBuffer
 from interlock.stores.work_table import WorkTable
 
@@ -128,10 +128,10 @@ class MemoryStore:
             life.size += len(record.line)
             life.head, life.changed_ms = record.head, entry.event.time_ms
             life.snapshot = append.snapshot
-            states, life.tags = standing(append)
-            active = {state: life.entered_ms.get(state, now) for state in states}
-            self._tally.step(append.kind, life.entered_ms, active, now)
-            life.entered_ms = active
+            before = life.entered_ms
+            life.entered_ms, life.tags = active_states(append, before)
+            left = [each for each in before.items() if each[0] not in life.entered_ms]
+            self._tally.count_step(append.kind, left, now)
             self._work.keep(append.entity, append.left)
             return Appended(entry.version, record.head)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ import pytest
 from interlock.ports.statistics import StateCount
 from interlock.ports.store import Append, Appended, EntityQuery
 from interlock.stores import memory
-from interlock.stores.postgres import commit, maintenance
+from interlock.stores.postgres import maintenance
 from interlock.stores.postgres.opening import open_store as open_postgres
-from interlock.stores.sqlite import commit as sqlite_batch
+from interlock.stores.sql import commit_plan
 from interlock.stores.sqlite import connection as sqlite_connect
 from interlock.stores.sqlite import store as sqlite
 from interlock.testing.store_suite.samples import Life
@@ -130,18 +130,18 @@ async def test_the_suite_finds_the_fault(faulty: type[memory.MemoryStore]) -> No
 Reopen = Callable[[], Any]
 
 
-def _as_before(append: Append) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Where an entity stood in lists and counts before there was a place for those who ended."""
-    return append.states, append.tags
+def _as_before(append: Append, before: Mapping[str, int]) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Return the states of an entity as listed before ended entities had a state of their own."""
+    return {state: before.get(state, append.entry.event.at_ms) for state in append.states}, append.tags
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def old(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Reopen]:
     """Opens a store: at first as the release before, with its schema and its lists; the second time as this one."""
-    room, upkeep, last = (sqlite_batch, sqlite_connect, 6) if request.param == "sqlite" else (commit, maintenance, 3)
+    upkeep, last = (sqlite_connect, 6) if request.param == "sqlite" else (maintenance, 3)
     url = f"sqlite:///{tmp_path}/x.db" if request.param == "sqlite" else store_or_skip()
     migrations = dict(upkeep._migrations())
-    monkeypatch.setattr(room, "standing", _as_before)
+    monkeypatch.setattr(commit_plan, "active_states", _as_before)
     monkeypatch.setattr(upkeep, "_migrations", lambda: iter([each for each in migrations.items() if each[0] <= last]))
     opened: list[Any] = []
 

@@ -237,8 +237,8 @@ async def test_old_statistics_are_forgotten(tmp_path: Path) -> None:
 def test_a_tally_adds_up_and_is_empty_when_cleared() -> None:
     """Two tallies are their sum; a clock that went back makes no negative stay."""
     one, other = StatisticsBuffer(), StatisticsBuffer()
-    one.step("lamp", {"on": 100}, {"off": 50}, 50)
-    other.step("lamp", {"on": 0}, {"off": 50}, 50)
+    one.count_step("lamp", [("on", 100)], 50)
+    other.count_step("lamp", [("on", 0)], 50)
     other.count("lamp", CONFLICTS, 70_000)
     one.add(other)
 

@@ -18,10 +18,10 @@ from interlock.errors import InterlockError
 from interlock.model.codec import encode
 from interlock.model.journal.record import chain_start
 from interlock.ports.store import Refusal
-from interlock.stores.postgres.commit import split
-from interlock.stores.postgres.commit_statements import INSERT_REFUSALS, LOCK_REFUSALS, SELECT_REFUSAL_HEAD
+from interlock.stores.postgres.commit import INSERT_REFUSALS, LOCK_REFUSALS, SELECT_REFUSAL_HEAD
 from interlock.stores.postgres.connection import CONNECTION_LOST, Connection, is_bad_value
 from interlock.stores.postgres.pool import ConnectionPool
+from interlock.stores.sql.commit_plan import split_entity
 
 REFUSALS_MAX = 1_024
 """Refusals waiting; more are counted and dropped."""
@@ -87,5 +87,5 @@ async def write_refusals(connection: Connection, tenant: str, refusals: list[Ref
     for refusal in refusals:
         body = encode(refusal)
         head = blake2b(head.encode() + body, digest_size=16).hexdigest()
-        rows.append((*split(refusal.entity), refusal.principal, refusal.time_ms, body, head))
+        rows.append((*split_entity(refusal.entity), refusal.principal, refusal.time_ms, body, head))
     await connection.execute(INSERT_REFUSALS, tenant, *(list(column) for column in zip(*rows, strict=True)))

@@ -32,9 +32,9 @@ from interlock.ports.statistics import (
     StateCount,
 )
 from interlock.ports.store import PAGE_MAX, Append, Refusal
-from interlock.stores.postgres.commit import ANY_STATE, Changes, split
 from interlock.stores.postgres.connection import CONNECTION_LOST, Connection
 from interlock.stores.postgres.pool import ConnectionPool
+from interlock.stores.sql.commit_plan import CommitPlan, split_entity
 from interlock.stores.statistics_buffer import BUCKETS, CONFLICTS, REFUSALS, StatisticsBuffer
 
 TALLY_SECONDS = 1.0
@@ -98,10 +98,10 @@ class StatisticsWriter:
         self._timer: asyncio.TimerHandle | None = None
         self._writing: set[asyncio.Task[None]] = set()
 
-    def kept(self, append: Append, changes: Changes | None) -> None:
-        """A step was kept: count it, and the stays that ended with it."""
-        left = {} if changes is None else {state: since for state, since in changes.left if state != ANY_STATE}
-        self._counting().step(append.kind, left, {}, append.entry.event.at_ms)
+    def kept(self, plan: CommitPlan) -> None:
+        """Count a step that was committed, and the stays that ended with it."""
+        left = () if plan.changes is None else plan.changes.states_left
+        self._counting().count_step(plan.append.kind, left, plan.append.entry.event.at_ms)
 
     def lost(self, append: Append) -> None:
         """A swap was lost."""
@@ -110,7 +110,7 @@ class StatisticsWriter:
     def refused(self, refusals: Iterable[Refusal]) -> None:
         """Attempts were refused."""
         for each in refusals:
-            self._counting().count(split(each.entity)[0], REFUSALS, each.time_ms)
+            self._counting().count(split_entity(each.entity)[0], REFUSALS, each.time_ms)
 
     def _counting(self) -> StatisticsBuffer:
         """What to count in: it is written within a second."""

@@ -47,8 +47,7 @@ from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
 from interlock.stores.postgres import leases, work
 from interlock.stores.postgres import statistics as sight
 from interlock.stores.postgres.address import UNKEPT, PostgresAddress
-from interlock.stores.postgres.commit import JournalTip, split
-from interlock.stores.postgres.commit_statements import RELEASE, SELECT_LOADED, SELECT_RECORDS
+from interlock.stores.postgres.commit import RELEASE, SELECT_LOADED, SELECT_RECORDS
 from interlock.stores.postgres.connection import (
     CONNECTION_LOST,
     Connection,
@@ -64,6 +63,7 @@ from interlock.stores.postgres.records import verified_records
 from interlock.stores.postgres.refusals import Refusals, write_refusals
 from interlock.stores.postgres.verification import entity_differences, schema_differences
 from interlock.stores.postgres.writer import Writer
+from interlock.stores.sql.commit_plan import JournalTip, split_entity
 
 VERSION_MAX = 2**62
 """No entity gets there, and a page behind it can still be asked for."""
@@ -138,7 +138,7 @@ class PostgresStore:
         """The entity as it is; None when there is none. With `key`: `Duplicate` when that key was kept before."""
         _check_text(entity)
         _check_text(key or "", "key")
-        name = (self._tenant, *split(entity), key)
+        name = (self._tenant, *split_entity(entity), key)
         standbys = self._line().link.standbys
 
         async def looked_up(connection: Connection) -> Any:
@@ -171,7 +171,7 @@ class PostgresStore:
         _check_text(entity)
         begin, wanted = max(0, min(after, VERSION_MAX)), max(0, min(limit, PAGE_MAX))
         # Versions have no gaps, so a page is a range of them; the record before it has the hash that it follows.
-        values = (self._tenant, *split(entity), max(begin, 1), wanted + (begin > 0))
+        values = (self._tenant, *split_entity(entity), max(begin, 1), wanted + (begin > 0))
         rows = await self._read(lambda connection: connection.fetch(SELECT_RECORDS, *values))
         return verified_records(entity, self._tenant, begin, wanted, rows)
 
@@ -200,7 +200,7 @@ class PostgresStore:
         """Drop the records of an ended entity that is still at this version; False when it is not."""
         _check_text(entity)
         _check_text(archive, "archive")
-        values = (self._tenant, *split(entity), version, archive)
+        values = (self._tenant, *split_entity(entity), version, archive)
         released: bool = await self._read(lambda connection: connection.fetchval(RELEASE, *values))
         return released
 

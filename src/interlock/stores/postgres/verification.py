@@ -20,8 +20,9 @@ from interlock.model.codec import decode_snapshot
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.ports.store import listed_states
 from interlock.stores.listing import decode_active, decode_texts
-from interlock.stores.postgres.commit import ANY_STATE, split
+from interlock.stores.postgres.commit import ANY_STATE
 from interlock.stores.postgres.connection import Connection
+from interlock.stores.sql.commit_plan import split_entity
 
 DIFFERENCES_MAX = 10
 """Differences told of one entity or schema: enough to see what kind they are of."""
@@ -113,7 +114,7 @@ _keyed = msgspec.json.Decoder(_Keyed)
 
 async def entity_differences(connection: Connection, tenant: str, entity: str) -> tuple[str, ...]:
     """How the rows beside an entity's journal differ from it and from the snapshot."""
-    name = (tenant, *split(entity))
+    name = (tenant, *split_entity(entity))
     async with connection.transaction():
         await connection.execute(ONE_MOMENT)
         found = await connection.fetchrow(SELECT_BESIDE, *name)

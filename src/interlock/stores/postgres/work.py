@@ -25,8 +25,8 @@ from interlock.model.codec import encode
 from interlock.model.journal.work import Lane, Work, WorkId
 from interlock.ports.store import PAGE_MAX
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkRow
-from interlock.stores.postgres.commit import split
 from interlock.stores.postgres.connection import Connection
+from interlock.stores.sql.commit_plan import split_entity
 
 CLAIM = """
     WITH due AS MATERIALIZED (
@@ -193,7 +193,7 @@ async def works(connection: Connection, tenant: str, query: WorkQuery) -> WorkPa
     limit = max(1, min(query.limit, PAGE_MAX))
     values = (tenant, *after, *place, query.name, query.dead, limit + 1)
     if query.entity is not None:
-        rows = await connection.fetch(WORKS_OF_ONE, *values, *split(query.entity))
+        rows = await connection.fetch(WORKS_OF_ONE, *values, *split_entity(query.entity))
         rows = [row for row in rows if query.kind in (None, row[0])]
         page = rows[:limit]
         return WorkPage(tuple(_listed(row) for row in page), _cursor(page[-1]) if len(rows) > limit else None)
@@ -210,12 +210,12 @@ async def works(connection: Connection, tenant: str, query: WorkQuery) -> WorkPa
 
 async def revive(connection: Connection, tenant: str, entity: str, place: WorkId) -> bool:
     """Let dead work be tried again, from its first attempt."""
-    return bool(await connection.fetchval(REVIVE, tenant, *split(entity), *_parts(place)))
+    return bool(await connection.fetchval(REVIVE, tenant, *split_entity(entity), *_parts(place)))
 
 
 async def drop(connection: Connection, tenant: str, entity: str, place: WorkId) -> bool:
     """Forget work."""
-    return bool(await connection.fetchval(DROP, tenant, *split(entity), *_parts(place)))
+    return bool(await connection.fetchval(DROP, tenant, *split_entity(entity), *_parts(place)))
 
 
 async def _lines(connection: Connection, tenant: str, lane: Lane, names: tuple[str, ...] | None) -> list[str]:
@@ -228,7 +228,7 @@ async def _lines(connection: Connection, tenant: str, lane: Lane, names: tuple[s
 
 def _ordered(claims: Sequence[Claim]) -> list[int]:
     """The order in which their rows are locked; what is asked of one row stays in its order."""
-    return sorted(range(len(claims)), key=lambda n: (split(claims[n].entity), claims[n].work.place))
+    return sorted(range(len(claims)), key=lambda n: (split_entity(claims[n].entity), claims[n].work.place))
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> tuple[list[Any], ...]:
@@ -240,7 +240,7 @@ def _parts(place: WorkId) -> tuple[str, int, int]:
 
 
 def _held(claim: Claim) -> tuple[Any, ...]:
-    return (*split(claim.entity), *_parts(claim.work.place), claim.attempt, claim.failures)
+    return (*split_entity(claim.entity), *_parts(claim.work.place), claim.attempt, claim.failures)
 
 
 def _let_go(settled: Settlement, now_ms: int) -> tuple[Any, ...]:

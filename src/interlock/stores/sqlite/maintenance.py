@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from interlock.errors import InterlockError
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.stores.key_expiry import KeyExpiry
-from interlock.stores.sqlite.commit import split
+from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.threads.wakeup import LoopEntryQueue
 
 PURGE_MAX = 500
@@ -63,7 +63,7 @@ class Archived(NamedTuple):
 
 def release(connection: sqlite3.Connection, tenant: str, entity: str, version: int, archive: str) -> bool:
     """Drop the records of an ended entity that is at this version; False when it is not, or not ended."""
-    name = (tenant, *split(entity))
+    name = (tenant, *split_entity(entity))
     found = connection.execute(SELECT_ENTITY_HEAD, name).fetchone()
     if found is None or found[0] != version or found[1] is None:
         return False

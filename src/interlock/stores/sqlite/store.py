@@ -44,9 +44,10 @@ from interlock.ports.thread_calls import thread_future
 from interlock.ports.threads import in_thread_or_here
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
 from interlock.stores.replaced_files import replaced
+from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sqlite import feed, leases, work
 from interlock.stores.sqlite import statistics as sight
-from interlock.stores.sqlite.commit import Answer, split, write_refusals
+from interlock.stores.sqlite.commit import Answer, write_refusals
 from interlock.stores.sqlite.commit_queue import CommitQueue, PendingCommit
 from interlock.stores.sqlite.connection import open_reader, open_writer, translate_error
 from interlock.stores.sqlite.files import CALLS, Connection
@@ -383,7 +384,7 @@ class SqliteStore:
             raise problem
 
     def _load(self, connection: sqlite3.Connection, entity: str, key: str | None) -> Loaded | Duplicate | None:
-        found = connection.execute(SELECT_LOADED, (key, self._tenant, *split(entity))).fetchone()
+        found = connection.execute(SELECT_LOADED, (key, self._tenant, *split_entity(entity))).fetchone()
         if found is None:
             return None
         version, changed_ms, body, kept = found
@@ -399,7 +400,7 @@ class SqliteStore:
     def _records(
         self, connection: sqlite3.Connection, entity: str, after: int, limit: int
     ) -> tuple[JournalRecord, ...]:
-        name = (self._tenant, *split(entity))
+        name = (self._tenant, *split_entity(entity))
         connection.execute(BEGIN)
         try:
             known = connection.execute(SELECT_HEAD, name).fetchone()

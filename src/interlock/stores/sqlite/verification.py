@@ -17,7 +17,7 @@ from interlock.model.codec import decode_snapshot
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.ports.store import listed_states
 from interlock.stores.listing import decode_active, decode_texts
-from interlock.stores.sqlite.commit import split
+from interlock.stores.sql.commit_plan import split_entity
 
 DIFFERENCES_MAX = 10
 """Differences told of one entity or file: enough to see what kind they are of."""
@@ -54,7 +54,7 @@ _keyed = msgspec.json.Decoder(_Keyed)
 
 def entity_differences(connection: sqlite3.Connection, tenant: str, entity: str) -> tuple[str, ...]:
     """How the rows beside an entity's journal differ from it and from the snapshot."""
-    name = (tenant, *split(entity))
+    name = (tenant, *split_entity(entity))
     connection.execute("BEGIN")  # one moment for all that is compared
     try:
         found = connection.execute(SELECT_BESIDE, name).fetchone()

@@ -11,7 +11,7 @@ import asyncpg  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
 from interlock.ports.store import EntityQuery
-from interlock.stores.postgres import commit_statements, lists
+from interlock.stores.postgres import commit, lists
 from interlock.stores.postgres.connection import SETTINGS
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.store import PostgresStore
@@ -26,11 +26,11 @@ LISTS = {
     "by tag": (lists.BY_TAG, ("", "parcel", "rare")),
     "many with a tag": (lists.MANY_TAGGED, ("", "parcel", "rare", 1_000)),
     "kinds": (lists.KINDS, ("",)),
-    "load": (commit_statements.SELECT_LOADED, ("", "parcel", "77", "k")),
-    "records": (commit_statements.SELECT_RECORDS, ("", "parcel", "77", 0, 1_000)),
-    "a record": (commit_statements.SELECT_RECORD, ("", "parcel", "77", 1)),
-    "tips": (commit_statements.SELECT_TIPS, ("", ["parcel"] * 9, [str(n) for n in range(9)], ["k"] * 9)),
-    "release": (commit_statements.RELEASE, ("", "parcel", "77", 1, "file:///x")),
+    "load": (commit.SELECT_LOADED, ("", "parcel", "77", "k")),
+    "records": (commit.SELECT_RECORDS, ("", "parcel", "77", 0, 1_000)),
+    "a record": (commit.SELECT_RECORD, ("", "parcel", "77", 1)),
+    "tips": (commit.SELECT_TIPS, ("", ["parcel"] * 9, [str(n) for n in range(9)], ["k"] * 9)),
+    "release": (commit.RELEASE, ("", "parcel", "77", 1, "file:///x")),
 }
 FILLED = """
     INSERT INTO entity SELECT '', CASE n % 10 WHEN 0 THEN 'letter' ELSE 'parcel' END, n::text, 1, 'r', '["packed"]',
@@ -93,7 +93,7 @@ async def test_no_question_scans_a_table() -> None:
     assert {} == {name: plan for name, plan in plans.items() if name.startswith("by") and "Sort" in plan}
 
 
-KEPT = {name: text for name, text in vars(commit_statements).items() if name.startswith("COMMIT_")}
+KEPT = {name: text for name, text in vars(commit).items() if name.startswith("COMMIT_")}
 JOINS = {
     "COMMIT_STEPS": 1,
     "COMMIT_STEPS_WITH_LISTS": 3,

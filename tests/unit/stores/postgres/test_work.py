@@ -14,8 +14,8 @@ from interlock.errors import UnavailableError, UsageError
 from interlock.model.journal.work import ORDERED_LANES, WorkDelta, WorkId
 from interlock.ports.store import Appended, Conflict, Duplicate, StaleAttempt
 from interlock.ports.work import Settlement, WorkAdmin, WorkNotes, WorkQuery, WorkStore
-from interlock.stores.postgres import commit_statements, maintenance, work
-from interlock.stores.postgres.commit_statements import COMMIT_STEP_WITH_WORK, COMMIT_STEPS_WITH_WORK
+from interlock.stores.postgres import commit, maintenance, work
+from interlock.stores.postgres.commit import COMMIT_STEP_WITH_WORK, COMMIT_STEPS_WITH_WORK
 from interlock.stores.postgres.connection import SETTINGS
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.store import PostgresStore
@@ -64,7 +64,7 @@ async def test_a_step_that_leaves_nothing_is_kept_as_before(store: PostgresStore
 
     assert ["step", COMMIT_STEP_WITH_WORK] == wire.statements
     bare = ("COMMIT_STEP", "COMMIT_STEP_WITH_LISTS", "COMMIT_STEPS", "COMMIT_STEPS_WITH_LISTS", "COMMIT_CREATIONS")
-    assert [] == [each for each in bare if "work" in getattr(commit_statements, each)]
+    assert [] == [each for each in bare if "work" in getattr(commit, each)]
 
 
 async def test_a_batch_leaves_the_work_of_each_of_its_steps(store: PostgresStore) -> None:
@@ -198,7 +198,7 @@ ASKED = {
     "claim": work.CLAIM,
     "soonest": work.SOONEST,
     "lines": work.LINES,
-    "attempts": commit_statements.SELECT_ATTEMPTS,
+    "attempts": commit.SELECT_ATTEMPTS,
     "works": work.WALK,
     "dead works": work.WALK_DEAD,
     "works of one": work.WORKS_OF_ONE,

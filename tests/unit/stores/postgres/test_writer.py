@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from interlock.errors import InterlockError, InternalError, UnavailableError, UsageError
 from interlock.model.backoff import Backoff
 from interlock.ports.store import Append, Appended, Conflict, Duplicate
-from interlock.stores.postgres import callers, writer
 from interlock.stores.postgres import connection as postgres_connect
-from interlock.stores.postgres.commit_statements import (
+from interlock.stores.postgres import writer
+from interlock.stores.postgres.commit import (
     COMMIT_CREATIONS,
     COMMIT_STEP,
     COMMIT_STEP_WITH_LISTS,
@@ -166,7 +166,7 @@ async def test_the_way_to_commit_can_be_fixed(url: str, commit: str, statements:
 
 async def test_a_batch_has_a_bound_in_bytes(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large steps are spread over several statements, and one that is larger still goes alone."""
-    monkeypatch.setattr(callers, "BATCH_BYTES_MAX", 20_000)
+    monkeypatch.setattr(writer, "BATCH_BYTES_MAX", 20_000)
     lives = await born(store, 10)
     wire = Wire(store)
     answers = await together(store, *(life.stepped("written", {"text": "x" * 4_000}, key="a") for life in lives))
@@ -443,7 +443,7 @@ async def test_a_database_that_was_put_back_breaks_no_chain(store: PostgresStore
 # Callers
 
 
-async def test_a_full_queue_sends_callers_away(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_queue_sends_writer_away(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who comes when too many wait hears it at once; those that wait are kept."""
     lives = await born(store, 5)
     monkeypatch.setattr(writer, "QUEUE_MAX", 3)
@@ -503,7 +503,7 @@ async def test_an_exception_in_the_writer_answers_everybody(
     lives = await born(store, 3)
     appends = [life.stepped(key="a") for life in lives]
     with monkeypatch.context() as patched:
-        patched.setattr(writer, "values_together", lambda *_, **__: 1 / 0)
+        patched.setattr(writer, "values_of_steps", lambda *_, **__: 1 / 0)
         answers = await together(store, *appends)
 
     assert [InternalError] * 3 == kinds_of(answers)
