@@ -19,6 +19,9 @@ from interlock.stores.cursor import encode_cursor
 Found = tuple[Any, ...]
 """A row as the rule says."""
 
+FIRST_MS = -(2**63)
+"""A time before every entry: where a list starts."""
+
 decode_active = msgspec.json.Decoder(dict[str, int]).decode
 decode_texts = msgspec.json.Decoder(tuple[str, ...]).decode
 

@@ -12,11 +12,10 @@ import pytest
 from interlock.ports.statistics import StateCount
 from interlock.ports.store import Append, Appended, EntityQuery
 from interlock.stores import memory
-from interlock.stores.postgres import maintenance
 from interlock.stores.postgres.opening import open_store as open_postgres
-from interlock.stores.sql import commit_plan
-from interlock.stores.sqlite import connection as sqlite_connect
+from interlock.stores.sql import commit_plan, schema
 from interlock.stores.sqlite import store as sqlite
+from interlock.stores.sqlite.connection import open_writer
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept, listed
 from interlock.testing.store_suite.suite import SIGHT_CASES, Case, StoreSubject
@@ -138,11 +137,11 @@ def _as_before(append: Append, before: Mapping[str, int]) -> tuple[dict[str, int
 @pytest.fixture(params=["sqlite", "postgres"])
 async def old(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Reopen]:
     """Opens a store: at first as the release before, with its schema and its lists; the second time as this one."""
-    upkeep, last = (sqlite_connect, 6) if request.param == "sqlite" else (maintenance, 3)
+    last = 6 if request.param == "sqlite" else 3
     url = f"sqlite:///{tmp_path}/x.db" if request.param == "sqlite" else store_or_skip()
-    migrations = dict(upkeep._migrations())
+    before = tuple(each for each in schema.migrations(request.param) if each.number <= last)
     monkeypatch.setattr(commit_plan, "active_states", _as_before)
-    monkeypatch.setattr(upkeep, "_migrations", lambda: iter([each for each in migrations.items() if each[0] <= last]))
+    monkeypatch.setattr(schema, "migrations", lambda _: before)
     opened: list[Any] = []
 
     async def opening() -> Any:
@@ -227,7 +226,7 @@ async def test_a_database_in_which_nobody_was_cancelled_stays_as_it_was(old: Reo
 
 def test_a_file_keeps_nothing_that_the_migration_put_aside(tmp_path: Path) -> None:
     """Its own tables are gone with it."""
-    connection = sqlite_connect.open_writer(tmp_path / "x.db")
+    connection = open_writer(tmp_path / "x.db")
     try:
         tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     finally:

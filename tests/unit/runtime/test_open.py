@@ -134,7 +134,7 @@ def test_the_entry_points_say_what_the_table_says() -> None:
     """Others find our stores as we find theirs."""
     import tomllib
 
-    from interlock.assemble.runtimes import STORE_GROUP, STORES
+    from interlock.stores.registry import STORE_GROUP, STORES
 
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 

@@ -26,12 +26,11 @@ from interlock.model.codec import encode
 from interlock.model.journal.work import WorkDelta
 from interlock.ports.store import Append
 from interlock.stores.sql.commit_plan import CommitPlan, JournalTip, ListChanges, plan_commit, split_entity
+from interlock.stores.sql.database import ANY_STATE
+from interlock.stores.sql.work_lists import place_values, queue_line
 
 NO_FENCE = (None, None, None, None)
 """Instead of lane, version, ordinal and attempt: the step does not depend on a claim."""
-
-ANY_STATE = ""
-"""The state under which an entity as a whole is listed, with the time when it entered its configuration."""
 
 NO_CHANGES = ListChanges([], [], [], [], [])
 NO_WORK = WorkDelta()
@@ -362,9 +361,7 @@ def _work_rows(append: Append) -> WorkRows | None:
     finished, at_ms = set(delta.ended), append.entry.event.at_ms
     created = [
         (
-            each.place.lane,
-            each.place.version,
-            each.place.ordinal,
+            *place_values(each.place),
             queue_line(each.place.lane, each.name),
             each.name,
             encode(each.body),
@@ -373,20 +370,12 @@ def _work_rows(append: Append) -> WorkRows | None:
         )
         for each in delta.born
     ]
-    removed = [
-        (each.lane, each.version, each.ordinal, each not in finished)
-        for each in sorted(finished.union(delta.cancelled))
-    ]
+    removed = [(*place_values(each), each not in finished) for each in sorted(finished.union(delta.cancelled))]
     fence: tuple[Any, ...] = NO_FENCE
     if append.fence is not None:
         place, attempt = append.fence
-        fence = (place.lane, place.version, place.ordinal, attempt)
+        fence = (*place_values(place), attempt)
     return WorkRows(created, removed, fence)
-
-
-def queue_line(lane: str, name: str) -> str:
-    """Return the queue within a lane: one for each handler, one for all work of any other lane."""
-    return name if lane == "effect" else ""
 
 
 # The values of the statements

@@ -53,11 +53,13 @@ from interlock.stores.postgres.connection import (
     sqlstate,
     translate_error,
 )
-from interlock.stores.postgres.maintenance import KeyRetention, keep_partitions
+from interlock.stores.postgres.maintenance import create_partitions, delete_expired_keys
 from interlock.stores.postgres.pool import ConnectionPool
 from interlock.stores.postgres.standbys import UNCONFIRMED
+from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.postgres.statistics import StatisticsWriter
 from interlock.stores.sql.commit_plan import JournalTip, split_entity, tip_of_new_entity
+from interlock.stores.sql.key_retention import KeyRetention
 
 BATCH_STEPS_MAX = 512
 """Steps of one statement: beyond it a statement only takes longer, and so do the receipts of its first steps."""
@@ -131,7 +133,7 @@ class Writer:
         self._clock = SystemClock()
         self._upkeep_at = link.loop.time() + UPKEEP_SECONDS
         self._newest_ms = 0
-        self._forgetting = KeyRetention(self._tenant)
+        self._key_retention = KeyRetention(STATEMENTS, self._tenant)
         self.splits = 0
 
     def submit(self, append: Append) -> asyncio.Future[Answer]:
@@ -149,7 +151,7 @@ class Writer:
         self._launch_soon()
         return waiting.future
 
-    def note(self, entity: str, tip: JournalTip) -> None:
+    def remember_tip(self, entity: str, tip: JournalTip) -> None:
         """Remember where an entity's journal ends, so that its next step need not ask."""
         self._tips.pop(entity, None)
         self._tips[entity] = tip
@@ -218,7 +220,7 @@ class Writer:
 
     async def _keep_up(self) -> None:
         """Each by itself: what one lacks a right for is no reason to leave the other."""
-        for chore in (lambda each: self._forgetting.forget(each, self._newest_ms), keep_partitions):
+        for chore in (lambda each: delete_expired_keys(each, self._key_retention, self._newest_ms), create_partitions):
             try:
                 async with self._link.connection() as connection:
                     await chore(connection)
@@ -326,9 +328,9 @@ class Writer:
     def _acknowledge(self, waiting: PendingCommit) -> None:
         assert waiting.ready is not None
         plan = waiting.ready.plan
-        self.note(waiting.append.entity, plan.tip)
+        self.remember_tip(waiting.append.entity, plan.tip)
         self._newest_ms = max(self._newest_ms, waiting.append.entry.event.time_ms)
-        self._statistics.kept(plan)
+        self._statistics.count_step(plan)
         waiting.answer(Appended(plan.tip.version, plan.tip.head))
 
     async def _looked_up(self, unknown: list[PendingCommit]) -> list[PendingCommit]:
@@ -342,7 +344,7 @@ class Writer:
                 await self._link.standbys.confirm(connection)
             return rows
 
-        rows = await self._link.asked(tips)
+        rows = await self._link.ask_with_retry(tips)
         again: list[PendingCommit] = []
         for row in sorted(rows, key=lambda each: int(each[0])):
             waiting, kept = unknown[row[0] - 1], row[8]
@@ -350,7 +352,7 @@ class Writer:
             if kept is not None:
                 await self._answer_known(waiting, kept)
             elif version != waiting.append.expected:
-                self._statistics.lost(waiting.append)
+                self._statistics.count_conflict(waiting.append)
                 waiting.answer(Conflict(version))
             else:
                 tip = JournalTip(*row[1:8]) if version else tip_of_new_entity(waiting.append.entity, self._tenant)
@@ -370,7 +372,9 @@ class Writer:
             for place in (each.append.fence[0],)
         ]
         columns = [list(column) for column in zip(*names, strict=True)]
-        rows = await self._link.asked(lambda connection: connection.fetch(SELECT_ATTEMPTS, self._tenant, *columns))
+        rows = await self._link.ask_with_retry(
+            lambda connection: connection.fetch(SELECT_ATTEMPTS, self._tenant, *columns)
+        )
         newest = {id(fenced[n - 1]): attempts for n, attempts in rows}
         left: list[PendingCommit] = []
         for each in steps:
@@ -386,7 +390,7 @@ class Writer:
         ready = waiting.ready
         if waiting.in_doubt and ready is not None and kept == waiting.append.entry.version:
             name = split_entity(waiting.append.entity)
-            line = await self._link.asked(
+            line = await self._link.ask_with_retry(
                 lambda connection: connection.fetchval(SELECT_RECORD, self._tenant, *name, kept)
             )
             if line == ready.plan.record.line:

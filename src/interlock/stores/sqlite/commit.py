@@ -1,27 +1,25 @@
-"""The statements of steps, inside the writer's transaction.
+"""Writes a batch of commit plans, table by table, inside the writer's transaction.
 
-Rule 1: version and key are read first: a conflict or a known key writes nothing.
-Rule 2: what a step changes, it changes here and nowhere else: the entity, its journal, its key, its states and tags.
-Rule 3: the steps of a batch are read one by one and written table by table: each statement runs once over the rows of
-all of them, which costs less than a statement for each row. A step that must see what an earlier one of its
-batch wrote (the same entity twice) waits until that is written.
-Rule 4: counters are summed over the batch and written once, before COMMIT. A `StatisticsBuffer` is only summed here.
+Rule 1: version and key are read first: a conflict or a duplicate writes nothing.
+Rule 2: the steps of a batch are read one by one and written table by table: each statement runs once over the rows of
+all steps, which costs less than one statement per row. A step that must see what an earlier one of its batch wrote (the
+same entity twice) waits until that is written.
+Rule 3: counters are summed over the batch and written once, before COMMIT.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
 from interlock.errors import CorruptionError, InternalError
-from interlock.model.codec import encode
-from interlock.model.journal.record import chain_start
 from interlock.model.journal.work import WorkDelta
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Refusal, StaleAttempt
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.stores.sql.commit_plan import CommitPlan, JournalTip, plan_commit, split_entity, tip_of_new_entity
-from interlock.stores.sqlite import work as sqlite_work
+from interlock.stores.sql.database import Answer, Name
+from interlock.stores.sqlite.connection import run_questions
+from interlock.stores.sqlite.work import apply_delta, newest_attempt
 from interlock.stores.statistics_buffer import CONFLICTS, StatisticsBuffer
 
 SELECT_ENTITY = """
@@ -49,23 +47,14 @@ DELETE_TAG = "DELETE FROM entity_tag WHERE tenant = ? AND kind = ? AND tag = ? A
 UPSERT_COUNT = """
     INSERT INTO state_count (tenant, kind, revision, state, entities) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (tenant, kind, revision, state) DO UPDATE SET entities = entities + excluded.entities"""
-SELECT_REFUSAL_HEAD = "SELECT head FROM audit_refusal ORDER BY sequence DESC LIMIT 1"
-INSERT_REFUSAL = """
-    INSERT INTO audit_refusal (tenant, kind, id, principal, time_ms, body, head) VALUES (?, ?, ?, ?, ?, ?, ?)"""
 
 Counts = dict[tuple[str, str, str], int]
-"""How many entities more, or fewer, by (kind, revision, state)."""
-
-
-Answer = Appended | Duplicate | Conflict | StaleAttempt
-
-Name = tuple[str, str, str]
-"""Tenant, kind and id."""
+"""Changes of the number of entities, by (kind, revision, state)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What steps are to write, by statement."""
+    """The rows that a batch writes, by statement."""
 
     created: list[tuple[str | int | bytes | None, ...]] = field(default_factory=list)
     swapped: list[tuple[str | int | bytes | None, ...]] = field(default_factory=list)
@@ -110,13 +99,13 @@ class _Rows:
             self.work.append((name, append.left))
 
     def write(self, connection: sqlite3.Connection) -> None:
-        """Write all of them; entities first, because journals refer to them."""
+        """Write all rows; entities first, because journals refer to them."""
         if self.created:
             connection.executemany(INSERT_ENTITY, self.created)
         if self.swapped:
             swapped = connection.executemany(UPDATE_ENTITY, self.swapped).rowcount
             if swapped != len(self.swapped):  # the versions were read in this very transaction
-                raise InternalError(f"{swapped} rows were swapped, not {len(self.swapped)}", code="store.swap")
+                raise InternalError(f"expected {len(self.swapped)} updated rows, got {swapped}", code="store.swap")
         for statement, rows in (
             (INSERT_JOURNAL, self.journal),
             (INSERT_KEY, self.keys),
@@ -127,8 +116,8 @@ class _Rows:
         ):
             if rows:
                 connection.executemany(statement, rows)
-        for name, left in self.work:
-            sqlite_work.keep(connection, name, left)
+        for name, delta in self.work:
+            run_questions(connection, apply_delta(name, delta))
 
 
 def write_steps(
@@ -136,10 +125,11 @@ def write_steps(
     tenant: str,
     steps: Iterable[tuple[Append, bytes]],
     counts: Counts,
-    tally: StatisticsBuffer | None = None,
+    statistics: StatisticsBuffer | None = None,
 ) -> list[Answer | CorruptionError]:
-    """Write steps with the bytes of their snapshots, each if its entity still is at the expected version and its key
-    is new. A row that does not read is the answer of whoever asked for it; any other error says nothing of the others.
+    """Write steps with their encoded snapshots, each if its entity is still at the expected version and its key is new.
+
+    A row that cannot be decoded is the answer of its own step. Any other error undoes the whole batch.
     """
     answers: list[Answer | CorruptionError] = []
     rows, touched = _Rows(), set[str]()
@@ -148,7 +138,7 @@ def write_steps(
             rows.write(connection)
             rows, touched = _Rows(), set()
         try:
-            answers.append(_answer_step(connection, tenant, append, snapshot, rows, counts, tally))
+            answers.append(_answer_step(connection, tenant, append, snapshot, rows, counts, statistics))
         except CorruptionError as error:
             answers.append(error)
         touched.add(append.entity)
@@ -163,7 +153,7 @@ def _answer_step(
     snapshot: bytes,
     rows: _Rows,
     counts: Counts,
-    tally: StatisticsBuffer | None,
+    statistics: StatisticsBuffer | None,
 ) -> Answer:
     """Return the answer to one step, and add what it writes to the rows."""
     name = (tenant, *split_entity(append.entity))
@@ -172,10 +162,10 @@ def _answer_step(
     if key_version is not None:
         return Duplicate(key_version)
     if tip.version != append.expected:
-        if tally is not None:
-            tally.count(name[1], CONFLICTS, entry.event.at_ms)
+        if statistics is not None:
+            statistics.count(name[1], CONFLICTS, entry.event.at_ms)
         return Conflict(tip.version)
-    if append.fence is not None and sqlite_work.fence(connection, name, append.fence[0]) != append.fence[1]:
+    if append.fence is not None and newest_attempt(connection, name, append.fence[0]) != append.fence[1]:
         return StaleAttempt(tip.version)
     plan = plan_commit(append, snapshot, tip)
     rows.add(name, plan)
@@ -183,8 +173,8 @@ def _answer_step(
     for revision, state, change in () if changes is None else changes.counts:
         place = (name[1], revision, state)
         counts[place] = counts.get(place, 0) + change
-    if tally is not None:
-        tally.count_step(name[1], () if changes is None else changes.states_left, entry.event.at_ms)
+    if statistics is not None:
+        statistics.count_step(name[1], () if changes is None else changes.states_left, entry.event.at_ms)
     return Appended(entry.version, plan.record.head)
 
 
@@ -197,18 +187,7 @@ def _find_tip(connection: sqlite3.Connection, name: Name, entity: str, key: str)
 
 
 def write_counts(connection: sqlite3.Connection, tenant: str, counts: Counts) -> None:
-    """Add what a batch changed to the counters; in one order, so that a page is touched once."""
+    """Add the changes of a batch to the counters, sorted, so that each page is written once."""
     rows = [(tenant, *place, change) for place, change in sorted(counts.items()) if change]
     if rows:
         connection.executemany(UPSERT_COUNT, rows)
-
-
-def write_refusals(connection: sqlite3.Connection, tenant: str, refusals: Sequence[Refusal]) -> None:
-    """Append refusals to their chain, which is one for the whole file."""
-    found = connection.execute(SELECT_REFUSAL_HEAD).fetchone()
-    head = chain_start("audit_refusal") if found is None else found[0]
-    for refusal in refusals:
-        body = encode(refusal)
-        head = blake2b(head.encode() + body, digest_size=16).hexdigest()
-        row = (tenant, *split_entity(refusal.entity), refusal.principal, refusal.time_ms, body, head)
-        connection.execute(INSERT_REFUSAL, row)

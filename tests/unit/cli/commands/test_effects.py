@@ -13,7 +13,6 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from interlock.assemble.runtimes import open_store_url
 from interlock.cli.commands import effects as command
 from interlock.cli.output.terminal import Terminal
 from interlock.errors import RejectedError
@@ -21,7 +20,8 @@ from interlock.model.journal.work import CHILD_WORK, Work, WorkDelta, WorkId
 from interlock.ports.clock import SystemClock
 from interlock.ports.work import Settlement, WorkQuery, WorkRow, WorkStore
 from interlock.runtime.worker.work_operations import WorkOperations
-from interlock.stores.postgres import work as postgres_work
+from interlock.stores.registry import open_store as open_store_url
+from interlock.stores.sql import work_lists
 from interlock.stores.sqlite.store import open_store
 from interlock.testing.store_suite.samples import Life
 from tests.support.postgres_server import store_or_skip
@@ -332,7 +332,7 @@ def test_work_is_the_same_to_a_person_on_every_store(call: Caller, folder: Path,
 
 def test_work_behind_much_that_is_not_asked_for_is_found(call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server walks a bounded number of rows for each page, and may give an empty one: that is not the end."""
-    monkeypatch.setattr(postgres_work, "WALK_MAX", 1)
+    monkeypatch.setattr(work_lists, "WALK_MAX", 1)
     url = store_or_skip()
     asyncio.run(_dead_letters(url))
     asyncio.run(_left(url, "order/2", "call"))

@@ -200,8 +200,8 @@ async def test_a_lease_is_not_lost_to_a_host_whose_clock_is_ahead(
 
 def elsewhere(store: PostgresStore) -> PostgresStore:
     """What another host has: a handle that knows nothing of this one's clock. It goes with the first."""
-    other = PostgresStore(store._address)
-    other._lines = store._lines
+    other = PostgresStore(store.database.address)
+    other.database.loops = store.database.loops
     return other
 
 
@@ -271,14 +271,14 @@ class Impatient:
     def __init__(self, store: PostgresStore) -> None:
         self.store = store
         self.tries = 0
-        link = store._line().link
-        real = link.asked
+        link = store.database.connections().pool
+        real = link.ask_with_retry
 
         async def asked(question: Any) -> Any:
             self.tries += 1
             return await real(question)
 
-        link.asked = asked  # type: ignore[method-assign]  # counted on the way
+        link.ask_with_retry = asked  # type: ignore[method-assign]  # counted on the way
 
 
 @pytest.fixture

@@ -64,9 +64,9 @@ def test_another_revision_recounts_every_state() -> None:
     ) == sorted(changes.counts)
 
 
-@pytest.mark.parametrize("damage", [{"active": b"{"}, {"tags": b"7"}])
-def test_a_tip_that_cannot_be_decoded_is_corruption(damage: dict[str, bytes]) -> None:
-    tip = tip_of_new_entity("parcel/1", "")._replace(**damage)
+@pytest.mark.parametrize(("active", "tags"), [(b"{", b"[]"), (b"{}", b"7")])
+def test_a_tip_that_cannot_be_decoded_is_corruption(active: bytes, tags: bytes) -> None:
+    tip = tip_of_new_entity("parcel/1", "")._replace(active=active, tags=tags)
     with pytest.raises(CorruptionError) as raised:
         planned(Life("parcel/1").created(), tip)
 
