@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery
 from interlock.stores.cursor import decode_cursor
-from interlock.stores.listing import FIRST_MS, Found, matches, page, placed
+from interlock.stores.listing import FIRST_MS, Found, page, row_position
 from interlock.stores.sql.database import Ask, Questions, Statements
 
 WALK_MAX = 2_000
@@ -38,10 +38,9 @@ def find_entities(sql: Statements, tenant: str, query: EntityQuery) -> Questions
     if query.tag is not None and not query.prefix:
         many = yield Ask(sql.has_many_tagged, (tenant, query.kind, query.tag, FEW_MAX))
         if not many:
-            tagged = map(tuple, (yield Ask(sql.list_by_tag, (tenant, query.kind, query.tag))))
-            found = sorted(
-                each for row in tagged if matches(row, query) and (each := placed(row, query))[:2] > position
-            )
+            rows = yield Ask(sql.list_by_tag, (tenant, query.kind, query.tag))
+            placed = ((entered_ms, *row[1:]) for row in rows if (entered_ms := row_position(row, query)) is not None)
+            found = sorted(each for each in placed if each[:2] > position)
             return page(query, found[:limit], last=found[limit - 1][:2] if len(found) > limit else None)
     return (yield from _walk(_pieces(sql, tenant, query), query, position, limit))
 
@@ -59,7 +58,7 @@ def _walk(
             if query.prefix and not row[1].startswith(query.prefix):
                 return page(query, found, last=None)
             last = 0 if query.prefix else row[0], row[1]
-            if matches(row, query):
+            if row_position(row, query) is not None:
                 found.append(row)
         if len(rows) < min(piece, rest):
             return page(query, found, last=None)

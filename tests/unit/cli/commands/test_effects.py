@@ -283,8 +283,8 @@ def test_all_dead_letters_are_counted_before_anything_is_done(call: Caller, work
         (["retry", STORE, "order/1/3"], 2, "is no key of work"),
         (["retry", STORE, "order/A-1/1/99"], 6, "no work `order/A-1/1/99`"),
         (["ls", STORE, "--entity", "order"], 2, "kind/id"),
-        (["ls", STORE, "--after", "nonsense"], 2, "not a cursor"),
-        (["ls", STORE, "--after", '["order","A-1","effect",99999999999999999999,0]'], 2, "not a cursor"),
+        (["ls", STORE, "--after", "nonsense"], 2, "invalid list cursor"),
+        (["ls", STORE, "--after", '["order","A-1","effect",99999999999999999999,0]'], 2, "invalid list cursor"),
         (["ls", "sqlite:///nowhere.db"], 6, "no store"),
         ([], 2, "say what to do"),
     ],
@@ -308,7 +308,7 @@ def test_a_store_that_keeps_no_work_says_so(call: Caller, folder: Path, monkeypa
     async def opened(url: str) -> Any:
         return Bare()
 
-    monkeypatch.setattr(command, "open_store_url", opened)
+    monkeypatch.setattr(command, "open_store", opened)
     ended = call("effects", "ls", "memory:")
 
     assert (2, True) == (ended.code, ended.err.startswith("error: this store keeps no work; sqlite:"))
