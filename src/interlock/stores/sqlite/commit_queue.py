@@ -165,12 +165,12 @@ class CommitQueue:
         """Wake the thread if it sleeps; not under the guard, which it takes first. Twice does no harm."""
         if self._is_asleep:
             self._is_asleep = False
-            self._wakeup.ring()
+            self._wakeup.wake()
 
     def give_up(self, failure: InterlockError) -> None:
         """Accept nothing more: what the file says can no longer be trusted."""
         self.writer.poison = self.writer.poison or failure
-        self._wakeup.ring()
+        self._wakeup.wake()
 
     def check(self) -> None:
         """Raises UnavailableError once the store is closed or poisoned."""
@@ -185,7 +185,7 @@ class CommitQueue:
         """Accept nothing more, commit what is queued, end the thread. May be called again."""
         with self._guard:
             self._is_closing = True
-        self._wakeup.ring()
+        self._wakeup.wake()
         if self._thread.ident is not None:
             self._thread.join()
         self._wakeup.close()

@@ -80,13 +80,13 @@ class Writer:
         """Ring for the thread if it sleeps; not under the guard, which it asks for first. Twice does no harm."""
         if self._asleep:
             self._asleep = False
-            self._bell.ring()
+            self._bell.wake()
 
     def close(self) -> None:
         """Ends the thread, after everything that waits has its answer."""
         with self._guard:
             self._is_closing = True
-        self._bell.ring()
+        self._bell.wake()
         self._thread.join()
         self._bell.close()
         self._loops.close()
