@@ -17,13 +17,13 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]  # it ships no types
 from msgspec.structs import replace
 
-from interlock.assemble.runtimes import open_store_url
 from interlock.model.journal.work import Work, WorkDelta, WorkId
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Store
 from interlock.ports.work import Settlement, WorkStore
 from interlock.runtime.worker.work_operations import Act, WorkOperations
 from interlock.stores.files.filesystem import OperatingSystem
+from interlock.stores.registry import open_store as open_store_url
 from interlock.stores.sqlite.store import SqliteStore
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept
@@ -81,8 +81,8 @@ async def acted(address: str, act: str, kill_at: int) -> None:
     desk = WorkOperations(store, SystemClock())
     row = await desk.at(entity, CHARGE)
     if isinstance(store, SqliteStore):
-        deadly = Deadly(store._writer.ledger._connection, kill_at)
-        store._writer.ledger._connection = deadly  # type: ignore[assignment]  # it is one in all that matters
+        deadly = Deadly(store.database.queue.writer._connection, kill_at)
+        store.database.queue.writer._connection = deadly  # type: ignore[assignment]  # it is one in all that matters
         deadly.armed = True
     countdown.is_armed = True
     given: Act = "drop" if act == "drop" else "retry"

@@ -87,7 +87,7 @@ class Waited:
 
     def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt | KeyExpired:
         """Keep one step."""
-        self._store._pace = QUICK if append.entry.version % 2 else SLOW
+        self._store.database.queue.policy = QUICK if append.entry.version % 2 else SLOW
         return self._runner.run(self._store.append(append))
 
     def read(self, entity: str, *, after: int = 0) -> tuple[JournalRecord, ...]:

@@ -31,7 +31,7 @@ def say(*words: object) -> None:
 async def torn(address: str) -> None:
     """Two batches in two transactions, then the end."""
     store = open_store(address)
-    log = store._path.with_name(store._path.name + "-wal")
+    log = store.database.path.with_name(store.database.path.name + "-wal")
     lives = [Life(f"parcel/{each}") for each in range(BATCH)]
     for step in ("created", "stepped"):
         appends = [life.created() if step == "created" else life.stepped("shipped", key="s") for life in lives]
@@ -74,12 +74,12 @@ class Deadly:
 async def second_batch(path: Path, count: int, kill_at: int) -> int:
     """A batch that is acknowledged, then one during which the process dies; how many statements were left."""
     store = SqliteStore(path)
-    deadly = Deadly(store._writer.ledger._connection, kill_at)
-    store._writer.ledger._connection = deadly  # type: ignore[assignment]  # it is one in all that matters
+    deadly = Deadly(store.database.queue.writer._connection, kill_at)
+    store.database.queue.writer._connection = deadly  # type: ignore[assignment]  # it is one in all that matters
     lives = [Life(f"parcel/{each}") for each in range(count)]
     await asyncio.gather(*(store.append(life.created()) for life in lives))
     deadly.armed = True
-    store._pace = QUICK if count == 1 else SLOW
+    store.database.queue.policy = QUICK if count == 1 else SLOW
     await asyncio.gather(*(store.append(life.stepped("shipped", key="s")) for life in lives))
     return deadly.left
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 
 from interlock.assemble.runtimes import open as opening
-from interlock.assemble.runtimes import open_store_url
 from interlock.errors import InterlockError
+from interlock.stores.registry import open_store as open_store_url
 from interlock.testing.store_suite.subject import journal, snapshot
 from tests.crash.crowd import ANSWER_SECONDS_MAX, Worker, started
 from tests.crash.store_writer import ENTITIES, TASKS, entity_of, parcels, plain, unsealed, writes

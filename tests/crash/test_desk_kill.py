@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.assemble.runtimes import open_store_url
 from interlock.ports.statistics import RefusalHistory
 from interlock.ports.work import WorkQuery, WorkStore
+from interlock.stores.registry import open_store as open_store_url
 from tests.crash import desk_killed
 from tests.support.postgres_server import store_or_skip
 

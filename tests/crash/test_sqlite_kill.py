@@ -121,7 +121,7 @@ async def test_a_full_disk_loses_nothing_and_is_over_when_there_is_room(tmp_path
     """No page can be had: callers hear UnavailableError, what was acknowledged stays, and the same keys go on later."""
     path = tmp_path / "full.db"
     store = SqliteStore(path)
-    connection = store._writer.ledger._connection
+    connection = store.database.queue.writer._connection
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     await asyncio.to_thread(connection.execute, f"PRAGMA max_page_count = {pages + 40}")
     life = Life("parcel/1")

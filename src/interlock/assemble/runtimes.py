@@ -5,19 +5,16 @@ Rule: what drives a store is imported when a store is opened; a chart alone need
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from interlock.assemble.charts import BoundChart
 from interlock.errors import UsageError
-from interlock.model.diagnostics import suggestion
 from interlock.model.document.field import is_text
 from interlock.model.limits import LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN
+from interlock.stores.registry import open_store, store_opener, without_password
 
 if TYPE_CHECKING:
     from interlock.kernel.step import Kernel
@@ -25,28 +22,13 @@ if TYPE_CHECKING:
     from interlock.ports.bus import Bus, MessageSource
     from interlock.ports.clock import Clock
     from interlock.ports.reconcile import Reconciler
-    from interlock.ports.store import Store
     from interlock.runtime.blocking import BlockingRuntime
     from interlock.runtime.intake import Consumer, Route
     from interlock.runtime.runtime import Runtime
-    from interlock.stores.schema import Schema
-
-    Opener = Callable[[str], Store] | Callable[[str], Awaitable[Store]]
-
-STORES = {
-    "memory": "interlock.stores.memory",
-    "file": "interlock.stores.files.store",
-    "postgres": "interlock.stores.postgres.opening",
-    "postgresql": "interlock.stores.postgres.opening",
-    "sqlite": "interlock.stores.sqlite.store",
-}
-"""The stores that come with the package, by the scheme of their address; each module has an `open_store(url)`."""
+    from interlock.stores.registry import Opener
 
 KEY_PREFIX_BYTES_MAX = 64
 """Bytes before every key: services take keys of 200 or more, and an entity's own has up to that."""
-
-STORE_GROUP = "interlock.stores"
-"""The entry points by which other packages bring stores: a scheme, and a function of the address that opens one."""
 
 
 def open(  # noqa: A001 - the name users read: interlock.open
@@ -98,7 +80,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
         raise UsageError(f"key_prefix={key_prefix!r:.80} cannot be", code="key.prefix", hint=hint)
     return PendingRuntime(
         url,
-        _store_opener(url),
+        store_opener(url),
         bound,
         clock,
         work=work,
@@ -141,56 +123,6 @@ def _moves_timers(kernels: Iterable[Kernel]) -> bool:
     return any(
         each.restore != "deadline" for kernel in kernels for state in kernel.chart.states for each in state.after
     )
-
-
-async def open_store_url(url: str) -> Store:
-    """The store at an address, without charts: to verify, to archive, to list. Whoever opens it closes it."""
-    return await _opened(_store_opener(url), url)
-
-
-async def schema_of(url: str) -> Schema | None:
-    """What the place at an address has, and what this release knows; None for a store that keeps no schema."""
-    from interlock.stores.schema import schema_of
-
-    _store_opener(url)  # an address of no store says so
-    return await schema_of(url)
-
-
-async def _opened(opener: Opener, url: str) -> Store:
-    """Open a store. One that waits for the disk does so in a thread; one that has a server awaits it here."""
-    from interlock.ports.threads import in_thread
-
-    if iscoroutinefunction(opener):
-        return await cast("Callable[[str], Awaitable[Store]]", opener)(url)
-    return await in_thread(partial(cast("Callable[[str], Store]", opener), url), name="interlock-open")
-
-
-def _store_opener(url: str) -> Opener:
-    """The function that opens stores of this address's scheme."""
-    scheme, colon, _ = url.partition(":")
-    module = STORES.get(scheme) if colon else None
-    if module is not None:
-        found: Opener = import_module(module).open_store
-        return found
-    others = _others(STORE_GROUP, STORES)
-    if colon and scheme in others:
-        other: Opener = others[scheme]()
-        return other
-    known = sorted({*STORES, *others})
-    begin = f"addresses begin with {', '.join(f'{each}:' for each in known)}, such as sqlite:///orders.db"
-    hint = (colon and suggestion(scheme, known)) or begin
-    raise UsageError(f"`{without_password(url)}` is the address of no store", code="store.unknown", hint=hint)
-
-
-def without_password(url: str) -> str:
-    """The address as it may be shown: who logs in is left out, with the password."""
-    return re.sub(r"//[^/?#]*@", "//", url)
-
-
-def _others(group: str, ours: Mapping[str, str]) -> dict[str, Callable[[], Any]]:
-    """What other packages bring, by scheme, to be loaded."""
-    found = import_module("importlib.metadata").entry_points(group=group)
-    return {each.name: each.load for each in found if each.name not in ours}
 
 
 def consume(
@@ -287,7 +219,7 @@ class PendingRuntime:
         from interlock.runtime.chart_registry import ChartRegistry
         from interlock.runtime.runtime import Runtime
 
-        store = await _opened(self._opener, self.url)
+        store = await open_store(self.url, self._opener)
         clock = self._clock or SystemClock()
         runtime = Runtime(store, ChartRegistry(self._kernels), clock, self._life, messages=self._bus is not None)
         try:

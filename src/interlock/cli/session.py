@@ -30,7 +30,6 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from interlock.assemble.charts import BoundChart, load
-from interlock.assemble.runtimes import open_store_url, schema_of, without_password
 from interlock.cli.output.log_handler import shown_logs
 from interlock.cli.output.terminal import Terminal
 from interlock.errors import InterlockError, NotFoundError, UsageError
@@ -38,6 +37,7 @@ from interlock.model.diagnostics import suggestion
 from interlock.ports.clock import SystemClock
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
+from interlock.stores.registry import open_store, schema_of, without_password
 
 STORE_VARIABLE, CHARTS_VARIABLE = "INTERLOCK_STORE", "INTERLOCK_CHARTS"
 PROJECT_FILE, SHARED_FILE = "interlock.toml", "pyproject.toml"
@@ -341,7 +341,7 @@ async def opened(url: str, charts: Sequence[BoundChart] = (), *, create: bool = 
     if not create:
         await check_store(url)
     kernels = [each.kernel for each in charts]
-    runtime = Runtime(await open_store_url(url), ChartRegistry(kernels), SystemClock())
+    runtime = Runtime(await open_store(url), ChartRegistry(kernels), SystemClock())
     try:
         yield runtime
     except NotFoundError as error:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from interlock.errors import NotFoundError
 from interlock.model.diagnostics import suggestion
 from interlock.ports.store import Store
-from interlock.stores.tenants import OTHERS_MAX, tenants_of
+from interlock.stores.registry import OTHER_TENANTS_MAX, tenants_of
 
 NAMED_MAX = 5
 """Other tenants that are told by name: enough to see a typing error."""
@@ -25,7 +25,7 @@ async def empty_tenant(url: str, store: Store) -> NotFoundError | None:
     if not found.others or await store.kinds():
         return None
     count = len(found.others)
-    many = f"{count:,} or more others have" if count == OTHERS_MAX else f"{count:,} others have"
+    many = f"{count:,} or more others have" if count == OTHER_TENANTS_MAX else f"{count:,} others have"
     many = "one other has" if count == 1 else many
     named = ", ".join(each or WITHOUT_NAME for each in found.others[:NAMED_MAX])
     more = ", …" if count > NAMED_MAX else ""

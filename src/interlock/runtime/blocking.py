@@ -130,7 +130,7 @@ class BlockingRuntime:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         for each in self._under_way:  # one that swallows its cancellation is left to itself, and its caller is not
-            each.bell.ring()
+            each.bell.wake()
         self._loop.close()
         self._bells.clear()  # their pipes go with them
 
@@ -275,7 +275,7 @@ class _Call(Generic[T]):
         if not task.cancelled():
             task.exception()  # seen, also when the caller was interrupted and does not ask for it
         self._under_way.discard(self)
-        self.bell.ring()
+        self.bell.wake()
 
     def give_up(self) -> None:
         """In the loop: nobody waits for it any more, whether it has begun or never will."""

@@ -9,7 +9,6 @@ otherwise keep an event loop to itself.
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import Any, TypeVar
@@ -45,9 +44,8 @@ from interlock.ports.store import (
     StaleAttempt,
 )
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
-from interlock.stores.cursor import decode_cursor, encode_cursor
 from interlock.stores.lease_table import LeaseTable
-from interlock.stores.listing import since_ms, standing
+from interlock.stores.listing import active_states, list_position, page_of, since_ms
 from interlock.stores.statistics_buffer import BUCKETS, CONFLICTS, REFUSALS, StatisticsBuffer
 from interlock.stores.work_table import WorkTable
 
@@ -128,10 +126,10 @@ class MemoryStore:
             life.size += len(record.line)
             life.head, life.changed_ms = record.head, entry.event.time_ms
             life.snapshot = append.snapshot
-            states, life.tags = standing(append)
-            active = {state: life.entered_ms.get(state, now) for state in states}
-            self._tally.step(append.kind, life.entered_ms, active, now)
-            life.entered_ms = active
+            before = life.entered_ms
+            life.entered_ms, life.tags = active_states(append, before)
+            left = [each for each in before.items() if each[0] not in life.entered_ms]
+            self._tally.count_step(append.kind, left, now)
             self._work.keep(append.entity, append.left)
             return Appended(entry.version, record.head)
 
@@ -163,12 +161,8 @@ class MemoryStore:
         """Entities by kind, state, age and tag, oldest in their state first, page by page."""
         with self._lock:
             self._check_open()
-            found = sorted(self._matching(query))
-        start = 0 if query.after is None else bisect_right(found, decode_cursor(query.after), key=lambda each: each[:2])
-        limit = min(query.limit, PAGE_MAX)
-        rows = found[start : start + limit]
-        more = len(found) > start + limit
-        return EntityPage(tuple(self._row(entity) for _, entity in rows), encode_cursor(*rows[-1]) if more else None)
+            entities, after = page_of(query, sorted(self._matching(query)))
+            return EntityPage(tuple(map(self._row, entities)), after)
 
     async def kinds(self) -> tuple[str, ...]:
         """The kinds that there are entities of, sorted."""
@@ -178,17 +172,18 @@ class MemoryStore:
 
     def _matching(self, query: EntityQuery) -> Iterator[tuple[int, str]]:
         for entity, life in self._lives.items():
-            if life.kind != query.kind or not entity.startswith(f"{query.kind}/{query.prefix or ''}"):
+            if life.kind != query.kind:
                 continue
-            if query.state is not None and query.state not in life.entered_ms:
-                continue
-            if query.tag is not None and query.tag not in life.tags:
-                continue
-            if query.revision is not None and life.snapshot.revision != query.revision:
-                continue
-            entered = _entered_ms(life, query.state)
-            if query.entered_before_ms is None or entered < query.entered_before_ms:
-                yield 0 if query.prefix else entered, entity
+            position = list_position(
+                query,
+                entity.removeprefix(f"{life.kind}/"),
+                revision=life.snapshot.revision,
+                entered_ms=_entered_ms(life),
+                active=life.entered_ms,
+                tags=life.tags,
+            )
+            if position is not None:
+                yield position, entity
 
     def _row(self, entity: str) -> EntityRow:
         life = self._lives[entity]
@@ -199,7 +194,7 @@ class MemoryStore:
             snapshot.revision,
             snapshot.configuration,
             life.created_ms,
-            _entered_ms(life, None),
+            _entered_ms(life),
             life.changed_ms,
             snapshot.ended,
         )
@@ -392,8 +387,6 @@ class MemoryStore:
             raise UnavailableError("the store is closed", code="store.closed")
 
 
-def _entered_ms(life: _Life, state: str | None) -> int:
-    """Since when the entity is in a state, or in its configuration."""
-    if state is not None:
-        return life.entered_ms[state]
+def _entered_ms(life: _Life) -> int:
+    """Return when the entity entered its configuration."""
     return since_ms(life.entered_ms, life.snapshot.configuration, life.created_ms)

@@ -6,7 +6,7 @@ Rule: a tally is of one thread. What it holds is lost with its process: it is st
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from interlock.ports.statistics import DAY_MS, DWELL_BOUNDS_MS, MINUTE_MS
 
@@ -32,14 +32,13 @@ class StatisticsBuffer:
         self.stays.clear()
         self.minutes.clear()
 
-    def step(self, kind: str, before: Mapping[str, int], after: Mapping[str, int], time_ms: int) -> None:
-        """A step: the states and since when, before and after it."""
+    def count_step(self, kind: str, states_left: Iterable[tuple[str, int]], time_ms: int) -> None:
+        """Count a step, and the dwell times of the states that it left; each state comes with its entry time."""
         self.count(kind, STEPS, time_ms)
-        for state, since in before.items():
-            if state not in after:
-                bucket = bisect_left(DWELL_BOUNDS_MS, time_ms - since)
-                place = (kind, state, time_ms // DAY_MS * DAY_MS, bucket)
-                self.stays[place] = self.stays.get(place, 0) + 1
+        for state, entered_ms in states_left:
+            bucket = bisect_left(DWELL_BOUNDS_MS, time_ms - entered_ms)
+            place = (kind, state, time_ms // DAY_MS * DAY_MS, bucket)
+            self.stays[place] = self.stays.get(place, 0) + 1
 
     def count(self, kind: str, what: int, time_ms: int) -> None:
         """One more step, conflict or refusal."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX
 from interlock.ports.leases import ClockCorrection, Downtime, Lease, LeaseStore
 from interlock.stores import lease_table, memory
 from interlock.stores.files import store as files
-from interlock.stores.sqlite import leases as sqlite_leases
+from interlock.stores.sqlite import statements as sqlite_statements
 from interlock.stores.sqlite import store as sqlite
 from interlock.testing.store_suite.suite import Case, StoreSubject, lease_cases
 from tests.conformance.stores.test_store_suite import opened_postgres
@@ -249,7 +248,7 @@ async def test_a_clock_that_goes_back_and_forth_makes_no_downtime(store: LeaseSt
 
 async def test_old_downtimes_are_forgotten(store: LeaseStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest stay, in order."""
-    for module in (lease_table, sqlite_leases):
+    for module in (lease_table, sqlite_statements):
         monkeypatch.setattr(module, "DOWNTIMES_MAX", 3)
     for time_ms in range(0, 60, 10):
         await store.alive(now_ms=time_ms, gap_ms=5)
@@ -270,29 +269,3 @@ async def test_tenants_hold_names_of_their_own(tmp_path: Path) -> None:
     assert (1, 0) == (len(await one.downtimes(since_ms=0)), len(await two.downtimes(since_ms=0)))
     await one.close()
     await two.close()
-
-
-def test_no_lease_statement_walks_a_table(tmp_path: Path) -> None:
-    """Every question goes by its key."""
-    connection = sqlite3.connect(tmp_path / "plan.db")
-    for path in sorted((Path(sqlite.__file__).parents[1] / "migrations" / "sqlite").glob("*.sql")):
-        connection.executescript(path.read_text(encoding="utf-8"))
-    statements = {
-        name: text
-        for name, text in vars(sqlite_leases).items()
-        if name.isupper() and isinstance(text, str) and "WHERE" in text
-    }
-    plans = {
-        name: " | ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", [None] * _parameters(text)))
-        for name, text in statements.items()
-    }
-    connection.close()
-
-    leases = {"GIVE_BACK", "SELECT_ALIVE", "SELECT_DOWNTIMES", "DELETE_OLD_DOWNTIMES", "TAKE_LEASE"}
-    assert leases | {"CORRECT_ALIVE", "SELECT_STAMPED"} == set(plans)
-    assert [] == [name for name, plan in plans.items() if "SCAN" in plan]
-
-
-def _parameters(text: str) -> int:
-    numbered = [int(part[0]) for part in text.split("?")[1:] if part[:1].isdigit()]
-    return max(numbered, default=text.count("?"))

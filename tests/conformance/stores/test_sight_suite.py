@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,10 @@ import pytest
 from interlock.ports.statistics import StateCount
 from interlock.ports.store import Append, Appended, EntityQuery
 from interlock.stores import memory
-from interlock.stores.postgres import commit, maintenance
 from interlock.stores.postgres.opening import open_store as open_postgres
-from interlock.stores.sqlite import commit as sqlite_batch
-from interlock.stores.sqlite import connection as sqlite_connect
+from interlock.stores.sql import commit_plan, schema
 from interlock.stores.sqlite import store as sqlite
+from interlock.stores.sqlite.connection import open_writer
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept, listed
 from interlock.testing.store_suite.suite import Case, StoreSubject, statistics_cases
@@ -130,19 +129,19 @@ async def test_the_suite_finds_the_fault(faulty: type[memory.MemoryStore]) -> No
 Reopen = Callable[[], Any]
 
 
-def _as_before(append: Append) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Where an entity stood in lists and counts before there was a place for those who ended."""
-    return append.states, append.tags
+def _as_before(append: Append, before: Mapping[str, int]) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Return the states of an entity as listed before ended entities had a state of their own."""
+    return {state: before.get(state, append.entry.event.at_ms) for state in append.states}, append.tags
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def old(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Reopen]:
     """Opens a store: at first as the release before, with its schema and its lists; the second time as this one."""
-    room, upkeep, last = (sqlite_batch, sqlite_connect, 6) if request.param == "sqlite" else (commit, maintenance, 3)
+    last = 6 if request.param == "sqlite" else 3
     url = f"sqlite:///{tmp_path}/x.db" if request.param == "sqlite" else store_or_skip()
-    migrations = dict(upkeep._migrations())
-    monkeypatch.setattr(room, "standing", _as_before)
-    monkeypatch.setattr(upkeep, "_migrations", lambda: iter([each for each in migrations.items() if each[0] <= last]))
+    before = tuple(each for each in schema.migrations(request.param) if each.number <= last)
+    monkeypatch.setattr(commit_plan, "active_states", _as_before)
+    monkeypatch.setattr(schema, "migrations", lambda _: before)
     opened: list[Any] = []
 
     async def opening() -> Any:
@@ -227,7 +226,7 @@ async def test_a_database_in_which_nobody_was_cancelled_stays_as_it_was(old: Reo
 
 def test_a_file_keeps_nothing_that_the_migration_put_aside(tmp_path: Path) -> None:
     """Its own tables are gone with it."""
-    connection = sqlite_connect.open_writer(tmp_path / "x.db")
+    connection = open_writer(tmp_path / "x.db")
     try:
         tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     finally:

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import interlock
-from interlock.assemble.runtimes import open_store_url
 from interlock.errors import NotFoundError
+from interlock.stores.registry import open_store as open_store_url
 from tests.unit.cli.calls import Caller
 
 COUNT = 5

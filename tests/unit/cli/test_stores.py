@@ -16,7 +16,7 @@ import pytest
 from interlock.cli.output.values import age_text, time_text
 from interlock.cli.session import Project, project
 from interlock.errors import UsageError
-from interlock.stores.schema import newest
+from interlock.stores.sql.schema import newest_schema
 from tests.support.missing import run_without
 from tests.support.postgres_server import store_or_skip
 from tests.unit.cli.calls import LAMP, Caller
@@ -361,7 +361,7 @@ def test_lists_are_paged_by_a_cursor(call: Caller, lamps: Path) -> None:
 
 def test_the_schema_of_a_store_is_told_and_brought_up_to_date(call: Caller, lamps: Path) -> None:
     """An old file is a finding; a newer one is too, and nobody opens it."""
-    now = newest("sqlite")
+    now = newest_schema("sqlite")
     fine = call("db", "status", STORE)
     _changed(lamps, "INSERT INTO schema_version (version, name) VALUES (?, 'later')", now + 1)
     newer = call("db", "status", STORE)

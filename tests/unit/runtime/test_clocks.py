@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.assemble.runtimes import open_store_url
 from interlock.effects.handlers import Attempt
 from interlock.errors import UnavailableError
 from interlock.model.journal.work import WorkId
@@ -25,6 +24,7 @@ from interlock.runtime.clocks import ClockRepair, found_ahead
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore
+from interlock.stores.registry import open_store as open_store_url
 from interlock.testing.clock import VirtualClock
 from tests.support.postgres_server import store_or_skip
 

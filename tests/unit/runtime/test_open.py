@@ -122,10 +122,10 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 
 def test_another_package_brings_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scheme that an entry point names opens by it."""
-    from interlock.assemble import runtimes
+    from interlock.stores import registry
     from interlock.stores.memory import MemoryStore
 
-    monkeypatch.setattr(runtimes, "_others", lambda group, ours: {"cloud": lambda: lambda url: MemoryStore()})
+    monkeypatch.setattr(registry, "store_plugins", lambda: {"cloud": lambda: lambda url: MemoryStore()})
     with interlock.open("cloud://x", charts=[door]) as doors:
         assert "applied" == doors.create("door/1").outcome
 
@@ -134,7 +134,7 @@ def test_the_entry_points_say_what_the_table_says() -> None:
     """Others find our stores as we find theirs."""
     import tomllib
 
-    from interlock.assemble.runtimes import STORE_GROUP, STORES
+    from interlock.stores.registry import STORE_GROUP, STORES
 
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 

@@ -92,7 +92,7 @@ async def test_a_lone_caller_of_a_replaced_database_is_refused(tmp_path: Path) -
     store = SqliteStore(path)
     life = Life("parcel/1")
     await kept(store, life.created(), *(life.stepped(key=f"k{each}") for each in range(40)))
-    store._pace._owed = 0
+    store.database.queue.policy._owed = 0
     path.unlink()
     codes = await _codes(lambda: store.append(life.stepped(key="x")), lambda: store.append(life.stepped(key="y")))
     await store.close()

@@ -9,10 +9,10 @@ from typing import Protocol, cast
 import pytest
 from msgspec.structs import replace
 
-from interlock.assemble.runtimes import open_store_url
 from interlock.errors import ArchivedError, NotFoundError, UnavailableError, UsageError
 from interlock.model.journal.record import decode_record
 from interlock.ports.store import Append, Conflict, Duplicate, EntityQuery, JournalRelease, Loaded, Store
+from interlock.stores.registry import open_store as open_store_url
 from interlock.stores.sqlite.store import open_store
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept, listed

@@ -1,6 +1,5 @@
 """What pages about many entities are served from: populations, rates, dwell times, refusals."""
 
-import re
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,9 +21,7 @@ from interlock.ports.statistics import (
 )
 from interlock.runtime.runtime import Runtime
 from interlock.stores import memory
-from interlock.stores.sqlite import lists, statistics, work
 from interlock.stores.sqlite import store as sqlite
-from interlock.stores.sqlite.connection import open_writer
 from interlock.stores.statistics_buffer import BUCKETS, CONFLICTS, StatisticsBuffer
 from interlock.testing.clock import VirtualClock
 from interlock.testing.store_suite.samples import Life
@@ -157,7 +154,7 @@ async def test_who_is_somewhere_too_long_is_counted_up_to_a_bound(url: str, monk
         after = await store.overdue("lamp", "on", before_ms=clock.time_ms)
         elsewhere = await store.overdue("lamp", "nowhere", before_ms=clock.time_ms)
         monkeypatch.setattr("interlock.stores.memory.COUNT_MAX", 0)
-        monkeypatch.setattr("interlock.stores.sqlite.statistics.COUNT_MAX", 0)
+        monkeypatch.setattr("interlock.stores.sql.statistics.COUNT_MAX", 0)
         await runtime.send("lamp/a", "flip")
         bounded = await store.overdue("lamp", "on", before_ms=clock.time_ms + 1)
 
@@ -237,8 +234,8 @@ async def test_old_statistics_are_forgotten(tmp_path: Path) -> None:
 def test_a_tally_adds_up_and_is_empty_when_cleared() -> None:
     """Two tallies are their sum; a clock that went back makes no negative stay."""
     one, other = StatisticsBuffer(), StatisticsBuffer()
-    one.step("lamp", {"on": 100}, {"off": 50}, 50)
-    other.step("lamp", {"on": 0}, {"off": 50}, 50)
+    one.count_step("lamp", [("on", 100)], 50)
+    other.count_step("lamp", [("on", 0)], 50)
     other.count("lamp", CONFLICTS, 70_000)
     one.add(other)
 
@@ -261,33 +258,3 @@ def test_a_tally_adds_up_and_is_empty_when_cleared() -> None:
 def test_a_quantile_is_the_bound_that_it_did_not_pass(stays: list[int], p95: int | None) -> None:
     """None when there were no stays, or longer ones than any bound."""
     assert p95 == DwellTimes("on", tuple(stays)).quantile_ms(0.95)
-
-
-LISTS = ("BY_AGE", "BY_STATE", "BY_ID", "BY_TAG", "NEXT_KIND")
-SIGHTS = (
-    "SELECT_COUNTS",
-    "SELECT_DWELL",
-    "SELECT_RATES",
-    "COUNT_OVERDUE",
-    "SELECT_REFUSALS",
-    "SELECT_REFUSALS_BY_PRINCIPAL",
-    "SELECT_REFUSAL_CHAIN",
-    "DELETE_DWELL",
-    "DELETE_MINUTES",
-)
-
-
-@pytest.mark.parametrize("name", [*LISTS, *SIGHTS, "SELECT_WORKS_OF_ONE", "SELECT_WORKS_DEAD"])
-def test_no_page_scans_a_table(tmp_path: Path, name: str) -> None:
-    """SQLite says how it would answer: along a key or an index, and without sorting."""
-    room = lists if name in LISTS else statistics if name in SIGHTS else work
-    statement = getattr(room, name)
-    connection = open_writer(tmp_path / "lamps.db")
-    try:
-        values = [1] * (int(max(re.findall(r"\?(\d+)", statement), key=int, default="0")) or statement.count("?"))
-        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
-    finally:
-        connection.close()
-
-    assert plan
-    assert [] == [each for each in plan if re.match(r"SCAN (?!\(subquery|CONSTANT)", each) or "TEMP B-TREE" in each]

@@ -16,7 +16,12 @@ from interlock.model.journal.work import Lane, WorkDelta, WorkId
 from interlock.ports.store import Appended
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
 from interlock.stores.postgres.opening import open_store
-from interlock.stores.sqlite import work as sqlite_work
+from interlock.stores.sql.commit_plan import split_entity
+from interlock.stores.sql.database import Questions
+from interlock.stores.sql.work_lists import list_work, requeue_dead_work
+from interlock.stores.sqlite.connection import run_questions
+from interlock.stores.sqlite.statements import STATEMENTS
+from interlock.stores.sqlite.work import SqliteWork, apply_delta, newest_attempt
 from interlock.stores.work_table import WorkTable
 from interlock.testing.store_suite.samples import Life
 from tests.support.postgres_server import store_or_skip
@@ -65,52 +70,52 @@ class SqliteTable:
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
         text = files("interlock.stores").joinpath("migrations/sqlite/0003_work.sql").read_text(encoding="utf-8")
         self.connection.executescript(text)
+        self._work = SqliteWork("")
 
     def keep(self, entity: str, left: WorkDelta) -> None:
-        """What an entry leaves."""
-        kind, _, own = entity.partition("/")
-        sqlite_work.keep(self.connection, ("", kind, own), left)
+        """Apply the work of an entry."""
+        self._run(apply_delta(("", *split_entity(entity)), left))
 
     def fence(self, entity: str, place: WorkId) -> int | None:
-        """The newest attempt."""
-        kind, _, own = entity.partition("/")
-        return sqlite_work.fence(self.connection, ("", kind, own), place)
+        """Return the newest attempt."""
+        return newest_attempt(self.connection, ("", *split_entity(entity)), place)
 
     def claim(
         self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
     ) -> tuple[Claim, ...]:
-        """Take up; asked beforehand, the table knows whether there is something."""
-        due = sqlite_work.is_due(self.connection, "", lane, names, now_ms)
-        found = sqlite_work.claim(
-            self.connection, "", lane, names, owner=owner, now_ms=now_ms, until_ms=until_ms, limit=limit
-        )
+        """Claim; the table also says beforehand whether there is something to claim."""
+        is_due = self._run(self._work.is_due(lane, names, now_ms))
+        found = self._run(self._work.claim(lane, names, owner=owner, now_ms=now_ms, until_ms=until_ms, limit=limit))
 
-        assert due == bool(found)
+        assert is_due == bool(found)
         return found
 
     def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
-        """Hold."""
-        return sqlite_work.renew(self.connection, "", claims, until_ms)
+        """Extend leases."""
+        return self._run(self._work.renew(claims, until_ms=until_ms))
 
     def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
-        """Let go."""
-        return sqlite_work.settle(self.connection, "", settled, now_ms)
+        """Release claims."""
+        return self._run(self._work.settle(settled, now_ms=now_ms))
 
     def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
-        """When the next is due."""
-        return sqlite_work.soonest(self.connection, "", lane, names)
+        """Return when the next work is due."""
+        return self._run(self._work.next_due_ms(lane, names))
 
     def works(self, query: WorkQuery) -> WorkPage:
-        """List."""
-        return sqlite_work.works(self.connection, "", query)
+        """List work."""
+        return self._run(list_work(STATEMENTS, "", query))
 
     def revive(self, entity: str, place: WorkId, *, now_ms: int) -> bool:
-        """Try dead work again."""
-        return sqlite_work.revive(self.connection, "", entity, place, now_ms)
+        """Requeue a dead letter."""
+        return self._run(requeue_dead_work(STATEMENTS, "", entity, place, now_ms))
 
     def drop(self, entity: str, place: WorkId) -> bool:
-        """Forget."""
-        return sqlite_work.drop(self.connection, "", entity, place)
+        """Delete work."""
+        return self._run(self._work.delete(entity, place))
+
+    def _run(self, questions: Questions[T]) -> T:
+        return run_questions(self.connection, questions)
 
 
 CLOCK = """

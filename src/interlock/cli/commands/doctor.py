@@ -21,7 +21,6 @@ import click
 from msgspec import Struct, to_builtins
 
 from interlock.assemble.charts import BoundChart
-from interlock.assemble.runtimes import schema_of, without_password
 from interlock.cli import exit_codes
 from interlock.cli.commands.stuck import dead_letters, waiting_work
 from interlock.cli.options import common, example, json_option, pass_terminal
@@ -40,6 +39,7 @@ from interlock.runtime.clocks import found_ahead
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.work_operations import key_of
 from interlock.shm.memory.modes import chosen_mode
+from interlock.stores.registry import schema_of, without_password
 from interlock.stores.schema import Schema
 from interlock.stores.sqlite.connection import LIBRARY_MIN, NETWORK_FILE_SYSTEMS, file_system
 from interlock.stores.sqlite.store import address

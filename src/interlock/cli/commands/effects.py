@@ -14,7 +14,6 @@ from typing import Any, cast
 import click
 from msgspec.structs import replace
 
-from interlock.assemble.runtimes import open_store_url
 from interlock.cli import exit_codes
 from interlock.cli.options import common, example, json_option, pass_terminal
 from interlock.cli.output import values
@@ -30,6 +29,7 @@ from interlock.ports.work import WorkPage, WorkQuery, WorkRow, WorkStore
 from interlock.runtime.children import child_entity
 from interlock.runtime.request_checks import check_entity
 from interlock.runtime.worker.work_operations import Act, WorkOperations, checked_key, key_of
+from interlock.stores.registry import open_store
 
 LANES = ("effect", "timer", "outbox", "message")
 OVERDUE_MS = 10_000
@@ -242,7 +242,7 @@ def _user() -> str:
 @asynccontextmanager
 async def _desk(url: str) -> AsyncIterator[tuple[WorkOperations, WorkStore, SystemClock]]:
     await check_store(url)
-    store, clock = await open_store_url(url), SystemClock()
+    store, clock = await open_store(url), SystemClock()
     try:
         desk = WorkOperations(store, clock)
         assert isinstance(store, WorkStore)  # else there is no desk

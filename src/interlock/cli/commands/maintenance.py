@@ -10,7 +10,6 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import click
 
-from interlock.assemble.runtimes import open_store_url, schema_of
 from interlock.cli import exit_codes
 from interlock.cli.commands.history import duration_ms
 from interlock.cli.options import common, example, json_option, pass_terminal
@@ -38,7 +37,7 @@ from interlock.runtime.history.verify import (
 from interlock.runtime.request_checks import check_entity
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files.names import tenant_folder
-from interlock.stores.tenants import all_tenants, tenant_of
+from interlock.stores.registry import all_tenants, open_store, schema_of, tenant_of
 
 _PROOF = (
     "proof: each entry is chained to the one before by a hash without a key. That shows accidents and clumsy edits; "
@@ -229,7 +228,7 @@ def archive(
             async def opened_month(month: str) -> tuple[Store, str]:
                 address = (home / month).absolute().as_uri()
                 if month not in months:
-                    months[month] = await open_store_url(f"{address}?{urlencode({'tenant': tenant})}")
+                    months[month] = await open_store(f"{address}?{urlencode({'tenant': tenant})}")
                     stack.push_async_callback(months[month].close)
                 return months[month], address
 
@@ -348,7 +347,7 @@ def upgrade(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int
         before = await schema_of(url)
         if before is None:
             raise UsageError("this store keeps no schema", code="schema.none")
-        await (await open_store_url(url)).close()
+        await (await open_store(url)).close()
         after = await schema_of(url)
         assert after is not None
         return before.current, after.current

@@ -18,7 +18,6 @@ import click
 
 from interlock.assemble.charts import BoundChart
 from interlock.assemble.runtimes import open as open_runtime
-from interlock.assemble.runtimes import without_password
 from interlock.cli import exit_codes
 from interlock.cli.commands.history import duration_ms
 from interlock.cli.options import common, example, pass_terminal
@@ -37,6 +36,7 @@ from interlock.model.limits import LEASE_MS_MAX, LEASE_MS_MIN
 from interlock.observe.fleet import orphans
 from interlock.runtime.shutdown import DrainReport, Signals, until_heard
 from interlock.shm.lifecycle.asgi import shared_lifecycle
+from interlock.stores.registry import without_password
 
 
 @example(

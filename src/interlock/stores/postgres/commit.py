@@ -1,10 +1,20 @@
-"""A step made ready for its statement: the record chained to the one before, and what changes in lists and counts.
+"""The statements that commit steps on a PostgreSQL server, each a whole transaction, and the values they take.
 
-Rule 1: nothing here waits. What a step must know of its entity comes as a `JournalTip`; a tip that is behind costs one
-conflict, never a wrong record, because the statement compares version and head.
-Rule 2: a step that leaves no state and enters none says so, and is written by the shorter statement; so does one that
-leaves nothing to do.
-Rule 3: when work is due goes with it as the time from its entry on: the server counts that by its own clock.
+Rule 1: one round trip, one flush. Version, head and key are checked in the statement that writes. A step that is
+missing in the answer wrote nothing.
+Rule 2: entities are locked in the order of the arrays, so statements that overlap wait for each other and never
+deadlock. Counters are updated after all entities, in an order of their own, on a stripe chosen by connection.
+Rule 3: an entity occurs at most once in a batch. List changes are net differences, because one statement cannot delete
+and insert the same row.
+Rule 4: rows are found by their whole key, and the statements leave the planner no other way: a lookup is LATERAL and
+fenced (a lock, or OFFSET 0), and a row that was found is changed by its ctid. A plan made while tables were empty would
+otherwise scan whole tenants once they are full; at 300 entities that was already several times slower.
+Rule 5: work that a step creates, finishes and cancels is written by a function in the same statement. Work is claimed
+concurrently with appends, and only the statements of a function see what was committed meanwhile. A fence is checked,
+and its row locked, after the entity is locked.
+Rule 6: the server's time of an entry never goes back, whatever its clock does: reads are bounded by it.
+Rule 7: the due time of work is sent as the distance from its entry; the server adds it to its own clock.
+Rule 8: a step that changes no list takes a shorter statement, and so does a step without work.
 """
 
 from __future__ import annotations
@@ -12,231 +22,414 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
-from interlock.errors import CorruptionError
 from interlock.model.codec import encode
-from interlock.model.journal.record import JournalRecord, chain_start, encode_record
 from interlock.model.journal.work import WorkDelta
 from interlock.ports.store import Append
-from interlock.stores.listing import decode_active, decode_texts, since_ms, standing
+from interlock.stores.sql.commit_plan import CommitPlan, JournalTip, ListChanges, plan_commit, split_entity
+from interlock.stores.sql.database import ANY_STATE
+from interlock.stores.sql.work_lists import place_values, queue_line
 
 NO_FENCE = (None, None, None, None)
-"""In place of lane, version, ordinal and attempt: the step is kept whoever holds what."""
+"""Instead of lane, version, ordinal and attempt: the step does not depend on a claim."""
 
-ANY_STATE = ""
-"""The state under which an entity as a whole is listed: since when it is in its configuration."""
-
-
-class JournalTip(NamedTuple):
-    """What a step must know of its entity: where its journal ends, and which lists it stands in."""
-
-    version: int
-    revision: str
-    active: bytes
-    tags: bytes
-    head: str
-    journal_bytes: int
-    entered_ms: int | None
-
-
-class Changes(NamedTuple):
-    """What a step changes in lists and counts."""
-
-    left: list[tuple[str, int]]
-    entered: list[tuple[str, int]]
-    tags_left: list[str]
-    tags_entered: list[str]
-    counts: list[tuple[str, str, int]]
-
-
-NO_CHANGES = Changes([], [], [], [], [])
-NOTHING = WorkDelta()
+NO_CHANGES = ListChanges([], [], [], [], [])
+NO_WORK = WorkDelta()
 BODY = 5
-"""Where the body stands in a row of work that is born."""
+"""The index of the body in a row of new work."""
+
+STRIPES = 64
+"""Rows of one counter: twice as many as connections usually write."""
+
+# The steps of a batch: `$1` is the tenant, then an array for each column of `GIVEN`; `GIVEN_FENCES` has four more.
+
+_GIVEN = """
+    unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::bytea[], $8::text[], $9::text[],
+           $10::bytea[], $11::text[], $12::bytea[], $13::bytea[], $14::bytea[], $15::bigint[], $16::bigint[],
+           $17::bigint[]%s)
+    WITH ORDINALITY AS i (kind, id, expected, previous, key, record, head, revision,
+                          configuration, ended, active, tags, snapshot, journal_bytes, entered_ms,
+                          changed_ms%s, n)"""
+GIVEN = _GIVEN % ("", "")
+GIVEN_FENCES = _GIVEN % (
+    ", $46::text[], $47::bigint[], $48::bigint[], $49::bigint[]",
+    ", work_lane, work_version, work_ordinal, attempt",
+)
+
+_HELD = """
+      LEFT JOIN LATERAL (
+        SELECT w.attempts FROM work AS w
+        WHERE w.tenant = $1 AND w.kind = i.kind AND w.id = i.id AND w.lane = i.work_lane
+          AND w.version = i.work_version AND w.ordinal = i.work_ordinal AND f.at IS NOT NULL
+        FOR UPDATE OF w) AS h ON true
+      WHERE i.attempt IS NULL OR h.attempts = i.attempt"""
+
+_ITEMS = """
+    WITH item AS MATERIALIZED (
+      SELECT i.*, f.place, f.at
+      FROM {given}
+      CROSS JOIN LATERAL (
+        SELECT e.ctid AS place, greatest(now(), e.last_at) AS at
+        FROM entity AS e
+        WHERE e.tenant = $1 AND e.kind = i.kind AND e.id = i.id AND e.version = i.expected AND e.head = i.previous
+          AND NOT EXISTS (
+            SELECT FROM event_key AS k WHERE k.tenant = $1 AND k.kind = i.kind AND k.id = i.id AND k.key = i.key)
+        FOR NO KEY UPDATE OF e) AS f{held}),"""
+_MOVED = """
+    moved AS (
+      UPDATE entity AS e
+      SET version = i.expected + 1, revision = i.revision, configuration = i.configuration, ended = i.ended,
+          active = i.active, tags = i.tags, snapshot = i.snapshot, head = i.head, journal_bytes = i.journal_bytes,
+          entered_ms = i.entered_ms, changed_ms = i.changed_ms, last_at = i.at
+      FROM item AS i
+      WHERE e.ctid = ANY (ARRAY (SELECT place FROM item)) AND e.kind = i.kind AND e.id = i.id AND e.version = i.expected
+      RETURNING i.n, e.kind, e.id, e.version, i.key, i.record, i.at),"""
+
+_STEPS = _ITEMS.format(given=GIVEN, held="") + _MOVED
+_FENCED_STEPS = _ITEMS.format(given=GIVEN_FENCES, held=_HELD) + _MOVED
+
+_CREATIONS = f"""
+    WITH item AS MATERIALIZED (
+      SELECT i.*, now() AS at FROM {GIVEN} ORDER BY i.kind, i.id),
+    made AS (
+      INSERT INTO entity (tenant, kind, id, version, revision, configuration, ended, active, tags, snapshot, head,
+                          journal_bytes, created_ms, entered_ms, changed_ms, created_at, last_at)
+      SELECT $1::text, kind, id, 1, revision, configuration, ended, active, tags, snapshot, head,
+             journal_bytes, changed_ms, entered_ms, changed_ms, at, at
+      FROM item ORDER BY kind, id
+      ON CONFLICT (tenant, kind, id) DO NOTHING
+      RETURNING kind, id, version),
+    moved AS (
+      SELECT i.n, m.kind, m.id, m.version, i.key, i.record, i.at
+      FROM made AS m JOIN item AS i ON i.kind = m.kind AND i.id = m.id),"""  # noqa: S608 - made of constants
+
+_KEPT = """
+    kept_record AS (
+      INSERT INTO journal (tenant, kind, id, version, record, at)
+      SELECT $1, kind, id, version, record, at FROM moved),
+    kept_key AS (
+      INSERT INTO event_key (tenant, kind, id, key, version, at)
+      SELECT $1, kind, id, key, version, at FROM moved)"""
+
+# List and count changes of a batch: the first array is the number of the step in the batch.
+
+_LISTED = f""",
+    left_state AS (
+      DELETE FROM entity_state WHERE ctid = ANY (ARRAY (
+        SELECT f.place
+        FROM moved AS m JOIN unnest($18::bigint[], $19::text[], $20::bigint[]) AS x (n, state, since) ON x.n = m.n
+        CROSS JOIN LATERAL (
+          SELECT s.ctid AS place FROM entity_state AS s
+          WHERE s.tenant = $1 AND s.kind = m.kind AND s.state = x.state AND s.entered_ms = x.since AND s.id = m.id
+          OFFSET 0) AS f))),
+    entered_state AS (
+      INSERT INTO entity_state (tenant, kind, state, entered_ms, id)
+      SELECT $1, m.kind, x.state, x.entered_ms, m.id
+      FROM moved AS m JOIN unnest($21::bigint[], $22::text[], $23::bigint[]) AS x (n, state, entered_ms) ON x.n = m.n),
+    left_tag AS (
+      DELETE FROM entity_tag WHERE ctid = ANY (ARRAY (
+        SELECT f.place
+        FROM moved AS m JOIN unnest($24::bigint[], $25::text[]) AS x (n, tag) ON x.n = m.n
+        CROSS JOIN LATERAL (
+          SELECT t.ctid AS place FROM entity_tag AS t
+          WHERE t.tenant = $1 AND t.kind = m.kind AND t.tag = x.tag AND t.id = m.id OFFSET 0) AS f))),
+    entered_tag AS (
+      INSERT INTO entity_tag (tenant, kind, tag, id)
+      SELECT $1, m.kind, x.tag, m.id
+      FROM moved AS m JOIN unnest($26::bigint[], $27::text[]) AS x (n, tag) ON x.n = m.n
+      ON CONFLICT DO NOTHING),
+    counted AS (
+      INSERT INTO state_count AS c (tenant, kind, revision, state, stripe, entities)
+      SELECT $1, m.kind, x.revision, x.state, pg_backend_pid() % {STRIPES}, sum(x.change)
+      FROM moved AS m
+      JOIN unnest($28::bigint[], $29::text[], $30::text[], $31::bigint[]) AS x (n, revision, state, change) ON x.n = m.n
+      GROUP BY m.kind, x.revision, x.state
+      HAVING sum(x.change) <> 0
+      ORDER BY m.kind COLLATE "C", x.revision COLLATE "C", x.state COLLATE "C"
+      ON CONFLICT (tenant, kind, revision, state, stripe) DO UPDATE SET entities = c.entities + excluded.entities)"""  # noqa: S608 - made of constants
+
+_ANSWER = " SELECT n FROM moved"
+
+# Work is written after all entities are updated, and only if some were.
+
+_WORKED_ANSWER = """
+    SELECT n FROM moved WHERE (
+      SELECT keep_work($1, array_agg(m.n), array_agg(m.kind), array_agg(m.id),
+                       $32::bigint[], $33::text[], $34::bigint[], $35::bigint[], $36::text[], $37::text[],
+                       $38::bytea[], $39::bigint[], $40::bigint[],
+                       $41::bigint[], $42::text[], $43::bigint[], $44::bigint[], $45::boolean[])
+      FROM moved AS m)"""
+
+COMMIT_STEPS = _STEPS + _KEPT + _ANSWER
+COMMIT_STEPS_WITH_LISTS = _STEPS + _KEPT + _LISTED + _ANSWER
+COMMIT_STEPS_WITH_WORK = _FENCED_STEPS + _KEPT + _LISTED + _WORKED_ANSWER
+COMMIT_CREATIONS = _CREATIONS + _KEPT + _LISTED + _ANSWER
+COMMIT_CREATIONS_WITH_WORK = _CREATIONS + _KEPT + _LISTED + _WORKED_ANSWER
+
+# A single step takes scalar parameters in the same order: arrays of one element cost twice as much.
+
+_STEP = """
+    WITH moved AS (
+      UPDATE entity AS e
+      SET version = e.version + 1, revision = $9, configuration = $10, ended = $11, active = $12, tags = $13,
+          snapshot = $14, head = $8, journal_bytes = $15, entered_ms = $16, changed_ms = $17,
+          last_at = greatest(now(), e.last_at)
+      WHERE e.tenant = $1 AND e.kind = $2 AND e.id = $3 AND e.version = $4 AND e.head = $5
+        AND NOT EXISTS (
+          SELECT FROM event_key AS k WHERE k.tenant = $1 AND k.kind = $2 AND k.id = $3 AND k.key = $6)
+      RETURNING 1::bigint AS n, e.version, e.last_at AS at),
+    kept_record AS (
+      INSERT INTO journal (tenant, kind, id, version, record, at)
+      SELECT $1, $2, $3, version, $7::bytea, at FROM moved),
+    kept_key AS (
+      INSERT INTO event_key (tenant, kind, id, key, version, at)
+      SELECT $1, $2, $3, $6, version, at FROM moved)"""
+
+_LISTED_ALONE = f""",
+    left_state AS (
+      DELETE FROM entity_state WHERE ctid = ANY (ARRAY (
+        SELECT f.place
+        FROM moved, unnest($18::text[], $19::bigint[]) AS x (state, since)
+        CROSS JOIN LATERAL (
+          SELECT s.ctid AS place FROM entity_state AS s
+          WHERE s.tenant = $1 AND s.kind = $2 AND s.state = x.state AND s.entered_ms = x.since AND s.id = $3
+          OFFSET 0) AS f))),
+    entered_state AS (
+      INSERT INTO entity_state (tenant, kind, state, entered_ms, id)
+      SELECT $1, $2, x.state, x.entered_ms, $3
+      FROM moved, unnest($20::text[], $21::bigint[]) AS x (state, entered_ms)),
+    left_tag AS (
+      DELETE FROM entity_tag AS t USING moved
+      WHERE t.tenant = $1 AND t.kind = $2 AND t.id = $3 AND t.tag = ANY ($22::text[])),
+    entered_tag AS (
+      INSERT INTO entity_tag (tenant, kind, tag, id)
+      SELECT $1, $2, x.tag, $3 FROM moved, unnest($23::text[]) AS x (tag)
+      ON CONFLICT DO NOTHING),
+    counted AS (
+      INSERT INTO state_count AS c (tenant, kind, revision, state, stripe, entities)
+      SELECT $1, $2, x.revision, x.state, pg_backend_pid() % {STRIPES}, x.change
+      FROM moved, unnest($24::text[], $25::text[], $26::bigint[]) AS x (revision, state, change)
+      ORDER BY x.revision COLLATE "C", x.state COLLATE "C"
+      ON CONFLICT (tenant, kind, revision, state, stripe) DO UPDATE SET entities = c.entities + excluded.entities)"""  # noqa: S608 - made of constants
+
+_WORKED_ALONE = """
+    SELECT n FROM moved
+    WHERE keep_work($1, ARRAY[1::bigint], ARRAY[$2::text], ARRAY[$3::text],
+                    $27::bigint[], $28::text[], $29::bigint[], $30::bigint[], $31::text[], $32::text[],
+                    $33::bytea[], $34::bigint[], $35::bigint[],
+                    $36::bigint[], $37::text[], $38::bigint[], $39::bigint[], $40::boolean[])"""
+
+COMMIT_STEP = _STEP + _ANSWER
+COMMIT_STEP_WITH_LISTS = _STEP + _LISTED_ALONE + _ANSWER
+COMMIT_STEP_WITH_WORK = _STEP + _LISTED_ALONE + _WORKED_ALONE
+
+# Tips and keys, and whether a commit waits for standbys: then a key counts once they have it.
+
+WAITS = "current_setting('synchronous_standby_names') <> ''"
+
+SELECT_TIPS = f"""
+    SELECT i.n, e.version, e.revision, e.active, e.tags, e.head, e.journal_bytes, e.entered_ms, (
+      SELECT k.version FROM event_key AS k WHERE k.tenant = $1 AND k.kind = i.kind AND k.id = i.id AND k.key = i.key),
+      {WAITS}
+    FROM unnest($2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS i (kind, id, key, n)
+    LEFT JOIN LATERAL (
+      SELECT * FROM entity AS e WHERE e.tenant = $1 AND e.kind = i.kind AND e.id = i.id OFFSET 0) AS e ON true"""  # noqa: S608 - made of constants
+SELECT_ATTEMPTS = """
+    SELECT i.n, w.attempts
+    FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[])
+      WITH ORDINALITY AS i (kind, id, lane, version, ordinal, n)
+    LEFT JOIN LATERAL (
+      SELECT attempts FROM work AS w
+      WHERE w.tenant = $1 AND w.kind = i.kind AND w.id = i.id AND w.lane = i.lane
+        AND w.version = i.version AND w.ordinal = i.ordinal OFFSET 0) AS w ON true"""
+SELECT_LOADED = f"""
+    SELECT e.version, e.changed_ms, e.snapshot, (
+      SELECT k.version FROM event_key AS k WHERE k.tenant = $1 AND k.kind = $2 AND k.id = $3 AND k.key = $4),
+      {WAITS}, e.revision, e.active, e.tags, e.head, e.journal_bytes, e.entered_ms
+    FROM entity AS e
+    WHERE e.tenant = $1 AND e.kind = $2 AND e.id = $3"""  # noqa: S608 - made of constants
+SELECT_RECORD = """
+    SELECT j.record
+    FROM entity AS e CROSS JOIN LATERAL (
+      SELECT record FROM journal
+      WHERE tenant = $1 AND kind = $2 AND id = $3 AND version = $4 AND at >= e.created_at AND at <= e.last_at
+      OFFSET 0) AS j
+    WHERE e.tenant = $1 AND e.kind = $2 AND e.id = $3"""
+SELECT_RECORDS = """
+    SELECT e.version, e.head, e.archive, e.archive_version, e.archive_head, j.version, j.record
+    FROM entity AS e LEFT JOIN LATERAL (
+      SELECT version, record FROM journal
+      WHERE tenant = $1 AND kind = $2 AND id = $3 AND version >= $4 AND version < $4 + $5
+        AND at >= e.created_at AND at <= e.last_at
+      OFFSET 0) AS j ON true
+    WHERE e.tenant = $1 AND e.kind = $2 AND e.id = $3
+    ORDER BY j.version"""
+
+# Release a journal that an archive has. The entity, its head and its keys stay. Repeating it changes nothing.
+
+RELEASE = """
+    WITH released AS (
+      UPDATE entity SET archive = $5, archive_version = version, archive_head = head
+      WHERE tenant = $1 AND kind = $2 AND id = $3 AND version = $4 AND ended IS NOT NULL
+        AND archive_version IS DISTINCT FROM version
+      RETURNING created_at, last_at),
+    dropped AS (
+      DELETE FROM journal AS j USING released AS r
+      WHERE j.tenant = $1 AND j.kind = $2 AND j.id = $3 AND j.at >= r.created_at AND j.at <= r.last_at)
+    SELECT EXISTS (SELECT FROM released) OR EXISTS (
+      SELECT FROM entity WHERE tenant = $1 AND kind = $2 AND id = $3 AND version = $4 AND archive_version = $4)"""
+
+# Refusals: one chain, so one writer at a time.
+
+LOCK_REFUSALS = "SELECT pg_advisory_xact_lock(hashtextextended('interlock/refusals/' || current_schema(), 0))"
+SELECT_REFUSAL_HEAD = "SELECT head FROM audit_refusal ORDER BY sequence DESC LIMIT 1"
+INSERT_REFUSALS = """
+    INSERT INTO audit_refusal (tenant, kind, id, principal, time_ms, body, head)
+    SELECT $1, i.kind, i.id, i.principal, i.time_ms, i.body, i.head
+    FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::bytea[], $7::text[])
+      WITH ORDINALITY AS i (kind, id, principal, time_ms, body, head, n)
+    ORDER BY i.n"""
+
+# One step
 
 
 class WorkRows(NamedTuple):
-    """What a step leaves to do, what it ends or calls off, and the attempt without which it is not kept."""
+    """New work, work that is finished or cancelled, and the attempt that must still be the newest."""
 
-    born: list[tuple[Any, ...]]
-    gone: list[tuple[Any, ...]]
+    created: list[tuple[Any, ...]]
+    removed: list[tuple[Any, ...]]
     fence: tuple[Any, ...]
 
 
-class CommitPlan(NamedTuple):
-    """A step ready to be written: its row, its record, the tip it leads to, and its changes and work if it has any."""
+class PreparedStep(NamedTuple):
+    """A planned step as rows: its own, those of its lists and its work, and their size in bytes."""
 
+    plan: CommitPlan
     row: tuple[Any, ...]
-    record: JournalRecord
-    tip: JournalTip
-    changes: Changes | None
+    changes: ListChanges | None
     work: WorkRows | None
     size: int
 
     @property
     def is_fenced(self) -> bool:
-        """Whether it is kept only while some attempt is the newest."""
+        """Whether the step is committed only while an attempt is the newest."""
         return self.work is not None and self.work.fence != NO_FENCE
 
 
-def split(entity: str) -> tuple[str, str]:
-    """The kind and the id of `kind/id`."""
-    kind, _, rest = entity.partition("/")
-    return kind, rest
-
-
-def tip_of_new_entity(entity: str, tenant: str) -> JournalTip:
-    """The tip of an entity that is not there yet."""
-    return JournalTip(0, "", b"{}", b"[]", chain_start(entity, tenant=tenant), 0, None)
-
-
-def plan_commit(append: Append, snapshot: bytes, tip: JournalTip) -> CommitPlan:
-    """The step of an append on this tip. Raises CorruptionError when the tip does not read."""
-    try:
-        before, tags_before = decode_active(tip.active), decode_texts(tip.tags)
-    except msgspec.MsgspecError as error:
-        raise CorruptionError(f"the row of `{append.entity}` does not read: {error}", code="entity.row") from error
-    entry, after = append.entry, append.snapshot
-    at_ms = entry.event.at_ms
-    record = encode_record(entry, durable=tip.journal_bytes, previous=tip.head)
-    states, tags = standing(append)
-    active = {state: before.get(state, at_ms) for state in states}
-    entered_ms = since_ms(active, after.configuration, at_ms)
-    stays = bool(active) and before.keys() == active.keys() and tags_before == tags
-    changes = None
-    if not stays or tip.revision != after.revision:
-        moved_tags = [tag for tag in tags_before if tag not in tags], [tag for tag in tags if tag not in tags_before]
-        changes = _changes(tip, before, active, after.revision, entered_ms, moved_tags)
-    body = tip.active if before == active else encode(active)
-    size = tip.journal_bytes + len(record.line)
-    led = JournalTip(entry.version, after.revision, body, encode(tags), record.head, size, entered_ms)
+def prepare_step(append: Append, snapshot: bytes, tip: JournalTip) -> PreparedStep:
+    """Return the rows of an append on this tip. Raises CorruptionError when the tip cannot be decoded."""
+    plan = plan_commit(append, snapshot, tip)
+    after, line = plan.tip, plan.record.line
     row = (
-        *split(append.entity),
+        *split_entity(append.entity),
         append.expected,
         tip.head,
-        entry.key,
-        record.line,
-        record.head,
+        append.entry.key,
+        line,
+        after.head,
         after.revision,
-        encode(after.configuration),
-        after.ended,
-        led.active,
-        led.tags,
+        plan.configuration,
+        append.snapshot.ended,
+        after.active,
+        after.tags,
         snapshot,
-        led.journal_bytes,
-        entered_ms,
-        entry.event.time_ms,
+        after.journal_bytes,
+        after.entered_ms,
+        append.entry.event.time_ms,
     )
-    work = _kept(append, at_ms)
-    bodies = 0 if work is None else sum(len(each[BODY]) for each in work.born)
-    return CommitPlan(row, record, led, changes, work, len(snapshot) + len(record.line) + bodies)
+    work = _work_rows(append)
+    body_bytes = 0 if work is None else sum(len(each[BODY]) for each in work.created)
+    return PreparedStep(plan, row, _list_changes(plan), work, len(snapshot) + len(line) + body_bytes)
 
 
-def _changes(
-    tip: JournalTip,
-    before: dict[str, int],
-    active: dict[str, int],
-    revision: str,
-    entered_ms: int,
-    tags: tuple[list[str], list[str]],
-) -> Changes:
-    left = [(state, since) for state, since in before.items() if state not in active]
-    entered = [(state, since) for state, since in active.items() if state not in before]
-    same = tip.revision == revision
-    counts = [(tip.revision, state, -1) for state in ([each for each, _ in left] if same else before)]
-    counts += [(revision, state, 1) for state in ([each for each, _ in entered] if same else active)]
-    if tip.entered_ms != entered_ms:
-        entered.append((ANY_STATE, entered_ms))
-        if tip.entered_ms is not None:
-            left.append((ANY_STATE, tip.entered_ms))
-    return Changes(left, entered, *tags, counts)
+def _list_changes(plan: CommitPlan) -> ListChanges | None:
+    """Return the changes of a plan, with the row under which the entity as a whole is listed."""
+    changes, before_ms, entered_ms = plan.changes, plan.before.entered_ms, plan.tip.entered_ms
+    if changes is None or before_ms == entered_ms:
+        return changes
+    assert entered_ms is not None, "every committed entity has entered its configuration"
+    left = [] if before_ms is None else [(ANY_STATE, before_ms)]
+    return changes._replace(
+        states_left=changes.states_left + left, states_entered=[*changes.states_entered, (ANY_STATE, entered_ms)]
+    )
 
 
-def _kept(append: Append, at_ms: int) -> WorkRows | None:
-    """The work of a step. What is both ended and called off is ended."""
-    left = append.left
-    if left == NOTHING and append.fence is None:
+def _work_rows(append: Append) -> WorkRows | None:
+    """Return the work of a step; work that is both finished and cancelled counts as finished."""
+    delta = append.left
+    if delta == NO_WORK and append.fence is None:
         return None
-    ended = set(left.ended)
-    born = [
+    finished, at_ms = set(delta.ended), append.entry.event.at_ms
+    created = [
         (
-            each.place.lane,
-            each.place.version,
-            each.place.ordinal,
-            line_of(each.place.lane, each.name),
+            *place_values(each.place),
+            queue_line(each.place.lane, each.name),
             each.name,
             encode(each.body),
             each.due_ms,
             None if each.due_ms is None else each.due_ms - at_ms,
         )
-        for each in left.born
+        for each in delta.born
     ]
-    gone = [(each.lane, each.version, each.ordinal, each not in ended) for each in sorted(ended.union(left.cancelled))]
+    removed = [(*place_values(each), each not in finished) for each in sorted(finished.union(delta.cancelled))]
     fence: tuple[Any, ...] = NO_FENCE
     if append.fence is not None:
         place, attempt = append.fence
-        fence = (place.lane, place.version, place.ordinal, attempt)
-    return WorkRows(born, gone, fence)
-
-
-def line_of(lane: str, name: str) -> str:
-    """Who waits together: the work of one handler, and all of each other lane."""
-    return name if lane == "effect" else ""
+        fence = (*place_values(place), attempt)
+    return WorkRows(created, removed, fence)
 
 
 # The values of the statements
 
 
-def values_alone(tenant: str, ready: CommitPlan) -> tuple[Any, ...]:
-    """The values of `COMMIT_STEP`, or of its variants when the step changes lists or has work."""
-    changes = ready.changes
-    if changes is None and ready.work is None:
-        return (tenant, *ready.row)
-    changes = changes or NO_CHANGES
+def values_of_step(tenant: str, step: PreparedStep) -> tuple[Any, ...]:
+    """Return the values of `COMMIT_STEP`, or of its variants when the step changes lists or has work."""
+    if step.changes is None and step.work is None:
+        return (tenant, *step.row)
+    changes = step.changes or NO_CHANGES
     return (
         tenant,
-        *ready.row,
-        *_columns(changes.left, 2),
-        *_columns(changes.entered, 2),
+        *step.row,
+        *columns(changes.states_left, 2),
+        *columns(changes.states_entered, 2),
         changes.tags_left,
         changes.tags_entered,
-        *_columns(changes.counts, 3),
-        *(() if ready.work is None else _worked([ready])),
+        *columns(changes.counts, 3),
+        *(() if step.work is None else _work_columns([step])),
     )
 
 
-def values_together(tenant: str, batch: Sequence[CommitPlan], *, listed: bool) -> tuple[Any, ...]:
-    """The values of `COMMIT_STEPS`, or with what changes in the lists, of the statements that keep that too."""
-    rows = _columns([each.row for each in batch], len(batch[0].row))
-    if not listed:
+def values_of_steps(tenant: str, batch: Sequence[PreparedStep], *, has_lists: bool) -> tuple[Any, ...]:
+    """Return the values of `COMMIT_STEPS`, or with list changes, of the statements that write those too."""
+    rows = columns([each.row for each in batch], len(batch[0].row))
+    if not has_lists:
         return (tenant, *rows)
     numbered = [(n, each.changes) for n, each in enumerate(batch, start=1) if each.changes is not None]
     return (
         tenant,
         *rows,
-        *_columns([(n, *each) for n, changes in numbered for each in changes.left], 3),
-        *_columns([(n, *each) for n, changes in numbered for each in changes.entered], 3),
-        *_columns([(n, each) for n, changes in numbered for each in changes.tags_left], 2),
-        *_columns([(n, each) for n, changes in numbered for each in changes.tags_entered], 2),
-        *_columns([(n, *each) for n, changes in numbered for each in changes.counts], 4),
+        *columns([(n, *each) for n, changes in numbered for each in changes.states_left], 3),
+        *columns([(n, *each) for n, changes in numbered for each in changes.states_entered], 3),
+        *columns([(n, each) for n, changes in numbered for each in changes.tags_left], 2),
+        *columns([(n, each) for n, changes in numbered for each in changes.tags_entered], 2),
+        *columns([(n, *each) for n, changes in numbered for each in changes.counts], 4),
     )
 
 
-def values_worked(tenant: str, batch: Sequence[CommitPlan], *, fenced: bool) -> tuple[Any, ...]:
-    """The values of the statements that keep lists and work; with those of fences, `COMMIT_STEPS_WITH_WORK`."""
+def values_with_work(tenant: str, batch: Sequence[PreparedStep], *, has_fences: bool) -> tuple[Any, ...]:
+    """Return the values of the statements that write lists and work; with fences, of `COMMIT_STEPS_WITH_WORK`."""
     fences = [NO_FENCE if each.work is None else each.work.fence for each in batch]
-    values = (*values_together(tenant, batch, listed=True), *_worked(batch))
-    return (*values, *_columns(fences, len(NO_FENCE))) if fenced else values
+    values = (*values_of_steps(tenant, batch, has_lists=True), *_work_columns(batch))
+    return (*values, *columns(fences, len(NO_FENCE))) if has_fences else values
 
 
-def _worked(batch: Sequence[CommitPlan]) -> tuple[list[Any], ...]:
+def _work_columns(batch: Sequence[PreparedStep]) -> tuple[list[Any], ...]:
     numbered = [(n, each.work) for n, each in enumerate(batch, start=1) if each.work is not None]
     return (
-        *_columns([(n, *each) for n, work in numbered for each in work.born], 9),
-        *_columns([(n, *each) for n, work in numbered for each in work.gone], 5),
+        *columns([(n, *each) for n, work in numbered for each in work.created], 9),
+        *columns([(n, *each) for n, work in numbered for each in work.removed], 5),
     )
 
 
-def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> tuple[list[Any], ...]:
+def columns(rows: Sequence[tuple[Any, ...]], width: int) -> tuple[list[Any], ...]:
+    """Return rows as one list for each column: an array parameter each."""
     return tuple(map(list, zip(*rows, strict=True))) if rows else tuple([] for _ in range(width))

@@ -16,12 +16,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import asyncpg  # type: ignore[import-untyped]  # it ships no types: `Connection` below says what we use of it
 
 from interlock.errors import InterlockError, InternalError, UnavailableError, UsageError
 from interlock.stores.postgres.address import PostgresAddress
+from interlock.stores.sql.database import Questions
+
+T = TypeVar("T")
 
 SERVER_MIN = 140_000
 """The oldest server whose statements we use, as `server_version_num` writes it."""
@@ -166,6 +169,23 @@ def _check(found: Any, address: PostgresAddress) -> None:
     if off and not address.unsafe:
         message = f"{address.place} can lose what it acknowledged: {' and '.join(off)} must be on"
         raise UsageError(message, code="postgres.unsafe", hint="set it to on; for tests only: ?unsafe=1")
+
+
+async def run_questions(connection: Connection, questions: Questions[T]) -> T:
+    """Run the questions of a rule on a connection, and return their result. Several rows are sent as arrays."""
+    rows: Any = None
+    while True:
+        try:
+            statement, values, many = questions.send(rows)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        if many is None:
+            rows = await connection.fetch(statement, *values)
+        elif many:
+            rows = await connection.fetch(statement, *values, *(list(column) for column in zip(*many, strict=True)))
+        else:
+            rows = []
 
 
 # Errors

@@ -29,7 +29,7 @@ async def open_store(url: str) -> PostgresStore:
     address = parse_address(url)
     with needing_driver():
         from interlock.stores.postgres.store import PostgresStore
-    return await PostgresStore.opened(address)
+    return await PostgresStore.open(address)
 
 
 @contextmanager

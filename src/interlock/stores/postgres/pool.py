@@ -74,7 +74,7 @@ class ConnectionPool:
                 self._used.discard(connection)
                 self._give_back(connection)
 
-    async def asked(self, question: Callable[[Connection], Awaitable[T]]) -> T:
+    async def ask_with_retry(self, question: Callable[[Connection], Awaitable[T]]) -> T:
         """The answer to a question that may be asked twice. Raises the driver's error if it is about the question."""
         try:
             async with self.connection() as connection:

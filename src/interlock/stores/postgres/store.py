@@ -1,114 +1,96 @@
 """The PostgreSQL store: journals of many entities on one server, written by any number of processes.
 
-Rule 1: the server's promise is ours: a statement that returned is flushed. Standbys that follow later can lose it in a
-failover; `synchronous_standby_names` is the cure, and what is answered from a read waits for them too
-(`postgres_standbys`).
+Rule 1: the server's promise is ours: a statement that returned is flushed. Asynchronous standbys can lose it in a
+failover; `synchronous_standby_names` prevents that, and an answer from a read waits for those standbys too
+(`standbys`).
 Rule 2: connections belong to an event loop. Each loop that uses a store gets its own, so a store may be opened in one
 and used in others. A forked child opens a store of its own. It never frees the inherited one: finalizing a connection
 would remove its socket from the epoll instance that the child shares with its parent.
-Rule 3: one handle is bound to one tenant: no statement can be written without it.
-Rule 4: what changes hands and is lost on the way is asked for once more: done twice, a claim, a renewal or a settlement
-is done once, or its lease lapses. What a person asks for is that person's to repeat.
+Rule 3: a change whose connection is lost is asked once more: repeated, a claim, a renewal or a settlement has the same
+effect, or its lease expires. What an operator asks for is repeated by the operator.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import asyncpg  # type: ignore[import-untyped]  # see postgres_connect
+import asyncpg  # type: ignore[import-untyped]  # see `connection`
 import msgspec
 
 from interlock.errors import CorruptionError, UnavailableError, UsageError
-from interlock.model.codec import decode_snapshot
-from interlock.model.journal.record import JournalRecord
-from interlock.model.journal.work import Lane, WorkId
+from interlock.model.backoff import Backoff
+from interlock.model.journal.work import Lane
 from interlock.ports.clock import SystemClock
 from interlock.ports.fork import after_fork, forked_error, keep_forever
-from interlock.ports.leases import Downtime, Lease
-from interlock.ports.statistics import DwellTimes, MinuteRates, RefusalRow, RefusalVerification, StateCount
-from interlock.ports.store import (
-    PAGE_MAX,
-    Append,
-    Appended,
-    Conflict,
-    Duplicate,
-    EntityPage,
-    EntityQuery,
-    Loaded,
-    Refusal,
-    StaleAttempt,
-)
-from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
-from interlock.stores.postgres import leases, work
-from interlock.stores.postgres import statistics as sight
-from interlock.stores.postgres.address import UNKEPT, PostgresAddress
-from interlock.stores.postgres.commit import JournalTip, split
-from interlock.stores.postgres.commit_statements import RELEASE, SELECT_LOADED, SELECT_RECORDS
+from interlock.ports.store import Append, Refusal
+from interlock.ports.work import Claim
+from interlock.stores.postgres.address import PostgresAddress
+from interlock.stores.postgres.commit import SELECT_LOADED
 from interlock.stores.postgres.connection import (
     CONNECTION_LOST,
     Connection,
     connect,
     is_bad_value,
     is_retryable,
+    run_questions,
     translate_error,
 )
-from interlock.stores.postgres.lists import find, kinds
 from interlock.stores.postgres.maintenance import migrate
 from interlock.stores.postgres.pool import ConnectionPool
-from interlock.stores.postgres.records import verified_records
-from interlock.stores.postgres.refusals import Refusals, write_refusals
-from interlock.stores.postgres.verification import entity_differences, schema_differences
+from interlock.stores.postgres.refusals import RefusalWriter
+from interlock.stores.postgres.statements import STATEMENTS
+from interlock.stores.postgres.statistics import StatisticsWriter
+from interlock.stores.postgres.work import PostgresWork
 from interlock.stores.postgres.writer import Writer
+from interlock.stores.sql.commit_plan import JournalTip, split_entity
+from interlock.stores.sql.database import Answer, Questions
+from interlock.stores.sql.store import SqlStore
 
-VERSION_MAX = 2**62
-"""No entity gets there, and a page behind it can still be asked for."""
+CHANGE_TRIES = 3
+"""How often a change is tried when the server undid it for the sake of other transactions."""
 
-HANDS_TRIES, HANDS_WAIT_MS = 3, 50
-"""How often what changes hands is tried when a lock was not had, and how long to wait at most before the next try."""
+CHANGE_BACKOFF = Backoff(50, 50)
+"""The wait before such a change is tried again: the other transaction takes a few milliseconds."""
+
+ONE_MOMENT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 T = TypeVar("T")
 
 
-class _LoopConnections:
-    """What one event loop has of a store: its connections, its queues of steps and refusals, what it counts."""
+class LoopConnections:
+    """The part of a store that belongs to one event loop: connections, queues of steps and refusals, statistics."""
 
     def __init__(self, address: PostgresAddress) -> None:
-        self.link = ConnectionPool(address)
-        self.statistics = sight.StatisticsWriter(self.link)
-        self.writer = Writer(self.link, self.statistics)
-        self.refusals = Refusals(self.link)
+        self.pool = ConnectionPool(address)
+        self.statistics = StatisticsWriter(self.pool)
+        self.writer = Writer(self.pool, self.statistics)
+        self.refusals = RefusalWriter(self.pool)
 
     async def close(self) -> None:
-        """Let what is under way end, then let go."""
+        """Finish what is in progress, then close the connections."""
         await self.writer.drain()
         await self.refusals.drain()
         await self.statistics.drain()
-        await self.link.close()
+        await self.pool.close()
 
 
-class PostgresStore:
+class PostgresStore(SqlStore):
     """Journals on a PostgreSQL server. Safe for many callers, event loops, threads and processes."""
 
+    database: PostgresDatabase
     server_clock = True
 
     def __init__(self, address: PostgresAddress) -> None:
-        self._address = address
-        self._tenant = address.tenant
-        self._lines: dict[asyncio.AbstractEventLoop, _LoopConnections] = {}
-        self._lock = Lock()
-        self._closed = False
-        self._process = os.getpid()
-        self._clock = SystemClock()
-        self._skew = work.ClockSkew()
-        after_fork(self, keep_forever)
+        super().__init__(PostgresDatabase(address))
 
     @classmethod
-    async def opened(cls, address: PostgresAddress) -> PostgresStore:
-        """A store whose server was looked at and whose tables are up to date. Raises as `postgres.open_store`."""
+    async def open(cls, address: PostgresAddress) -> PostgresStore:
+        """Check the server, bring its tables up to date, and return a store. Raises as `opening.open_store`."""
         connection = await connect(address)
         try:
             await migrate(connection, address)
@@ -119,298 +101,141 @@ class PostgresStore:
             connection.terminate()
         return cls(address)
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
-        """Keep one step, if the entity still is at the expected version and its key is new."""
-        _check_text(append.entity)
-        _check_text(append.entry.key, "key")
+
+class PostgresDatabase:
+    """A PostgreSQL server, with connections for each event loop."""
+
+    statements = STATEMENTS
+
+    def __init__(self, address: PostgresAddress) -> None:
+        self.address = address
+        self.tenant = address.tenant
+        self.work = PostgresWork(address.tenant)
+        self.loops: dict[asyncio.AbstractEventLoop, LoopConnections] = {}
+        self._lock = Lock()
+        self._is_closed = False
+        self._process = os.getpid()
+        self._clock = SystemClock()
+        after_fork(self, keep_forever)
+
+    def connections(self) -> LoopConnections:
+        """Return what the running event loop has. Raises when the store is closed, or was opened before a fork."""
+        loop = asyncio.get_running_loop()
+        if os.getpid() != self._process:
+            raise forked_error("this store")
+        found = self.loops.get(loop)
+        if found is not None:
+            return found
+        with self._lock:
+            if self._is_closed:
+                raise UnavailableError("the store is closed", code="store.closed")
+            for each in [each for each in self.loops if each.is_closed()]:
+                self.loops.pop(each).pool.abandon()
+            found = self.loops[loop] = LoopConnections(self.address)
+        return found
+
+    async def append(self, append: Append) -> Answer:
+        """Commit one step."""
         if append.entry.version != append.expected + 1:
             message = f"entry {append.entry.version} cannot follow version {append.expected}"
             raise UsageError(message, code="append.version")
         if append.fence is not None and append.expected == 0:
-            raise UsageError(f"`{append.entity}` is not there: no work of it can be held", code="append.fence")
-        return await self._line().writer.submit(append)
+            raise UsageError(f"a new entity has no claims: `{append.entity}`", code="append.fence")
+        return await self.connections().writer.submit(append)
 
-    async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
-        """The entity as it is; None when there is none. With `key`: `Duplicate` when that key was kept before."""
-        _check_text(entity)
-        _check_text(key or "", "key")
-        name = (self._tenant, *split(entity), key)
-        standbys = self._line().link.standbys
+    def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
+        """Queue refusals; they are written soon."""
+        mine = self.connections()
+        mine.refusals.add(refusals)
+        mine.statistics.count_refusals(refusals)
 
-        async def looked_up(connection: Connection) -> Any:
-            row = await connection.fetchrow(SELECT_LOADED, *name)
-            if row is not None and row[3] is not None and row[4]:
-                await standbys.confirm(connection)
-            return row
+    async def find_entity(self, entity: str, key: str | None) -> tuple[int, int, bytes, int | None] | None:
+        """Return version, time of the last entry, snapshot, and the version that used the key; None: no such entity."""
+        mine = self.connections()
+        values = (self.tenant, *split_entity(entity), key)
 
-        found = await self._read(looked_up)
-        if found is None:
-            return None
-        version, changed_ms, body, kept, _, *rest = found
-        if kept is not None:
-            return Duplicate(kept)
-        try:
-            snapshot = decode_snapshot(body)
-        except msgspec.MsgspecError as error:
-            raise CorruptionError(f"the snapshot of `{entity}` does not read: {error}", code="entity.row") from error
-        if snapshot.version != version or snapshot.entity != entity:
-            message = f"the row of `{entity}` at version {version} holds a snapshot of version {snapshot.version}"
-            raise CorruptionError(message, code="snapshot.version")
-        self._line().writer.note(entity, JournalTip(version, *rest))
-        return Loaded(version, changed_ms, snapshot)
+        async def find(connection: Connection) -> tuple[int, int, bytes, int | None] | None:
+            row = await connection.fetchrow(SELECT_LOADED, *values)
+            if row is None:
+                return None
+            version, changed_ms, snapshot, key_version, waits_for_standbys, *tip = row
+            if key_version is None:
+                mine.writer.remember_tip(entity, JournalTip(version, *tip))
+            elif waits_for_standbys:
+                await mine.pool.standbys.confirm(connection)
+            return version, changed_ms, snapshot, key_version
 
-    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:
-        """The verified records after a version, in order.
-
-        Raises CorruptionError at the first bad link, NotFoundError when they were released to an archive.
-        """
-        _check_text(entity)
-        begin, wanted = max(0, min(after, VERSION_MAX)), max(0, min(limit, PAGE_MAX))
-        # Versions have no gaps, so a page is a range of them; the record before it has the hash that it follows.
-        values = (self._tenant, *split(entity), max(begin, 1), wanted + (begin > 0))
-        rows = await self._read(lambda connection: connection.fetch(SELECT_RECORDS, *values))
-        return verified_records(entity, self._tenant, begin, wanted, rows)
-
-    async def find(self, query: EntityQuery) -> EntityPage:
-        """Entities by kind, state, age and tag, oldest in their state first, page by page."""
-        return await self._read(lambda connection: find(connection, self._tenant, query))
-
-    async def kinds(self) -> tuple[str, ...]:
-        """The kinds that there are entities of, sorted."""
-        return await self._read(lambda connection: kinds(connection, self._tenant))
-
-    async def differences(self, entity: str | None = None) -> tuple[str, ...]:
-        """How rows beside the journals differ from them: of one entity; without one, what belongs to no single one."""
-        if entity is None:
-            return await self._read(lambda connection: schema_differences(connection, self._tenant))
-        _check_text(entity)
-        return await self._read(lambda connection: entity_differences(connection, self._tenant, entity))
-
-    async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
-        """Keep refusals; they are written soon, and nobody waits for that."""
-        line = self._line()
-        line.refusals.add(refusals)
-        line.statistics.refused(refusals)
-
-    async def release(self, entity: str, *, version: int, archive: str) -> bool:
-        """Drop the records of an ended entity that is still at this version; False when it is not."""
-        _check_text(entity)
-        _check_text(archive, "archive")
-        values = (self._tenant, *split(entity), version, archive)
-        released: bool = await self._read(lambda connection: connection.fetchval(RELEASE, *values))
-        return released
-
-    # Work: who takes it up, holds it and lets it go. It is born and ends in `append`.
+        return await self._read(find)
 
     async def claim(
         self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
     ) -> tuple[Claim, ...]:
-        """Take up work that is due, oldest first. When there is none, nothing is written."""
-        return await self._change(
-            lambda connection: work.claim(
-                connection,
-                self._tenant,
-                lane,
-                names,
-                owner=owner,
-                now_ms=now_ms,
-                until_ms=until_ms,
-                limit=limit,
-                skew=self._skew,
-            )
+        """Claim work that is due, oldest first."""
+        return await self.change(
+            lambda: self.work.claim(lane, names, owner=owner, now_ms=now_ms, until_ms=until_ms, limit=limit)
         )
 
-    async def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
-        """Hold claims longer."""
-        return await self._change(
-            lambda connection: work.renew(connection, self._tenant, claims, until_ms=until_ms, skew=self._skew)
-        )
+    async def read(self, questions: Callable[[], Questions[T]]) -> T:
+        """Run questions that change nothing; after a lost connection, once more."""
+        return await self._read(lambda connection: run_questions(connection, questions()))
 
-    async def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
-        """Let go of claims. False may also mean that it was done already, on a connection that was lost after it."""
-        return await self._change(lambda connection: work.settle(connection, self._tenant, settled, now_ms=now_ms))
+    async def read_snapshot(self, questions: Callable[[], Questions[T]]) -> T:
+        """Run questions that change nothing, on the state of one moment."""
 
-    async def note(self, claim: Claim, error: Any) -> bool:
-        """Keep this beside the work of a claim; False when it is no longer ours."""
-        return await self._change(lambda connection: work.note(connection, self._tenant, claim, error))
-
-    async def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
-        """When the next work is due or its lease lapses, by the clock of whoever claimed last; None: there is none."""
-        return await self._read(lambda connection: work.soonest(connection, self._tenant, lane, names, skew=self._skew))
-
-    async def works(self, query: WorkQuery) -> WorkPage:
-        """Work by lane, name and entity, page by page."""
-        return await self._read(lambda connection: work.works(connection, self._tenant, query))
-
-    async def revive(
-        self,
-        entity: str,
-        place: WorkId,
-        *,
-        now_ms: int,  # noqa: ARG002 - the server's clock
-        audit: Refusal | None = None,
-    ) -> bool:
-        """Let dead work be tried again, from its first attempt; False when there is no such."""
-        _check_text(entity)
-        return await self._acted(lambda connection: work.revive(connection, self._tenant, entity, place), audit)
-
-    async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:
-        """Let work that is not dead be tried again; False when it has changed since."""
-
-        async def requeued(connection: Connection) -> bool:
-            return (await work.settle(connection, self._tenant, (settled,), now_ms=now_ms))[0]
-
-        return await self._acted(requeued, audit)
-
-    async def drop(self, entity: str, place: WorkId, *, audit: Refusal | None = None) -> bool:
-        """Forget work; False when there is no such."""
-        _check_text(entity)
-        return await self._acted(lambda connection: work.drop(connection, self._tenant, entity, place), audit)
-
-    async def _acted(self, act: Callable[[Connection], Awaitable[bool]], audit: Refusal | None) -> bool:
-        """Do what an operator asks for, and keep who it was, in one transaction."""
-
-        async def acted(connection: Connection) -> bool:
+        async def run(connection: Connection) -> T:
             async with connection.transaction():
-                done = await act(connection)
-                if done and audit is not None:
-                    await write_refusals(connection, self._tenant, [audit])
-                return done
+                await connection.execute(ONE_MOMENT)
+                return await run_questions(connection, questions())
 
-        return await self._once(acted)
+        return await self._read(run)
 
-    # Sight: what pages about many entities need
+    async def _read(self, question: Callable[[Connection], Awaitable[T]]) -> T:
+        with self._translated():
+            return await self.connections().pool.ask_with_retry(question)
 
-    async def counts(self, kind: str) -> tuple[StateCount, ...]:
-        """The population of every state, by revision."""
-        return await self._read(lambda connection: sight.counts(connection, self._tenant, kind))
-
-    async def dwell(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
-        """Dwell times of stays that ended since a day, by state."""
-        return await self._read(lambda connection: sight.dwell(connection, self._tenant, kind, since_ms))
-
-    async def rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
-        """What each minute since a time brought, in order."""
-        return await self._read(lambda connection: sight.rates(connection, self._tenant, kind, since_ms))
-
-    async def overdue(self, kind: str, state: str, *, before_ms: int) -> int:
-        """How many entities are in a state since before a time; `COUNT_MAX` + 1 means that there are more."""
-        return await self._read(lambda connection: sight.overdue(connection, self._tenant, kind, state, before_ms))
-
-    async def refusals_before(
-        self, sequence: int | None, *, principal: str | None = None, limit: int = 50
-    ) -> tuple[RefusalRow, ...]:
-        """Refusals before a sequence number, newest first."""
-        return await self._read(
-            lambda connection: sight.refusals_before(connection, self._tenant, sequence, principal, limit)
-        )
-
-    async def prove_refusals(self) -> RefusalVerification:
-        """Follow the chain of refusals from its beginning."""
-        return await self._read(sight.verify_refusals)
-
-    # Leases
-
-    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
-        """Take a name, or hold it longer; None while another holds it."""
-        return await self._change(
-            lambda connection: leases.take(
-                connection, self._tenant, name, owner=owner, now_ms=now_ms, until_ms=until_ms
-            )
-        )
-
-    async def give_back(self, lease: Lease) -> bool:
-        """Give a name back; False when it was no longer ours."""
-        return await self._change(lambda connection: leases.give_back(connection, self._tenant, lease))
-
-    async def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:  # noqa: ARG002 - the server's clock
-        """Note that a worker is alive; the downtime that ends with this, by the server's clock."""
-        return await self._change(lambda connection: leases.note_alive(connection, self._tenant, gap_ms=gap_ms))
-
-    async def correct_clock(self, *, now_ms: int) -> None:
-        """Forget signs of life, downtimes and statistics that are stamped in the future."""
-        await self._change(lambda connection: leases.correct(connection, self._tenant, now_ms=now_ms))
-
-    async def stamped_after(self, time_ms: int, *, limit: int) -> tuple[str, ...]:
-        """Entities with an entry that is stamped after a time, sorted."""
-        return await self._read(lambda connection: leases.stamped_after(connection, self._tenant, time_ms, limit))
-
-    async def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
-        """The downtimes that ended after a time, in order."""
-        return await self._read(lambda connection: leases.downtimes(connection, self._tenant, since_ms=since_ms))
-
-    async def close(self) -> None:
-        """Let go of everything. Appends under way end first; later calls raise UnavailableError."""
-        if os.getpid() != self._process:
-            return  # the connections are the parent's; another thread of it may have held the lock
-        with self._lock:
-            self._closed = True
-            lines = list(self._lines.values())
-            self._lines.clear()
-        here = asyncio.get_running_loop()
-        for line in lines:
-            if line.link.loop is here:
-                await line.close()
-            elif line.link.loop.is_running():
-                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(line.close(), line.link.loop))
-            else:
-                line.link.abandon()
-
-    def _line(self) -> _LoopConnections:
-        """What the running event loop has of this store. Raises when the store is closed, or another process's."""
-        loop = asyncio.get_running_loop()
-        if os.getpid() != self._process:
-            raise forked_error("this store")
-        line = self._lines.get(loop)
-        if line is not None:
-            return line
-        with self._lock:
-            if self._closed:
-                raise UnavailableError("the store is closed", code="store.closed")
-            for each in [each for each in self._lines if each.is_closed()]:
-                self._lines.pop(each).link.abandon()
-            line = self._lines[loop] = _LoopConnections(self._address)
-        return line
-
-    async def _change(self, change: Callable[[Connection], Awaitable[T]]) -> T:
-        """What a change of hands comes to; again, when the server gave it up for the sake of others."""
-        line = self._line()
-        for _ in range(HANDS_TRIES - 1):
+    async def change(self, questions: Callable[[], Questions[T]]) -> T:
+        """Run questions that may be repeated; again when the server undid them for the sake of other transactions."""
+        for _ in range(CHANGE_TRIES - 1):
             try:
-                return await self._answered(line.link.asked(change))
+                return await self.read(questions)
             except UnavailableError as error:
                 if error.__cause__ is None or not is_retryable(error.__cause__):
                     raise
-            await self._clock.sleep_ms(HANDS_WAIT_MS * self._clock.jitter())
-        return await self._answered(line.link.asked(change))
+            await self._clock.sleep_ms(CHANGE_BACKOFF.wait_ms(0, self._clock.jitter()))
+        return await self.read(questions)
 
-    async def _once(self, change: Callable[[Connection], Awaitable[T]]) -> T:
-        """What a change comes to that is not repeated: its second answer would not be that of the first."""
-        line = self._line()
+    async def change_once(self, questions: Callable[[], Questions[T]]) -> T:
+        """Run questions in one transaction, and never again: their second answer would not be that of the first."""
+        with self._translated():
+            async with self.connections().pool.connection() as connection, connection.transaction():
+                return await run_questions(connection, questions())
 
-        async def changed() -> T:
-            async with line.link.connection() as connection:
-                return await change(connection)
+    async def close(self) -> None:
+        """Finish appends that are in progress, then close the connections of all event loops."""
+        if os.getpid() != self._process:
+            return  # the connections belong to the parent; another thread of it may have held the lock
+        with self._lock:
+            self._is_closed = True
+            loops = list(self.loops.values())
+            self.loops.clear()
+        here = asyncio.get_running_loop()
+        for each in loops:
+            if each.pool.loop is here:
+                await each.close()
+            elif each.pool.loop.is_running():
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(each.close(), each.pool.loop))
+            else:
+                each.pool.abandon()
 
-        return await self._answered(changed())
-
-    async def _read(self, question: Callable[[Connection], Awaitable[T]]) -> T:
-        return await self._answered(self._line().link.asked(question))
-
-    async def _answered(self, answer: Awaitable[T]) -> T:
-        """An answer, or the error as one of ours."""
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Raises errors of the driver as ours."""
         try:
-            return await answer
+            yield
         except (asyncpg.PostgresError, *CONNECTION_LOST) as error:
             if is_bad_value(error):
-                raise UsageError(f"this cannot be asked for: {str(error)[:200]}", code="query.malformed") from error
-            raise translate_error(error, self._address) from error
+                message = f"invalid value in a query: {str(error)[:200]}"
+                raise UsageError(message, code="query.malformed") from error
+            raise translate_error(error, self.address) from error
         except msgspec.MsgspecError as error:
-            message = f"a row of {self._address.place} does not read: {error}"
-            raise CorruptionError(message, code="entity.row") from error
-
-
-def _check_text(text: str, what: str = "entity id") -> None:
-    # What PostgreSQL cannot keep as text, the driver refuses before; a store used by itself says the same.
-    if UNKEPT.search(text):
-        raise UsageError(f"the {what} holds what no text holds: {text[:80]!r}", code="text.malformed")
+            raise CorruptionError(f"cannot decode a row of {self.address.place}: {error}", code="entity.row") from error

@@ -15,27 +15,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from copy import copy
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]  # see postgres_connect
 
 from interlock.errors import InterlockError, InternalError, UnavailableError
+from interlock.model.backoff import Backoff
+from interlock.model.codec import encode
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
-from interlock.stores.postgres.callers import Answer, PendingCommit, chunks
 from interlock.stores.postgres.commit import (
-    CommitPlan,
-    JournalTip,
-    plan_commit,
-    split,
-    tip_of_new_entity,
-    values_alone,
-    values_together,
-    values_worked,
-)
-from interlock.stores.postgres.commit_statements import (
     COMMIT_CREATIONS,
     COMMIT_CREATIONS_WITH_WORK,
     COMMIT_STEP,
@@ -47,6 +38,11 @@ from interlock.stores.postgres.commit_statements import (
     SELECT_ATTEMPTS,
     SELECT_RECORD,
     SELECT_TIPS,
+    PreparedStep,
+    prepare_step,
+    values_of_step,
+    values_of_steps,
+    values_with_work,
 )
 from interlock.stores.postgres.connection import (
     CONNECTION_LOST,
@@ -57,13 +53,19 @@ from interlock.stores.postgres.connection import (
     sqlstate,
     translate_error,
 )
-from interlock.stores.postgres.maintenance import KeyRetention, keep_partitions
+from interlock.stores.postgres.maintenance import create_partitions, delete_expired_keys
 from interlock.stores.postgres.pool import ConnectionPool
 from interlock.stores.postgres.standbys import UNCONFIRMED
+from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.postgres.statistics import StatisticsWriter
+from interlock.stores.sql.commit_plan import JournalTip, split_entity, tip_of_new_entity
+from interlock.stores.sql.key_retention import KeyRetention
 
 BATCH_STEPS_MAX = 512
 """Steps of one statement: beyond it a statement only takes longer, and so do the receipts of its first steps."""
+
+BATCH_BYTES_MAX = 4_194_304
+"""Bytes of the records and snapshots of one statement: both ends hold it whole, more than once."""
 
 FLIGHTS_MAX = 2
 """Statements under way: one is flushed while the next is made; with four, batches get small and slow."""
@@ -77,11 +79,37 @@ TIPS_MAX = 20_000
 TRIES_MAX = 7
 """How often a statement is sent before its callers hear that the store is not available."""
 
-RETRY_MS_MIN, RETRY_MS_MAX = 20, 1_000
-"""Upper bounds of the waits between tries: together about two seconds, in which a server can restart."""
+RETRY = Backoff(20, 1_000)
+"""The waits between tries: together about two seconds, in which a server can restart."""
 
 UPKEEP_SECONDS = 3_600.0
 """How often partitions are made ahead and old keys forgotten: there are weeks of time for it."""
+
+
+Answer = Appended | Duplicate | Conflict | StaleAttempt
+
+
+class PendingCommit:
+    """A caller: what it wants kept, the bytes of its snapshot, and where it waits for the answer."""
+
+    __slots__ = ("append", "future", "in_doubt", "ready", "snapshot")
+
+    def __init__(self, append: Append, future: asyncio.Future[Answer]) -> None:
+        self.append = append
+        self.snapshot = encode(append.snapshot)
+        self.future = future
+        self.ready: PreparedStep | None = None
+        self.in_doubt = False
+
+    def answer(self, answer: Answer) -> None:
+        """Tell the caller, unless it went away: the step is kept all the same."""
+        if not self.future.done():
+            self.future.set_result(answer)
+
+    def fail(self, error: InterlockError) -> None:
+        """Tell the caller why not, unless it was told already."""
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 class Writer:
@@ -105,7 +133,7 @@ class Writer:
         self._clock = SystemClock()
         self._upkeep_at = link.loop.time() + UPKEEP_SECONDS
         self._newest_ms = 0
-        self._forgetting = KeyRetention(self._tenant)
+        self._key_retention = KeyRetention(STATEMENTS, self._tenant)
         self.splits = 0
 
     def submit(self, append: Append) -> asyncio.Future[Answer]:
@@ -123,7 +151,7 @@ class Writer:
         self._launch_soon()
         return waiting.future
 
-    def note(self, entity: str, tip: JournalTip) -> None:
+    def remember_tip(self, entity: str, tip: JournalTip) -> None:
         """Remember where an entity's journal ends, so that its next step need not ask."""
         self._tips.pop(entity, None)
         self._tips[entity] = tip
@@ -192,7 +220,7 @@ class Writer:
 
     async def _keep_up(self) -> None:
         """Each by itself: what one lacks a right for is no reason to leave the other."""
-        for chore in (lambda each: self._forgetting.forget(each, self._newest_ms), keep_partitions):
+        for chore in (lambda each: delete_expired_keys(each, self._key_retention, self._newest_ms), create_partitions):
             try:
                 async with self._link.connection() as connection:
                     await chore(connection)
@@ -209,7 +237,7 @@ class Writer:
             (known if self._prepare(each, self._tip(each.append)) else unknown).append(each)
         if unknown:
             known += await self._looked_up(unknown)
-        known.sort(key=lambda each: split(each.append.entity))  # all writers lock in this order
+        known.sort(key=lambda each: split_entity(each.append.entity))  # all writers lock in this order
         for chunk in chunks([each for each in known if not each.future.done()]):
             await self._kept(chunk)
 
@@ -223,7 +251,7 @@ class Writer:
         if tip is None or tip.version != waiting.append.expected:
             return False
         try:
-            waiting.ready = plan_commit(waiting.append, waiting.snapshot, tip)
+            waiting.ready = prepare_step(waiting.append, waiting.snapshot, tip)
         except InterlockError as error:
             waiting.fail(error)
         return True
@@ -250,7 +278,7 @@ class Writer:
                     each.in_doubt = each.in_doubt or is_lost(error)
             if not chunk:
                 return
-            await self._clock.sleep_ms(min(RETRY_MS_MAX, RETRY_MS_MIN * 2.0**attempt) * self._clock.jitter())
+            await self._clock.sleep_ms(RETRY.wait_ms(attempt, self._clock.jitter()))
         raise failure
 
     async def _halved(self, chunk: list[PendingCommit], error: BaseException) -> None:
@@ -281,32 +309,33 @@ class Writer:
                 missing.append(each)
         return missing
 
-    def _statement(self, batch: list[CommitPlan], *, created: bool) -> tuple[str, tuple[Any, ...]]:
+    def _statement(self, batch: list[PreparedStep], *, created: bool) -> tuple[str, tuple[Any, ...]]:
         """The shortest statement that keeps these steps, with its values."""
         tenant = self._tenant
         worked = any(each.work is not None for each in batch)
         listed = any(each.changes is not None for each in batch)
         if created and worked:
-            return COMMIT_CREATIONS_WITH_WORK, values_worked(tenant, batch, fenced=False)
+            return COMMIT_CREATIONS_WITH_WORK, values_with_work(tenant, batch, has_fences=False)
         if created:
-            return COMMIT_CREATIONS, values_together(tenant, batch, listed=True)
+            return COMMIT_CREATIONS, values_of_steps(tenant, batch, has_lists=True)
         if len(batch) == 1 and self._address.commit != "group" and not batch[0].is_fenced:
             alone = COMMIT_STEP_WITH_WORK if worked else COMMIT_STEP_WITH_LISTS if listed else COMMIT_STEP
-            return alone, values_alone(tenant, batch[0])
+            return alone, values_of_step(tenant, batch[0])
         if worked:
-            return COMMIT_STEPS_WITH_WORK, values_worked(tenant, batch, fenced=True)
-        return COMMIT_STEPS_WITH_LISTS if listed else COMMIT_STEPS, values_together(tenant, batch, listed=listed)
+            return COMMIT_STEPS_WITH_WORK, values_with_work(tenant, batch, has_fences=True)
+        return COMMIT_STEPS_WITH_LISTS if listed else COMMIT_STEPS, values_of_steps(tenant, batch, has_lists=listed)
 
     def _acknowledge(self, waiting: PendingCommit) -> None:
         assert waiting.ready is not None
-        self.note(waiting.append.entity, waiting.ready.tip)
+        plan = waiting.ready.plan
+        self.remember_tip(waiting.append.entity, plan.tip)
         self._newest_ms = max(self._newest_ms, waiting.append.entry.event.time_ms)
-        self._statistics.kept(waiting.append, waiting.ready.changes)
-        waiting.answer(Appended(waiting.ready.tip.version, waiting.ready.tip.head))
+        self._statistics.count_step(plan)
+        waiting.answer(Appended(plan.tip.version, plan.tip.head))
 
     async def _looked_up(self, unknown: list[PendingCommit]) -> list[PendingCommit]:
         """Ask what is known of entities and keys; answer duplicates and conflicts, make the others ready."""
-        names = [(*split(each.append.entity), each.append.entry.key) for each in unknown]
+        names = [(*split_entity(each.append.entity), each.append.entry.key) for each in unknown]
         columns = [list(column) for column in zip(*names, strict=True)]
 
         async def tips(connection: Connection) -> list[Any]:
@@ -315,7 +344,7 @@ class Writer:
                 await self._link.standbys.confirm(connection)
             return rows
 
-        rows = await self._link.asked(tips)
+        rows = await self._link.ask_with_retry(tips)
         again: list[PendingCommit] = []
         for row in sorted(rows, key=lambda each: int(each[0])):
             waiting, kept = unknown[row[0] - 1], row[8]
@@ -323,7 +352,7 @@ class Writer:
             if kept is not None:
                 await self._answer_known(waiting, kept)
             elif version != waiting.append.expected:
-                self._statistics.lost(waiting.append)
+                self._statistics.count_conflict(waiting.append)
                 waiting.answer(Conflict(version))
             else:
                 tip = JournalTip(*row[1:8]) if version else tip_of_new_entity(waiting.append.entity, self._tenant)
@@ -337,13 +366,15 @@ class Writer:
         if not fenced:
             return steps
         names = [
-            (*split(each.append.entity), place.lane, place.version, place.ordinal)
+            (*split_entity(each.append.entity), place.lane, place.version, place.ordinal)
             for each in fenced
             if each.append.fence is not None
             for place in (each.append.fence[0],)
         ]
         columns = [list(column) for column in zip(*names, strict=True)]
-        rows = await self._link.asked(lambda connection: connection.fetch(SELECT_ATTEMPTS, self._tenant, *columns))
+        rows = await self._link.ask_with_retry(
+            lambda connection: connection.fetch(SELECT_ATTEMPTS, self._tenant, *columns)
+        )
         newest = {id(fenced[n - 1]): attempts for n, attempts in rows}
         left: list[PendingCommit] = []
         for each in steps:
@@ -358,11 +389,28 @@ class Writer:
         """A key that is kept: by this very step, when its statement was in doubt and the record is its own."""
         ready = waiting.ready
         if waiting.in_doubt and ready is not None and kept == waiting.append.entry.version:
-            name = split(waiting.append.entity)
-            line = await self._link.asked(
+            name = split_entity(waiting.append.entity)
+            line = await self._link.ask_with_retry(
                 lambda connection: connection.fetchval(SELECT_RECORD, self._tenant, *name, kept)
             )
-            if line == ready.record.line:
+            if line == ready.plan.record.line:
                 self._acknowledge(waiting)
                 return
         waiting.answer(Duplicate(kept))
+
+
+def chunks(steps: list[PendingCommit]) -> Iterator[list[PendingCommit]]:
+    """Creations and other steps apart, each in pieces of at most so many bytes."""
+    for created in (True, False):
+        chunk: list[PendingCommit] = []
+        size = 0
+        for each in steps:
+            if (each.append.expected == 0) is not created or each.ready is None:
+                continue
+            if chunk and size + each.ready.size > BATCH_BYTES_MAX:
+                yield chunk
+                chunk, size = [], 0
+            chunk.append(each)
+            size += each.ready.size
+        if chunk:
+            yield chunk

@@ -1,29 +1,32 @@
-"""The queue in front of a SQLite file, and the thread that empties it: it writes what came in one transaction, and then
-answers.
+"""The queue in front of a SQLite file, and the thread that empties it: it commits what arrived, then answers.
 
 Rule 1: a batch is what arrived during the last COMMIT, or in one round of an event loop; nothing else is waited for.
-Receipts go out after COMMIT returned.
-Rule 2: a caller that comes alone may write its step itself (`append_at_once`), between two batches.
-Rule 3: whatever happens to this thread, every waiting caller gets an answer.
+Receipts are sent after COMMIT returned.
+Rule 2: a caller that comes alone to a fast disk (`InlinePolicy`) commits its step itself, between two batches: the hop
+to the thread would cost more than the flush.
+Rule 3: whatever happens to the thread, every waiting caller gets an answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import copy
 from pathlib import Path
 from threading import Lock, Thread
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from interlock.errors import InterlockError, InternalError, UnavailableError
+from interlock.model.codec import encode
 from interlock.ports.clock import Clock
 from interlock.ports.store import Append, Refusal
+from interlock.ports.thread_calls import thread_future
 from interlock.ports.threads import start_thread
-from interlock.stores.sqlite.commit import Answer
+from interlock.stores.sql.database import Answer, Questions
+from interlock.stores.sql.refusals import RefusalQueue
 from interlock.stores.sqlite.files import Connection
-from interlock.stores.sqlite.maintenance import WriteJob, tell
 from interlock.stores.sqlite.writer import SqliteWriter
 from interlock.stores.threads.wakeup import LoopEntryQueue, WakeupPipe
 
@@ -31,20 +34,21 @@ BATCH_STEPS_MAX = 256
 """Steps of one transaction: at 64 the flush is already a small part of the cost, and later callers wait for it."""
 
 BATCH_BYTES_MAX = 4_194_304
-"""Bytes of the snapshots of one transaction, which bounds the write-ahead log's growth between checkpoints."""
+"""Bytes of the snapshots of one transaction, which bounds the growth of the write-ahead log between checkpoints."""
 
 QUEUE_MAX = 4_096
-"""Steps waiting for the writer: about a tenth of a second of work; beyond it callers are told to come back."""
-
-REFUSALS_MAX = 1_024
-"""Refusals waiting for the writer; more are counted and dropped, because a flood of them must not hold up a step."""
+"""Steps that wait for the writer: about a tenth of a second of work; beyond it callers are told to retry later."""
 
 IDLE_SECONDS = 1.0
-"""Silence after which the write-ahead log is taken into the file and cut."""
+"""Idle time after which the write-ahead log is copied into the file and truncated."""
+
+T = TypeVar("T")
+_Answered = tuple[asyncio.Future[Any], Any]
+"""Who waits, and the answer or the error."""
 
 
 class PendingCommit(NamedTuple):
-    """A caller: what it wants kept, the bytes of its snapshot, and where it waits for the answer."""
+    """A caller: its append, the encoded snapshot, and where it waits for the answer."""
 
     append: Append
     snapshot: bytes
@@ -52,200 +56,221 @@ class PendingCommit(NamedTuple):
     future: asyncio.Future[Answer]
 
 
+class WriteJob(NamedTuple):
+    """Questions for the writer that are not a step, and who waits for the answer."""
+
+    questions: Callable[[], Questions[Any]]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+
+
 class CommitQueue:
     """A queue in front of one connection, and the thread that empties it."""
 
     def __init__(self, connection: Connection, path: Path, tenant: str, *, clock: Clock | None = None) -> None:
-        self.ledger = SqliteWriter(connection, path, tenant, clock=clock)
+        self.writer = SqliteWriter(connection, path, tenant, clock=clock)
+        self.policy = self.writer.policy
         self.loops = LoopEntryQueue()
-        self._queue: deque[PendingCommit] = deque()
-        self._refusals: deque[Refusal] = deque()
-        self._refusals_dropped = 0
-        self._chores: deque[WriteJob] = deque()
+        self._steps: deque[PendingCommit] = deque()
+        self._refusals = RefusalQueue()
+        self._jobs: deque[WriteJob] = deque()
         self._guard = Lock()
-        self._bell = WakeupPipe()
-        self._asleep = False
-        self._closing = False
+        self._wakeup = WakeupPipe()
+        self._is_asleep = False
+        self._is_closing = False
         self._thread = Thread(target=self._run, name=f"interlock-{path.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to write. Raises UnavailableError when the system refuses the thread; then the file is closed."""
+        """Start the thread. Raises UnavailableError when the system refuses it; then the file is closed."""
         try:
             start_thread(self._thread)
         except BaseException:
             self._end()
             raise
 
-    def submit(self, waiting: PendingCommit) -> None:
+    async def append(self, append: Append) -> Answer:
+        """Commit one step. Raises UnavailableError when the store is closed or poisoned, or the queue is full."""
+        policy, snapshot = self.policy, encode(append.snapshot)
+        with policy.guard:
+            policy.under_way += 1
+        try:
+            if policy.is_quick:
+                if policy.is_turn_over(time.perf_counter_ns()):
+                    await asyncio.sleep(0)  # others first: callers that come together share a batch
+                if policy.under_way == 1:
+                    answer = self.append_inline(append, snapshot)
+                    if answer is not None:
+                        return answer
+            loop = asyncio.get_running_loop()
+            future: asyncio.Future[Answer] = thread_future(loop)
+            self.loops.listen(loop)
+            self.submit(PendingCommit(append, snapshot, loop, future))
+            return await future
+        finally:
+            with policy.guard:
+                policy.under_way -= 1
+
+    async def run(self, questions: Callable[[], Questions[T]]) -> T:
+        """Run questions in a transaction of the thread, and return their committed result. Raises as `append` does."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = thread_future(loop)
+        self.loops.listen(loop)
+        self.submit_job(WriteJob(questions, loop, future))
+        return await future
+
+    def submit(self, step: PendingCommit) -> None:
         """Queue a step. Raises UnavailableError when the store is closed or poisoned, or the queue is full."""
         with self._guard:
             self.check()
-            if len(self._queue) >= QUEUE_MAX:
-                raise UnavailableError(f"{QUEUE_MAX:,} steps are waiting already", code="store.queue")
-            self._queue.append(waiting)
-        self._wake_soon(waiting.loop)
+            if len(self._steps) >= QUEUE_MAX:
+                raise UnavailableError(f"the queue is full: {QUEUE_MAX:,} steps are waiting", code="store.queue")
+            self._steps.append(step)
+        self._wake_soon(step.loop)
 
-    def append_at_once(self, append: Append, snapshot: bytes) -> Answer | None:
-        """Keep a step in the thread of its caller; None where it has to be submitted, and nothing was done.
-
-        Raises as `submit` does, and what the step is refused for.
-        """
-        self.check()
-        answer = self.ledger.commit_at_once((append, snapshot))
-        if not isinstance(answer, InterlockError):
-            return answer
-        if self.ledger.poison is not None:
-            self.give_up(answer)  # the thread lets go of the file
-        raise copy(answer)
-
-    def submit_chore(self, chore: WriteJob) -> None:
-        """Queue work that is no step; it is done after the batch under way. Raises as `submit` does."""
+    def submit_job(self, job: WriteJob) -> None:
+        """Queue a job; it runs after the batch in progress. Raises as `submit` does."""
         with self._guard:
             self.check()
-            if len(self._chores) >= QUEUE_MAX:
-                raise UnavailableError(f"{QUEUE_MAX:,} releases are waiting already", code="store.queue")
-            self._chores.append(chore)
-        self._wake_soon(chore.loop)
+            if len(self._jobs) >= QUEUE_MAX:
+                raise UnavailableError(f"the queue is full: {QUEUE_MAX:,} jobs are waiting", code="store.queue")
+            self._jobs.append(job)
+        self._wake_soon(job.loop)
 
     def refuse(self, refusals: Iterable[Refusal]) -> None:
-        """Queue refusals; what does not fit is counted, and the count is kept as one row."""
+        """Queue refusals; those that do not fit are counted. Raises UnavailableError once closed or poisoned."""
         with self._guard:
             self.check()
-            for refusal in refusals:
-                if len(self._refusals) < REFUSALS_MAX:
-                    self._refusals.append(refusal)
-                else:
-                    self._refusals_dropped += 1
+            self._refusals.add(refusals)
         self._wake()
 
+    def append_inline(self, append: Append, snapshot: bytes) -> Answer | None:
+        """Commit a step in the thread of its caller; None when it must be submitted, and nothing was done.
+
+        Raises as `submit` does, and the error of the step itself.
+        """
+        self.check()
+        answer = self.writer.commit_inline((append, snapshot))
+        if not isinstance(answer, InterlockError):
+            return answer
+        if self.writer.poison is not None:
+            self.give_up(answer)  # the thread closes the file
+        raise copy(answer)
+
     def _wake_soon(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wake the thread once those have come, too, who are about to in this round of the loop: they are one batch."""
-        if self._asleep:
+        """Wake the thread at the end of this round of the loop: callers of the same round share a batch."""
+        if self._is_asleep:
             loop.call_soon(self._wake)
 
     def _wake(self) -> None:
-        """Ring for the thread if it sleeps; not under the guard, which it asks for first. Twice does no harm."""
-        if self._asleep:
-            self._asleep = False
-            self._bell.ring()
+        """Wake the thread if it sleeps; not under the guard, which it takes first. Twice does no harm."""
+        if self._is_asleep:
+            self._is_asleep = False
+            self._wakeup.wake()
 
     def give_up(self, failure: InterlockError) -> None:
-        """Take nothing more: the file is not what it was."""
-        self.ledger.poison = self.ledger.poison or failure
-        self._bell.ring()
+        """Accept nothing more: what the file says can no longer be trusted."""
+        self.writer.poison = self.writer.poison or failure
+        self._wakeup.wake()
 
     def check(self) -> None:
         """Raises UnavailableError once the store is closed or poisoned."""
-        poison = self.ledger.poison
+        poison = self.writer.poison
         if poison is not None:
-            message = f"the store gave up: {poison.message}"
-            raise UnavailableError(message, code="store.poisoned", hint="start the process again") from poison
-        if self._closing:
+            message = f"the store stopped after an error: {poison.message}"
+            raise UnavailableError(message, code="store.poisoned", hint="restart the process") from poison
+        if self._is_closing:
             raise UnavailableError("the store is closed", code="store.closed")
 
     def close(self) -> None:
-        """Take no more, write what waits, end the thread. May be called again."""
+        """Accept nothing more, commit what is queued, end the thread. May be called again."""
         with self._guard:
-            self._closing = True
-        self._bell.ring()
+            self._is_closing = True
+        self._wakeup.wake()
         if self._thread.ident is not None:
             self._thread.join()
-        self._bell.close()
+        self._wakeup.close()
         self.loops.close()
 
     # The thread
 
     def _run(self) -> None:
-        batch: list[PendingCommit] = []
-        chores: list[WriteJob] = []
+        steps: list[PendingCommit] = []
+        jobs: list[WriteJob] = []
         try:
-            while self._await_work():
-                batch, refusals, chores = self._taken()
-                answers, done = self.ledger.commit(
-                    [(each.append, each.snapshot) for each in batch], refusals, [each.work for each in chores]
+            while self._wait_for_work():
+                steps, refusals, jobs = self._take()
+                answers, results = self.writer.commit(
+                    [(each.append, each.snapshot) for each in steps], refusals, [each.questions for each in jobs]
                 )
-                self._answer(zip(batch, answers, strict=True))
-                self._tell(zip(chores, done, strict=True))
-                batch, chores = [], []
-                self.ledger.checkpoint_if_long()
-        except BaseException as error:  # noqa: BLE001 - whatever ends this thread, nobody is left waiting
-            poison = self.ledger.poison or InternalError(f"the writer ended: {error!r}", code="store.writer")
-            self.ledger.poison = poison
-            self._answer((each, poison) for each in batch)
-            self._tell((each, poison) for each in chores)
+                self._answer(zip(steps, answers, strict=True))
+                self._answer(zip(jobs, results, strict=True))
+                steps, jobs = [], []
+                self.writer.checkpoint_if_long()
+        except BaseException as error:  # noqa: BLE001 - whatever ends this thread, every caller gets an answer
+            poison = self.writer.poison or InternalError(f"the writer thread failed: {error!r}", code="store.writer")
+            self.writer.poison = poison
+            self._answer((each, poison) for each in steps)
+            self._answer((each, poison) for each in jobs)
         finally:
             self._end()
 
-    def _await_work(self) -> bool:
+    def _wait_for_work(self) -> bool:
         """Wait for something to write; False when the store closes and nothing is left, or is poisoned."""
-        patience: float | None = IDLE_SECONDS
+        timeout: float | None = IDLE_SECONDS
         while True:
             with self._guard:
-                if self.ledger.poison is not None:
+                if self.writer.poison is not None:
                     return False
-                if self._has_work() or self._closing:
+                if self._has_work() or self._is_closing:
                     return self._has_work()
-                self._asleep = True
-            if self._bell.wait(patience):  # a ring that came too late for its time only makes it look once more
+                self._is_asleep = True
+            if self._wakeup.wait(timeout):  # a wake-up that was too late for its step only makes it look once more
                 continue
-            if self.ledger.purge():
-                patience = 0.0  # more keys are old: go on, unless somebody has come
+            if self.writer.delete_expired_keys():
+                timeout = 0.0  # more keys expired: go on, unless work arrived
                 continue
-            self.ledger.leave_nothing()  # without the guard: callers must not wait for a flush
-            patience = None
+            self.writer.write_statistics_and_truncate()  # without the guard: callers must not wait for a flush
+            timeout = None
 
     def _has_work(self) -> bool:
-        return bool(self._queue or self._refusals or self._chores)
+        return bool(self._steps or self._refusals or self._jobs)
 
-    def _taken(self) -> tuple[list[PendingCommit], list[Refusal], list[WriteJob]]:
-        batch: list[PendingCommit] = []
+    def _take(self) -> tuple[list[PendingCommit], list[Refusal], list[WriteJob]]:
+        steps: list[PendingCommit] = []
         room = BATCH_BYTES_MAX
         with self._guard:
-            while self._queue and len(batch) < BATCH_STEPS_MAX and room > 0:
-                batch.append(self._queue.popleft())
-                room -= len(batch[-1].snapshot)
-            refusals = list(self._refusals)
-            self._refusals.clear()
-            chores = list(self._chores)
-            self._chores.clear()
-            if self._refusals_dropped:
-                last = refusals[-1]
-                reason = f"{self._refusals_dropped} more"
-                refusals.append(Refusal("", "", "dropped", reason, last.time_ms))
-                self._refusals_dropped = 0
-        return batch, refusals, chores
+            while self._steps and len(steps) < BATCH_STEPS_MAX and room > 0:
+                steps.append(self._steps.popleft())
+                room -= len(steps[-1].snapshot)
+            jobs = list(self._jobs)
+            self._jobs.clear()
+            return steps, self._refusals.take(), jobs
 
-    def _answer(self, answers: Iterable[tuple[PendingCommit, Answer | InterlockError]]) -> None:
-        """Tell every caller, with one signal per event loop."""
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Answer], Answer | InterlockError]]] = {}
+    def _answer(self, answers: Iterable[tuple[PendingCommit | WriteJob, Any]]) -> None:
+        """Answer every caller, with one signal per event loop."""
+        by_loop: dict[asyncio.AbstractEventLoop, list[_Answered]] = {}
         for waiting, answer in answers:
             by_loop.setdefault(waiting.loop, []).append((waiting.future, answer))
-        for loop, told in by_loop.items():
-            self.loops.call(loop, _resolve, told)
-
-    def _tell(self, done: Iterable[tuple[WriteJob, object]]) -> None:
-        """Tell whoever waits for a chore; each raises its own copy of an error."""
-        for chore, answer in done:
-            tell(self.loops, chore, copy(answer) if isinstance(answer, InterlockError) else answer)
+        for loop, answered in by_loop.items():
+            self.loops.call(loop, _resolve, answered)
 
     def _end(self) -> None:
-        """Answer whoever came too late, then let go of the file."""
+        """Answer callers that came too late, then close the file."""
         with self._guard:
-            self._closing = True
-            late = list(self._queue)
-            self._queue.clear()
-            chores = list(self._chores)
-            self._chores.clear()
-        failure = self.ledger.poison or UnavailableError("the store is closed", code="store.closed")
-        self._answer((each, failure) for each in late)
-        self._tell((each, failure) for each in chores)
-        self.ledger.close()
+            self._is_closing = True
+            steps, jobs = list(self._steps), list(self._jobs)
+            self._steps.clear()
+            self._jobs.clear()
+        failure = self.writer.poison or UnavailableError("the store is closed", code="store.closed")
+        self._answer((each, failure) for each in steps)
+        self._answer((each, failure) for each in jobs)
+        self.writer.close()
 
 
-def _resolve(told: list[tuple[asyncio.Future[Answer], Answer | InterlockError]]) -> None:
-    for future, answer in told:
+def _resolve(answered: list[_Answered]) -> None:
+    for future, answer in answered:
         if future.done():
-            continue  # its caller was cancelled; the step is kept all the same
+            continue  # its caller was cancelled; the step is committed all the same
         if isinstance(answer, InterlockError):
             future.set_exception(copy(answer))  # each caller raises its own
         else:

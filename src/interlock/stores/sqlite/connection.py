@@ -9,11 +9,10 @@ Rule 4: schema changes are numbered files, applied in one transaction under the 
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
+from typing import Any, TypeVar
 
 from interlock.errors import (
     CorruptionError,
@@ -23,7 +22,11 @@ from interlock.errors import (
     UnavailableError,
     UsageError,
 )
+from interlock.stores.sql.database import Questions
+from interlock.stores.sql.schema import SELECT_SCHEMA, pending_migrations
 from interlock.stores.sqlite.files import CALLS, Connection, connect
+
+T = TypeVar("T")
 
 APPLICATION_ID = 0x494E544C
 """What `PRAGMA application_id` holds in our files ("INTL"): other people's databases are told apart by it."""
@@ -55,7 +58,6 @@ NETWORK_FILE_SYSTEMS = frozenset(
 """Where locks and shared memory of WAL cannot be trusted between hosts."""
 
 SELECT_TABLES = "SELECT count(*) FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
-SELECT_SCHEMA = "SELECT coalesce(max(version), 0) FROM schema_version"
 INSERT_SCHEMA = "INSERT INTO schema_version (version, name) VALUES (?, ?)"
 
 _COMMON = (
@@ -71,7 +73,6 @@ _WRITER = (
     "PRAGMA checkpoint_fullfsync = ON",
 )
 _POISONING = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_MIGRATION = re.compile(r"(\d{4})_(\w+)\.sql")
 
 
 def open_writer(path: Path) -> Connection:
@@ -134,22 +135,15 @@ def _become_wal(connection: sqlite3.Connection, path: Path) -> None:
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     """Bring the schema up to date; of several processes that open a new file at once, one does it."""
-    migrations = dict(_migrations())
-    newest = max(migrations)
-    current = _schema(connection)
-    if current > newest:
-        message = f"{path} has schema {current}; this release knows {newest}"
-        raise UsageError(message, code="schema.newer", hint="use the release that wrote it, or a newer one")
-    if current == newest:
+    if not pending_migrations("sqlite", _schema(connection), place=str(path)):
         return  # without the write lock, for which busy processes would make this one wait
     begin(connection)
     try:
         current = _schema(connection)
-        for version in range(current + 1, newest + 1):
-            name, text = migrations[version]
+        for number, name, text in pending_migrations("sqlite", current, place=str(path)):
             for statement in _statements(text):
                 connection.execute(statement)
-            connection.execute(INSERT_SCHEMA, (version, name))
+            connection.execute(INSERT_SCHEMA, (number, name))
         if current == 0:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("COMMIT")
@@ -164,6 +158,21 @@ def _schema(connection: sqlite3.Connection) -> int:
     return current
 
 
+def run_questions(connection: sqlite3.Connection, questions: Questions[T]) -> T:
+    """Run the questions of a rule on a connection, and return their result."""
+    rows: Any = None
+    while True:
+        try:
+            statement, values, many = questions.send(rows)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        if many is None:
+            rows = connection.execute(statement, values).fetchall()
+        else:
+            rows = [row for each in many for row in connection.execute(statement, (*values, *each)).fetchall()]
+
+
 def begin(connection: sqlite3.Connection, *, waits: bool = True) -> None:
     """Begin a transaction that writes; waits up to `BUSY_MS` for other processes, in many short waits, or for one."""
     for _ in range(BUSY_MS // BUSY_MS_EACH - 1 if waits else 0):
@@ -175,13 +184,6 @@ def begin(connection: sqlite3.Connection, *, waits: bool = True) -> None:
         else:
             return
     connection.execute(BEGIN)
-
-
-def _migrations() -> Iterator[tuple[int, tuple[str, str]]]:
-    for each in (files("interlock.stores") / "migrations" / "sqlite").iterdir():
-        match = _MIGRATION.fullmatch(each.name)
-        if match is not None:
-            yield int(match[1]), (match[2], each.read_text(encoding="utf-8"))
 
 
 def _statements(text: str) -> Iterator[str]:

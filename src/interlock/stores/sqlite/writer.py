@@ -1,18 +1,19 @@
-"""The connection that writes to a SQLite file, one transaction at a time, whoever has the turn.
+"""The connection that writes to a SQLite file, one transaction at a time.
 
-Rule 1: the turn is the writer's thread's, or of one caller that came alone (`commit_at_once`), who waits for nothing
-but a short transaction and its flush. Where there is more to do, nothing was done, and the thread does it all.
-Rule 2: a step that loses its swap or repeats a key is that caller's answer only; so is a step that cannot be written.
-Rule 3: a failed COMMIT acknowledges nobody. A full or busy disk is over when it is over; after an I/O error nothing
-that this connection says can be believed, so the store stays poisoned, and the thread closes it.
-Rule 4: that caller may be the main thread, where Ctrl-C is raised between any two instructions: what it began is undone
-on its way out, or by whoever has the turn next.
-Rule 5: only the thread checkpoints, and not beside another process's writer: `RESTART` and `TRUNCATE` take the write
-lock first (and go on without it only when others hold it for `CHECKPOINT_BUSY_MS`), `PASSIVE` never does; SQLite before
-3.51.3 can damage the file when a checkpoint and a write of two connections meet.
-Rule 6: a COMMIT is acknowledged only if the names of the files still lead to those that are open (`sqlite_files`). If
-one was moved, replaced or deleted, the store is poisoned.
-Rule 7: statistics are summed in memory and written at most once a `TALLY_MS`, with a batch or when nobody comes.
+Rule 1: the writer's thread has the turn, or one caller that came alone (`commit_inline`), which waits for nothing but a
+short transaction and its flush. When there is more to do, nothing was done, and the thread does all of it.
+Rule 2: a step that lost its swap or repeats a key changes the answer of its own caller only; so does a step that cannot
+be written.
+Rule 3: after a failed COMMIT nothing is acknowledged. A full or busy disk is a passing trouble. After an I/O error
+nothing that this connection says can be trusted: the store stays poisoned, and the thread closes it.
+Rule 4: the lone caller may be the main thread, where Ctrl-C is raised between any two instructions. What it started is
+undone on its way out, or by whoever has the turn next.
+Rule 5: only the thread checkpoints, and not concurrently with another process's writer: `RESTART` and `TRUNCATE` take
+the write lock first (and go on without it only when others hold it for `CHECKPOINT_BUSY_MS`), `PASSIVE` never does.
+SQLite before 3.51.3 can damage the file when a checkpoint and a write of two connections meet.
+Rule 6: a COMMIT is acknowledged only if the paths of the files still lead to the open files (`files`). If one was
+moved, replaced or deleted, the store is poisoned.
+Rule 7: statistics are summed in memory and written at most once per `STATISTICS_MS`, with a batch or when idle.
 """
 
 from __future__ import annotations
@@ -29,26 +30,37 @@ from interlock.errors import InterlockError, InternalError
 from interlock.ports.clock import Clock, SystemClock
 from interlock.ports.store import Append, Appended, Refusal
 from interlock.stores.key_expiry import window_begin_ms
+from interlock.stores.sql.database import Answer, Questions
+from interlock.stores.sql.key_retention import KeyRetention
+from interlock.stores.sql.refusals import append_refusals
+from interlock.stores.sql.statistics import write_statistics
 from interlock.stores.sqlite.checkpoint import Wal
-from interlock.stores.sqlite.commit import Answer, Counts, write_counts, write_refusals, write_steps
-from interlock.stores.sqlite.connection import BEGIN, BUSY, BUSY_MS_EACH, begin, poisons, translate_error
+from interlock.stores.sqlite.commit import Counts, write_counts, write_steps
+from interlock.stores.sqlite.connection import (
+    BEGIN,
+    BUSY,
+    BUSY_MS_EACH,
+    begin,
+    poisons,
+    run_questions,
+    translate_error,
+)
 from interlock.stores.sqlite.files import CALLS, Connection, DatabaseFiles
-from interlock.stores.sqlite.maintenance import KeyRetention
-from interlock.stores.sqlite.statistics import write_statistics
+from interlock.stores.sqlite.statements import STATEMENTS
 from interlock.stores.statistics_buffer import REFUSALS, StatisticsBuffer
 from interlock.stores.threads.inline_policy import InlinePolicy
 
 WAL_BYTES_MAX = 8_388_608
-"""Length of the write-ahead log that calls for a checkpoint: readers search it, and restarting reads it whole."""
+"""Length of the write-ahead log that calls for a checkpoint: readers search it, and a restart reads it whole."""
 
 CHECKPOINT_BUSY_MS = 100
 """How long a checkpoint waits for readers: it holds the write lock meanwhile, and can be done next time."""
 
-ALONE_NS = 500_000_000
-"""How long callers may come alone before one goes to the thread, which tells the statistics and looks after the log:
-less than the silence after which it takes the log into the file, so that it never does so in the midst of steps."""
+INLINE_NS_MAX = 500_000_000
+"""How long callers may commit inline before one goes to the thread, which writes the statistics and checkpoints: less
+than the idle time after which the thread truncates the log, so that it never does so in the middle of steps."""
 
-TALLY_MS = 1_000
+STATISTICS_MS = 1_000
 """How long statistics are summed before they are written: pages lag by that, and steps do not pay for them."""
 
 SAVEPOINT = "SAVEPOINT step"
@@ -59,7 +71,7 @@ ROLLBACK = "ROLLBACK"
 CHECKPOINT_RESTART = "PRAGMA wal_checkpoint(RESTART)"
 CHECKPOINT_TRUNCATE = "PRAGMA wal_checkpoint(TRUNCATE)"
 
-ITS_OWN = (
+VALUE_ERRORS = (
     sqlite3.IntegrityError,
     sqlite3.DataError,
     sqlite3.ProgrammingError,
@@ -68,30 +80,30 @@ ITS_OWN = (
     TypeError,
     OverflowError,
 )
-"""Errors of a value that cannot be written; all others are of the connection."""
+"""Errors of a value that cannot be written; all others concern the connection."""
 
 Step = tuple[Append, bytes]
-"""What is to be kept, and the bytes of its snapshot."""
+"""An append, and its encoded snapshot."""
 
-Work = Callable[[sqlite3.Connection], Any]
-"""Something to do in a transaction that is no step."""
+Job = Callable[[], Questions[Any]]
+"""Something to do in a transaction that is not a step."""
 
 
 class Committed(NamedTuple):
-    """What each step, and each work, is to be told: an answer, or why there is none."""
+    """The answer to each step and the result of each job, or the error instead."""
 
     answers: Sequence[Answer | InterlockError]
-    done: Sequence[Any]
+    results: Sequence[Any]
 
 
 class SqliteWriter:
-    """A connection that writes, and what is known of its file and of the disk."""
+    """A connection that writes, and the state of its file and disk."""
 
     def __init__(self, connection: Connection, path: Path, tenant: str, *, clock: Clock | None = None) -> None:
         self.poison: InterlockError | None = None
-        self.pace = InlinePolicy()
-        self._connection = connection
+        self.policy = InlinePolicy()
         self.files = DatabaseFiles(connection)
+        self._connection = connection
         self._path = path
         self._tenant = tenant
         self._clock = clock or SystemClock()
@@ -99,34 +111,36 @@ class SqliteWriter:
         self._wal = Wal(path)
         self._checkpoint_at = WAL_BYTES_MAX
         self._was_full = False
-        self._tally = StatisticsBuffer()
-        self._tally_ms = 0
+        self._statistics = StatisticsBuffer()
+        self._statistics_ms = 0
         self._newest_ms = 0
-        self._forgetting = KeyRetention(connection, tenant)
+        self._key_retention = KeyRetention(STATEMENTS, tenant)
+        with contextlib.suppress(sqlite3.Error):  # housekeeping stops no store from opening: it is loaded later then
+            run_questions(connection, self._key_retention.load())
         self._is_closed = False
         self._thread_ns = 0
 
-    def commit(self, steps: Sequence[Step], refusals: Sequence[Refusal] = (), works: Sequence[Work] = ()) -> Committed:
-        """Keep all of it in one transaction, in the thread. Waits for other processes, up to `BUSY_MS`."""
+    def commit(self, steps: Sequence[Step], refusals: Sequence[Refusal] = (), jobs: Sequence[Job] = ()) -> Committed:
+        """Commit everything in one transaction, in the thread. Waits for other processes, up to `BUSY_MS`."""
         with self._turn, CALLS:
             self._thread_ns = time.perf_counter_ns()
-            return self._committed(steps, refusals, works)
+            return self._commit(steps, refusals, jobs)
 
-    def commit_at_once(self, step: Step) -> Answer | InterlockError | None:
-        """Keep one step, in the thread of its caller; None where the thread is to do it, and nothing was done.
+    def commit_inline(self, step: Step) -> Answer | InterlockError | None:
+        """Commit one step in the thread of its caller; None when the thread has to do it, and nothing was done.
 
-        Another thread that takes the turn in the moment between is waited for, for as long as it has it.
+        If another thread takes the turn in between, this waits until it is done.
         """
         if self._turn.locked():
             return None
         with self._turn, CALLS:
-            if self._is_closed or self.poison is not None or not self._is_looked_after():
+            if self._is_closed or self.poison is not None or self._needs_thread():
                 return None
-            (answer,) = self._committed((step,), waits=False).answers
+            (answer,) = self._commit((step,), waits=False).answers
             return None if isinstance(answer, InterlockError) and answer.code == BUSY else answer
 
-    def purge(self) -> bool:
-        """Forget a few old keys; True when there may be more. Another process's writer goes before."""
+    def delete_expired_keys(self) -> bool:
+        """Delete a few expired keys; True when there may be more. Another process's writer goes first."""
         with self._turn, CALLS:
             window_ms = window_begin_ms(self._clock.now_ms(), self._newest_ms)
             if window_ms <= 0 or self.poison is not None:
@@ -134,172 +148,172 @@ class SqliteWriter:
             try:
                 self._undo()
                 self._connection.execute(BEGIN)
-                has_more = self._forgetting.forget(self._connection, window_ms)
+                has_more = run_questions(self._connection, self._key_retention.delete_some(window_ms))
                 self._connection.execute(COMMIT)
             except sqlite3.Error as error:
-                self._failed(error)
+                self._fail(error)
                 return False
             return has_more
 
-    def leave_nothing(self) -> None:
-        """In the thread, when nobody came for a while: tell the statistics, and take the log into the file."""
+    def write_statistics_and_truncate(self) -> None:
+        """In the thread, when idle: write the statistics, copy the log into the file and truncate it."""
         with self._turn, CALLS:
-            self._leave_nothing()
+            self._write_statistics_and_truncate()
 
     def checkpoint_if_long(self) -> None:
-        """In the thread, after a batch: take the log into the file, if it is long."""
+        """In the thread, after a batch: copy the log into the file if it is long."""
         with self._turn, CALLS:
-            if self._was_full:  # a log without room to grow holds pages many times over, which the file takes once each
+            if self._was_full:  # the log has copies of pages that the file stores once: a checkpoint may free space
                 self._was_full = not self._checkpoint(CHECKPOINT_RESTART)
             elif self._wal.reaches(self._checkpoint_at) and not self._checkpoint(CHECKPOINT_RESTART):
-                self._checkpoint_at += WAL_BYTES_MAX  # a reader in the way is no reason to try again after each batch
+                self._checkpoint_at += WAL_BYTES_MAX  # a reader is in the way: do not retry after every batch
 
     def close(self) -> None:
-        """Let go of the file, once nobody has the turn."""
+        """Close the file, once no other thread has the turn."""
         with self._turn, CALLS:
             self._is_closed = True
             self.poison = self.poison or self.files.problem()
-            self._leave_nothing()
+            self._write_statistics_and_truncate()
             self._wal.close()
             self._connection.close()
 
     # Inside a turn
 
-    def _is_looked_after(self) -> bool:
-        """Whether the thread was here of late, and the log is short: what it does then is done by nobody else."""
-        is_late = time.perf_counter_ns() - self._thread_ns > ALONE_NS
-        return not (is_late or self._was_full or self._wal.reaches(self._checkpoint_at))
+    def _needs_thread(self) -> bool:
+        """Return whether the thread is due: it was not here for a while, or the log has to be checkpointed."""
+        is_late = time.perf_counter_ns() - self._thread_ns > INLINE_NS_MAX
+        return is_late or self._was_full or self._wal.reaches(self._checkpoint_at)
 
-    def _committed(
+    def _commit(
         self,
         steps: Sequence[Step],
         refusals: Sequence[Refusal] = (),
-        works: Sequence[Work] = (),
+        jobs: Sequence[Job] = (),
         *,
         waits: bool = True,
     ) -> Committed:
         connection = self._connection
         counts: Counts = {}
-        tally = StatisticsBuffer()
+        statistics = StatisticsBuffer()
         answers: list[Answer | InterlockError]
-        began = time.perf_counter_ns()
+        started_ns = time.perf_counter_ns()
         try:
             self._undo()
             begin(connection, waits=waits)
-            answers = self._steps(steps, counts, tally, waits=waits)
+            answers = self._write_steps(steps, counts, statistics, waits=waits)
             write_counts(connection, self._tenant, counts)
-            self._refused(refusals, tally)
-            told = waits and self._tell_tally()
-            done = [self._work(each) for each in works]
+            self._write_refusals(refusals, statistics)
+            has_written = waits and self._write_statistics()
+            results = [self._run_job(each) for each in jobs]
             connection.execute(COMMIT)
         except sqlite3.Error as error:
-            failure = self._failed(error)
-            answers, done = [failure] * len(steps), [failure] * len(works)
+            failure = self._fail(error)
+            answers, results = [failure] * len(steps), [failure] * len(jobs)
         except BaseException:
-            with contextlib.suppress(sqlite3.Error):  # whoever has the turn next does it, and hears what is wrong
+            with contextlib.suppress(sqlite3.Error):  # whoever has the turn next undoes it, and gets the error
                 self._undo()
             raise
         else:
             problem = self.files.problem()
-            if problem is not None:  # what was committed is in a file that the next process will not find
+            if problem is not None:  # the commit is in a file that the next process will not find
                 self.poison = problem
-                return Committed([problem] * len(steps), [problem] * len(works))
-            if told:
-                self._tally.clear()
-            self._tally.add(tally)
+                return Committed([problem] * len(steps), [problem] * len(jobs))
+            if has_written:
+                self._statistics.clear()
+            self._statistics.add(statistics)
             for append, _ in steps:
                 self._newest_ms = max(self._newest_ms, append.entry.event.time_ms)
-        if len(answers) == 1 and isinstance(answers[0], Appended | InterlockError):  # others did not ask the disk
-            self.pace.took(time.perf_counter_ns() - began)
-        return Committed(answers, done)
+        if len(answers) == 1 and isinstance(answers[0], Appended | InterlockError):  # others did not touch the disk
+            self.policy.took(time.perf_counter_ns() - started_ns)
+        return Committed(answers, results)
 
     def _undo(self) -> None:
         """End a transaction that was left open."""
         if self._connection.in_transaction:
             self._connection.execute(ROLLBACK)
 
-    def _steps(
-        self, steps: Sequence[Step], counts: Counts, tally: StatisticsBuffer, *, waits: bool
+    def _write_steps(
+        self, steps: Sequence[Step], counts: Counts, statistics: StatisticsBuffer, *, waits: bool
     ) -> list[Answer | InterlockError]:
-        """Write all steps at once. One that cannot be written undoes them all; then each is written by itself."""
+        """Write all steps together. If one of them cannot be written, all are undone and each is written by itself."""
         try:
-            return [*write_steps(self._connection, self._tenant, steps, counts, tally)]
-        except (*ITS_OWN, InterlockError):
+            return [*write_steps(self._connection, self._tenant, steps, counts, statistics)]
+        except (*VALUE_ERRORS, InterlockError):
             counts.clear()
-            tally.clear()
+            statistics.clear()
             self._connection.execute(ROLLBACK)
             begin(self._connection, waits=waits)
-            return [self._step(each, counts, tally) for each in steps]
+            return [self._write_step(each, counts, statistics) for each in steps]
 
-    def _step(self, step: Step, counts: Counts, tally: StatisticsBuffer) -> Answer | InterlockError:
-        """Write one step; an error that is its own takes nothing of its neighbours with it."""
+    def _write_step(self, step: Step, counts: Counts, statistics: StatisticsBuffer) -> Answer | InterlockError:
+        """Write one step; an error of its own undoes nothing of the others."""
         connection = self._connection
-        mine: Counts = {}
-        my_tally = StatisticsBuffer()
+        own_counts: Counts = {}
+        own_statistics = StatisticsBuffer()
         connection.execute(SAVEPOINT)
         try:
-            (answer,) = write_steps(connection, self._tenant, [step], mine, my_tally)
-        except (*ITS_OWN, InterlockError) as error:
+            (answer,) = write_steps(connection, self._tenant, [step], own_counts, own_statistics)
+        except (*VALUE_ERRORS, InterlockError) as error:
             connection.execute(ROLLBACK_STEP)
             connection.execute(RELEASE)
             return error if isinstance(error, InterlockError) else _unwritable(error)
         connection.execute(RELEASE)
-        for each, change in mine.items():
+        for each, change in own_counts.items():
             counts[each] = counts.get(each, 0) + change
-        tally.add(my_tally)
+        statistics.add(own_statistics)
         return answer
 
-    def _work(self, work: Work) -> object:
-        """Do what is no step; what breaks in it is its caller's, and undoes nothing of its neighbours."""
+    def _run_job(self, job: Job) -> object:
+        """Run a job; an error of its own goes to its caller and undoes nothing of the others."""
         self._connection.execute(SAVEPOINT)
         try:
-            answer = work(self._connection)
-        except sqlite3.OperationalError:  # of the connection: nobody's step can be believed
+            result = run_questions(self._connection, job())
+        except sqlite3.OperationalError:  # of the connection: no step of this transaction can be acknowledged
             raise
-        except (*ITS_OWN, InterlockError) as error:
+        except (*VALUE_ERRORS, InterlockError) as error:
             self._connection.execute(ROLLBACK_STEP)
-            answer = error if isinstance(error, InterlockError) else _unwritable(error)
+            result = error if isinstance(error, InterlockError) else _unwritable(error)
         self._connection.execute(RELEASE)
-        return answer
+        return result
 
-    def _refused(self, refusals: Sequence[Refusal], tally: StatisticsBuffer) -> None:
-        """Write refusals; those that cannot be written take no step with them."""
+    def _write_refusals(self, refusals: Sequence[Refusal], statistics: StatisticsBuffer) -> None:
+        """Write refusals; if they cannot be written, the steps still are."""
         if not refusals:
             return
         self._connection.execute(SAVEPOINT)
         try:
-            write_refusals(self._connection, self._tenant, refusals)
-        except ITS_OWN:
+            run_questions(self._connection, append_refusals(STATEMENTS, self._tenant, refusals))
+        except VALUE_ERRORS:
             self._connection.execute(ROLLBACK_STEP)
         else:
             for each in refusals:
-                tally.count(each.entity.partition("/")[0], REFUSALS, each.time_ms)
+                statistics.count(each.entity.partition("/")[0], REFUSALS, each.time_ms)
         self._connection.execute(RELEASE)
 
-    def _tell_tally(self) -> bool:
-        """Write the statistics of earlier batches, when it is time; whoever commits then clears them."""
+    def _write_statistics(self) -> bool:
+        """Write the statistics of earlier batches when they are due; they are cleared after the COMMIT."""
         now_ms = self._clock.now_ms()
-        if not self._tally or 0 <= now_ms - self._tally_ms < TALLY_MS:
+        if not self._statistics or 0 <= now_ms - self._statistics_ms < STATISTICS_MS:
             return False
-        write_statistics(self._connection, self._tenant, self._tally)
-        self._tally_ms = now_ms
+        run_questions(self._connection, write_statistics(STATEMENTS, self._tenant, self._statistics))
+        self._statistics_ms = now_ms
         return True
 
-    def _leave_nothing(self) -> None:
-        """Write the statistics that are left, which are lost if that fails; then take the log into the file."""
-        if self._tally and self.poison is None:
+    def _write_statistics_and_truncate(self) -> None:
+        """Write the statistics that are left, which are lost if that fails; then truncate the log."""
+        if self._statistics and self.poison is None:
             try:
                 self._undo()
                 self._connection.execute(BEGIN)
-                write_statistics(self._connection, self._tenant, self._tally)
+                run_questions(self._connection, write_statistics(STATEMENTS, self._tenant, self._statistics))
                 self._connection.execute(COMMIT)
             except sqlite3.Error as error:
-                self._failed(error)
-            self._tally.clear()
+                self._fail(error)
+            self._statistics.clear()
         self._checkpoint(CHECKPOINT_TRUNCATE)
 
-    def _failed(self, error: sqlite3.Error) -> InterlockError:
-        """Undo what is left of the transaction; poison the store when the connection can no longer be believed."""
+    def _fail(self, error: sqlite3.Error) -> InterlockError:
+        """Undo the transaction, and return the error as one of ours; poison the store if the connection is broken."""
         failure = translate_error(error, self._path)
         self._was_full |= failure.code == "store.full"
         if poisons(error):
@@ -312,7 +326,7 @@ class SqliteWriter:
         return failure
 
     def _checkpoint(self, statement: str) -> bool:
-        """Take the write-ahead log into the file; False when readers or another writer were in the way."""
+        """Copy the write-ahead log into the file; False when readers or another writer were in the way."""
         if self.poison is not None:
             return False
         try:
@@ -331,4 +345,4 @@ class SqliteWriter:
 
 
 def _unwritable(error: Exception) -> InterlockError:
-    return InternalError(f"a step could not be written: {error}", code="store.unwritable")
+    return InternalError(f"cannot write the step: {error}", code="store.unwritable")

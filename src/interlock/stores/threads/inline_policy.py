@@ -1,14 +1,14 @@
-"""Whether a call to the disk is worth a thread: measured, not guessed.
+"""Decides whether a caller waits for the disk itself or hands its call to a thread, by measuring.
 
-A hop to a thread and back costs some 150 us. A disk that answers within that is better waited for in place: an event
-loop is away for less than the hop would have taken of it. One that takes milliseconds, or stands still now and then,
-is waited for by threads.
+A hop to a thread and back costs about 150 us. If the disk answers within that, it is cheaper to wait in place: the
+event loop is blocked for less time than the hop would take. A disk that takes milliseconds, or stalls now and then, is
+waited for by threads.
 
-Rule 1: it is in debt at first. A quick call pays one back; a slow one adds as many as quick calls fit into it. So a
-disk that stood still for a tenth of a second is believed again after a hundred quick calls, and never before.
-Rule 2: whoever waits in place gives others their turn after a millisecond at most, however many calls that was.
-Rule 3: only one that came alone waits in place: many share a flush, or are flushed side by side.
-Rule 4: how long calls took is counted without a lock: those that end at the same moment may count as one.
+Rule 1: a store starts in debt. A quick call pays one back; a slow one adds as many as quick calls fit into it. So a
+disk that stalled for a tenth of a second is trusted again after a hundred quick calls, and never before.
+Rule 2: a caller that waits in place lets others run after a millisecond at most, however many calls that was.
+Rule 3: only a caller that came alone waits in place: many share a flush, or are flushed in parallel.
+Rule 4: durations are counted without a lock: calls that end at the same moment may count as one.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ QUICK_NS = 1_000_000
 """A call that takes no longer is quick."""
 
 TURN_NS = 1_000_000
-"""How long calls may follow one another in place before others get their turn."""
+"""How long calls may follow one another in place before other tasks of the event loop run."""
 
 OWED_FIRST = 16
-"""Quick calls before the first that is waited for in place."""
+"""Quick calls before the first one that is waited for in place."""
 
 OWED_MAX = 10_000
-"""The most that is owed, however long something stood still."""
+"""The greatest debt, however long a disk stalled."""
 
 
 class InlinePolicy:
-    """How quick the calls of late were, and how many are under way."""
+    """How quick recent calls were, and how many are in progress."""
 
     def __init__(self) -> None:
         self._owed = OWED_FIRST
         self._turn_ns = 0
-        # Counted by those who call, under the guard: they may be in several threads, and methods would cost more.
+        # Changed by the callers under the guard: they may be in several threads, and methods would cost more.
         self.guard = Lock()
         self.under_way = 0
 
@@ -44,13 +44,13 @@ class InlinePolicy:
         return self._owed == 0
 
     def is_turn_over(self, now_ns: int) -> bool:
-        """Whether others are to get their turn before the next call; it begins with this."""
+        """Return whether others should run before the next call; if so, a new turn starts."""
         if now_ns - self._turn_ns < TURN_NS:
             return False
         self._turn_ns = now_ns
         return True
 
     def took(self, ns: int) -> None:
-        """Hears how long a call took."""
+        """Record how long a call took."""
         owed = self._owed
         self._owed = max(0, owed - 1) if ns <= QUICK_NS else min(OWED_MAX, owed + ns // QUICK_NS)

@@ -1,13 +1,14 @@
-"""Threads that wait for the disk, so that an event loop need not: the way from a loop to a thread and back, kept short.
+"""Threads for blocking calls, so that an event loop need not wait for the disk. The way to a thread and back is short.
 
-Rule 1: one call, one answer, whatever happens: an error goes to whoever asked. A caller that is gone by then is none.
-Rule 2: a thread is begun when all others are busy, up to a limit; beyond that calls wait in order.
-Rule 3: an idle thread is rung for by whoever takes it off the count of idle ones: a busy store rings for nobody.
-Rule 4: they are daemons: a process that ends without closing its store dies in the middle of a call, as by kill -9, and
-the store is made for that.
+Rule 1: every call gets one answer, whatever happens: an error goes to its caller. An answer to a caller that was
+cancelled is dropped.
+Rule 2: a thread is started when all others are busy, up to a limit; beyond that calls wait in order.
+Rule 3: the caller that takes a thread off the count of idle ones wakes it: a busy store wakes no thread.
+Rule 4: the threads are daemons: a process that ends without closing its store dies in the middle of a call, as by
+kill -9, and the store is made for that.
 
 An executor of the standard library does the same with two futures and a semaphore for every call, which is a third of
-what an append costs; a queue between both costs twice what a bell does (`bells`).
+the cost of an append; a queue costs twice as much as a pipe (`wakeup`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _Task = tuple[Callable[[], Any], asyncio.AbstractEventLoop, asyncio.Future[Any]]
 
 
 class ThreadPool:
-    """Some threads, begun as they are needed."""
+    """Threads that are started as they are needed."""
 
     def __init__(self, count_max: int, name: str) -> None:
         self._count_max = count_max
@@ -39,11 +40,11 @@ class ThreadPool:
         self._idle = 0
         self._is_closing = False
         self._guard = Lock()
-        self._bell = WakeupPipe()
+        self._wakeup = WakeupPipe()
         self._loops = LoopEntryQueue()
 
-    async def run(self, rule: Callable[[], T]) -> T:
-        """What a function gives, called in a thread. Raises UnavailableError once closed, or without any thread."""
+    async def run(self, function: Callable[[], T]) -> T:
+        """Return the result of a function, called in a thread. Raises UnavailableError once closed, or without threads."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = thread_future(loop)
         self._loops.listen(loop)
@@ -51,21 +52,21 @@ class ThreadPool:
             if self._is_closing:
                 raise UnavailableError("the store is closed", code="store.closed")
             if self._unfinished >= len(self._threads) < self._count_max:
-                self._begin_one_more()
+                self._start_thread()
             self._unfinished += 1
-            self._tasks.append((rule, loop, future))
-            is_rung = self._idle > 0
-            if is_rung:
+            self._tasks.append((function, loop, future))
+            must_wake = self._idle > 0
+            if must_wake:
                 self._idle -= 1
-        if is_rung:  # not under the guard, which whoever wakes asks for first
-            self._bell.ring()
+        if must_wake:  # not under the guard, which the thread takes first
+            self._wakeup.wake()
         return await future
 
-    def _begin_one_more(self) -> None:
-        """Raises UnavailableError when the system refuses the first thread. Without a further one, calls wait."""
+    def _start_thread(self) -> None:
+        """Start one more thread, if the system allows it. Raises UnavailableError when it is refused and there is none."""
         thread = Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
         try:
-            start_thread(thread)  # first: a thread that the system refuses is none to be waited for
+            start_thread(thread)  # before it is counted: the system may refuse it
         except UnavailableError:
             if not self._threads:
                 raise
@@ -73,20 +74,20 @@ class ThreadPool:
             self._threads.append(thread)
 
     def _work(self) -> None:
-        while (task := self._taken()) is not None:
-            rule, loop, future = task
+        while (task := self._take()) is not None:
+            function, loop, future = task
             answer, error = None, None
             try:
-                answer = rule()
-            except BaseException as caught:  # noqa: BLE001  # it is the caller's, whatever it is
+                answer = function()
+            except BaseException as caught:  # noqa: BLE001 - every error goes to the caller
                 error = caught
             with self._guard:
                 self._unfinished -= 1
-            self._loops.call(loop, _give, future, answer, error)
-            del task, rule, loop, future, answer, error  # nothing is kept alive while waiting
+            self._loops.call(loop, _resolve, future, answer, error)
+            del task, function, loop, future, answer, error  # keep nothing alive while waiting
 
-    def _taken(self) -> _Task | None:
-        """What comes next, whenever it comes; None at the end."""
+    def _take(self) -> _Task | None:
+        """Wait for the next call; None when the pool closes."""
         while True:
             with self._guard:
                 if self._tasks:
@@ -94,28 +95,28 @@ class ThreadPool:
                 if self._is_closing:
                     return None
                 self._idle += 1
-            self._bell.wait()
+            self._wakeup.wait()
 
     def close(self) -> None:
-        """Waits until everything that was asked has its answer, then ends the threads. A second call does nothing."""
+        """Wait until every call has its answer, then end the threads. A second call does nothing."""
         with self._guard:
             if self._is_closing:
                 return
             self._is_closing = True
             threads, self._threads = self._threads, []
         for _ in threads:
-            self._bell.ring()
+            self._wakeup.wake()
         for thread in threads:
             thread.join()
-        self._bell.close()
+        self._wakeup.close()
         self._loops.close()
 
 
-def _give(future: asyncio.Future[Any], answer: Any, error: BaseException | None) -> None:
-    if future.done():  # cancelled: the caller is gone, what was done stands
+def _resolve(future: asyncio.Future[Any], answer: Any, error: BaseException | None) -> None:
+    if future.done():  # cancelled: the call was carried out all the same
         return
-    if isinstance(error, StopIteration):  # which no future takes: its caller would wait for ever
-        error = RuntimeError("a call of the store ended by StopIteration")
+    if isinstance(error, StopIteration):  # a future does not accept it: the caller would wait forever
+        error = RuntimeError("a call of the store raised StopIteration")
     if error is not None:
         future.set_exception(error)
     else:

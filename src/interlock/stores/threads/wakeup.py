@@ -1,13 +1,13 @@
 """How the threads of a store and event loops wake each other: by a byte in a pipe.
 
-Whoever waits behind a lock, a condition or a queue is woken by somebody who holds the interpreter's own lock and goes
-on holding it: the one who wakes finds it taken, sleeps again and is woken a second time. A write to a pipe gives that
-lock up in the very moment of the waking. A call to a thread and its answer are four switches then, not eight, and a
-pipe of our own also spares the loop what its own way for calls from threads does beside that.
+A thread that waits on a lock, a condition or a queue is woken by a thread that holds the interpreter's lock and keeps
+holding it: the woken one finds it taken, sleeps again and is woken a second time. A write to a pipe releases that lock
+at the moment of the wake-up. A call to a thread and its answer then take four switches, not eight; and a pipe of our
+own is cheaper than `call_soon_threadsafe`.
 
-Rule 1: a byte only says "look": what is to be done stands in a queue beside it.
-Rule 2: nothing is written to a pipe that is closed: the number of its descriptor could be another file's by then.
-Rule 3: whoever rings takes no lock that whoever wakes asks for: that would be the second sleep again.
+Rule 1: a byte only says "look": the work itself is in a queue next to the pipe.
+Rule 2: nothing is written to a pipe that is closed: its descriptor could belong to another file by then.
+Rule 3: the waking thread holds no lock that the woken thread takes first: that would cost the second sleep again.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from threading import Lock
 from typing import Any
 
 _BYTE = b"\0"
-_HEARD_BYTES_MAX = 4_096
+_READ_BYTES_MAX = 4_096
 
 _Call = tuple[Callable[..., object], tuple[Any, ...]]
 
 
 class WakeupPipe:
-    """A pipe: each `ring` lets one `wait` return. Once closed, nobody hears it any more."""
+    """A pipe: each `wake` lets one `wait` return. After `close`, `wake` does nothing."""
 
     def __init__(self) -> None:
-        self._guard = Lock()  # of those who ring
+        self._guard = Lock()  # of the waking threads
         self.descriptor, self._write = os.pipe()
         self._poll: select.poll | None = None
 
-    def ring(self) -> None:
-        """Wake whoever waits."""
+    def wake(self) -> None:
+        """Let one `wait` return."""
         with self._guard:
             if self._write >= 0:
                 os.write(self._write, _BYTE)
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for one ring, for so long at most; False when none came. With a time: from one thread only."""
+        """Wait for one `wake`; False when none came in time. With a timeout, only one thread may wait."""
         if seconds is not None:
             if self._poll is None:
                 self._poll = select.poll()
@@ -53,15 +53,15 @@ class WakeupPipe:
         return True
 
     def close(self) -> None:
-        """Let go of the pipe, once nobody waits. May be called again."""
+        """Close the pipe, once no thread waits. May be called again."""
         with self._guard:
-            self._let_go()
+            self._close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_write"):  # else the system had no pipe for it
-            self._let_go()  # without the guard, which a thread may hold that is not in this process: after a fork
+        if hasattr(self, "_write"):  # otherwise the system refused the pipe
+            self._close()  # without the guard: after a fork, a thread of the parent may hold it
 
-    def _let_go(self) -> None:
+    def _close(self) -> None:
         descriptors, self.descriptor, self._write = (self.descriptor, self._write), -1, -1
         for each in descriptors:
             if each >= 0:
@@ -69,100 +69,102 @@ class WakeupPipe:
 
 
 class LoopEntryQueue:
-    """The event loops in which callers of one store wait, and the way for its threads to call into them."""
+    """Calls from the threads of one store into the event loops where its callers wait."""
 
     def __init__(self) -> None:
-        self._ways: dict[AbstractEventLoop, _Way | None] = {}  # none into a loop that is called in its own way
+        self._pipes: dict[AbstractEventLoop, _LoopPipe | None] = {}  # None: the loop cannot watch descriptors
         self._guard = Lock()
         self._is_closed = False
 
     def listen(self, loop: AbstractEventLoop) -> None:
-        """Called in a loop, before a thread is to call into it."""
-        if loop in self._ways:
+        """Prepare a loop for calls from threads. Called in the loop."""
+        if loop in self._pipes:
             return
         with self._guard:
             if self._is_closed:
                 return
-            for each in [each for each in self._ways if each.is_closed()]:
-                way = self._ways.pop(each)
-                if way is not None:
-                    way.close()
-            with contextlib.suppress(OSError):  # no descriptor is left: in its own way, until there is one
-                self._ways[loop] = _way(loop)
+            for each in [each for each in self._pipes if each.is_closed()]:
+                pipe = self._pipes.pop(each)
+                if pipe is not None:
+                    pipe.close()
+            with contextlib.suppress(OSError):  # no descriptor is left: calls use the slow way until there is one
+                self._pipes[loop] = _open_pipe(loop)
 
     def call(self, loop: AbstractEventLoop, function: Callable[..., object], *arguments: Any) -> None:
-        """Call a function in a loop, from a thread. If the loop is closed, nobody waits there any more."""
-        way = self._ways.get(loop)
-        if way is None or not way.call(function, arguments):
+        """Call a function in a loop, from a thread. Does nothing when the loop is closed."""
+        pipe = self._pipes.get(loop)
+        if pipe is None or not pipe.call(function, arguments):
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(function, *arguments)
 
     def close(self) -> None:
-        """Listen no longer, in any thread; what was called before is still heard."""
+        """Remove all pipes; calls that were made before are still carried out."""
         with self._guard:
             self._is_closed = True
-            ways, self._ways = self._ways, {}
-        for loop, way in ways.items():
-            if way is None:
+            pipes, self._pipes = self._pipes, {}
+        for loop, pipe in pipes.items():
+            if pipe is None:
                 continue
             try:
-                loop.call_soon_threadsafe(way.end, loop)
+                loop.call_soon_threadsafe(pipe.end, loop)
             except RuntimeError:  # closed
-                way.close()
+                pipe.close()
 
 
-class _Way:
-    """Into one loop. It is rung for the first of the calls that were not heard yet."""
+class _LoopPipe:
+    """Calls into one loop. Only the first of the calls that wait writes a byte."""
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._calls: deque[_Call] = deque()
         self._is_open = True
-        self._guard = Lock()  # of those who call
-        self._bell = WakeupPipe()
-        os.set_blocking(self._bell.descriptor, False)
-        loop.add_reader(self._bell.descriptor, self._hear)
+        self._guard = Lock()  # of the calling threads
+        self._wakeup = WakeupPipe()
+        os.set_blocking(self._wakeup.descriptor, False)
+        loop.add_reader(self._wakeup.descriptor, self._on_wakeup)
 
     def call(self, function: Callable[..., object], arguments: tuple[Any, ...]) -> bool:
-        """Have a function called; False when the way is closed."""
+        """Queue a call; False when the pipe is closed."""
         with self._guard:
             if self._is_open:
                 self._calls.append((function, arguments))
                 if len(self._calls) == 1:
-                    self._bell.ring()
+                    self._wakeup.wake()
             return self._is_open
 
     def end(self, loop: AbstractEventLoop) -> None:
-        """In the loop: let go, and do what is left."""
-        loop.remove_reader(self._bell.descriptor)
+        """In the loop: close the pipe, and carry out the calls that are left."""
+        loop.remove_reader(self._wakeup.descriptor)
         self.close()
-        self._take()
+        self._run_calls()
 
-    def _hear(self) -> None:
-        """In the loop, when it was rung."""
+    def _on_wakeup(self) -> None:
+        """In the loop, after a wake-up."""
         with contextlib.suppress(BlockingIOError):
-            os.read(self._bell.descriptor, _HEARD_BYTES_MAX)
-        self._take()
+            os.read(self._wakeup.descriptor, _READ_BYTES_MAX)
+        self._run_calls()
 
-    def _take(self) -> None:
-        """Do what was called for. No more comes meanwhile than there are callers, who all wait for this."""
+    def _run_calls(self) -> None:
+        """Carry out all calls. No more arrive meanwhile than there are callers, who all wait for this."""
         calls = self._calls
         while calls:
             function, arguments = calls.popleft()
             try:
                 function(*arguments)
-            except Exception as error:  # noqa: BLE001 - the others hear theirs
-                get_running_loop().call_exception_handler({"message": "an answer was not taken", "exception": error})
+            except Exception as error:  # noqa: BLE001 - the other calls go on
+                get_running_loop().call_exception_handler(
+                    {"message": "a call from a thread failed", "exception": error}
+                )
 
     def close(self) -> None:
-        """Nobody comes here any more."""
+        """Accept no more calls."""
         with self._guard:
             self._is_open = False
-            self._bell.close()
+            self._wakeup.close()
 
 
-def _way(loop: AbstractEventLoop) -> _Way | None:
-    """Into a loop; None if it cannot look after descriptors."""
+def _open_pipe(loop: AbstractEventLoop) -> _LoopPipe | None:
+    """Return a pipe into a loop; None if the loop cannot watch descriptors."""
     try:
-        return _Way(loop)
+        return _LoopPipe(loop)
     except NotImplementedError:
         return None

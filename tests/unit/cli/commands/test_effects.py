@@ -13,7 +13,6 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from interlock.assemble.runtimes import open_store_url
 from interlock.cli.commands import effects as command
 from interlock.cli.output.terminal import Terminal
 from interlock.errors import RejectedError
@@ -21,7 +20,8 @@ from interlock.model.journal.work import CHILD_WORK, Work, WorkDelta, WorkId
 from interlock.ports.clock import SystemClock
 from interlock.ports.work import Settlement, WorkQuery, WorkRow, WorkStore
 from interlock.runtime.worker.work_operations import WorkOperations
-from interlock.stores.postgres import work as postgres_work
+from interlock.stores.registry import open_store as open_store_url
+from interlock.stores.sql import work_lists
 from interlock.stores.sqlite.store import open_store
 from interlock.testing.store_suite.samples import Life
 from tests.support.postgres_server import store_or_skip
@@ -283,8 +283,8 @@ def test_all_dead_letters_are_counted_before_anything_is_done(call: Caller, work
         (["retry", STORE, "order/1/3"], 2, "is no key of work"),
         (["retry", STORE, "order/A-1/1/99"], 6, "no work `order/A-1/1/99`"),
         (["ls", STORE, "--entity", "order"], 2, "kind/id"),
-        (["ls", STORE, "--after", "nonsense"], 2, "not a cursor"),
-        (["ls", STORE, "--after", '["order","A-1","effect",99999999999999999999,0]'], 2, "not a cursor"),
+        (["ls", STORE, "--after", "nonsense"], 2, "invalid list cursor"),
+        (["ls", STORE, "--after", '["order","A-1","effect",99999999999999999999,0]'], 2, "invalid list cursor"),
         (["ls", "sqlite:///nowhere.db"], 6, "no store"),
         ([], 2, "say what to do"),
     ],
@@ -308,7 +308,7 @@ def test_a_store_that_keeps_no_work_says_so(call: Caller, folder: Path, monkeypa
     async def opened(url: str) -> Any:
         return Bare()
 
-    monkeypatch.setattr(command, "open_store_url", opened)
+    monkeypatch.setattr(command, "open_store", opened)
     ended = call("effects", "ls", "memory:")
 
     assert (2, True) == (ended.code, ended.err.startswith("error: this store keeps no work; sqlite:"))
@@ -332,7 +332,7 @@ def test_work_is_the_same_to_a_person_on_every_store(call: Caller, folder: Path,
 
 def test_work_behind_much_that_is_not_asked_for_is_found(call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server walks a bounded number of rows for each page, and may give an empty one: that is not the end."""
-    monkeypatch.setattr(postgres_work, "WALK_MAX", 1)
+    monkeypatch.setattr(work_lists, "WALK_MAX", 1)
     url = store_or_skip()
     asyncio.run(_dead_letters(url))
     asyncio.run(_left(url, "order/2", "call"))

@@ -420,9 +420,7 @@ async def test_a_store_that_keeps_no_work_says_so(
 ) -> None:
     """Once, when a chart asks for what nobody will do; or at once, for those who insist."""
     chart = order_chart(Bank())
-    monkeypatch.setattr(
-        "interlock.assemble.runtimes._others", lambda group, ours: {"plain": lambda: lambda url: Journals()}
-    )
+    monkeypatch.setattr("interlock.stores.registry.store_plugins", lambda: {"plain": lambda: lambda url: Journals()})
     with caplog.at_level(logging.WARNING, logger="interlock"):
         async with interlock.open("plain:", charts=[chart]):
             pass

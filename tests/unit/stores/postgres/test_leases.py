@@ -10,7 +10,7 @@ import pytest
 
 from interlock.ports.leases import Downtime, Lease, LeaseStore
 from interlock.ports.store import Store
-from interlock.stores.postgres import leases as postgres_leases
+from interlock.stores.postgres import statements
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.store import PostgresStore
 from interlock.testing.store_suite.suite import Case, StoreSubject, lease_cases
@@ -117,7 +117,7 @@ async def test_of_many_who_come_back_at_once_one_notes_the_downtime(server: Serv
 
 async def test_old_downtimes_are_forgotten(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest stay, in order."""
-    monkeypatch.setattr(postgres_leases, "DOWNTIMES_MAX", 3)
+    monkeypatch.setattr(statements, "DOWNTIMES_MAX", 3)
     for time_ms in range(0, 60, 10):
         await server.at(time_ms).alive(now_ms=0, gap_ms=5)
 

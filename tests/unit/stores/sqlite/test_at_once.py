@@ -51,8 +51,8 @@ HERE = threading.get_ident
 async def begun(path: Path) -> Opened:
     """A store whose thread has written a first step."""
     store = SqliteStore(path)
-    watched = Watched(store._writer.ledger._connection)
-    store._writer.ledger._connection = watched  # type: ignore[assignment]  # it is one in all that matters
+    watched = Watched(store.database.queue.writer._connection)
+    store.database.queue.writer._connection = watched  # type: ignore[assignment]  # it is one in all that matters
     life = Life("parcel/1")
     await kept(store, life.created())
     watched.begun_by.clear()
@@ -64,7 +64,7 @@ async def begun(path: Path) -> Opened:
 async def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Opened]:
     """A store on a disk that is quick on every machine, whose thread was there just now."""
     monkeypatch.setattr(InlinePolicy, "is_quick", True)
-    monkeypatch.setattr(writer, "ALONE_NS", 10**18)
+    monkeypatch.setattr(writer, "INLINE_NS_MAX", 10**18)
     monkeypatch.setattr(commit_queue, "IDLE_SECONDS", 3_600.0)
     store, watched, life = await begun(tmp_path / "x.db")
     yield store, watched, life
@@ -94,7 +94,7 @@ async def test_a_conflict_and_a_known_key_are_told_in_place(quick: Opened, monke
     rival = Life("parcel/1")
     rival.created()
     took = list[int]()
-    monkeypatch.setattr(store._pace, "took", took.append)
+    monkeypatch.setattr(store.database.queue.policy, "took", took.append)
     await store.append(first)
     heard = len(took)
 
@@ -129,8 +129,8 @@ async def test_it_is_measured_which_disk_it_is(quick: Opened, monkeypatch: pytes
     """By the thread, too, and when it fails; a batch of many says nothing of a step alone."""
     store, watched, life = quick
     took = list[int]()
-    monkeypatch.setattr(store._pace, "took", took.append)
-    ledger = store._writer.ledger
+    monkeypatch.setattr(store.database.queue.policy, "took", took.append)
+    ledger = store.database.queue.writer
     ledger.commit([(each, b"{}") for each in (Life("parcel/2").created(), Life("parcel/3").created())])
     of_many = len(took)
     ledger.commit([(Life("parcel/4").created(), b"{}")])
@@ -148,7 +148,7 @@ async def test_it_is_measured_which_disk_it_is(quick: Opened, monkeypatch: pytes
 async def test_the_thread_is_visited_now_and_then(quick: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """It tells the statistics and looks after the log, also while nobody needs it for a step."""
     store, watched, life = quick
-    monkeypatch.setattr(writer, "ALONE_NS", -1)
+    monkeypatch.setattr(writer, "INLINE_NS_MAX", -1)
     await kept(store, *steps(life, 2))
 
     assert 2 == len(watched.committed_by)
@@ -158,9 +158,9 @@ async def test_the_thread_is_visited_now_and_then(quick: Opened, monkeypatch: py
 async def test_a_long_log_is_taken_in_by_the_thread(quick: Opened) -> None:
     """A checkpoint may take long, and never holds up a loop."""
     store, watched, life = quick
-    store._writer.ledger._checkpoint_at = 1
+    store.database.queue.writer._checkpoint_at = 1
     await kept(store, *steps(life, 1))
-    await asyncio.to_thread(store._writer.close)
+    await asyncio.to_thread(store.database.queue.close)
 
     assert HERE() not in watched.committed_by
     assert writer.CHECKPOINT_RESTART in watched.statements
@@ -189,7 +189,7 @@ async def test_whoever_waits_already_goes_first(quick: Opened) -> None:
     chore = asyncio.ensure_future(store.drop("parcel/1", WorkId("effect", 1, 0)))
     await asyncio.to_thread(started.wait)
     waiting = asyncio.ensure_future(store.append(*steps(life, 1)))
-    await eventually(lambda: store._writer._queue)  # it may give way to others first, if the turn takes long
+    await eventually(lambda: store.database.queue._steps)  # it may give way to others first, if the turn takes long
     watched.faults.clear()
     go.set()
 
@@ -200,10 +200,10 @@ async def test_whoever_waits_already_goes_first(quick: Opened) -> None:
 async def test_statistics_of_steps_in_place_are_told(quick: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the next step that goes to the thread, and not before: Ctrl-C could make them be told twice."""
     store, _, life = quick
-    monkeypatch.setattr(writer, "TALLY_MS", 0)
+    monkeypatch.setattr(writer, "STATISTICS_MS", 0)
     await kept(store, *steps(life, 3))
     before = await store.rates("parcel", since_ms=0)
-    monkeypatch.setattr(writer, "ALONE_NS", -1)
+    monkeypatch.setattr(writer, "INLINE_NS_MAX", -1)
     await kept(store, *steps(life, 1))
     minutes = await store.rates("parcel", since_ms=0)
 
@@ -221,8 +221,8 @@ async def test_a_disk_that_fails_in_place_poisons_the_store(quick: Opened) -> No
     first, second = steps(life, 2)
     with pytest.raises(UnavailableError) as failed:
         await store.append(first)
-    await asyncio.to_thread(store._writer._thread.join, 30)
-    has_ended = not store._writer._thread.is_alive()
+    await asyncio.to_thread(store.database.queue._thread.join, 30)
+    has_ended = not store.database.queue._thread.is_alive()
     with pytest.raises(UnavailableError) as after:
         await store.append(second)
 
@@ -294,27 +294,27 @@ async def test_a_closed_store_takes_nothing_in_place(quick: Opened) -> None:
         await store.append(second)
 
     assert "store.closed" == raised.value.code
-    assert None is store._writer.ledger.commit_at_once((second, b"{}"))
+    assert None is store.database.queue.writer.commit_inline((second, b"{}"))
 
 
 async def test_a_closing_waits_for_a_step_in_place(quick: Opened) -> None:
     """Another thread closes while this one is in the middle of a transaction."""
     store, watched, life = quick
-    closing_thread = threading.Thread(target=store._writer.close)
+    closing_thread = threading.Thread(target=store.database.queue.close)
     seen: list[bool] = []
 
     def close_meanwhile() -> None:
         watched.faults.clear()
         closing_thread.start()
-        while not store._writer._closing:
+        while not store.database.queue._is_closing:
             threading.Event().wait(0.001)
-        seen.append(store._writer.ledger._is_closed)
+        seen.append(store.database.queue.writer._is_closed)
 
     watched.faults[COMMIT] = close_meanwhile
     answer = await store.append(*steps(life, 1))
     await asyncio.to_thread(closing_thread.join)
 
-    assert ([False], True) == (seen, store._writer.ledger._is_closed)
+    assert ([False], True) == (seen, store.database.queue.writer._is_closed)
     assert isinstance(answer, Appended)
 
 
@@ -352,7 +352,7 @@ def cut(ledger: SqliteWriter, connection: Watched, append: Append, at: int) -> b
     """Whether a step in place was interrupted at the n-th moment."""
     ledger._connection = Cut(connection.connection, at)  # type: ignore[assignment]  # it is one in all that matters
     try:
-        ledger.commit_at_once((append, b"{}"))
+        ledger.commit_inline((append, b"{}"))
     except KeyboardInterrupt:
         return True
     finally:
@@ -363,7 +363,7 @@ def cut(ledger: SqliteWriter, connection: Watched, append: Append, at: int) -> b
 async def test_ctrl_c_at_any_statement_loses_and_doubles_nothing(quick: Opened, tmp_path: Path) -> None:
     """The turn is free again, no transaction holds others up, and the same key again is kept once."""
     store, watched, _ = quick
-    ledger = store._writer.ledger
+    ledger = store.database.queue.writer
     moments = 0
     with closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None, timeout=0)) as rival:
         while True:
@@ -393,7 +393,7 @@ async def test_a_second_ctrl_c_leaves_its_transaction_to_the_next_turn(quick: Op
     watched.faults = {COMMIT: interrupt, ROLLBACK: interrupt}
     (step,) = steps(life, 1)
     with pytest.raises(KeyboardInterrupt):
-        store._writer.append_at_once(step, b"{}")
+        store.database.queue.append_inline(step, b"{}")
     assert watched.connection.in_transaction
     watched.faults.clear()
 

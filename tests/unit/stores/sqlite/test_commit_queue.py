@@ -32,10 +32,10 @@ def path(tmp_path: Path) -> Path:
 def opened(path: Path) -> Iterator[tuple[SqliteStore, Faulty]]:
     """A store whose writer has a connection that can fail."""
     store = SqliteStore(path)
-    faulty = Faulty(store._writer.ledger._connection)
-    store._writer.ledger._connection = faulty  # type: ignore[assignment]  # what it is for
+    faulty = Faulty(store.database.queue.writer._connection)
+    store.database.queue.writer._connection = faulty  # type: ignore[assignment]  # what it is for
     yield store, faulty
-    store._close()
+    store.database._close()
 
 
 async def _many(store: SqliteStore, count: int = 5) -> list[object]:
@@ -221,8 +221,8 @@ async def test_no_step_is_left_lying_while_the_writer_sleeps(
 def test_a_loop_that_is_gone_harms_nobody(path: Path) -> None:
     """A caller whose event loop was closed is passed over; others are answered."""
     store = SqliteStore(path)
-    faulty = Faulty(store._writer.ledger._connection)
-    store._writer.ledger._connection = faulty  # type: ignore[assignment]  # what it is for
+    faulty = Faulty(store.database.queue.writer._connection)
+    store.database.queue.writer._connection = faulty  # type: ignore[assignment]  # what it is for
     started, go = faulty.held(connection.BEGIN)
 
     async def leave() -> None:
@@ -243,7 +243,7 @@ async def test_a_long_log_is_taken_into_the_file(
     """Beyond its size the log is restarted by the writer, under the write lock."""
     store, faulty = opened
     monkeypatch.setattr(writer, "WAL_BYTES_MAX", 1)
-    store._writer.ledger._checkpoint_at = 1
+    store.database.queue.writer._checkpoint_at = 1
     await _many(store)
     await kept(store, Life("parcel/x").created())
 
@@ -261,7 +261,7 @@ async def test_a_checkpoint_in_the_way_of_a_reader_is_put_off(
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM entity").fetchone()
     await kept(store, Life("parcel/1").created())
-    store._writer.ledger._checkpoint_at = 1
+    store.database.queue.writer._checkpoint_at = 1
     await kept(store, Life("parcel/2").created(), Life("parcel/3").created(), Life("parcel/4").created())
     reader.close()
 
@@ -274,11 +274,11 @@ async def test_a_checkpoint_that_fails_is_no_failure_of_a_step(
 ) -> None:
     """The entry holds; only an error of the disk ends the writer and poisons what comes after."""
     store, faulty = opened
-    store._writer.ledger._checkpoint_at = 1
+    store.database.queue.writer._checkpoint_at = 1
     faulty.faults[writer.CHECKPOINT_RESTART] = failing(code)
     await kept(store, Life("parcel/1").created())
     if ends:
-        await asyncio.to_thread(store._writer._thread.join)
+        await asyncio.to_thread(store.database.queue._thread.join)
     answers = await _many(store, 1)
 
     assert {"store.poisoned" if ends else "Appended"} == codes(answers)
@@ -311,7 +311,7 @@ async def test_a_restarted_log_is_not_taken_in_after_each_batch(
     """A restarted log keeps the size of its file; only what was written since calls for the next checkpoint."""
     store, faulty = opened
     monkeypatch.setattr(writer, "WAL_BYTES_MAX", 600_000)
-    store._writer.ledger._checkpoint_at = 600_000
+    store.database.queue.writer._checkpoint_at = 600_000
     for number in range(60):
         await kept(store, Life(f"parcel/{number}").created())
 

@@ -8,7 +8,6 @@ import pytest
 
 import interlock
 from interlock.ports.journal_feed import JournalFeed
-from interlock.stores.sqlite import feed
 from interlock.stores.sqlite.store import SqliteStore
 from interlock.testing.clock import VirtualClock
 
@@ -76,21 +75,3 @@ async def test_an_empty_file_has_nothing_to_tell(tmp_path: Path) -> None:
     await store.close()
 
     assert (0, ()) == found
-
-
-async def test_no_question_walks_over_the_table(lamps: str) -> None:
-    """A file may hold a billion entries."""
-    import sqlite3
-
-    connection = sqlite3.connect(lamps.removeprefix("sqlite:///"))
-    plans = [
-        row[3]
-        for statement, values in (
-            (feed.SELECT_BEHIND, (5, 5)),
-            (feed.SELECT_TIME, (5,)),
-        )
-        for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)
-    ]
-    connection.close()
-
-    assert all("SEARCH" in each and "SCAN" not in each for each in plans), plans

@@ -19,10 +19,13 @@ from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Duplicate, EntityQuery, Loaded
 from interlock.stores import key_expiry
 from interlock.stores.key_expiry import KeyExpiry
-from interlock.stores.schema import schema_of
-from interlock.stores.sqlite import commit_queue, maintenance
+from interlock.stores.registry import schema_of
+from interlock.stores.sql import key_retention
+from interlock.stores.sql.database import Questions
+from interlock.stores.sql.key_retention import MOVE_MS
+from interlock.stores.sqlite import commit_queue
+from interlock.stores.sqlite.commit_queue import WriteJob
 from interlock.stores.sqlite.connection import APPLICATION_ID, open_writer
-from interlock.stores.sqlite.maintenance import MOVE_MS, KeyRetention, WriteJob
 from interlock.stores.sqlite.store import SqliteStore, open_store
 from interlock.stores.sqlite.writer import SqliteWriter
 from interlock.testing.store_suite.samples import Life
@@ -67,7 +70,7 @@ async def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 async def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, watch: Watch) -> AsyncIterator[SqliteStore]:
     """A store that is idle at once, on a clock that stands."""
     monkeypatch.setattr(commit_queue, "IDLE_SECONDS", 0.001)
-    monkeypatch.setattr(maintenance, "PURGE_MAX", 2)
+    monkeypatch.setattr(key_retention, "DELETE_MAX", 2)
     monkeypatch.setattr(SystemClock, "now_ms", lambda self: NOW)
     made = open_store(f"sqlite:///{tmp_path}/x.db")
     yield made
@@ -129,7 +132,7 @@ class File:
     def idle(self, key: str, ledger: SqliteWriter | None = None) -> set[str]:
         """Keep one more step, then have nothing to do; the keys that are left."""
         self.keep(key, ledger)
-        while (ledger or self.ledger).purge():
+        while (ledger or self.ledger).delete_expired_keys():
             pass
         return _keys(self.path)
 
@@ -270,23 +273,24 @@ def test_who_has_nothing_to_forget_writes_nothing(file: File, time: Time) -> Non
     changes = file.ledger._connection.total_changes
     time.pass_ms(MOVE_MS - 1)
     file.ledger._newest_ms = time.wall_ms
-    file.ledger.purge()
+    file.ledger.delete_expired_keys()
     nothing = file.ledger._connection.total_changes - changes
     time.pass_ms(1)
     file.ledger._newest_ms = time.wall_ms
-    file.ledger.purge()
+    file.ledger.delete_expired_keys()
 
     assert (0, 1) == (nothing, file.ledger._connection.total_changes - changes)
 
 
 def test_a_boundary_that_cannot_be_read_stops_no_store_from_opening(file: File) -> None:
     """It is read when it is needed."""
+    file.ledger._connection.execute("ALTER TABLE key_boundary RENAME TO away")
     with closing(file.opened()) as other:
-        file.ledger._connection.execute("ALTER TABLE key_boundary RENAME TO away")
-        unread = KeyRetention(other._connection, "")
         file.ledger._connection.execute("ALTER TABLE away RENAME TO key_boundary")
+        other._newest_ms = NOW
 
-        assert unread.forget(other._connection, 1) is False
+        assert other.delete_expired_keys() is False
+        assert other.poison is None
 
 
 def test_a_file_of_an_earlier_release_begins_at_its_oldest_key(tmp_path: Path, time: Time) -> None:
@@ -314,7 +318,7 @@ async def test_keys_older_than_the_window_are_forgotten_when_idle(
 ) -> None:
     """In batches, until none is left; the journal is untouched."""
     old, new = Life("parcel/1", time_ms=NOW - KEY_WINDOW_MS - 1_000), Life("parcel/2", time_ms=NOW)
-    store._writer.ledger._forgetting._boundary = KeyExpiry(NOW - KEY_WINDOW_MS)
+    store.database.queue.writer._key_retention._expiry = KeyExpiry(NOW - KEY_WINDOW_MS)
     await kept(store, old.created(), *(old.stepped(key=f"old-{number}") for number in range(5)))
     await kept(store, new.created(key="new"))
     await watch.until(tmp_path / "x.db", {"new"})
@@ -331,12 +335,12 @@ async def test_a_writer_that_is_busy_elsewhere_is_not_waited_for(store: SqliteSt
     await store.close()
     ledger = SqliteWriter(open_writer(path), path, "")
     ledger._newest_ms = NOW
-    ledger._forgetting._boundary = KeyExpiry(NOW - KEY_WINDOW_MS)
+    ledger._key_retention._expiry = KeyExpiry(NOW - KEY_WINDOW_MS)
     with closing(ledger), closing(sqlite3.connect(path, isolation_level=None)) as blocker:
         blocker.execute("BEGIN IMMEDIATE")
-        busy = ledger.purge(), ledger.poison, _keys(path)
+        busy = ledger.delete_expired_keys(), ledger.poison, _keys(path)
         blocker.execute("ROLLBACK")
-        ledger.purge()
+        ledger.delete_expired_keys()
 
     assert (False, None, {"old"}) == busy
     assert set() == _keys(path)
@@ -345,16 +349,16 @@ async def test_a_writer_that_is_busy_elsewhere_is_not_waited_for(store: SqliteSt
 async def test_a_chore_that_ends_the_writer_is_answered(store: SqliteStore) -> None:
     """Whatever happens to the thread, nobody is left waiting; and the store says that it gave up."""
 
-    def burst(connection: sqlite3.Connection) -> bool:
+    def burst() -> Questions[bool]:
         raise MemoryError("no room for a thought")
 
     loop = asyncio.get_running_loop()
     chore = WriteJob(burst, loop, loop.create_future())
-    store._writer.submit_chore(chore)
+    store.database.queue.submit_job(chore)
     with pytest.raises(InternalError):
         async with asyncio.timeout(PATIENCE_SECONDS):
             await chore.future
-    store._writer.close()
+    store.database.queue.close()
     with pytest.raises(UnavailableError):
         await store.release("parcel/1", version=1, archive="file:///x")
 

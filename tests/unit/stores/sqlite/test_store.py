@@ -18,8 +18,8 @@ import pytest
 from interlock.errors import CorruptionError, InternalError, UnavailableError, UsageError
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append, Appended, Conflict, EntityQuery, Refusal
+from interlock.stores.sql import lists
 from interlock.stores.sqlite import connection as sqlite_connect
-from interlock.stores.sqlite import lists
 from interlock.stores.sqlite.store import SqliteStore, open_store
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import expect, journal, kept, listed
@@ -54,7 +54,7 @@ async def _some(path: Path, count: int = 3) -> Life:
 async def test_a_commit_is_flushed_and_the_file_is_private(path: Path) -> None:
     """WAL with synchronous=FULL and foreign keys; nobody else may read it; no log is left after a close."""
     store = SqliteStore(path)
-    connection = store._writer.ledger._connection
+    connection = store.database.queue.writer._connection
     settings = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "foreign_keys")]
     await store.close()
 
@@ -70,9 +70,9 @@ async def test_a_file_behind_a_link_has_its_log_where_it_lies(tmp_path: Path, mo
     flushed = list[Path]()
     monkeypatch.setattr(sqlite_connect, "_flush", flushed.append)
     store = SqliteStore(tmp_path / "link.db")
-    store._writer.ledger._checkpoint_at = 1
+    store.database.queue.writer._checkpoint_at = 1
     await kept(store, Life("parcel/1").created())
-    is_long = store._writer.ledger._wal.reaches(1)
+    is_long = store.database.queue.writer._wal.reaches(1)
     await store.close()
 
     assert [tmp_path / "data" / "x.db"] == flushed
@@ -83,7 +83,7 @@ async def test_readers_cannot_write(path: Path) -> None:
     """A statement that changes something is refused on their connections."""
     store = SqliteStore(path)
     with pytest.raises(UnavailableError, match="readonly"):
-        await store._read(lambda connection: connection.execute("DELETE FROM entity"))
+        await store.database._read(lambda connection: connection.execute("DELETE FROM entity"))
     await store.close()
 
 
@@ -236,36 +236,6 @@ async def test_refusals_are_chained_and_a_flood_is_counted(path: Path) -> None:
 
     assert [(1_025, 1_025, 1_025)] == kept_rows
     assert b"476 more" in last[0][0]
-
-
-PLANS = {
-    "by age": (lists.BY_AGE, ("", "k", 0, "", 9), ["SEARCH entity USING INDEX entity_by_age"]),
-    "by state": (
-        lists.BY_STATE,
-        ("", "k", "s", 0, "", 9),
-        ["SEARCH s USING PRIMARY KEY", "SEARCH e USING INDEX sqlite_autoindex_entity_1"],
-    ),
-    "by id": (lists.BY_ID, ("", "k", "a", ""), ["SEARCH entity USING INDEX sqlite_autoindex_entity_1"]),
-    "by tag": (
-        lists.BY_TAG,
-        ("", "k", "t"),
-        ["SEARCH t USING PRIMARY KEY", "SEARCH e USING INDEX sqlite_autoindex_entity_1"],
-    ),
-    "many with a tag": (lists.MANY_TAGGED, ("", "k", "t", 9), ["SEARCH entity_tag USING PRIMARY KEY"]),
-}
-
-
-@pytest.mark.parametrize("name", PLANS)
-async def test_a_list_never_scans_and_never_sorts(name: str, path: Path) -> None:
-    """Each statement walks an index that has its order; SQLite's own plan says so."""
-    await _some(path)
-    statement, values, expected = PLANS[name]
-    with closing(sqlite3.connect(path)) as connection:
-        plan = [each[3] for each in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
-
-    assert len(expected) == len(plan), plan
-    for wanted, found in zip(expected, plan, strict=True):
-        assert found.replace("COVERING ", "").startswith(wanted), plan
 
 
 async def test_a_walk_stops_and_goes_on_from_its_cursor(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,13 +166,13 @@ async def test_no_call_is_left_lying_while_a_thread_sleeps(threads: ThreadPool, 
 async def test_nobody_is_rung_for_while_all_are_busy(threads: ThreadPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits is taken up by whoever is done first; a ring that nobody hears would fill the pipe in time."""
     rings: list[None] = []
-    ring = threads._bell.ring
+    ring = threads._wakeup.wake
 
     def counted() -> None:
         rings.append(None)
         ring()
 
-    monkeypatch.setattr(threads._bell, "ring", counted)
+    monkeypatch.setattr(threads._wakeup, "wake", counted)
     both, go = Barrier(2), Event()
     await asyncio.gather(*(threads.run(lambda: both.wait(PATIENCE_SECONDS)) for _ in range(2)))
     async with asyncio.timeout(PATIENCE_SECONDS):

@@ -48,9 +48,9 @@ def is_open(descriptor: int) -> bool:
 
 def reader_of(loops: LoopEntryQueue, loop: asyncio.AbstractEventLoop) -> int:
     """The descriptor by which a loop is rung for."""
-    way = loops._ways[loop]
+    way = loops._pipes[loop]
     assert way is not None
-    return way._bell.descriptor
+    return way._wakeup.descriptor
 
 
 async def heard(count: int, values: list[Any]) -> None:
@@ -73,8 +73,8 @@ class Readerless(asyncio.SelectorEventLoop):
 
 def test_each_ring_lets_one_wait_return(bell: WakeupPipe) -> None:
     """Also one that came before; when none comes in time, the wait says so."""
-    bell.ring()
-    bell.ring()
+    bell.wake()
+    bell.wake()
 
     assert [True, True, False] == [bell.wait(PATIENCE_SECONDS), bell.wait(), bell.wait(0.0)]
 
@@ -85,7 +85,7 @@ def test_a_ring_wakes_whoever_waits(bell: WakeupPipe) -> None:
         found: list[bool] = []
         thread = Thread(target=lambda seconds=seconds, found=found: found.append(bell.wait(seconds)))
         thread.start()
-        bell.ring()
+        bell.wake()
         thread.join(PATIENCE_SECONDS)
 
         assert [True] == found
@@ -97,7 +97,7 @@ def test_a_closed_bell_writes_to_nobody_elses_file(bell: WakeupPipe) -> None:
     bell.close()
     others = os.pipe()
     os.set_blocking(others[0], False)
-    bell.ring()
+    bell.wake()
     bell.close()
     with pytest.raises(BlockingIOError):
         os.read(others[0], 1)
@@ -235,7 +235,7 @@ async def test_without_descriptors_a_loop_is_called_in_its_own_way(
         loops.listen(loop)
     in_thread(lambda: loops.call(loop, found.append, 1))
     await heard(1, found)
-    before = loop in loops._ways
+    before = loop in loops._pipes
     loops.listen(loop)
 
     assert (False, True) == (before, is_open(reader_of(loops, loop)))
@@ -255,7 +255,7 @@ def test_loops_that_are_gone_leave_nothing_behind(loops: LoopEntryQueue) -> None
     in_thread(lambda: loops.call(first, found.append, 1))
     was_open = is_open(first_reader)
     second, second_reader = asyncio.run(listen())
-    known = list(loops._ways)
+    known = list(loops._pipes)
     loops.close()
 
     assert [] == found
@@ -277,5 +277,5 @@ async def test_what_was_called_before_the_end_is_heard_after_it(loops: LoopEntry
     await heard(2, found)
     loops.listen(loop)
 
-    assert ([1, 2], False, {}) == (found, is_open(reader), loops._ways)
+    assert ([1, 2], False, {}) == (found, is_open(reader), loops._pipes)
     assert not loop.remove_reader(reader)

@@ -1,0 +1,57 @@
+"""What is at the address of a PostgreSQL store: schema and tenants. It changes nothing.
+
+Rule: the driver is an extra, so it is imported when it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from interlock.stores.postgres.address import parse_address
+from interlock.stores.postgres.opening import needing_driver
+from interlock.stores.schema import Schema
+from interlock.stores.sql.schema import SELECT_SCHEMA, SELECT_TENANTS, newest_schema
+
+if TYPE_CHECKING:
+    from interlock.stores.postgres.connection import Connection
+
+SELECT_PLACE = "SELECT to_regnamespace($1) IS NOT NULL, to_regclass('schema_version') IS NOT NULL"
+
+
+async def describe(url: str) -> Schema:
+    """Return the schema of the tables, 0 when there are none. Raises as opening the store would."""
+    async with _connection(url) as connection:
+        _, has_versions = await connection.fetchrow(SELECT_PLACE, parse_address(url).schema)
+        current = await connection.fetchval(SELECT_SCHEMA) if has_versions else 0
+    return Schema("postgres", current, newest_schema("postgres"))
+
+
+def tenant_of(url: str) -> str:
+    """Return the tenant that the address names. Raises UsageError when the address is invalid."""
+    return parse_address(url).tenant
+
+
+async def list_tenants(url: str, limit: int) -> tuple[str, ...]:
+    """Return the tenants that have entities, sorted, up to a limit. Raises as opening the store would."""
+    async with _connection(url) as connection:
+        rows = await connection.fetch(f"{SELECT_TENANTS} LIMIT {limit}")
+    return tuple(row[0] for row in rows)
+
+
+@asynccontextmanager
+async def _connection(url: str) -> AsyncIterator[Connection]:
+    with needing_driver():
+        from asyncpg import PostgresError  # type: ignore[import-untyped]  # see `connection`
+
+        from interlock.stores.postgres.connection import CONNECTION_LOST, connect, translate_error
+
+    address = parse_address(url)
+    connection = await connect(address)
+    try:
+        yield connection
+    except (PostgresError, *CONNECTION_LOST) as error:
+        raise translate_error(error, address) from error
+    finally:
+        await connection.close()

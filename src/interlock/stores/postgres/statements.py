@@ -1,0 +1,253 @@
+"""The statements of a PostgreSQL store that answer the questions of `stores.sql`.
+
+Rule 1: no statement scans a table, except `stamped_after`, which an operator asks for; tests ask the server for the
+plan of each. Lookups are LATERAL and fenced by OFFSET 0, so that the planner has no other way.
+Rule 2: the server's clock decides: what `Statements.clock_value` gives is added to `clock_ms()`.
+Rule 3: several rows are written in the order of their keys, so that processes wait for each other and never deadlock.
+"""
+
+from __future__ import annotations
+
+from interlock.model.limits import DOWNTIMES_MAX
+from interlock.ports.leases import Downtime
+from interlock.stores.postgres.commit import (
+    INSERT_REFUSALS,
+    LOCK_REFUSALS,
+    RELEASE,
+    SELECT_RECORDS,
+    SELECT_REFUSAL_HEAD,
+)
+from interlock.stores.sql.database import Ask, Name, Questions, Statements
+
+NOTE_ALIVE = "SELECT since_ms, until_ms FROM note_alive($1, $2, $3)"
+
+_ROW = "e.version, e.revision, e.configuration, e.created_ms, e.entered_ms, e.changed_ms, e.ended, e.active, e.tags"
+_BY_AGE = """
+    SELECT s.entered_ms, s.id, {row}
+    FROM entity_state AS s CROSS JOIN LATERAL (
+      SELECT * FROM entity WHERE tenant = $1 AND kind = $2 AND id = s.id OFFSET 0) AS e
+    WHERE s.tenant = $1 AND s.kind = $2 AND s.state = {state} AND (s.entered_ms, s.id) > ($3, $4) AND s.entered_ms < $5
+    ORDER BY s.entered_ms, s.id LIMIT $6"""
+_WORK = """
+    kind, id, lane, version, ordinal, name, body, due_ms, attempts, failures, next_ms, owner, error, dead_ms,
+    cancelled"""
+_WORK_AFTER = "tenant = $1 AND (kind, id, lane, version, ordinal) > ($2, $3, $4, $5::bigint, $6::bigint)"
+_OWNER = """
+    LEFT JOIN LATERAL (
+      SELECT revision, active, tags, entered_ms AS since FROM entity
+      WHERE tenant = $1 AND kind = p.kind AND id = p.id OFFSET 0) AS e ON true"""
+
+
+def record_heartbeat(tenant: str, now_ms: int, gap_ms: int) -> Questions[Downtime | None]:  # noqa: ARG001 - see rule 2
+    """Record that a worker is alive; return the downtime that ends with this, by the server's clock."""
+    ((since_ms, until_ms),) = yield Ask(NOTE_ALIVE, (tenant, gap_ms, DOWNTIMES_MAX))
+    return None if since_ms is None else Downtime(since_ms, until_ms)
+
+
+def release_journal(name: Name, version: int, archive: str) -> Questions[bool]:
+    """Delete the records of an ended entity that is at this version, and store where they are; False otherwise."""
+    ((is_released,),) = yield Ask(RELEASE, (*name, version, archive))
+    return bool(is_released)
+
+
+STATEMENTS = Statements(
+    server_clock=True,
+    # Lists
+    list_by_age=_BY_AGE.format(row=_ROW, state="''"),
+    list_by_state=_BY_AGE.format(row=_ROW, state="$7"),
+    list_by_id=f"""
+        SELECT e.entered_ms, e.id, {_ROW}
+        FROM entity AS e
+        WHERE e.tenant = $1 AND e.kind = $2 AND e.id >= $3 AND e.id <> $4
+        ORDER BY e.id LIMIT $5""",  # noqa: S608 - made of constants
+    list_by_tag=f"""
+        SELECT e.entered_ms, e.id, {_ROW}
+        FROM entity_tag AS t CROSS JOIN LATERAL (
+          SELECT * FROM entity WHERE tenant = $1 AND kind = $2 AND id = t.id OFFSET 0) AS e
+        WHERE t.tenant = $1 AND t.kind = $2 AND t.tag = $3
+        ORDER BY t.id""",  # noqa: S608 - made of constants
+    has_many_tagged="""
+        SELECT 1 FROM entity_tag WHERE tenant = $1 AND kind = $2 AND tag = $3 ORDER BY id LIMIT 1 OFFSET $4""",
+    kinds="""
+        WITH RECURSIVE found (kind) AS (
+          (SELECT kind FROM entity WHERE tenant = $1 ORDER BY kind LIMIT 1)
+          UNION ALL
+          SELECT (SELECT e.kind FROM entity AS e WHERE e.tenant = $1 AND e.kind > f.kind ORDER BY e.kind LIMIT 1)
+          FROM found AS f WHERE f.kind IS NOT NULL)
+        SELECT kind FROM found WHERE kind IS NOT NULL""",
+    # Records
+    records=SELECT_RECORDS,
+    # Statistics
+    counts="""
+        SELECT revision, state, sum(entities)::bigint FROM state_count
+        WHERE tenant = $1 AND kind = $2
+        GROUP BY revision, state HAVING sum(entities) > 0 ORDER BY revision, state""",
+    dwell="""
+        SELECT state, bucket, sum(stays)::bigint FROM state_dwell
+        WHERE tenant = $1 AND kind = $2 AND day_ms >= $3
+        GROUP BY state, bucket ORDER BY state, bucket""",
+    rates="""
+        SELECT minute_ms, steps, conflicts, refusals FROM kind_minute
+        WHERE tenant = $1 AND kind = $2 AND minute_ms >= $3 ORDER BY minute_ms""",
+    count_overdue="""
+        SELECT count(*) FROM (
+          SELECT FROM entity_state WHERE tenant = $1 AND kind = $2 AND state = $3 AND entered_ms < $4 LIMIT $5)
+          AS found""",
+    add_dwell="""
+        INSERT INTO state_dwell AS d (tenant, kind, state, day_ms, bucket, stays)
+        SELECT $1, i.kind, i.state, i.day_ms, i.bucket, i.stays
+        FROM unnest($2::text[], $3::text[], $4::bigint[], $5::integer[], $6::bigint[])
+          AS i (kind, state, day_ms, bucket, stays)
+        ORDER BY i.kind COLLATE "C", i.day_ms, i.state COLLATE "C", i.bucket
+        ON CONFLICT (tenant, kind, day_ms, state, bucket) DO UPDATE SET stays = d.stays + excluded.stays""",
+    add_minutes="""
+        INSERT INTO kind_minute AS m (tenant, kind, minute_ms, steps, conflicts, refusals)
+        SELECT $1, i.kind, i.minute_ms, i.steps, i.conflicts, i.refusals
+        FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])
+          AS i (kind, minute_ms, steps, conflicts, refusals)
+        ORDER BY i.kind COLLATE "C", i.minute_ms
+        ON CONFLICT (tenant, kind, minute_ms) DO UPDATE
+        SET steps = m.steps + excluded.steps, conflicts = m.conflicts + excluded.conflicts,
+            refusals = m.refusals + excluded.refusals""",
+    delete_dwell="DELETE FROM state_dwell WHERE tenant = $1 AND kind = $2 AND day_ms < $3",
+    delete_minutes="DELETE FROM kind_minute WHERE tenant = $1 AND kind = $2 AND minute_ms < $3",
+    # Refusals: one chain, so one writer at a time
+    lock_refusals=LOCK_REFUSALS,
+    last_refusal=SELECT_REFUSAL_HEAD,
+    insert_refusals=INSERT_REFUSALS,
+    refusals="""
+        SELECT sequence, body FROM audit_refusal
+        WHERE tenant = $1 AND sequence < $2 ORDER BY sequence DESC LIMIT $3""",
+    refusals_by_principal="""
+        SELECT sequence, body FROM audit_refusal
+        WHERE tenant = $1 AND principal = $4 AND sequence < $2 ORDER BY sequence DESC LIMIT $3""",
+    refusal_chain="SELECT sequence, body, head FROM audit_refusal WHERE sequence > $1 ORDER BY sequence LIMIT $2",
+    refusals_have_gaps=True,
+    # Leases
+    acquire_lease="""
+        INSERT INTO lease AS l (tenant, name, owner, fence, until_ms) VALUES ($1, $2, $3, 1, clock_ms() + $5::bigint)
+        ON CONFLICT (tenant, name)
+        DO UPDATE SET owner = excluded.owner, fence = l.fence + (l.owner <> excluded.owner)::integer,
+                      until_ms = excluded.until_ms
+          WHERE l.owner = excluded.owner OR l.until_ms <= clock_ms() + $4::bigint
+            OR l.until_ms > clock_ms() + $6::bigint
+        RETURNING fence""",
+    release_lease="""
+        UPDATE lease SET owner = $5, until_ms = 0 WHERE tenant = $1 AND name = $2 AND owner = $3 AND fence = $4
+        RETURNING 1""",
+    alive_ahead="""
+        SELECT alive_ms, clock_ms() + $2::bigint FROM alive
+        WHERE tenant = $1 AND alive_ms > clock_ms() + $3::bigint""",
+    correct_alive="""
+        UPDATE alive SET alive_ms = clock_ms() + $2::bigint WHERE tenant = $1 AND alive_ms > clock_ms() + $3::bigint""",
+    correct_downtimes="DELETE FROM downtime WHERE tenant = $1 AND ended_ms > clock_ms() + $2::bigint",
+    correct_statistics=(
+        "DELETE FROM kind_minute WHERE tenant = $1 AND minute_ms > $2::bigint",
+        "DELETE FROM state_dwell WHERE tenant = $1 AND day_ms > $2::bigint",
+    ),
+    downtimes="SELECT began_ms, ended_ms FROM downtime WHERE tenant = $1 AND ended_ms > $2 ORDER BY ended_ms",
+    stamped_after="""
+        SELECT kind, id FROM entity WHERE tenant = $1 AND changed_ms > $2::bigint ORDER BY kind, id LIMIT $3""",
+    # Work
+    work=f"""
+        SELECT {_WORK} FROM work WHERE {_WORK_AFTER}
+        ORDER BY kind, id, lane, version, ordinal LIMIT $7""",  # noqa: S608 - made of constants
+    dead_work=f"""
+        SELECT {_WORK} FROM work WHERE {_WORK_AFTER} AND dead_ms IS NOT NULL
+        ORDER BY kind, id, lane, version, ordinal LIMIT $7""",  # noqa: S608 - made of constants
+    work_of_entity=f"""
+        SELECT {_WORK} FROM work
+        WHERE {_WORK_AFTER} AND kind = $7 AND id = $8 AND ($9::text IS NULL OR lane = $9)
+          AND ($10::bigint IS NULL OR version = $10) AND ($11::bigint IS NULL OR ordinal = $11)
+          AND ($12::text IS NULL OR name = $12) AND ($13::boolean IS NULL OR (dead_ms IS NOT NULL) = $13)
+        ORDER BY kind, id, lane, version, ordinal LIMIT $14""",  # noqa: S608 - made of constants
+    annotate_work="""
+        UPDATE work SET error = $9
+        WHERE tenant = $1 AND kind = $2 AND id = $3 AND lane = $4 AND version = $5 AND ordinal = $6
+          AND attempts = $7 AND failures = $8 AND dead_ms IS NULL
+        RETURNING 1""",
+    requeue_dead_work="""
+        UPDATE work SET dead_ms = NULL, attempts = 0, failures = 0, error = NULL, next_ms = clock_ms() + $7::bigint
+        WHERE tenant = $1 AND kind = $2 AND id = $3 AND lane = $4 AND version = $5 AND ordinal = $6
+          AND dead_ms IS NOT NULL
+        RETURNING 1""",
+    # Verification
+    derived_row="""
+        SELECT revision, configuration, ended, active, tags, snapshot, entered_ms FROM entity
+        WHERE tenant = $1 AND kind = $2 AND id = $3""",
+    present_states="""
+        SELECT g.state
+        FROM unnest($4::text[], $5::bigint[]) AS g (state, since) CROSS JOIN LATERAL (
+          SELECT FROM entity_state
+          WHERE tenant = $1 AND kind = $2 AND state = g.state AND entered_ms = g.since AND id = $3 OFFSET 0) AS s""",
+    present_tags="""
+        SELECT g.tag
+        FROM unnest($4::text[]) AS g (tag) CROSS JOIN LATERAL (
+          SELECT FROM entity_tag WHERE tenant = $1 AND kind = $2 AND tag = g.tag AND id = $3 OFFSET 0) AS t""",
+    journal_keys="""
+        SELECT j.version, j.record, j.at >= now() - make_interval(secs => $4::bigint / 1000.0), k.key
+        FROM entity AS e CROSS JOIN LATERAL (
+          SELECT version, record, at FROM journal
+          WHERE tenant = $1 AND kind = $2 AND id = $3 AND version > $5 AND version <= $5 + $6
+            AND at >= e.created_at AND at <= e.last_at OFFSET 0) AS j
+        LEFT JOIN (
+          SELECT key, version FROM event_key WHERE tenant = $1 AND kind = $2 AND id = $3) AS k
+          ON k.version = j.version
+        WHERE e.tenant = $1 AND e.kind = $2 AND e.id = $3
+        ORDER BY j.version""",
+    state_counts="""
+        SELECT kind, revision, state, sum(entities)::bigint FROM state_count
+        WHERE tenant = $1 GROUP BY kind, revision, state""",
+    walk_entities="""
+        WITH page AS MATERIALIZED (
+          SELECT kind, id, entered_ms FROM entity
+          WHERE tenant = $1 AND (kind, id) > ($2, $3) ORDER BY kind, id LIMIT $4)
+        SELECT p.kind, p.id, s.id IS NOT NULL
+        FROM page AS p LEFT JOIN LATERAL (
+          SELECT id FROM entity_state
+          WHERE tenant = $1 AND kind = p.kind AND state = '' AND entered_ms = p.entered_ms AND id = p.id
+          OFFSET 0) AS s ON true
+        ORDER BY p.kind, p.id""",
+    walk_states=f"""
+        WITH page AS MATERIALIZED (
+          SELECT kind, state, entered_ms, id FROM entity_state
+          WHERE tenant = $1 AND (kind, state, entered_ms, id) > ($2, $3, $4::bigint, $5)
+          ORDER BY kind, state, entered_ms, id LIMIT $6)
+        SELECT p.kind, p.state, p.entered_ms, p.id, e.revision, e.active, e.since
+        FROM page AS p {_OWNER}
+        ORDER BY p.kind, p.state, p.entered_ms, p.id""",  # noqa: S608 - made of constants
+    walk_tags=f"""
+        WITH page AS MATERIALIZED (
+          SELECT kind, tag, id FROM entity_tag
+          WHERE tenant = $1 AND (kind, tag, id) > ($2, $3, $4) ORDER BY kind, tag, id LIMIT $5)
+        SELECT p.kind, p.tag, p.id, e.tags
+        FROM page AS p {_OWNER}
+        ORDER BY p.kind, p.tag, p.id""",  # noqa: S608 - made of constants
+    walk_keys=f"""
+        WITH page AS MATERIALIZED (
+          SELECT kind, id, key FROM event_key
+          WHERE tenant = $1 AND (kind, id, key) > ($2, $3, $4) ORDER BY kind, id, key LIMIT $5)
+        SELECT p.kind, p.id, p.key, e.revision
+        FROM page AS p {_OWNER}
+        ORDER BY p.kind, p.id, p.key""",  # noqa: S608 - made of constants
+    walk_work=f"""
+        WITH page AS MATERIALIZED (
+          SELECT kind, id, lane, version, ordinal FROM work
+          WHERE tenant = $1 AND (kind, id, lane, version, ordinal) > ($2, $3, $4, $5::bigint, $6::bigint)
+          ORDER BY kind, id, lane, version, ordinal LIMIT $7)
+        SELECT p.kind, p.id, p.lane, p.version, p.ordinal, e.revision
+        FROM page AS p {_OWNER}
+        ORDER BY p.kind, p.id, p.lane, p.version, p.ordinal""",  # noqa: S608 - made of constants
+    # Expired keys
+    key_boundary="SELECT floor(extract(epoch FROM at) * 1000)::bigint FROM key_boundary WHERE tenant = $1",
+    move_key_boundary="""
+        INSERT INTO key_boundary AS b (tenant, at) VALUES ($1, to_timestamp($2::bigint / 1000.0))
+        ON CONFLICT (tenant) DO UPDATE SET at = greatest(b.at, excluded.at)""",
+    delete_keys="""
+        DELETE FROM event_key WHERE ctid = ANY (ARRAY (
+          SELECT ctid FROM event_key WHERE tenant = $1 AND at < to_timestamp($2::bigint / 1000.0) LIMIT $3))
+        RETURNING 1""",
+    oldest_key=None,
+    record_heartbeat=record_heartbeat,
+    release_journal=release_journal,
+)

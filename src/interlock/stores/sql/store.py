@@ -1,0 +1,236 @@
+"""SqlStore: what a store on a SQL database can do, whichever database it is.
+
+Rule 1: a store is bound to one tenant: no statement can be written without it.
+Rule 2: ids and keys that a database cannot store as text are refused before they are sent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from interlock.errors import CorruptionError, UsageError
+from interlock.model.codec import decode_snapshot
+from interlock.model.journal.record import JournalRecord
+from interlock.model.journal.work import Lane, WorkId
+from interlock.ports.leases import Downtime, Lease
+from interlock.ports.statistics import DwellTimes, MinuteRates, RefusalRow, RefusalVerification, StateCount
+from interlock.ports.store import PAGE_MAX, Append, Duplicate, EntityPage, EntityQuery, Loaded, Refusal
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
+from interlock.stores.sql import leases, lists, statistics, verification, work_lists
+from interlock.stores.sql.commit_plan import split_entity
+from interlock.stores.sql.database import Answer, Questions, SqlDatabase
+from interlock.stores.sql.records import read_records
+from interlock.stores.sql.refusals import append_refusals, refusals_before, verify_refusals
+
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+"""Characters that a database cannot store: NUL and lone surrogates."""
+
+
+class SqlStore:
+    """Journals in a SQL database. Safe for many callers, event loops, threads and processes."""
+
+    def __init__(self, database: SqlDatabase) -> None:
+        self.database = database
+        self._sql = database.statements
+        self._tenant = database.tenant
+
+    async def append(self, append: Append) -> Answer:
+        """Commit one step, if the entity is still at the expected version and the key is new."""
+        check_text(append.entity)
+        check_text(append.entry.key, "key")
+        return await self.database.append(append)
+
+    async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
+        """Return the entity; None when it does not exist. With `key`: `Duplicate` when that key was used before."""
+        check_text(entity)
+        check_text(key or "", "key")
+        found = await self.database.find_entity(entity, key)
+        if found is None:
+            return None
+        version, changed_ms, body, key_version = found
+        if key_version is not None:
+            return Duplicate(key_version)
+        try:
+            snapshot = decode_snapshot(body)
+        except msgspec.MsgspecError as error:
+            raise CorruptionError(f"cannot decode the snapshot of `{entity}`: {error}", code="entity.row") from error
+        if snapshot.version != version or snapshot.entity != entity:
+            message = f"the row of `{entity}` at version {version} has a snapshot of version {snapshot.version}"
+            raise CorruptionError(message, code="snapshot.version")
+        return Loaded(version, changed_ms, snapshot)
+
+    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:
+        """Return the verified records after a version, in order.
+
+        Raises CorruptionError at the first bad link, ArchivedError when they were released to an archive.
+        """
+        check_text(entity)
+        return await self.database.read(lambda: read_records(self._sql, self._tenant, entity, after, limit))
+
+    async def find(self, query: EntityQuery) -> EntityPage:
+        """Return entities by kind, state, age and tag, oldest in their state first, page by page."""
+        return await self.database.read(lambda: lists.find_entities(self._sql, self._tenant, query))
+
+    async def kinds(self) -> tuple[str, ...]:
+        """Return the kinds that have entities, sorted."""
+        return await self.database.read(lambda: lists.list_kinds(self._sql, self._tenant))
+
+    async def differences(self, entity: str | None = None) -> tuple[str, ...]:
+        """Return how derived rows differ from journals: those of one entity, or those of the database as a whole."""
+        if entity is None:
+            return await self.database.read_snapshot(lambda: verification.database_differences(self._sql, self._tenant))
+        check_text(entity)
+        return await self.database.read_snapshot(
+            lambda: verification.entity_differences(self._sql, self._tenant, entity)
+        )
+
+    async def release(self, entity: str, *, version: int, archive: str) -> bool:
+        """Delete the records of an ended entity that is still at this version; False when it is not.
+
+        The entity and its keys stay. Reading the records names the archive.
+        """
+        check_text(entity)
+        check_text(archive, "archive")
+        name = (self._tenant, *split_entity(entity))
+        return await self.database.change(lambda: self._sql.release_journal(name, version, archive))
+
+    async def close(self) -> None:
+        """Finish appends that are in progress, then release everything; later calls raise UnavailableError."""
+        await self.database.close()
+
+    # Refusals
+
+    async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
+        """Queue refusals; the caller does not wait until they are written."""
+        self.database.record_refusals(refusals)
+
+    async def refusals_before(
+        self, sequence: int | None, *, principal: str | None = None, limit: int = 50
+    ) -> tuple[RefusalRow, ...]:
+        """Return refusals before a sequence number, newest first."""
+        return await self.database.read(lambda: refusals_before(self._sql, self._tenant, sequence, principal, limit))
+
+    async def prove_refusals(self) -> RefusalVerification:
+        """Verify the chain of refusals from its start."""
+        return await self.database.read(lambda: verify_refusals(self._sql))
+
+    # Statistics
+
+    async def counts(self, kind: str) -> tuple[StateCount, ...]:
+        """Return how many entities are in each state, by revision."""
+        return await self.database.read(lambda: statistics.count_states(self._sql, self._tenant, kind))
+
+    async def dwell(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
+        """Return dwell times of stays that ended since a day, by state."""
+        return await self.database.read(lambda: statistics.dwell_times(self._sql, self._tenant, kind, since_ms))
+
+    async def rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
+        """Return the counters of each minute since a time, in order."""
+        return await self.database.read(lambda: statistics.minute_rates(self._sql, self._tenant, kind, since_ms))
+
+    async def overdue(self, kind: str, state: str, *, before_ms: int) -> int:
+        """Return how many entities entered a state before a time; `COUNT_MAX` + 1 means that there are more."""
+        return await self.database.read(
+            lambda: statistics.count_overdue(self._sql, self._tenant, kind, state, before_ms)
+        )
+
+    # Work: created and finished in `append`; here it is claimed, held and released.
+
+    async def claim(
+        self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
+    ) -> tuple[Claim, ...]:
+        """Claim work that is due, oldest first. Nothing is written when there is none."""
+        return await self.database.claim(lane, names, owner=owner, now_ms=now_ms, until_ms=until_ms, limit=limit)
+
+    async def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
+        """Extend the leases of claims; None for each that is no longer valid."""
+        return await self.database.change(lambda: self.database.work.renew(claims, until_ms=until_ms))
+
+    async def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
+        """Release claims. False: no longer valid, or already released on a connection that was lost afterwards."""
+        return await self.database.change(lambda: self.database.work.settle(settled, now_ms=now_ms))
+
+    async def note(self, claim: Claim, error: Any) -> bool:
+        """Store a note with the work of a claim; False when the claim is no longer valid."""
+        return await self.database.change(lambda: work_lists.annotate_work(self._sql, self._tenant, claim, error))
+
+    async def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
+        """Return when the next work is due or its lease expires, by the caller's clock; None when there is none."""
+        return await self.database.read(lambda: self.database.work.next_due_ms(lane, names))
+
+    async def works(self, query: WorkQuery) -> WorkPage:
+        """Return work by kind, lane, name and entity, page by page."""
+        return await self.database.read(lambda: work_lists.list_work(self._sql, self._tenant, query))
+
+    async def revive(self, entity: str, place: WorkId, *, now_ms: int, audit: Refusal | None = None) -> bool:
+        """Requeue a dead letter from its first attempt; False when there is none."""
+        check_text(entity)
+        return await self._operate(
+            audit, lambda: work_lists.requeue_dead_work(self._sql, self._tenant, entity, place, now_ms)
+        )
+
+    async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:
+        """Requeue work that is not dead; False when it has changed since."""
+
+        def requeue() -> Questions[bool]:
+            return (yield from self.database.work.settle((settled,), now_ms=now_ms))[0]
+
+        return await self._operate(audit, requeue)
+
+    async def drop(self, entity: str, place: WorkId, *, audit: Refusal | None = None) -> bool:
+        """Delete work; False when there is none."""
+        check_text(entity)
+        return await self._operate(audit, lambda: self.database.work.delete(entity, place))
+
+    async def _operate(self, audit: Refusal | None, operation: Callable[[], Questions[bool]]) -> bool:
+        """Run an operation of an operator, and record who it was, in one transaction."""
+
+        def operate() -> Questions[bool]:
+            is_done = yield from operation()
+            if is_done and audit is not None:
+                yield from append_refusals(self._sql, self._tenant, (audit,))
+            return is_done
+
+        return await self.database.change_once(operate)
+
+    # Leases
+
+    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+        """Acquire or extend a lease; None while another owner holds it."""
+        check_text(name, "name")
+        check_text(owner, "owner")
+        return await self.database.change(
+            lambda: leases.acquire_lease(self._sql, self._tenant, name, owner=owner, now_ms=now_ms, until_ms=until_ms)
+        )
+
+    async def give_back(self, lease: Lease) -> bool:
+        """Release a lease; False when it was no longer held."""
+        return await self.database.change(lambda: leases.release_lease(self._sql, self._tenant, lease))
+
+    async def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
+        """Record that a worker is alive; return the downtime that ends with this, if any."""
+        return await self.database.change(
+            lambda: leases.heartbeat(self._sql, self._tenant, now_ms=now_ms, gap_ms=gap_ms)
+        )
+
+    async def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
+        """Return the downtimes that ended after a time, in order."""
+        return await self.database.read(lambda: leases.list_downtimes(self._sql, self._tenant, since_ms=since_ms))
+
+    async def correct_clock(self, *, now_ms: int) -> None:
+        """Delete heartbeats, downtimes and statistics with a time in the future."""
+        await self.database.change(lambda: leases.correct_clock(self._sql, self._tenant, now_ms=now_ms))
+
+    async def stamped_after(self, time_ms: int, *, limit: int) -> tuple[str, ...]:
+        """Return entities with an entry later than a time, sorted."""
+        return await self.database.read(lambda: leases.stamped_after(self._sql, self._tenant, time_ms, limit))
+
+
+def check_text(text: str, what: str = "entity id") -> None:
+    """Raises UsageError (`text.malformed`) for text that a database cannot store."""
+    if UNSTORABLE.search(text):
+        raise UsageError(f"the {what} contains NUL or a lone surrogate: {text[:80]!r}", code="text.malformed")

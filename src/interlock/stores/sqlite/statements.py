@@ -1,0 +1,241 @@
+"""The statements of a SQLite store that answer the questions of `stores.sql`.
+
+Rule: no statement scans a table, except those of `verify`; tests ask SQLite for the plan of each.
+"""
+
+from __future__ import annotations
+
+from interlock.model.limits import DOWNTIMES_MAX
+from interlock.ports.leases import Downtime
+from interlock.stores.sql.database import Ask, Name, Questions, Statements
+
+_ROW = "e.version, e.revision, e.configuration, e.created_ms, e.entered_ms, e.changed_ms, e.ended, e.active, e.tags"
+_WORK = """
+    kind, id, lane, version, ordinal, name, body, due_ms, attempts, failures, next_ms, owner, error, dead_ms,
+    cancelled"""
+
+# The tables that the functions below use
+
+SELECT_ALIVE = "SELECT alive_ms FROM alive WHERE tenant = ?"
+UPSERT_ALIVE = """
+    INSERT INTO alive (tenant, alive_ms) VALUES (?, ?)
+    ON CONFLICT (tenant) DO UPDATE SET alive_ms = max(alive_ms, excluded.alive_ms)"""
+INSERT_DOWNTIME = "INSERT OR REPLACE INTO downtime (tenant, began_ms, ended_ms) VALUES (?, ?, ?)"
+DELETE_OLD_DOWNTIMES = """
+    DELETE FROM downtime WHERE tenant = ?1
+      AND ended_ms <= (SELECT ended_ms FROM downtime WHERE tenant = ?1 ORDER BY ended_ms DESC LIMIT 1 OFFSET ?2)"""
+SELECT_ENDED_HEAD = """
+    SELECT e.head, a.version FROM entity AS e LEFT JOIN entity_archive AS a
+      ON a.tenant = e.tenant AND a.kind = e.kind AND a.id = e.id
+    WHERE e.tenant = ? AND e.kind = ? AND e.id = ? AND e.version = ? AND e.ended IS NOT NULL"""
+UPSERT_ARCHIVE = """
+    INSERT INTO entity_archive (tenant, kind, id, version, head, archive) VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT (tenant, kind, id)
+    DO UPDATE SET version = excluded.version, head = excluded.head, archive = excluded.archive"""
+DELETE_JOURNAL = "DELETE FROM journal WHERE tenant = ? AND kind = ? AND id = ? AND version <= ?"
+
+
+def record_heartbeat(tenant: str, now_ms: int, gap_ms: int) -> Questions[Downtime | None]:
+    """Record that a worker is alive; return the downtime that ends with this, if any."""
+    last = yield Ask(SELECT_ALIVE, (tenant,))
+    yield Ask(UPSERT_ALIVE, (tenant, now_ms))
+    if not last or now_ms - last[0][0] <= gap_ms:
+        return None
+    yield Ask(INSERT_DOWNTIME, (tenant, last[0][0], now_ms))
+    yield Ask(DELETE_OLD_DOWNTIMES, (tenant, DOWNTIMES_MAX))
+    return Downtime(last[0][0], now_ms)
+
+
+def release_journal(name: Name, version: int, archive: str) -> Questions[bool]:
+    """Delete the records of an ended entity that is at this version, and store where they are; False otherwise."""
+    found = yield Ask(SELECT_ENDED_HEAD, (*name, version))
+    if not found:
+        return False
+    head, archived_version = found[0]
+    if archived_version != version:  # otherwise it was released before, to the archive that is stored
+        yield Ask(UPSERT_ARCHIVE, (*name, version, head, archive))
+        yield Ask(DELETE_JOURNAL, (*name, version))
+    return True
+
+
+STATEMENTS = Statements(
+    server_clock=False,
+    # Lists
+    list_by_age=f"""
+        SELECT e.entered_ms, e.id, {_ROW} FROM entity AS e
+        WHERE e.tenant = ?1 AND e.kind = ?2 AND (e.entered_ms, e.id) > (?3, ?4) AND e.entered_ms < ?5
+        ORDER BY e.entered_ms, e.id LIMIT ?6""",  # noqa: S608 - made of constants
+    list_by_state=f"""
+        SELECT s.entered_ms, s.id, {_ROW}
+        FROM entity_state AS s CROSS JOIN entity AS e ON e.tenant = s.tenant AND e.kind = s.kind AND e.id = s.id
+        WHERE s.tenant = ?1 AND s.kind = ?2 AND s.state = ?7 AND (s.entered_ms, s.id) > (?3, ?4) AND s.entered_ms < ?5
+        ORDER BY s.entered_ms, s.id LIMIT ?6""",  # noqa: S608 - made of constants
+    list_by_id=f"""
+        SELECT e.entered_ms, e.id, {_ROW} FROM entity AS e
+        WHERE e.tenant = ?1 AND e.kind = ?2 AND e.id >= ?3 AND e.id <> ?4
+        ORDER BY e.id LIMIT ?5""",  # noqa: S608 - made of constants
+    list_by_tag=f"""
+        SELECT e.entered_ms, e.id, {_ROW}
+        FROM entity_tag AS t CROSS JOIN entity AS e ON e.tenant = t.tenant AND e.kind = t.kind AND e.id = t.id
+        WHERE t.tenant = ?1 AND t.kind = ?2 AND t.tag = ?3
+        ORDER BY t.id""",  # noqa: S608 - made of constants
+    has_many_tagged="SELECT 1 FROM entity_tag WHERE tenant = ?1 AND kind = ?2 AND tag = ?3 LIMIT 1 OFFSET ?4",
+    kinds="""
+        WITH RECURSIVE found (kind) AS (
+          SELECT min(kind) FROM entity WHERE tenant = ?1
+          UNION ALL
+          SELECT (SELECT min(e.kind) FROM entity AS e WHERE e.tenant = ?1 AND e.kind > found.kind)
+          FROM found WHERE found.kind IS NOT NULL)
+        SELECT kind FROM found WHERE kind IS NOT NULL""",
+    # Records
+    records="""
+        SELECT e.version, e.head, a.archive, a.version, a.head, j.version, j.record
+        FROM entity AS e
+        LEFT JOIN entity_archive AS a ON a.tenant = e.tenant AND a.kind = e.kind AND a.id = e.id
+        LEFT JOIN journal AS j
+          ON j.tenant = ?1 AND j.kind = ?2 AND j.id = ?3 AND j.version >= ?4 AND j.version < ?4 + ?5
+        WHERE e.tenant = ?1 AND e.kind = ?2 AND e.id = ?3
+        ORDER BY j.version""",
+    # Statistics
+    counts="SELECT revision, state, entities FROM state_count WHERE tenant = ?1 AND kind = ?2 AND entities > 0",
+    dwell="SELECT state, bucket, stays FROM state_dwell WHERE tenant = ?1 AND kind = ?2 AND day_ms >= ?3",
+    rates="""
+        SELECT minute_ms, steps, conflicts, refusals FROM kind_minute
+        WHERE tenant = ?1 AND kind = ?2 AND minute_ms >= ?3 ORDER BY minute_ms""",
+    count_overdue="""
+        SELECT count(*) FROM (
+          SELECT 1 FROM entity_state WHERE tenant = ?1 AND kind = ?2 AND state = ?3 AND entered_ms < ?4 LIMIT ?5)""",
+    add_dwell="""
+        INSERT INTO state_dwell (tenant, kind, state, day_ms, bucket, stays) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+        ON CONFLICT (tenant, kind, day_ms, state, bucket) DO UPDATE SET stays = stays + excluded.stays""",
+    add_minutes="""
+        INSERT INTO kind_minute (tenant, kind, minute_ms, steps, conflicts, refusals) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+        ON CONFLICT (tenant, kind, minute_ms) DO UPDATE
+        SET steps = steps + excluded.steps, conflicts = conflicts + excluded.conflicts,
+            refusals = refusals + excluded.refusals""",
+    delete_dwell="DELETE FROM state_dwell WHERE tenant = ?1 AND kind = ?2 AND day_ms < ?3",
+    delete_minutes="DELETE FROM kind_minute WHERE tenant = ?1 AND kind = ?2 AND minute_ms < ?3",
+    # Refusals
+    lock_refusals=None,
+    last_refusal="SELECT head FROM audit_refusal ORDER BY sequence DESC LIMIT 1",
+    insert_refusals="""
+        INSERT INTO audit_refusal (tenant, kind, id, principal, time_ms, body, head)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)""",
+    refusals="""
+        SELECT sequence, body FROM audit_refusal
+        WHERE tenant = ?1 AND sequence < ?2 ORDER BY sequence DESC LIMIT ?3""",
+    refusals_by_principal="""
+        SELECT sequence, body FROM audit_refusal
+        WHERE tenant = ?1 AND principal = ?4 AND sequence < ?2 ORDER BY sequence DESC LIMIT ?3""",
+    refusal_chain="SELECT sequence, body, head FROM audit_refusal WHERE sequence > ?1 ORDER BY sequence LIMIT ?2",
+    refusals_have_gaps=False,
+    # Leases
+    acquire_lease="""
+        INSERT INTO lease (tenant, name, owner, fence, until_ms) VALUES (?1, ?2, ?3, 1, ?5)
+        ON CONFLICT (tenant, name)
+        DO UPDATE SET owner = ?3, fence = fence + (owner <> ?3), until_ms = ?5
+          WHERE owner = ?3 OR until_ms <= ?4 OR until_ms > ?6
+        RETURNING fence""",
+    release_lease="""
+        UPDATE lease SET owner = ?5, until_ms = 0 WHERE tenant = ?1 AND name = ?2 AND owner = ?3 AND fence = ?4
+        RETURNING 1""",
+    alive_ahead="SELECT alive_ms, ?2 FROM alive WHERE tenant = ?1 AND alive_ms > ?3",
+    correct_alive="UPDATE alive SET alive_ms = ?2 WHERE tenant = ?1 AND alive_ms > ?3",
+    correct_downtimes="DELETE FROM downtime WHERE tenant = ?1 AND ended_ms > ?2",
+    correct_statistics=(
+        "DELETE FROM kind_minute WHERE tenant = ?1 AND minute_ms > ?2",
+        "DELETE FROM state_dwell WHERE tenant = ?1 AND day_ms > ?2",
+    ),
+    downtimes="SELECT began_ms, ended_ms FROM downtime WHERE tenant = ?1 AND ended_ms > ?2 ORDER BY ended_ms",
+    stamped_after="""
+        SELECT DISTINCT kind, id FROM event_key INDEXED BY event_key_by_time
+        WHERE tenant = ?1 AND time_ms > ?2 ORDER BY kind, id LIMIT ?3""",
+    # Work
+    work=f"""
+        SELECT {_WORK} FROM work
+        WHERE tenant = ?1 AND (kind, id, lane, version, ordinal) > (?2, ?3, ?4, ?5, ?6)
+        ORDER BY kind, id, lane, version, ordinal LIMIT ?7""",  # noqa: S608 - made of constants
+    dead_work=f"""
+        SELECT {_WORK} FROM work
+        WHERE tenant = ?1 AND dead_ms IS NOT NULL AND (kind, id, lane, version, ordinal) > (?2, ?3, ?4, ?5, ?6)
+        ORDER BY kind, id, lane, version, ordinal LIMIT ?7""",  # noqa: S608 - made of constants
+    # Every delivery to a parent or a child asks for the work of one entity. The `+` keeps the planner from using the
+    # cursor to choose the index.
+    work_of_entity=f"""
+        SELECT {_WORK} FROM work
+        WHERE tenant = ?1 AND kind = ?7 AND id = ?8 AND (+kind, id, lane, version, ordinal) > (?2, ?3, ?4, ?5, ?6)
+          AND (?9 IS NULL OR lane = ?9) AND (?10 IS NULL OR version = ?10) AND (?11 IS NULL OR ordinal = ?11)
+          AND (?12 IS NULL OR name = ?12) AND (?13 IS NULL OR (dead_ms IS NOT NULL) = ?13)
+        ORDER BY kind, id, lane, version, ordinal LIMIT ?14""",  # noqa: S608 - made of constants
+    annotate_work="""
+        UPDATE work SET error = ?9
+        WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND lane = ?4 AND version = ?5 AND ordinal = ?6
+          AND attempts = ?7 AND failures = ?8 AND dead_ms IS NULL
+        RETURNING 1""",
+    requeue_dead_work="""
+        UPDATE work SET dead_ms = NULL, attempts = 0, failures = 0, error = NULL, next_ms = ?7
+        WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND lane = ?4 AND version = ?5 AND ordinal = ?6
+          AND dead_ms IS NOT NULL
+        RETURNING 1""",
+    # Verification
+    derived_row="""
+        SELECT revision, configuration, ended, active, tags, snapshot, entered_ms FROM entity
+        WHERE tenant = ?1 AND kind = ?2 AND id = ?3""",
+    present_states="""
+        SELECT state FROM entity_state
+        WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND state = ?4 AND entered_ms = ?5""",
+    present_tags="SELECT tag FROM entity_tag WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND tag = ?4",
+    journal_keys="""
+        WITH own_key AS MATERIALIZED (
+          SELECT key, version FROM event_key
+          WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND version > ?5 AND version <= ?5 + ?6)
+        SELECT j.version, j.record,
+               j.time_ms >= (SELECT coalesce(max(time_ms), 0) FROM event_key WHERE tenant = ?1) - ?4, k.key
+        FROM journal AS j LEFT JOIN own_key AS k ON k.version = j.version
+        WHERE j.tenant = ?1 AND j.kind = ?2 AND j.id = ?3 AND j.version > ?5 AND j.version <= ?5 + ?6
+        ORDER BY j.version""",
+    state_counts="SELECT kind, revision, state, entities FROM state_count WHERE tenant = ?1 AND entities <> 0",
+    walk_entities=None,
+    walk_states="""
+        SELECT p.kind, p.state, p.entered_ms, p.id, e.revision, e.active, e.entered_ms
+        FROM (
+          SELECT kind, state, entered_ms, id FROM entity_state
+          WHERE tenant = ?1 AND (kind, state, entered_ms, id) > (?2, ?3, ?4, ?5)
+          ORDER BY kind, state, entered_ms, id LIMIT ?6) AS p
+        LEFT JOIN entity AS e ON e.tenant = ?1 AND e.kind = p.kind AND e.id = p.id
+        ORDER BY p.kind, p.state, p.entered_ms, p.id""",
+    walk_tags="""
+        SELECT p.kind, p.tag, p.id, e.tags
+        FROM (
+          SELECT kind, tag, id FROM entity_tag
+          WHERE tenant = ?1 AND (kind, tag, id) > (?2, ?3, ?4) ORDER BY kind, tag, id LIMIT ?5) AS p
+        LEFT JOIN entity AS e ON e.tenant = ?1 AND e.kind = p.kind AND e.id = p.id
+        ORDER BY p.kind, p.tag, p.id""",
+    walk_keys="""
+        SELECT p.kind, p.id, p.key, e.revision
+        FROM (
+          SELECT kind, id, key FROM event_key
+          WHERE tenant = ?1 AND (kind, id, key) > (?2, ?3, ?4) ORDER BY kind, id, key LIMIT ?5) AS p
+        LEFT JOIN entity AS e ON e.tenant = ?1 AND e.kind = p.kind AND e.id = p.id
+        ORDER BY p.kind, p.id, p.key""",
+    walk_work="""
+        SELECT p.kind, p.id, p.lane, p.version, p.ordinal, e.revision
+        FROM (
+          SELECT kind, id, lane, version, ordinal FROM work
+          WHERE tenant = ?1 AND (kind, id, lane, version, ordinal) > (?2, ?3, ?4, ?5, ?6)
+          ORDER BY kind, id, lane, version, ordinal LIMIT ?7) AS p
+        LEFT JOIN entity AS e ON e.tenant = ?1 AND e.kind = p.kind AND e.id = p.id
+        ORDER BY p.kind, p.id, p.lane, p.version, p.ordinal""",
+    # Expired keys
+    key_boundary="SELECT time_ms FROM key_boundary WHERE tenant = ?1",
+    move_key_boundary="""
+        INSERT INTO key_boundary (tenant, time_ms) VALUES (?1, ?2)
+        ON CONFLICT (tenant) DO UPDATE SET time_ms = max(time_ms, excluded.time_ms)""",
+    delete_keys="""
+        DELETE FROM event_key WHERE (tenant, kind, id, key) IN (
+          SELECT tenant, kind, id, key FROM event_key WHERE tenant = ?1 AND time_ms < ?2 ORDER BY time_ms LIMIT ?3)
+        RETURNING 1""",
+    oldest_key="SELECT min(time_ms) FROM event_key WHERE tenant = ?1",
+    record_heartbeat=record_heartbeat,
+    release_journal=release_journal,
+)
