@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from interlock.model.journal.message import Message
     from interlock.model.snapshot import Snapshot
     from interlock.model.step import Fault, Step
-    from interlock.ports.reconcile import ReconcileRequest, ReconcileResult
     from interlock.ports.store import EntityPage, EntityQuery, EntityRow
     from interlock.render.drawing import Drawing
     from interlock.runtime.blocking import BlockingRuntime
     from interlock.runtime.history.verify import Verification, VerificationProblem
     from interlock.runtime.intake import Consumer, Delivery
+    from interlock.runtime.reconcile.definition import ReconcileRequest, ReconcileResult
     from interlock.runtime.runtime import Runtime
     from interlock.runtime.shutdown import DrainReport
     from interlock.shm.lifecycle.asgi import DrainMiddleware, drain_workers
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     __version__: str = _version("interlock")
 
 _HOMES = {
-    "ReconcileResult": "interlock.ports.reconcile",
+    "ReconcileResult": "interlock.runtime.reconcile.definition",
     "ArchivedError": "interlock.errors",
     "AtomicChart": "interlock.shm.lifecycle.chart",
     "AtomicWord": "interlock.shm.memory.words",
@@ -113,7 +113,7 @@ _HOMES = {
     "RejectedError": "interlock.errors",
     "EntityRow": "interlock.ports.store",
     "Runtime": "interlock.runtime.runtime",
-    "ReconcileRequest": "interlock.ports.reconcile",
+    "ReconcileRequest": "interlock.runtime.reconcile.definition",
     "Snapshot": "interlock.model.snapshot",
     "Step": "interlock.model.step",
     "TaskPool": "interlock.shm.pool.pool",

@@ -22,7 +22,7 @@ from interlock.observe.pulse import ChangeMarks
 from interlock.ports.clock import Clock
 from interlock.ports.store import Store
 from interlock.ports.threads import in_thread
-from interlock.runtime.builtin_charts import BUILTIN_KINDS
+from interlock.runtime.chart_registry import BUILTIN_KINDS
 from interlock.runtime.runtime import Runtime
 from interlock.web.auth import Authentication, User
 from interlock.web.diagrams import diff_svg, svg
@@ -102,7 +102,7 @@ class Console:
     def kernel(self, kind: str, revision: str | None = None) -> Kernel:
         """The chart of a kind. Raises NotFoundError when it is not here."""
         if revision is None:
-            return self.runtime.charts.current(kind)
+            return self.runtime.charts.for_new_entity(kind)
         found = self.runtime.charts.revisions(kind).get(revision)
         if found is None:
             known = ", ".join(self.runtime.charts.revisions(kind)) or "none"

@@ -167,8 +167,8 @@ async def test_a_store_that_is_away_is_told_without_its_address(caplog: pytest.L
     """Neither by an endpoint nor by a job; the log has it."""
     async with opened() as client:
         await client.runtime.create("order/1", {"amount": 1})
-        client.runtime._steps.store = AwayStore()
-        client.runtime._steps.snapshots.clear()
+        client.runtime.sender.store = AwayStore()
+        client.runtime.sender.snapshots.clear()
         with caplog.at_level(logging.INFO, logger="interlock.web"):
             read = await client.get("entity/order/1")
             sent = await client.post("send/order/1", {"event": "order.cancelled"})

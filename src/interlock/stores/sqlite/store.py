@@ -40,8 +40,7 @@ from interlock.ports.store import (
     Loaded,
     Refusal,
 )
-from interlock.ports.thread_calls import thread_future
-from interlock.ports.threads import in_thread_or_here
+from interlock.ports.threads import in_thread_or_here, thread_future
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
 from interlock.stores.replaced_files import replaced
 from interlock.stores.sqlite import feed, leases, work

@@ -19,8 +19,7 @@ from threading import Lock, Thread
 from typing import Any, TypeVar
 
 from interlock.errors import UnavailableError
-from interlock.ports.thread_calls import thread_future
-from interlock.ports.threads import start_thread
+from interlock.ports.threads import start_thread, thread_future
 from interlock.stores.threads.wakeup import LoopEntryQueue, WakeupPipe
 
 T = TypeVar("T")

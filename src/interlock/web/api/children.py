@@ -8,7 +8,7 @@ from __future__ import annotations
 from interlock.errors import NotFoundError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.snapshot import Invocation, Snapshot
-from interlock.runtime.children import child_entity
+from interlock.runtime.chart_registry import child_entity
 from interlock.web.api.views import ChildView
 from interlock.web.http.endpoint import RequestContext
 
@@ -39,7 +39,7 @@ def _entity(asked: RequestContext, kernel: Kernel, invoke: Invocation) -> str | 
     if not isinstance(src, str):
         return None
     try:
-        kind = asked.console.runtime.charts.child(kernel, src).chart.kind
+        kind = asked.console.runtime.charts.for_child(kernel, src).chart.kind
     except NotFoundError:
         return None
     return child_entity(kind, invoke.id, invoke.key)

@@ -20,8 +20,7 @@ from interlock.observe.population import dwell_p95
 from interlock.observe.sagas import saga_views
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.acceptance import Acceptance, acceptances
-from interlock.runtime.history.replay import repeat_step
-from interlock.runtime.history.travel import time_ms
+from interlock.runtime.history.replay import repeat_step, time_ms
 from interlock.runtime.request_checks import check_entity
 from interlock.web.api.children import children
 from interlock.web.api.views import (
@@ -104,7 +103,7 @@ async def one_entity(asked: RequestContext) -> EntityView:
     latest = await runtime.state(entity)
     console.past.keep(latest)
     shown = await _shown(asked, latest)
-    kernel = runtime.charts.of(shown)
+    kernel = runtime.charts.for_snapshot(shown)
     hidden = masks(kernel.chart, asked.person)
     entries, before, damage = await _past(asked, shown)
     entry = entries[-1] if entries else None
@@ -164,7 +163,7 @@ async def _shown(asked: RequestContext, latest: Snapshot) -> Snapshot:
     found = await past.at(entity, version) if version <= latest.version else None
     if found is None:
         where = f"version {version}" if query.at is None else query.at
-        raise NotFoundError(f"`{entity}` has nothing at {where}", code="entity.not_then")
+        raise NotFoundError(f"`{entity}` has no entry at {where}", code="entity.not_then")
     return found
 
 
@@ -214,7 +213,7 @@ async def accepted(asked: RequestContext) -> tuple[Acceptance, ...]:
     asked.console.check_kind(asked.person, check_entity(entity))
     runtime = asked.console.runtime
     snapshot = await runtime.state(entity)
-    kernel = runtime.charts.of(snapshot)
+    kernel = runtime.charts.for_snapshot(snapshot)
     return masked_acceptances(acceptances(kernel, snapshot, asked.person.principal), masks(kernel.chart, asked.person))
 
 
@@ -228,7 +227,7 @@ async def send(asked: RequestContext) -> ReceiptView | Response:
     asked.console.check_writable(asked.person, kind)
     runtime = asked.console.runtime
     if body.dry_run:
-        receipt = await runtime.rehearse(
+        receipt = await runtime.dry_run(
             entity, body.event, body.payload, key=body.key, principal=asked.person.principal
         )
     else:
@@ -259,7 +258,7 @@ def _told(asked: RequestContext, receipt: Receipt, event: str, *, dry_run: bool 
     snapshot = receipt.snapshot if may_read else None
     hidden = None
     if snapshot is not None:
-        hidden = masks(asked.console.runtime.charts.revision(snapshot.kind, snapshot.revision).chart, asked.person)
+        hidden = masks(asked.console.runtime.charts.for_revision(snapshot.kind, snapshot.revision).chart, asked.person)
     trials = [(each.guard, each.values, each.error) for each in receipt.trials]
     faults = tuple(each.message for each in receipt.faults)
     effects = tuple(each.name or each.type for each in receipt.effects)

@@ -74,7 +74,7 @@ async def journal(asked: RequestContext) -> JournalView:
         entries = await runtime.journal(entity, after=after, limit=sound) if sound > 0 else ()
         message = damage_text(problem.code, problem.message)
         damage = Damage(proof.entries + 1 if problem.version is None else problem.version, message)
-    hidden = masks(runtime.charts.revision(kind, latest.revision).chart, asked.person)
+    hidden = masks(runtime.charts.for_revision(kind, latest.revision).chart, asked.person)
     views = [entry_view(each, hidden, asked.may_see_entity) for each in entries]
     return JournalView(_bounded(views, is_newest=query.after is None), latest.version, None, damage)
 

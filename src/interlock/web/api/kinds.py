@@ -11,7 +11,7 @@ from interlock.observe.population import RevisionView, StateView, population, ra
 from interlock.ports.statistics import MinuteRates
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.acceptance import names, payload_schema
-from interlock.runtime.builtin_charts import BUILTIN_KINDS
+from interlock.runtime.chart_registry import BUILTIN_KINDS
 from interlock.web.api.work import seen_works
 from interlock.web.diagrams import ChangeView, changes
 from interlock.web.http.endpoint import Endpoint, RequestContext

@@ -83,7 +83,7 @@ async def _entries(asked: RequestContext, entity: str, after: int, latest: int) 
             if entry is None:
                 yield b": still here\n\n"
                 continue
-            hidden = masks(runtime.charts.revision(kind, entry.revision).chart, asked.person)
+            hidden = masks(runtime.charts.for_revision(kind, entry.revision).chart, asked.person)
             yield _event("entry", entry_view(entry, hidden, asked.may_see_entity), f"{entity}@{entry.version}")
 
 

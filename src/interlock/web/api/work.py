@@ -176,7 +176,7 @@ async def saga_list(asked: RequestContext) -> SagasView:
 async def _saga_views(asked: RequestContext, entity: str) -> tuple[SagaView, ...]:
     runtime = asked.console.runtime
     snapshot = await runtime.state(entity)
-    return saga_views(runtime.charts.of(snapshot), snapshot)
+    return saga_views(runtime.charts.for_snapshot(snapshot), snapshot)
 
 
 ENDPOINTS = (

@@ -25,9 +25,9 @@ from interlock.model.keys import bulk_key
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import PAGE_MAX, Duplicate, EntityQuery, EntityRow
-from interlock.runtime.builtin_charts import CONSOLE_ROLE, JOB_KIND
-from interlock.runtime.duplicates import known_before
+from interlock.runtime.chart_registry import CONSOLE_ROLE, JOB_KIND
 from interlock.runtime.runtime import Runtime
+from interlock.runtime.sender import find_former
 from interlock.web.jobs.job import BULK_ADVICE, HAD, VERIFY_ADVICE, Bulk, Item, Job, JobPage
 
 SILENT_MS = 30_000
@@ -167,7 +167,7 @@ class JobStore:
         if kept.bulk is None or key.former is None:
             return False
         event = Event(kept.bulk.event, kept.bulk.payload)
-        return await known_before(store, item.entity, key.former, event) is not None
+        return await find_former(store, item.entity, key.former, event) is not None
 
     async def newest(self) -> tuple[StoredJob, ...]:
         """Jobs that are not over, however old, others of this month and the one before, and those that were looked at

@@ -16,12 +16,12 @@ from typing import TypeVar
 
 import msgspec
 
-from interlock.effects.retry import RetryPolicy, backoff_ms
 from interlock.errors import ConflictError, InterlockError, UnavailableError
+from interlock.model.backoff import Backoff
 from interlock.model.codec import encode
 from interlock.model.keys import bulk_key
 from interlock.ports.store import EntityQuery
-from interlock.runtime.builtin_charts import JOB_KIND
+from interlock.runtime.chart_registry import JOB_KIND
 from interlock.runtime.runtime import Runtime
 from interlock.web.errors import public_text
 from interlock.web.jobs.job import HAD, Bulk, Item, Job, JobPage, MaySee
@@ -39,7 +39,7 @@ LISTED_BYTES_MAX = 65_536
 NOTE_MS = 5_000
 """Between two notes of a job that is busy with one page: what a kill may make uncertain."""
 
-_AGAIN = RetryPolicy(backoff_ms_min=200, backoff_ms_max=15_000)
+_AGAIN = Backoff(200, 15_000, jitter=0.5)
 
 T = TypeVar("T")
 
@@ -131,7 +131,7 @@ class JobWalker:
         runtime, sender = self._runtime, bulk.principal
         try:
             if bulk.dry_run:
-                receipt = await runtime.rehearse(item.entity, bulk.event, bulk.payload, principal=sender)
+                receipt = await runtime.dry_run(item.entity, bulk.event, bulk.payload, principal=sender)
             else:
                 key = bulk_key(job.id, item.entity)
                 receipt = await runtime.submit(
@@ -179,5 +179,5 @@ class JobWalker:
             try:
                 return await ask()
             except UnavailableError:
-                await clock.sleep_ms(backoff_ms(_AGAIN, failures, 0.5 + clock.jitter() / 2))
+                await clock.sleep_ms(_AGAIN.wait_ms(failures, clock.jitter()))
         return await ask()

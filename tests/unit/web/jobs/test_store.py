@@ -11,7 +11,7 @@ from interlock.errors import ConflictError, UsageError
 from interlock.model.keys import OwnKey, bulk_key
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import EntityQuery
-from interlock.runtime.builtin_charts import JOB, JOB_KIND
+from interlock.runtime.chart_registry import JOB_FILE, JOB_KIND
 from interlock.web.jobs import walk
 from interlock.web.jobs.store import SILENT_MS
 from interlock.web.jobs.walk import NOTE_MS
@@ -427,7 +427,7 @@ async def test_no_chart_may_have_the_name_of_a_kind_of_ours() -> None:
 
 def test_the_chart_of_jobs_has_no_findings() -> None:
     """It is written as we tell others to."""
-    assert () == interlock.loads(JOB).diagnostics
+    assert () == interlock.loads(JOB_FILE.read_text()).diagnostics
 
 
 async def test_a_page_that_is_too_long_to_be_noted_is_made_shorter(monkeypatch: Any) -> None:

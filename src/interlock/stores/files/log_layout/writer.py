@@ -19,8 +19,7 @@ from typing import NamedTuple
 from interlock.errors import InterlockError, InternalError, UnavailableError
 from interlock.model.codec import encode
 from interlock.ports.store import Append
-from interlock.ports.thread_calls import thread_future
-from interlock.ports.threads import start_thread
+from interlock.ports.threads import start_thread, thread_future
 from interlock.stores.files.log_layout.layout import Answer, BatchedJournals
 from interlock.stores.threads.wakeup import LoopEntryQueue, WakeupPipe
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from interlock.effects.waiting import ENDING, is_lease_too_long, is_put_off_too_far
+from interlock.effects.wait_limits import ENDING, is_lease_too_long, is_put_off_too_far
 from interlock.model.journal.work import CHILD_WORK, Lane, Work, WorkId
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX, SEND_BACKOFF_MS_MAX
 from interlock.ports.work import WorkRow
