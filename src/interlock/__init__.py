@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from interlock.model.journal.message import Message
     from interlock.model.snapshot import Snapshot
     from interlock.model.step import Fault, Step
-    from interlock.ports.reconcile import ReconcileRequest, ReconcileResult
     from interlock.ports.store import EntityPage, EntityQuery, EntityRow
     from interlock.render.drawing import Drawing
     from interlock.runtime.blocking import BlockingRuntime
     from interlock.runtime.history.verify import Verification, VerificationProblem
     from interlock.runtime.intake import Consumer, Delivery
+    from interlock.runtime.reconcile.definition import ReconcileRequest, ReconcileResult
     from interlock.runtime.runtime import Runtime
     from interlock.runtime.shutdown import DrainReport
 
@@ -88,8 +88,8 @@ _HOMES = {
     "NotFoundError": "interlock.errors",
     "Place": "interlock.errors",
     "Receipt": "interlock.model.journal.entry",
-    "ReconcileRequest": "interlock.ports.reconcile",
-    "ReconcileResult": "interlock.ports.reconcile",
+    "ReconcileRequest": "interlock.runtime.reconcile.definition",
+    "ReconcileResult": "interlock.runtime.reconcile.definition",
     "RejectedError": "interlock.errors",
     "Runtime": "interlock.runtime.runtime",
     "Snapshot": "interlock.model.snapshot",

@@ -77,7 +77,7 @@ async def read(url: str, count: int) -> list[Message]:
     try:
         async for each in stream:
             found.append(decode_message(each.body))
-            await each.taken()
+            await each.ack()
             if len(found) == count:
                 return found
     finally:

@@ -58,7 +58,7 @@ class Post:
                 while len(found) < count:
                     each = await asyncio.wait_for(anext(incoming), SILENCE_S)
                     found.append(decode_message(each.body))
-                    await each.taken()
+                    await each.ack()
         except TimeoutError:
             pass
         finally:

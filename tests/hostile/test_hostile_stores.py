@@ -132,7 +132,7 @@ def test_an_id_that_is_none_is_refused_by_every_door(store: str, name: str, fold
         asked: list[Callable[[], object]] = [
             lambda: doors.create(entity),
             lambda: doors.send(entity, "opened"),
-            lambda: doors.rehearse(entity, "opened"),
+            lambda: doors.dry_run(entity, "opened"),
             lambda: doors.state(entity),
             lambda: doors.state(entity, at=1),
             lambda: doors.journal(entity),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import interlock
-from interlock.runtime.builtin_charts import JOB_KIND
+from interlock.runtime.chart_registry import JOB_KIND
 from tests.unit.web.consoles import ORDER
 
 COUNTER = """

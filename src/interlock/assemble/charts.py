@@ -32,7 +32,7 @@ from interlock.model.event import Event
 from interlock.model.limits import DEFINITION_BYTES_MAX, RECONCILE_RATE, RECONCILE_RUNNING_MAX
 from interlock.model.snapshot import Snapshot, Timer
 from interlock.model.step import Step
-from interlock.ports.reconcile import Reconciler, ReconcilerOptions, reconciler_of
+from interlock.runtime.reconcile.definition import Reconciler, ReconcilerOptions, build_reconciler
 
 if TYPE_CHECKING:
     from interlock.render.drawing import Drawing
@@ -312,7 +312,7 @@ class BoundChart:
         )
 
         def register(function: AnyFunction) -> AnyFunction:
-            self.reconcilers[name] = reconciler_of(self.chart, wish, function)
+            self.reconcilers[name] = build_reconciler(self.chart, wish, function)
             return function
 
         return register

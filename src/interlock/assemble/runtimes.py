@@ -1,11 +1,12 @@
-"""The composition root of runtimes: the only module that knows every store and bus by name, and joins them with charts.
+"""The composition root of runtimes: the only module that knows every store and bus by name.
 
-Rule: what drives a store is imported when a store is opened; a chart alone needs no event loop.
+The runtime is imported when a store is opened; a chart alone needs no event loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
@@ -21,14 +22,35 @@ if TYPE_CHECKING:
     from interlock.ports.admission import AdmissionGate
     from interlock.ports.bus import Bus, MessageSource
     from interlock.ports.clock import Clock
-    from interlock.ports.reconcile import Reconciler
     from interlock.runtime.blocking import BlockingRuntime
     from interlock.runtime.intake import Consumer, Route
+    from interlock.runtime.reconcile.definition import Reconciler
     from interlock.runtime.runtime import Runtime
     from interlock.stores.registry import Opener
 
 KEY_PREFIX_BYTES_MAX = 64
-"""Bytes before every key: services take keys of 200 or more, and an entity's own has up to that."""
+"""Bytes before every key: services accept keys of 200 bytes or more, and an entity's own has up to that."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeOptions:
+    """The options of `open`, which describes them. Raises UsageError for an invalid value."""
+
+    clock: Clock | None = None
+    work: bool | None = None
+    lifecycle: AdmissionGate | None = None
+    bus: Callable[[], Bus] | None = None
+    source: str | None = None
+    lease_ms: int = LEASE_MS
+    key_prefix: str = ""
+
+    def __post_init__(self) -> None:
+        if type(self.lease_ms) is not int or not LEASE_MS_MIN <= self.lease_ms <= LEASE_MS_MAX:
+            hint = "use whole milliseconds; the default is 30,000. Leases are renewed, so longer ones are not needed"
+            message = f"lease_ms={self.lease_ms!r:.60} is not between {LEASE_MS_MIN} and {LEASE_MS_MAX:,}"
+            raise UsageError(message, code="lease.malformed", hint=hint)
+        if not _is_prefix(self.key_prefix):
+            hint = f"use a text of {KEY_PREFIX_BYTES_MAX} bytes at most, such as eu/"
+            raise UsageError(f"key_prefix={self.key_prefix!r:.80} is invalid", code="key.prefix", hint=hint)
 
 
 def open(  # noqa: A001 - the name users read: interlock.open
@@ -37,67 +59,62 @@ def open(  # noqa: A001 - the name users read: interlock.open
     charts: Iterable[BoundChart],
     clock: Clock | None = None,
     work: bool | None = None,
-    life: AdmissionGate | None = None,
+    lifecycle: AdmissionGate | None = None,
     bus: str | Bus | None = None,
     source: str | None = None,
     lease_ms: int = LEASE_MS,
     key_prefix: str = "",
 ) -> PendingRuntime:
-    """A runtime for entities of these charts on the store at an address, opened by `with` or `async with`.
+    """Return a runtime for entities of these charts on the store at an address, to be opened by `with` or `async with`.
 
-    `memory:` keeps nothing, `file:orders` is a folder, `sqlite:///orders.db` a file, `postgresql://host/name` a
-    server. Of several charts of one kind the last creates new entities; the others go on with those they wrote.
-    The runtime performs what entries leave to do, with the charts' handlers, where the store keeps work: `work=False`
-    leaves that to others, `work=True` insists on it. A store of another package may keep none: a warning then names
-    what the charts ask for. With a `life` (a `Lifecycle` or `Gate`), sends and work hold its permits: draining it stops
-    every process that shares it, and waits for what is in hand.
-    With a `bus`, its address or an object that is one, every entry leaves a message, which says that it comes from
-    `source` and the kind. `lease_ms` is how long work of a process that died waits before another takes it up.
-    `key_prefix` stands before every key that handlers see, for stores that share an account of some service: the
-    author's own keys, too, and what a compensation is told that it `compensates`. It is the same for ever.
-    Raises UsageError for an address of no known store or bus, without charts, or for two handlers of one name.
+    `memory:` keeps nothing, `file:orders` is a folder, `sqlite:///orders.db` a file, `postgresql://host/name` a server.
+    Of several charts of one kind the last creates new entities; the others run the entities that they created.
+
+    The runtime also runs effects, with the charts' handlers, where the store keeps work: `work=False` leaves that to
+    other processes, `work=True` requires it. A store of another package may not run effects; a warning then names the
+    parts of a chart that will not run. With a `lifecycle` (a `Lifecycle` or `Gate`), sends and work hold its permits:
+    draining it stops every process that shares it, and waits for running work.
+
+    With a `bus`, an address or an object, every entry is published as a message from `source` and the kind. `lease_ms`
+    is how long the work of a dead process waits before another claims it. `key_prefix` is put before every key that
+    handlers see, for stores that share an account of some service: also before the author's own keys, and in what a
+    compensation `compensates`. It must never change.
+
+    Raises UsageError for an unknown store or bus, without charts, or for two handlers of one name.
 
         with interlock.open("sqlite:///orders.db", charts=[order]) as orders:
             orders.create("order/A-1", {"amount": 100})
     """
     if isinstance(charts, BoundChart):
-        raise UsageError("`charts` is a list of charts", code="charts.malformed", hint="write charts=[chart]")
+        raise UsageError("`charts` must be a list of charts", code="charts.malformed", hint="write charts=[chart]")
     if not isinstance(url, str):
-        hint = "a text such as sqlite:///orders.db"
-        raise UsageError(f"an address is a text, not {url!r:.80}", code="store.unknown", hint=hint)
+        hint = "use a text such as sqlite:///orders.db"
+        raise UsageError(f"expected the address of a store, got {url!r:.80}", code="store.unknown", hint=hint)
     bound = tuple(charts)
     if not bound:
         raise UsageError("a runtime needs a chart", code="charts.missing", hint="charts=[interlock.load(...)]")
     for each in bound:
         if not isinstance(each, BoundChart):
-            raise UsageError(f"{each!r:.80} is no chart", code="charts.malformed", hint="interlock.load(...) gives one")
-    if type(lease_ms) is not int or not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
-        hint = "whole milliseconds; unless told otherwise, 30,000. A longer lease is not needed: it is renewed"
-        message = f"lease_ms={lease_ms!r:.60} is not between {LEASE_MS_MIN} and {LEASE_MS_MAX:,}"
-        raise UsageError(message, code="lease.malformed", hint=hint)
-    if not isinstance(cast("object", key_prefix), str) or not _is_prefix(key_prefix):
-        hint = f"a text of {KEY_PREFIX_BYTES_MAX} bytes at most, such as eu/"
-        raise UsageError(f"key_prefix={key_prefix!r:.80} cannot be", code="key.prefix", hint=hint)
-    return PendingRuntime(
-        url,
-        store_opener(url),
-        bound,
-        clock,
+            hint = "interlock.load(...) returns a chart"
+            raise UsageError(f"expected a chart, got {each!r:.80}", code="charts.malformed", hint=hint)
+    options = RuntimeOptions(
+        clock=clock,
         work=work,
-        life=life,
+        lifecycle=lifecycle,
         bus=_bus_opener(bus),
         source=source,
         lease_ms=lease_ms,
         key_prefix=key_prefix,
     )
+    return PendingRuntime(url, store_opener(url), bound, options)
 
 
-def _is_prefix(text: str) -> bool:
-    return is_text(text) and len(text.encode()) <= KEY_PREFIX_BYTES_MAX
+def _is_prefix(text: object) -> bool:
+    return isinstance(text, str) and is_text(text) and len(text.encode()) <= KEY_PREFIX_BYTES_MAX
 
 
 def _handlers(charts: Iterable[BoundChart]) -> dict[str, Callable[..., Any]]:
-    """The handlers of all charts, by name."""
+    """Return the handlers of all charts, by name."""
     found: dict[str, Callable[..., Any]] = {}
     for chart in charts:
         for name, function in chart.handlers.items():
@@ -108,18 +125,18 @@ def _handlers(charts: Iterable[BoundChart]) -> dict[str, Callable[..., Any]]:
 
 
 def _reconcilers(charts: Iterable[BoundChart]) -> tuple[Reconciler, ...]:
-    """The reconcilers of all charts. Those of one name run one at a time, so two would starve each other."""
+    """Return the reconcilers of all charts. Two of one name would share a lease, so only one would run."""
     found: dict[str, Reconciler] = {}
     for chart in charts:
         for name, reconciler in chart.reconcilers.items():
             if found.setdefault(name, reconciler) is not reconciler:
-                hint = "give one of them another name; of several editions of a chart, register it on the last one"
+                hint = "rename one of them; with several revisions of a chart, register it on the last one"
                 raise UsageError(f"two reconcilers are called `{name}`", code="reconciler.twice", hint=hint)
     return tuple(found.values())
 
 
 def _moves_timers(kernels: Iterable[Kernel]) -> bool:
-    """Whether a chart says of a timer that downtime moves it."""
+    """Whether a chart has a timer that downtime shifts."""
     return any(
         each.restore != "deadline" for kernel in kernels for state in kernel.chart.states for each in state.after
     )
@@ -132,81 +149,63 @@ def consume(
     *,
     principal: Mapping[str, Any] | None = None,
     ordered: bool = False,
-    dead: str | Bus | None = None,
+    dead_letters: str | Bus | None = None,
 ) -> Consumer:
-    """Messages of a bus as events of entities: an intake that works inside `async with`, or while its `run` runs.
+    """Return a consumer that turns messages of a bus into events, inside `async with` or while its `run` runs.
 
-    `route` says what a message becomes: a `Delivery`, or None. `ordered` drops a message that is not newer than the
-    last of its source entity. `dead` is the bus for what can never be taken. `principal` is who sends, for policies.
-    Raises UsageError for an address from which no messages come, MissingExtraError without the client of its bus.
+    `route` returns what a message becomes: a `Delivery`, or None. `ordered` drops a message that is not newer than the
+    last of its source entity. `dead_letters` is the bus for messages that can never be applied. `principal` is the
+    sender of the events, for policies. Raises UsageError for a bus that cannot be read, MissingExtraError when the
+    client of the bus is not installed.
     """
     from interlock.buses.registry import open_bus_url, open_source_url
     from interlock.runtime.intake import Consumer
     from interlock.runtime.runtime import Runtime
 
     if not (isinstance(cast("object", runtime), Runtime) and callable(cast("object", route))):
-        hint = "intake(address, runtime, route), with what `async with interlock.open(...)` gives"
-        raise UsageError("an intake needs a runtime and a route", code="intake.malformed", hint=hint)
+        hint = "consume(address, runtime, route), with the runtime of `async with interlock.open(...)`"
+        raise UsageError("a consumer needs a runtime and a route", code="intake.malformed", hint=hint)
     opened = open_source_url(source) if isinstance(source, str) else source
-    letters = open_bus_url(dead) if isinstance(dead, str) else dead
-    return Consumer(opened, runtime, route, principal=principal, ordered=ordered, dead=letters)
+    letters = open_bus_url(dead_letters) if isinstance(dead_letters, str) else dead_letters
+    return Consumer(opened, runtime, route, principal=principal, ordered=ordered, dead_letters=letters)
 
 
 def _bus_opener(bus: str | Bus | None) -> Callable[[], Bus] | None:
-    """What gives the bus when the runtime opens. An address is looked at now: a wrong one shows where it is written."""
+    """Return what opens the bus with the runtime. An address is checked at once, where the mistake was made."""
     if bus is None:
         return None
     if isinstance(bus, str):
         from interlock.buses.registry import open_bus_url
 
-        first = [open_bus_url(bus)]  # not connected yet; a second opening makes another
+        first = [open_bus_url(bus)]  # not connected yet; a second runtime opens another
         return lambda: first.pop() if first else open_bus_url(bus)
     from interlock.ports.bus import Bus
 
     if not isinstance(bus, Bus):
         hint = "an address such as nats://127.0.0.1:4222?stream=orders, or an object with `publish` and `close`"
-        raise UsageError(f"{bus!r:.80} is no bus", code="bus.malformed", hint=hint)
+        raise UsageError(f"expected a bus, got {bus!r:.80}", code="bus.malformed", hint=hint)
     return lambda: bus
 
 
 class PendingRuntime:
-    """A runtime about to be opened: `with` gives one whose methods wait, `async with` one whose methods are awaited."""
+    """A runtime that is not open yet: `with` returns a `BlockingRuntime`, `async with` a `Runtime`."""
 
-    def __init__(
-        self,
-        url: str,
-        opener: Opener,
-        charts: tuple[BoundChart, ...],
-        clock: Clock | None,
-        *,
-        work: bool | None,
-        life: AdmissionGate | None,
-        bus: Callable[[], Bus] | None = None,
-        source: str | None = None,
-        lease_ms: int = LEASE_MS,
-        key_prefix: str = "",
-    ) -> None:
+    def __init__(self, url: str, opener: Opener, charts: tuple[BoundChart, ...], options: RuntimeOptions) -> None:
         self.url = url
         self._opener = opener
+        self._options = options
         self._kernels = tuple(each.kernel for each in charts)
         self._handlers = _handlers(charts)
-        self._busy = frozenset(name for each in charts for name in each.busy)
+        self._cpu_handlers = frozenset(name for each in charts for name in each.busy)
         self._reconcilers = _reconcilers(charts)
         self._heartbeats = {name: ms for each in charts for name, ms in each.heartbeats.items()}
-        self._clock = clock
-        self._work = work
-        self._life = life
-        self._bus = bus
-        self._source = source
-        self._lease_ms = lease_ms
-        self._key_prefix = key_prefix
         self._opened: list[Runtime] = []
-        self._waiting: list[BlockingRuntime] = []
+        self._blocking: list[BlockingRuntime] = []
 
-    if not TYPE_CHECKING:  # a checker already says that an opening has no `send`
+    if not TYPE_CHECKING:  # a type checker reports a missing `send` by itself
 
         def __getattr__(self, name: str) -> Any:
-            """What a runtime has, this has not: it must be opened first."""
+            """Raise UsageError for the methods of a runtime: it must be opened first."""
             from interlock.runtime.runtime import Runtime
 
             if name.startswith("_") or not hasattr(Runtime, name):
@@ -220,72 +219,74 @@ class PendingRuntime:
         from interlock.runtime.runtime import Runtime
 
         store = await open_store(self.url, self._opener)
-        clock = self._clock or SystemClock()
-        runtime = Runtime(store, ChartRegistry(self._kernels), clock, self._life, messages=self._bus is not None)
+        options = self._options
+        clock = options.clock or SystemClock()
+        messages = options.bus is not None
+        runtime = Runtime(store, ChartRegistry(self._kernels), clock, options.lifecycle, messages=messages)
         try:
-            await self._begin_work(runtime)
-            await self._begin_reconciling(runtime)
+            await self._start_worker(runtime)
+            await self._start_reconcilers(runtime)
         except BaseException:
             await runtime.close()
             raise
         return runtime
 
-    async def _begin_work(self, runtime: Runtime) -> None:
+    async def _start_worker(self, runtime: Runtime) -> None:
         from interlock.model.journal.message import SOURCE
         from interlock.ports.work import WorkStore
         from interlock.runtime.worker.worker import Worker
 
-        keeps_work = isinstance(runtime.store, WorkStore)
-        if self._bus is not None and not keeps_work:
-            hint = "use a store that keeps work, such as sqlite:, or open the runtime without a bus"
-            raise UsageError("this store keeps no messages until the bus has them", code="store.work", hint=hint)
-        if not (keeps_work or self._work):
-            self._warn_of_work()
-        elif self._work is not False:
-            bus = None if self._bus is None else self._bus()
+        options, keeps_work = self._options, isinstance(runtime.store, WorkStore)
+        if options.bus is not None and not keeps_work:
+            hint = "use another store, such as sqlite:, or open the runtime without a bus"
+            raise UsageError("this store cannot keep messages for a bus", code="store.work", hint=hint)
+        if not (keeps_work or options.work):
+            self._warn_of_unsupported_work()
+        elif options.work is not False:
+            bus = None if options.bus is None else options.bus()
             if bus is not None:
-                runtime.before_close(bus.close)
+                runtime.on_close(bus.close)
             worker = Worker(
                 runtime,
                 self._handlers,
-                busy=self._busy,
+                cpu_handlers=self._cpu_handlers,
                 heartbeats=self._heartbeats,
                 bus=bus,
-                source=self._source or SOURCE,
-                lease_ms=self._lease_ms,
-                key_prefix=self._key_prefix,
+                source=options.source or SOURCE,
+                lease_ms=options.lease_ms,
+                key_prefix=options.key_prefix,
             )
             await worker.start()
-            runtime.before_close(worker.stop)
+            runtime.on_close(worker.stop)
 
-    def _warn_of_work(self) -> None:
-        """Tell, once for each kind, what nobody will do: not this process, and no other one."""
+    def _warn_of_unsupported_work(self) -> None:
+        """Log, once for each kind, what will not run: not in this process, and in no other one."""
         from interlock.effects.unsupported_work import work_used_by
 
         log = import_module("logging").getLogger("interlock")
-        for kind, deeds in work_used_by(each.chart for each in self._kernels).items():
+        for kind, names in work_used_by(each.chart for each in self._kernels).items():
             log.warning(
-                "this store keeps no work: nobody performs the %s of `%s`",
-                ", ".join(deeds),
+                "this store does not run effects: the %s of `%s` will not run",
+                ", ".join(names),
                 kind,
                 extra={"store": without_password(self.url)},
             )
 
-    async def _begin_reconciling(self, runtime: Runtime) -> None:
-        """Look after what nobody looks after. Without leases nobody is alone, and without them no downtime is known."""
+    async def _start_reconcilers(self, runtime: Runtime) -> None:
+        """Start the reconcilers. They need leases, and so does the detection of downtime."""
         from interlock.ports.leases import LeaseStore
         from interlock.runtime.reconcile.runner import ReconcilerGroup
 
-        if self._work is False:
+        if self._options.work is False:
             return
         if isinstance(runtime.store, LeaseStore):
             if self._reconcilers:
-                reconciling = ReconcilerGroup(runtime, self._reconcilers, lease_ms=self._lease_ms)
-                await reconciling.start()
-                runtime.before_close(reconciling.stop)
+                group = ReconcilerGroup(runtime, self._reconcilers, lease_ms=self._options.lease_ms)
+                await group.start()
+                runtime.on_close(group.stop)
         elif self._reconcilers or _moves_timers(self._kernels):
             import_module("logging").getLogger("interlock").warning(
-                "this store keeps no leases: reconcilers do not run, and timers go by their deadline after downtime",
+                "this store has no leases: reconcilers do not run, and timers keep their deadline after downtime",
                 extra={"store": without_password(self.url)},
             )
 
@@ -303,10 +304,10 @@ class PendingRuntime:
         from interlock.runtime.blocking import BlockingRuntime
 
         runtime = BlockingRuntime(self._runtime)
-        self._waiting.append(runtime)
+        self._blocking.append(runtime)
         return runtime
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._waiting.pop().close()
+        self._blocking.pop().close()

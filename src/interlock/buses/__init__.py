@@ -1,4 +1,4 @@
-"""Where messages go and come from: one module for each kind of bus, by the scheme of its address.
+"""Buses that messages are published to and read from: one module for each kind, by the scheme of its address.
 
-It refuses: to know entities or charts, and to lose a message in silence.
+A bus knows no entities or charts, and never loses a message silently.
 """

@@ -1,6 +1,6 @@
 """A bus in this process, for tests and first steps: `memory:` or, to share it by name, `memory:orders`.
 
-Rule: it keeps what it is given, in order, duplicates too; nothing survives the process.
+It keeps all messages in order, duplicates too. Nothing survives the process.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from interlock.model.journal.message import Message, encode_message
 from interlock.ports.fork import after_fork
 
 MESSAGES_MAX = 100_000
-"""Messages that one keeps for its readers; then the oldest go."""
+"""Messages that a bus keeps for its readers; then the oldest are dropped."""
 
 LOOK_SECONDS = 0.01
-"""How often a reader looks: messages may come from other threads."""
+"""How often a reader polls: messages may come from other threads."""
 
 _named: WeakValueDictionary[str, MemoryBus] = WeakValueDictionary()
-_gate = Lock()
+_lock = Lock()
 
 
-def _renew_gate() -> None:
+def _renew_lock() -> None:
     """In a forked child: a thread of the parent may have held the lock."""
-    global _gate  # noqa: PLW0603 - the names are those of the process
-    _gate = Lock()
+    global _lock  # noqa: PLW0603 - the names are those of the process
+    _lock = Lock()
 
 
-os.register_at_fork(after_in_child=_renew_gate)
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def open_bus(url: str) -> MemoryBus:
-    """The bus of `memory:`, or the one that everybody in this process shares under `memory:<name>`."""
+    """Return the bus of `memory:`, or the one that the process shares as `memory:<name>`."""
     name = url.removeprefix("memory:")
     if name.startswith("/") or "?" in name:
-        raise UsageError("this names no bus in memory", code="bus.address", hint="memory: or memory:<name>")
+        raise UsageError("the address of the bus is invalid", code="bus.address", hint="memory: or memory:<name>")
     if not name:
         return MemoryBus()
-    with _gate:
+    with _lock:
         found = _named.get(name)
         if found is None:
             found = _named[name] = MemoryBus()
@@ -53,33 +53,33 @@ open_source = open_bus
 
 
 class MemoryBus:
-    """A bus in memory; `messages` is all that was published."""
+    """A bus in memory; `messages` contains everything that was published."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self._waiting: deque[bytes] = deque(maxlen=MESSAGES_MAX)
-        self._gate = Lock()
+        self._lock = Lock()
         after_fork(self, MemoryBus._inherit)
 
     def _inherit(self) -> None:
-        """In a forked child: a copy, whose lock a thread of the parent may have held."""
-        self._gate = Lock()
+        """In a forked child: a thread of the parent may have held the lock."""
+        self._lock = Lock()
 
     async def publish(self, message: Message) -> None:
-        """Keep a message."""
-        with self._gate:
+        """Store a message."""
+        with self._lock:
             self.messages.append(message)
             self._waiting.append(encode_message(message))
 
     def put(self, body: bytes) -> None:
-        """Have a reader find these bytes, whatever they are."""
-        with self._gate:
+        """Add a message of these bytes for a reader; they may be invalid."""
+        with self._lock:
             self._waiting.append(body)
 
     async def incoming(self) -> AsyncGenerator[MemoryIncoming, None]:
-        """Messages as they come. An endless stream by intent."""
+        """Yield messages. The stream is endless on purpose."""
         while True:
-            with self._gate:
+            with self._lock:
                 body = self._waiting.popleft() if self._waiting else None
             if body is None:
                 await asyncio.sleep(LOOK_SECONDS)
@@ -87,12 +87,12 @@ class MemoryBus:
                 yield MemoryIncoming(body, self)
 
     def put_first(self, body: bytes) -> None:
-        """Have the next reader find these bytes."""
-        with self._gate:
+        """Add a message of these bytes before all others."""
+        with self._lock:
             self._waiting.appendleft(body)
 
     async def close(self) -> None:
-        """Nothing to let go of: whoever shares it by name goes on."""
+        """Do nothing: others may share the bus by name."""
 
 
 class MemoryIncoming:
@@ -102,12 +102,12 @@ class MemoryIncoming:
         self.body = body
         self._bus = bus
 
-    async def taken(self) -> None:
-        """It left the bus when it was read."""
+    async def ack(self) -> None:
+        """Do nothing: it left the bus when it was read."""
 
-    async def put_back(self) -> None:
-        """To the front of the line."""
+    async def requeue(self) -> None:
+        """Put it before all others."""
         self._bus.put_first(self.body)
 
-    async def set_aside(self) -> None:
-        """It left the bus when it was read."""
+    async def dead_letter(self) -> None:
+        """Do nothing: it left the bus when it was read."""

@@ -1,8 +1,8 @@
-"""Asking a bus for messages, in a way that may be stopped.
+"""Polling a bus for messages, in a way that can be cancelled.
 
-Rule: a question goes on in the broker when nobody waits for its answer any more, and what it then brings would lie
-with a reader that is gone, until the broker gives it up. So whoever stops waits for the end of the question, which is
-short, and puts back what it brought and nobody took on.
+A poll continues in the broker after its caller was cancelled, and the messages it then brings would stay with a reader
+that is gone until the broker gives it up. So a cancelled caller waits for the end of the poll, which is short, and
+requeues the messages.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from interlock.ports.bus import IncomingMessage
 T = TypeVar("T", bound=IncomingMessage)
 
 
-async def poll_once(question: Coroutine[Any, Any, Sequence[T]]) -> AsyncGenerator[T, None]:
-    """What a question brings, one by one. Closed or cancelled, it puts back what it has not handed out."""
-    asking = asyncio.ensure_future(question)
+async def poll_once(poll: Coroutine[Any, Any, Sequence[T]]) -> AsyncGenerator[T, None]:
+    """Yield the messages of one poll. When it is closed or cancelled, the remaining ones are requeued."""
+    task = asyncio.ensure_future(poll)
     try:
-        await asyncio.wait({asking})
+        await asyncio.wait({task})
     except asyncio.CancelledError:
-        await asyncio.wait({asking})
-        if asking.exception() is None:
-            await _put_back(asking.result())
+        await asyncio.wait({task})
+        if task.exception() is None:
+            await _requeue(task.result())
         raise
-    left = deque(asking.result())
+    left = deque(task.result())
     try:
         while left:
             yield left.popleft()
     finally:
-        await _put_back(left)
+        await _requeue(left)
 
 
-async def _put_back(found: Sequence[IncomingMessage]) -> None:
-    await asyncio.gather(*(each.put_back() for each in found), return_exceptions=True)
+async def _requeue(messages: Sequence[IncomingMessage]) -> None:
+    await asyncio.gather(*(each.requeue() for each in messages), return_exceptions=True)

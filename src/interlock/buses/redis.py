@@ -1,11 +1,12 @@
 """Messages to and from Redis Streams: `redis://host:6379/0?stream=orders`.
 
-Rule 1: a message is an entry of the stream with the fields `id` and `body`. Redis drops no repeats: readers do, by id
-or `sequence`. It is sent when Redis has answered; whether it then survives a crash is for `appendfsync` to say.
-Rule 2: what waits together goes together, in one round trip.
-Rule 3: a reader is one of a consumer group, `group=`. One that comes back under its name, `reader=`, begins with what
-it did not finish; what another one left unfinished for a minute is taken over. What is never taken is put into the
-stream `<stream>.dead`.
+Rule 1: a message is an entry of the stream with the fields `id` and `body`. Redis does not drop repeated messages;
+readers do, by id or `sequence`. A message is sent when Redis has confirmed it; whether it survives a crash depends on
+`appendfsync`.
+Rule 2: waiting messages are sent together, in one round trip.
+Rule 3: a reader belongs to a consumer group, `group=`. One that returns under its name, `reader=`, starts with the
+messages it did not acknowledge. Messages that another reader has not acknowledged for a minute are claimed. Dead
+letters go to the stream `<stream>.dead`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from interlock.buses.address import BusAddress, malformed_address, missing_extra, parse_address, wire_id
+from interlock.buses.address import BusAddress, BusSpec, malformed_address, wire_id
 from interlock.buses.polling import poll_once
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError
 from interlock.model.journal.message import Message, encode_message
@@ -25,45 +26,42 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 EXAMPLE = "redis://127.0.0.1:6379/0?stream=orders"
+SPEC = BusSpec("redis", "redis", 6379, EXAMPLE)
 SECONDS = 5.0
-"""How long the server may take to answer."""
+"""How long the server may take to respond."""
 
 READ_MAX = 64
 OWN_MAX = 10_000
-"""Unfinished messages of a reader: many more than it can have in hand."""
+"""Unacknowledged messages of a reader: many more than it can have."""
 
 TOGETHER_MAX = 256
 """Messages of one round trip."""
 
 BLOCK_MS = 500
-"""How long one question for messages stands: a reader that stops waits for its end."""
+"""How long one poll for messages takes: a reader that stops waits for its end."""
 
 LEFT_MS = 60_000
-"""How long a message may lie with a reader before another takes it over."""
+"""How long a message may be unacknowledged before another reader claims it."""
 
 
 def open_bus(url: str) -> RedisBus:
-    """The bus of `redis://[user:password@]host:6379/0?stream=name`, `rediss:` by TLS; `length=`: about so many stay."""
+    """Return the bus of `redis://[user:password@]host:6379/0?stream=name`, `rediss:` for TLS; `length=` trims it."""
     return RedisBus(_address(url, ("length", "stream")))
 
 
 def open_source(url: str) -> RedisSource:
-    """The reader of `redis://host:6379/0?stream=name&group=name`; `reader=` names it among those of its group."""
+    """Return the reader of `redis://host:6379/0?stream=name&group=name`; `reader=` is its name in the group."""
     address = _address(url, ("group", "reader", "stream"))
-    address.needed("group", f"{EXAMPLE}&group=billing")
+    address.required("group", f"{EXAMPLE}&group=billing")
     return RedisSource(address)
 
 
 def _address(url: str, options: tuple[str, ...]) -> BusAddress:
-    address = parse_address(url, port=6379, options=options, example=EXAMPLE)
-    address.needed("stream", EXAMPLE)
+    address = SPEC.parse(url, options)
+    address.required("stream", EXAMPLE)
     if len(address.hosts) != 1 or not (address.path or "0").isdecimal():
         raise malformed_address(EXAMPLE)
     address.number("length", 1)
-    try:
-        import redis  # noqa: F401 - a missing one shows when the bus is opened, not when the first message goes
-    except ModuleNotFoundError as error:
-        raise missing_extra(error, "redis", "redis") from error
     return address
 
 
@@ -82,33 +80,33 @@ def _client(address: BusAddress) -> Redis:
         ssl=address.scheme == "rediss",
         socket_timeout=SECONDS,
         socket_connect_timeout=SECONDS,
-        retry=Retry(NoBackoff(), 0),  # the relay tries again, and a lost answer must not double what it sends
+        retry=Retry(NoBackoff(), 0),  # the publisher retries; a lost response must not send a message twice
         client_name="interlock",
     )
 
 
-def _explained(error: Exception, address: BusAddress) -> InterlockError:
-    """What a failure means for whoever waits."""
+def _translate_error(error: Exception, address: BusAddress) -> InterlockError:
+    """Return the error that a failure means for the caller."""
     from redis import exceptions
 
     stream, text = address.options["stream"], str(error)[:200]
     if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError | exceptions.NoPermissionError):
-        hint = f"give its user the right to XADD, XGROUP, XREADGROUP and XACK on `{stream}`"
-        return DeniedError(f"Redis at {address.place} denies it", code="bus.denied", hint=hint)
+        hint = f"allow the user XADD, XGROUP, XREADGROUP and XACK on `{stream}`"
+        return DeniedError(f"Redis at {address.place} denies access", code="bus.denied", hint=hint)
     if isinstance(error, exceptions.OutOfMemoryError | exceptions.ReadOnlyError | exceptions.ClusterError):
-        return UnavailableError(f"Redis at {address.place} takes nothing now: {text}", code="bus.away")
+        return UnavailableError(f"Redis at {address.place} accepts no writes now: {text}", code="bus.away")
     if isinstance(error, exceptions.ResponseError):
         if "exceeds" in text or "too big" in text:
-            return RejectedError("the message is too large for Redis", code="bus.size", hint="emit less")
+            return RejectedError("the message is too large for Redis", code="bus.size", hint="emit smaller messages")
         if "MISCONF" in text or "LOADING" in text or "TRYAGAIN" in text:
-            return UnavailableError(f"Redis at {address.place} takes nothing now: {text}", code="bus.away")
-        message = f"`{stream}` of Redis at {address.place} takes no message: {text}"
-        return NotFoundError(message, code="bus.stream", hint="let `stream` name a stream, or nothing yet")
-    return UnavailableError(f"Redis at {address.place} does not answer: {type(error).__name__}", code="bus.away")
+            return UnavailableError(f"Redis at {address.place} accepts no writes now: {text}", code="bus.away")
+        message = f"`{stream}` of Redis at {address.place} refuses the request: {text}"
+        return NotFoundError(message, code="bus.stream", hint="let `stream` name a stream, or a key that is unused")
+    return UnavailableError(f"Redis at {address.place} does not respond: {type(error).__name__}", code="bus.away")
 
 
 class RedisBus:
-    """A stream of Redis."""
+    """A Redis stream."""
 
     def __init__(self, address: BusAddress) -> None:
         self._address = address
@@ -117,7 +115,7 @@ class RedisBus:
         self._sending: asyncio.Task[None] | None = None
 
     async def publish(self, message: Message) -> None:
-        """Give a message to the stream."""
+        """Publish a message to the stream."""
         sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((message, sent))
         if self._sending is None or self._sending.done():
@@ -125,34 +123,34 @@ class RedisBus:
         await sent
 
     async def _send(self) -> None:
-        """Send what waits, together, until nothing does."""
+        """Send the waiting messages in batches until none is left."""
         while self._waiting:
             batch, self._waiting = self._waiting[:TOGETHER_MAX], self._waiting[TOGETHER_MAX:]
             try:
-                answers = await self._sent([message for message, _ in batch])
-            except Exception as error:  # noqa: BLE001 - each who waits hears of it
-                answers = [error] * len(batch)
-            for (_, sent), answer in zip(batch, answers, strict=True):
-                if sent.done():  # nobody waits any more
+                results = await self._send_batch([message for message, _ in batch])
+            except Exception as error:  # noqa: BLE001 - every waiting caller gets it
+                results = [error] * len(batch)
+            for (_, sent), result in zip(batch, results, strict=True):
+                if sent.done():  # the caller was cancelled
                     continue
-                if isinstance(answer, Exception):
-                    sent.set_exception(_explained(answer, self._address))
+                if isinstance(result, Exception):
+                    sent.set_exception(_translate_error(result, self._address))
                 else:
                     sent.set_result(None)
 
-    async def _sent(self, messages: list[Message]) -> list[Any]:
+    async def _send_batch(self, messages: list[Message]) -> list[Any]:
         if self._client is None:
             self._client = _client(self._address)
         options = self._address.options
         length = self._address.number("length", 1) if "length" in options else None
-        async with self._client.pipeline(transaction=False) as together:
+        async with self._client.pipeline(transaction=False) as pipeline:
             for message in messages:
                 fields: dict[Any, Any] = {"id": wire_id(message), "body": encode_message(message)}
-                together.xadd(options["stream"], fields, maxlen=length, approximate=True)
-            return await together.execute(raise_on_error=False)
+                pipeline.xadd(options["stream"], fields, maxlen=length, approximate=True)
+            return await pipeline.execute(raise_on_error=False)
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._sending is not None:
             await asyncio.wait({self._sending}, timeout=SECONDS)
         client, self._client = self._client, None
@@ -161,7 +159,7 @@ class RedisBus:
 
 
 class RedisSource:
-    """One of a consumer group of a stream of Redis."""
+    """A reader of a consumer group of a Redis stream."""
 
     def __init__(self, address: BusAddress) -> None:
         self._address = address
@@ -171,52 +169,52 @@ class RedisSource:
         self.reader = address.options.get("reader") or SystemClock().token()
 
     async def incoming(self) -> AsyncGenerator[RedisIncoming, None]:
-        """Messages as they come. An endless stream by intent; it ends with an error, and may be asked for again."""
+        """Yield messages. The stream is endless on purpose; it ends with an error, and may be started again."""
         try:
-            await self._joined()
-            question = self._own
+            await self._join()
+            poll = self._poll_own
             while True:
-                async with aclosing(poll_once(question())) as found:
+                async with aclosing(poll_once(poll())) as found:
                     async for each in found:
                         yield each
-                question = self._found
+                poll = self._poll_new
         except Exception as error:
-            raise _explained(error, self._address) from error
+            raise _translate_error(error, self._address) from error
 
-    async def _joined(self) -> None:
+    async def _join(self) -> None:
         from redis.exceptions import ResponseError
 
         try:
             await self._client.xgroup_create(self.stream, self.group, id="0", mkstream=True)
         except ResponseError as error:
-            if "BUSYGROUP" not in str(error):  # others have made it
+            if "BUSYGROUP" not in str(error):  # another reader has created it
                 raise
 
-    async def _own(self) -> list[RedisIncoming]:
-        """What this reader was given and did not finish: the answer was lost, or it is the same one started again."""
+    async def _poll_own(self) -> list[RedisIncoming]:
+        """Return what this reader received and did not acknowledge: after a lost response or a restart."""
         found: Any = await self._client.xreadgroup(self.group, self.reader, {self.stream: "0"}, count=OWN_MAX)
-        return self._made([each for _, entries in found for each in entries])
+        return self._messages([each for _, entries in found for each in entries])
 
-    async def _found(self) -> list[RedisIncoming]:
-        """What others left lying, else what is new; nothing, after a moment."""
+    async def _poll_new(self) -> list[RedisIncoming]:
+        """Return what other readers left unacknowledged, else new messages; none after a short wait."""
         client, group = self._client, self.group
-        answer: Any = await client.xautoclaim(self.stream, group, self.reader, LEFT_MS, count=READ_MAX)
-        entries = answer[1]
+        claimed: Any = await client.xautoclaim(self.stream, group, self.reader, LEFT_MS, count=READ_MAX)
+        entries = claimed[1]
         if not entries:
             new: Any = await client.xreadgroup(group, self.reader, {self.stream: ">"}, count=READ_MAX, block=BLOCK_MS)
             entries = [each for _, found in new for each in found]
-        return self._made(entries)
+        return self._messages(entries)
 
-    def _made(self, entries: list[Any]) -> list[RedisIncoming]:
+    def _messages(self, entries: list[Any]) -> list[RedisIncoming]:
         return [RedisIncoming(self, self._client, number, fields) for number, fields in entries if fields]
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         await self._client.aclose()
 
 
 class RedisIncoming:
-    """A message of a stream of Redis."""
+    """A message of a Redis stream."""
 
     def __init__(self, source: RedisSource, client: Redis, number: bytes, fields: dict[bytes, bytes]) -> None:
         self._source = source
@@ -225,19 +223,19 @@ class RedisIncoming:
         self._fields = fields
         self.body = fields.get(b"body", b"")
 
-    async def taken(self) -> None:
+    async def ack(self) -> None:
         """Acknowledge it."""
         await self._client.xack(self._source.stream, self._source.group, self._number)
 
-    async def put_back(self) -> None:
-        """As if it had lain there for long: whoever looks next takes it over."""
+    async def requeue(self) -> None:
+        """Mark it as idle for long: the next reader that polls claims it."""
         source = self._source
         await self._client.xclaim(
             source.stream, source.group, source.reader, 0, [self._number], idle=LEFT_MS, justid=True
         )
 
-    async def set_aside(self) -> None:
-        """Into the stream of the dead, with all that it had."""
+    async def dead_letter(self) -> None:
+        """Copy it to the stream of dead letters."""
         fields: dict[Any, Any] = dict(self._fields)
         await self._client.xadd(f"{self._source.stream}.dead", fields)
-        await self.taken()
+        await self.ack()

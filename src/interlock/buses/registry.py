@@ -1,6 +1,6 @@
-"""Buses by the scheme of their address: the only module of the room that knows the others.
+"""Buses by the scheme of their address.
 
-Rule: a bus's module is imported when its address is opened, and its client by that module.
+The module of a bus is imported when its address is opened, and its client by that module.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ BUSES = {
     "redis": "interlock.buses.redis",
     "rediss": "interlock.buses.redis",
 }
-"""The buses that come with the package; each module has an `open_bus(url)`, and most an `open_source(url)`."""
+"""The buses of this package. Each module has an `open_bus(url)`, and most an `open_source(url)`."""
 
 BUS_GROUP = "interlock.buses"
-"""The entry points by which other packages bring buses: a scheme, and a function of the address that opens one."""
+"""The entry points of other packages: a scheme, and a function that opens a bus by its address."""
 
 
 def open_bus_url(url: str) -> Bus:
-    """The bus at an address. It is connected to when the first message goes. Whoever opens it closes it.
+    """Return the bus at an address. It connects when the first message is published. The caller closes it.
 
-    Raises UsageError for an address that is none, MissingExtraError where the client of its bus is not installed.
+    Raises UsageError for an invalid address, MissingExtraError when the client of the bus is not installed.
     """
     scheme, colon, _ = url.partition(":")
     if colon and scheme in BUSES:
@@ -43,17 +43,17 @@ def open_bus_url(url: str) -> Bus:
         other: Bus = others[scheme].load()(url)
         return other
     known = sorted({*BUSES, *others})
-    hint = (colon and suggestion(scheme, known)) or f"addresses begin with {_listed(known)}"
-    raise UsageError(f"`{scheme[:40]}{colon}` begins the address of no bus", code="bus.unknown", hint=hint)
+    hint = (colon and suggestion(scheme, known)) or f"known schemes: {_listed(known)}"
+    raise UsageError(f"unknown scheme `{scheme[:40]}{colon}` of a bus", code="bus.unknown", hint=hint)
 
 
 def open_source_url(url: str) -> MessageSource:
-    """The reader of the bus at an address; whoever opens it closes it. Raises as `open_bus_url` does."""
+    """Return the reader of the bus at an address. The caller closes it. Raises as `open_bus_url` does."""
     scheme, colon, _ = url.partition(":")
     module: Any = import_module(BUSES[scheme]) if colon and scheme in BUSES else None
     if not hasattr(module, "open_source"):
-        hint = f"addresses begin with {_listed([each for each in sorted(BUSES) if not each.startswith('http')])}"
-        message = f"no messages come from an address that begins with `{scheme[:40]}{colon}`"
+        hint = f"known schemes: {_listed([each for each in sorted(BUSES) if not each.startswith('http')])}"
+        message = f"messages cannot be read from an address with the scheme `{scheme[:40]}{colon}`"
         raise UsageError(message, code="bus.unknown", hint=hint)
     found: MessageSource = module.open_source(url)
     return found

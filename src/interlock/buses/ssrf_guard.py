@@ -1,14 +1,14 @@
-"""Which addresses a webhook may reach: those of the public internet, unless its own address says otherwise.
+"""Which addresses a webhook may connect to: public ones, unless the webhook's own address says otherwise.
 
-Rule 1: a name is resolved here, each address that it has is judged, and the connection goes to the very address that
-was judged: a name that answers otherwise a moment later changes nothing.
-Rule 2: this machine, private networks, link-local addresses (the metadata services of clouds among them) and whatever
-else is not of the public internet is refused, also where it is written inside an IPv6 address.
-Rule 3: nothing is sent to an address that is refused, not even the beginning of a connection.
-Rule 4: each address has its seconds; when the time of the whole attempt is over, no other one is tried.
-Rule 5: nobody can bound how long this machine's resolver takes, so a name is asked for in a thread, which is waited for
-no longer than the attempt may last. It holds no process up; whoever needs the same name meanwhile waits for the same
-thread, and beyond `LOOKUPS_MAX` of them no further name is asked for.
+Rule 1: a name is resolved here, each of its addresses is checked, and the connection goes to the address that was
+checked. A name that resolves differently a moment later changes nothing.
+Rule 2: this machine, private networks, link-local addresses (such as the metadata services of clouds) and everything
+else that is not public is refused, also when it is embedded in an IPv6 address.
+Rule 3: nothing is sent to a refused address, not even a connection request.
+Rule 4: each address has its own timeout. When the time of the whole attempt is over, no further address is tried.
+Rule 5: the time of the system's resolver cannot be limited, so a name is resolved in a thread, which is waited for no
+longer than the attempt may take. The thread does not keep the process alive. Other callers of the same name wait for
+the same thread, and with `LOOKUPS_MAX` of them running no further name is resolved.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from typing import Any
 from interlock.errors import DeniedError
 from interlock.ports.threads import start_thread
 
-PRIVATE_HINT = "write #private=1 behind the address if that is meant"
+PRIVATE_HINT = "append #private=1 to the address to allow it"
 WITHIN_SECONDS = 15.0
-"""How long an attempt may wait for the addresses of a name, unless it says otherwise."""
+"""How long an attempt waits for the addresses of a name by default."""
 
 LOOKUPS_MAX = 32
-"""Names that are being resolved at a time: more than a process has endpoints, and few enough threads."""
+"""Names that are resolved at a time: more than a process has endpoints, and few enough threads."""
 
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def is_public(address: str) -> bool:
-    """Whether an address, as text, is one of the public internet."""
+    """Whether an address, as text, is public."""
     found = ip_address(address.partition("%")[0])
     if isinstance(found, IPv6Address):
         found = _inside(found) or found
@@ -44,7 +44,7 @@ def is_public(address: str) -> bool:
 
 
 def _inside(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that an IPv6 address leads to, if it does."""
+    """Return the IPv4 address that is embedded in an IPv6 address, if there is one."""
     if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return address.ipv4_mapped or address.sixtofour
@@ -59,7 +59,7 @@ def _is_address(host: str) -> bool:
 
 
 class _Lookup:
-    """The addresses of a name, once they are known, or why they are not."""
+    """The addresses of a name, once they are known, or the error."""
 
     def __init__(self) -> None:
         self.done = Signal()
@@ -68,52 +68,52 @@ class _Lookup:
 
 
 class HostLookup:
-    """Asks for the addresses of names, each in one thread."""
+    """Resolves names, each in one thread."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """In a forked child: the threads were the parent's, and so was whoever held the lock."""
-        self._guard = Lock()
-        self._under_way: dict[tuple[str, int], _Lookup] = {}
+        """In a forked child: the threads, and the owner of the lock, were the parent's."""
+        self._lock = Lock()
+        self._running: dict[tuple[str, int], _Lookup] = {}
 
     def addresses(self, host: str, port: int, within: float) -> list[Any]:
-        """What `getaddrinfo` finds. Raises as it does, and TimeoutError when that takes too long."""
+        """Return what `getaddrinfo` finds. Raises as it does, and TimeoutError when it takes too long."""
         if _is_address(host):  # it needs no resolver
             return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        lookup = self._begun(host, port)
+        lookup = self._start(host, port)
         if not lookup.done.wait(within):
-            raise TimeoutError(f"the name `{host}` is not resolved in {within:g} s")
+            raise TimeoutError(f"the name `{host}` was not resolved in {within:g} s")
         if lookup.error is not None:
             raise lookup.error
         return lookup.found
 
-    def _begun(self, host: str, port: int) -> _Lookup:
-        with self._guard:
-            lookup = self._under_way.get((host, port))
+    def _start(self, host: str, port: int) -> _Lookup:
+        with self._lock:
+            lookup = self._running.get((host, port))
             if lookup is not None:
                 return lookup
-            if len(self._under_way) >= LOOKUPS_MAX:
-                raise TimeoutError(f"`{host}` cannot be resolved now: {LOOKUPS_MAX} names are waited for")
+            if len(self._running) >= LOOKUPS_MAX:
+                raise TimeoutError(f"`{host}` cannot be resolved now: {LOOKUPS_MAX} names are being resolved")
             lookup = _Lookup()
-            thread = Thread(target=self._ask, args=(host, port, lookup), name="interlock-name", daemon=True)
+            thread = Thread(target=self._resolve, args=(host, port, lookup), name="interlock-name", daemon=True)
             start_thread(thread)
-            self._under_way[host, port] = lookup  # it takes the lock before it ends
+            self._running[host, port] = lookup  # it takes the lock before it ends
             return lookup
 
-    def _ask(self, host: str, port: int, lookup: _Lookup) -> None:
+    def _resolve(self, host: str, port: int, lookup: _Lookup) -> None:
         try:
             lookup.found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except BaseException as error:  # noqa: BLE001 - told to those who wait
+        except BaseException as error:  # noqa: BLE001 - every waiting caller gets it
             lookup.error = error
-        with self._guard:
-            del self._under_way[host, port]
+        with self._lock:
+            del self._running[host, port]
         lookup.done.set()
 
 
 NAMES = HostLookup()
-"""All that are asked for in this process."""
+"""The lookups of this process."""
 
 os.register_at_fork(after_in_child=NAMES.forget)
 
@@ -127,15 +127,15 @@ def connect_public(
     late: Signal | None = None,
     within: float = WITHIN_SECONDS,
 ) -> socket.socket:
-    """A connection to a host, at an address that may be reached; `late` says that the time is over.
+    """Return a connection to a host, at a permitted address; `late` is set when the time is over.
 
-    `seconds` is for each address, `within` for finding out which there are.
-    Raises DeniedError when it has no such address, OSError when nobody answers.
+    `seconds` is the timeout of each address, `within` that of the name's resolution.
+    Raises DeniedError when no address is permitted, OSError when none responds.
     """
     found = NAMES.addresses(host, port, within)
     allowed = [each for each in found if private or is_public(str(each[4][0]))]
     if not allowed:
-        message = f"`{host}` is at {found[0][4][0]}, which is no address of the public internet"
+        message = f"`{host}` resolves to {found[0][4][0]}, which is not a public address"
         raise DeniedError(message, code="bus.private", hint=PRIVATE_HINT)
     failed: OSError | None = None
     for family, kind, protocol, _, place in allowed:  # as many as the name has

@@ -39,7 +39,7 @@ async def census(runtime: Runtime) -> Census:
     """Count the world."""
     entities = going = compensated = 0
     for kind in runtime.charts.kinds():
-        chart = runtime.charts.current(kind).chart
+        chart = runtime.charts.for_new_entity(kind).chart
         counts = await _counts(runtime.store, chart)
         tops = {chart.states[each].id: chart.states[each].type for each in chart.states[0].children}
         entities += entities_in(chart, counts)

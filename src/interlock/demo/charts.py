@@ -14,7 +14,7 @@ from interlock.assemble.charts import BoundChart, load
 from interlock.demo.services import Services
 from interlock.effects.handlers import Attempt
 from interlock.errors import UsageError
-from interlock.ports.reconcile import ReconcileRequest, ReconcileResult
+from interlock.runtime.reconcile.definition import ReconcileRequest, ReconcileResult
 
 DEFINITIONS = tuple(f"{kind}.interlock.yaml" for kind in ("order", "vm", "network", "storage"))
 STORE = "demo.db"

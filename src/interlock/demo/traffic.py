@@ -65,8 +65,8 @@ class Traffic:
     async def run(self) -> None:
         """Go on until cancelled."""
         store, clock = self._runtime.store, self._runtime.clock
-        orders = await entities_of(store, self._runtime.charts.current("order").chart)
-        machines = await entities_of(store, self._runtime.charts.current("vm").chart)
+        orders = await entities_of(store, self._runtime.charts.for_new_entity("order").chart)
+        machines = await entities_of(store, self._runtime.charts.for_new_entity("vm").chart)
         number = orders + machines + 1
         if number == 1:
             await asyncio.gather(*(self.newcomer(each) for each in range(1, CROWD + 1)))

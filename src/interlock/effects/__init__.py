@@ -1,4 +1,4 @@
 """What happens after an append: handlers, timers, sends, children and messages.
 
-Work is born in the entry that causes it and ends in the entry that answers it; nothing here writes a snapshot.
+Work is created in the entry that causes it and ends in the entry of its result; nothing here writes a snapshot.
 """

@@ -1,26 +1,26 @@
-"""One lane of work taken up, held and let go: claim what is due, perform it, renew the lease, settle.
+"""One lane of work: claim what is due, run it, renew its leases, settle it.
 
-Rule 1: nothing is polled that can be signalled: an append of this process wakes its loops; what others leave is found
-when it is due or at the next look, whichever is sooner.
-Rule 2: work in hand is renewed at a third of its lease, until nobody here has it in hand any more. What was lost to
-another is stopped, unless its end is being brought: that append counts once, whoever else brings it, and a row that is
-gone is most often its doing. What was called off is told so; what it tells of itself is kept beside it. A process that
-stood still for longer than a lease, and lost nothing to others by that, goes on with what it has: nothing begins beside
-it.
-Rule 3: a store that cannot answer makes the loop wait and try again; it never ends the loop.
-Rule 4: behind a door that drains nothing is taken up any more; what is in hand holds a permit until it ends.
-Rule 5: at the end, work that does not finish in time is put back at once, under the same key, without a failure; but
-not what still runs and cannot be stopped: its lease lapses, and nothing begins beside it before that.
-Rule 6: what fails in a way that nobody foresaw, or that no waiting mends, is tried again like anything else, and after
-`ATTEMPTS_MAX` attempts is a dead letter with the reason: one bad row holds nothing up.
+Rule 1: nothing is polled that can be signalled. An append of this process wakes its lanes; work of other processes is
+found when it is due or at the next poll, whichever comes first.
+Rule 2: running work is renewed at a third of its lease. When another worker has claimed it, its attempt is stopped,
+unless it is already delivering its result: that append counts once, and a row that is gone is usually the effect of it.
+When it was cancelled, the attempt is told so. The details of its heartbeats are stored with it. A process that was
+suspended for longer than a lease continues its work if no other worker has claimed it: no second attempt starts.
+Rule 3: a store that cannot answer makes the lane wait and try again. It never ends the lane.
+Rule 4: while the admission gate drains, no work is claimed. Running work holds a permit until it ends.
+Rule 5: at the end, work that does not finish in time is requeued at once, under the same key, without a failure. An
+attempt that still runs and cannot be stopped is not requeued: its lease expires, and no second attempt starts before.
+Rule 6: work that fails unexpectedly, or in a way that waiting cannot fix, is tried again like any other. After
+`ATTEMPTS_MAX` attempts it is a dead letter with the reason, so that one bad row blocks nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from enum import Enum
 from typing import Any
 
 import msgspec
@@ -28,7 +28,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.effects.retry import failure_from
-from interlock.errors import ConflictError, InterlockError, UnavailableError
+from interlock.effects.waiting import first_of, log_failure, wait_until_empty
+from interlock.errors import ConflictError, UnavailableError
 from interlock.model.journal.work import Lane
 from interlock.model.limits import ATTEMPTS_MAX, LEASE_MS, LOOK_MS_MAX, STOP_MS_MAX
 from interlock.ports.admission import AdmissionGate, AdmissionPermit
@@ -37,64 +38,108 @@ from interlock.ports.work import Claim, Settlement, WorkNotes, WorkStore
 
 _log = logging.getLogger("interlock.effects")
 
-PASSED_OVER_WAIT_MS = 10
-"""Before the next look at work that is due and was not given out: another has its hand on it just now."""
+SKIPPED_WAIT_MS = 10
+"""The wait before the next claim when due work was not given out: another process is claiming it just now."""
 
 
 class StopReport(Struct, frozen=True):
-    """What became of the work in hand when a worker stopped: finished, put back, or left running with its lease."""
+    """What became of running work when a worker stopped: finished, requeued, or still running under its lease."""
 
     finished: int = 0
-    put_back: int = 0
-    left: int = 0
+    requeued: int = 0
+    still_running: int = 0
 
 
 class RunningWork:
-    """Work in hand: the claim as it last stood, a signal that it was called off, and what is known of its attempt.
+    """A piece of work that this process runs. It changes only by its own methods.
 
-    `ended` is done when nothing of the attempt runs any more. `known` stands beside the work in the store: why it last
-    failed. `beats` counts signs of life, `told` is the newest of what they said, encoded; both are set from any thread.
-    `bringing`: all that is left to do is an append that ends it; it is held on to, and not stopped any more.
-    `settling`: it is being let go: it is not held any longer, and whoever takes the work up now begins anew.
+    `claim` is the claim as last renewed; `cancel_requested` is set once the work is cancelled. `heartbeats` counts the
+    signs of life of the attempt, and `details` is what the newest of them said, encoded. `delivering_result`: only the
+    append that ends the work is left to do, so the attempt is not stopped any more. `releasing`: the claim is being
+    settled, so it is not renewed any more.
     """
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
-        self.called_off = asyncio.Event()
-        self.ended: asyncio.Future[Any] | None = None
-        self.known: dict[str, Any] = {}
-        self.beats = 0
-        self.told: bytes | None = None
-        self.noted: bytes | None = None
-        self.bringing = False
-        self.settling = False
-        self.stands(claim)
+        self.cancel_requested = asyncio.Event()
+        self.heartbeats = 0
+        self.details: bytes | None = None
+        self.delivering_result = False
+        self.releasing = False
+        self._attempt: asyncio.Future[Any] | None = None
+        self._last_failure: dict[str, Any] = {}
+        self._saved_details: bytes | None = None
+        self.update(claim)
 
-    def stands(self, claim: Claim) -> None:
-        """Take note of the claim as it stands now: held longer, or taken up once more."""
+    def update(self, claim: Claim) -> None:
+        """Replace the claim: its lease was renewed, or it was claimed once more."""
         self.claim = claim
         if claim.cancelled:
-            self.called_off.set()
+            self.cancel_requested.set()
+
+    def start_attempt(self, attempt: asyncio.Future[Any]) -> None:
+        """Record the future that is done when nothing of the attempt runs any more."""
+        self._attempt = attempt
 
     @property
-    def runs(self) -> bool:
+    def attempt(self) -> asyncio.Future[Any] | None:
+        """The future that is done when the attempt has ended; None before it starts."""
+        return self._attempt
+
+    @property
+    def is_running(self) -> bool:
         """Whether something of the attempt still runs."""
-        return self.ended is not None and not self.ended.done()
+        return self._attempt is not None and not self._attempt.done()
+
+    def deliver_result(self) -> None:
+        """From now on only the append that ends the work is left to do."""
+        self.delivering_result = True
+
+    def release(self) -> None:
+        """From now on the claim is being settled; a new claim of this work starts a new attempt."""
+        self.releasing = True
+
+    def restore(self, stored: dict[str, Any]) -> None:
+        """Record what the store has with the work: why it last failed."""
+        self._last_failure = stored
+
+    def beat(self, details: bytes | None) -> None:
+        """Record a heartbeat, with its encoded details if it has any. May be called from any thread."""
+        self.heartbeats += 1
+        if details is not None:
+            self.details = details
+
+    @property
+    def has_unsaved_details(self) -> bool:
+        """Whether the newest details are not stored yet."""
+        return self.details != self._saved_details
+
+    def mark_saved(self, details: bytes | None) -> None:
+        """Record that these details are stored."""
+        self._saved_details = details
 
     def facts(self, **failure: Any) -> dict[str, Any] | None:
-        """What is to stand beside the work: why it failed, now or before, and the details it told."""
-        found = {**self.known, **failure}
-        if self.told is not None:
-            found["details"] = msgspec.json.decode(self.told)
+        """Return what is stored with the work: the newest failure and the newest details."""
+        found = {**self._last_failure, **failure}
+        if self.details is not None:
+            found["details"] = msgspec.json.decode(self.details)
         return found or None
 
 
 Perform = Callable[[RunningWork], Awaitable[Settlement | None]]
-"""Does the work: how the claim is settled, or None when an append has ended it."""
+"""Runs a piece of work. Returns how its claim is settled, or None when an append has ended the work."""
+
+
+class _Claimed(Enum):
+    """The result of a look for work: there was some, there was none, or none could be claimed, however much is due."""
+
+    SOME = "some"
+    NOTHING = "nothing"
+    NOT_NOW = "not_now"
 
 
 class LaneWorker:
-    """Takes up the work of one lane, some pieces side by side."""
+    """Claims and runs the work of one lane, several pieces at a time."""
 
     def __init__(
         self,
@@ -107,7 +152,7 @@ class LaneWorker:
         running_max: int,
         names: tuple[str, ...] | None = None,
         lease_ms: int = LEASE_MS,
-        door: AdmissionGate | None = None,
+        gate: AdmissionGate | None = None,
     ) -> None:
         self._store = store
         self._lane = lane
@@ -117,226 +162,212 @@ class LaneWorker:
         self._running_max = running_max
         self._names = names
         self._lease_ms = lease_ms
-        self._door = door
+        self._gate = gate
         self._running: dict[asyncio.Task[None], RunningWork] = {}
         self._signal = asyncio.Event()
-        self._looking = asyncio.Lock()
+        self._claiming = asyncio.Lock()
         self._stopping = False
         self._renewer: asyncio.Task[None] | None = None
         self._finished = 0
-        self._rest: dict[asyncio.Task[None], RunningWork] = {}
+        self._cancelled: dict[asyncio.Task[None], RunningWork] = {}
 
     def wake(self) -> None:
-        """There may be work now."""
+        """Look for work now."""
         self._signal.set()
 
     @property
-    def in_hand(self) -> int:
-        """How many pieces of work are being performed."""
+    def running(self) -> int:
+        """How many pieces of work are running."""
         return len(self._running)
 
     async def run(self) -> None:
-        """Take up work until `stop`. An endless loop by intent."""
-        self._renewer = asyncio.ensure_future(self._renewing())
+        """Claim and run work until `stop`. The loop is endless on purpose."""
+        self._renewer = asyncio.ensure_future(self._renew_forever())
         try:
-            async with self._looking:
+            async with self._claiming:
                 while not self._stopping:
                     self._signal.clear()
-                    took = await self._took_some()
-                    if not took:
-                        await self._until_woken(due_ms=None if took is None else await self._until_due_ms())
+                    claimed = await self._claim_some()
+                    if claimed is _Claimed.NOTHING:
+                        await self._wait(due_ms=await self._until_due_ms())
+                    elif claimed is _Claimed.NOT_NOW:
+                        await self._wait(due_ms=None)
         except BaseException:
             self._renewer.cancel()
             raise
 
-    def take_no_more(self) -> None:
-        """Leave what is not in hand yet to others; `stop` follows."""
+    def stop_claiming(self) -> None:
+        """Leave work that is not running yet to others; `stop` follows."""
         self._stopping = True
         self.wake()
 
     async def stop(self, timeout_ms: float) -> None:
-        """Take up nothing more, and let what is in hand finish in time, held as long as it takes; cancel the rest."""
-        self.take_no_more()
-        async with self._looking:  # a claim under way ends first: what it took up is in hand, too
+        """Claim nothing more, let running work finish in time, with its leases renewed, and cancel the rest."""
+        self.stop_claiming()
+        async with self._claiming:  # a claim under way ends first: what it claimed is running too
             pass
-        await self._within(timeout_ms, lambda: self._running)
-        self._rest = dict(self._running)
-        for task in self._rest:
+        await wait_until_empty(self._clock, timeout_ms, lambda: self._running)
+        self._cancelled = dict(self._running)
+        for task in self._cancelled:
             task.cancel()
-        await self._within(STOP_MS_MAX, self._unfinished)
+        await wait_until_empty(self._clock, STOP_MS_MAX, self._unfinished)
 
-    async def put_back(self) -> StopReport:
-        """Let go of what did not finish, for others; not of what still runs. Tell how it ended."""
+    async def requeue_unfinished(self) -> StopReport:
+        """Requeue what did not finish, except attempts that still run; return the counts."""
         if self._renewer is not None:
             self._renewer.cancel()
-        back = [held for task, held in self._rest.items() if task.cancelled() and not held.runs]
-        left = [task for task, held in self._rest.items() if not task.done() or held.runs]
-        now = self._clock.now_ms()
-        await self._settled(
-            tuple(Settlement(held.claim, "again", now, error=held.facts(), lapsed=True) for held in back)
+        back = [work for task, work in self._cancelled.items() if task.cancelled() and not work.is_running]
+        left = [task for task, work in self._cancelled.items() if not task.done() or work.is_running]
+        now_ms = self._clock.now_ms()
+        await self._settle(
+            tuple(Settlement(work.claim, "again", now_ms, error=work.facts(), lapsed=True) for work in back)
         )
         return StopReport(self._finished, len(back), len(left))
 
-    async def _within(self, timeout_ms: float, pending: Callable[[], Collection[asyncio.Future[Any]]]) -> None:
-        """Wait until nothing is pending, for so long at most."""
-        waiting = asyncio.ensure_future(self._clock.sleep_ms(timeout_ms))
-        try:
-            while (those := set(pending())) and not waiting.done():
-                await asyncio.wait({waiting, *those}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiting.cancel()
-
     def _unfinished(self) -> list[asyncio.Future[Any]]:
-        """What was cancelled and has not ended. A thread heard nothing of that: it is not waited for."""
-        ends = (held.ended for held in self._rest.values())
-        runs = (each for each in ends if isinstance(each, asyncio.Task) and not each.done())
-        return [*(task for task in self._rest if not task.done()), *runs]
+        """Return what was cancelled and has not ended. A thread cannot be cancelled, so it is not waited for."""
+        attempts = (work.attempt for work in self._cancelled.values())
+        running = (each for each in attempts if isinstance(each, asyncio.Task) and not each.done())
+        return [*(task for task in self._cancelled if not task.done()), *running]
 
-    # Taking up
+    # Claiming
 
-    async def _took_some(self) -> bool | None:
-        """Whether anything was taken up; None when nothing could be, however much is due."""
-        room = self._running_max - len(self._running)
-        if room <= 0 or not self._is_open():
-            return None
-        now = self._clock.now_ms()
-        try:
-            claims = await self._store.claim(
-                self._lane, self._names, owner=self._owner, now_ms=now, until_ms=now + self._lease_ms, limit=room
-            )
-        except Exception as error:  # noqa: BLE001 - whatever a store raises, the lane goes on
-            self._say("work cannot be claimed", error)
-            return None
-        for claim in claims:
-            if self._goes_on(claim):
-                continue
-            permit: AdmissionPermit | None = nullcontext() if self._door is None else self._door.try_enter()
-            if permit is None:  # it began to drain meanwhile
-                await self._settled((Settlement(claim, "again", now, lapsed=True, begun=False),))
-                continue
-            held = RunningWork(claim)
-            task = asyncio.ensure_future(self._performed(held, permit))
-            self._running[task] = held
-            task.add_done_callback(self._let_go)
-        return bool(claims)
-
-    def _goes_on(self, claim: Claim) -> bool:
-        """Whether it is in hand here already: its lease lapsed while the process stood still, and nobody came."""
-        for held in self._running.values():
-            mine = held.claim
-            if (mine.entity, mine.work.place, mine.failures) == (claim.entity, claim.work.place, claim.failures):
-                if held.settling:
-                    return False
-                held.stands(claim)
-                return True
-        return False
-
-    def _is_open(self) -> bool:
-        """Whether anything may be taken up: not while the process is to stop."""
-        permit: AdmissionPermit | None = nullcontext() if self._door is None else self._door.try_enter()
+    def _may_claim(self) -> bool:
+        """Whether there is room, and the gate is open."""
+        if len(self._running) >= self._running_max:
+            return False
+        permit = self._enter()
         if permit is None:
             return False
         with permit:
             return True
 
-    def _let_go(self, task: asyncio.Task[None]) -> None:
+    def _enter(self) -> AdmissionPermit | None:
+        return nullcontext() if self._gate is None else self._gate.try_enter()
+
+    async def _claim_some(self) -> _Claimed:
+        """Claim work and start it."""
+        if not self._may_claim():
+            return _Claimed.NOT_NOW
+        room, now_ms = self._running_max - len(self._running), self._clock.now_ms()
+        try:
+            claims = await self._store.claim(
+                self._lane, self._names, owner=self._owner, now_ms=now_ms, until_ms=now_ms + self._lease_ms, limit=room
+            )
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, the lane continues
+            self._log_failure("work cannot be claimed", error)
+            return _Claimed.NOT_NOW
+        for claim in claims:
+            if self._is_ours_again(claim):
+                continue
+            permit = self._enter()
+            if permit is None:  # the drain started meanwhile
+                await self._settle((Settlement(claim, "again", now_ms, lapsed=True, begun=False),))
+                continue
+            work = RunningWork(claim)
+            task = asyncio.ensure_future(self._run(work, permit))
+            self._running[task] = work
+            task.add_done_callback(self._on_done)
+        return _Claimed.SOME if claims else _Claimed.NOTHING
+
+    def _is_ours_again(self, claim: Claim) -> bool:
+        """Whether this process runs the work already: its lease expired while the process was suspended."""
+        for work in self._running.values():
+            mine = work.claim
+            if (mine.entity, mine.work.place, mine.failures) == (claim.entity, claim.work.place, claim.failures):
+                if work.releasing:
+                    return False
+                work.update(claim)
+                return True
+        return False
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
         self._finished += self._stopping and not task.cancelled()
         self.wake()
 
-    async def _until_woken(self, due_ms: float | None) -> None:
-        """Wait for a signal, until work is due, or until it is time to look for work that other processes added."""
-        waits: set[asyncio.Future[Any]] = {
-            asyncio.ensure_future(self._signal.wait()),
-            asyncio.ensure_future(wait_to_poll(self._clock, LOOK_MS_MAX, due_ms=due_ms)),
-        }
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waits:
-                each.cancel()
+    async def _wait(self, due_ms: float | None) -> None:
+        """Wait for a signal, until work is due, or until the next poll for work of other processes."""
+        await first_of(self._signal.wait(), wait_to_poll(self._clock, LOOK_MS_MAX, due_ms=due_ms))
 
     async def _until_due_ms(self) -> float | None:
         try:
-            soonest = await self._store.soonest(self._lane, self._names)
-        except Exception as error:  # noqa: BLE001 - whatever a store raises, the lane goes on
-            self._say("work cannot be looked up", error)
+            next_ms = await self._store.soonest(self._lane, self._names)
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, the lane continues
+            self._log_failure("the next due work cannot be read", error)
             return None
-        if soonest is None:
+        if next_ms is None:
             return None
-        wait = soonest - self._clock.now_ms()
-        return wait if wait > 0 else PASSED_OVER_WAIT_MS
+        wait_ms = next_ms - self._clock.now_ms()
+        return wait_ms if wait_ms > 0 else SKIPPED_WAIT_MS
 
-    # In hand
+    # Running
 
-    async def _performed(self, held: RunningWork, permit: AdmissionPermit) -> None:
+    async def _run(self, work: RunningWork, permit: AdmissionPermit) -> None:
         with permit:
             try:
-                settled = await self._perform(held)
-            except Exception as error:  # noqa: BLE001 - the store or the entity could not answer: no failure of the work
-                self._say("work is put off", error, key=held.claim.key)
-                settled = self._put_off(held, error)
-            if settled is not None:
-                if settled.verdict == "dead":
-                    facts = {"lane": self._lane, "entity_id": held.claim.entity, "key": held.claim.key}
-                    _log.error("a dead letter waits for a person", extra={**facts, "error": settled.error})
-                held.settling = True
-                await self._settled((replace(settled, claim=held.claim),))
+                settlement = await self._perform(work)
+            except Exception as error:  # noqa: BLE001 - the store or the entity could not answer: not a failed attempt
+                self._log_failure("work is postponed", error, key=work.claim.key)
+                settlement = self._postpone(work, error)
+            if settlement is not None:
+                if settlement.verdict == "dead":
+                    facts = {"lane": self._lane, "entity_id": work.claim.entity, "key": work.claim.key}
+                    _log.error("a dead letter needs attention", extra={**facts, "error": settlement.error})
+                work.release()
+                await self._settle((replace(settlement, claim=work.claim),))
 
-    def _put_off(self, held: RunningWork, error: Exception) -> Settlement:
-        if held.claim.attempt >= ATTEMPTS_MAX and not isinstance(error, ConflictError | UnavailableError):
-            failed = failure_from(error)
-            return Settlement(held.claim, "dead", error={"code": failed.code, "message": failed.message})
-        wait = LOOK_MS_MAX * self._clock.jitter()
-        return Settlement(held.claim, "again", self._clock.now_ms() + round(wait), error=held.facts(), lapsed=True)
+    def _postpone(self, work: RunningWork, error: Exception) -> Settlement:
+        if work.claim.attempt >= ATTEMPTS_MAX and not isinstance(error, ConflictError | UnavailableError):
+            failure = failure_from(error)
+            return Settlement(work.claim, "dead", error={"code": failure.code, "message": failure.message})
+        next_ms = self._clock.now_ms() + round(LOOK_MS_MAX * self._clock.jitter())
+        return Settlement(work.claim, "again", next_ms, error=work.facts(), lapsed=True)
 
-    async def _settled(self, settled: tuple[Settlement, ...]) -> None:
-        if not settled:
+    async def _settle(self, settlements: tuple[Settlement, ...]) -> None:
+        if not settlements:
             return
         try:
-            await self._store.settle(settled, now_ms=self._clock.now_ms())
-        except Exception as error:  # noqa: BLE001 - the lease lapses, and the work is done again under its key
-            self._say("work cannot be settled", error)
+            await self._store.settle(settlements, now_ms=self._clock.now_ms())
+        except Exception as error:  # noqa: BLE001 - the lease expires, and the work runs again under its key
+            self._log_failure("work cannot be settled", error)
 
-    def _say(self, message: str, error: Exception, **facts: object) -> None:
-        """Tell what went wrong; with its traceback when nobody expected it."""
-        expected = isinstance(error, InterlockError)
-        code = error.code if isinstance(error, InterlockError) else type(error).__name__
-        facts = {"lane": self._lane, "code": code, **facts}
-        _log.warning(message, exc_info=None if expected else error, extra=facts)
+    def _log_failure(self, message: str, error: Exception, **fields: object) -> None:
+        log_failure(_log, message, error, lane=self._lane, **fields)
 
-    async def _renewing(self) -> None:
-        """Hold on to what is in hand. An endless loop by intent; it ends when the rest is put back."""
+    # Renewing
+
+    async def _renew_forever(self) -> None:
+        """Renew the leases of running work. The loop is endless on purpose; `requeue_unfinished` cancels it."""
+        third_ms = self._lease_ms / 3
         while True:
-            await wait_to_poll(
-                self._clock, self._lease_ms / 3, at_most_ms=self._lease_ms / 3 if self._running else None
-            )
-            held = {task: each for task, each in self._running.items() if not each.settling}
+            await wait_to_poll(self._clock, third_ms, at_most_ms=third_ms if self._running else None)
+            held = {task: work for task, work in self._running.items() if not work.releasing}
             if held:
-                await self._renewed(held)
+                await self._renew(held)
 
-    async def _renewed(self, running: dict[asyncio.Task[None], RunningWork]) -> None:
-        claims = tuple(held.claim for held in running.values())
+    async def _renew(self, running: dict[asyncio.Task[None], RunningWork]) -> None:
+        claims = tuple(work.claim for work in running.values())
         try:
             renewed = await self._store.renew(claims, until_ms=self._clock.now_ms() + self._lease_ms)
-        except Exception as error:  # noqa: BLE001 - whatever a store raises, the lane goes on
-            self._say("leases cannot be renewed", error)
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, the lane continues
+            self._log_failure("leases cannot be renewed", error)
             return
-        for (task, held), claim in zip(running.items(), renewed, strict=True):
+        for (task, work), claim in zip(running.items(), renewed, strict=True):
             if claim is not None:
-                held.stands(claim)
-                await self._noted(held)
-            elif not (held.bringing or held.settling):
-                task.cancel()  # another has it, or it is answered
+                work.update(claim)
+                await self._save_details(work)
+            elif not (work.delivering_result or work.releasing):
+                task.cancel()  # another worker has claimed it, or it is finished
 
-    async def _noted(self, held: RunningWork) -> None:
-        """Keep what an attempt told since the last time."""
-        told = held.told
-        if told == held.noted or not isinstance(self._store, WorkNotes):
+    async def _save_details(self, work: RunningWork) -> None:
+        """Store the details of heartbeats since the last renewal."""
+        details = work.details
+        if not work.has_unsaved_details or not isinstance(self._store, WorkNotes):
             return
         try:
-            await self._store.note(held.claim, held.facts())
-        except Exception as error:  # noqa: BLE001 - it is told again with the next renewal
-            self._say("details cannot be kept", error)
+            await self._store.note(work.claim, work.facts())
+        except Exception as error:  # noqa: BLE001 - they are stored with the next renewal
+            self._log_failure("heartbeat details cannot be stored", error)
         else:
-            held.noted = told
+            work.mark_saved(details)

@@ -1,10 +1,10 @@
-"""Messages to the bus: in order per entity, at least once, each under one id.
+"""Messages to the bus: in order per entity, at least once, each with one id.
 
-Rule 1: a message that fails holds back its own entity only; after `MESSAGE_ATTEMPTS_MAX` failures, or at once when the
-bus will never take it, it is a dead letter and the next one goes: the gap shows in `sequence`.
-Rule 2: a bus that is away is no failure of any message. Nothing is taken up for a while, longer each time, and no
-message dies of that; what entities send to each other goes on meanwhile.
-Rule 3: killed between the bus's word and the row's end, the message goes again with the same id.
+Rule 1: a message that fails blocks only its own entity. After `MESSAGE_ATTEMPTS_MAX` failures, or at once when the bus
+will never accept it, it is a dead letter and the next message is sent; consumers see the gap in `sequence`.
+Rule 2: an unreachable bus is not a failure of any message. Nothing is claimed for a while, longer each time, and no
+message becomes a dead letter. Events between entities continue meanwhile.
+Rule 3: after a kill between the bus's confirmation and the end of the row, the message is sent again with the same id.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import logging
 from contextlib import nullcontext
 
 from interlock.effects.lanes import RunningWork
-from interlock.effects.retry import RetryPolicy, backoff_ms, error_facts
+from interlock.effects.retry import error_facts
 from interlock.errors import InterlockError, RejectedError, UnavailableError
+from interlock.model.backoff import Backoff
 from interlock.model.journal.message import SOURCE, message_of
 from interlock.model.limits import MESSAGE_ATTEMPTS_MAX, SEND_BACKOFF_MS_MAX
 from interlock.ports.admission import AdmissionGate, AdmissionPermit
@@ -23,59 +24,61 @@ from interlock.ports.clock import Clock
 from interlock.ports.work import Claim, Settlement
 
 PUBLISHED_MAX = 256
-"""Messages of one runtime under way at a time, each of another entity: they share the round trips of the bus."""
+"""Messages that one runtime publishes at a time, each of another entity: they share the round trips of the bus."""
 
-_FAILED = RetryPolicy(backoff_ms_min=200, backoff_ms_max=SEND_BACKOFF_MS_MAX)
-"""How long a message that the bus did not take waits."""
+_FAILED = Backoff(200, SEND_BACKOFF_MS_MAX)
+"""The wait before a failed message is published again."""
 
-_AWAY = RetryPolicy(backoff_ms_min=500, backoff_ms_max=30_000, full_jitter=False)
-"""How long a bus that is away is left alone."""
+_UNREACHABLE = Backoff(500, 30_000, jitter=0.0)
+"""How long an unreachable bus is left alone."""
 
 _log = logging.getLogger("interlock.effects")
 
 
 class BusPublisher:
-    """Gives messages to a bus. It is a door, too: shut while the bus is away, so that nothing is taken up."""
+    """Publishes messages. It is also an admission gate, closed while the bus is unreachable: then none is claimed."""
 
-    def __init__(self, bus: Bus, clock: Clock, *, source: str = SOURCE, door: AdmissionGate | None = None) -> None:
+    def __init__(self, bus: Bus, clock: Clock, *, source: str = SOURCE, gate: AdmissionGate | None = None) -> None:
         self._bus = bus
         self._clock = clock
         self._source = source
-        self._door = door
+        self._gate = gate
         self._absences = 0
-        self._away_until_ms = 0
+        self._closed_until_ms = 0
 
-    async def perform(self, held: RunningWork) -> Settlement:
+    async def perform(self, work: RunningWork) -> Settlement:
         """Publish one message."""
-        claim = held.claim
+        claim = work.claim
         try:
             await self._bus.publish(message_of(claim.entity, claim.work.place, claim.work.body, source=self._source))
         except UnavailableError as error:
-            return self._put_off(claim, error)
+            return self._postpone(claim, error)
         except InterlockError as error:
-            return self._failed(claim, error)
+            return self._retry(claim, error)
         if self._absences:
-            self._absences = self._away_until_ms = 0
-            _log.info("the bus is back")
+            self._absences = self._closed_until_ms = 0
+            _log.info("the bus is reachable again")
         return Settlement(claim, "done")
 
     def try_enter(self) -> AdmissionPermit | None:
-        """A permit of the door behind this one, unless the bus is away."""
-        left_ms = self._away_until_ms - self._clock.now_ms()
-        if 0 < left_ms <= _AWAY.backoff_ms_max:  # longer than that is from a clock that was ahead
+        """Return a permit of the gate behind this one, unless the bus is unreachable."""
+        left_ms = self._closed_until_ms - self._clock.now_ms()
+        if 0 < left_ms <= _UNREACHABLE.ms_max:  # a longer time comes from a clock that was ahead
             return None
-        return nullcontext() if self._door is None else self._door.try_enter()
+        return nullcontext() if self._gate is None else self._gate.try_enter()
 
-    def _put_off(self, claim: Claim, error: UnavailableError) -> Settlement:
-        now = self._clock.now_ms()
-        if not 0 < self._away_until_ms - now <= _AWAY.backoff_ms_max:  # of many that fail together the first counts
-            self._away_until_ms = now + backoff_ms(_AWAY, self._absences, 1.0)
+    def _postpone(self, claim: Claim, error: UnavailableError) -> Settlement:
+        now_ms = self._clock.now_ms()
+        # Of many messages that fail together, the first counts.
+        if not 0 < self._closed_until_ms - now_ms <= _UNREACHABLE.ms_max:
+            self._closed_until_ms = now_ms + round(_UNREACHABLE.wait_ms(self._absences, 1.0))
             self._absences += 1
-            _log.warning("the bus is away; messages wait", extra={"code": error.code, "absences": self._absences})
-        return Settlement(claim, "again", self._away_until_ms, error=error_facts(error), lapsed=True, begun=False)
+            extra = {"code": error.code, "absences": self._absences}
+            _log.warning("the bus is unreachable; messages wait", extra=extra)
+        return Settlement(claim, "again", self._closed_until_ms, error=error_facts(error), lapsed=True, begun=False)
 
-    def _failed(self, claim: Claim, error: InterlockError) -> Settlement:
+    def _retry(self, claim: Claim, error: InterlockError) -> Settlement:
         if isinstance(error, RejectedError) or claim.failures + 1 >= MESSAGE_ATTEMPTS_MAX:
             return Settlement(claim, "dead", error=error_facts(error))
-        wait = backoff_ms(_FAILED, claim.failures, self._clock.jitter())
-        return Settlement(claim, "again", self._clock.now_ms() + wait, error=error_facts(error))
+        wait_ms = round(_FAILED.wait_ms(claim.failures, self._clock.jitter()))
+        return Settlement(claim, "again", self._clock.now_ms() + wait_ms, error=error_facts(error))

@@ -1,10 +1,11 @@
-"""Whether a failed attempt is made again, and when: the policy of an effect, as pure arithmetic.
+"""Whether a failed attempt is tried again, and when: the retry policy of an effect, as pure arithmetic.
 
-Rule 1: what the handler says it did not do (RejectedError, DeniedError, UsageError ...) is final at once: `done: no`.
-Rule 2: anything else may have happened: it is tried again while the policy has tries left, then `done: unknown`.
-Rule 3: a lapsed lease is no failure and costs no try, or an effect without a policy would not be done at least once;
-but what keeps killing its workers ends after `ATTEMPTS_MAX` attempts.
-Rule 4: whatever an exception says is made storable here (`model.storable`), once, before anything is decided: a code
+Rule 1: an error that says nothing was done (RejectedError, DeniedError, UsageError ...) is final at once: `done: no`.
+Rule 2: after any other error the effect may have happened. It is tried again while the policy has tries left, then
+`done: unknown`.
+Rule 3: an expired lease is not a failure and costs no try; otherwise an effect without a policy would not run at least
+once. But work that keeps killing its workers ends after `ATTEMPTS_MAX` attempts.
+Rule 4: the texts of an exception are made storable here (`model.storable`), once, before anything is decided: a code
 that cannot be encoded must not keep a final rejection from its `onError`.
 """
 
@@ -24,6 +25,7 @@ from interlock.errors import (
     RejectedError,
     UsageError,
 )
+from interlock.model.backoff import Backoff
 from interlock.model.duration import parse_duration
 from interlock.model.limits import ATTEMPTS_MAX
 from interlock.model.storable import shown, storable_code, storable_text
@@ -37,21 +39,19 @@ TERMINAL = (
     RejectedError,
     UsageError,
 )
-"""What a handler raises to say that nothing was done and that trying again will not help."""
+"""The errors by which a handler says that nothing was done and that a retry will not help."""
 
 
 class RetryPolicy(Struct, frozen=True):
-    """How an effect is tried again: tries after the first, the range of waits, chance, and the codes it is for."""
+    """How an effect is tried again: tries after the first, the waits between them, and the codes it applies to."""
 
     retries_max: int = 0
-    backoff_ms_min: int = 1_000
-    backoff_ms_max: int = 60_000
-    full_jitter: bool = True
+    backoff: Backoff = Backoff(1_000, 60_000)
     codes: tuple[str, ...] | None = None
 
 
 CALL_POLICY = RetryPolicy(retries_max=5)
-"""For a named action, of which a chart says nothing: tried again, for half a minute at most."""
+"""For a named action, which has no policy in the chart: tried again for about half a minute."""
 
 
 class Failure(Struct, frozen=True):
@@ -63,15 +63,15 @@ class Failure(Struct, frozen=True):
 
 
 class HandlerFailed(Exception):
-    """A handler failed in another process, or by what would have ended more than it; here is what it said."""
+    """A handler failed in another process, or with an exception that would end more than the handler."""
 
-    def __init__(self, failed: Failure) -> None:
-        super().__init__(failed.message)
-        self.failed = failed
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
 
 
 class RetryAt(Struct, frozen=True):
-    """The next attempt may begin at this time."""
+    """The next attempt may start at this time."""
 
     next_ms: int
 
@@ -79,35 +79,34 @@ class RetryAt(Struct, frozen=True):
 class GiveUp(Struct, frozen=True):
     """There is no next attempt."""
 
-    failed: Failure
+    failure: Failure
 
 
-def retry_policy(payload: dict[str, Any], *, otherwise: RetryPolicy) -> RetryPolicy:
-    """The policy that an effect's payload states; `otherwise` when it states none."""
-    stated = payload.get("retry")
-    if stated is None:
-        return otherwise
-    low, _, high = (stated.get("backoff") or "1s..1m").partition("..")
+def retry_policy(payload: dict[str, Any], *, default: RetryPolicy) -> RetryPolicy:
+    """Return the policy in an effect's payload, or `default` when it has none."""
+    retry = payload.get("retry")
+    if retry is None:
+        return default
+    low, _, high = (retry.get("backoff") or "1s..1m").partition("..")
     shortest = parse_duration(low) or 0
-    codes = stated.get("on")
+    longest = (parse_duration(high) or shortest) if high else shortest
+    codes = retry.get("on")
     return RetryPolicy(
-        retries_max=stated["max"],
-        backoff_ms_min=shortest,
-        backoff_ms_max=(parse_duration(high) or shortest) if high else shortest,
-        full_jitter=stated.get("jitter") != "none",
+        retries_max=retry["max"],
+        backoff=Backoff(min(shortest, longest), longest, jitter=0.0 if retry.get("jitter") == "none" else 1.0),
         codes=None if codes is None else tuple(codes),
     )
 
 
 def failure_from(error: BaseException) -> Failure:
-    """What an exception of a handler says."""
+    """Return the failure that an exception of a handler describes."""
     if isinstance(error, HandlerFailed):
-        return error.failed
+        return error.failure
     return Failure(code_of(error), shown(error), "no" if isinstance(error, TERMINAL) else "unknown")
 
 
 def code_of(error: BaseException) -> str:
-    """The code of an exception: its own, if it is one of ours and has a usable one, else that of its class."""
+    """Return the code of an exception: its own if it is one of ours and has a usable one, else its class name."""
     name = storable_code(type(error).__name__, "error")
     if not isinstance(error, InterlockError):
         return name
@@ -118,34 +117,28 @@ def code_of(error: BaseException) -> str:
 
 
 def error_facts(error: InterlockError) -> dict[str, str]:
-    """What is stored beside work that failed with one of our errors: code, message, and hint if there is one."""
+    """Return what is stored with work that failed with one of our errors: code, message, and hint if there is one."""
     facts = {"code": code_of(error), "message": shown_message(error)}
     hint = getattr(error, "hint", None)
     return facts if hint is None else {**facts, "hint": shown(hint)}
 
 
 def shown_message(error: InterlockError) -> str:
-    """The message of one of our errors, without its hint."""
-    return shown(getattr(error, "message", type(error).__name__))  # a subclass need not call our constructor
+    """Return the message of one of our errors, without its hint."""
+    return shown(getattr(error, "message", type(error).__name__))  # a subclass may skip our constructor
 
 
 def as_handler_failure(error: BaseException) -> HandlerFailed:
-    """The failure that an exception stands for which is no `Exception`: it may pass, and something may be done."""
+    """Return the failure for an exception that is not an `Exception`: it may pass, and something may be done."""
     name = storable_code(type(error).__name__, "error")
     return HandlerFailed(Failure(name, storable_text(f"the handler raised {shown(error, repr)}")))
 
 
 def decide_retry(
-    policy: RetryPolicy, failed: Failure, *, failures: int, attempts: int, now_ms: int, jitter: float
+    policy: RetryPolicy, failure: Failure, *, failures: int, attempts: int, now_ms: int, chance: float
 ) -> RetryAt | GiveUp:
-    """What follows a failed attempt, with `failures` before it and `attempts` begun so far, this one among them."""
-    wanted = policy.codes is None or failed.code in policy.codes
-    if failed.done == "no" or not wanted or failures >= policy.retries_max or attempts >= ATTEMPTS_MAX:
-        return GiveUp(failed)
-    return RetryAt(now_ms + backoff_ms(policy, failures, jitter))
-
-
-def backoff_ms(policy: RetryPolicy, failures: int, jitter: float) -> int:
-    """The wait before the next attempt: doubling from the shortest to the longest; with full jitter, up to that."""
-    longest: int = min(policy.backoff_ms_max, policy.backoff_ms_min << min(failures, 40))
-    return round(longest * jitter) if policy.full_jitter else longest
+    """Decide after a failed attempt. `failures` came before it; `attempts` were started so far, including this one."""
+    applies = policy.codes is None or failure.code in policy.codes
+    if failure.done == "no" or not applies or failures >= policy.retries_max or attempts >= ATTEMPTS_MAX:
+        return GiveUp(failure)
+    return RetryAt(now_ms + round(policy.backoff.wait_ms(failures, chance)))

@@ -1,6 +1,6 @@
-"""What others must do for entities: as far as a chart tells it, and as a step has asked for it.
+"""What entities need a worker for: as far as a chart shows it, and as the effects of a step asked for it.
 
-Rule: this is for stores that keep no work (`ports.work`), where nobody does it, so that somebody hears of it in time.
+For stores that keep no work (`ports.work`), where no worker would do it, so that users are warned in time.
 """
 
 from __future__ import annotations
@@ -14,52 +14,52 @@ from interlock.model.document.actions import Send
 from interlock.model.effect import Effect
 from interlock.ports.store import Loaded
 
-_DEEDS: dict[str, str] = {
+_WORK: dict[str, str] = {
     "timer": "timers",
     "call": "handlers",
     "invoke": "invokes",
     "send": "sends",
     "forward": "sends",
 }
-"""What is asked for, by the type of its effect. What ends such a thing, or tells of it, is missed by nobody."""
+"""What an effect needs a worker for, by its type. Other types need none."""
 
 
 def work_used_by(charts: Iterable[Chart]) -> dict[str, tuple[str, ...]]:
-    """What entities of each kind may ask for; kinds that keep to themselves are left out."""
+    """Return what entities of each kind may need a worker for; kinds that need none are left out."""
     found: dict[str, set[str]] = {}
     for chart in charts:
-        found.setdefault(chart.kind, set()).update(_asked(chart))
-    return {kind: _ordered(deeds) for kind, deeds in found.items() if deeds}
+        found.setdefault(chart.kind, set()).update(_used_by(chart))
+    return {kind: _in_order(names) for kind, names in found.items() if names}
 
 
 def work_requested(effects: Iterable[Effect]) -> tuple[str, ...]:
-    """What the effects of a step ask for."""
-    return _ordered({_DEEDS[each.type] for each in effects if each.type in _DEEDS})
+    """Return what the effects of a step need a worker for."""
+    return _in_order({_WORK[each.type] for each in effects if each.type in _WORK})
 
 
 def work_outstanding(loaded: Loaded) -> tuple[str, ...]:
-    """What an entity waits for, or lately asked for, as far as its store tells without a chart."""
-    found = {_DEEDS[each.type] for record in loaded.records for each in record.entry.effects if each.type in _DEEDS}
+    """Return what an entity waits for, or recently asked for, as far as its store shows without a chart."""
+    found = {_WORK[each.type] for record in loaded.records for each in record.entry.effects if each.type in _WORK}
     if loaded.snapshot is not None:
         found |= {"timers"} if loaded.snapshot.timers else set()
         found |= {"invokes"} if loaded.snapshot.invokes else set()
-    return _ordered(found)
+    return _in_order(found)
 
 
 def work_unsupported() -> UsageError:
-    """What is said where a store must keep work and keeps none."""
-    hint = "sqlite:, postgresql: and files of layout A keep it; here effects stand in the journals alone"
-    return UsageError("this store keeps no work", code="store.work", hint=hint)
+    """Return the error for a store that keeps no work where work is needed."""
+    hint = "use sqlite:, postgresql: or files of layout A; this store only records effects in the journal"
+    return UsageError("this store does not run effects", code="store.work", hint=hint)
 
 
-def _asked(chart: Chart) -> Iterator[str]:
+def _used_by(chart: Chart) -> Iterator[str]:
     if chart.handlers:
         yield "handlers"
     if any(each.invokes for each in chart.states):
         yield "invokes"
     if any(each.after for each in chart.states):
         yield "timers"
-    if chart.unhandled == "defer":  # what was put off comes back as a send
+    if chart.unhandled == "defer":  # a deferred event comes back as a send
         yield "sends"
     for site in block_sites(chart):
         for action in site.actions():
@@ -67,5 +67,5 @@ def _asked(chart: Chart) -> Iterator[str]:
                 yield "sends" if action.delay is None else "timers"
 
 
-def _ordered(deeds: set[str]) -> tuple[str, ...]:
-    return tuple(each for each in dict.fromkeys(_DEEDS.values()) if each in deeds)
+def _in_order(names: set[str]) -> tuple[str, ...]:
+    return tuple(each for each in dict.fromkeys(_WORK.values()) if each in names)

@@ -1,42 +1,53 @@
-"""How long work may wait at most, by the rules that set its next time. What is due later was put off by a wrong clock.
-
-Timers are not judged here: their delay is the chart's, and only the entry that set one shows whether it is wrong.
-"""
+"""Waiting in an event loop: for the first of several, or until a time is over; and logging why something failed."""
 
 from __future__ import annotations
 
-from interlock.effects.retry import CALL_POLICY, RetryPolicy, retry_policy
-from interlock.model.journal.work import CHILD_WORK
-from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX, SEND_BACKOFF_MS_MAX
-from interlock.ports.work import WorkRow
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
 
-ENDING = "child.ending"
-"""The code stored with the work of a child while its end is delivered: such work waits without a limit."""
-
-
-def is_put_off_too_far(row: WorkRow, now_ms: int) -> bool:
-    """Whether its next time, or the end of its lease, is later than any rule allows. Never for a timer's own time."""
-    if row.next_ms is None or row.dead_ms is not None:
-        return False
-    longest_ms = _longest_ms(row)
-    return longest_ms is not None and row.next_ms > now_ms + CLOCK_AHEAD_MS_MAX + longest_ms
+from interlock.effects.retry import code_of
+from interlock.errors import InterlockError
+from interlock.ports.clock import Clock
 
 
-def is_lease_too_long(row: WorkRow, now_ms: int) -> bool:
-    """Whether it is leased until a time that no lease reaches: it was taken up under a wrong clock."""
-    return row.owner is not None and is_put_off_too_far(row, now_ms)
+async def first_of(*awaitables: Awaitable[Any]) -> None:
+    """Wait until one of several is done, then cancel the others. All are cancelled when the caller is."""
+    futures = {asyncio.ensure_future(each) for each in awaitables}
+    try:
+        await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in futures:
+            each.cancel()
 
 
-def _longest_ms(row: WorkRow) -> int | None:
-    if row.owner is not None:
-        return LEASE_MS_MAX
-    lane, body = row.work.place.lane, row.work.body
-    if lane == "timer" or (isinstance(row.error, dict) and row.error.get("code") == ENDING):
-        return None
-    if lane != "effect":
-        return SEND_BACKOFF_MS_MAX
-    if not isinstance(body, dict):
-        return 0
-    policy = retry_policy(body, otherwise=RetryPolicy() if "id" in body else CALL_POLICY)
-    timeout_ms = body.get("timeout_ms") or 0 if row.work.name == CHILD_WORK else 0
-    return max(policy.backoff_ms_max, timeout_ms)
+async def wait_or_timeout(sleep: Awaitable[object] | None, *futures: asyncio.Future[Any]) -> None:
+    """Wait until one of the futures is done or the sleep has ended; the futures continue, the sleep is cancelled.
+
+    `await wait_or_timeout(clock.sleep_ms(1_000), task)`
+    """
+    timer = None if sleep is None else asyncio.ensure_future(sleep)
+    try:
+        await asyncio.wait({*futures, *(() if timer is None else (timer,))}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+async def wait_until_empty(
+    clock: Clock, timeout_ms: float, pending: Callable[[], Collection[asyncio.Future[Any]]]
+) -> None:
+    """Wait until no future is pending, for `timeout_ms` at most. What is pending may change meanwhile."""
+    timer = asyncio.ensure_future(clock.sleep_ms(timeout_ms))
+    try:
+        while (futures := set(pending())) and not timer.done():
+            await asyncio.wait({timer, *futures}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        timer.cancel()
+
+
+def log_failure(log: logging.Logger, message: str, error: Exception, **fields: object) -> None:
+    """Log a warning with the code of an error, and with its traceback unless it is one of our own."""
+    traceback = None if isinstance(error, InterlockError) else error
+    log.warning(message, exc_info=traceback, extra={**fields, "code": code_of(error)})

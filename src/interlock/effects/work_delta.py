@@ -1,12 +1,12 @@
-"""What a step leaves to do, and what it puts an end to: pure, so that one write can hold it with its entry.
+"""The work that a step creates, finishes and cancels. Pure, so that one write can contain it and the entry.
 
-Rule 1: timers are the net difference of two snapshots: one that was set and cancelled in one step was never there.
-Rule 2: whatever goes to another entity is an event made here, with its sender and the system as principal; who it
-goes to is an address that the relay resolves.
-Rule 3: of a cancelled invoke the work goes, or is told to stop; a child is told by an event of its own, after all that
-was sent to it before, and its work goes with that.
-Rule 4: without a bus a message leaves no work: it would only pile up. The journal holds it. With one, every applied
-entry is a message, after the chart's own; but nothing tells of a step into, in or out of a hidden state.
+Rule 1: timers are the difference of two snapshots: one that was set and cancelled in the same step never existed.
+Rule 2: an event to another entity is built here, with its sender and the system as principal. Its target is an address
+that the relay resolves.
+Rule 3: the work of a cancelled invoke is removed, or told to stop. A child gets an event of its own, after everything
+that was sent to it before, and its work is removed with that.
+Rule 4: without a bus a message creates no work, since that would only pile up; the journal contains it. With a bus,
+every applied entry is a message, after the chart's own messages; but not a step into, in or out of a hidden state.
 """
 
 from __future__ import annotations
@@ -19,50 +19,50 @@ from interlock.model.effect import CHART_TYPES, Effect
 from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.message import changed, message_body
-from interlock.model.journal.work import BUS_WORK, CHILD_WORK, Lane, Work, WorkDelta, WorkId
+from interlock.model.journal.work import BUS_WORK, CHILD_WORK, Lane, Work, WorkDelta, WorkId, parse_work_key
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 
 CANCEL = "_cancel"
-"""The event that ends a child whose parent has left it."""
+"""The event that ends a child whose parent left the state that invoked it."""
 
 
 def work_delta(
-    before: Snapshot | None, step: Step, time_ms: int, *, told: Entry | None = None, hidden: bool = False
+    before: Snapshot | None, step: Step, time_ms: int, *, published: Entry | None = None, hidden: bool = False
 ) -> WorkDelta:
-    """The work that this step leaves. `told`: there is a bus, and this entry, unless it is `hidden`, goes out."""
+    """Return the work of a step. `published`: the entry, if there is a bus; it is published unless it is `hidden`."""
     after = step.snapshot
-    stood = () if before is None else before.invokes
-    children = {each.key for each in stood if each.child}
-    invokes = {each.id: each.key for each in stood}  # as they stand when an effect was asked for: ids are used again
-    born = [*_timers(after)]
+    active = () if before is None else before.invokes
+    children = {each.key for each in active if each.child}
+    invokes = {each.id: each.key for each in active}  # at the time of each effect: ids are used again
+    created = [*_timers(after)]
     cancelled = []
     for effect in step.effects:
         if effect.type == "invoke_cancel":
             if effect.payload["key"] in children:
-                born.append(_cancel(after.version, effect, time_ms))
+                created.append(_cancel(after.version, effect, time_ms))
             else:
                 cancelled.append(work_id_of("effect", effect.payload["key"]))
         else:
             if effect.type == "invoke":
                 invokes[effect.payload["id"]] = effect.key
-            born += _born(after, effect, invokes, time_ms, told)
-    born += _closing(before, step, time_ms, None if hidden else told)
-    kept = {(each.name, each.version) for each in after.timers}
-    gone = () if before is None else (each for each in before.timers if (each.name, each.version) not in kept)
+            created += _created(after, effect, invokes, time_ms, published)
+    created += _end_of_step(before, step, time_ms, None if hidden else published)
+    waiting = {(each.name, each.version) for each in after.timers}
+    gone = () if before is None else (each for each in before.timers if (each.name, each.version) not in waiting)
     ended = tuple(WorkId("timer", each.version, each.ordinal) for each in gone)
-    return WorkDelta(tuple(born), ended, tuple(cancelled))
+    return WorkDelta(tuple(created), ended, tuple(cancelled))
 
 
 def work_id_of(lane: Lane, key: str) -> WorkId:
-    """The place of the work whose effect has this key."""
-    _, version, ordinal = key.rsplit("/", 2)
-    return WorkId(lane, int(version), int(ordinal))
+    """Return the id of the work whose effect has this key."""
+    _, version, ordinal = parse_work_key(key)
+    return WorkId(lane, version, ordinal)
 
 
 def child_address(key: str) -> str:
-    """The address of the child that the invoke with this key began."""
-    _, version, ordinal = key.rsplit("/", 2)
+    """Return the address of the child that the invoke with this key started."""
+    _, version, ordinal = parse_work_key(key)
     return f"child/{version}/{ordinal}"
 
 
@@ -72,8 +72,8 @@ def _timers(after: Snapshot) -> Iterator[Work]:
             yield Work(WorkId("timer", timer.version, timer.ordinal), timer.name, {"event": timer.event}, timer.due_ms)
 
 
-def _born(
-    after: Snapshot, effect: Effect, invokes: Mapping[str, str], time_ms: int, told: Entry | None
+def _created(
+    after: Snapshot, effect: Effect, invokes: Mapping[str, str], time_ms: int, published: Entry | None
 ) -> Iterator[Work]:
     place = WorkId("outbox", after.version, effect.ordinal)
     payload = effect.payload
@@ -87,23 +87,23 @@ def _born(
         case "send":
             address = _address(after, payload["to"], invokes)
             if address is not None:
-                yield _sent(after, place, payload, address, time_ms)
+                yield _send(after, place, payload, address, time_ms)
         case "forward":
             event = {**payload["event"], "forwarded": True}
             yield Work(place, child_address(invokes[payload["id"]]), {"event": event}, time_ms)
         case "done":
             yield _to_parent(after, place, "done", payload.get("data"), time_ms)
         case "message":
-            if told is not None:
-                yield _message(effect.ordinal, told, str(payload["type"]), payload.get("data"))
-        case _:  # timers are read from the snapshots, and a log leaves nothing to do
+            if published is not None:
+                yield _message(effect.ordinal, published, str(payload["type"]), payload.get("data"))
+        case _:  # timers come from the snapshots, and a log creates no work
             return
 
 
 def _address(after: Snapshot, to: str, invokes: Mapping[str, str]) -> str | None:
-    """Where a send goes; None for an invoke that was withdrawn in the very step that began it: nobody is there."""
+    """Return the address of a send; None for an invoke that was cancelled in the step that started it."""
     if to == "#_parent":
-        assert after.parent is not None  # the kernel refuses such a send of an entity without one
+        assert after.parent is not None  # the kernel refuses such a send in an entity without a parent
         return f"entity/{after.parent.entity}"
     if not to.startswith("#_"):
         return f"entity/{to}"
@@ -111,8 +111,8 @@ def _address(after: Snapshot, to: str, invokes: Mapping[str, str]) -> str | None
     return None if key is None else child_address(key)
 
 
-def _sent(after: Snapshot, place: WorkId, payload: dict[str, Any], address: str, time_ms: int) -> Work:
-    """An event to an entity, the parent or a child. A deferred one comes back with all that it had."""
+def _send(after: Snapshot, place: WorkId, payload: dict[str, Any], address: str, time_ms: int) -> Work:
+    """Return the work for an event to an entity, the parent or a child. A deferred event keeps all its fields."""
     fields: dict[str, Any] = {name: payload[name] for name in ("sendid", "id", "key", "principal") if name in payload}
     fields.setdefault("principal", _system(after.entity))
     if payload["to"] == "#_parent":
@@ -122,8 +122,8 @@ def _sent(after: Snapshot, place: WorkId, payload: dict[str, Any], address: str,
 
 
 def _to_parent(after: Snapshot, place: WorkId, word: str, data: Any, time_ms: int) -> Work:
-    """The last that a parent hears of a child: its result, or that it failed."""
-    assert after.parent is not None  # only what was invoked has a result to give
+    """Return the last event of a child to its parent: its result, or that it failed."""
+    assert after.parent is not None  # only an invoked entity has a result
     event = Event(
         f"{word}.invoke.{after.parent.invokeid}",
         data,
@@ -135,22 +135,22 @@ def _to_parent(after: Snapshot, place: WorkId, word: str, data: Any, time_ms: in
     return Work(place, f"entity/{after.parent.entity}", {"event": plain(event)}, time_ms)
 
 
-def _closing(before: Snapshot | None, step: Step, time_ms: int, told: Entry | None) -> Iterator[Work]:
-    """What no effect says: that a child has just failed, and the message of the entry itself."""
+def _end_of_step(before: Snapshot | None, step: Step, time_ms: int, published: Entry | None) -> Iterator[Work]:
+    """Yield the work that no effect states: the failure of a child, and the message of the entry itself."""
     after = step.snapshot
     ordinal = len(step.effects) if not step.effects else step.effects[-1].ordinal + 1
-    # Entries may follow the end: a deed of a saga that turns out to be done is still answered.
+    # Entries may follow the end: a step of a saga that turns out to be done is still compensated.
     if after.ended == "failed" and after.parent is not None and (before is None or before.ended is None):
         problem = {"code": "child_failed", "message": f"`{after.entity}` failed", "attempts": 1, "done": "unknown"}
         yield _to_parent(after, WorkId("outbox", after.version, ordinal), "error", problem, time_ms)
         ordinal += 1
-    if told is not None and step.outcome == "applied":
-        word, data = changed(told, after.ended)
-        yield _message(ordinal, told, f"{after.kind}.{word}", data)
+    if published is not None and step.outcome == "applied":
+        word, data = changed(published, after.ended)
+        yield _message(ordinal, published, f"{after.kind}.{word}", data)
 
 
-def _message(ordinal: int, told: Entry, type: str, data: Any) -> Work:
-    return Work(WorkId("message", told.version, ordinal), BUS_WORK, message_body(told, type, data), told.event.at_ms)
+def _message(ordinal: int, entry: Entry, type: str, data: Any) -> Work:
+    return Work(WorkId("message", entry.version, ordinal), BUS_WORK, message_body(entry, type, data), entry.event.at_ms)
 
 
 def _cancel(version: int, effect: Effect, time_ms: int) -> Work:

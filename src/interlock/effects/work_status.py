@@ -83,4 +83,4 @@ def _tries_max(row: WorkRow) -> int:
     body = row.work.body
     if row.work.place.lane != "effect" or not isinstance(body, dict):
         return MESSAGE_ATTEMPTS_MAX - 1
-    return retry_policy(body, otherwise=RetryPolicy() if "id" in body else CALL_POLICY).retries_max
+    return retry_policy(body, default=RetryPolicy() if "id" in body else CALL_POLICY).retries_max

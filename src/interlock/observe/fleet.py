@@ -18,7 +18,7 @@ from interlock.observe.population import population, rates
 from interlock.ports.statistics import COUNT_MAX, MINUTE_MS, MinuteRates, Statistics
 from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow
 from interlock.ports.work import WorkQuery, WorkStore
-from interlock.runtime.builtin_charts import BUILTIN_KINDS
+from interlock.runtime.chart_registry import BUILTIN_KINDS
 from interlock.runtime.runtime import Runtime
 
 ENDED_TYPES = ("final", "ended")
@@ -116,12 +116,12 @@ async def orphans(runtime: Runtime) -> list[Orphans] | None:
     if not isinstance(store, Statistics):
         return None
     for kind in runtime.charts.kinds():
-        states = runtime.charts.current(kind).chart.states
+        states = runtime.charts.for_new_entity(kind).chart.states
         final = {*ENDED_STATES.values(), *(each.id for each in states if each.type == "final")}
         counts = await store.counts(kind)
         for revision in dict.fromkeys(each.revision for each in counts if each.entities and each.state not in final):
             try:
-                chart = runtime.charts.revision(kind, revision).chart
+                chart = runtime.charts.for_revision(kind, revision).chart
             except UnavailableError as error:
                 if await _has_living(runtime, kind, revision):
                     found.append(Orphans(kind, revision, error.hint))
@@ -146,7 +146,7 @@ async def _has_living(runtime: Runtime, kind: str, revision: str, state: str | N
 
 
 async def _known(runtime: Runtime, kind: str) -> KindSummary:
-    found, chart = await population(runtime, kind), runtime.charts.current(kind).chart
+    found, chart = await population(runtime, kind), runtime.charts.for_new_entity(kind).chart
     inner = {each.id for each in chart.states if each.type == "final" and each.parent != 0}  # only a region has ended
     counted = isinstance(runtime.store, Statistics)
     rate, conflicts = fleet_rate(await rates(runtime, kind), runtime.clock.now_ms()) if counted else (None, None)
@@ -218,7 +218,7 @@ async def stuck_entities(runtime: Runtime, kind: str | None, limit: int) -> list
     now_ms = runtime.clock.now_ms()
     found: list[Stuck] = []
     for each in runtime.charts.kinds() if kind is None else (kind,):
-        chart = runtime.charts.current(each).chart
+        chart = runtime.charts.for_new_entity(each).chart
         for state in chart.states:
             within = None if state.expect is None else parse_duration(state.expect.within)
             if within is None:

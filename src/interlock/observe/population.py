@@ -61,7 +61,7 @@ class Population(Struct, frozen=True):
 
 async def population(runtime: Runtime, kind: str) -> Population:
     """The population of a kind whose chart is here."""
-    kernel = runtime.charts.current(kind)
+    kernel = runtime.charts.for_new_entity(kind)
     by_revision, partial = await _counts(runtime, kind)
     totals: dict[str, int] = {}
     for states in by_revision.values():
@@ -152,7 +152,7 @@ async def _counts(runtime: Runtime, kind: str) -> tuple[dict[str, dict[str, int]
             found.setdefault(each.revision, {})[each.state] = each.entities
         return found, False
     charts = runtime.charts.revisions(kind)
-    current = runtime.charts.current(kind)
+    current = runtime.charts.for_new_entity(kind)
     seen, cursor = 0, None
     while True:  # ends with the last page, or at the bound
         page = await runtime.store.find(EntityQuery(kind=kind, after=cursor, limit=PAGE_MAX))

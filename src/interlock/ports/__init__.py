@@ -1,4 +1,4 @@
-"""Protocols to the outside, a few lines each: what drivers and workers need of stores, clocks and doors.
+"""Protocols to the outside, a few lines each: what runtimes and workers need of stores, clocks, buses and gates.
 
 Refuses base classes: conformance is proved by a suite (`interlock.testing.store_suite.suite`), not by inheritance.
 """

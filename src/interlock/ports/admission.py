@@ -1,4 +1,4 @@
-"""Admission: what a driver asks before it takes something on, so that many processes can stop as one."""
+"""Admission: what a runtime asks before it accepts a request or claims work, so that many processes can stop as one."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Protocol, runtime_checkable
 
 
 class AdmissionPermit(Protocol):
-    """Leave to be inside, until the `with` ends."""
+    """Permission to work, until the `with` ends."""
 
     def __enter__(self) -> object:
-        """Go in."""
+        """Start."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> object:
-        """Come out."""
+        """End."""
 
 
 class AdmissionGate(Protocol):
-    """A lifecycle or a gate, seen from those who want in."""
+    """A lifecycle or a gate, as a runtime uses it."""
 
     def try_enter(self) -> AdmissionPermit | None:
-        """Leave to be inside while it is open; None once it drains."""
+        """Return a permit while the gate is open; None once it drains."""
 
 
 @runtime_checkable
 class DrainableGate(AdmissionGate, Protocol):
-    """A door that whoever works behind it may close for all."""
+    """A gate that a runtime may close for all processes that share it."""
 
     def drain(self, *, timeout: float) -> Awaitable[object]:
-        """Refuse everybody from now on; await it for the end, at most so many seconds."""
+        """Give out no more permits; the result waits until all are returned, for `timeout` seconds at most."""
 
     async def closed(self) -> None:
         """Wait until it has closed."""

@@ -1,16 +1,16 @@
-"""What the relay needs of a bus: to take a message, and to close. What an intake needs of one: to bring messages in.
+"""What the runtime needs of a bus: to publish messages (`Bus`), and to receive them (`MessageSource`).
 
-Rule 1: `publish` returns once the bus has the message by its own definition of safe; until then it is not sent.
-Rule 2: many publishes may wait side by side, each of another entity; a bus that can put them together does so.
-Rule 3: what a failure means is its class, and the relay goes by that alone:
+Rule 1: `publish` returns once the bus has the message, by its own definition of safe. Until then it is not sent.
+Rule 2: many publishes may wait at the same time, each for another entity. A bus that can batch them does so.
+Rule 3: the class of an error says what happens next:
 
 | raised | meaning | then |
 |---|---|---|
-| `UnavailableError` | the bus is away | the message waits, however long; it is no failure of its own |
-| `DeniedError`, `NotFoundError` | it is not set up: no right, no stream | tried again, at last a dead letter |
-| `RejectedError` | this message is never taken: too large, gone for good | a dead letter at once |
+| `UnavailableError` | the bus is unreachable | the message waits, however long; that is not a failure of the message |
+| `DeniedError`, `NotFoundError` | it is not set up: no permission, no stream | retried, finally a dead letter |
+| `RejectedError` | the bus never accepts this message: too large | a dead letter at once |
 
-Rule 4: a bus that is away when it is opened is no error: it is connected to when the first message goes.
+Rule 4: a bus that is unreachable when it is opened is not an error. It connects when the first message is published.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from interlock.model.journal.message import Message
 
 @runtime_checkable
 class Bus(Protocol):
-    """Where messages go."""
+    """Where messages are published."""
 
     async def publish(self, message: Message) -> None:
-        """Give a message to the bus; a second time it has the same id, by which bus or consumer may know it."""
+        """Publish a message. A repeated publish has the same id, by which the bus or a consumer may drop it."""
 
     async def close(self) -> None:
-        """Let go of everything. Publishes under way end, or raise UnavailableError."""
+        """Close the connection. Pending publishes finish, or raise UnavailableError."""
 
 
 class IncomingMessage(Protocol):
-    """A message as it came from a bus, until it is said what became of it."""
+    """A message received from a bus, until it is acknowledged, requeued or dead-lettered."""
 
     @property
     def body(self) -> bytes:
         """What was sent."""
 
-    async def taken(self) -> None:
-        """It is done with: the bus need not bring it again."""
+    async def ack(self) -> None:
+        """Acknowledge it: the bus does not deliver it again."""
 
-    async def put_back(self) -> None:
-        """Not now: the bus brings it again, to whoever asks."""
+    async def requeue(self) -> None:
+        """Return it: the bus delivers it again, to any reader of the group."""
 
-    async def set_aside(self) -> None:
-        """It is never taken. A bus that keeps dead letters keeps it there; another one forgets it."""
+    async def dead_letter(self) -> None:
+        """Give it up. A bus that has dead letters stores it there; another one drops it."""
 
 
 @runtime_checkable
 class MessageSource(Protocol):
-    """Where messages come from: a group of readers shares them, and each is brought again until it is taken."""
+    """Where messages come from. A group of readers shares them, and each is delivered until it is acknowledged."""
 
     def incoming(self) -> AsyncGenerator[IncomingMessage, None]:
-        """Messages as they come, in the bus's order; a bus that is away is waited for. An endless stream by intent."""
+        """Yield messages in the bus's order; wait while the bus is unreachable. The stream is endless on purpose."""
 
     async def close(self) -> None:
-        """Let go of everything; what was not taken is brought to others."""
+        """Close the connection. Messages that were not acknowledged are delivered to others."""

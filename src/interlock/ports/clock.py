@@ -10,23 +10,23 @@ from typing import Protocol, runtime_checkable
 
 
 class Clock(Protocol):
-    """What a driver needs of time and chance."""
+    """What a runtime needs of time and chance."""
 
     def now_ms(self) -> int:
-        """The wall clock, in whole milliseconds since 1970."""
+        """Return the wall clock, in whole milliseconds since 1970."""
 
     async def sleep_ms(self, ms: float) -> None:
         """Wait."""
 
     def jitter(self) -> float:
-        """A number from 0 to 1, for backoff."""
+        """Return a random number from 0 to 1, for backoff."""
 
     def token(self) -> str:
-        """A fresh unguessable name, for keys and ids that nobody gave."""
+        """Return a new unguessable name, for keys and ids that the caller did not give."""
 
 
 class SystemClock:
-    """The machine's own clock and chance."""
+    """The clock and the random numbers of the machine."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -43,7 +43,7 @@ class SystemClock:
 
 @runtime_checkable
 class PollingClock(Protocol):
-    """A clock that knows which waits are polls: a test clock passes over polls that can find nothing."""
+    """A clock that knows which waits are polls: a test clock skips polls that can find nothing."""
 
     async def wait_to_poll(
         self, every_ms: float, *, due_ms: float | None = None, at_most_ms: float | None = None

@@ -1,6 +1,6 @@
-"""What those who perform work need of the driver: to bring results, firings and sends to entities, durably.
+"""What effects need of the runtime: to deliver results, timers and messages to entities, durably.
 
-Rule: everything comes back as an event through the same step and append as a sender's; nothing here is a side door.
+Rule: everything comes back as an event, through the same step and append as an event from a caller.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Child(Struct, frozen=True):
 
 
 class TimersFired(Struct, frozen=True):
-    """Which timers of an entity have fired, which still wait, until when, and why one of those cannot fire."""
+    """Which timers of an entity fired, which wait until when, and why one of those cannot fire."""
 
     fired: frozenset[WorkId]
     waiting: dict[WorkId, int]
@@ -32,39 +32,39 @@ class TimersFired(Struct, frozen=True):
 
 
 CHART_MISSING_CODES = frozenset({"kind.unknown", "revision.unknown"})
-"""Codes of an UnavailableError that another process, with other charts, would not raise: work for those waits."""
+"""Codes of an error that a process with other charts would not raise: the work waits for such a process."""
 
 
 class EventDelivery(Protocol):
-    """The driver, seen from the work it left."""
+    """The runtime, as the workers of its lanes use it."""
 
-    async def is_here(self, entity: str) -> bool:
-        """Whether this process can bring anything to the entity: it has its chart, in its revision."""
+    async def has_chart(self, entity: str) -> bool:
+        """Whether this process can deliver to the entity: it has its chart, in its revision."""
 
     async def deliver(
-        self, entity: str, event: Event, *, key: str, answers: WorkId | None = None, fence: int | None = None
+        self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
     ) -> Receipt:
-        """Give an entity an event of the driver's own, under a key of the driver's own.
+        """Send an entity an event of the runtime itself, under a key of the runtime.
 
-        `answers`: the work of this entity that ends with the entry. `fence`: only if that is still its newest attempt;
-        else nothing is written and the outcome is `duplicate`.
+        `finishes`: the work of this entity that ends with the entry. `fence`: only if that is still its newest attempt;
+        otherwise nothing is written and the outcome is `duplicate`.
         """
 
-    async def fire(self, entity: str) -> TimersFired:
-        """Fire every timer of the entity that is due, in order, one step each; give those that fired and the others.
+    async def fire_timers(self, entity: str) -> TimersFired:
+        """Fire every timer of the entity that is due, in order, one step each.
 
-        One whose step cannot be kept is passed over: those behind it may be the way out.
-        Raises UnavailableError when this process does not have its chart.
+        A timer whose step cannot be stored is skipped; the ones after it still fire. Raises UnavailableError when this
+        process lacks the entity's chart.
         """
 
-    async def begin_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child:
-        """The child that an invoke asks for, created unless it is there.
+    async def start_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child:
+        """Return the child of an invoke, created if it does not exist.
 
-        Raises NotFoundError for a chart that is not here, RejectedError for an input that the chart refuses.
+        Raises NotFoundError when this process lacks its chart, RejectedError for an input that the chart refuses.
         """
 
     async def find_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child | None:
-        """The child that an invoke began, if it was begun.
+        """Return the child that an invoke started, if it exists.
 
-        Raises UnavailableError when this process cannot know: it does not have the chart of one of the two.
+        Raises UnavailableError when this process cannot know: it lacks the chart of one of the two.
         """

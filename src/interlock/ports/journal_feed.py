@@ -1,6 +1,6 @@
-"""What a store may offer to those who look on: the entries of all its entities in the order in which they were kept.
+"""The feed of a store: the entries of all its entities in the order in which they were written.
 
-Rule: a feed is for looking. It proves nothing: whether links hold is for `read` and `verify` to say.
+A feed is for observation. It does not check links; `read` and `verify` do.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from interlock.model.journal.entry import Entry
 
 
 class FeedEntry(Struct, frozen=True):
-    """An entry, and whose it is."""
+    """An entry and its entity."""
 
     entity: str
     entry: Entry
 
 
 class FeedPage(Struct, frozen=True):
-    """Entries in the order of their keeping, and the place of the last that was looked at."""
+    """Entries in the order in which they were written, and the position of the last one read."""
 
     told: tuple[FeedEntry, ...]
     after: int
@@ -31,7 +31,7 @@ class JournalFeed(Protocol):
     """A store that numbers its entries over all entities."""
 
     async def feed(self, after: int, *, limit: int) -> FeedPage:
-        """The entries behind a place, the oldest first."""
+        """Return the entries after a position, the oldest first."""
 
     async def place_at(self, time_ms: int) -> int:
-        """The place behind which the entries from this time on stand; clocks of several writers may differ a little."""
+        """Return the position before the entries from this time on; clocks of several writers may differ a little."""

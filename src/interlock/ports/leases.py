@@ -1,11 +1,11 @@
-"""What those who must be alone need of a store: a lease by name, and to know when nobody was there.
+"""What reconcilers and timers need of a store: a lease by name, and the times in which no worker was alive.
 
-Rule 1: a lease is held until a time and no longer, whatever became of its holder. Its fence rises each time it changes
-hands, so that what a former holder still does can be told from what the present one does.
-Rule 2: downtime is the time in which no worker was alive. It is noticed by the first one that comes back, and kept.
-Rule 3: `now_ms` is the driver's clock. A store on a server that many hosts share goes by the server's.
-Rule 4: a clock may have been wrong. A lease that ends more than `LEASE_MS_MAX` after now is not valid, whoever holds
-it: no lease is that long. A sign of life more than `CLOCK_AHEAD_MS_MAX` after now is not believed.
+Rule 1: a lease ends at its time, whatever became of its owner. Its fence rises each time the owner changes, so that
+what a former owner still does can be told from what the present one does.
+Rule 2: downtime is the time in which no worker was alive. The first worker that returns records it.
+Rule 3: `now_ms` is the clock of the runtime. A store on a server that many hosts share uses the server's clock.
+Rule 4: a clock may have been wrong. A lease that ends more than `LEASE_MS_MAX` after now is invalid: no lease is that
+long. A heartbeat more than `CLOCK_AHEAD_MS_MAX` after now is ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Struct
 
 
 class Lease(Struct, frozen=True):
-    """A name held by an owner until a time; the fence is how often it changed hands."""
+    """A name that an owner holds until a time; the fence counts the changes of owner."""
 
     name: str
     owner: str
@@ -27,7 +27,7 @@ class Lease(Struct, frozen=True):
 class Downtime(Struct, frozen=True):
     """A time in which no worker was alive.
 
-    One that ends before it began, as `alive` may answer and no store keeps, says that the last sign of life is in the
+    One that ends before it began, as `alive` may return and no store keeps, means that the last heartbeat is in the
     future: a clock was ahead.
     """
 
@@ -40,38 +40,38 @@ class LeaseStore(Protocol):
     """A store that keeps leases and downtimes."""
 
     async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
-        """Take a name, or hold it longer; None while another holds it."""
+        """Acquire a name, or extend its lease. Returns None while another owner holds it."""
 
     async def give_back(self, lease: Lease) -> bool:
-        """Give a name back; False when it was no longer ours."""
+        """Release a name. Returns False when its lease was lost."""
 
     async def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
-        """Note that a worker is alive; the downtime that ends with this, when the last note is older than `gap_ms`.
+        """Record a heartbeat. Returns the downtime that ends with it, when the last one is older than `gap_ms`.
 
-        When the last note is in the future (rule 4) nothing is noted, and the answer is from that time to now.
+        When the last heartbeat is in the future (rule 4) nothing is recorded, and the result is from that time to now.
         """
 
     async def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
-        """The downtimes that ended after a time, in order."""
+        """Return the downtimes that ended after a time, in order."""
 
 
 @runtime_checkable
 class ClockCorrection(Protocol):
-    """A store whose own notes can be put right after a clock was ahead."""
+    """A store whose own times can be corrected after a clock was ahead."""
 
     async def correct_clock(self, *, now_ms: int) -> None:
-        """Forget signs of life, downtimes and statistics that are stamped in the future; now is a sign of life."""
+        """Delete heartbeats, downtimes and statistics that are stamped in the future, and record a heartbeat now."""
 
 
 @runtime_checkable
 class StampSight(Protocol):
     """A store that finds the entities whose time is ahead.
 
-    `server_clock`: what is due there goes by the clock of a server, so that no driver's clock can put it off. Where it
-    does not, this is a look into an index, and a worker may ask when it starts.
+    `server_clock`: due times use the clock of a server, so that no runtime's clock can delay them. Otherwise the query
+    below uses an index, and a worker may run it when it starts.
     """
 
     server_clock: bool
 
     async def stamped_after(self, time_ms: int, *, limit: int) -> tuple[str, ...]:
-        """Entities with an entry that is stamped after a time; at most so many, sorted."""
+        """Return entities with an entry that is stamped after a time, sorted, at most `limit`."""

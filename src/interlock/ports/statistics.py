@@ -1,10 +1,9 @@
-"""What pages about many entities need of a store: populations, rates and dwell times that are kept, not counted.
+"""What pages about many entities need of a store: populations, rates and dwell times, kept as counters.
 
-Rule 1: an answer costs the same for ten entities and for ten million: it reads counters, or stops at a bound and says
-so.
-Rule 2: populations are exact, because they are kept with each step. Rates and dwell times are written now and then:
-they may lag by some seconds, and what a process had not yet written is lost when it is killed.
-Rule 3: a store without these is still a store; whoever asks does without.
+Rule 1: a query costs the same for ten entities and for ten million: it reads counters, or stops at a limit and says so.
+Rule 2: populations are exact, because they are written with each step. Rates and dwell times are written every few
+seconds: they may lag, and a process that is killed loses what it had not yet written.
+Rule 3: a store may lack these; its callers do without.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from interlock.model.chart import Chart
 from interlock.ports.store import ENDED_STATES, Refusal
 
 COUNT_MAX = 10_000
-"""Where counting along an index stops: some milliseconds. One more than this means "and more"."""
+"""Where counting along an index stops, after some milliseconds. One more than this means "and more"."""
 
 DWELL_BOUNDS_MS = (
     100,
@@ -47,7 +46,7 @@ MINUTE_MS = 60_000
 
 class StateCount(Struct, frozen=True):
     """How many entities of a revision are in a state; compounds count too. Those that ended without a final state are
-    in none: they are counted once, under one of `ports.store.ENDED_AS`.
+    counted once, under one of `ports.store.ENDED_STATES`.
     """
 
     revision: str
@@ -56,13 +55,13 @@ class StateCount(Struct, frozen=True):
 
 
 class DwellTimes(Struct, frozen=True):
-    """How long entities stayed in a state before they left it, or ended there: how many stays in each bucket."""
+    """How long entities stayed in a state before they left it or ended: the number of stays in each bucket."""
 
     state: str
     stays: tuple[int, ...]
 
     def quantile_ms(self, part: float) -> int | None:
-        """The bound that this part of the stays did not pass; None without stays, or beyond the last bound."""
+        """Return the bound that this part of the stays did not exceed; None without stays, or beyond the last bound."""
         wanted, seen = part * sum(self.stays), 0
         for bound, count in zip(DWELL_BOUNDS_MS, self.stays, strict=False):
             seen += count
@@ -72,7 +71,7 @@ class DwellTimes(Struct, frozen=True):
 
 
 class MinuteRates(Struct, frozen=True):
-    """What one minute brought: steps kept, swaps lost, attempts refused."""
+    """The counts of one minute: steps written, swaps lost, attempts refused."""
 
     minute_ms: int
     steps: int
@@ -81,14 +80,14 @@ class MinuteRates(Struct, frozen=True):
 
 
 class RefusalRow(Struct, frozen=True):
-    """A refusal with its place in the chain."""
+    """A refusal with its sequence number in the chain."""
 
     sequence: int
     refusal: Refusal
 
 
 class RefusalVerification(Struct, frozen=True):
-    """How many refusals are linked, and the sequence of the first that is not."""
+    """How many refusals are linked, and the sequence number of the first that is not."""
 
     linked: int
     broken: int | None = None
@@ -96,19 +95,19 @@ class RefusalVerification(Struct, frozen=True):
 
 @runtime_checkable
 class Statistics(Protocol):
-    """A store that can be seen as a whole."""
+    """A store that keeps statistics."""
 
     async def counts(self, kind: str) -> tuple[StateCount, ...]:
-        """The population of every state, by revision."""
+        """Return the population of every state, by revision."""
 
     async def dwell(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
-        """Dwell times of stays that ended since a day, by state."""
+        """Return the dwell times of stays that ended since a day, by state."""
 
     async def rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
-        """What each minute since a time brought, in order; minutes that brought nothing are left out."""
+        """Return the counts of each minute since a time, in order; minutes without any are left out."""
 
     async def overdue(self, kind: str, state: str, *, before_ms: int) -> int:
-        """How many entities are in a state since before a time; `COUNT_MAX` + 1 means that there are more."""
+        """Return how many entities have been in a state since before a time; `COUNT_MAX` + 1 means more."""
 
 
 @runtime_checkable
@@ -118,16 +117,17 @@ class RefusalHistory(Protocol):
     async def refusals_before(
         self, sequence: int | None, *, principal: str | None = None, limit: int = 50
     ) -> tuple[RefusalRow, ...]:
-        """Refusals before a sequence number (None: the newest), newest first."""
+        """Return the refusals before a sequence number (None: the newest), newest first."""
 
     async def prove_refusals(self) -> RefusalVerification:
-        """Follow the chain of refusals from its beginning."""
+        """Verify the chain of refusals from its start."""
 
 
 def entities_in(chart: Chart, counts: Mapping[str, int]) -> int:
-    """How many entities these counts of states are of.
+    """Return how many entities these counts of states belong to.
 
-    Each is in one child of the root, or, if that is parallel, in all; or where no state is now; or ended in none.
+    An entity is in one child of the root, or in all of them if the root is parallel; or in a state that the chart no
+    longer has; or it ended without a state.
     """
     tops = [counts.get(chart.states[each].id, 0) for each in chart.states[0].children]
     found = max(tops, default=0) if chart.states[0].type == "parallel" else sum(tops)

@@ -1,26 +1,47 @@
-"""Starting threads, when the system may refuse: a limit of the user, of the container, or of memory.
+"""Threads that an event loop starts and waits for.
 
-Rule 1: a thread that the system refuses is an UnavailableError, `process.threads`. Nothing was begun.
-Rule 2: `in_thread` uses a thread of its own. An executor puts a call into its queue before it starts a thread for it;
-when that fails, the caller has an error and the call may still run later.
+Rule 1: when the system refuses a thread (a limit of the user, of the container, or of memory), the caller gets an
+UnavailableError, `process.threads`, and nothing was started.
+Rule 2: `in_thread` uses a new thread. An executor queues a call before it starts a thread for it; when the start fails,
+the caller gets an error and the call may still run later.
+Rule 3: futures that a thread resolves are counted on request. A test clock must not jump while a store still writes:
+the loop looks idle, but a result is on its way. Counting costs a dictionary lookup per call, and only in a process that
+has a test clock.
 """
 
 from __future__ import annotations
 
 import asyncio
+from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
 from threading import Thread
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
 
 from interlock.errors import UnavailableError
-from interlock.ports.thread_calls import thread_future
 
 THREADS = "process.threads"
-"""The code of an error: the system started no further thread."""
+"""The code of the error: the system did not start another thread."""
 
 T = TypeVar("T")
+
+_counted: WeakKeyDictionary[AbstractEventLoop, WeakSet[Future[Any]]] = WeakKeyDictionary()
+
+
+def pending_thread_calls(loop: AbstractEventLoop) -> WeakSet[Future[Any]]:
+    """Return the calls from this loop that a thread has not answered yet. Counting starts with the first request."""
+    return _counted.setdefault(loop, WeakSet())
+
+
+def thread_future(loop: AbstractEventLoop) -> Future[Any]:
+    """Return a new future of this loop that a thread will resolve."""
+    future: Future[Any] = loop.create_future()
+    if _counted and (pending := _counted.get(loop)) is not None:
+        pending.add(future)  # weakly: a call that was refused before it reached its thread is never answered
+        future.add_done_callback(pending.discard)
+    return future
 
 
 def start_thread(thread: Thread) -> None:
@@ -28,7 +49,7 @@ def start_thread(thread: Thread) -> None:
     try:
         thread.start()
     except (RuntimeError, MemoryError) as error:
-        if thread.ident is not None:  # started before: a mistake of the caller, not the system's answer
+        if thread.ident is not None:  # started before: a mistake of the caller, not of the system
             raise
         message = f"the system refused to start the thread `{thread.name}`: {error}"
         hint = "raise the limit on processes (ulimit -u, pids.max of the container), or use fewer threads; then retry"
@@ -36,59 +57,59 @@ def start_thread(thread: Thread) -> None:
 
 
 async def in_thread(function: Callable[[], T], *, name: str = "interlock-call") -> T:
-    """What a function returns, called in a new thread, which has ended then. Raises what it raises.
+    """Call a function in a new thread and return its result; the thread has ended by then. Raises what it raises.
 
     Cancelling this does not stop the function. Raises UnavailableError (`process.threads`) when the system refuses a
     thread; then the function was not called.
     """
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[T] = thread_future(loop)
+    result: asyncio.Future[T] = thread_future(loop)
     context = copy_context()
 
-    def work() -> None:
-        result, error = None, None
+    def run() -> None:
+        value, error = None, None
         try:
-            result = context.run(function)
-        except BaseException as caught:  # noqa: BLE001 - it is the caller's, whatever it is
+            value = context.run(function)
+        except BaseException as caught:  # noqa: BLE001 - every exception belongs to the caller
             error = caught
-        with suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
-            loop.call_soon_threadsafe(_resolve, answer, result, error)
+        with suppress(RuntimeError):  # the loop was closed meanwhile; there is no waiter
+            loop.call_soon_threadsafe(_resolve, result, value, error)
 
-    thread = Thread(target=work, name=name, daemon=True)
+    thread = Thread(target=run, name=name, daemon=True)
     start_thread(thread)
     try:
-        return await answer
+        return await result
     finally:
-        if answer.done() and not answer.cancelled():
+        if result.done() and not result.cancelled():
             thread.join()  # it has answered, and has nothing left to do
 
 
 async def in_thread_or_here(function: Callable[[], None], *, name: str = "interlock-close") -> None:
     """Call a function in a new thread, or here when none can be started: too many run, or Python is about to exit.
 
-    For the end of things, which must come, even if an event loop has to wait for it.
+    For closing resources, which must happen even if the event loop has to wait for it.
     """
-    is_begun = False
+    is_started = False
 
-    def work() -> None:
-        nonlocal is_begun
-        is_begun = True
+    def run() -> None:
+        nonlocal is_started
+        is_started = True
         function()
 
     try:
-        await in_thread(work, name=name)
+        await in_thread(run, name=name)
     except UnavailableError as error:
-        if is_begun or error.code != THREADS:
+        if is_started or error.code != THREADS:
             raise
         function()
 
 
-def _resolve(answer: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    if answer.done():  # cancelled
+def _resolve(result: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    if result.done():  # cancelled
         return
-    if isinstance(error, StopIteration):  # which no future takes
-        error = RuntimeError("a call in a thread ended by StopIteration")
+    if isinstance(error, StopIteration):  # a future cannot hold one
+        error = RuntimeError("a call in a thread raised StopIteration")
     if error is None:
-        answer.set_result(result)
+        result.set_result(value)
     else:
-        answer.set_exception(error)
+        result.set_exception(error)

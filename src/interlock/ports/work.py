@@ -1,11 +1,11 @@
-"""What a dispatcher needs of a store: to take work up, hold it, settle it, and know when the next is due.
+"""What the worker needs of a store: to claim work, renew and settle claims, and know when the next work is due.
 
-Rule 1: work is born and ends in an `append`; here it only changes hands. Nothing that was not committed can be claimed.
-Rule 2: a claim is a lease with a fence: the attempt's number. Success counts from any attempt, a failure only from the
-newest.
-Rule 3: of the outbox, and of messages, only the first of an entity's rows can be claimed: order per sender is kept in
-each of these lanes (`model.work.ORDERED`), and none of them waits for the other.
-Rule 4: `now_ms` is the driver's clock. A store on a server that many hosts share goes by the server's.
+Rule 1: work is created and ends in an `append`; here it only changes owner. Only committed work can be claimed.
+Rule 2: a claim is a lease with a fence, the number of the attempt. Success counts from any attempt, a failure only from
+the newest.
+Rule 3: in the outbox and among messages, only the first row of an entity can be claimed. So each of these lanes
+(`model.journal.work.ORDERED_LANES`) keeps the order per sender, and neither waits for the other.
+Rule 4: `now_ms` is the clock of the runtime. A store on a server that many hosts share uses the server's clock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from interlock.ports.store import Refusal
 
 
 class Claim(Struct, frozen=True):
-    """Work in hand: whose, what, the number of this attempt, how often it failed, and whether it was called off."""
+    """Claimed work: its entity, the number of this attempt, how often it failed, and whether it was cancelled."""
 
     entity: str
     work: Work
@@ -30,13 +30,12 @@ class Claim(Struct, frozen=True):
     @property
     def key(self) -> str:
         """The key of the effect: the same for every attempt."""
-        place = self.work.place
-        return f"{self.entity}/{place.version}/{place.ordinal}"
+        return self.work.place.key(self.entity)
 
 
 class Settlement(Struct, frozen=True):
-    """What became of a claim: `done`; `again` at a time, after a failure or (`lapsed`) without one; `wait` for another
-    to go on with it; `dead`. One that was not even `begun` does not count as an attempt.
+    """What becomes of a claim: `done`; `again` at a time, after a failure or, with `lapsed`, without one; `wait` until
+    something else continues it; `dead`. Without `begun` it does not count as an attempt.
 
     `done` counts from any attempt, the others only from the newest.
     """
@@ -77,7 +76,7 @@ class WorkRow(Struct, frozen=True):
 
 
 class WorkPage(Struct, frozen=True):
-    """Rows in order, and the cursor of the next page, or None when this was the last."""
+    """Rows in order, and the cursor of the next page, or None when this is the last."""
 
     rows: tuple[WorkRow, ...]
     after: str | None = None
@@ -85,47 +84,47 @@ class WorkPage(Struct, frozen=True):
 
 @runtime_checkable
 class WorkStore(Protocol):
-    """A store that keeps work beside its journals."""
+    """A store that keeps work with its journals."""
 
     async def claim(
         self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
     ) -> tuple[Claim, ...]:
-        """Take up work that is due, oldest first, for an owner, until a time. `names`: only these (None: any)."""
+        """Claim due work, oldest first, for an owner, until a time. `names`: only work of these names (None: any)."""
 
     async def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
-        """Hold claims longer: each as it stands now, or None when it is no longer ours."""
+        """Extend leases. Returns each claim as it is now, or None when its lease was lost."""
 
     async def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
-        """Let go of claims; False for each that was no longer ours to let go."""
+        """Settle claims. Returns False for each whose lease was lost."""
 
     async def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
-        """When the next work is due or its lease lapses; None when there is none."""
+        """Return when the next work is due or its lease expires; None when there is none."""
 
     async def works(self, query: WorkQuery) -> WorkPage:
-        """Work by kind, lane, name and entity, page by page. A page may be short and still have a next one."""
+        """Return work by kind, lane, name and entity, page by page. A short page may still have a next one."""
 
 
 @runtime_checkable
 class WorkAdmin(Protocol):
-    """A store on which an operator can retry or drop work.
+    """A store in which an operator can retry or delete work.
 
-    `audit` says who did it. The store keeps it with the act: both are durable, or neither is. A store that cannot keep
-    both in one write (`FileStore`) keeps the audit row first. When the act does nothing, no audit row is kept.
+    `audit` records who did it. The store writes it with the operation: both are durable, or neither is. A store that
+    cannot write both at once (`FileStore`) writes the audit row first. When nothing is changed, no audit row is kept.
     """
 
     async def revive(self, entity: str, place: WorkId, *, now_ms: int, audit: Refusal | None = None) -> bool:
-        """Let dead work be tried again under its key, from its first attempt; False when there is no such."""
+        """Requeue a dead letter under its key, from its first attempt. Returns False when there is none."""
 
     async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:
-        """Let work that is not dead be tried again, as `WorkStore.settle` does; False when it has changed since."""
+        """Requeue work that is not dead, as `WorkStore.settle` does. Returns False when it has changed since."""
 
     async def drop(self, entity: str, place: WorkId, *, audit: Refusal | None = None) -> bool:
-        """Forget work; False when there is no such."""
+        """Delete work. Returns False when there is none."""
 
 
 @runtime_checkable
 class WorkNotes(Protocol):
-    """A store that keeps what is told of work while it is in hand."""
+    """A store that keeps details of running work."""
 
     async def note(self, claim: Claim, error: Any) -> bool:
-        """Keep this beside the work of a claim, as a failure of it would be; False when it is no longer ours."""
+        """Store details with the work of a claim, where its failure would be. Returns False when the lease was lost."""

@@ -1,4 +1,4 @@
-"""Our own drivers: load, step, append, retry (the six duties).
+"""The runtime: load, step, append, retry.
 
-The only rooms above it are the entry points; it decides nothing about charts and keeps nothing itself.
+It decides nothing about charts and stores nothing itself.
 """

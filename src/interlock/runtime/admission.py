@@ -1,9 +1,9 @@
-"""Admission: who is let in to send, and how a runtime stops taking requests without losing one that it took.
+"""Admission of requests: how a runtime stops accepting requests without losing one that it accepted.
 
-Rule 1: open, then draining; it only moves forward. Once it drains, a request is refused before anything of it was read
-or written: the same key elsewhere, or later, is safe.
-Rule 2: behind a door (a lifecycle that several processes share) a request also holds a permit of that door.
-Rule 3: results, timers and sends of entities are not requests: they belong to work in hand, which is let finish.
+Rule 1: it is open, then draining, and never opens again. While it drains, a request is refused before anything was read
+or written, so the same key is safe to send elsewhere or later.
+Rule 2: with a gate (a lifecycle that several processes share), a request also holds a permit of that gate.
+Rule 3: results, timers and messages between entities are not requests. They belong to running work, which may finish.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from interlock.effects.waiting import first_of
 from interlock.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -20,36 +21,32 @@ if TYPE_CHECKING:
 
 
 class Admission:
-    """Lets requests in, one `with` each, and counts those inside."""
+    """Admits requests, one `with` each, and counts those in progress."""
 
-    def __init__(self, door: AdmissionGate | None) -> None:
-        self._door = door
+    def __init__(self, gate: AdmissionGate | None) -> None:
+        self._gate = gate
         self._inside = 0
         self._empty = asyncio.Event()
         self._draining = False
 
-    def admitted(self) -> AdmissionPermit:
-        """Leave to send, used as a `with`. Raises UnavailableError once this process takes nothing more."""
+    def admit(self) -> AdmissionPermit:
+        """Return a permit, used in a `with`. Raises UnavailableError while the runtime drains."""
         permit: AdmissionPermit | None = None
         if not self._draining:
-            if self._door is None:
+            if self._gate is None:
                 return self
-            permit = self._door.try_enter()
+            permit = self._gate.try_enter()
         if permit is None:
-            hint = "send to another process, with the same key"
-            raise UnavailableError("this process takes nothing more: it drains", code="runtime.draining", hint=hint)
-        return _Behind(self, permit)
+            message = "the runtime is draining and accepts no new events"
+            hint = "send the event to another process, with the same key"
+            raise UnavailableError(message, code="runtime.draining", hint=hint)
+        return _GatedPermit(self, permit)
 
     async def drain(self, timeout_ms: float, clock: Clock) -> int:
-        """Let nobody in any more, and wait until those inside are out, for so long at most; give how many are not."""
+        """Refuse new requests, wait for those in progress until the timeout, and return how many are left."""
         self._draining = True
         if self._inside:
-            waits = {asyncio.ensure_future(self._empty.wait()), asyncio.ensure_future(clock.sleep_ms(timeout_ms))}
-            try:
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for each in waits:
-                    each.cancel()
+            await first_of(self._empty.wait(), clock.sleep_ms(timeout_ms))
         return self._inside
 
     def __enter__(self) -> None:
@@ -63,8 +60,8 @@ class Admission:
             self._empty.set()
 
 
-class _Behind:
-    """Inside, and behind a door."""
+class _GatedPermit:
+    """A permit that also holds one of the gate."""
 
     __slots__ = ("_admission", "_permit")
 

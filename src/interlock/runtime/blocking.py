@@ -1,14 +1,14 @@
-"""The same runtime for code without an event loop: scripts, notebooks, Django, Flask.
+"""The runtime for code without an event loop: scripts, notebooks, Django, Flask.
 
-One loop in one thread of its own; each call hands over its coroutine and waits. Nothing is implemented twice.
+One loop in one thread. Each call submits a coroutine to it and waits. Nothing is implemented twice.
 
-Rule 1: a call is answered by a ring (`stores.bells`): it costs the caller two switches of threads.
-Rule 2: a call runs in the context of its caller: what traces and logs take from there is theirs.
-Rule 3: whoever has handed over a call is answered, also when the runtime is closed meanwhile.
-Rule 4: a signal handler may call in the middle of a call of its own thread: nothing on the way is held that it needs.
-Rule 5: a forked child is refused (`runtime.forked`): the thread of the loop is not there. What it inherits is never
-freed: finalizers of transports would change the epoll instance that it shares with its parent.
-Rule 6: a coroutine handler runs in the loop: a call from there would wait for itself for ever, and is refused.
+Rule 1: a wakeup pipe (`stores.threads.wakeup`) reports the end of a call: it costs the caller two thread switches.
+Rule 2: a call runs in the context of its caller, so that traces and logs see the caller's context variables.
+Rule 3: every submitted call returns or raises, also when the runtime is closed meanwhile.
+Rule 4: a signal handler may make a call in the middle of a call of its own thread: no lock is held that it needs.
+Rule 5: a call in a forked child is refused (`runtime.forked`), because the loop's thread does not exist there. What the
+child inherits is never freed: finalizers of transports would change the epoll instance that it shares with its parent.
+Rule 6: a coroutine handler runs in the loop. A call from there would wait for itself without end, and is refused.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from interlock.model.snapshot import Snapshot
 from interlock.ports.fork import after_fork, forked_error, keep_forever
 from interlock.ports.store import EntityPage, EntityQuery
 from interlock.ports.threads import start_thread
-from interlock.runtime.history.travel import At
+from interlock.runtime.history.replay import At
 from interlock.runtime.history.verify import Verification
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
-from interlock.runtime.shutdown import DrainReport, Signals, until_heard
+from interlock.runtime.shutdown import DrainReport, Signals, until_stopped
 from interlock.stores.threads.wakeup import WakeupPipe
 
 if TYPE_CHECKING:
     from interlock.render.notebook import EntityView, KindView
 
-BELLS_MAX = 64
-"""Callers that wait by a pipe at once: it has two descriptors, of which a process has few. Others wait by a lock."""
+PIPES_MAX = 64
+"""Callers that wait on a pipe at once: it uses two file descriptors, which are scarce. Others wait on a lock."""
 
 T = TypeVar("T")
 
 
 class BlockingRuntime:
-    """A runtime whose methods wait. Safe to call from many threads."""
+    """A runtime whose methods wait for their result. Safe to call from many threads."""
 
-    def __init__(self, opened: Callable[[], Coroutine[Any, Any, Runtime]]) -> None:
+    def __init__(self, open_runtime: Callable[[], Coroutine[Any, Any, Runtime]]) -> None:
         self._loop = asyncio.new_event_loop()
         self._process = os.getpid()
-        self._bells: list[WakeupPipe | None] = [None] * BELLS_MAX  # of calls that have ended, behind those not made yet
-        self._under_way: set[_Call[Any]] = set()  # in the loop
-        self._gate = RLock()
+        self._pipes: list[WakeupPipe | None] = [None] * PIPES_MAX  # None: not created yet
+        self._calls: set[_Call[Any]] = set()  # in the loop
+        self._lock = RLock()
         self._ended = False
         self._thread = Thread(target=self._run, name="interlock", daemon=True)
         try:
@@ -63,16 +63,16 @@ class BlockingRuntime:
             raise
         after_fork(self, keep_forever)
         try:
-            self.runtime = self._wait(opened())
+            self.runtime = self._wait(open_runtime())
         except BaseException:
             self._stop()
             raise
 
     def _run(self) -> None:
-        """The loop's thread. A handler that means to end the program ends its own task: others wait for this loop."""
+        """Run the loop. An exception that would end the program ends only its own task: other callers need the loop."""
         is_over = False
         while not is_over:
-            with suppress(SystemExit, KeyboardInterrupt):  # which the loop lets through
+            with suppress(SystemExit, KeyboardInterrupt):  # the loop re-raises them
                 self._loop.run_forever()
                 is_over = True
 
@@ -82,57 +82,55 @@ class BlockingRuntime:
             raise forked_error("this runtime", code="runtime.forked")
         if get_ident() == self._thread.ident:
             coroutine.close()
-            message = "a coroutine of this runtime's own loop cannot wait for it"
-            raise UsageError(
-                message, code="runtime.loop", hint="make the handler a plain function: it runs in a thread"
-            )
-        call = _Call(coroutine, self._bell())
+            message = "a coroutine handler cannot call its own runtime, whose event loop it runs in"
+            hint = "make the handler a plain function, which runs in a thread"
+            raise UsageError(message, code="runtime.loop", hint=hint)
+        call = _Call(coroutine, self._take_waiter())
         try:
-            with self._gate:  # what is handed over before the end is answered; afterwards nothing is
+            with self._lock:  # a call that is submitted before the end is answered; later ones are refused
                 if self._ended:
                     coroutine.close()
                     raise UnavailableError("the runtime is closed", code="runtime.closed")
-                self._loop.call_soon_threadsafe(call.begin, self._loop, self._under_way)
-            call.bell.wait()
-        except BaseException:  # interrupted: nobody waits for it any more, and its bell will ring for nobody
+                self._loop.call_soon_threadsafe(call.start, self._loop, self._calls)
+            call.waiter.wait()
+        except BaseException:  # interrupted: the caller does not wait any more
             self._give_up(call)
             raise
-        if isinstance(call.bell, WakeupPipe):
-            self._bells.append(call.bell)
+        if isinstance(call.waiter, WakeupPipe):
+            self._pipes.append(call.waiter)
         return call.result()
 
-    def _bell(self) -> WakeupPipe | _Latch:
-        """What a call rings when it has ended."""
+    def _take_waiter(self) -> WakeupPipe | _Latch:
+        """Return what wakes the caller when its call has ended."""
         try:
-            bell = self._bells.pop() or WakeupPipe()
+            return self._pipes.pop() or WakeupPipe()
         except IndexError:
             return _Latch()
-        except OSError:  # no descriptor is left
-            self._bells.insert(0, None)
+        except OSError:  # no file descriptor is left
+            self._pipes.insert(0, None)
             return _Latch()
-        return bell
 
     def _give_up(self, call: _Call[Any]) -> None:
-        if isinstance(call.bell, WakeupPipe):
-            self._bells.insert(0, None)
-        with suppress(RuntimeError):  # the loop is closed: it has ended
+        if isinstance(call.waiter, WakeupPipe):
+            self._pipes.insert(0, None)
+        with suppress(RuntimeError):  # the loop is closed: the call has ended
             self._loop.call_soon_threadsafe(call.give_up)
 
     def _stop(self) -> None:
-        with self._gate:
+        with self._lock:
             if self._ended:
                 return
             self._ended = True
-        last = _Call(_drained(), self._bell())
-        self._loop.call_soon_threadsafe(last.begin, self._loop, self._under_way)
-        last.bell.wait()
+        last = _Call(_cancel_all(), self._take_waiter())
+        self._loop.call_soon_threadsafe(last.start, self._loop, self._calls)
+        last.waiter.wait()
         last.result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        for each in self._under_way:  # one that swallows its cancellation is left to itself, and its caller is not
-            each.bell.wake()
+        for each in self._calls:  # a task that ignores its cancellation is abandoned; its caller must not wait
+            each.waiter.wake()
         self._loop.close()
-        self._bells.clear()  # their pipes go with them
+        self._pipes.clear()  # closes them
 
     def create(
         self,
@@ -171,7 +169,7 @@ class BlockingRuntime:
         )
         return self._wait(sent)
 
-    def rehearse(
+    def dry_run(
         self,
         entity: str,
         event: str,
@@ -180,8 +178,8 @@ class BlockingRuntime:
         key: str | None = None,
         principal: Mapping[str, Any] | None = None,
     ) -> Receipt:
-        """As `Runtime.rehearse`."""
-        return self._wait(self.runtime.rehearse(entity, event, payload, key=key, principal=principal))
+        """As `Runtime.dry_run`."""
+        return self._wait(self.runtime.dry_run(entity, event, payload, key=key, principal=principal))
 
     def state(self, entity: str, *, at: At | None = None) -> Snapshot:
         """As `Runtime.state`."""
@@ -222,7 +220,7 @@ class BlockingRuntime:
         except StopAsyncIteration:
             return
         finally:
-            # Closed meanwhile, of the process that was forked, or interrupted while it waits: it ends.
+            # The runtime was closed, the process was forked, or the wait was interrupted: the iteration ends.
             with suppress(UnavailableError, UsageError, RuntimeError):
                 self._wait(values.aclose())
 
@@ -231,19 +229,19 @@ class BlockingRuntime:
         return self._wait(self.runtime.drain(timeout_ms))
 
     def run_until_signal(
-        self, *, drain_ms: int = SIGNAL_DRAIN_MS, told: Callable[[int], object] = lambda _: None
+        self, *, drain_ms: int = SIGNAL_DRAIN_MS, on_signal: Callable[[int], object] = lambda _: None
     ) -> DrainReport:
         """As `Runtime.run_until_signal`."""
-        heard = asyncio.Event()
-        with Signals(lambda _: self._loop.call_soon_threadsafe(heard.set)) as signals:
-            self._wait(until_heard(self.runtime, heard))
-            told(signals.first or 0)
+        arrived = asyncio.Event()
+        with Signals(lambda _: self._loop.call_soon_threadsafe(arrived.set)) as signals:
+            self._wait(until_stopped(self.runtime, arrived))
+            on_signal(signals.first or 0)
             return self.drain(drain_ms)
 
     def close(self) -> None:
-        """As `Runtime.close`, and the thread ends. Whoever waits in another thread is answered. May be called again.
+        """As `Runtime.close`; the thread ends too. Calls that wait in other threads return. May be called again.
 
-        In a forked child it does nothing: the runtime is its parent's.
+        In a forked child it does nothing: the runtime belongs to the parent.
         """
         if os.getpid() != self._process:
             return
@@ -253,47 +251,47 @@ class BlockingRuntime:
 
 
 class _Call(Generic[T]):
-    """A coroutine on its way to the loop, and what rings when it has ended."""
+    """A coroutine submitted to the loop, and what wakes its caller when it has ended."""
 
-    __slots__ = ("_context", "_coroutine", "_task", "_under_way", "bell")
+    __slots__ = ("_calls", "_context", "_coroutine", "_task", "waiter")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T], bell: WakeupPipe | _Latch) -> None:
-        self.bell = bell
+    def __init__(self, coroutine: Coroutine[Any, Any, T], waiter: WakeupPipe | _Latch) -> None:
+        self.waiter = waiter
         self._coroutine = coroutine
         self._context = copy_context()
         self._task: asyncio.Task[T] | None = None
-        self._under_way: set[_Call[Any]] = set()
+        self._calls: set[_Call[Any]] = set()
 
-    def begin(self, loop: asyncio.AbstractEventLoop, under_way: set[_Call[Any]]) -> None:
-        """In the loop: run it, and be among those under way until it has ended."""
-        self._under_way = under_way
-        under_way.add(self)
+    def start(self, loop: asyncio.AbstractEventLoop, calls: set[_Call[Any]]) -> None:
+        """In the loop: run the coroutine; the call is in `calls` until it has ended."""
+        self._calls = calls
+        calls.add(self)
         self._task = loop.create_task(self._coroutine, context=self._context)
-        self._task.add_done_callback(self._end)
+        self._task.add_done_callback(self._on_done)
 
-    def _end(self, task: asyncio.Task[T]) -> None:
+    def _on_done(self, task: asyncio.Task[T]) -> None:
         if not task.cancelled():
-            task.exception()  # seen, also when the caller was interrupted and does not ask for it
-        self._under_way.discard(self)
-        self.bell.wake()
+            task.exception()  # mark it as retrieved: the caller may have been interrupted
+        self._calls.discard(self)
+        self.waiter.wake()
 
     def give_up(self) -> None:
-        """In the loop: nobody waits for it any more, whether it has begun or never will."""
+        """In the loop: cancel the call, started or not."""
         if self._task is None:
             self._coroutine.close()
         else:
             self._task.cancel()
 
     def result(self) -> T:
-        """What it gave or raised. Raises UnavailableError when it was cancelled, or has not ended with its loop."""
+        """Return the result. Raises what the call raised, UnavailableError when it was cancelled or did not end."""
         assert self._task is not None
         if self._task.cancelled() or not self._task.done():
-            raise UnavailableError("the runtime was closed meanwhile", code="runtime.closed")
+            raise UnavailableError("the runtime was closed during the call", code="runtime.closed")
         return self._task.result()
 
 
 class _Latch:
-    """What rings where there are too many pipes: it costs more switches of threads, and no descriptor."""
+    """Wakes a caller where there are too many pipes: it costs more thread switches, but no file descriptor."""
 
     __slots__ = ("_lock",)
 
@@ -301,12 +299,12 @@ class _Latch:
         self._lock = Lock()
         self._lock.acquire()
 
-    def ring(self) -> None:
-        """Wake whoever waits."""
+    def wake(self) -> None:
+        """Wake the caller."""
         self._lock.release()
 
     def wait(self) -> None:
-        """Wait for the ring."""
+        """Wait to be woken."""
         self._lock.acquire()
 
 
@@ -314,14 +312,14 @@ async def _next(values: AsyncGenerator[T, None]) -> T:
     return await anext(values)
 
 
-async def _drained() -> None:
-    """Cancel what is left, so that nobody in another thread waits for a loop that has stopped."""
+async def _cancel_all() -> None:
+    """Cancel all other tasks, so that no thread waits for a loop that has stopped."""
     loop = asyncio.get_running_loop()
     rest = asyncio.all_tasks() - {asyncio.current_task()}
     for each in rest:
         each.cancel()
-    if rest:  # not for ever: a handler may swallow its cancellation
+    if rest:  # with a limit: a handler may ignore its cancellation
         await asyncio.wait(rest, timeout=STOP_MS_MAX / 1000)
     await loop.shutdown_asyncgens()
-    with suppress(RuntimeError):  # the system refuses the thread that would wait for it
+    with suppress(RuntimeError):  # the system refuses the thread that waits for it
         await loop.shutdown_default_executor()

@@ -1,28 +1,45 @@
-"""The charts a runtime has: which kernel runs an entity, by its kind and the revision it was last written by.
+"""The charts of a runtime: which kernel runs an entity or a child, by kind and revision.
 
-Rule 1: an entity runs on the revision that wrote it, else on a chart that says it is compatible with that; never on a
-guess. A chart that says so and lacks the states in which an entity is does not run it: that is no damage, and other
-processes may have the right one.
-Rule 2: the package's own kinds (`own`) are known to all, and listed among none.
+Rule 1: an entity runs on the revision that wrote it, otherwise on a chart that declares itself compatible with that
+revision. A compatible chart that lacks the states of an entity does not run it. That is not damage: another process may
+have the right chart.
+Rule 2: every runtime has the charts of the package itself, so that their entities can be shown, verified and archived
+like any other. They are not listed among the runtime's kinds, and a user's chart cannot have their names. Their events
+need the role `CONSOLE_ROLE`, which no user's chart names. A later edition of such a chart declares itself compatible
+with the earlier ones, because jobs outlive releases. See ADR 0027.
+Rule 3: the `src` of an invoke names an inline chart of the invoking chart, or a kind of this registry. The id of a
+child comes from the invoke and the number of restarts, so that starting the child again finds the existing one.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
 
-from interlock.errors import NotFoundError, UnavailableError, UsageError
+from interlock.errors import InternalError, NotFoundError, UnavailableError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.model.diagnostics import suggestion
 from interlock.model.snapshot import Snapshot
-from interlock.runtime.builtin_charts import BUILTIN_KINDS, builtin_kernel
-from interlock.runtime.children import inline_kernels
+
+JOB_KIND = "interlock-job"
+"""The kind of the console's jobs: an event sent to many entities, or the verification of a store."""
+
+JOB_FILE = Path(__file__).with_name("console_job.yaml")
+"""The definition of that kind."""
+
+CONSOLE_ROLE = "interlock.console"
+
+BUILTIN_KINDS = frozenset({JOB_KIND})
 
 _BOUND = re.compile(r"(<=|>=|<|>|=)?\s*([0-9]+(?:\.[0-9]+)*)")
 
 
 class ChartRegistry:
-    """Kernels by kind and revision; the last one given of a kind creates new entities."""
+    """Kernels by kind and revision. The last kernel given for a kind creates new entities."""
 
     def __init__(self, kernels: Iterable[Kernel]) -> None:
         self._current: dict[str, Kernel] = {}
@@ -33,53 +50,56 @@ class ChartRegistry:
             self._add(kernel)
 
     def _add(self, kernel: Kernel) -> None:
-        """Know a chart and those written in place in it: entities of these go on by kind and revision, too."""
+        """Add a chart and its inline charts: entities of those are found by kind and revision too."""
         if kernel.chart.kind in BUILTIN_KINDS:
-            message = f"a chart is called `{kernel.chart.kind}`, which is a kind of the package's own"
-            raise UsageError(message, code="kind.reserved", hint="give it another name")
-        place = (kernel.chart.kind, kernel.chart.revision)
-        self._all[place] = kernel
-        self._inline[place] = inline_kernels(kernel)
-        for each in self._inline[place].values():
+            message = f"the kind `{kernel.chart.kind}` is reserved for Interlock itself"
+            raise UsageError(message, code="kind.reserved", hint="give the chart another `kind`")
+        name = (kernel.chart.kind, kernel.chart.revision)
+        self._all[name] = kernel
+        self._inline[name] = inline_kernels(kernel)
+        for each in self._inline[name].values():
             self._add(each)
 
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of which new entities can be created here, sorted."""
+        """Return the kinds of which this runtime can create entities, sorted."""
         return tuple(sorted(self._current))
 
     def every_kind(self) -> tuple[str, ...]:
-        """The kinds that there is a chart of here, those written in place among them, sorted."""
+        """Return the kinds that have a chart here, including inline charts, sorted."""
         return tuple(sorted({kind for kind, _ in self._all}))
 
     def revisions(self, kind: str) -> dict[str, Kernel]:
-        """The charts of a kind by revision, in the order given; the last but for inline ones creates new entities."""
-        own = builtin_kernel(kind)
-        if own is not None:
-            return {own.chart.revision: own}
+        """Return the charts of a kind by revision, in the order given. The last non-inline one creates new entities."""
+        builtin = builtin_kernel(kind)
+        if builtin is not None:
+            return {builtin.chart.revision: builtin}
         return {revision: kernel for (each, revision), kernel in self._all.items() if each == kind}
 
-    def child(self, parent: Kernel, src: object) -> Kernel:
-        """The chart of a child: one written in place, or the current one of a kind. Raises NotFoundError."""
+    def for_child(self, parent: Kernel, src: object) -> Kernel:
+        """Return the chart of a child: an inline chart, or the current one of a kind. Raises NotFoundError."""
         inline = self._inline[parent.chart.kind, parent.chart.revision]
-        return inline[src] if isinstance(src, str) and src in inline else self.current(str(src))
+        return inline[src] if isinstance(src, str) and src in inline else self.for_new_entity(str(src))
 
-    def current(self, kind: str) -> Kernel:
-        """The chart for new entities of a kind. Raises NotFoundError when there is none."""
+    def for_new_entity(self, kind: str) -> Kernel:
+        """Return the chart for new entities of a kind. Raises NotFoundError when there is none."""
         found = self._current.get(kind) or builtin_kernel(kind)
         if found is None:
             known = ", ".join(self._current) or "none"
-            hint = suggestion(kind, self._current) or f"the kinds here are {known}"
-            raise NotFoundError(f"no chart of kind `{kind}`", code="kind.unknown", hint=hint)
+            hint = suggestion(kind, self._current) or f"known kinds: {known}"
+            raise NotFoundError(f"unknown kind `{kind}`", code="kind.unknown", hint=hint)
         return found
 
-    def revision(self, kind: str, revision: str) -> Kernel:
-        """The chart for an entity last written by this revision. Raises UnavailableError when none here may run it."""
+    def for_revision(self, kind: str, revision: str) -> Kernel:
+        """Return the chart for an entity last written by this revision.
+
+        Raises UnavailableError when no chart of this process may run it.
+        """
         found = self._all.get((kind, revision))
         if found is not None:
             return found
         current = self._current.get(kind) or builtin_kernel(kind)
-        if current is None:  # the entity is there: another process may have its chart
-            message = f"this process has no chart of kind `{kind}`, by which its entities could go on"
+        if current is None:  # the entity exists, so another process may have its chart
+            message = f"this process has no chart of kind `{kind}` and cannot run its entities"
             raise UnavailableError(message, code="kind.unknown", hint="load that chart too")
         label = revision.partition("+")[0]
         if current.chart.compatible is not None and is_within(label, current.chart.compatible):
@@ -88,17 +108,18 @@ class ChartRegistry:
         hint = f"load that revision too, or declare `compatible` in {current.chart.revision}"
         raise UnavailableError(message, code="revision.unknown", hint=hint)
 
-    def of(self, snapshot: Snapshot) -> Kernel:
-        """The chart for an entity as it stands. Raises UnavailableError when none here may run it, or has its states.
+    def for_snapshot(self, snapshot: Snapshot) -> Kernel:
+        """Return the chart for an entity in its current state.
 
-        A snapshot that its own revision does not have is left to the step: that is damage.
+        Raises UnavailableError when no chart of this process may run it or has its states. A snapshot with states that
+        its own revision lacks is damaged; the step reports that.
         """
-        found = self.revision(snapshot.kind, snapshot.revision)
+        found = self.for_revision(snapshot.kind, snapshot.revision)
         if found.chart.revision != snapshot.revision and not found.has(snapshot):
             states = ", ".join(f"`{each}`" for each in snapshot.configuration)
             message = (
-                f"`{snapshot.entity}` is in {states}: revision {found.chart.revision} does not have that, or what a "
-                f"history remembers, though it calls itself compatible with {snapshot.revision}"
+                f"`{snapshot.entity}` is in {states}. Revision {found.chart.revision} lacks one of these states, or a "
+                f"state in a history, although it declares itself compatible with {snapshot.revision}"
             )
             hint = "load the chart of that revision too, or keep its states until no entity is in them"
             raise UnavailableError(message, code="revision.unknown", hint=hint)
@@ -126,3 +147,54 @@ def _numbers(label: str) -> tuple[int, ...] | None:
     if not re.fullmatch(r"[0-9]+(?:\.[0-9]+)*", label):
         return None
     return tuple(int(part) for part in label.split("."))
+
+
+# Charts of the package itself
+
+
+def builtin_kernel(kind: str) -> Kernel | None:
+    """Return the chart of a kind that belongs to the package; None for any other kind."""
+    return _job_kernel() if kind == JOB_KIND else None
+
+
+@cache
+def _job_kernel() -> Kernel:
+    # Imported when needed: a runtime without jobs does not load the YAML reader for them.
+    from interlock.compiler.build import compile_document
+    from interlock.definition.yaml.format import FORMAT
+
+    reading = FORMAT.read(JOB_FILE.read_text(encoding="utf-8"), source=f"<{JOB_KIND}>")
+    chart = None if reading.document is None else compile_document(reading.document).chart
+    if chart is None:
+        raise InternalError(f"the built-in chart `{JOB_KIND}` does not compile", code="own.chart")
+    return Kernel(chart)
+
+
+# Children
+
+
+def child_entity(kind: str, invokeid: str, key: str, *, restarts: int = 0) -> str:
+    """Return the id of the child that the invoke with this effect key starts."""
+    seed = key if restarts == 0 else f"{key}~{restarts}"
+    return f"{kind}/{invokeid}-{blake2b(seed.encode(), digest_size=8).hexdigest()}"
+
+
+def child_context(kernel: Kernel, given: Any) -> dict[str, Any]:
+    """Return the initial context of a child. SCXML ignores fields that the child does not declare (W3C 245)."""
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise UsageError("the input of a chart must be a mapping of its fields", code="invoke.input")
+    if kernel.chart.dialect.name != "scxml":
+        return given
+    fields = {each.name for each in kernel.chart.states[0].context}
+    return {name: value for name, value in given.items() if name in fields}
+
+
+def inline_kernels(kernel: Kernel) -> dict[str, Kernel]:
+    """Return the inline charts of a chart, by the names that its invokes use."""
+    actions = kernel.actions
+    return {
+        name: Kernel(chart, guards=actions.guards, assigns=actions.assigns, language=actions.language)
+        for name, chart in kernel.chart.inline
+    }

@@ -1,13 +1,13 @@
-"""Turns: one step of an entity at a time in this process, so that its callers queue and never conflict.
+"""Mailboxes: one step of an entity at a time in this process, so that its callers queue instead of conflicting.
 
-Rule 1: an entity is in the table only while somebody steps it or waits to; an idle one costs nothing. What waits is
-the callers themselves, each with its event: there is no queue of events that a crash could lose.
-Rule 2: results and timers go before what entities send, and that before events from outside; within a level, whoever
-asked first. What is under way ends before more of it begins.
-Rule 3: nobody waits for ever: after `PASSED_OVER_MAX` turns that went past somebody, whoever waits longest is next,
-whatever its level. So each turn is at most that many times its place in the queue away.
-Rule 4: at most `MAILBOX_MAX` callers from outside wait for one entity; one more is refused, and nothing of it was kept.
-Deliveries are never refused: workers take up a bounded number of them, and the others wait in the store.
+Rule 1: an entity has a mailbox only while a caller steps it or waits to; an idle entity costs nothing. The callers
+themselves wait, each with its event, so there is no queue of events that a crash could lose.
+Rule 2: results and timers come before events between entities, and those before events from callers. Within a
+priority, first come, first served. So running work ends before more of it starts.
+Rule 3: no caller starves: after `PASSED_OVER_MAX` turns that skipped a waiting caller, the one that has waited longest
+is next, whatever its priority.
+Rule 4: at most `MAILBOX_MAX` callers wait for one entity. One more is refused, and nothing was written. Deliveries are
+never refused: workers run a bounded number of them, and the others wait in the store.
 """
 
 from __future__ import annotations
@@ -22,50 +22,54 @@ from interlock.model.limits import MAILBOX_MAX, PASSED_OVER_MAX
 
 
 class Priority(IntEnum):
-    """Who goes first."""
+    """Who goes first: results and timers, events from other entities, events from callers."""
 
     RESULT = 0
-    SEND = 1
-    OUTSIDE = 2
+    ENTITY = 1
+    CALLER = 2
+
+
+_Ticket = tuple[int, Future[None]]
+"""The number of a waiting caller, and what it awaits."""
 
 
 class Mailbox:
-    """Those who wait for one entity, by level."""
+    """The callers that wait for one entity, by priority."""
 
-    __slots__ = ("_asked", "_passed", "_waiting")
+    __slots__ = ("_passed", "_tickets", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: tuple[deque[tuple[int, Future[None]]], ...] = tuple(deque() for _ in Priority)
-        self._asked = 0
+        self._waiting: tuple[deque[_Ticket], ...] = tuple(deque() for _ in Priority)
+        self._tickets = 0
         self._passed = 0
 
-    def is_full(self, level: Priority) -> bool:
-        """Whether one more of this level is one too many."""
-        return level is Priority.OUTSIDE and len(self._waiting[level]) >= MAILBOX_MAX
+    def is_full(self, priority: Priority) -> bool:
+        """Whether no further caller of this priority may wait."""
+        return priority is Priority.CALLER and len(self._waiting[priority]) >= MAILBOX_MAX
 
-    def join(self, level: Priority) -> tuple[int, Future[None]]:
-        """Wait in line: a number, and what to await."""
-        self._asked += 1
-        place = self._asked, get_running_loop().create_future()
-        self._waiting[level].append(place)
-        return place
+    def enqueue(self, priority: Priority) -> _Ticket:
+        """Wait in line; return the ticket to await."""
+        self._tickets += 1
+        ticket = self._tickets, get_running_loop().create_future()
+        self._waiting[priority].append(ticket)
+        return ticket
 
-    def give_up(self, level: Priority, place: tuple[int, Future[None]]) -> None:
-        """Leave the line, unless called and passed over meanwhile."""
-        if place in self._waiting[level]:
-            self._waiting[level].remove(place)
+    def remove(self, priority: Priority, ticket: _Ticket) -> None:
+        """Leave the line."""
+        if ticket in self._waiting[priority]:
+            self._waiting[priority].remove(ticket)
 
-    def call_next(self) -> bool:
-        """Give the turn to whoever is next; False when nobody waits any more."""
-        while standing := [each for each in self._waiting if each]:
-            _, turn = self._next_line(standing).popleft()
-            if not turn.done():  # not cancelled in this very moment
+    def wake_next(self) -> bool:
+        """Give the turn to the next caller; False when none waits."""
+        while lines := [each for each in self._waiting if each]:
+            _, turn = self._next_line(lines).popleft()
+            if not turn.done():  # not cancelled just now
                 turn.set_result(None)
                 return True
         return False
 
-    def _next_line(self, standing: list[deque[tuple[int, Future[None]]]]) -> deque[tuple[int, Future[None]]]:
-        first, oldest = standing[0], min(standing, key=lambda each: each[0][0])
+    def _next_line(self, lines: list[deque[_Ticket]]) -> deque[_Ticket]:
+        first, oldest = lines[0], min(lines, key=lambda each: each[0][0])
         self._passed = 0 if oldest is first else self._passed + 1
         if self._passed <= PASSED_OVER_MAX:
             return first
@@ -74,39 +78,39 @@ class Mailbox:
 
 
 Mailboxes = dict[str, Mailbox | None]
-"""Entities that are being stepped, with those who wait for them; None while nobody does."""
+"""The entities that are being stepped, with their waiting callers; None while none waits."""
 
 
 class EntityTurn:
-    """`async with Turn(busy, entity)`: the only step of that entity meanwhile.
+    """`async with EntityTurn(mailboxes, entity, priority)`: the only step of that entity meanwhile.
 
-    Raises UnavailableError, `mailbox.full`, when too many wait for it already.
+    Raises UnavailableError, `mailbox.full`, when too many callers wait already.
     """
 
-    __slots__ = ("_busy", "_entity", "_level")
+    __slots__ = ("_entity", "_mailboxes", "_priority")
 
-    def __init__(self, busy: Mailboxes, entity: str, level: Priority = Priority.OUTSIDE) -> None:
-        self._busy = busy
+    def __init__(self, mailboxes: Mailboxes, entity: str, priority: Priority = Priority.CALLER) -> None:
+        self._mailboxes = mailboxes
         self._entity = entity
-        self._level = level
+        self._priority = priority
 
     async def __aenter__(self) -> None:
-        busy, entity = self._busy, self._entity
-        if entity not in busy:
-            busy[entity] = None
+        mailboxes, entity = self._mailboxes, self._entity
+        if entity not in mailboxes:
+            mailboxes[entity] = None
             return
-        mailbox = busy[entity]
+        mailbox = mailboxes[entity]
         if mailbox is None:
-            mailbox = busy[entity] = Mailbox()
-        if mailbox.is_full(self._level):
-            message = f"{MAILBOX_MAX:,} events wait for `{entity}` in this process already"
-            raise UnavailableError(message, code="mailbox.full", hint="send it again later, with the same key")
-        place = mailbox.join(self._level)
+            mailbox = mailboxes[entity] = Mailbox()
+        if mailbox.is_full(self._priority):
+            message = f"the mailbox of `{entity}` is full: {MAILBOX_MAX:,} events wait in this process"
+            raise UnavailableError(message, code="mailbox.full", hint="send the event again later, with the same key")
+        ticket = mailbox.enqueue(self._priority)
         try:
-            await place[1]
-        except BaseException:  # cancelled while it waited, or in the very moment of its turn
-            if place[1].cancelled():
-                mailbox.give_up(self._level, place)
+            await ticket[1]
+        except BaseException:  # cancelled while it waited, or just as its turn came
+            if ticket[1].cancelled():
+                mailbox.remove(self._priority, ticket)
             else:
                 self._pass_on()
             raise
@@ -117,6 +121,6 @@ class EntityTurn:
         self._pass_on()
 
     def _pass_on(self) -> None:
-        mailbox = self._busy[self._entity]
-        if mailbox is None or not mailbox.call_next():
-            del self._busy[self._entity]
+        mailbox = self._mailboxes[self._entity]
+        if mailbox is None or not mailbox.wake_next():
+            del self._mailboxes[self._entity]

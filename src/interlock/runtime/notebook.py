@@ -46,11 +46,11 @@ async def _entity(runtime: NotebookSource, entity: str, entries: int) -> EntityV
         last = await runtime.journal(entity, after=after, limit=entries) if entries else ()
     except NotFoundError:  # an archive has them
         last = ()
-    return EntityView(chart=runtime.charts.of(snapshot).chart, snapshot=snapshot, entries=last)
+    return EntityView(chart=runtime.charts.for_snapshot(snapshot).chart, snapshot=snapshot, entries=last)
 
 
 async def _kind(runtime: NotebookSource, kind: str) -> KindView:
-    chart = runtime.charts.current(kind).chart
+    chart = runtime.charts.for_new_entity(kind).chart
     counts: dict[str, int] = {}
     if isinstance(runtime.store, Statistics):
         more = False

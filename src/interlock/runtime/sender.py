@@ -1,19 +1,30 @@
-"""The write path of the driver: load, step, append, retry; for senders' events and for the driver's own.
+"""The write path of the runtime: load, step, append, retry; for callers' events and for results, timers and messages.
 
-Rule 1: a snapshot from the cache may be stale: that costs one lost swap, never a wrong step.
-Rule 2: a refusal is only ever given on a fresh snapshot, and only when the key is not known: the same send, repeated
-after the entity moved on, is `duplicate`. Roles come before all that: a key or a version that a stranger guesses
-tells him nothing.
-Rule 3: what a step leaves to do is written in the append of its entry, where the store keeps work; whoever performs it
-hears of it afterwards, and not before.
-Rule 4: an error of the chart that no transition took is told to the log: most steps have no sender who reads a receipt.
+Rule 1: a snapshot from the cache may be stale. That costs one lost swap, never a wrong step.
+Rule 2: a refusal is given only on a fresh snapshot, and only when the key is unknown: the same send, repeated after the
+entity has moved on, is `duplicate`. The role check comes before everything else, so that a caller without the role
+cannot learn anything by guessing a key or a version.
+Rule 3: the work that a step creates is written in the append of its entry, where the store keeps work. The worker is
+notified afterwards, never before.
+Rule 4: an error of the chart that no transition handled is logged: most steps have no caller who reads a receipt. The
+log never quotes a payload.
+Rule 5: a key names one event of an entity; its creation counts as an event. The same event again is `duplicate`.
+Another event under a caller's key is a UsageError, because the caller would take `duplicate` for success. Payloads are
+not compared: a repeated send may carry another time.
+Rule 6: keys that start with `_` belong to the runtime and are made from what they name, so they need no such check,
+except those that stand for a request from outside (`model.keys.REQUESTS`). An archived entry cannot be checked; its key
+is `duplicate`.
+Rule 7: a former key of a request counts only for an entry of the same event, with the same payload or from the same
+principal: another sender may have used that key, and must not be able to suppress the request by doing so.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -21,23 +32,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.effects.work_delta import work_delta
-from interlock.errors import ConflictError, RejectedError, UnavailableError
+from interlock.errors import ConflictError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.kernel.step import Kernel
-from interlock.model.codec import plain
+from interlock.model.backoff import Backoff
+from interlock.model.codec import encode, plain
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE, Entry, Receipt
 from interlock.model.journal.work import WorkDelta, WorkId
-from interlock.model.keys import dedupe_key
+from interlock.model.keys import OWN, REQUESTS, dedupe_key
 from interlock.model.limits import (
     BACKOFF_MS_MAX,
     BACKOFF_MS_MIN,
     CLOCK_AHEAD_MS_MAX,
     CONFLICT_RETRIES_MAX,
+    ENTRY_BYTES_MAX,
+    SNAPSHOT_BYTES_MAX,
     SNAPSHOTS_CACHED_MAX,
 )
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Fault, Step
 from interlock.ports.clock import Clock
+from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.store import (
     Append,
     Appended,
@@ -52,40 +67,78 @@ from interlock.ports.store import (
 )
 from interlock.ports.work import WorkStore
 from interlock.runtime.chart_registry import ChartRegistry
-from interlock.runtime.duplicates import known_before, resolve_duplicate
 from interlock.runtime.history.replay import replay
 from interlock.runtime.mailbox import EntityTurn, Mailboxes, Priority
-from interlock.runtime.receipts import build_entry, build_receipt, log_faults
 from interlock.runtime.request_checks import unknown_entity
 from interlock.trust.authorization import Authorizer
 
-NOTHING = WorkDelta()
+NO_WORK = WorkDelta()
 
-EXPIRED = Fault("key.expired", "keys of that age are forgotten: it may have been taken long ago")
+EXPIRED = Fault("key.expired", "the key is older than the deduplication window; the event may have been applied before")
+
+_CONFLICT = Backoff(BACKOFF_MS_MIN, BACKOFF_MS_MAX)
+"""The wait before the next try after a lost swap."""
+
+_log = logging.getLogger("interlock.runtime")
 
 
 class SendRequest(Struct, frozen=True):
-    """An event for an entity: its key, what the sender expects, why it is refused beforehand if it is.
+    """An event for an entity.
 
-    `sent_ms` is when its sender first sent it, for stores that can tell whether its key may be forgotten.
-    `former` is the key by which an earlier release may have kept the same request.
-    `answers` is the work of the entity that ends with the entry; with `fence`, only while that is its newest attempt.
+    `expected` is the version that the caller expects. `refusal` is set when the request is to be refused unless its key
+    is known. `finishes` is the work of the entity that ends with the entry; with `fence`, only if that is still its
+    newest attempt. `sent_ms` is when the event was first sent, for stores that can tell whether its key may have
+    expired. `former_key` is the key under which an earlier release may have recorded the same request.
     """
 
     event: Event
     key: str
     expected: int | None = None
     trace: str | None = None
-    problem: Fault | None = None
-    answers: WorkId | None = None
+    refusal: Fault | None = None
+    finishes: WorkId | None = None
     fence: int | None = None
-    level: Priority = Priority.OUTSIDE
+    priority: Priority = Priority.CALLER
     sent_ms: int | None = None
-    former: str | None = None
+    former_key: str | None = None
+
+
+class _Denied(Struct, frozen=True):
+    """The policy of the chart denies the event. By role: then the key is not looked up either."""
+
+    reason: str
+    by_role: bool
+
+
+class _WrongVersion(Struct, frozen=True):
+    """The entity is not at the version that the caller expects."""
+
+
+class _TooLarge(Struct, frozen=True):
+    """The entry of the step, or its snapshot, is too large to store."""
+
+    error: RejectedError
+
+
+_Refusal = Step | _Denied | _WrongVersion | _TooLarge
+
+
+class _Attempt(Enum):
+    """An attempt without a receipt: another writer changed the entity first."""
+
+    LOST = "lost"
+
+
+class _Stamped(Struct, frozen=True):
+    """An event with its time, the key that identifies it, and its former key if it has one."""
+
+    event: Event
+    key: str
+    former_key: str | None
 
 
 class EntitySender:
-    """Steps entities of some charts on one store."""
+    """Steps the entities of some charts on one store."""
 
     def __init__(self, store: Store, charts: ChartRegistry, clock: Clock, *, messages: bool = False) -> None:
         self.store = store
@@ -93,12 +146,11 @@ class EntitySender:
         self.clock = clock
         self.closed = False
         self.snapshots: OrderedDict[str, tuple[Snapshot, int]] = OrderedDict()
-        self.busy: Mailboxes = {}
-        # Kept alive by those who wait on it: with the last of them it goes.
-        self.changed: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
-        self.listeners: list[Callable[[WorkDelta], None]] = []
-        # Called with an entity whose time is ahead of the clock, or None when the clock itself went back.
-        self.clock_listeners: list[Callable[[str | None], None]] = []
+        self._mailboxes: Mailboxes = {}
+        # Weak: an event lives as long as a watcher waits on it.
+        self._watchers: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
+        self._work_listeners: list[Callable[[WorkDelta], None]] = []
+        self._clock_listeners: list[Callable[[str | None], None]] = []
         self._latest_ms = 0
         self._keeps_work = isinstance(store, WorkStore)
         self._messages = messages
@@ -106,182 +158,215 @@ class EntitySender:
         self._authorizers: dict[str, Authorizer] = {}
         self._listed: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
-    def alone(self, entity: str, level: Priority = Priority.OUTSIDE) -> EntityTurn:
-        """One step of an entity at a time. Raises UnavailableError once closed."""
-        if self.closed:
-            raise UnavailableError("the runtime is closed", code="runtime.closed")
-        return EntityTurn(self.busy, entity, level)
+    def close(self) -> None:
+        """Accept no further step, and wake every watcher."""
+        self.closed = True
+        for changed in list(self._watchers.values()):
+            changed.set()
+
+    # Listeners
+
+    def on_work(self, listener: Callable[[WorkDelta], None]) -> Callable[[], None]:
+        """Call a function with the work that each entry of this process creates; return what unregisters it."""
+        self._work_listeners.append(listener)
+        return lambda: self._work_listeners.remove(listener)
+
+    def on_clock(self, listener: Callable[[str | None], None]) -> Callable[[], None]:
+        """Call a function with each entity that is stepped while its time is ahead of the clock, and with None when the
+        clock itself went back; return what unregisters it.
+        """
+        self._clock_listeners.append(listener)
+        return lambda: self._clock_listeners.remove(listener)
+
+    def changed(self, entity: str) -> asyncio.Event:
+        """Return an event that is set when this process next appends to the entity, or closes."""
+        return self._watchers.setdefault(entity, asyncio.Event())
 
     def now_ms(self) -> int:
-        """The clock; those who look after wrong clocks hear when it went back by more than clocks differ."""
+        """Return the time; clock listeners are told when it went back by more than clocks normally differ."""
         now_ms = self.clock.now_ms()
         if now_ms < self._latest_ms - CLOCK_AHEAD_MS_MAX:
             self._latest_ms = now_ms
-            self._notice(None)
+            self._report_clock(None)
         elif now_ms > self._latest_ms:
             self._latest_ms = now_ms
         return now_ms
 
-    def _notice(self, entity: str | None) -> None:
-        for listener in self.clock_listeners:
+    def _report_clock(self, entity: str | None) -> None:
+        for listener in self._clock_listeners:
             listener(entity)
 
     # Writing
 
-    async def begin(
+    def _turn(self, entity: str, priority: Priority) -> EntityTurn:
+        """One step of an entity at a time. Raises UnavailableError once closed."""
+        if self.closed:
+            raise UnavailableError("the runtime is closed", code="runtime.closed")
+        return EntityTurn(self._mailboxes, entity, priority)
+
+    async def create(
         self,
         entity: str,
         kernel: Kernel,
         context: dict[str, Any],
         *,
-        key: str | None,
+        key: str | None = None,
         principal: Any = None,
         trace: str | None = None,
         parent: Parent | None = None,
-        token: str | None = None,
-        problem: RejectedError | None = None,
+        refusal: RejectedError | None = None,
     ) -> Receipt:
-        """Entry 1 of an entity. `key` is its sender's, `token` what stands for it when there is none.
+        """Write entry 1 of an entity, for a caller or, with `parent`, for an invoke.
 
-        `problem`: why the context is refused beforehand, if it is. Raises RejectedError when that, or the chart, says
-        no; not where the key is known: then a chart said yes before, and it is `duplicate`.
+        Raises RejectedError when the chart, or `refusal`, says no; but if the key is known, a chart accepted the
+        creation before and the outcome is `duplicate`.
         """
         data: dict[str, Any] = {"context": context}
         if parent is not None:
             data["parent"] = plain(parent)
-        async with self.alone(entity, Priority.OUTSIDE if parent is None else Priority.SEND):
-            now = self.now_ms()
-            event = Event(CREATE, data, key=key, principal=principal, time_ms=now, type="platform")
-            own = key or token or f"_{self.clock.token()}"
+        async with self._turn(entity, Priority.CALLER if parent is None else Priority.ENTITY):
+            now_ms = self.now_ms()
+            event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform")
+            entry_key = key or (f"_{self.clock.token()}" if parent is None else "_child")
             try:
-                if problem is not None:
-                    raise problem
-                step = kernel.start(context, entity=entity, time_ms=now, parent=parent)
-                entry = build_entry(event, (), step, own, trace)
+                if refusal is not None:
+                    raise refusal
+                step = kernel.start(context, entity=entity, time_ms=now_ms, parent=parent)
+                entry = build_entry(event, (), step, entry_key, trace)
             except RejectedError as error:
-                if isinstance(found := await self.store.load(entity, key=own), Duplicate):
-                    return await resolve_duplicate(self.store, entity, found.version, key=own, event=CREATE)
-                if parent is None:  # a parent hears it as the error of its invoke
-                    await self._tell_refusal(entity, event, "rejected", error.code, trace)
+                if isinstance(found := await self.store.load(entity, key=entry_key), Duplicate):
+                    return await resolve_duplicate(self.store, entity, found.version, key=entry_key, event=CREATE)
+                if parent is None:  # a parent gets it as the error of its invoke
+                    await self._record_refusal(entity, event, "rejected", error.code, trace)
                 raise
-            work = self._left(kernel, None, step, entry, None)
-            result = await self.store.append(self._append(kernel, 0, entry, step.snapshot, work))
+            work = self._work_delta(kernel, None, step, entry, None)
+            result = await self.store.append(self._append_request(kernel, 0, entry, step.snapshot, work))
             if isinstance(result, Appended):
-                self._keep(step.snapshot, now, work)
+                self._after_commit(step.snapshot, now_ms, work)
                 if step.faults:
                     log_faults(entry, step)
                 return Receipt(entity, "applied", 1, None, step.snapshot, step.effects, step.faults)
             if isinstance(result, Duplicate):
-                return await resolve_duplicate(self.store, entity, result.version, key=own, event=CREATE)
-            assert isinstance(result, Conflict)  # no work stands before an entity's first entry
+                return await resolve_duplicate(self.store, entity, result.version, key=entry_key, event=CREATE)
+            assert isinstance(result, Conflict)  # an entity has no work before its first entry
             return Receipt(entity, "rejected", result.version, "entity.exists")
 
-    async def give(self, entity: str, given: SendRequest) -> Receipt:
-        """Step an entity by an event, again on a fresh snapshot while others win."""
-        async with self.alone(entity, given.level):
+    async def send(self, entity: str, request: SendRequest) -> Receipt:
+        """Step an entity by an event. After a lost swap, try again on a fresh snapshot."""
+        async with self._turn(entity, request.priority):
             for attempt in range(CONFLICT_RETRIES_MAX + 1):
-                receipt = await self._attempt(entity, given)
-                if receipt is not None:
+                receipt = await self._try_send(entity, request)
+                if receipt is not _Attempt.LOST:
                     return receipt
                 self.snapshots.pop(entity, None)
-                await self.clock.sleep_ms(backoff_ms(attempt, self.clock.jitter()))
-        message = f"`{entity}`: {CONFLICT_RETRIES_MAX} swaps in a row were lost to others"
-        raise ConflictError(message, code="conflict.retries", hint="nothing was written: send it again later")
+                await self.clock.sleep_ms(_CONFLICT.wait_ms(attempt, self.clock.jitter()))
+        message = f"`{entity}` changed {CONFLICT_RETRIES_MAX} times in a row while this event was applied"
+        raise ConflictError(message, code="conflict.retries", hint="nothing was written; send the event again later")
 
-    async def rehearse(self, entity: str, given: SendRequest) -> Receipt:
-        """What `give` would answer now; nothing is written, not even a refusal."""
-        snapshot, last_ms = await self.loaded(entity)
-        kernel = self.charts.of(snapshot)
-        event, key, former = self._stamped(kernel, snapshot, given, last_ms)
-        verdict = self._verdict(kernel, snapshot, event, given)
-        if verdict != "roles" and isinstance(found := await self.store.load(entity, key=key), Duplicate):
-            return await resolve_duplicate(self.store, entity, found.version, key=key, event=event.name)
-        before = None if former is None or verdict == "roles" else await known_before(self.store, entity, former, event)
-        return build_receipt(snapshot, verdict) if before is None else before
+    async def deliver(
+        self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
+    ) -> Receipt:
+        """Send an entity an event of the runtime itself, under a key of the runtime; see `ports.delivery`."""
+        priority = Priority.ENTITY if finishes is None else Priority.RESULT
+        return await self.send(entity, SendRequest(event, key, finishes=finishes, fence=fence, priority=priority))
 
-    async def _attempt(self, entity: str, given: SendRequest) -> Receipt | None:
-        """One try; None when the swap was lost."""
+    async def dry_run(self, entity: str, request: SendRequest) -> Receipt:
+        """Return what `send` would answer now. Nothing is written, not even a refusal."""
+        snapshot, last_ms = await self.load_snapshot(entity)
+        kernel = self.charts.for_snapshot(snapshot)
+        stamped = self._stamp(kernel, snapshot, request, last_ms)
+        event = stamped.event
+        decision = self._decide(kernel, snapshot, event, request)
+        if not _is_denied_by_role(decision):
+            if isinstance(found := await self.store.load(entity, key=stamped.key), Duplicate):
+                return await resolve_duplicate(self.store, entity, found.version, key=stamped.key, event=event.name)
+            if stamped.former_key is not None:
+                before = await find_former(self.store, entity, stamped.former_key, event)
+                if before is not None:
+                    return before
+        assert not isinstance(decision, _WrongVersion)  # a dry run expects no version
+        return build_receipt(snapshot, decision)
+
+    async def _try_send(self, entity: str, request: SendRequest) -> Receipt | _Attempt:
         cached = self.snapshots.get(entity)
-        snapshot, last_ms = cached if cached is not None else await self.loaded(entity)
-        kernel = self.charts.of(snapshot)
-        event, key, former = self._stamped(kernel, snapshot, given, last_ms)
-        verdict = self._verdict(kernel, snapshot, event, given)
-        if former is not None and verdict != "roles":
-            before = await known_before(self.store, entity, former, event)
+        snapshot, last_ms = cached if cached is not None else await self.load_snapshot(entity)
+        kernel = self.charts.for_snapshot(snapshot)
+        stamped = self._stamp(kernel, snapshot, request, last_ms)
+        decision = self._decide(kernel, snapshot, stamped.event, request)
+        if stamped.former_key is not None and not _is_denied_by_role(decision):
+            before = await find_former(self.store, entity, stamped.former_key, stamped.event)
             if before is not None:
                 return before
-        if isinstance(verdict, Step) and verdict.snapshot.version > snapshot.version:
-            return await self._appended(kernel, snapshot, event, verdict, key, given)
-        return await self._refused(snapshot, event, verdict, key, given)
+        if isinstance(decision, Step) and decision.snapshot.version > snapshot.version:
+            return await self._commit(kernel, snapshot, stamped, decision, request)
+        return await self._refuse(snapshot, stamped, decision, request)
 
-    def _stamped(
-        self, kernel: Kernel, snapshot: Snapshot, given: SendRequest, last_ms: int
-    ) -> tuple[Event, str, str | None]:
-        """The event with its time, which never goes back, the key by which it is known, and its former key if any.
+    def _stamp(self, kernel: Kernel, snapshot: Snapshot, request: SendRequest, last_ms: int) -> _Stamped:
+        """Give the event its time, which never goes back, and find its key.
 
-        An answer keeps its own: under a key that a sender's event has used, a timer would never fire.
+        A result keeps its own key: under a key that a caller's event has used, a timer would never fire.
         """
         now_ms = self.now_ms()
         if last_ms <= now_ms:
-            event = replace(given.event, time_ms=now_ms)
-        else:  # another clock was ahead: the entity's time waits for ours, and its timers do not
-            event = replace(given.event, time_ms=last_ms, clock_ms=now_ms)
+            event = replace(request.event, time_ms=now_ms)
+        else:  # another clock was ahead: the entity's time waits for ours, its timers do not
+            event = replace(request.event, time_ms=last_ms, clock_ms=now_ms)
             if last_ms > now_ms + CLOCK_AHEAD_MS_MAX:
-                self._notice(snapshot.entity)
-        if event.key is None and given.answers is None and kernel.chart.events:
-            known = next((each for each in kernel.chart.events if each.name == event.name), None)
-            if known is not None and known.dedupe is not None:
-                value = kernel.evaluate(known.dedupe, snapshot, event)
+                self._report_clock(snapshot.entity)
+        if event.key is None and request.finishes is None and kernel.chart.events:
+            declared = next((each for each in kernel.chart.events if each.name == event.name), None)
+            if declared is not None and declared.dedupe is not None:
+                value = kernel.evaluate(declared.dedupe, snapshot, event)
                 if isinstance(value, str | int) and value != "":
-                    return event, *dedupe_key(event.name, value)
-        return event, given.key, given.former
+                    return _Stamped(event, *dedupe_key(event.name, value))
+        return _Stamped(event, request.key, request.former_key)
 
-    def _verdict(self, kernel: Kernel, snapshot: Snapshot, event: Event, given: SendRequest) -> Step | str:
-        """The step, or the reason why the policy denies it.
+    def _decide(
+        self, kernel: Kernel, snapshot: Snapshot, event: Event, request: SendRequest
+    ) -> Step | _Denied | _WrongVersion:
+        """Return the step, or why there is none.
 
-        Roles come first: a stranger is denied, whatever he expects. A permit comes after `expected`: what it says of a
-        snapshot that the sender did not mean is no answer.
+        Roles come first: a caller without the role is denied, whatever it expects. The permit comes after `expected`,
+        because it is evaluated on the snapshot, which must be the one that the caller meant.
         """
-        policy = self._policy(kernel, given)
-        if policy is not None and (denied := policy.role_refusal(event)) is not None:
-            return denied
-        if given.expected is not None and snapshot.version != given.expected:
-            return "expected"
-        if policy is not None and (denied := policy.permit_refusal(event, snapshot)) is not None:
-            return denied
-        if given.problem is not None:
-            return Step(snapshot, (), "rejected", given.problem.code, faults=(given.problem,))
+        policy = self._policy(kernel, request)
+        if policy is not None and (reason := policy.role_refusal(event)) is not None:
+            return _Denied(reason, by_role=True)
+        if request.expected is not None and snapshot.version != request.expected:
+            return _WrongVersion()
+        if policy is not None and (reason := policy.permit_refusal(event, snapshot)) is not None:
+            return _Denied(reason, by_role=False)
+        if request.refusal is not None:
+            return Step(snapshot, (), "rejected", request.refusal.code, faults=(request.refusal,))
         return kernel.step(snapshot, event)
 
-    def _policy(self, kernel: Kernel, given: SendRequest) -> Authorizer | None:
-        """Who decides whether this sender may; None where everybody may.
-
-        Not asked of answers: the chart itself set the timer, or invoked.
-        """
-        if given.answers is not None:
+    def _policy(self, kernel: Kernel, request: SendRequest) -> Authorizer | None:
+        """Return the policy that applies; None when every sender is allowed, and for results of its own work."""
+        if request.finishes is not None:
             return None
         authorizer = self._authorizers.get(kernel.chart.revision)
         if authorizer is None:
             authorizer = self._authorizers[kernel.chart.revision] = Authorizer(kernel.chart)
         return None if authorizer.is_open else authorizer
 
-    async def _appended(
-        self, kernel: Kernel, snapshot: Snapshot, event: Event, step: Step, key: str, given: SendRequest
-    ) -> Receipt | None:
+    async def _commit(
+        self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, step: Step, request: SendRequest
+    ) -> Receipt | _Attempt:
+        event, key = stamped.event, stamped.key
         try:
-            entry = build_entry(event, snapshot.configuration, step, key, given.trace)
+            entry = build_entry(event, snapshot.configuration, step, key, request.trace)
         except RejectedError as error:
-            return await self._refused(snapshot, event, error, key, given)
-        work = self._left(kernel, snapshot, step, entry, given.answers)
-        append = self._append(kernel, snapshot.version, entry, step.snapshot, work)
-        if given.fence is not None:
-            assert given.answers is not None  # a fence is around some work
-            append = replace(append, fence=(given.answers, given.fence))
-        if given.sent_ms is not None:
-            append = replace(append, sent_ms=given.sent_ms)
+            return await self._refuse(snapshot, stamped, _TooLarge(error), request)
+        work = self._work_delta(kernel, snapshot, step, entry, request.finishes)
+        append = self._append_request(kernel, snapshot.version, entry, step.snapshot, work)
+        if request.fence is not None:
+            assert request.finishes is not None  # a fence protects a piece of work
+            append = replace(append, fence=(request.finishes, request.fence))
+        if request.sent_ms is not None:
+            append = replace(append, sent_ms=request.sent_ms)
         result = await self.store.append(append)
         if isinstance(result, Appended):
-            self._keep(step.snapshot, event.time_ms, work)
+            self._after_commit(step.snapshot, event.time_ms, work)
             if step.faults:
                 log_faults(entry, step)
             return Receipt(
@@ -294,23 +379,23 @@ class EntitySender:
             return Receipt(snapshot.entity, "duplicate", result.version, "attempt.stale")
         if isinstance(result, KeyExpired):
             expired = Step(snapshot, (), "rejected", EXPIRED.code, faults=(EXPIRED,))
-            return await self._refused(snapshot, event, expired, key, given)
-        return None
+            return await self._refuse(snapshot, stamped, expired, request)
+        return _Attempt.LOST
 
-    def _left(
-        self, kernel: Kernel, before: Snapshot | None, step: Step, entry: Entry, answers: WorkId | None
+    def _work_delta(
+        self, kernel: Kernel, before: Snapshot | None, step: Step, entry: Entry, finishes: WorkId | None
     ) -> WorkDelta:
         if not self._keeps_work:
-            return NOTHING
-        work, time_ms = NOTHING, entry.event.at_ms
+            return NO_WORK
+        work, time_ms = NO_WORK, entry.event.at_ms
         if self._messages:
-            work = work_delta(before, step, time_ms, told=entry, hidden=self._is_hidden(kernel, entry))
+            work = work_delta(before, step, time_ms, published=entry, hidden=self._is_hidden(kernel, entry))
         elif before is None or step.effects or before.timers or step.snapshot.ended is not None:
             work = work_delta(before, step, time_ms)
-        return work if answers is None else replace(work, ended=(*work.ended, answers))
+        return work if finishes is None else replace(work, ended=(*work.ended, finishes))
 
     def _is_hidden(self, kernel: Kernel, entry: Entry) -> bool:
-        """Whether a state that the chart hides from others is left, stayed in or entered."""
+        """Whether the step leaves, stays in or enters a state that the chart hides."""
         chart = kernel.chart
         hidden = self._hidden.get(chart.revision)
         if hidden is None:
@@ -319,54 +404,56 @@ class EntitySender:
             hidden = self._hidden[chart.revision] = frozenset(each.id for each in within)
         return not hidden.isdisjoint((*entry.before, *entry.after))
 
-    async def _refused(
-        self, snapshot: Snapshot, event: Event, verdict: Step | str | RejectedError, key: str, given: SendRequest
-    ) -> Receipt | None:
-        """A refusal, once it is known to be right: for a key never kept, on the newest snapshot. None: it is not.
+    async def _refuse(
+        self, snapshot: Snapshot, stamped: _Stamped, decision: _Refusal, request: SendRequest
+    ) -> Receipt | _Attempt:
+        """Return the refusal if it is right: the key is unknown and the snapshot is the newest one.
 
-        Raises what is no receipt: ConflictError for `expected`, the RejectedError given.
+        Raises ConflictError for a wrong version, RejectedError for an entry that is too large.
         """
-        entity = snapshot.entity
-        # A stranger's key is not asked for: a guessed one would answer him.
-        found = await self.store.load(entity, key=None if verdict == "roles" else key)
+        entity, event = snapshot.entity, stamped.event
+        # Without the role the key is not looked up: the answer would tell whether a guessed key exists.
+        found = await self.store.load(entity, key=None if _is_denied_by_role(decision) else stamped.key)
         if isinstance(found, Duplicate):
-            return await resolve_duplicate(self.store, entity, found.version, key=key, event=event.name)
+            return await resolve_duplicate(self.store, entity, found.version, key=stamped.key, event=event.name)
         if found is None or found.version != snapshot.version:
-            return None
-        if verdict == "expected":
+            return _Attempt.LOST
+        if isinstance(decision, _WrongVersion):
             raise ConflictError(f"`{entity}` is at version {snapshot.version}", code="conflict.expected")
-        if isinstance(verdict, RejectedError):
-            if given.answers is None:  # of an answer the work itself tells it, once it is given up
-                await self._tell_refusal(entity, event, "rejected", verdict.code, given.trace)
-            raise verdict
-        receipt = build_receipt(snapshot, verdict)
-        await self._tell_refusal(entity, event, receipt.outcome, receipt.reason or "", given.trace)
+        if isinstance(decision, _TooLarge):
+            if request.finishes is None:  # of a result, the worker reports it when it gives up
+                await self._record_refusal(entity, event, "rejected", decision.error.code, request.trace)
+            raise decision.error
+        receipt = build_receipt(snapshot, decision)
+        await self._record_refusal(entity, event, receipt.outcome, receipt.reason or "", request.trace)
         return receipt
 
-    async def _tell_refusal(self, entity: str, event: Event, outcome: str, reason: str, trace: str | None) -> None:
-        """Keep an attempt that changed nothing, where the store keeps such."""
+    async def _record_refusal(self, entity: str, event: Event, outcome: str, reason: str, trace: str | None) -> None:
+        """Record an attempt that changed nothing, where the store has a log for that."""
         if isinstance(self.store, RefusalLog):
-            who = None if event.principal is None else str(event.principal.get("id", ""))
-            await self.store.refuse((Refusal(entity, event.name, outcome, reason, event.at_ms, who, trace),))
+            principal = None if event.principal is None else str(event.principal.get("id", ""))
+            await self.store.refuse((Refusal(entity, event.name, outcome, reason, event.at_ms, principal, trace),))
 
-    def _append(self, kernel: Kernel, expected: int, entry: Entry, snapshot: Snapshot, work: WorkDelta) -> Append:
-        place = (snapshot.revision, snapshot.configuration)
-        found = self._listed.get(place)
+    def _append_request(
+        self, kernel: Kernel, expected: int, entry: Entry, snapshot: Snapshot, work: WorkDelta
+    ) -> Append:
+        name = (snapshot.revision, snapshot.configuration)
+        found = self._listed.get(name)
         if found is None:
             states = kernel.active(snapshot)
             found = tuple(each.id for each in states), tuple(sorted({tag for each in states for tag in each.tags}))
-            if len(self._listed) >= SNAPSHOTS_CACHED_MAX:  # regions multiply: it is cheaper to learn them again
+            if len(self._listed) >= SNAPSHOTS_CACHED_MAX:  # regions multiply: computing them again is cheaper
                 self._listed.clear()
-            self._listed[place] = found
+            self._listed[name] = found
         return Append(snapshot.kind, snapshot.entity, expected, entry, snapshot, *found, work)
 
-    def _keep(self, snapshot: Snapshot, time_ms: int, work: WorkDelta) -> None:
-        """A step of this process is durable: the cache goes on from it, and those who wait for it hear."""
+    def _after_commit(self, snapshot: Snapshot, time_ms: int, work: WorkDelta) -> None:
+        """Cache the snapshot of a durable step, wake the entity's watchers and notify the worker."""
         self._cache(snapshot, time_ms)
-        if self.changed and (changed := self.changed.pop(snapshot.entity, None)) is not None:
+        if self._watchers and (changed := self._watchers.pop(snapshot.entity, None)) is not None:
             changed.set()
         if work.born:
-            for listener in self.listeners:
+            for listener in self._work_listeners:
                 listener(work)
 
     def _cache(self, snapshot: Snapshot, time_ms: int) -> None:
@@ -377,23 +464,127 @@ class EntitySender:
 
     # Reading
 
-    async def loaded(self, entity: str) -> tuple[Snapshot, int]:
-        """The snapshot as the store has it, and the time of its last entry. Raises NotFoundError."""
-        found = await self.found(entity)
+    async def load_snapshot(self, entity: str) -> tuple[Snapshot, int]:
+        """Return the snapshot as the store has it, and the time of its last entry. Raises NotFoundError."""
+        found = await self.load(entity)
         snapshot = replay(self.charts, entity, found.snapshot, (each.entry for each in found.records))
         if snapshot is None:
             raise unknown_entity(entity)
         self._cache(snapshot, found.time_ms)
         return snapshot, found.time_ms
 
-    async def found(self, entity: str) -> Loaded:
-        """What the store knows of an entity. Raises NotFoundError."""
+    async def load(self, entity: str) -> Loaded:
+        """Return what the store has of an entity. Raises NotFoundError."""
         found = await self.store.load(entity)
         if found is None or isinstance(found, Duplicate):
             raise unknown_entity(entity)
         return found
 
+    async def has_chart(self, entity: str) -> bool:
+        """Whether this process has the chart of an entity, in its revision; True for an unknown entity."""
+        cached = self.snapshots.get(entity)
+        try:
+            snapshot, _ = cached if cached is not None else await self.load_snapshot(entity)
+            self.charts.for_snapshot(snapshot)
+        except NotFoundError:
+            return True
+        except UnavailableError as error:
+            if error.code not in CHART_MISSING_CODES:
+                raise
+            return False
+        return True
 
-def backoff_ms(attempt: int, jitter: float) -> float:
-    """How long to wait before the next try: exponential, capped, and anywhere below that (full jitter)."""
-    return min(BACKOFF_MS_MAX, BACKOFF_MS_MIN * 2.0**attempt) * jitter
+
+def _is_denied_by_role(decision: _Refusal) -> bool:
+    return isinstance(decision, _Denied) and decision.by_role
+
+
+# Entries and receipts
+
+
+def build_entry(event: Event, before: tuple[str, ...], step: Step, key: str, trace: str | None) -> Entry:
+    """Return the entry of a step. Raises RejectedError when it, or the new snapshot, is too large to store."""
+    snapshot = step.snapshot
+    entry = Entry(
+        snapshot.version,
+        event,
+        step.outcome,
+        before,
+        snapshot.configuration,
+        snapshot.revision,
+        key,
+        step.reason,
+        trace,
+        step.effects,
+    )
+    if len(encode(entry)) > ENTRY_BYTES_MAX:
+        raise RejectedError(f"the entry of this step exceeds {ENTRY_BYTES_MAX:,} bytes", code="entry.size")
+    if len(encode(snapshot)) > SNAPSHOT_BYTES_MAX:
+        raise RejectedError(f"the snapshot would exceed {SNAPSHOT_BYTES_MAX:,} bytes", code="snapshot.size")
+    return entry
+
+
+def log_faults(entry: Entry, step: Step) -> None:
+    """Log the errors inside a step that was written, without their messages, which may quote a payload."""
+    for fault in step.faults:
+        facts = {"entity_id": step.snapshot.entity, "version": entry.version, "event": entry.event.name}
+        _log.warning("no transition handled an error", extra={**facts, "code": fault.code, "place": fault.place})
+
+
+def build_receipt(snapshot: Snapshot, decision: Step | _Denied) -> Receipt:
+    """Return the receipt when nothing is written: a denial, a refusal, or what a step would do."""
+    entity = snapshot.entity
+    if isinstance(decision, _Denied):
+        return Receipt(entity, "denied", snapshot.version, decision.reason)
+    after = decision.snapshot
+    return Receipt(
+        entity,
+        decision.outcome,
+        after.version,
+        decision.reason,
+        after,
+        decision.effects,
+        decision.faults,
+        decision.trials,
+    )
+
+
+# Keys that were used before
+
+
+async def resolve_duplicate(store: Store, entity: str, version: int, *, key: str, event: str) -> Receipt:
+    """Return the receipt for an event whose key was recorded with a version. Raises UsageError for another event."""
+    is_own = key.startswith(OWN) and not key.startswith(REQUESTS)
+    recorded = None if is_own else await _recorded_event(store, entity, version)
+    if recorded is None or recorded.name == event:
+        return Receipt(entity, "duplicate", version)
+    message = (
+        f"the key `{key}` of `{entity}` belongs to {_event_name(recorded.name)}, version {version}, "
+        f"not to {_event_name(event)}"
+    )
+    raise UsageError(message, code="key.reused", hint="use one key per event, such as `<request>/<event>`")
+
+
+async def find_former(store: Store, entity: str, former_key: str, event: Event) -> Receipt | None:
+    """Return the receipt of a request that an earlier release recorded under its former key; None if it did not."""
+    found = await store.load(entity, key=former_key)
+    if not isinstance(found, Duplicate):
+        return None
+    recorded = await _recorded_event(store, entity, found.version)
+    is_same = recorded is None or (
+        recorded.name == event.name and (recorded.data == event.data or recorded.principal == event.principal)
+    )
+    return Receipt(entity, "duplicate", found.version) if is_same else None
+
+
+async def _recorded_event(store: Store, entity: str, version: int) -> Event | None:
+    """Return the event of an entry; None when the entry is archived."""
+    try:
+        records = await store.read(entity, after=version - 1, limit=1)
+    except NotFoundError:
+        return None
+    return next((each.entry.event for each in records if each.version == version), None)
+
+
+def _event_name(event: str) -> str:
+    return "its creation" if event == CREATE else f"`{event}`"

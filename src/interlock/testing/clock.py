@@ -17,7 +17,7 @@ import asyncio
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from interlock.ports.thread_calls import pending_thread_calls
+from interlock.ports.threads import pending_thread_calls
 
 TURNS_MAX = 10_000
 """Turns of the event loop without time passing: a task that still runs after so many is taken to run forever."""

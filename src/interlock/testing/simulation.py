@@ -28,7 +28,7 @@ from interlock.model.json_value import payload_refusal
 from interlock.model.limits import CHILD_DEPTH_MAX
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
-from interlock.runtime.children import child_context, child_entity, inline_kernels
+from interlock.runtime.chart_registry import child_context, child_entity, inline_kernels
 
 STEPS_MAX = 100_000
 """Steps of one `settle`, `advance` or `run`: two entities that answer each other for ever would not end."""

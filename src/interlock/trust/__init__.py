@@ -1,1 +1,1 @@
-"""Who may send what. Decisions are pure functions over (principal, entity, context, event); nothing here does I/O."""
+"""Authorization: who may send which event. Decisions are pure functions of principal, entity, context and event."""

@@ -1,8 +1,8 @@
 """Who may send which event: roles and the `permit` policy of the chart's `events` block.
 
-Rule 1: no roles on an event means deny, once any event of the chart has some; a chart without any is open to local
-drivers.
-Rule 2: what fails is `denied`, never `rejected`; the answer does not say which states would have accepted.
+Rule 1: once any event of a chart has roles, an event without roles is denied to everyone. A chart without any roles is
+open to local callers.
+Rule 2: a refusal is `denied`, never `rejected`, and does not say which states would have accepted the event.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class Authorizer:
         self.is_open = not self.restricted and all(each.permit is None for each in self.events.values())
 
     def role_refusal(self, event: Event) -> str | None:
-        """Why the sender may not send this event at all; None when it may."""
+        """Return why the principal lacks the role for this event; None when it has one."""
         if not self.restricted:
             return None
         known = self.events.get(event.name)
         if known is None:
-            return None  # the chart rejects what is undeclared
+            return None  # the chart rejects undeclared events
         held = set(_mapping(event.principal).get("roles") or ())
         return None if held & set(known.roles or ()) else "roles"
 
     def permit_refusal(self, event: Event, snapshot: Snapshot) -> str | None:
-        """Why the event's own policy says no to this sender and entity; None when it says yes."""
+        """Return why the event's `permit` denies it for this principal and entity; None when it allows it."""
         known = self.events.get(event.name)
         if known is None or known.permit is None:
             return None

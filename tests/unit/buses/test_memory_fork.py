@@ -23,7 +23,7 @@ def test_a_child_does_not_wait_for_locks_that_its_parent_held() -> None:
         asyncio.run(bus.publish(MESSAGE))
         line.send((same, len(bus.messages)))
 
-    with memory._gate, bus._gate:
+    with memory._lock, bus._lock:
         started = Child(child)
         try:
             said = started.heard()

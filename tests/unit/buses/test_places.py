@@ -6,22 +6,22 @@ from itertools import permutations
 
 import pytest
 
-from interlock.buses.kafka import _Places
+from interlock.buses.kafka import _Offsets
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))
 def test_a_place_never_passes_a_record_that_is_not_taken(order: tuple[int, ...]) -> None:
     """In whatever order they are taken; offsets may have gaps."""
     offsets = [5, 6, 9, 10]
-    places = _Places()
+    places = _Offsets()
     for each in offsets:
-        places.begin(each)
+        places.start(each)
     taken: set[int] = set()
     reached: int | None = None
     for number in order:
         taken.add(offsets[number])
         before = [each for each in offsets if all(other in taken for other in offsets if other <= each)]
-        reached = places.end(offsets[number])
+        reached = places.finish(offsets[number])
 
         assert reached is None or reached == max(before)
     assert 10 == reached

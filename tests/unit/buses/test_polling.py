@@ -19,14 +19,14 @@ class Noting:
         self.name = name
         self._noted = noted
 
-    async def taken(self) -> None:
+    async def ack(self) -> None:
         """Not asked for here."""
 
-    async def put_back(self) -> None:
+    async def requeue(self) -> None:
         """Note it."""
         self._noted.append(self.name)
 
-    async def set_aside(self) -> None:
+    async def dead_letter(self) -> None:
         """Not asked for here."""
 
 

@@ -81,7 +81,7 @@ async def test_a_public_name_with_a_private_address_is_refused_and_nothing_is_se
     with pytest.raises(BlockingIOError):
         listening.accept()
 
-    assert ("bus.private", True) == (caught.value.code, "`hooks.example` is at 127.0.0.2" in caught.value.message)
+    assert ("bus.private", True) == (caught.value.code, "127.0.0.2" in caught.value.message)
     assert "#private=1" in str(caught.value.hint)
 
 
@@ -297,7 +297,7 @@ async def test_whoever_is_at_the_address_must_be_who_the_name_says(
     _names(monkeypatch, ["127.0.0.2"])
     bus = webhook.open_bus(f"https://hooks.example:{listening.getsockname()[1]}/#private=1")
     try:
-        with pytest.raises(UnavailableError, match="its certificate is not good"):
+        with pytest.raises(UnavailableError, match="its certificate is invalid"):
             await bus.publish(Message(id="1", source="/s", type="t"))
     finally:
         await bus.close()

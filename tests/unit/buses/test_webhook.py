@@ -187,7 +187,7 @@ async def test_what_each_answer_means(endpoint: Endpoint, status: int, kind: typ
 
 async def test_an_endless_answer_costs_its_connection_and_not_the_message(endpoint: Endpoint) -> None:
     """What was taken is taken."""
-    endpoint.status, endpoint.answer = 200, b"x" * (webhook.ANSWER_BYTES_MAX + 10)
+    endpoint.status, endpoint.answer = 200, b"x" * (webhook.RESPONSE_BYTES_MAX + 10)
 
     await posted(endpoint.url, MESSAGE, MESSAGE)
     assert (2, 2) == (len(endpoint.seen), endpoint.connections)

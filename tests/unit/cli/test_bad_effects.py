@@ -15,7 +15,7 @@ import pytest
 
 import interlock
 from interlock.ports.work import WorkQuery, WorkRow, WorkStore
-from interlock.runtime.children import child_entity
+from interlock.runtime.chart_registry import child_entity
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.cli.calls import Caller, Ended
 
@@ -230,7 +230,7 @@ def test_a_child_whose_chart_nobody_has_is_told(call: Caller, folder: Path) -> N
     _, listed = told(call)
 
     assert "nobody here performs it" in listed.out
-    assert "kind.unknown: no chart of kind `network`" in listed.out
+    assert "kind.unknown: unknown kind `network`" in listed.out
     assert "nobody here performs network: run a process that does, with interlock run\n" == listed.err
 
 

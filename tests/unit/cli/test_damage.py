@@ -101,7 +101,7 @@ def test_a_wrong_name_among_others_does_not_keep_them_from_being_looked_at(call:
     damaged = call("verify", STORE, "lamp/2", "lamp/9", "lamp/4", *CHARTED)
 
     assert (6, 8) == (sound.code, damaged.code)
-    assert "? lamp/9  entity.unknown: no entity `lamp/9`; check its name: interlock ls" in sound.out
+    assert "? lamp/9  entity.unknown: unknown entity `lamp/9`; check its name: interlock ls" in sound.out
     assert "2 entities, 10 entries, chains and replay: 0 damaged, 1 not there" in sound.out
     assert "✗ lamp/4" in damaged.out
 

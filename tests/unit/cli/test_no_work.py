@@ -93,7 +93,7 @@ def test_work_cannot_be_listed_where_none_is_kept(call: Caller, folder: Path) ->
     call("create", STORE, "lamp/1", *CHARTED)
     ended = call("effects", "ls", STORE)
 
-    assert (2, True) == (ended.code, ended.err.startswith("error: this store keeps no work; sqlite:"))
+    assert (2, True) == (ended.code, ended.err.startswith("error: this store does not run effects; "))
 
 
 @pytest.mark.parametrize("work", [None, False])
@@ -104,7 +104,7 @@ def test_an_opening_warns_once_for_each_kind(folder: Path, work: bool | None, ca
     with interlock.open(STORE, charts=[lamp, newer, switch], work=work):
         pass
 
-    assert [("this store keeps no work: nobody performs the timers of `lamp`", STORE)] == [
+    assert [("this store does not run effects: the timers of `lamp` will not run", STORE)] == [
         (each.message, vars(each)["store"]) for each in caplog.records
     ]
 

@@ -191,7 +191,7 @@ def test_a_kind_that_no_chart_has_makes_no_store(call: Caller, folder: Path) -> 
     """What is wrong with a creation is found before anything is opened."""
     ended = call("create", STORE, "lantern/1", *CHARTED)
 
-    assert (6, True) == (ended.code, "no chart of kind" in ended.err)
+    assert (6, True) == (ended.code, "unknown kind" in ended.err)
     assert not (folder / "lamps.db").exists()
 
 
@@ -292,7 +292,7 @@ def test_replay_stops_where_the_chart_no_longer_agrees(call: Caller, lamps: Path
 
     assert (0, 2) == (agreed.code, agreed.out.count("✓"))
     assert (7, 1, 1) == (ended.code, ended.out.count("✓"), ended.out.count("✗"))
-    assert 'diverges at version 2: `to` is ["bright"], and the chart gives ["off"]' in ended.err
+    assert 'diverges at version 2: `to` is ["bright"], but the chart gives ["off"]' in ended.err
     assert "whose chart is not here: no damage is proven" in ended.err
     assert (7, True) == (proof.code, "? lamp/9  revision.unknown: version 2" in proof.out)
 

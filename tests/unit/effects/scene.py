@@ -37,26 +37,26 @@ class NotingDriver:
         self.refusal: InterlockError | None = None
         self.troubles: list[InterlockError] = []
 
-    async def is_here(self, entity: str) -> bool:
+    async def has_chart(self, entity: str) -> bool:
         """Unless the test says that its chart is elsewhere."""
         return entity not in self.elsewhere
 
     async def deliver(
-        self, entity: str, event: Event, *, key: str, answers: WorkId | None = None, fence: int | None = None
+        self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
     ) -> Receipt:
         """Notes it."""
         if entity in self.missing:
             raise NotFoundError(f"no entity `{entity}`", code="entity.unknown")
         if self.troubles:
             raise self.troubles.pop(0)
-        self.given.append((entity, event, key, answers, fence))
+        self.given.append((entity, event, key, finishes, fence))
         return Receipt(entity, self.outcome, 3)
 
-    async def fire(self, entity: str) -> TimersFired:
+    async def fire_timers(self, entity: str) -> TimersFired:
         """As the test said."""
         return TimersFired(self.fired, self.waiting)
 
-    async def begin_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child:
+    async def start_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child:
         """The child that the test put there."""
         self.begun.append((parent, payload, restarts))
         if self.refusal is not None:

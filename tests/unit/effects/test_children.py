@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from interlock.effects.children import Children, restarted
+from interlock.effects.children import Children, restart_child
 from interlock.effects.lanes import RunningWork
 from interlock.effects.retry import Failure
 from interlock.effects.timers import Timers
@@ -135,8 +135,8 @@ def test_a_failed_child_is_begun_again_while_tries_are_left() -> None:
     second = held(first.work.body, attempt=2, failures=1, name=CHILD_WORK).claim
     failed = Failure("child_failed", "it broke")
 
-    assert Settlement(first, "again", NOW + 1_000) == restarted(first, failed, now_ms=NOW, jitter=0.0)
-    assert restarted(second, failed, now_ms=NOW, jitter=0.0) is None
+    assert Settlement(first, "again", NOW + 1_000) == restart_child(first, failed, now_ms=NOW, chance=0.0)
+    assert restart_child(second, failed, now_ms=NOW, chance=0.0) is None
 
 
 async def test_a_due_row_rings_for_all_timers_of_its_entity() -> None:

@@ -40,22 +40,22 @@ class SlowDriver(NotingDriver):
     async def deliver(self, entity: str, event: Event, **fields: Any) -> Receipt:
         """Ends the work that it answers at once."""
         receipt = await super().deliver(entity, event, **fields)
-        await self._kept(fields.get("answers"))
+        await self._kept(fields.get("finishes"))
         return receipt
 
-    async def fire(self, entity: str) -> TimersFired:
+    async def fire_timers(self, entity: str) -> TimersFired:
         """Ends every timer at once."""
         rows = self.store.table.works(WorkQuery(lane="timer")).rows
         for row in rows:
             await self._kept(row.work.place)
         return TimersFired(frozenset(row.work.place for row in rows), {})
 
-    async def _kept(self, answers: WorkId | None) -> None:
-        if answers is None:
+    async def _kept(self, finishes: WorkId | None) -> None:
+        if finishes is None:
             return
-        self.store.table.drop("order/1", answers)
+        self.store.table.drop("order/1", finishes)
         await self.clock.sleep_ms(LEASE_MS)
-        self.woken.append(answers.lane)
+        self.woken.append(finishes.lane)
 
 
 def _paid(driver: SlowDriver) -> Perform:
@@ -126,7 +126,7 @@ async def test_a_renewal_that_meets_the_append_stops_nothing(
     async with _working(store, work, performer(driver), clock) as loop:
         await clock.advance(2 * LEASE_MS)
 
-        assert ([work.place.lane], 0) == (driver.woken, loop.in_hand)
+        assert ([work.place.lane], 0) == (driver.woken, loop.running)
 
 
 @pytest.mark.parametrize("settled", [True, False], ids=["by its settlement", "by nobody here"])
@@ -193,9 +193,9 @@ async def test_an_answer_under_way_is_held_on_to() -> None:
     driver = SlowDriver(store, clock)
     kept = driver._kept
 
-    async def slow(answers: WorkId | None) -> None:
+    async def slow(finishes: WorkId | None) -> None:
         await clock.sleep_ms(3 * LEASE_MS)
-        await kept(answers)
+        await kept(finishes)
 
     driver._kept = slow  # type: ignore[method-assign]  # the store takes its time before it is durable
     async with _working(store, work, _paid(driver), clock):

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from interlock.effects.handler_threads import HandlerThreads
 from interlock.effects.handlers import Attempt, Handler, HandlerRunner
 from interlock.effects.lanes import RunningWork
+from interlock.effects.user_functions import HandlerThreads
 from interlock.errors import UnavailableError
 from interlock.model.journal.work import WorkDelta
 from interlock.model.limits import DETAILS_BYTES_MAX, STOP_MS_MAX
@@ -54,7 +54,7 @@ async def test_an_attempt_without_a_sign_of_life_is_over_and_tried_again(scene: 
     )
     why = {
         "code": "heartbeat",
-        "message": "no sign of life in 1000 ms",
+        "message": "no heartbeat in 1000 ms",
         "attempts": 1,
         "done": "unknown",
         "details": {"page": 4},
@@ -108,7 +108,7 @@ async def test_a_thread_gives_signs_of_life_too_and_its_silence_is_its_end(scene
         gate.set()
 
     assert [("heartbeat", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
-    assert b'{"page":1}' == held.told
+    assert b'{"page":1}' == held.details
 
 
 @pytest.mark.parametrize("garbage", [object(), {1: 2}, float("nan"), "x" * DETAILS_BYTES_MAX])
@@ -126,8 +126,8 @@ async def test_details_that_cannot_be_kept_cost_nothing(
     with caplog.at_level(logging.WARNING, logger="interlock.effects"):
         await scene.performed(work, held)
 
-    assert ([("done.invoke.pay", "done", False)], 2, b'"fine"') == (scene.told(), held.beats, held.told)
-    assert ["the details of a heartbeat cannot be kept"] == [each.message for each in caplog.records]
+    assert ([("done.invoke.pay", "done", False)], 2, b'"fine"') == (scene.told(), held.heartbeats, held.details)
+    assert ["the details of a heartbeat cannot be stored"] == [each.message for each in caplog.records]
 
 
 async def test_what_is_told_is_kept_as_it_was_when_it_was_told(scene: Scene) -> None:
@@ -141,7 +141,7 @@ async def test_what_is_told_is_kept_as_it_was_when_it_was_told(scene: Scene) -> 
     held = invoke()
     await scene.performed(work, held)
 
-    assert b'{"page":1}' == held.told
+    assert b'{"page":1}' == held.details
 
 
 async def test_the_next_attempt_is_given_what_the_last_one_told(scene: Scene) -> None:
@@ -194,10 +194,10 @@ async def test_a_coroutine_that_swallows_its_cancellation_is_the_last_attempt(sc
     await scene.performed(stubborn, held, advance_ms=500 + STOP_MS_MAX)
 
     assert [("timeout", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
-    assert held.runs
+    assert held.is_running
     gate.set()
     await scene.clock.advance()
-    assert (False, 1) == (held.runs, len(scene.told()))
+    assert (False, 1) == (held.is_running, len(scene.told()))
 
 
 async def test_a_coroutine_that_fails_when_it_is_stopped_is_heard_by_nobody(
@@ -218,10 +218,10 @@ async def test_a_coroutine_that_fails_when_it_is_stopped_is_heard_by_nobody(
     performing.cancel()
     await asyncio.gather(performing, return_exceptions=True)
     await scene.clock.advance()
-    held.ended = None
+    del held
     gc.collect()
 
-    assert ([], [], set()) == (caplog.records, scene.told(), handlers._works)
+    assert ([], [], set()) == (caplog.records, scene.told(), handlers._futures)
 
 
 async def test_no_thread_is_begun_beyond_their_number(scene: Scene) -> None:
@@ -284,9 +284,11 @@ async def test_work_in_a_process_is_ended_with_its_attempt_and_tried_again(scene
         raise AssertionError
 
     held = invoke(timeout_ms=500, retry=ONE)
-    settled = await scene.performed(busy, held, advance_ms=500, busy=frozenset({"charge"}), elsewhere=elsewhere)
+    settled = await scene.performed(
+        busy, held, advance_ms=500, cpu_handlers=frozenset({"charge"}), run_in_process=elsewhere
+    )
 
-    assert ([1], False) == (ended, held.runs)
+    assert ([1], False) == (ended, held.is_running)
     assert settled is not None
     assert ("again", "timeout") == (settled.verdict, settled.error["code"])
 
@@ -302,7 +304,7 @@ async def test_work_that_no_process_can_take_is_put_off(scene: Scene, code: str,
         raise AssertionError
 
     with nullcontext() if told else pytest.raises(UnavailableError, match="not now"):
-        await scene.performed(busy, invoke(), busy=frozenset({"charge"}), elsewhere=elsewhere)
+        await scene.performed(busy, invoke(), cpu_handlers=frozenset({"charge"}), run_in_process=elsewhere)
 
     assert told == [data["code"] for _, data, _ in scene.told()]
 
@@ -322,10 +324,10 @@ async def test_work_in_a_process_that_will_not_end_stays_alone(scene: Scene) -> 
 
     held = invoke(timeout_ms=500, retry=ONE)
     late_ms = 500 + STOP_MS_MAX
-    await scene.performed(busy, held, advance_ms=late_ms, busy=frozenset({"charge"}), elsewhere=elsewhere)
-    ran_on = held.runs
+    await scene.performed(busy, held, advance_ms=late_ms, cpu_handlers=frozenset({"charge"}), run_in_process=elsewhere)
+    ran_on = held.is_running
     gate.set()
     await scene.clock.advance()
 
     assert [("timeout", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
-    assert (True, False) == (ran_on, held.runs)
+    assert (True, False) == (ran_on, held.is_running)

@@ -90,7 +90,7 @@ async def running(
 async def drained(loop: LaneWorker, timeout_ms: int = 1_000) -> StopReport:
     """How a lane ended that was told to."""
     await loop.stop(timeout_ms)
-    return await loop.put_back()
+    return await loop.requeue_unfinished()
 
 
 async def test_due_work_is_performed_and_settled() -> None:
@@ -182,14 +182,14 @@ async def test_no_more_work_is_in_hand_than_allowed() -> None:
 
     async def perform(held: RunningWork) -> Settlement:
         nonlocal most
-        most = max(most, loop.in_hand)
+        most = max(most, loop.running)
         await gate.wait()
         return Settlement(held.claim, "done")
 
     async with running(store, perform, clock, side_by_side=3) as loop:
         await clock.advance()
 
-        assert 3 == loop.in_hand
+        assert 3 == loop.running
         gate.set()
         await clock.advance()
 
@@ -285,7 +285,7 @@ async def test_work_that_was_called_off_hears_of_it() -> None:
     store, clock, heard = TableStore(work(2)), VirtualClock(0), []
 
     async def perform(held: RunningWork) -> Settlement:
-        await held.called_off.wait()
+        await held.cancel_requested.wait()
         heard.append(clock.now_ms())
         return Settlement(held.claim, "done")
 
@@ -304,7 +304,7 @@ async def test_work_called_off_before_it_was_claimed_again_knows_at_once() -> No
     store.table.keep("order/1", WorkDelta(cancelled=(WorkId("effect", 2, 0),)))
 
     async def perform(held: RunningWork) -> Settlement:
-        known.append(held.called_off.is_set())
+        known.append(held.cancel_requested.is_set())
         return Settlement(held.claim, "done")
 
     async with running(store, perform, clock):
@@ -381,7 +381,7 @@ async def test_draining_puts_back_what_does_not_finish() -> None:
         draining = asyncio.ensure_future(drained(loop))
         await clock.advance(1_000)
 
-        assert StopReport(put_back=1) == await draining
+        assert StopReport(requeued=1) == await draining
     (row,) = store.table.works(WorkQuery()).rows
     assert (1_000, None, 0) == (row.next_ms, row.owner, row.failures)
 
@@ -422,7 +422,7 @@ async def test_a_door_that_drains_is_not_asked_without_end() -> None:
     async def perform(held: RunningWork) -> Settlement:
         raise AssertionError
 
-    loop = LaneWorker(store, "effect", perform, clock, owner="w1", running_max=4, names=("charge",), door=door)
+    loop = LaneWorker(store, "effect", perform, clock, owner="w1", running_max=4, names=("charge",), gate=door)
     task = asyncio.ensure_future(loop.run())
     await clock.advance(5 * LOOK_MS_MAX)
     await drained(loop, 0)
@@ -471,7 +471,7 @@ async def test_work_that_cannot_be_stopped_is_not_put_back_while_it_runs() -> No
     store, clock = TableStore(work(2)), VirtualClock(0)
 
     async def perform(held: RunningWork) -> Settlement:
-        held.ended = asyncio.get_running_loop().create_future()
+        held.start_attempt(asyncio.get_running_loop().create_future())
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -480,7 +480,7 @@ async def test_work_that_cannot_be_stopped_is_not_put_back_while_it_runs() -> No
         draining = asyncio.ensure_future(drained(loop, 500))
         await clock.advance(500)
 
-        assert StopReport(left=1) == await draining
+        assert StopReport(still_running=1) == await draining
     (row,) = store.table.works(WorkQuery()).rows
     assert ("w1", LEASE_MS) == (row.owner, row.next_ms)
 
@@ -503,7 +503,7 @@ async def test_what_swallows_its_cancellation_does_not_hold_the_drain_up() -> No
         draining = asyncio.ensure_future(drained(loop))
         await clock.advance(1_000 + STOP_MS_MAX)
 
-        assert StopReport(put_back=1, left=1) == await draining
+        assert StopReport(requeued=1, still_running=1) == await draining
         gate.set()
         await clock.advance()
 
@@ -513,10 +513,10 @@ async def test_what_an_attempt_tells_is_kept_at_its_renewals_and_when_it_is_put_
     store, clock = NotingStore(work(2)), VirtualClock(0)
 
     async def perform(held: RunningWork) -> Settlement:
-        held.known = {"code": "ConnectionError"}
-        held.told = b'{"page":1}'
+        held.restore({"code": "ConnectionError"})
+        held.beat(b'{"page":1}')
         await clock.sleep_ms(LEASE_MS)
-        held.told = b'{"page":2}'
+        held.beat(b'{"page":2}')
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -551,7 +551,7 @@ async def test_details_that_cannot_be_kept_now_are_kept_with_the_next_renewal() 
     store, clock = NotingStore(work(2)), VirtualClock(0)
 
     async def perform(held: RunningWork) -> Settlement:
-        held.told = b'"here"'
+        held.beat(b'"here"')
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -565,7 +565,7 @@ async def test_details_that_cannot_be_kept_now_are_kept_with_the_next_renewal() 
         await clock.advance(LEASE_MS / 3)
         (row,) = store.table.works(WorkQuery()).rows
 
-        assert ({"details": "here"}, 1) == (row.error, loop.in_hand)
+        assert ({"details": "here"}, 1) == (row.error, loop.running)
 
 
 @pytest.mark.parametrize(

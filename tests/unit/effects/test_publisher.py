@@ -117,7 +117,7 @@ async def test_behind_the_bus_stands_the_door_of_the_runtime() -> None:
     """A process that drains takes no messages up."""
     clock = VirtualClock(NOW)
 
-    assert BusPublisher(NotingBus(), clock, door=Shut()).try_enter() is None
+    assert BusPublisher(NotingBus(), clock, gate=Shut()).try_enter() is None
     assert isinstance(BusPublisher(NotingBus(), clock).try_enter(), nullcontext)
 
 

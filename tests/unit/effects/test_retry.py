@@ -9,53 +9,45 @@ from interlock.effects.retry import (
     GiveUp,
     RetryAt,
     RetryPolicy,
-    backoff_ms,
     decide_retry,
     error_facts,
     failure_from,
     retry_policy,
 )
 from interlock.errors import RejectedError, UnavailableError
+from interlock.model.backoff import Backoff
 from interlock.model.codec import encode
 from interlock.model.limits import ATTEMPTS_MAX
 
 LOST = Failure("ConnectionError", "gone")
-THREE = RetryPolicy(retries_max=3, backoff_ms_min=100, backoff_ms_max=1_000, full_jitter=False)
+THREE = RetryPolicy(retries_max=3, backoff=Backoff(100, 1_000, jitter=0.0))
 
 
 def test_an_effect_without_a_policy_takes_the_one_given() -> None:
     """Calls have one of their own, invokes are tried once."""
-    assert THREE == retry_policy({}, otherwise=THREE)
+    assert THREE == retry_policy({}, default=THREE)
 
 
 @pytest.mark.parametrize(
     ("stated", "policy"),
     [
-        ({"max": 2, "backoff": "1s..30s", "jitter": "full", "on": None}, RetryPolicy(2, 1_000, 30_000)),
-        ({"max": 2, "backoff": "250ms", "jitter": "none", "on": ["E1"]}, RetryPolicy(2, 250, 250, False, ("E1",))),
-        ({"max": 1, "backoff": None, "jitter": None, "on": None}, RetryPolicy(1, 1_000, 60_000)),
+        ({"max": 2, "backoff": "1s..30s", "jitter": "full", "on": None}, RetryPolicy(2, Backoff(1_000, 30_000))),
+        (
+            {"max": 2, "backoff": "250ms", "jitter": "none", "on": ["E1"]},
+            RetryPolicy(2, Backoff(250, 250, 0.0), ("E1",)),
+        ),
+        ({"max": 1, "backoff": None, "jitter": None, "on": None}, RetryPolicy(1, Backoff(1_000, 60_000))),
+        ({"max": 1, "backoff": "1m..1s", "jitter": None, "on": None}, RetryPolicy(1, Backoff(1_000, 1_000))),
     ],
 )
 def test_a_policy_reads_as_the_chart_wrote_it(stated: dict[str, object], policy: RetryPolicy) -> None:
     """Backoff as a range or one wait; full jitter unless the chart says none."""
-    assert policy == retry_policy({"retry": stated}, otherwise=RetryPolicy())
-
-
-def test_waits_double_up_to_the_longest() -> None:
-    """However often it failed."""
-    assert [100, 200, 400, 800, 1_000, 1_000] == [backoff_ms(THREE, each, 0.5) for each in (0, 1, 2, 3, 4, 5_000)]
-
-
-def test_full_jitter_waits_anywhere_below_that() -> None:
-    """So that a thousand who failed together do not come back together."""
-    policy = RetryPolicy(retries_max=1, backoff_ms_min=100, backoff_ms_max=100)
-
-    assert [0, 25, 100] == [backoff_ms(policy, 0, each) for each in (0.0, 0.25, 1.0)]
+    assert policy == retry_policy({"retry": stated}, default=RetryPolicy())
 
 
 def test_a_failure_is_tried_again_while_tries_are_left() -> None:
     """Then it is spent, and perhaps done."""
-    answers = [decide_retry(THREE, LOST, failures=n, attempts=n + 1, now_ms=5, jitter=1.0) for n in range(4)]
+    answers = [decide_retry(THREE, LOST, failures=n, attempts=n + 1, now_ms=5, chance=1.0) for n in range(4)]
 
     assert [RetryAt(105), RetryAt(205), RetryAt(405), GiveUp(LOST)] == answers
 
@@ -65,7 +57,7 @@ def test_what_the_handler_did_not_do_is_final_at_once() -> None:
     refused = failure_from(RejectedError("no such card", code="card.unknown"))
 
     assert Failure("card.unknown", "no such card", "no") == refused
-    assert GiveUp(refused) == decide_retry(THREE, refused, failures=0, attempts=1, now_ms=0, jitter=1.0)
+    assert GiveUp(refused) == decide_retry(THREE, refused, failures=0, attempts=1, now_ms=0, chance=1.0)
 
 
 def test_what_may_pass_is_perhaps_done() -> None:
@@ -78,12 +70,12 @@ def test_a_policy_may_name_the_codes_it_is_for() -> None:
     """Others are final."""
     policy = RetryPolicy(retries_max=3, codes=("Timeout",))
 
-    assert GiveUp(LOST) == decide_retry(policy, LOST, failures=0, attempts=1, now_ms=0, jitter=0.0)
+    assert GiveUp(LOST) == decide_retry(policy, LOST, failures=0, attempts=1, now_ms=0, chance=0.0)
 
 
 def test_what_keeps_killing_its_workers_ends() -> None:
     """Lapses cost no try, yet attempts have a limit."""
-    assert GiveUp(LOST) == decide_retry(THREE, LOST, failures=0, attempts=ATTEMPTS_MAX, now_ms=0, jitter=0.0)
+    assert GiveUp(LOST) == decide_retry(THREE, LOST, failures=0, attempts=ATTEMPTS_MAX, now_ms=0, chance=0.0)
 
 
 class Sealed(RejectedError):
@@ -126,7 +118,7 @@ def test_a_final_rejection_is_final_whatever_its_code(error: RejectedError, code
 
     assert (code, "no") == (failed.code, failed.done)
     assert encode(failed)
-    assert GiveUp(failed) == decide_retry(THREE, failed, failures=0, attempts=1, now_ms=0, jitter=1.0)
+    assert GiveUp(failed) == decide_retry(THREE, failed, failures=0, attempts=1, now_ms=0, chance=1.0)
 
 
 def test_what_is_stored_of_an_error_is_bounded() -> None:

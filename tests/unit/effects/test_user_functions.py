@@ -144,7 +144,7 @@ async def test_an_exit_keeps_its_cause() -> None:
     with pytest.raises(HandlerFailed) as raised:
         await call_in_loop(leave, None)
 
-    assert (error, "SystemExit") == (raised.value.__cause__, raised.value.failed.code)
+    assert (error, "SystemExit") == (raised.value.__cause__, raised.value.failure.code)
 
 
 INTERRUPTED = """

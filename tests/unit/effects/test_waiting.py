@@ -1,70 +1,87 @@
-"""How long work may wait: what is due later than its rules allow was put off by a wrong clock."""
+"""Waiting for the first of several, and logging failures."""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import logging
 
 import pytest
 
-from interlock.effects.waiting import ENDING, is_lease_too_long, is_put_off_too_far
-from interlock.model.journal.work import CHILD_WORK, Lane, Work, WorkId
-from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX, SEND_BACKOFF_MS_MAX
-from interlock.ports.work import WorkRow
-
-NOW = 1_000_000
-HOUR = 3_600_000
+from interlock.effects.waiting import first_of, log_failure, wait_or_timeout, wait_until_empty
+from interlock.errors import UnavailableError
+from interlock.testing.clock import VirtualClock
 
 
-def row(longest_ms: int, lane: Lane = "effect", body: Any = None, name: str = "charge", **facts: Any) -> WorkRow:
-    """Work that is due just as late as it may be, if this is the longest that it may wait."""
-    work = Work(WorkId(lane, 2, 0), name, {"id": "x"} if body is None else body, NOW)
-    return WorkRow("order/1", work, 1, 1, **{"next_ms": NOW + CLOCK_AHEAD_MS_MAX + longest_ms, **facts})
+async def test_the_others_are_cancelled_when_the_first_is_done() -> None:
+    first, second = asyncio.ensure_future(asyncio.sleep(0)), asyncio.ensure_future(asyncio.Event().wait())
+    await first_of(first, second)
+    await asyncio.gather(second, return_exceptions=True)
+
+    assert (first.cancelled(), second.cancelled()) == (False, True)
 
 
-ROWS = [
-    row(60_000),
-    row(60_000, body={"name": "mail"}),
-    row(2 * HOUR, body={"id": "x", "retry": {"max": 3, "backoff": "1s..2h", "jitter": "full", "on": None}}),
-    row(5 * HOUR, body={"id": "x", "timeout_ms": 5 * HOUR}, name=CHILD_WORK),
-    row(60_000, body={"id": "x", "timeout_ms": 5 * HOUR}),
-    row(0, body="cannot be read"),
-    row(SEND_BACKOFF_MS_MAX, "outbox"),
-    row(SEND_BACKOFF_MS_MAX, "message"),
-    row(LEASE_MS_MAX, owner="w"),
-    row(LEASE_MS_MAX, "timer", owner="w"),
-]
-NAMES = [
-    "invoke",
-    "call",
-    "policy",
-    "child",
-    "handler",
-    "unread",
-    "send",
-    "message",
-    "lease",
-    "held timer",
-]
+async def test_all_are_cancelled_with_the_caller() -> None:
+    waits = [asyncio.ensure_future(asyncio.Event().wait()) for _ in range(2)]
+    caller = asyncio.ensure_future(first_of(*waits))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.gather(caller, *waits, return_exceptions=True)
+
+    assert [each.cancelled() for each in (caller, *waits)] == [True, True, True]
 
 
-@pytest.mark.parametrize("longest", ROWS, ids=NAMES)
-def test_the_longest_wait_is_believed_and_no_longer_one(longest: WorkRow) -> None:
-    """By one millisecond; a clock may differ by a minute."""
-    assert not is_put_off_too_far(longest, NOW)
-    assert is_put_off_too_far(longest, NOW - 1)
-    assert (longest.owner is not None) == is_lease_too_long(longest, NOW - 1)
+async def test_futures_continue_after_a_timeout() -> None:
+    clock, work = VirtualClock(), asyncio.ensure_future(asyncio.Event().wait())
+    waiting = asyncio.ensure_future(wait_or_timeout(clock.sleep_ms(10), work))
+    await clock.advance(10)
+    await waiting
+
+    assert not work.done()
+    work.cancel()
+
+
+async def test_a_timeout_is_cancelled_when_a_future_is_done() -> None:
+    clock, work = VirtualClock(), asyncio.get_running_loop().create_future()
+    work.set_result(None)
+    await wait_or_timeout(clock.sleep_ms(10), work)
+    await wait_or_timeout(None, work)
+
+
+async def test_futures_that_become_pending_meanwhile_are_waited_for() -> None:
+    clock, loop = VirtualClock(), asyncio.get_running_loop()
+    first, second = loop.create_future(), loop.create_future()
+    pending = {first}
+    waiting = asyncio.ensure_future(wait_until_empty(clock, 100, lambda: {each for each in pending if not each.done()}))
+    await asyncio.sleep(0)
+    pending.add(second)
+    first.set_result(None)
+    await asyncio.sleep(0)
+    is_done = waiting.done()
+    second.set_result(None)
+    await waiting
+
+    assert not is_done
+
+
+async def test_the_wait_for_pending_futures_ends_with_the_timeout() -> None:
+    clock, stuck = VirtualClock(), asyncio.get_running_loop().create_future()
+    waiting = asyncio.ensure_future(wait_until_empty(clock, 100, lambda: {stuck}))
+    await clock.advance(100)
+    await waiting
+
+    assert not stuck.done()
 
 
 @pytest.mark.parametrize(
-    "unbounded",
-    [
-        row(100 * HOUR, "timer"),
-        row(100 * HOUR, name=CHILD_WORK, error={"code": ENDING}),
-        row(100 * HOUR, dead_ms=5),
-        row(0, next_ms=None),
-    ],
-    ids=["timer", "ending child", "dead letter", "waits for others"],
+    ("error", "code", "has_traceback"),
+    [(UnavailableError("full", code="store.full"), "store.full", False), (KeyError("x"), "KeyError", True)],
 )
-def test_what_has_no_bound_is_left_alone(unbounded: WorkRow) -> None:
-    """The delay of a timer is the chart's; the others do not wait for a time."""
-    assert not is_put_off_too_far(unbounded, NOW)
+def test_only_unexpected_errors_are_logged_with_a_traceback(
+    error: Exception, code: str, has_traceback: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="interlock.effects"):
+        log_failure(logging.getLogger("interlock.effects"), "work cannot be claimed", error, lane="effect")
+    (record,) = caplog.records
+
+    assert (record.__dict__["code"], record.__dict__["lane"]) == (code, "effect")
+    assert has_traceback == (record.exc_info is not None)

@@ -29,7 +29,7 @@ def left_by(
     for each in events:
         before = step.snapshot
         step = kernel.step(before, Event(each, time_ms=NOW) if isinstance(each, str) else each)
-    return work_delta(before, step, NOW, told=told(before, step) if messages else None, hidden=hidden)
+    return work_delta(before, step, NOW, published=told(before, step) if messages else None, hidden=hidden)
 
 
 def told(before: Snapshot | None, step: Step) -> Entry:
@@ -291,7 +291,7 @@ def test_an_ignored_event_sends_no_message() -> None:
     before = kernel.start(None, entity=ENTITY, time_ms=NOW).snapshot
     step = kernel.step(before, Event("what", time_ms=NOW))
 
-    assert WorkDelta() == work_delta(before, step, NOW, told=told(before, step))
+    assert WorkDelta() == work_delta(before, step, NOW, published=told(before, step))
 
 
 def test_a_deferred_event_comes_back_as_it_was() -> None:

@@ -237,7 +237,7 @@ def test_callers_beyond_the_pipes_are_answered_without_one(monkeypatch: pytest.M
     def refused() -> None:
         raise OSError(24, "too many open files")
 
-    monkeypatch.setattr(blocking, "BELLS_MAX", 2)
+    monkeypatch.setattr(blocking, "PIPES_MAX", 2)
     doors = _opened()
     doors.create("door/1")
     if is_refused:
@@ -251,7 +251,7 @@ def test_callers_beyond_the_pipes_are_answered_without_one(monkeypatch: pytest.M
         waiting = [pool.submit(doors._wait, together()) for _ in range(6)]
         for each in waiting:
             each.result()
-    kept = [each is not None for each in doors._bells]
+    kept = [each is not None for each in doors._pipes]
     version = doors.state("door/1").version
     doors.close()
 
@@ -264,7 +264,7 @@ def test_interrupted_calls_use_up_no_pipes(monkeypatch: pytest.MonkeyPatch) -> N
     def interrupt(_: int, __: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(blocking, "BELLS_MAX", 1)
+    monkeypatch.setattr(blocking, "PIPES_MAX", 1)
     store = Endless()
     doors = _opened(store)
     doors.create("door/1")
@@ -275,7 +275,7 @@ def test_interrupted_calls_use_up_no_pipes(monkeypatch: pytest.MonkeyPatch) -> N
         store.stuck = False
         store.reached.clear()
     doors.state("door/1")
-    kept = [each is not None for each in doors._bells]
+    kept = [each is not None for each in doors._pipes]
     doors.close()
 
     assert [True] == kept

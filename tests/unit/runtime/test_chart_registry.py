@@ -32,9 +32,8 @@ def test_a_range_is_compared_number_by_number(label: str, bounds: str, expected:
 
 
 def test_without_charts_no_kind_is_known() -> None:
-    """The message says that there is none at all."""
-    with pytest.raises(NotFoundError, match="none"):
-        ChartRegistry([]).current("door")
+    with pytest.raises(NotFoundError, check=lambda error: error.code == "kind.unknown"):
+        ChartRegistry([]).for_new_entity("door")
 
 
 def test_the_last_chart_of_a_kind_creates() -> None:
@@ -42,5 +41,5 @@ def test_the_last_chart_of_a_kind_creates() -> None:
     older, newer = kernel(DOOR), kernel(DOOR.replace("1.0.0", "2.0.0"))
     charts = ChartRegistry([older, newer])
 
-    assert newer is charts.current("door")
-    assert older is charts.revision("door", older.chart.revision)
+    assert newer is charts.for_new_entity("door")
+    assert older is charts.for_revision("door", older.chart.revision)

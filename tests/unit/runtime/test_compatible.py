@@ -43,15 +43,15 @@ async def test_an_entity_in_a_state_that_is_gone_waits_and_is_no_damage() -> Non
     with pytest.raises(UnavailableError) as sent:
         await newer.send("lamp/1", "pressed")
     with pytest.raises(UnavailableError) as rehearsed:
-        await newer.rehearse("lamp/1", "pressed")
+        await newer.dry_run("lamp/1", "pressed")
     with pytest.raises(UnavailableError) as asked:
         await newer.can("lamp/1")
-    here = await newer.is_here("lamp/1")
+    here = await newer.sender.has_chart("lamp/1")
     both = await lamps(store, clock, OLD, NEW).send("lamp/1", "pressed")
 
     assert {"revision.unknown"} == {each.value.code for each in (sent, rehearsed, asked)}
     assert "`lamp/1` is in `dark`" in sent.value.message
-    assert (False, True) == (here, await newer.is_here("lamp/2"))
+    assert (False, True) == (here, await newer.sender.has_chart("lamp/2"))
     assert "applied" == both.outcome
 
 
@@ -116,7 +116,7 @@ async def test_a_snapshot_that_its_own_chart_does_not_have_is_damage() -> None:
         interlock.encode(receipt.snapshot).replace(receipt.snapshot.revision.encode(), kernel.chart.revision.encode())
     )
 
-    assert kernel is charts.of(false)
+    assert kernel is charts.for_snapshot(false)
     with pytest.raises(CorruptionError):
         kernel.candidates(false)
 
@@ -130,6 +130,6 @@ async def test_an_entity_that_ended_in_a_state_that_is_gone_is_not_shown_by_the_
     assert ended is not None
     kept = ChartRegistry([interlock.loads(NEW.replace("bright: {}}", "bright: {}, lost: {type: final}}")).kernel])
 
-    assert "1.1.0" == kept.of(ended).chart.revision.partition("+")[0]
+    assert "1.1.0" == kept.for_snapshot(ended).chart.revision.partition("+")[0]
     with pytest.raises(UnavailableError):
-        ChartRegistry([interlock.loads(NEW).kernel]).of(ended)
+        ChartRegistry([interlock.loads(NEW).kernel]).for_snapshot(ended)

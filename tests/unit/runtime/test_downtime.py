@@ -206,7 +206,7 @@ async def test_a_driver_without_signs_of_life_goes_by_deadlines() -> None:
     runtime = oven(MemoryStore(), clock, "remaining")
     await runtime.create("oven/1")
     await clock.advance(HOUR)
-    await EntityDelivery(runtime).fire("oven/1")
+    await EntityDelivery(runtime).fire_timers("oven/1")
 
     assert ("done",) == await states(runtime)
 
@@ -221,7 +221,7 @@ async def test_firing_again_after_a_move_moves_nothing(policy: str, tmp_path: Pa
     await runtime.create("oven/1")
     clock.time_ms += HOUR
     drivers = [EntityDelivery(runtime, DowntimeMonitor(store, clock)) for _ in range(3)]
-    found = [await each.fire("oven/1") for each in drivers]
+    found = [await each.fire_timers("oven/1") for each in drivers]
 
     assert [frozenset()] * 3 == [each.fired for each in found]
     assert [clock.now_ms() + 10 * MINUTE] * 3 == [due for each in found for due in each.waiting.values()]
@@ -229,7 +229,7 @@ async def test_firing_again_after_a_move_moves_nothing(policy: str, tmp_path: Pa
     for _ in range(20):  # alive all the while
         clock.time_ms += MINUTE // 2
         await store.alive(now_ms=clock.now_ms(), gap_ms=DOWNTIME_MS_MIN)
-    assert 1 == len((await drivers[0].fire("oven/1")).fired)
+    assert 1 == len((await drivers[0].fire_timers("oven/1")).fired)
     assert None is (await runtime.verify("oven/1")).problem
     await runtime.close()
 
@@ -251,7 +251,7 @@ async def test_a_sign_of_life_that_cannot_be_noted_stops_nobody(caplog: pytest.L
             await clock.advance(11 * MINUTE)
 
             assert ("baking",) == await states(runtime)
-    assert "no sign of life can be noted" in caplog.text
+    assert "the heartbeat of the worker cannot be written" in caplog.text
 
 
 async def test_downtime_is_told_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:

@@ -158,10 +158,10 @@ async def test_a_child_that_was_begun_is_a_duplicate_also_where_it_would_be_refu
     store = MemoryStore()
     doors = runtime(store=store)
     parent = Parent("order/1", "door", "order/1/2/0")
-    first = await doors.begin("door/1", kernel(DOOR), {"openings": 9}, parent)
-    again = await doors.begin("door/1", kernel(STRICT_DOOR), {"openings": 9}, parent)
+    first = await doors.sender.create("door/1", kernel(DOOR), {"openings": 9}, parent=parent)
+    again = await doors.sender.create("door/1", kernel(STRICT_DOOR), {"openings": 9}, parent=parent)
     with pytest.raises(RejectedError):
-        await doors.begin("door/2", kernel(STRICT_DOOR), {"openings": 9}, parent)
+        await doors.sender.create("door/2", kernel(STRICT_DOOR), {"openings": 9}, parent=parent)
 
     assert ("applied", "duplicate", []) == (first.outcome, again.outcome, store.refusals)
 
@@ -181,13 +181,13 @@ async def test_a_key_that_another_event_has_is_told_with_its_name_and_version(ad
             doors.send("door/1", "closed", key="second", expected=1),  # the sender saw another version
             doors.create("door/1", key="second"),
             doors.create("door/1", {"no": 1}, key="second"),
-            doors.rehearse("door/1", "noted", {"text": "x"}, key="request"),
+            doors.dry_run("door/1", "noted", {"text": "x"}, key="request"),
         ]
         told = []
         for reuse in reuses:
             with pytest.raises(UsageError) as raised:
                 await reuse
-            assert ("key.reused", "one key per event, such as `<request>/<event>`") == (
+            assert ("key.reused", "use one key per event, such as `<request>/<event>`") == (
                 raised.value.code, raised.value.hint
             )  # fmt: skip
             told.append(raised.value.message)
@@ -211,7 +211,7 @@ async def test_what_is_sent_again_may_carry_another_payload() -> None:
     again = [
         await doors.create("door/1", {"note": "b"}, key="c"),
         await doors.send("door/1", "noted", {"text": "b"}, key="k"),
-        await doors.rehearse("door/1", "noted", {"text": "b"}, key="k"),
+        await doors.dry_run("door/1", "noted", {"text": "b"}, key="k"),
     ]
 
     assert [("duplicate", 1), ("duplicate", 2), ("duplicate", 2)] == [(each.outcome, each.version) for each in again]
@@ -254,8 +254,8 @@ async def test_nothing_is_read_but_for_a_duplicate_under_a_senders_key() -> None
     await doors.send("door/1", "unlocked", key="refused")
     for _ in range(2):
         await doors.send("order/1", "payment.confirmed", {"id": "p"}, principal=PAYMENTS)
-        await doors.deliver("door/1", Event("noted", {"text": "x"}), key="_sent/a")
-    other = await doors.deliver("door/1", Event("closed"), key="_sent/a")
+        await doors.sender.deliver("door/1", Event("noted", {"text": "x"}), key="_sent/a")
+    other = await doors.sender.deliver("door/1", Event("closed"), key="_sent/a")
     assert ("duplicate", 0) == (other.outcome, store.reads)
 
     await doors.send("door/1", "opened", key="k")

@@ -35,7 +35,7 @@ async def told(text: str, caplog: pytest.LogCaptureFixture) -> list[logging.LogR
     with caplog.at_level(logging.WARNING, logger="interlock.runtime"):
         await clock.advance(1_000)
     await worker.stop()
-    return [each for each in caplog.records if each.getMessage() == "no transition took an error"]
+    return [each for each in caplog.records if each.getMessage() == "no transition handled an error"]
 
 
 async def test_an_error_in_a_timers_step_is_told_to_the_log(caplog: pytest.LogCaptureFixture) -> None:

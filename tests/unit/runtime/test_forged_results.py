@@ -81,7 +81,7 @@ async def test_every_door_refuses_a_reserved_name_with_the_same_code(name: str) 
     play.create("wild/1")
     async with interlock.open("memory:", charts=[WILD], clock=VirtualClock()) as runtime:
         await runtime.create("wild/1")
-        for door in (runtime.send, runtime.rehearse):
+        for door in (runtime.send, runtime.dry_run):
             with pytest.raises(UsageError) as caught:
                 await door("wild/1", name)
             assert "event.reserved" == caught.value.code

@@ -162,7 +162,7 @@ async def test_what_can_never_be_taken_is_set_aside_with_the_reason_and_the_next
 ) -> None:
     """On the bus for such, whole; so that it can be sent again when the cause is mended."""
     bus, dead = MemoryBus(), MemoryBus()
-    async with invoices() as runtime, Consumer(bus, runtime, route, dead=dead) as intake:
+    async with invoices() as runtime, Consumer(bus, runtime, route, dead_letters=dead) as intake:
         bus.put(body)
         bus.put(encode_message(message(2, type="for.others")))
         await eventually(lambda: intake.counts.total() == 2)
@@ -170,7 +170,7 @@ async def test_what_can_never_be_taken_is_set_aside_with_the_reason_and_the_next
 
     assert (DEAD_TYPE, True) == (letter.type, letter.data["code"].startswith(code))
     assert {"body", "body_base64"} & set(letter.data)
-    assert "a message is set aside" in [each.message for each in caplog.records]
+    assert "a message is a dead letter" in [each.message for each in caplog.records]
 
 
 async def test_another_message_under_a_source_and_id_that_are_known_is_set_aside() -> None:
@@ -180,7 +180,7 @@ async def test_another_message_under_a_source_and_id_that_are_known_is_set_aside
     def route(found: Message) -> Delivery:
         return Delivery("invoice/1", found.type.rpartition(".")[2], create={})
 
-    async with invoices() as runtime, Consumer(bus, runtime, route, dead=dead) as intake:
+    async with invoices() as runtime, Consumer(bus, runtime, route, dead_letters=dead) as intake:
         for number, kind in enumerate(("order.paid", "order.closed", "order.paid"), 1):
             bus.put(encode_message(message(number, id="same", type=kind)))
         await eventually(lambda: intake.counts.total() == 3)
@@ -192,7 +192,7 @@ async def test_another_message_under_a_source_and_id_that_are_known_is_set_aside
 async def test_a_message_whose_key_may_be_forgotten_is_set_aside() -> None:
     """It may be new: acknowledged like other refusals, it would be lost."""
     bus, dead = MemoryBus(), MemoryBus()
-    async with invoices() as runtime, Consumer(bus, runtime, to_invoice, dead=dead) as intake:
+    async with invoices() as runtime, Consumer(bus, runtime, to_invoice, dead_letters=dead) as intake:
         bus.put(encode_message(message(1)))
         bus.put(encode_message(message(2, time_ms=1)))
         await eventually(lambda: intake.counts.total() == 2)
@@ -228,15 +228,15 @@ class Spy:
         if self.deaf:
             raise ConnectionError("the broker is gone")
 
-    async def taken(self) -> None:
+    async def ack(self) -> None:
         """Noted."""
         await self._note("taken")
 
-    async def put_back(self) -> None:
+    async def requeue(self) -> None:
         """Noted."""
         await self._note("put back")
 
-    async def set_aside(self) -> None:
+    async def dead_letter(self) -> None:
         """Noted."""
         await self._note("set aside")
 
@@ -278,7 +278,7 @@ async def test_an_acknowledgement_that_is_lost_costs_nothing_but_a_duplicate(cap
             await eventually(lambda: bool(spies[2].answers))
 
     assert {"applied": 2, "duplicate": 1} == intake.counts
-    assert "a message could not be answered for" in [each.message for each in caplog.records]
+    assert "a message failed unexpectedly" in [each.message for each in caplog.records]
 
 
 async def test_what_waits_when_the_intake_ends_is_put_back() -> None:
@@ -340,7 +340,7 @@ async def test_a_bus_that_fails_is_asked_again(caplog: pytest.LogCaptureFixture)
         await bus.publish(message())
         await eventually(lambda: intake.counts.total() == 1)
 
-    assert 2 == [each.message for each in caplog.records].count("the bus brings nothing now")
+    assert 2 == [each.message for each in caplog.records].count("the bus cannot be read")
 
 
 async def test_an_intake_can_be_run_until_it_is_cancelled() -> None:
@@ -439,7 +439,7 @@ ODD = [
 async def test_poison_leaves_the_intake_alive_and_every_message_is_counted() -> None:
     """What is no message is set aside, what is only odd is taken, and the next message goes."""
     bus, dead = MemoryBus(), MemoryBus()
-    async with invoices() as runtime, Consumer(bus, runtime, to_invoice, dead=dead) as intake:
+    async with invoices() as runtime, Consumer(bus, runtime, to_invoice, dead_letters=dead) as intake:
         for body in (*NO_MESSAGES, *ODD):
             bus.put(body)
         await bus.publish(message())
@@ -453,7 +453,7 @@ async def test_poison_leaves_the_intake_alive_and_every_message_is_counted() -> 
 async def test_an_intake_is_asked_for_by_an_address() -> None:
     """Of a bus from which messages come, with a runtime whose methods are awaited, and a route."""
     async with invoices() as runtime:
-        async with interlock.consume("memory:asked", runtime, to_invoice, dead="memory:dead") as intake:
+        async with interlock.consume("memory:asked", runtime, to_invoice, dead_letters="memory:dead") as intake:
             await open_bus_url("memory:asked").publish(message())
             await eventually(lambda: intake.counts.total() == 1)
         wrong: list[tuple[Any, Any, Any]] = [

@@ -117,8 +117,8 @@ async def test_a_deed_may_turn_out_to_be_done_after_its_journal_went_to_an_archi
         assert isinstance(trips.store, JournalRelease)
         assert await trips.store.release("trip/1", version=2, archive="file:///elsewhere")
         booked = interlock.done_event(receipt.effects[0], "r-9")
-        late = await trips.deliver("trip/1", booked, key="_effect/1/0")
-        again = await trips.deliver("trip/1", booked, key="_effect/1/0")
+        late = await trips.sender.deliver("trip/1", booked, key="_effect/1/0")
+        again = await trips.sender.deliver("trip/1", booked, key="_effect/1/0")
 
         assert ("applied", "compensated", 3) == (late.outcome, late.reason, late.version)
         assert ("duplicate", 3) == (again.outcome, again.version)

@@ -14,8 +14,7 @@ from interlock.errors import CorruptionError, NotFoundError, UsageError
 from interlock.model.event import Event
 from interlock.model.journal.entry import Entry
 from interlock.ports.store import PAGE_MAX, Append, EntityQuery, Loaded
-from interlock.runtime.history.replay import replay
-from interlock.runtime.history.travel import EPOCH
+from interlock.runtime.history.replay import EPOCH, replay
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
 from tests.unit.runtime.scene import DOOR, Patient, StillClock, runtime
@@ -148,7 +147,7 @@ async def test_a_list_of_anything_but_a_query_says_what_to_write() -> None:
     with pytest.raises(UsageError) as raised:
         await runtime().list("door")  # type: ignore[arg-type]  # the slip in question
 
-    assert ("query.malformed", 'write interlock.Query(kind="order")') == (raised.value.code, raised.value.hint)
+    assert ("query.malformed", 'write interlock.EntityQuery(kind="order")') == (raised.value.code, raised.value.hint)
 
 
 async def test_entities_are_listed_by_state() -> None:

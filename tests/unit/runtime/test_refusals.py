@@ -98,8 +98,10 @@ async def test_an_answer_to_the_entity_itself_needs_no_role() -> None:
     """A timer brings an event that only some may send: the chart set it; from anybody else it is denied."""
     orders = runtime()
     await orders.create("order/1")
-    sent = await orders.deliver("order/1", Event("payment.confirmed"), key="_sent/1")
-    fired = await orders.deliver("order/1", Event("payment.confirmed"), key="_timer/1", answers=WorkId("timer", 1, 0))
+    sent = await orders.sender.deliver("order/1", Event("payment.confirmed"), key="_sent/1")
+    fired = await orders.sender.deliver(
+        "order/1", Event("payment.confirmed"), key="_timer/1", finishes=WorkId("timer", 1, 0)
+    )
 
     assert [("denied", "roles"), ("applied", None)] == [(each.outcome, each.reason) for each in (sent, fired)]
 

@@ -21,7 +21,7 @@ async def test_a_rehearsal_says_what_send_would_and_writes_nothing() -> None:
     doors = runtime(store=store)
     await doors.create("door/1")
     for event in ("opened", "locked", "closed", "unlocked"):
-        rehearsed = await doors.rehearse("door/1", event)
+        rehearsed = await doors.dry_run("door/1", event)
         assert (1, []) == (len(await store.read("door/1")), store.refusals)
         sent = await runtime(store=await _copy()).send("door/1", event)
 
@@ -42,8 +42,8 @@ async def test_a_rehearsal_has_the_rights_of_its_sender() -> None:
     orders = runtime()
     await orders.create("order/1")
     await orders.send("order/1", "payment.confirmed", {"id": "p"}, principal=PAYMENTS)
-    stranger = await orders.rehearse("order/1", "payment.confirmed", {"id": "p"})
-    again = await orders.rehearse("order/1", "payment.confirmed", {"id": "p"}, principal=PAYMENTS)
+    stranger = await orders.dry_run("order/1", "payment.confirmed", {"id": "p"})
+    again = await orders.dry_run("order/1", "payment.confirmed", {"id": "p"}, principal=PAYMENTS)
 
     assert ("denied", "roles", None) == (stranger.outcome, stranger.reason, stranger.snapshot)
     assert ("duplicate", 2) == (again.outcome, again.version)
@@ -55,7 +55,7 @@ async def test_a_rehearsal_refuses_what_send_refuses(wrong: dict[str, object]) -
     doors = runtime()
     await doors.create("door/1")
     with pytest.raises(UsageError):
-        await doors.rehearse(**{"entity": "door/1", "event": "opened", **wrong})  # type: ignore[arg-type]  # wrong on purpose
+        await doors.dry_run(**{"entity": "door/1", "event": "opened", **wrong})  # type: ignore[arg-type]  # wrong on purpose
 
 
 async def test_a_payload_that_cannot_be_kept_is_rejected_in_rehearsal() -> None:
@@ -63,7 +63,7 @@ async def test_a_payload_that_cannot_be_kept_is_rejected_in_rehearsal() -> None:
     doors = runtime()
     await doors.create("door/1")
 
-    assert "payload" == (await doors.rehearse("door/1", "opened", object())).reason
+    assert "payload" == (await doors.dry_run("door/1", "opened", object())).reason
 
 
 # Keys that are forgotten
@@ -120,7 +120,7 @@ async def test_those_who_watch_are_forgotten_when_they_go() -> None:
         waiting = asyncio.ensure_future(anext(watching))
         await clock.waiting.wait()
         clock.waiting.clear()
-        assert 1 == len(doors._steps.changed)
+        assert 1 == len(doors.sender._watchers)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         await watching.aclose()
@@ -128,4 +128,4 @@ async def test_those_who_watch_are_forgotten_when_they_go() -> None:
         await asyncio.sleep(0)
         gc.collect()
 
-    assert 0 == len(doors._steps.changed)
+    assert 0 == len(doors.sender._watchers)

@@ -16,7 +16,6 @@ from interlock.model.limits import (
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.runtime import sender as driver
 from interlock.runtime.runtime import Runtime
-from interlock.runtime.sender import backoff_ms
 from interlock.stores.memory import MemoryStore
 from tests.unit.runtime.scene import DOOR, ORDER, Interrupted, StillClock, Watched, runtime
 
@@ -90,13 +89,6 @@ async def test_a_swap_that_is_always_lost_ends_in_a_conflict() -> None:
 
 async def _nothing() -> None:
     return None
-
-
-def test_backoff_is_exponential_capped_and_anywhere_below() -> None:
-    """Full jitter: from nothing to the bound, which doubles up to its cap."""
-    assert [2, 4, 8] == [backoff_ms(each, 1.0) for each in range(3)]
-    assert 0 == backoff_ms(3, 0.0)
-    assert BACKOFF_MS_MAX == backoff_ms(60, 1.0)
 
 
 async def test_a_stale_cache_costs_a_conflict_and_never_a_wrong_step() -> None:
@@ -197,7 +189,7 @@ async def test_senders_of_one_process_never_conflict_with_each_other() -> None:
 
     assert list(range(2, 52)) == [each.version for each in receipts]
     assert 0 == store.conflicts
-    assert {} == doors._steps.busy
+    assert {} == doors.sender._mailboxes
 
 
 async def test_a_cancelled_sender_leaves_the_entity_usable() -> None:
@@ -211,7 +203,7 @@ async def test_a_cancelled_sender_leaves_the_entity_usable() -> None:
     await asyncio.gather(first, second, return_exceptions=True)
 
     assert "applied" == (await doors.send("door/1", "opened")).outcome
-    assert {} == doors._steps.busy
+    assert {} == doors.sender._mailboxes
 
 
 async def test_the_cache_of_snapshots_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,8 +217,8 @@ async def test_the_cache_of_snapshots_is_bounded(monkeypatch: pytest.MonkeyPatch
     for each in range(6):
         await reader.state(f"door/{each}")
 
-    assert ["door/3", "door/4", "door/5"] == list(doors._steps.snapshots)
-    assert ["door/3", "door/4", "door/5"] == list(reader._steps.snapshots)
+    assert ["door/3", "door/4", "door/5"] == list(doors.sender.snapshots)
+    assert ["door/3", "door/4", "door/5"] == list(reader.sender.snapshots)
 
 
 async def test_a_closed_runtime_takes_nothing() -> None:

@@ -13,7 +13,7 @@ import pytest
 import interlock
 from interlock.ports.clock import SystemClock, wait_to_poll
 from interlock.ports.leases import LeaseStore
-from interlock.ports.thread_calls import thread_future
+from interlock.ports.threads import thread_future
 from interlock.testing import clock as clocks
 from interlock.testing.clock import VirtualClock
 

@@ -280,7 +280,7 @@ async def named(client: Client) -> str:
     snapshot = await client.runtime.state("order/A-2")
     (timer,) = (each for each in snapshot.timers if each.name == "timer-canary-7")
     fired = timer_fired(timer, time_ms=timer.due_ms)
-    await client.runtime.deliver("order/A-2", fired, key="_fired")
+    await client.runtime.sender.deliver("order/A-2", fired, key="_fired")
     return rehearsed.text + sent.text + await everything(client)
 
 

@@ -270,6 +270,6 @@ def _say_ended(terminal: Terminal, plan: DemoOptions, story: DemoReport) -> None
     sagas = values.counted(after.compensated - before.compensated, "saga", "sagas")
     terminal.report(("closed", "bold"), f": {new}, {events} taken, {effects} performed, {sagas} compensated")
     dead = values.counted(after.dead, "dead letter", "dead letters")
-    back = f", {story.drained.put_back} of their effects put back" if story.drained.put_back else ""
+    back = f", {story.drained.requeued} of their effects put back" if story.drained.requeued else ""
     terminal.report(f"left: {after.going:,} of {after.entities:,} under way{back}, {dead}; nothing is lost")
     terminal.message((f"run it again and it goes on; rm -r {shlex.quote(str(plan.folder))} forgets it", "dim"))

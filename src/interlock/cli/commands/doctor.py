@@ -35,7 +35,7 @@ from interlock.observe.fleet import orphans, stuck_entities
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded
 from interlock.ports.work import WorkStore
-from interlock.runtime.clocks import found_ahead
+from interlock.runtime.clock_repair import find_ahead
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.work_operations import key_of
 from interlock.shm.memory.modes import chosen_mode
@@ -292,7 +292,7 @@ async def _kept_work(runtime: Runtime) -> AsyncIterator[Check]:
 
 async def _times(runtime: Runtime) -> Check:
     """What is stamped in the future: a clock was ahead when it was written, or is behind now."""
-    ahead = await found_ahead(runtime.store, now_ms=runtime.clock.now_ms())
+    ahead = await find_ahead(runtime.store, now_ms=runtime.clock.now_ms())
     more = "+" if ahead.is_partial else ""
     counts = {
         "entities": len(ahead.entities),

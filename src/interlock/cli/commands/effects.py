@@ -26,7 +26,7 @@ from interlock.model.journal.work import CHILD_WORK, Lane
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import PAGE_MAX
 from interlock.ports.work import WorkPage, WorkQuery, WorkRow, WorkStore
-from interlock.runtime.children import child_entity
+from interlock.runtime.chart_registry import child_entity
 from interlock.runtime.request_checks import check_entity
 from interlock.runtime.worker.work_operations import Act, WorkOperations, checked_key, key_of
 from interlock.stores.registry import open_store

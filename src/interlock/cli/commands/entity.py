@@ -29,7 +29,7 @@ from interlock.model.snapshot import Snapshot
 from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.chart_registry import ChartRegistry
-from interlock.runtime.history.travel import At
+from interlock.runtime.history.replay import At
 from interlock.runtime.request_checks import check_entity, check_new_entity
 from interlock.runtime.runtime import Runtime
 from interlock.trust.authorization import Authorizer
@@ -73,7 +73,9 @@ def create(
     if given is not None and not isinstance(given, dict):
         raise UsageError("--context is not a JSON object", code="context.type", hint="""write '{"amount": 5}'""")
     bound = loaded_charts(charts)
-    ChartRegistry(each.kernel for each in bound).current(check_entity(entity))  # before a store is made for nothing
+    ChartRegistry(each.kernel for each in bound).for_new_entity(
+        check_entity(entity)
+    )  # before a store is made for nothing
     check_new_entity(entity)
 
     async def work() -> tuple[Receipt, bool]:
@@ -131,7 +133,7 @@ def send(
     async def work() -> tuple[Receipt, Chart | None, bool]:
         async with opened(url, bound) as runtime:
             if dry_run:
-                receipt = await runtime.rehearse(entity, event, data, key=key, principal=who)
+                receipt = await runtime.dry_run(entity, event, data, key=key, principal=who)
             else:
                 receipt = await runtime.send(
                     entity, event, data, key=key, expected=expected, principal=who, trace=trace
@@ -174,7 +176,7 @@ def show(
         async with opened(url, bound) as runtime:
             snapshot = await runtime.state(entity, at=None if at is None else _at(at))
             note = await _since(runtime, snapshot) if at is None else f"  as at {at}"
-            chart = runtime.charts.of(snapshot).chart
+            chart = runtime.charts.for_snapshot(snapshot).chart
             now_ms = runtime.clock.now_ms()
             lines = [*values.entity_lines(chart, snapshot, now_ms=now_ms, whole=whole)]
             if at is None and isinstance(runtime.store, WorkStore):
@@ -215,7 +217,7 @@ def can(
     async def work() -> tuple[Any, ...]:
         async with opened(url, bound) as runtime:
             snapshot = await runtime.state(entity)
-            kernel = runtime.charts.of(snapshot)
+            kernel = runtime.charts.for_snapshot(snapshot)
             return kernel.chart, snapshot, kernel.candidates(snapshot)
 
     with known_kind(entity, bound):
@@ -257,9 +259,9 @@ def _chart(runtime: Runtime, receipt: Receipt) -> Chart | None:
     """The chart by which an event was judged, where it can still be told."""
     found = receipt.snapshot
     if found is not None:
-        return runtime.charts.revision(found.kind, found.revision).chart
+        return runtime.charts.for_revision(found.kind, found.revision).chart
     kind = receipt.entity.partition("/")[0]
-    return runtime.charts.current(kind).chart if kind in runtime.charts.kinds() else None
+    return runtime.charts.for_new_entity(kind).chart if kind in runtime.charts.kinds() else None
 
 
 async def _since(runtime: Runtime, snapshot: Snapshot) -> str:

@@ -18,8 +18,7 @@ from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault
 from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery, EntityRow
-from interlock.runtime.history.replay import repeat_step
-from interlock.runtime.history.travel import pages
+from interlock.runtime.history.replay import pages, repeat_step
 from interlock.runtime.history.verify import difference
 from interlock.runtime.request_checks import check_entity
 from interlock.runtime.runtime import Runtime
@@ -260,7 +259,7 @@ def _again(
     terminal: Terminal, runtime: Runtime, entity: str, before: Snapshot | None, entry: Entry, *, as_json: bool
 ) -> tuple[int, Snapshot | None]:
     """Replay one entry and show it; gives the code, and the snapshot after it."""
-    kernel = runtime.charts.revision(entity.partition("/")[0], entry.revision)
+    kernel = runtime.charts.for_revision(entity.partition("/")[0], entry.revision)
     after: Snapshot | None = None
     faults: tuple[Fault, ...] = ()
     try:

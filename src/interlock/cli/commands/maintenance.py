@@ -248,7 +248,7 @@ def archive(
 
 def _check_state(runtime: Runtime, rule: RetentionRule) -> None:
     """Raises NotFoundError for a state that no chart of the kind has: a typing error must not look like no work."""
-    chart = runtime.charts.current(rule.kind).chart
+    chart = runtime.charts.for_new_entity(rule.kind).chart
     if rule.state not in {each.id for each in chart.states}:
         message = f"chart `{rule.kind}` has no state `{rule.state}`"
         raise NotFoundError(message, code="state.unknown", hint="interlock draw shows them")

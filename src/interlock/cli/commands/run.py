@@ -34,7 +34,7 @@ from interlock.cli.session import (
 from interlock.errors import UsageError
 from interlock.model.limits import LEASE_MS_MAX, LEASE_MS_MIN
 from interlock.observe.fleet import orphans
-from interlock.runtime.shutdown import DrainReport, Signals, until_heard
+from interlock.runtime.shutdown import DrainReport, Signals, until_stopped
 from interlock.shm.lifecycle.asgi import shared_lifecycle
 from interlock.stores.registry import without_password
 
@@ -84,17 +84,17 @@ def run_command(
             signals = stack.enter_context(Signals(lambda _: loop.call_soon_threadsafe(heard.set)))
             door = None if life is None else stack.enter_context(shared_lifecycle(life))
             opening = open_runtime(
-                address, charts=charts, work=True, life=door, bus=bus, lease_ms=lease_ms, key_prefix=prefix
+                address, charts=charts, work=True, lifecycle=door, bus=bus, lease_ms=lease_ms, key_prefix=prefix
             )
             async with opening as runtime:
                 _say_running(terminal, charts, address)
                 for each in await orphans(runtime) or ():
                     told = f": entities of {each.kind} {each.revision} wait: no chart here goes on with them"
                     terminal.message(("missing", "yellow"), f"{told}; {each.hint}")
-                await until_heard(runtime, heard)
+                await until_stopped(runtime, heard)
                 _say_draining(terminal, signals.first, drain_ms)
                 ended = await runtime.drain(drain_ms)
-                if ended.left:
+                if ended.still_running:
                     # What cannot be stopped would hold the interpreter up; its lease lapses, as if this were killed.
                     _say_closed(terminal, ended)
                     _leave()
@@ -126,11 +126,11 @@ def _say_draining(terminal: Terminal, number: int | None, drain_ms: int) -> None
 
 
 def _say_closed(terminal: Terminal, ended: DrainReport) -> None:
-    told = f": {ended.finished} finished, {ended.put_back} put back for others"
-    if not (ended.finished or ended.put_back or ended.left):
+    told = f": {ended.finished} finished, {ended.requeued} put back for others"
+    if not (ended.finished or ended.requeued or ended.still_running):
         told = ": nothing was in hand"
-    if ended.left:
-        told += f", {ended.left} left running: taken up by others when their leases end"
+    if ended.still_running:
+        told += f", {ended.still_running} left running: taken up by others when their leases end"
     if ended.unanswered:
         told += f", {values.counted(ended.unanswered, 'request', 'requests')} without an answer"
     terminal.report(("closed", "bold"), f"{told}; it took {values.age_text(ended.took_ms)}")

@@ -14,8 +14,8 @@ from interlock.errors import UsageError
 from interlock.model.codec import plain
 from interlock.model.duration import parse_duration
 from interlock.ports.journal_feed import FeedEntry
+from interlock.runtime.history.replay import time_ms
 from interlock.runtime.history.tail import tail as tailed
-from interlock.runtime.history.travel import time_ms
 
 
 @example("interlock tail -f", "interlock tail order --from 10m -v")

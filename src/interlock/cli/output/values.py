@@ -23,7 +23,7 @@ from interlock.model.duration import format_duration
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import EntityRow
-from interlock.runtime.history.travel import EPOCH
+from interlock.runtime.history.replay import EPOCH
 
 
 def time_text(ms: int) -> str:

@@ -99,7 +99,7 @@ def message_of(entity: str, place: WorkId, body: Any, *, source: str = SOURCE) -
     """The message that this work is, as it goes to the bus."""
     kind, _, _ = entity.partition("/")
     return Message(
-        id=f"{entity}/{place.version}/{place.ordinal}",
+        id=place.key(entity),
         source=f"{source}/{kind}",
         subject=entity,
         kind=kind,

@@ -32,10 +32,30 @@ class WorkId(Struct, frozen=True, order=True, gc=False):
     version: int
     ordinal: int
 
+    def key(self, entity: str) -> str:
+        """Return the key of this work of an entity, `kind/id/version/ordinal`: what handlers see and people name."""
+        return f"{entity}/{self.version}/{self.ordinal}"
+
     @property
-    def answer_key(self) -> str:
-        """The key under which the answer to this work is kept: whoever answers first, answers."""
+    def result_key(self) -> str:
+        """The key under which the result of this work is recorded, so that only the first result counts."""
         return f"_{self.lane}/{self.version}/{self.ordinal}"
+
+
+def parse_work_key(key: str) -> tuple[str, int, int]:
+    """Return the entity, the version and the ordinal of a key of work. Raises ValueError when it is not one.
+
+    >>> parse_work_key("order/A-1/7/0")
+    ('order/A-1', 7, 0)
+    """
+    entity, version, ordinal = key.rsplit("/", 2)
+    if "/" not in entity or not (_is_number(version) and _is_number(ordinal)):
+        raise ValueError(f"expected kind/id/version/ordinal, got {key[:200]!r}")
+    return entity, int(version), int(ordinal)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 19  # versions are integers of 64 bits
 
 
 class Work(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -30,9 +30,9 @@ from interlock.model.limits import CLOCK_AHEAD_MS_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.operate.jobs.job import ALREADY_APPLIED, BULK_ADVICE, VERIFY_ADVICE, Bulk, Item, Job, JobPage
 from interlock.ports.store import PAGE_MAX, Duplicate, EntityQuery, EntityRow
-from interlock.runtime.builtin_charts import CONSOLE_ROLE, JOB_KIND
-from interlock.runtime.duplicates import known_before
+from interlock.runtime.chart_registry import CONSOLE_ROLE, JOB_KIND
 from interlock.runtime.runtime import Runtime
+from interlock.runtime.sender import find_former
 
 OWNER_TIMEOUT_MS = 30_000
 """Time without saved progress after which another server may take over a job: six saves are missing."""
@@ -182,7 +182,7 @@ class JobStore:
         if stored.bulk is None or key.former is None:
             return False
         event = Event(stored.bulk.event, stored.bulk.payload)
-        return await known_before(store, item.entity, key.former, event) is not None
+        return await find_former(store, item.entity, key.former, event) is not None
 
     async def recent(self) -> tuple[StoredJob, ...]:
         """Return all open jobs, jobs of this month and the last, and ended jobs that were read here; newest first."""

@@ -16,14 +16,14 @@ from typing import TypeVar
 
 import msgspec
 
-from interlock.effects.retry import RetryPolicy, backoff_ms
 from interlock.errors import ConflictError, InterlockError, UnavailableError
+from interlock.model.backoff import Backoff
 from interlock.model.codec import encode
 from interlock.model.keys import bulk_key
 from interlock.operate.jobs.job import ALREADY_APPLIED, Bulk, Item, Job, JobPage, MaySee
 from interlock.operate.jobs.store import JobStore
 from interlock.ports.store import EntityQuery
-from interlock.runtime.builtin_charts import JOB_KIND
+from interlock.runtime.chart_registry import JOB_KIND
 from interlock.runtime.runtime import Runtime
 from interlock.trust.disclosure import public_text
 
@@ -42,7 +42,7 @@ SAVE_INTERVAL_MS = 5_000
 YIELD_EVERY = 50
 """Entities of a dry run between two pauses in which the server handles requests."""
 
-_STORE_RETRY = RetryPolicy(backoff_ms_min=200, backoff_ms_max=15_000)
+_STORE_RETRY = Backoff(200, 15_000, jitter=0.5)
 
 T = TypeVar("T")
 
@@ -135,7 +135,7 @@ class JobWalker:
         runtime, principal = self._runtime, bulk.principal
         try:
             if bulk.dry_run:
-                receipt = await runtime.rehearse(item.entity, bulk.event, bulk.payload, principal=principal)
+                receipt = await runtime.dry_run(item.entity, bulk.event, bulk.payload, principal=principal)
             else:
                 key = bulk_key(job.id, item.entity)
                 receipt = await runtime.submit(
@@ -187,5 +187,5 @@ class JobWalker:
             try:
                 return await call()
             except UnavailableError:
-                await clock.sleep_ms(backoff_ms(_STORE_RETRY, failures, 0.5 + clock.jitter() / 2))
+                await clock.sleep_ms(_STORE_RETRY.wait_ms(failures, clock.jitter()))
         return await call()

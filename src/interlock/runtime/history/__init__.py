@@ -1,1 +1,1 @@
-"""What a journal answers: replay, time travel, verification, archives."""
+"""Work on journals: replay, time travel, verification, archives."""

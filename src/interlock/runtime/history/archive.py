@@ -1,11 +1,11 @@
-"""Retention: journals of ended entities go to an archive, and are released here once the archive has them.
+"""Retention: copy journals of ended entities to an archive, and release them here once the archive has them.
 
-Rule 1: nothing is released without a rule that names a kind, a state and an age, and only of entities that ended.
-Rule 2: the order is prove, adopt, read back, release. Whatever dies in between leaves a journal in two places, never
-in none; the same call again goes on where it stopped.
-Rule 3: an entity stays where it lived: its snapshot, its keys, the hash of its last record. An id never lives twice.
-Rule 4: what cannot be proven here, by its chain and by replay, or does not follow what the archive has, is not
-archived, and that is said; the others are taken all the same.
+Rule 1: a journal is released only by a rule that names a kind, a state and an age, and only for ended entities.
+Rule 2: the order is verify, copy, read back, release. A crash in between leaves a journal in two places, never in none;
+the same call continues where it stopped.
+Rule 3: the entity itself stays: its snapshot, its keys, the hash of its last record. An id is never used twice.
+Rule 4: a journal that cannot be verified, by its chain and by replay, or that does not follow what the archive has, is
+not archived, and the result says so. The others are archived all the same.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from interlock.runtime.history.verify import verify_entity
 
 
 class RetentionRule(Struct, frozen=True, kw_only=True):
-    """Which entities: of a kind, ended in a state, and that longer ago than a time."""
+    """Which entities to archive: of a kind, ended in a state, before a time."""
 
     kind: str
     state: str
@@ -33,7 +33,7 @@ class RetentionRule(Struct, frozen=True, kw_only=True):
 
 
 class ArchivedEntity(Struct, frozen=True, omit_defaults=True):
-    """What became of one entity.
+    """The result for one entity.
 
     `archived` is `yes`, `before` (an earlier run did it), `would` (a dry run) or `no`; `reason` says why not.
     """
@@ -46,19 +46,19 @@ class ArchivedEntity(Struct, frozen=True, omit_defaults=True):
 
 
 Opener = Callable[[str], Awaitable[tuple[Store, str]]]
-"""Gives the store that keeps the journals of a month such as `2026-08`, and its address. It is of the tenant whose
-journals are archived: a chain begins with its tenant."""
+"""Returns the store for the journals of a month such as `2026-08`, and its address. It must have the tenant whose
+journals are archived: a chain starts with its tenant."""
 
 
 async def archive(
-    store: Store, charts: ChartRegistry, rule: RetentionRule, opened: Opener, *, dry_run: bool = False
+    store: Store, charts: ChartRegistry, rule: RetentionRule, open_month: Opener, *, dry_run: bool = False
 ) -> AsyncIterator[ArchivedEntity]:
-    """Take the journals of all entities of a rule to their months, one after the other. `opened` owns what it opens.
+    """Archive the journals of all entities of a rule, one after the other. `open_month` owns the stores it opens.
 
-    Raises UsageError when this store cannot release journals, or that one cannot take them.
+    Raises UsageError when this store cannot release journals, or the archive cannot adopt them.
     """
     if not isinstance(store, JournalRelease):
-        raise UsageError("this store keeps its journals: it releases none", code="archive.source")
+        raise UsageError("this store cannot release journals", code="archive.source")
     cursor: str | None = None
     while True:  # ends with the last page
         query = EntityQuery(
@@ -71,45 +71,45 @@ async def archive(
         page = await store.find(query)
         for row in page.rows:
             if row.ended is not None:
-                yield await _archived(store, charts, row, opened, dry_run=dry_run)
+                yield await _archive(store, charts, row, open_month, dry_run=dry_run)
         cursor = page.after
         if cursor is None:
             break
 
 
 def month(time_ms: int) -> str:
-    """The month of a time, as archives are sorted: `2026-08`, in UTC."""
+    """Return the month of a time in UTC, such as `2026-08`."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m")
 
 
-async def _archived(
-    store: Store, charts: ChartRegistry, row: EntityRow, opened: Opener, *, dry_run: bool
+async def _archive(
+    store: Store, charts: ChartRegistry, row: EntityRow, open_month: Opener, *, dry_run: bool
 ) -> ArchivedEntity:
     where = month(row.changed_ms)
-    proof = await verify_entity(store, charts, row.entity)
-    if proof.archive is not None:
+    found = await verify_entity(store, charts, row.entity)
+    if found.archive is not None:
         return ArchivedEntity(row.entity, "before", where)
-    if proof.problem is not None:
-        return ArchivedEntity(row.entity, "no", where, proof.entries, proof.problem.message)
+    if found.problem is not None:
+        return ArchivedEntity(row.entity, "no", where, found.entries, found.problem.message)
     if dry_run:
-        return ArchivedEntity(row.entity, "would", where, proof.entries)
-    target, address = await opened(where)
+        return ArchivedEntity(row.entity, "would", where, found.entries)
+    target, address = await open_month(where)
     try:
-        head = await _adopted(store, charts, row.entity, proof.entries, target)
+        head = await _copy(store, charts, row.entity, found.entries, target)
     except (ConflictError, CorruptionError) as error:
-        return ArchivedEntity(row.entity, "no", where, proof.entries, error.message)
-    if head != proof.head:
-        return ArchivedEntity(row.entity, "no", where, proof.entries, "the archive's copy ends with another hash")
+        return ArchivedEntity(row.entity, "no", where, found.entries, error.message)
+    if head != found.head:
+        return ArchivedEntity(row.entity, "no", where, found.entries, "the hash of the archived copy differs")
     assert isinstance(store, JournalRelease)
-    if not await store.release(row.entity, version=proof.entries, archive=address):
-        return ArchivedEntity(row.entity, "no", where, proof.entries, "it went on meanwhile")
-    return ArchivedEntity(row.entity, "yes", where, proof.entries)
+    if not await store.release(row.entity, version=found.entries, archive=address):
+        return ArchivedEntity(row.entity, "no", where, found.entries, "it has changed meanwhile")
+    return ArchivedEntity(row.entity, "yes", where, found.entries)
 
 
-async def _adopted(store: Store, charts: ChartRegistry, entity: str, version: int, target: Store) -> str | None:
-    """Bring the records of an entity to another store, page by page; gives the hash of the last one read back there."""
+async def _copy(store: Store, charts: ChartRegistry, entity: str, version: int, target: Store) -> str | None:
+    """Copy the records of an entity, page by page; return the hash of the last one, read back from the archive."""
     if not isinstance(target, JournalArchive):
-        raise UsageError("this store takes no journals of others", code="archive.target", hint="use file:///folder")
+        raise UsageError("this store cannot adopt journals", code="archive.target", hint="use file:///folder")
     after, snapshot = 0, None
     while after < version:
         records = await store.read(entity, after=after, limit=min(PAGE_MAX, version - after))
@@ -124,9 +124,9 @@ async def _adopted(store: Store, charts: ChartRegistry, entity: str, version: in
 
 
 def _append(charts: ChartRegistry, snapshot: Snapshot, records: tuple[JournalRecord, ...]) -> Append:
-    """What the last of these records leads to."""
+    """Return the append of the last of these records."""
     entry = records[-1].entry
-    states = charts.of(snapshot).active(snapshot)
+    states = charts.for_snapshot(snapshot).active(snapshot)
     tags = tuple(sorted({tag for each in states for tag in each.tags}))
     ids = tuple(each.id for each in states)
     return Append(snapshot.kind, snapshot.entity, entry.version - 1, entry, snapshot, ids, tags)

@@ -1,59 +1,218 @@
-"""Replay: fold entries through the step, effects discarded. How a snapshot is made from a journal.
+"""Replay and time travel: fold the entries of a journal through the step, and discard the effects.
 
-Rule 1: a replayed entry must lead where it says it led; anything else is a divergence, and is corruption where the
-very chart that wrote the entry says so. One that is only compatible with it may rightly lead elsewhere: the entry is
-then not for this process to judge.
+Rule 1: a replayed entry must lead to the version and configuration it records. A difference is corruption when the
+chart that wrote the entry shows it. A chart that is only compatible with that one may lead elsewhere; then this process
+cannot judge the entry.
+Rule 2: a time means the last entry at or before it.
+Rule 3: the snapshot that the store loads is only a shortcut. Replay starts there when the snapshot is not after the
+wanted moment, otherwise at the first entry. Both give the same result.
+Rule 4: a damaged journal can be read up to the damage. The reader then gets the store's error. A store refuses the
+whole page that contains a bad record, so the readable part of the page is found by asking for fewer records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime, timedelta
 
 import msgspec
+from msgspec import Struct
 
-from interlock.errors import CorruptionError, UnavailableError
+from interlock.errors import CorruptionError, NotFoundError, UnavailableError, UsageError
 from interlock.kernel.step import Kernel
+from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import CREATE, Entry
+from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
+from interlock.ports.store import PAGE_MAX, Loaded, Store
 from interlock.runtime.chart_registry import ChartRegistry
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+At = int | str | datetime
+"""A version, or a time: ISO 8601 with its zone, or an aware datetime."""
+
+
+# Replay
 
 
 def replay(charts: ChartRegistry, entity: str, snapshot: Snapshot | None, entries: Iterable[Entry]) -> Snapshot | None:
-    """The snapshot after these entries, each by the revision that wrote it, or one compatible with that.
+    """Return the snapshot after these entries, each stepped by the revision that wrote it, or by a compatible one.
 
-    Raises CorruptionError at a divergence, UnavailableError at one from another revision than the entry's.
+    Raises CorruptionError at a divergence, UnavailableError when only a compatible revision diverges.
     """
-    kind = entity.partition("/")[0]
+    kind = kind_of(entity)
     for entry in entries:
-        kernel = charts.revision(kind, entry.revision)
+        kernel = charts.for_revision(kind, entry.revision)
         snapshot = repeat_step(kernel, entity, snapshot, entry).snapshot
         if snapshot.version != entry.version or snapshot.configuration != entry.after:
             if kernel.chart.revision != entry.revision:
                 raise unproven(entity, entry, kernel)
             found = f"version {snapshot.version} in {', '.join(snapshot.configuration)}"
             written = f"version {entry.version} in {', '.join(entry.after)}"
-            message = f"replaying `{entity}` diverges: the journal says {written}, the chart gives {found}"
+            message = f"replay of `{entity}` diverges: the journal records {written}, the chart gives {found}"
             raise CorruptionError(message, code="journal.divergence")
     return snapshot
 
 
 def unproven(entity: str, entry: Entry, kernel: Kernel) -> UnavailableError:
-    """A chart that is compatible with the one that wrote an entry gives something else."""
+    """Return the error for an entry on which a compatible chart, not its own, gives a different result."""
     message = (
-        f"version {entry.version} of `{entity}` was written by revision {entry.revision}, whose chart is not here; "
-        f"{kernel.chart.revision}, which is compatible with it, gives something else"
+        f"version {entry.version} of `{entity}` was written by revision {entry.revision}, which is not loaded; "
+        f"the compatible revision {kernel.chart.revision} gives a different result"
     )
-    return UnavailableError(message, code="revision.unknown", hint="load the chart of that revision, too")
+    return UnavailableError(message, code="revision.unknown", hint="load the chart of that revision too")
 
 
 def repeat_step(kernel: Kernel, entity: str, snapshot: Snapshot | None, entry: Entry) -> Step:
-    """The step of an entry, done once more on the snapshot before it. Raises CorruptionError when there is none."""
+    """Repeat the step of an entry on the snapshot before it. Raises CorruptionError when that snapshot is missing."""
     event = entry.event
     if event.name == CREATE:
         data = event.data if isinstance(event.data, dict) else {}
         parent = None if data.get("parent") is None else msgspec.convert(data["parent"], Parent)
         return kernel.start(data.get("context"), entity=entity, time_ms=event.time_ms, parent=parent)
     if snapshot is None:
-        raise CorruptionError(f"the journal of `{entity}` does not begin with its creation", code="journal.beginning")
+        raise CorruptionError(f"the journal of `{entity}` does not start with its creation", code="journal.beginning")
     return kernel.step(snapshot, event)
+
+
+# Reading
+
+
+async def read_until_damage(store: Store, entity: str, *, after: int = 0) -> AsyncIterator[tuple[JournalRecord, ...]]:
+    """Yield the records after a version, page by page. In a damaged journal: up to the damage, then CorruptionError."""
+    while True:  # ends with the journal, or with its damage
+        try:
+            records = await store.read(entity, after=after, limit=PAGE_MAX)
+        except CorruptionError:
+            records = await read_before_damage(store, entity, after=after)
+            if records:
+                yield records
+            raise
+        if not records:
+            return
+        yield records
+        after = records[-1].version
+
+
+async def read_before_damage(store: Store, entity: str, *, after: int) -> tuple[JournalRecord, ...]:
+    """Return the records of a page up to the first one that cannot be read."""
+    good: tuple[JournalRecord, ...] = ()
+    low, high = 0, PAGE_MAX
+    while low < high - 1:  # `low` records can be read, `high` cannot
+        middle = (low + high) // 2
+        try:
+            found = await store.read(entity, after=after, limit=middle)
+        except CorruptionError:
+            high = middle
+        else:
+            if len(found) < middle:  # it was repaired meanwhile
+                return found
+            good, low = found, middle
+    return good
+
+
+async def pages(store: Store, entity: str, *, after: int = 0) -> AsyncIterator[tuple[Entry, ...]]:
+    """Yield all entries after a version, page by page. In a damaged journal: up to the damage, then CorruptionError."""
+    async for records in read_until_damage(store, entity, after=after):
+        yield tuple(each.entry for each in records)
+
+
+async def entries_after(store: Store, entity: str, *, after: int, limit: int | None) -> tuple[Entry, ...]:
+    """Return the entries after a version: the first `limit`, or all of them, read page by page."""
+    found: list[Entry] = []
+    while limit is None or len(found) < limit:  # ends with the page that is not full
+        wanted = PAGE_MAX if limit is None else min(PAGE_MAX, limit - len(found))
+        records = await store.read(entity, after=after, limit=wanted)
+        found += (each.entry for each in records)
+        if len(records) < wanted:
+            break
+        after = records[-1].version
+    return tuple(found)
+
+
+# Time travel
+
+
+class Moment(Struct, frozen=True):
+    """Where to stop: at a version, or at a time."""
+
+    version: int | None = None
+    time_ms: int | None = None
+
+    def is_passed_by(self, entry: Entry) -> bool:
+        """Whether an entry lies after this moment."""
+        if self.version is not None:
+            return entry.version > self.version
+        return self.time_ms is not None and entry.event.time_ms > self.time_ms
+
+    def is_reached_by(self, entry: Entry) -> bool:
+        """Whether no later entry can be wanted. For a time, only a later entry shows that."""
+        return entry.version == self.version or self.is_passed_by(entry)
+
+
+def parse_moment(at: At) -> Moment:
+    """Return the moment that a caller means. Raises UsageError for a time without a zone and for other types."""
+    if isinstance(at, bool) or not isinstance(at, int | str | datetime):
+        raise UsageError(f"`at` must be a version or a time, got {at!r:.60}", code="at.type")
+    if isinstance(at, int):
+        return Moment(version=at)
+    return Moment(time_ms=time_ms(at))
+
+
+def time_ms(time: str | datetime) -> int:
+    """Return a time in whole milliseconds since 1970. Raises UsageError for an invalid time or one without a zone."""
+    if isinstance(time, str):
+        time = _parse_time(time)
+    if time.tzinfo is None:
+        hint = "add the zone: 2026-11-15T12:00:00Z, or +01:00"
+        raise UsageError(f"the time {time.isoformat()} has no zone", code="at.zone", hint=hint)
+    return (time - EPOCH) // timedelta(milliseconds=1)
+
+
+def _parse_time(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        hint = "write a version such as 7, or a time such as 2026-11-15T12:00:00Z"
+        raise UsageError(f"`{text[:60]}` is not an ISO 8601 time", code="at.malformed", hint=hint) from None
+
+
+async def state_at(store: Store, charts: ChartRegistry, entity: str, loaded: Loaded | None, at: At) -> Snapshot:
+    """Return the entity as it was. Raises NotFoundError if it did not exist, CorruptionError if that is damaged."""
+    wanted = parse_moment(at)
+    found: Snapshot | None = None
+    if loaded is not None and _starts_before(loaded, wanted):
+        found = _replay_until(charts, entity, loaded.snapshot, wanted, (each.entry for each in loaded.records))
+    else:
+        async for page in pages(store, entity):
+            found = _replay_until(charts, entity, found, wanted, page)
+            if wanted.is_reached_by(page[-1]):
+                break
+    if found is None or (wanted.version is not None and found.version != wanted.version):
+        where = f"version {at}" if wanted.version is not None else f"{at}"
+        raise NotFoundError(f"`{entity}` has no entry at {where}", code="entity.not_then")
+    return found
+
+
+def _starts_before(loaded: Loaded, wanted: Moment) -> bool:
+    """Whether the loaded snapshot is known to be not after the moment."""
+    if loaded.snapshot is None:
+        return False
+    if wanted.version is not None:
+        return loaded.snapshot.version <= wanted.version
+    # The time of a snapshot is the time of its last entry. It is known when that is the entity's last entry; otherwise
+    # the entry after it must lie before the moment.
+    first_ms = loaded.records[0].entry.event.time_ms if loaded.records else loaded.time_ms
+    return wanted.time_ms is not None and first_ms <= wanted.time_ms
+
+
+def _replay_until(
+    charts: ChartRegistry, entity: str, snapshot: Snapshot | None, wanted: Moment, entries: Iterable[Entry]
+) -> Snapshot | None:
+    for entry in entries:
+        if wanted.is_passed_by(entry):
+            break
+        snapshot = replay(charts, entity, snapshot, (entry,))
+    return snapshot

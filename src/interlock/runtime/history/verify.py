@@ -1,14 +1,14 @@
-"""Verify: read journals whole, check every link, replay every entry, and compare with what is kept beside them.
+"""Verification: read whole journals, check every link, replay every entry, and compare with the rows derived from them.
 
-Rule 1: what a step gives when it is done again must be what its entry says: from, to, outcome, reason, effects; and the
-stored snapshot must be the replayed one at its version. Anything else is a divergence, told with its version.
-Rule 2: damage is an answer, not an exception: one bad entity does not keep the others from being looked at. One that
-cannot be read is an answer too, as long as the store itself answers.
-Rule 3: an entity whose revision is not here is not replayed, and that is said; nothing is guessed about it. A chart
-that is compatible may replay it, but where it gives something else, nothing is proven: it may be right to differ.
-Rule 4: what a database keeps beside its journals for lists, counts and known keys is held against them.
-Rule 5: links are checked by the store, which knows its key and tenant. Without a key a chain shows accidents and
-clumsy edits; it proves nothing against someone who can write it anew as a whole.
+Rule 1: a replayed step must give what its entry records: from, to, outcome, reason, effects; and the stored snapshot
+must equal the replayed one at its version. Anything else is a divergence, reported with its version.
+Rule 2: damage is a result, not an exception: one bad entity does not stop the verification of the others. So is an
+entity that cannot be read, as long as the store itself responds.
+Rule 3: an entity whose revision is not loaded is not replayed, and the result says so. A compatible chart may replay
+it, but where that gives a different result nothing is proven: it may rightly differ.
+Rule 4: the rows that a database derives from its journals, for lists, counts and keys, are compared with them.
+Rule 5: the store checks the links; it knows its key and tenant. Without a key a chain shows accidents and careless
+edits, but not the work of an attacker who can rewrite the whole chain.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from msgspec import Struct
 from interlock.errors import ArchivedError, CorruptionError, InterlockError, NotFoundError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.codec import encode
+from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 from interlock.ports.store import PAGE_MAX, DerivedRows, Duplicate, EntityNames, EntityQuery, Loaded, Store
 from interlock.runtime.chart_registry import ChartRegistry
-from interlock.runtime.history.readable import before_damage
-from interlock.runtime.history.replay import repeat_step, unproven
+from interlock.runtime.history.replay import read_before_damage, repeat_step, unproven
 from interlock.runtime.request_checks import unknown_entity
 
 UNKNOWN, UNREAD = "entity.unknown", "journal.unread"
 UNPROVEN = frozenset({"kind.unknown", "revision.unknown", UNKNOWN, UNREAD})
-"""Codes of problems that are not the journal's: the chart is not here, the name is wrong, or nobody can read it."""
+"""Codes of problems that are not damage: the chart is not loaded, the id is unknown, or the entity is unreadable."""
 
 _SHOWN_MAX = 80
 _UNKNOWN = Loaded(2**63, 0, None)
-"""What stands for an entity that does not load: its journal is heard to where it ends."""
+"""Stands for an entity that cannot be loaded: its journal is read to its end."""
 
 
 class VerificationProblem(Struct, frozen=True, omit_defaults=True):
-    """What is wrong with an entity: a stable code, the message, and the version it was found at when it is known."""
+    """A problem of an entity: a stable code, the message, and the version where it was found, if known."""
 
     code: str
     message: str
@@ -50,14 +50,15 @@ class VerificationProblem(Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_corruption(self) -> bool:
-        """Whether the journal is at fault; otherwise it could not be judged here."""
+        """Whether the journal is damaged; otherwise it could not be judged here."""
         return self.code not in UNPROVEN
 
 
 class Verification(Struct, frozen=True, omit_defaults=True):
-    """What is proven of an entity: so many linked entries up to this hash, replayed or not, and the first problem.
+    """The result for one entity: how many entries are linked, up to which hash, whether replayed, and the first
+    problem.
 
-    `archive` is the address of the archive, when its records were released to one: nothing was looked at there.
+    `archive` is the address of the archive to which its records were released; the archive was not checked.
     """
 
     entity: str
@@ -69,8 +70,9 @@ class Verification(Struct, frozen=True, omit_defaults=True):
 
 
 async def verify_entity(store: Store, charts: ChartRegistry | None, entity: str) -> Verification:
-    """Check one entity; without charts its chain only. Raises NotFoundError when there is none, UnavailableError when
-    the store as a whole does not answer.
+    """Verify one entity; without charts, only its chain.
+
+    Raises NotFoundError for an unknown entity, UnavailableError when the store as a whole does not respond.
     """
     damage: CorruptionError | None = None
     try:
@@ -78,49 +80,49 @@ async def verify_entity(store: Store, charts: ChartRegistry | None, entity: str)
     except CorruptionError as error:
         loaded, damage = _UNKNOWN, error
     except UnavailableError as error:
-        return await _unread(store, entity, error)
+        return await _unreadable(store, entity, error)
     if loaded is None or isinstance(loaded, Duplicate):
         raise unknown_entity(entity)
-    witness = _Witness(charts, entity, loaded)
+    verifier = EntityVerifier(charts, entity, loaded)
     try:
-        while witness.entries < loaded.version and not witness.is_corrupt:
-            records = await store.read(entity, after=witness.entries, limit=PAGE_MAX)
+        while verifier.entries < loaded.version and not verifier.is_corrupt:
+            records = await store.read(entity, after=verifier.entries, limit=PAGE_MAX)
             if not records:
                 break
-            witness.hear(records)
+            verifier.check(records)
     except ArchivedError as error:
         return Verification(entity, archive=error.archive)
     except CorruptionError as error:
-        with suppress(UnavailableError):  # the damage is told all the same, only not as near to its place
-            witness.hear(await before_damage(store, entity, after=witness.entries))
-        witness.fail(error.code, error.message, witness.entries + 1)
+        with suppress(UnavailableError):  # the damage is reported in any case, only at a less exact version
+            verifier.check(await read_before_damage(store, entity, after=verifier.entries))
+        verifier.fail(error.code, error.message, verifier.entries + 1)
     except UnavailableError as error:
-        return await _unread(store, entity, error)
+        return await _unreadable(store, entity, error)
     if damage is not None:
-        witness.fail(damage.code, damage.message)
-    if charts is not None and isinstance(store, DerivedRows) and not witness.is_corrupt:
-        for told in await store.differences(entity):
-            witness.fail("store.beside", f"`{entity}`: {told}")
-    return witness.proof()
+        verifier.fail(damage.code, damage.message)
+    if charts is not None and isinstance(store, DerivedRows) and not verifier.is_corrupt:
+        for difference in await store.differences(entity):
+            verifier.fail("store.beside", f"`{entity}`: {difference}")
+    return verifier.result()
 
 
-async def _unread(store: Store, entity: str, error: UnavailableError) -> Verification:
-    """What is said of an entity that cannot be read while the store answers. Where it does not, it raises."""
+async def _unreadable(store: Store, entity: str, error: UnavailableError) -> Verification:
+    """Return the result for an unreadable entity. Raises UnavailableError when the store does not respond at all."""
     await store.kinds()
     return Verification(entity, problem=VerificationProblem(UNREAD, error.message))
 
 
 async def verify_store(store: Store, charts: ChartRegistry | None, *, now_ms: int) -> AsyncIterator[Verification]:
-    """Check every entity, kind by kind. `now_ms` is the time at the beginning.
+    """Verify every entity, kind by kind. `now_ms` is the time at the start.
 
-    What moves while we look is listed again behind it, so of entities that moved since the beginning each is looked at
-    once more at most, and the walk ends when it meets nothing new.
+    An entity that changes during the walk is listed again further back. Each such entity is verified at most once more,
+    and the walk ends with a page that shows nothing new.
     """
-    if isinstance(store, EntityNames):  # its lists would pass over what is damaged
+    if isinstance(store, EntityNames):  # its lists leave out what is damaged
         for name in await store.names():
-            proof = await _verify_named(store, charts, name)
-            if proof is not None:
-                yield proof
+            result = await _verify_named(store, charts, name)
+            if result is not None:
+                yield result
         return
     for kind in await store.kinds():
         moved: set[str] = set()
@@ -135,24 +137,23 @@ async def verify_store(store: Store, charts: ChartRegistry | None, *, now_ms: in
             if cursor is None or (page.rows and not fresh):
                 break
     if charts is not None and isinstance(store, DerivedRows):
-        for told in await store.differences():
-            yield Verification("the store", problem=VerificationProblem("store.beside", told))
+        for each in await store.differences():
+            yield Verification("the store", problem=VerificationProblem("store.beside", each))
 
 
 async def _verify_named(store: Store, charts: ChartRegistry | None, name: str) -> Verification | None:
-    """Check what has a name; None when it was begun and never written."""
+    """Verify what has a name; None when it was created and never written."""
     if "/" not in name:
-        return Verification(
-            name, problem=VerificationProblem("entity.unreadable", "whose journal this is cannot be read from it")
-        )
+        message = "the journal does not say which entity it belongs to"
+        return Verification(name, problem=VerificationProblem("entity.unreadable", message))
     try:
         return await verify_entity(store, charts, name)
     except NotFoundError:
         return None
 
 
-class _Witness:
-    """Hears the records of one entity in order, and says what they prove."""
+class EntityVerifier:
+    """Checks the records of one entity in order."""
 
     def __init__(self, charts: ChartRegistry | None, entity: str, loaded: Loaded) -> None:
         self._charts = charts
@@ -167,31 +168,31 @@ class _Witness:
     def is_corrupt(self) -> bool:
         return self._problem is not None and self._problem.is_corruption
 
-    def hear(self, records: tuple[JournalRecord, ...]) -> None:
-        """Take the next records; those after the version that was loaded were written meanwhile."""
+    def check(self, records: tuple[JournalRecord, ...]) -> None:
+        """Check the next records. Those after the loaded version were written meanwhile and are skipped."""
         for record in records:
             if self.is_corrupt or self.entries == self._loaded.version:
                 return
             if record.key != record.entry.key:
-                told = f"its key is `{record.key}` outside and `{record.entry.key}` inside"
-                self._fail_at(record, "journal.key", told)
+                message = f"the record has the key `{record.key}`, its entry `{record.entry.key}`"
+                self._fail_at(record, "journal.key", message)
             elif self._charts is not None and self._problem is None:
                 self._replay(self._charts, record)
             if not self.is_corrupt:
                 self.entries, self._head = record.version, record.head
 
     def fail(self, code: str, message: str, version: int | None = None) -> None:
-        """Note the first problem."""
+        """Record a problem, unless damage was found before."""
         if not self.is_corrupt:
             self._problem = VerificationProblem(code, message, version)
 
     def _fail_at(self, record: JournalRecord, code: str, message: str) -> None:
         self.fail(code, f"the journal of `{self._entity}` at version {record.version}: {message}", record.version)
 
-    def proof(self) -> Verification:
-        """What was proven."""
-        if self.entries != self._loaded.version:  # damage without a chart, too
-            message = f"`{self._entity}` is at version {self._loaded.version}, and its journal ends at {self.entries}"
+    def result(self) -> Verification:
+        """Return the result."""
+        if self.entries != self._loaded.version:  # this is damage even without a chart
+            message = f"`{self._entity}` is at version {self._loaded.version}, but its journal ends at {self.entries}"
             self.fail("journal.short", message, self.entries + 1)
         replayed = self._charts is not None and self._problem is None
         return Verification(self._entity, self.entries, self._head, replayed, None, self._problem)
@@ -199,22 +200,22 @@ class _Witness:
     def _replay(self, charts: ChartRegistry, record: JournalRecord) -> None:
         entry = record.entry
         try:
-            kernel = charts.revision(self._entity.partition("/")[0], entry.revision)
+            kernel = charts.for_revision(kind_of(self._entity), entry.revision)
         except (NotFoundError, UnavailableError) as error:
             self._problem = VerificationProblem(error.code, error.message, record.version)
             return
         try:
             step = repeat_step(kernel, self._entity, self._snapshot, entry)
         except InterlockError as error:
-            self._diverges(kernel, record, f"the step fails: {error.message}")
+            self._record_divergence(kernel, record, f"the step fails: {error.message}")
             return
         found = difference(entry, self._snapshot, step) or self._snapshot_difference(step.snapshot)
         if found is not None:
-            self._diverges(kernel, record, found)
+            self._record_divergence(kernel, record, found)
         self._snapshot = step.snapshot
 
-    def _diverges(self, kernel: Kernel, record: JournalRecord, found: str) -> None:
-        """A step, done again, gives something else. Only the chart that wrote the entry can call that damage."""
+    def _record_divergence(self, kernel: Kernel, record: JournalRecord, found: str) -> None:
+        """Record that a repeated step gives a different result. It is damage only by the chart that wrote the entry."""
         if kernel.chart.revision == record.entry.revision:
             self._fail_at(record, "journal.divergence", found)
             return
@@ -222,22 +223,22 @@ class _Witness:
         self._problem = VerificationProblem(error.code, error.message, record.version)
 
     def _snapshot_difference(self, snapshot: Snapshot) -> str | None:
-        """How the stored snapshot differs from the replayed one, if it is of this version."""
+        """Return how the stored snapshot differs from the replayed one, if it is of this version."""
         stored = self._loaded.snapshot
         if stored is None or stored.version != snapshot.version:
             return None
-        # A compatible chart may replay what another revision wrote; the name of the revision is all that differs then.
+        # After a replay by a compatible chart only the name of the revision may differ.
         for name in stored.__struct_fields__:
-            kept, given = getattr(stored, name), getattr(snapshot, name)
-            if name != "revision" and encode(kept) != encode(given):
-                return f"the stored snapshot has another {name} than the replayed one"
+            expected, found = getattr(stored, name), getattr(snapshot, name)
+            if name != "revision" and encode(expected) != encode(found):
+                return f"`{name}` of the stored snapshot differs from the replayed one"
         return None
 
 
 def difference(entry: Entry, before: Snapshot | None, step: Step) -> str | None:
-    """The first thing that an entry says and the step, done again, does not give."""
+    """Return the first field in which an entry and its repeated step differ."""
     after = step.snapshot
-    told = (
+    fields = (
         ("version", entry.version, after.version),
         ("from", entry.before, () if before is None else before.configuration),
         ("to", entry.after, after.configuration),
@@ -245,20 +246,20 @@ def difference(entry: Entry, before: Snapshot | None, step: Step) -> str | None:
         ("reason", entry.reason, step.reason),
         ("effects", entry.effects, step.effects),
     )
-    for name, said, given in told:
-        if encode(said) != encode(given):
-            written, found = _short(said, given)
-            return f"`{name}` is {written}, and the chart gives {found}"
+    for name, recorded, given in fields:
+        if encode(recorded) != encode(given):
+            written, found = _shorten(recorded, given)
+            return f"`{name}` is {written}, but the chart gives {found}"
     return None
 
 
-def _short(said: object, given: object) -> tuple[str, str]:
-    """Two values that differ as JSON; of long ones the part where they begin to."""
-    texts = [encode(each).decode() for each in (said, given)]
+def _shorten(recorded: object, given: object) -> tuple[str, str]:
+    """Return two different values as JSON; of long values the part where they start to differ."""
+    texts = [encode(each).decode() for each in (recorded, given)]
     if max(map(len, texts)) <= _SHOWN_MAX:
         return texts[0], texts[1]
     same = next(at for at, (left, right) in enumerate(zip_longest(*texts)) if left != right)
-    begin = 0 if same < _SHOWN_MAX // 2 else same - _SHOWN_MAX // 4
-    cut = [("…" if begin else "") + each[begin : begin + _SHOWN_MAX] for each in texts]
-    ends = ["…" if len(each) > begin + _SHOWN_MAX else "" for each in texts]
+    start = 0 if same < _SHOWN_MAX // 2 else same - _SHOWN_MAX // 4
+    cut = [("…" if start else "") + each[start : start + _SHOWN_MAX] for each in texts]
+    ends = ["…" if len(each) > start + _SHOWN_MAX else "" for each in texts]
     return cut[0] + ends[0], cut[1] + ends[1]

@@ -1,11 +1,13 @@
-"""Reconcilers: loops that ask about entities which rest in a state for too long, and give them the answers.
+"""Reconcilers: loops that ask a function about entities that stay in a state for too long, and send them its events.
 
-Rule 1: one runner per reconciler, whoever holds its lease; when that one dies the lease lapses and another goes on.
-Rule 2: what is asked about is listed anew each pass, oldest first, page by page. Nothing is remembered but failures,
-and where a pass that had too much to do left off.
-Rule 3: an answer is for the version that was seen: its key is made from that, and an entity that went on meanwhile does
-not get it. Two runners at once could therefore do no harm; the lease only spares the service that is asked.
-Rule 4: a function that raises, hangs or talks nonsense delays its own entity, longer each time, and nobody else.
+Rule 1: one loop per reconciler, in the process that holds its lease. When that process dies, the lease expires and
+another process continues.
+Rule 2: each pass lists the entities again, oldest first, page by page. Only failures are remembered, and where a pass
+with too many entities stopped.
+Rule 3: a result is for the version that was seen: its key is made from that version, and an entity that has changed
+meanwhile does not get it. Two loops at once would therefore do no harm; the lease only spares the service.
+Rule 4: a function that raises, hangs or returns something invalid delays its own entity, longer each time, and no
+other.
 """
 
 from __future__ import annotations
@@ -13,23 +15,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from interlock.effects.retry import failure_from
 from interlock.effects.user_functions import call_in_loop, result_of
-from interlock.errors import ConflictError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
+from interlock.effects.waiting import first_of, log_failure, wait_or_timeout
+from interlock.errors import ConflictError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.keys import reconcile_key
 from interlock.model.limits import LEASE_MS, RECONCILE_PAGE, RECONCILE_PASS_MAX, STOP_MS_MAX
 from interlock.ports.admission import AdmissionPermit
 from interlock.ports.clock import wait_to_poll
 from interlock.ports.leases import Lease, LeaseStore
-from interlock.ports.reconcile import Reconciler, ReconcileRequest, ReconcileResult
 from interlock.ports.store import EntityQuery, EntityRow
+from interlock.runtime.reconcile.definition import Reconciler, ReconcileRequest, ReconcileResult
 from interlock.runtime.reconcile.queue import KeyedQueue
 from interlock.runtime.runtime import Runtime
 
@@ -37,7 +39,7 @@ _log = logging.getLogger("interlock.reconcile")
 
 
 class PassReport(Struct, frozen=True):
-    """What one pass came to: entities asked about, answers given, entities that had moved on, and failures."""
+    """The counts of one pass: entities asked about, events sent, entities that had changed, and failures."""
 
     asked: int = 0
     answered: int = 0
@@ -51,24 +53,24 @@ class ReconcilerGroup:
 
     def __init__(self, runtime: Runtime, reconcilers: tuple[Reconciler, ...], *, lease_ms: int = LEASE_MS) -> None:
         if not isinstance(runtime.store, LeaseStore):
-            message = f"a {type(runtime.store).__name__} keeps no leases"
-            raise UnavailableError(message, code="store.leases", hint="run reconcilers on a store that keeps them")
+            message = f"{type(runtime.store).__name__} has no leases, which reconcilers need"
+            raise UnavailableError(message, code="store.leases", hint="run reconcilers on a store with leases")
         owner = runtime.clock.token()
-        self._runners = [
+        self._loops = [
             ReconcilerLoop(runtime, runtime.store, each, owner=owner, lease_ms=lease_ms) for each in reconcilers
         ]
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Begin to look."""
-        self._tasks = [asyncio.ensure_future(each.run()) for each in self._runners]
+        """Start the loops."""
+        self._tasks = [asyncio.ensure_future(each.run()) for each in self._loops]
 
     async def stop(self) -> None:
-        """Look no more, and let others take over at once."""
+        """Stop the loops and release their leases, so that other processes continue at once."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(each.give_back() for each in self._runners))
+        await asyncio.gather(*(each.release() for each in self._loops))
 
 
 class ReconcilerLoop:
@@ -91,68 +93,66 @@ class ReconcilerLoop:
         self._cursor: str | None = None
         self.last = PassReport()
 
-    # Who runs
+    # The lease
 
     async def run(self) -> None:
-        """Look whenever the lease is ours. An endless loop by intent; it ends when it is cancelled."""
+        """Make passes while this process has the lease. The loop is endless on purpose; it ends when cancelled."""
         while True:
-            if not await self._take():
+            if not await self._acquire():
                 await wait_to_poll(self._clock, self._lease_ms / 3, at_most_ms=self._lease_ms / 3)
                 continue
-            loops = {asyncio.ensure_future(self._holding()), asyncio.ensure_future(self._looking())}
+            loops = asyncio.ensure_future(self._renew_lease()), asyncio.ensure_future(self._make_passes())
             try:
-                await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
+                await first_of(*loops)
             finally:
-                for each in loops:
-                    each.cancel()
                 await asyncio.gather(*loops, return_exceptions=True)
 
-    async def give_back(self) -> None:
-        """Let go of the lease, if it is ours."""
+    async def release(self) -> None:
+        """Release the lease, if this process has it."""
         lease, self._lease = self._lease, None
         if lease is not None:
             try:
                 await self._leases.give_back(lease)
-            except Exception as error:  # noqa: BLE001 - it lapses by itself
-                self._say("a lease cannot be given back", error)
+            except Exception as error:  # noqa: BLE001 - it expires by itself
+                self._log_failure("a lease cannot be released", error)
 
-    async def _take(self) -> bool:
-        """Take the lease, or hold it longer; False when it is another's, or nobody can say."""
+    async def _acquire(self) -> bool:
+        """Acquire or renew the lease; False when another process has it, or the store cannot tell."""
         now_ms = self._clock.now_ms()
         until_ms = now_ms + self._lease_ms
         name = f"reconcile/{self._reconciler.name}"
         try:
             lease = await self._leases.lease(name, owner=self._owner, now_ms=now_ms, until_ms=until_ms)
-        except Exception as error:  # noqa: BLE001 - whatever a store raises, the loop goes on
-            self._say("a lease cannot be taken", error)
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, the loop continues
+            self._log_failure("a lease cannot be acquired", error)
             return False
         self._lease = lease
         if lease is not None:
-            self._until_ms = until_ms  # by our own clock, from before we asked: the store may go by another
+            self._until_ms = until_ms  # by our own clock, from before the call: the store may use another
         return lease is not None
 
-    async def _holding(self) -> None:
-        """Hold the lease; ends when it is lost, or may be lost before it can be renewed."""
+    async def _renew_lease(self) -> None:
+        """Renew the lease; ends when it is lost, or may be lost before it can be renewed."""
         while self._lease is not None:
             await wait_to_poll(self._clock, self._lease_ms / 3, at_most_ms=self._lease_ms / 3)
-            if not await self._take() and self._clock.now_ms() + self._lease_ms / 3 >= self._until_ms:
+            if not await self._acquire() and self._clock.now_ms() + self._lease_ms / 3 >= self._until_ms:
                 return
 
-    # What is asked about
+    # Passes
 
-    async def _looking(self) -> None:
-        """One pass after the other. Endless by intent; it ends with the lease, and begins anew with the next."""
+    async def _make_passes(self) -> None:
+        """Make one pass after the other. Endless on purpose; it ends with the lease, and the next lease starts anew."""
         self._queue, self._cursor = KeyedQueue(rate=self._reconciler.rate), None
         try:
             while True:
-                began_ms = self._clock.now_ms()
+                started_ms = self._clock.now_ms()
                 try:
                     await self._pass()
-                except Exception as error:  # noqa: BLE001 - whatever a store raises, the loop goes on
-                    self._say("a reconciler cannot list entities", error)
-                until_ms = began_ms + self._reconciler.every_ms
+                except Exception as error:  # noqa: BLE001 - whatever a store raises, the loop continues
+                    self._log_failure("a reconciler cannot list entities", error)
+                until_ms = started_ms + self._reconciler.every_ms
                 await self._ask(lambda: not (self._queue.waiting or self._running), until_ms)
-                self._tell(self._clock.now_ms() - began_ms)
+                self._report(self._clock.now_ms() - started_ms)
                 await self._ask(lambda: False, until_ms)
         finally:
             for task in self._running:
@@ -160,7 +160,7 @@ class ReconcilerLoop:
             await asyncio.gather(*self._running, return_exceptions=True)
 
     async def _pass(self) -> None:
-        """Ask about all that rests too long, or about so many of them that others get their turn."""
+        """Ask about all entities that stay too long, up to a limit per pass."""
         reconciler, listed = self._reconciler, 0
         before_ms = self._clock.now_ms() - reconciler.older_ms
         while listed < RECONCILE_PASS_MAX:
@@ -180,41 +180,35 @@ class ReconcilerLoop:
             if page.after is None:
                 return
 
-    async def _ask(self, enough: Callable[[], bool], until_ms: float | None = None) -> None:
-        """Ask about what is in the queue, until that is enough or a time has come; what is in hand then goes on."""
+    async def _ask(self, is_enough: Callable[[], bool], until_ms: float | None = None) -> None:
+        """Ask about the entities in the queue, until it is enough or the time is over; running calls then continue."""
         while True:
             now_ms = self._clock.now_ms()
             while len(self._running) < self._reconciler.running_max and (found := self._queue.take(now_ms)):
-                task = asyncio.ensure_future(self._asked(*found))
+                task = asyncio.ensure_future(self._reconcile(*found))
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
-            if enough() or (until_ms is not None and not 0 < until_ms - now_ms <= self._reconciler.every_ms):
+            if is_enough() or (until_ms is not None and not 0 < until_ms - now_ms <= self._reconciler.every_ms):
                 return
-            full = len(self._running) >= self._reconciler.running_max
-            next_ms = None if full else self._queue.next_ms()
-            waits: set[asyncio.Future[Any]] = set(self._running)
+            is_full = len(self._running) >= self._reconciler.running_max
+            next_ms = None if is_full else self._queue.next_ms()
             # No sleep is longer than the pause between passes: a later time comes from a clock that was ahead.
             longest_ms = self._reconciler.every_ms
-            sleep: asyncio.Future[Any] | None = None
+            sleep: Awaitable[object] | None = None
             if next_ms is not None and (until_ms is None or next_ms <= until_ms):
-                sleep = asyncio.ensure_future(self._clock.sleep_ms(min(next_ms - now_ms, longest_ms)))
+                sleep = self._clock.sleep_ms(min(next_ms - now_ms, longest_ms))
             elif until_ms is not None:
                 wait_ms = min(until_ms - now_ms, longest_ms)
-                sleep = asyncio.ensure_future(wait_to_poll(self._clock, wait_ms, at_most_ms=wait_ms))
-            if sleep is not None:
-                waits.add(sleep)
-            try:
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                if sleep is not None:
-                    sleep.cancel()
+                sleep = wait_to_poll(self._clock, wait_ms, at_most_ms=wait_ms)
+            await wait_or_timeout(sleep, *self._running)
 
     # One entity
 
-    async def _asked(self, entity: str, row: EntityRow) -> None:
-        """Ask about one entity, and give it the answer."""
-        permit: AdmissionPermit | None = nullcontext() if self._runtime.door is None else self._runtime.door.try_enter()
-        if permit is None:  # the process is to stop
+    async def _reconcile(self, entity: str, row: EntityRow) -> None:
+        """Ask about one entity, and send it the resulting event."""
+        gate = self._runtime.gate
+        permit: AdmissionPermit | None = nullcontext() if gate is None else gate.try_enter()
+        if permit is None:  # the process is stopping
             self._queue.done(entity)
             return
         self._counts["asked"] += 1
@@ -223,9 +217,9 @@ class ReconcilerLoop:
                 self._counts[await self._outcome(row)] += 1
             except Exception as error:  # noqa: BLE001 - whatever the function raises concerns this entity only
                 self._counts["failed"] += 1
-                now_ms, jitter = self._clock.now_ms(), self._clock.jitter()
-                next_ms = self._queue.failed(entity, row, now_ms=now_ms, jitter=jitter)
-                self._say("a reconciler failed", error, entity_id=entity, next_ms=round(next_ms))
+                now_ms, chance = self._clock.now_ms(), self._clock.jitter()
+                next_ms = self._queue.failed(entity, row, now_ms=now_ms, chance=chance)
+                self._log_failure("a reconciler failed", error, entity_id=entity, next_ms=round(next_ms))
             else:
                 self._queue.done(entity)
 
@@ -235,9 +229,9 @@ class ReconcilerLoop:
         except NotFoundError:
             return "moved"
         if snapshot.version != row.version:
-            return "moved"  # whether it still rests too long is for the next pass to say
+            return "moved"  # the next pass decides whether it still stays too long
         desired = None if self._reconciler.desired is None else _at(snapshot.context, self._reconciler.desired)
-        seen = ReconcileRequest(
+        request = ReconcileRequest(
             row.entity,
             row.version,
             row.configuration,
@@ -246,31 +240,32 @@ class ReconcilerLoop:
             self._clock.now_ms(),
             desired,
         )
-        answer = self._answer(seen, await self._called(seen))
-        return "content" if answer is None else await self._given(seen, answer)
+        result = self._result(request, await self._call(request))
+        return "content" if result is None else await self._send(request, result)
 
-    def _answer(self, seen: ReconcileRequest, found: Any) -> ReconcileResult | None:
-        """What the function wants the entity to have. Raises RejectedError when that is no answer."""
+    def _result(self, request: ReconcileRequest, found: Any) -> ReconcileResult | None:
+        """Return the event that the function wants to send. Raises RejectedError when it returned something else."""
         if self._reconciler.desired is not None:
-            if found == seen.desired:
+            if found == request.desired:
                 return None
-            return ReconcileResult(self._reconciler.drift, {"desired": seen.desired, "observed": found})
+            return ReconcileResult(self._reconciler.drift, {"desired": request.desired, "observed": found})
         if found is None or isinstance(found, ReconcileResult):
             return found
-        hint = "return interlock.Answer(event, payload), or None"
-        raise RejectedError(f"{found!r:.60} is no answer", code="reconcile.answer", hint=hint)
+        hint = "return interlock.ReconcileResult(event, payload), or None"
+        message = f"expected a ReconcileResult or None, got {found!r:.60}"
+        raise RejectedError(message, code="reconcile.answer", hint=hint)
 
-    async def _given(self, seen: ReconcileRequest, answer: ReconcileResult) -> str:
+    async def _send(self, request: ReconcileRequest, result: ReconcileResult) -> str:
         name = self._reconciler.name
         if self._lease is None or self._until_ms <= self._clock.now_ms():
-            return "moved"  # to another runner, which asks again
+            return "moved"  # to another process, which asks again
         try:
             receipt = await self._runtime.submit(
-                seen.entity,
-                answer.event,
-                answer.payload,
-                key=reconcile_key(name, seen.version),
-                expected=seen.version,
+                request.entity,
+                result.event,
+                result.payload,
+                key=reconcile_key(name, request.version),
+                expected=request.version,
                 principal={"id": f"reconciler/{name}", "kind": "system", "roles": ["system"]},
             )
         except ConflictError:
@@ -278,55 +273,51 @@ class ReconcilerLoop:
         except UsageError as error:
             if error.code != "key.reused":
                 raise
-            return "moved"  # another runner saw this version too, and what it was told came first
+            return "moved"  # another process saw this version too, and its event came first
         if receipt.outcome in ("rejected", "denied"):
-            message = f"`{answer.event}` is {receipt.outcome}: {receipt.reason}"
-            raise RejectedError(message, code="reconcile.refused", hint="let the chart take it, from the role `system`")
+            message = f"`{result.event}` was {receipt.outcome}: {receipt.reason}"
+            hint = "let the chart accept this event, from the role `system`"
+            raise RejectedError(message, code="reconcile.refused", hint=hint)
         return "answered"
 
-    async def _called(self, seen: ReconcileRequest) -> Any:
-        """What the function gives. Raises UnavailableError when it takes too long; then it is stopped."""
-        work = asyncio.ensure_future(call_in_loop(self._reconciler.function, seen))
-        late = asyncio.ensure_future(self._clock.sleep_ms(self._reconciler.timeout_ms))
+    async def _call(self, request: ReconcileRequest) -> Any:
+        """Return what the function returns. Raises UnavailableError when it takes too long; then it is stopped."""
+        call = asyncio.ensure_future(call_in_loop(self._reconciler.function, request))
         try:
-            await asyncio.wait({work, late}, return_when=asyncio.FIRST_COMPLETED)
-            if work.done() and not work.cancelled():
-                return result_of(work)
+            await wait_or_timeout(self._clock.sleep_ms(self._reconciler.timeout_ms), call)
+            if call.done() and not call.cancelled():
+                return result_of(call)
         finally:
-            late.cancel()
-            await self._stopped(work)
-        message = f"no answer in {self._reconciler.timeout_ms} ms"
-        raise UnavailableError(message, code="reconcile.timeout", hint="give it a longer `timeout`, or a shorter task")
+            await self._stop_call(call)
+        message = f"no result in {self._reconciler.timeout_ms} ms"
+        raise UnavailableError(
+            message, code="reconcile.timeout", hint="give it a longer `timeout`, or do less per call"
+        )
 
-    async def _stopped(self, work: asyncio.Future[Any]) -> None:
-        """End a call; one that swallows its cancellation is left to itself."""
-        if work.done():
+    async def _stop_call(self, call: asyncio.Future[Any]) -> None:
+        """Cancel a call; one that ignores its cancellation is left running."""
+        if call.done():
             return
-        work.cancel()
-        patience = asyncio.ensure_future(self._clock.sleep_ms(STOP_MS_MAX))
+        call.cancel()
         try:
-            await asyncio.wait({work, patience}, return_when=asyncio.FIRST_COMPLETED)
+            await wait_or_timeout(self._clock.sleep_ms(STOP_MS_MAX), call)
         finally:
-            patience.cancel()
-            work.add_done_callback(lambda each: each.cancelled() or each.exception())  # it is nobody's any more
+            call.add_done_callback(lambda each: each.cancelled() or each.exception())  # mark it as retrieved
 
-    # What is told
+    # Logging
 
-    def _tell(self, duration_ms: int) -> None:
+    def _report(self, duration_ms: int) -> None:
         counts, self._counts = self._counts, Counter()
         self.last = PassReport(counts["asked"], counts["answered"], counts["moved"], counts["failed"], duration_ms)
         facts = {"reconciler": self._reconciler.name, "kind": self._reconciler.kind, **asdict(self.last)}
-        _log.info("a reconciler looked", extra=facts)
+        _log.info("a reconciler made a pass", extra=facts)
 
-    def _say(self, message: str, error: Exception, **facts: object) -> None:
-        """Tell what went wrong; with its traceback when nobody expected it."""
-        expected = isinstance(error, InterlockError)
-        facts |= {"reconciler": self._reconciler.name, "code": failure_from(error).code}
-        _log.warning(message, exc_info=None if expected else error, extra=facts)
+    def _log_failure(self, message: str, error: Exception, **fields: object) -> None:
+        log_failure(_log, message, error, reconciler=self._reconciler.name, **fields)
 
 
 def _at(value: Any, path: tuple[str, ...]) -> Any:
-    """The value at a path of a context; None where there is none."""
+    """Return the value at a path of a context; None when it is missing."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value

@@ -1,10 +1,10 @@
-"""The driver as its own work sees it: results, firings, sends and children, each an event through the same append.
+"""Delivery to entities: results, timers, messages and children, each an event through the sender.
 
-Rule 1: everything has a key of the driver's own, made from the work it answers: done twice, it counts once.
-Rule 2: timers fire in the order in which they are due, one step each, on the snapshot as it then is.
-Rule 3: a timer that downtime moves is moved by an entry of its own before anything fires; replay sees the same.
-Where the store notes no downtime, every timer goes by its deadline.
-Rule 4: a timer that counts from a time in the future was set under a wrong clock: it is moved likewise, to count from
+Rule 1: every delivery has a key of the runtime, made from the work it finishes: repeated, it counts once.
+Rule 2: timers fire in the order in which they are due, one step each, on the snapshot of that moment.
+Rule 3: a timer that downtime shifts is shifted by an entry of its own before it fires, so that replay sees the same.
+Where the store records no downtime, every timer keeps its deadline.
+Rule 4: a timer that counts from a time in the future was set under a wrong clock. It is shifted likewise, to count from
 now. Only an entity whose time is ahead of the clock can have one.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 
 from interlock.effects.timers import shift_for_downtime
 from interlock.errors import NotFoundError, RejectedError, UnavailableError
+from interlock.kernel.step import Kernel
 from interlock.model.driver_events import timer_fired, timer_moved
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
@@ -24,70 +25,74 @@ from interlock.model.limits import CHILD_DEPTH_MAX, CLOCK_AHEAD_MS_MAX, TIMERS_M
 from interlock.model.snapshot import Parent, Snapshot, Timer
 from interlock.ports.delivery import Child, TimersFired
 from interlock.ports.work import Claim
-from interlock.runtime.children import child_context, child_entity
+from interlock.runtime.chart_registry import child_context, child_entity
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.downtime import DowntimeMonitor
 
 _log = logging.getLogger("interlock.runtime")
 
-_ANSWERED_LATE = "compensated"
-"""The reason of an entry that calls the compensation of a deed which nobody waited for any more."""
+_COMPENSATED = "compensated"
+"""The reason of an entry that compensates a step whose result came after the saga was left."""
 
 
 class EntityDelivery:
-    """Brings back to entities what their work came to."""
+    """Delivers the results of work to entities."""
 
-    def __init__(self, runtime: Runtime, alive: DowntimeMonitor | None = None) -> None:
+    def __init__(self, runtime: Runtime, downtime: DowntimeMonitor | None = None) -> None:
         self._runtime = runtime
-        self._alive = alive
+        self._sender = runtime.sender
+        self._clock = runtime.clock
+        self._downtime = downtime
 
-    async def is_here(self, entity: str) -> bool:
+    async def has_chart(self, entity: str) -> bool:
         """Whether this process has the entity's chart."""
-        return await self._runtime.is_here(entity)
+        return await self._sender.has_chart(entity)
 
     async def deliver(
-        self, entity: str, event: Event, *, key: str, answers: WorkId | None = None, fence: int | None = None
+        self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
     ) -> Receipt:
-        """Give an entity an event of the driver's own."""
-        return await self._runtime.deliver(entity, event, key=key, answers=answers, fence=fence)
+        """Send an entity an event of the runtime itself."""
+        return await self._sender.deliver(entity, event, key=key, finishes=finishes, fence=fence)
 
-    async def fire(self, entity: str) -> TimersFired:
+    # Timers
+
+    async def fire_timers(self, entity: str) -> TimersFired:
         """Fire every timer that is due."""
         fired: set[WorkId] = set()
         waiting: dict[WorkId, int] = {}
         refused: dict[WorkId, RejectedError] = {}
-        for _ in range(3 * TIMERS_MAX):  # each may be moved, twice, and each may fire
+        for _ in range(3 * TIMERS_MAX):  # each may be shifted, twice, and each may fire
             try:
-                snapshot, last_ms = await self._runtime.timed(entity)
+                snapshot, last_ms = await self._sender.load_snapshot(entity)
             except NotFoundError:
                 return TimersFired(frozenset(fired), {})
-            if last_ms > self._runtime.clock.now_ms() + CLOCK_AHEAD_MS_MAX and await self._rebased(snapshot, refused):
+            if last_ms > self._clock.now_ms() + CLOCK_AHEAD_MS_MAX and await self._rebase_timer(snapshot, refused):
                 continue
             waiting = {WorkId("timer", each.version, each.ordinal): each.due_ms for each in snapshot.timers}
-            timer = _due(snapshot, self._runtime.clock.now_ms(), refused)
+            timer = _next_due(snapshot, self._clock.now_ms(), refused)
             if timer is None:
                 break
             place = WorkId("timer", timer.version, timer.ordinal)
-            moved = await self._moved(entity, timer)
+            moved = await self._moved_event(entity, timer)
             try:
                 if moved is not None:
-                    key = f"_moved{place.answer_key}/{moved.data['since_ms']}"
+                    key = f"_moved{place.result_key}/{moved.data['since_ms']}"
                     receipt = await self.deliver(entity, moved, key=key)
                 else:
                     event = timer_fired(timer, time_ms=timer.due_ms)
-                    receipt = await self.deliver(entity, event, key=place.answer_key, answers=place)
-            except RejectedError as error:  # the step would be too large: the others still fire
+                    receipt = await self.deliver(entity, event, key=place.result_key, finishes=place)
+            except RejectedError as error:  # the step would be too large: the other timers still fire
                 refused[place] = error
                 continue
-            if receipt.version <= snapshot.version:  # another was there first, or it has just been cancelled
+            if receipt.version <= snapshot.version:  # another process fired it first, or it has just been cancelled
                 break
             if moved is None:
                 fired.add(place)
         return TimersFired(frozenset(fired), waiting, refused)
 
-    async def _rebased(self, snapshot: Snapshot, refused: dict[WorkId, RejectedError]) -> bool:
-        """Move the first timer that counts from the future, to count from now; False when there is none."""
-        now_ms = self._runtime.clock.now_ms()
+    async def _rebase_timer(self, snapshot: Snapshot, refused: dict[WorkId, RejectedError]) -> bool:
+        """Shift the first timer that counts from the future, to count from now; whether there was one."""
+        now_ms = self._clock.now_ms()
         for timer in snapshot.timers:
             place = WorkId("timer", timer.version, timer.ordinal)
             if timer.due_ms <= now_ms or place in refused:
@@ -97,101 +102,105 @@ class EntityDelivery:
                 continue
             moved = timer_moved(timer, due_ms=now_ms + max(0, timer.due_ms - since_ms), since_ms=now_ms)
             try:
-                receipt = await self.deliver(snapshot.entity, moved, key=f"_moved{place.answer_key}/{now_ms}")
+                receipt = await self.deliver(snapshot.entity, moved, key=f"_moved{place.result_key}/{now_ms}")
             except RejectedError as error:  # the step would be too large
                 refused[place] = error
                 continue
             facts = {"entity_id": snapshot.entity, "timer": timer.name, "ahead_ms": since_ms - now_ms}
-            _log.warning("a timer that a wrong clock had set is moved", extra=facts)
+            _log.warning("a timer that was set by a wrong clock is shifted", extra=facts)
             return receipt.version > snapshot.version
         return False
 
     async def _since_ms(self, entity: str, timer: Timer) -> int:
-        """From when a timer counts."""
+        """Return from when a timer counts."""
         if timer.since_ms is not None:
             return timer.since_ms
         (entry,) = await self._runtime.journal(entity, after=timer.version - 1, limit=1)
         return entry.event.time_ms
 
-    async def _moved(self, entity: str, timer: Timer) -> Event | None:
-        """The event by which downtime moves a timer that came due; None when it fires."""
-        if timer.restore == "deadline" or self._alive is None:
+    async def _moved_event(self, entity: str, timer: Timer) -> Event | None:
+        """Return the event by which downtime shifts a timer that is due; None when the timer fires."""
+        if timer.restore == "deadline" or self._downtime is None:
             return None
         since_ms = await self._since_ms(entity, timer)
-        moved = shift_for_downtime(await self._alive.downtimes(since_ms=since_ms), timer, since_ms)
-        return None if moved is None else timer_moved(timer, due_ms=moved.due_ms, since_ms=moved.since_ms)
+        shift = shift_for_downtime(await self._downtime.downtimes(since_ms=since_ms), timer, since_ms)
+        return None if shift is None else timer_moved(timer, due_ms=shift.due_ms, since_ms=shift.since_ms)
+
+    # Sagas
 
     async def is_compensation(self, claim: Claim) -> bool:
-        """Whether a saga asked for this work, to answer one of its deeds.
+        """Whether a saga asked for this work, to compensate one of its steps.
 
-        The chart says which states do that; a call does when its entry came of a deed that turned out to be done late.
-        Where its entity, entry or state is gone, with an archive or a revision, it cannot be said, and counts as one.
+        For an invoke the chart says which states do that. A call does if its entry came from a late result. When the
+        entity, the entry or the state is gone, because of an archive or another revision, the work counts as one.
         """
         body, version = claim.work.body, claim.work.place.version
         try:
             if "id" not in body:
                 entries = await self._runtime.journal(claim.entity, after=version - 1, limit=1)
-                return all(entry.version != version or entry.reason == _ANSWERED_LATE for entry in entries)
+                return all(entry.version != version or entry.reason == _COMPENSATED for entry in entries)
             snapshot = await self._runtime.state(claim.entity)
         except NotFoundError:
             return True
-        states = self._runtime.charts.revision(snapshot.kind, snapshot.revision).chart.states
+        states = self._runtime.charts.for_revision(snapshot.kind, snapshot.revision).chart.states
         sagas = (each.saga_unwind for each in states if each.saga_unwind is not None)
-        answering = {states[each.state].id for saga in sagas for each in saga.compensations}
-        return body["state"] in answering or all(each.id != body["state"] for each in states)
+        compensating = {states[each.state].id for saga in sagas for each in saga.compensations}
+        return body["state"] in compensating or all(each.id != body["state"] for each in states)
 
-    async def begin_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child:
-        """The child that an invoke asks for, created unless it is there."""
+    # Children
+
+    async def start_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child:
+        """Return the child of an invoke, created if it does not exist."""
         above = await self._runtime.state(parent)
         await self._check_depth(above)
-        kernel = self._runtime.charts.child(self._runtime.charts.revision(above.kind, above.revision), payload["src"])
-        entity = child_entity(kernel.chart.kind, payload["id"], _key(parent, place), restarts=restarts)
-        context = child_context(kernel, payload.get("input"))
-        asked = Parent(parent, payload["id"], _key(parent, place))
-        await self._runtime.begin(entity, kernel, context, asked)
-        child = await self._child(entity, asked)
+        kernel = self._child_kernel(above, payload)
+        key = place.key(parent)
+        entity = child_entity(kernel.chart.kind, payload["id"], key, restarts=restarts)
+        invoke = Parent(parent, payload["id"], key)
+        await self._sender.create(entity, kernel, child_context(kernel, payload.get("input")), parent=invoke)
+        child = await self._child(entity, invoke)
         if child is None:
-            raise RejectedError(f"`{entity}` was created by somebody else", code="child.taken")
+            raise RejectedError(f"`{entity}` already exists and is not a child of this invoke", code="child.taken")
         return child
 
     async def find_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child | None:
-        """The child that an invoke began, if it was begun."""
+        """Return the child that an invoke started, if it exists."""
         try:
             above = await self._runtime.state(parent)
         except NotFoundError:
             return None
-        charts = self._runtime.charts
         try:
-            kernel = charts.child(charts.revision(above.kind, above.revision), payload["src"])
-        except NotFoundError as error:  # not here is not nowhere: another process may have begun it
+            kernel = self._child_kernel(above, payload)
+        except NotFoundError as error:  # another process may have that chart, and have started the child
             raise UnavailableError(error.message, code=error.code, hint=error.hint) from error
-        entity = child_entity(kernel.chart.kind, payload["id"], _key(parent, place), restarts=restarts)
+        key = place.key(parent)
+        entity = child_entity(kernel.chart.kind, payload["id"], key, restarts=restarts)
         try:
-            return await self._child(entity, Parent(parent, payload["id"], _key(parent, place)))
+            return await self._child(entity, Parent(parent, payload["id"], key))
         except NotFoundError:
             return None
 
-    async def _child(self, entity: str, asked: Parent) -> Child | None:
-        """The entity, if that invoke began it: ids can be guessed, and a stranger's entity is nobody's child."""
+    def _child_kernel(self, parent: Snapshot, payload: Any) -> Kernel:
+        charts = self._runtime.charts
+        return charts.for_child(charts.for_revision(parent.kind, parent.revision), payload["src"])
+
+    async def _child(self, entity: str, invoke: Parent) -> Child | None:
+        """Return the entity if that invoke created it: ids can be guessed, and another caller may have created it."""
         (created,) = await self._runtime.journal(entity, limit=1)
         snapshot = await self._runtime.state(entity)
-        return Child(entity, created.event.time_ms, snapshot.ended is not None) if snapshot.parent == asked else None
+        return Child(entity, created.event.time_ms, snapshot.ended is not None) if snapshot.parent == invoke else None
 
     async def _check_depth(self, above: Snapshot) -> None:
-        """Raises RejectedError when charts invoke charts too deep."""
+        """Raise RejectedError when invokes are nested too deeply."""
         depth, parent = 1, above.parent
         while parent is not None and depth <= CHILD_DEPTH_MAX:
             above = await self._runtime.state(parent.entity)
             depth, parent = depth + 1, above.parent
         if depth > CHILD_DEPTH_MAX:
-            raise RejectedError(f"charts invoke charts more than {CHILD_DEPTH_MAX} deep", code="invoke.depth")
+            raise RejectedError(f"invokes are nested more than {CHILD_DEPTH_MAX} deep", code="invoke.depth")
 
 
-def _due(snapshot: Snapshot, now_ms: int, refused: Container[WorkId]) -> Timer | None:
+def _next_due(snapshot: Snapshot, now_ms: int, refused: Container[WorkId]) -> Timer | None:
     late = (each for each in snapshot.timers if each.due_ms <= now_ms)
     due = [each for each in late if WorkId("timer", each.version, each.ordinal) not in refused]
     return min(due, key=lambda each: (each.due_ms, each.version, each.ordinal), default=None)
-
-
-def _key(entity: str, place: WorkId) -> str:
-    return f"{entity}/{place.version}/{place.ordinal}"

@@ -1,8 +1,8 @@
-"""Heartbeats from other processes: each is one datagram, heard in the event loop.
+"""Heartbeats from other processes: each is one datagram, received in the event loop.
 
-Rule 1: a lost datagram costs one sign of life and nothing else; a process never waits long for somebody to listen.
-Rule 2: what was told before an attempt ended has been heard when its end is known.
-Rule 3: the address is a name that nobody can guess; what comes from elsewhere all the same is dropped unread.
+Rule 1: a lost datagram costs one heartbeat and nothing else. A process never waits long for the receiver.
+Rule 2: heartbeats that were sent before an attempt ended are received before its end is reported.
+Rule 3: the address cannot be guessed. Datagrams from other senders are dropped.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from interlock.model.json_value import payload_refusal
 from interlock.model.limits import DETAILS_BYTES_MAX
 
 SEND_SECONDS = 0.1
-"""How long a process waits for room to tell something: the loop that hears it is busy, and the next one will do."""
+"""How long a process waits for room to send a heartbeat: the receiver is busy, and the next heartbeat will do."""
 
-HEARD_MAX = 64
-"""Datagrams heard in one turn of the loop, so that a handler that tells much does not hold up the others."""
+RECEIVED_MAX = 64
+"""Datagrams received in one turn of the loop, so that one busy handler does not block the others."""
 
 ROUNDS_MAX = 16
-"""Turns in which the end of an attempt hears what was told before: more than a socket can hold, whoever tells more."""
+"""Turns at the end of an attempt in which earlier heartbeats are received: more than a socket buffers."""
 
 _ENVELOPE_BYTES = 64
 _NUMBERS = count()
@@ -38,20 +38,20 @@ _log = logging.getLogger("interlock.effects")
 
 
 class HeartbeatListener:
-    """Hears the heartbeats of attempts in other processes, in the running event loop."""
+    """Receives the heartbeats of attempts in other processes, in the running event loop."""
 
     def __init__(self, token: str) -> None:
         self.address = f"\0interlock-beats-{os.getpid()}-{next(_NUMBERS)}-{token}"
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._socket.bind(self.address)
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._socket, self._hear)
+        self._loop.add_reader(self._socket, self._receive)
         self._listeners: dict[int, Callable[[Any], None]] = {}
         self._count = 0
 
     @contextmanager
-    def heard(self, listener: Callable[[Any], None] | None) -> Iterator[int]:
-        """A number under which an attempt tells; what it told until it ended is told to the listener."""
+    def listen(self, listener: Callable[[Any], None] | None) -> Iterator[int]:
+        """Yield a number for an attempt; the heartbeats that it sends under that number go to the listener."""
         self._count += 1
         number = self._count
         if listener is not None:
@@ -60,24 +60,24 @@ class HeartbeatListener:
             yield number
         finally:
             for _ in range(ROUNDS_MAX):
-                if not self._hear():
+                if not self._receive():
                     break
             self._listeners.pop(number, None)
 
     def close(self) -> None:
-        """Hear nothing more."""
+        """Receive nothing more."""
         self._loop.remove_reader(self._socket)
         self._socket.close()
 
-    def _hear(self) -> bool:
-        """Tell what has come; True when there may be more."""
-        for _ in range(HEARD_MAX):
+    def _receive(self) -> bool:
+        """Pass on what has arrived; whether there may be more."""
+        for _ in range(RECEIVED_MAX):
             try:
-                told = self._socket.recv(DETAILS_BYTES_MAX + _ENVELOPE_BYTES)
-            except OSError:  # nothing more has come, or it was closed
+                datagram = self._socket.recv(DETAILS_BYTES_MAX + _ENVELOPE_BYTES)
+            except OSError:  # nothing more has arrived, or it was closed
                 return False
             with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                number, details = msgspec.json.decode(told, type=tuple[int, Any])
+                number, details = msgspec.json.decode(datagram, type=tuple[int, Any])
                 listener = self._listeners.get(number)
                 if listener is not None:
                     listener(details)
@@ -86,19 +86,19 @@ class HeartbeatListener:
 
 @contextmanager
 def heartbeat_sender(address: str, number: int) -> Iterator[Callable[[Any], None]]:
-    """What tells heartbeats from the process of an attempt, while that lasts; from any of its threads."""
+    """Yield a function that sends heartbeats from the process of an attempt. It may be called from any thread."""
     own = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     own.settimeout(SEND_SECONDS)
 
-    def tell(details: Any) -> None:
+    def send(details: Any) -> None:
         problem = payload_refusal(details)
-        told = b"null" if problem is not None else encode(details)
-        if len(told) > DETAILS_BYTES_MAX:
-            problem, told = f"it has {len(told):,} bytes; {DETAILS_BYTES_MAX:,} are allowed", b"null"
+        encoded = b"null" if problem is not None else encode(details)
+        if len(encoded) > DETAILS_BYTES_MAX:
+            problem, encoded = f"{len(encoded):,} bytes exceed the limit of {DETAILS_BYTES_MAX:,}", b"null"
         if problem is not None:
-            _log.warning("the details of a heartbeat cannot be kept", extra={"problem": problem})
-        with suppress(OSError):  # nobody listens any more, or not now
-            own.sendto(b"[%d,%s]" % (number, told), address)
+            _log.warning("the details of a heartbeat cannot be stored", extra={"problem": problem})
+        with suppress(OSError):  # the receiver is gone, or busy
+            own.sendto(b"[%d,%s]" % (number, encoded), address)
 
     with own:
-        yield tell
+        yield send

@@ -1,20 +1,35 @@
-"""Handlers that keep a processor busy, in processes of their own, so that the event loop goes on.
+"""CPU handlers run in a pool of processes, so that the event loop stays responsive.
 
-Rule 1: the pool begins with the first such handler that is called, and ends with the worker.
-Rule 2: a function is found in the pool's processes by its module and name, so it stands at the top of a module.
-Rule 3: what it raises comes back as it would from here; a process that dies has its attempt run again, under its key.
-Rule 4: heartbeats are heard from there as from here; only `cancelled` is not known there.
-Rule 5: an attempt that is given up (its time is over, its state was left, its worker stops) has its process killed, and
-another process takes its place; what it had started itself, such as processes of its own, is its own matter.
+Rule 1: the pool starts with the first call of such a handler, and ends with the worker.
+Rule 2: the processes import a function by its module and name, so it must be defined at the top of a module.
+Rule 3: what a function raises comes back as from this process. When a process dies, its attempt runs again, under its
+key.
+Rule 4: heartbeats arrive from there as from here. `cancelled` is not known there.
+Rule 5: when an attempt is given up (timeout, state left, worker stops) its process is killed and replaced. Processes
+that the handler itself started are its own responsibility.
+
+To kill one attempt without the others, the pool knows which process runs which attempt:
+
+    process:  connects, sends the attempt's number      loop:  answers `+` run it, or `-` it is not needed any more
+              runs it, and closes the connection               knows the process until then; a kill closes it too
+
+Rule 6: an attempt starts in a process only after the loop has answered. An attempt that was given up while it waited
+for a process, or that the pool gives to another process after a kill, ends before it starts.
+Rule 7: before a process is killed, the loop checks that it still runs that attempt: it may run another one by now. If
+that one is killed all the same, it runs again under its key, as after any other death.
+Rule 8: the address cannot be guessed, and only processes of the pool are ever killed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
-from contextlib import suppress
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from itertools import count
 from typing import Any
 
 from interlock.effects.handlers import Attempt
@@ -24,21 +39,28 @@ from interlock.errors import UsageError
 from interlock.model.json_value import payload_refusal
 from interlock.model.limits import DETAILS_BYTES_MAX, PAYLOAD_BYTES_MAX, STOP_MS_MAX
 from interlock.runtime.worker.process_heartbeats import HeartbeatListener, heartbeat_sender
-from interlock.runtime.worker.running_attempts import RunningAttempts, attempt_connection
 from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.pool.pool import TaskPool
 
 PROCESSES_MAX = 8
-"""Processes of one runtime for busy handlers: as many as there are processors, and no more than this."""
+"""Processes of one runtime for CPU handlers: as many as there are processors, and no more than this."""
 
 TASKS_MAX = 16
-"""Attempts in the pool at once: enough to keep every process busy; the others wait for room."""
+"""Attempts in the pool at once: enough to keep every process busy; the others wait."""
 
 REGION_BYTES = 67_108_864
-"""Room for the largest inputs and results of as many tasks in all processes; touched only where it is used."""
+"""Room for the largest inputs and results of as many tasks in all processes; memory is used only where touched."""
+
+BACKLOG = 64
+"""Processes that may wait to be accepted at once: more than a pool has."""
 
 _ENVELOPE_BYTES = 4_096 + DETAILS_BYTES_MAX
-"""Room around an input or a result: names, key, an error's message, and what the attempt before told."""
+"""Room around an input or a result: names, key, an error's message, and the details of an earlier attempt."""
+
+_GO, _STOP = b"+", b"-"
+_NUMBER = struct.Struct("!Q")
+_CREDENTIALS = struct.Struct("3i")
+_NUMBERS = count()
 
 
 class ProcessPool:
@@ -46,58 +68,58 @@ class ProcessPool:
 
     def __init__(self, token: str = "") -> None:
         self._token = token
-        self._beats: HeartbeatListener | None = None
-        self._holds: RunningAttempts | None = None
+        self._heartbeats: HeartbeatListener | None = None
+        self._attempts: RunningAttempts | None = None
         self._pool: TaskPool | None = None
         self._region: MemoryRegion | None = None
-        self._beginning: asyncio.Task[TaskPool] | None = None
+        self._starting: asyncio.Task[TaskPool] | None = None
 
     async def run(self, function: Callable[[Attempt], Any], attempt: Attempt) -> Any:
-        """What the function returns for an attempt. Raises what it raised, as far as that is known here.
+        """Return what the function returns for an attempt. Raises what it raised, as far as that is known here.
 
-        Whoever cancels it ends the process, and has it ended when this has.
+        When it is cancelled, the process of the attempt is killed; it has ended when this has.
         """
-        pool = await self._begun()
-        beats, holds = self._beats, self._holds
-        assert beats is not None  # both begin with the pool
-        assert holds is not None
-        with beats.heard(attempt.beat) as number, holds.wanted(number):
+        pool = await self._start_once()
+        heartbeats, attempts = self._heartbeats, self._attempts
+        assert heartbeats is not None  # both start with the pool
+        assert attempts is not None
+        with heartbeats.listen(attempt.on_heartbeat) as number, attempts.expect(number):
             task = {
                 "function": address_of(function),
                 "attempt": [attempt.entity, attempt.name, attempt.input, attempt.key, attempt.number],
                 "timeout_ms": attempt.timeout_ms,
                 "details": attempt.details,
-                "tells": [beats.address, number],
-                "held": [holds.address, number],
+                "heartbeats": [heartbeats.address, number],
+                "connection": [attempts.address, number],
             }
             try:
                 answer = await pool.run(task)
             except asyncio.CancelledError:
-                await self._killed(pool, holds, number)
+                await self._kill(pool, attempts, number)
                 raise
         if "failed" in answer:
             raise HandlerFailed(Failure(*answer["failed"]))
         return answer["value"]
 
-    async def _killed(self, pool: TaskPool, holds: RunningAttempts, number: int) -> None:
-        """End the process that is at an attempt, if there is one; the pool begins another."""
-        hold = holds.give_up(number)
-        process = None if hold is None else pool.pids.get(hold.pid)
-        if hold is None or process is None:
+    async def _kill(self, pool: TaskPool, attempts: RunningAttempts, number: int) -> None:
+        """Kill the process that runs an attempt, if there is one; the pool starts another."""
+        connection = attempts.give_up(number)
+        process = None if connection is None else pool.pids.get(connection.pid)
+        if connection is None or process is None:
             return
         with suppress(ValueError):  # it has ended just now
             process.kill()
-        with suppress(TimeoutError):  # a process of its own may have the connection, too
+        with suppress(TimeoutError):  # a process that it started may hold the connection too
             async with asyncio.timeout(STOP_MS_MAX / 1000):
-                await hold.gone.wait()
+                await connection.closed.wait()
 
-    async def _begun(self) -> TaskPool:
-        """The pool; whoever is cancelled while it begins leaves it to the others."""
-        if self._beginning is None or (self._beginning.done() and self._pool is None):
-            self._beginning = asyncio.ensure_future(self._begin())
-        return await asyncio.shield(self._beginning)
+    async def _start_once(self) -> TaskPool:
+        """Return the pool; a caller that is cancelled while it starts leaves it to the others."""
+        if self._starting is None or (self._starting.done() and self._pool is None):
+            self._starting = asyncio.ensure_future(self._start())
+        return await asyncio.shield(self._starting)
 
-    async def _begin(self) -> TaskPool:
+    async def _start(self) -> TaskPool:
         workers = min(PROCESSES_MAX, os.cpu_count() or 1)
         size = PAYLOAD_BYTES_MAX + _ENVELOPE_BYTES
         region = MemoryRegion.create(slots=workers + 2, areas_bytes=REGION_BYTES)
@@ -113,57 +135,160 @@ class ProcessPool:
         except BaseException:
             region.close()
             raise
-        self._beats, self._holds = HeartbeatListener(self._token), RunningAttempts(self._token)
+        self._heartbeats, self._attempts = HeartbeatListener(self._token), RunningAttempts(self._token)
         self._region, self._pool = region, pool
         return pool
 
     async def close(self) -> None:
-        """End the processes; what they still have in hand was put back, and another will do it."""
-        if self._beginning is not None:
-            await asyncio.wait({self._beginning})
+        """End the processes. What they still run is requeued afterwards."""
+        if self._starting is not None:
+            await asyncio.wait({self._starting})
         if self._pool is not None:
             await self._pool.close()
             self._pool = None
-        if self._beats is not None:
-            self._beats.close()
-            self._beats = None
-        if self._holds is not None:
-            self._holds.close()
-            self._holds = None
+        if self._heartbeats is not None:
+            self._heartbeats.close()
+            self._heartbeats = None
+        if self._attempts is not None:
+            self._attempts.close()
+            self._attempts = None
         if self._region is not None:
             self._region.close()
             self._region = None
 
 
+# In the event loop
+
+
+class AttemptConnection:
+    """The connection of a process that runs an attempt. It closes when the process ends the attempt or dies."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        options = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        self.pid: int = _CREDENTIALS.unpack(options)[0]
+        self.number: int | None = None
+        self.closed = asyncio.Event()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the process still runs the attempt, as far as can be told from here."""
+        if self.closed.is_set():
+            return False
+        try:
+            return self.connection.recv(1, socket.MSG_PEEK) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+
+class RunningAttempts:
+    """The processes of a pool by their attempts, in the running event loop."""
+
+    def __init__(self, token: str) -> None:
+        self.address = f"\0interlock-holds-{os.getpid()}-{next(_NUMBERS)}-{token}"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self._socket.bind(self.address)
+        self._socket.listen(BACKLOG)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._socket, self._accept)
+        self._expected: set[int] = set()
+        self._connections: set[AttemptConnection] = set()
+
+    @contextmanager
+    def expect(self, number: int) -> Iterator[None]:
+        """Within this, processes may start the attempt."""
+        self._expected.add(number)
+        try:
+            yield
+        finally:
+            self._expected.discard(number)
+
+    def give_up(self, number: int) -> AttemptConnection | None:
+        """Let no process start the attempt from now on; return the connection of the one that runs it."""
+        self._expected.discard(number)
+        return next((each for each in self._connections if each.number == number and each.is_open), None)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        for connection in tuple(self._connections):
+            self._remove(connection)
+
+    def _accept(self) -> None:
+        try:
+            peer, _ = self._socket.accept()
+        except OSError:  # it is gone already
+            return
+        peer.setblocking(False)
+        connection = AttemptConnection(peer)
+        self._connections.add(connection)
+        self._loop.add_reader(peer, self._receive, connection)
+
+    def _receive(self, connection: AttemptConnection) -> None:
+        received = b""
+        with suppress(OSError):
+            received = connection.connection.recv(_NUMBER.size)
+        if connection.number is not None or len(received) != _NUMBER.size:
+            self._remove(connection)
+            return
+        (connection.number,) = _NUMBER.unpack(received)
+        with suppress(OSError):  # it is dead; the next read shows that
+            connection.connection.send(_GO if connection.number in self._expected else _STOP)
+
+    def _remove(self, connection: AttemptConnection) -> None:
+        self._loop.remove_reader(connection.connection)
+        connection.connection.close()
+        self._connections.discard(connection)
+        connection.closed.set()
+
+
+# In a process of the pool
+
+
+@contextmanager
+def attempt_connection(address: str, number: int) -> Iterator[bool]:
+    """Connect to the loop for the duration of an attempt; yield whether the attempt is still needed."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as own:
+        answer = _STOP
+        with suppress(OSError):  # the process of the loop has ended
+            own.connect(address)
+            own.sendall(_NUMBER.pack(number))
+            answer = own.recv(1)
+        yield answer == _GO
+
+
 def address_of(function: Callable[..., Any]) -> str:
-    """`module:name` of a function that another process can find. Raises UsageError for any other."""
+    """Return `module:name` of a function that another process can import. Raises UsageError for any other."""
     module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
     if not module or module == "__main__" or not name or not all(part.isidentifier() for part in name.split(".")):
         hint = "move it to the top of a module that can be imported"
-        raise UsageError(f"no other process can find {function!r:.120}", code="handler.cpu", hint=hint)
+        raise UsageError(f"another process cannot import {function!r:.120}", code="handler.cpu", hint=hint)
     return f"{module}:{name}"
 
 
 def perform(task: dict[str, Any]) -> dict[str, Any]:
-    """One attempt, in a process of the pool, unless nobody waits for it any more."""
-    with attempt_connection(*task["held"]) as wanted:
-        return _performed(task) if wanted else {"failed": ["called_off", "nobody waits for it any more", "no"]}
+    """Run one attempt in a process of the pool, unless it is not needed any more."""
+    with attempt_connection(*task["connection"]) as is_needed:
+        return _perform(task) if is_needed else {"failed": ["called_off", "the attempt was given up", "no"]}
 
 
-def _performed(task: dict[str, Any]) -> dict[str, Any]:
+def _perform(task: dict[str, Any]) -> dict[str, Any]:
     module, _, name = task["function"].partition(":")
     function: Any = import_module(module)
     for part in name.split("."):
         function = getattr(function, part)
     entity, handler, given, key, number = task["attempt"]
     try:
-        with heartbeat_sender(*task["tells"]) as tell:
+        with heartbeat_sender(*task["heartbeats"]) as send:
             timeout_ms, details = task["timeout_ms"], task["details"]
-            value = function(Attempt(entity, handler, given, key, number, timeout_ms, asyncio.Event(), details, tell))
-    except BaseException as error:  # noqa: BLE001 - whatever it raises is its answer
-        failed = failure_from(as_exception(error))
-        return {"failed": [failed.code, failed.message, failed.done]}
+            value = function(Attempt(entity, handler, given, key, number, timeout_ms, asyncio.Event(), details, send))
+    except BaseException as error:  # noqa: BLE001 - whatever it raises is its result
+        failure = failure_from(as_exception(error))
+        return {"failed": [failure.code, failure.message, failure.done]}
     problem = payload_refusal(value)
     if problem is not None:
-        return {"failed": ["result.malformed", f"what `{handler}` returned cannot be kept: {problem}", "unknown"]}
+        return {"failed": ["result.malformed", f"`{handler}` returned an invalid result: {problem}", "unknown"]}
     return {"value": value}

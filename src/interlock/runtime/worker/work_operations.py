@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from interlock.effects.unsupported_work import work_unsupported
 from interlock.effects.work_status import DESCRIPTIONS, work_status
 from interlock.errors import NotFoundError, RejectedError, UsageError
-from interlock.model.journal.work import WorkId
+from interlock.model.journal.work import WorkId, parse_work_key
 from interlock.ports.clock import Clock
 from interlock.ports.store import Loaded, Refusal, Store
 from interlock.ports.work import Claim, Settlement, WorkAdmin, WorkQuery, WorkRow, WorkStore
@@ -58,7 +58,7 @@ class WorkOperations:
         """The work at a place. Raises NotFoundError."""
         page = await self._store.works(WorkQuery(entity=entity, place=place))
         if not page.rows:
-            raise _unknown(f"{entity}/{place.version}/{place.ordinal}")
+            raise _unknown(place.key(entity))
         return page.rows[0]
 
     async def all(self, query: WorkQuery) -> AsyncIterator[WorkRow]:
@@ -129,19 +129,13 @@ def _unknown(key: str) -> NotFoundError:
 
 def key_of(row: WorkRow) -> str:
     """The key by which a person names work."""
-    place = row.work.place
-    return f"{row.entity}/{place.version}/{place.ordinal}"
+    return row.work.place.key(row.entity)
 
 
 def checked_key(key: str) -> tuple[str, int, int]:
     """Entity, version and ordinal of a key. Raises UsageError for what is none."""
-    entity, _, rest = key.rpartition("/")
-    entity, _, version = entity.rpartition("/")
-    if "/" not in entity or not (_is_number(version) and _is_number(rest)):
+    try:
+        return parse_work_key(key)
+    except ValueError:
         hint = "a key is kind/id/version/ordinal, as interlock effects ls prints it"
-        raise UsageError(f"`{key[:200]}` is no key of work", code="work.key", hint=hint)
-    return entity, int(version), int(rest)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 19
+        raise UsageError(f"`{key[:200]}` is no key of work", code="work.key", hint=hint) from None

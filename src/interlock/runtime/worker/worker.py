@@ -1,47 +1,60 @@
-"""The worker: performs what entries leave to do, with a loop over each of the store's lanes, and two over effects.
+"""The worker: runs the work that entries create, with one loop per lane of the store, and two for effects.
 
-Rule 1: a worker needs no registration and no partner: any number of them, in any processes, share the lanes of a store.
+Rule 1: a worker needs no registration and no partner. Any number of them, in any processes, share the lanes of a store.
 Rule 2: an append of this process wakes the loops that its work concerns; nothing is polled that can be signalled.
-Rule 3: stopping takes nothing more up, lets what is in hand finish for a while, and puts the rest back at once; what
-runs on in a thread keeps its lease, which lapses: nothing begins beside it before that.
+Rule 3: to stop, it claims nothing more, lets running work finish for a while, and requeues the rest at once. What still
+runs in a thread keeps its lease until that expires; no second attempt starts before.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from interlock.effects.children import Children
 from interlock.effects.handlers import Handler, HandlerRunner, check_functions
-from interlock.effects.lanes import LaneWorker, StopReport
+from interlock.effects.lanes import LaneWorker, Perform, StopReport
 from interlock.effects.outbox import OutboxRelay
 from interlock.effects.publisher import PUBLISHED_MAX, BusPublisher
 from interlock.effects.timers import Timers
 from interlock.effects.unsupported_work import work_unsupported
 from interlock.model.journal.message import SOURCE
-from interlock.model.journal.work import CHILD_WORK, Work, WorkDelta
+from interlock.model.journal.work import CHILD_WORK, Lane, Work, WorkDelta
 from interlock.model.limits import LEASE_MS, RUNNING_MAX
+from interlock.ports.admission import AdmissionGate
 from interlock.ports.bus import Bus
 from interlock.ports.leases import LeaseStore
 from interlock.ports.work import WorkStore
-from interlock.runtime.clocks import ClockRepair
+from interlock.runtime.clock_repair import ClockRepair
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.delivery import EntityDelivery
 from interlock.runtime.worker.downtime import DowntimeMonitor
 from interlock.runtime.worker.process_pool import ProcessPool, address_of
 
-_LOOPS = {"timer": "timers", "outbox": "outbox", "message": "messages"}
+_LOOPS: dict[Lane, str] = {"timer": "timers", "outbox": "outbox", "message": "messages"}
+"""The loop of each lane that has only one."""
+
+
+class _LoopSpec(NamedTuple):
+    """What differs between the loops of a worker. `names`: only work of these names."""
+
+    lane: Lane
+    perform: Perform
+    gate: AdmissionGate | None
+    names: tuple[str, ...] | None = None
+    running_max: int = RUNNING_MAX
 
 
 class Worker:
-    """Performs the work of a runtime's store, from `start` to `stop`."""
+    """Runs the work of a runtime's store, from `start` to `stop`."""
 
     def __init__(
         self,
         runtime: Runtime,
         handlers: Mapping[str, Handler],
         *,
-        busy: frozenset[str] = frozenset(),
+        cpu_handlers: frozenset[str] = frozenset(),
         heartbeats: Mapping[str, int] | None = None,
         bus: Bus | None = None,
         source: str = SOURCE,
@@ -52,139 +65,106 @@ class Worker:
         if not isinstance(runtime.store, WorkStore):
             raise work_unsupported()
         check_functions(handlers)
-        for name in busy:
-            address_of(handlers[name])  # the pool's processes must find it
-        store, clock = runtime.store, runtime.clock
+        for name in cpu_handlers:
+            address_of(handlers[name])  # the processes of the pool must be able to import it
+        store, clock, gate = runtime.store, runtime.clock, runtime.gate
         self._repair = ClockRepair(runtime.store, store, clock, lease_ms=lease_ms)
-        notice = self._repair.notice
-        self._alive = DowntimeMonitor(store, clock, on_ahead=notice) if isinstance(store, LeaseStore) else None
-        driver = EntityDelivery(runtime, self._alive)
-        owner = clock.token()
+        report = self._repair.report
+        self._downtime = DowntimeMonitor(store, clock, on_ahead=report) if isinstance(store, LeaseStore) else None
+        delivery = EntityDelivery(runtime, self._downtime)
         self._runtime = runtime
         if drain_ms is not None:
             runtime.drain_ms = drain_ms
         self._processes = ProcessPool(clock.token())
         self._handlers = HandlerRunner(
             handlers,
-            driver,
+            delivery,
             clock,
             key_prefix=key_prefix,
-            compensates=driver.is_compensation,
-            busy=busy,
-            elsewhere=self._processes.run,
+            is_compensation=delivery.is_compensation,
+            cpu_handlers=cpu_handlers,
+            run_in_process=self._processes.run,
             heartbeats=heartbeats or {},
             store=store,
         )
-        self._loops = {
-            "handlers": LaneWorker(
-                store,
-                "effect",
-                self._handlers.perform,
-                clock,
-                owner=owner,
-                lease_ms=lease_ms,
-                running_max=RUNNING_MAX,
-                door=runtime.door,
-                names=self._handlers.names,
-            ),
-            "children": LaneWorker(
-                store,
-                "effect",
-                Children(driver, clock, store=store).perform,
-                clock,
-                owner=owner,
-                lease_ms=lease_ms,
-                running_max=RUNNING_MAX,
-                door=runtime.door,
-                names=(CHILD_WORK,),
-            ),
-            "timers": LaneWorker(
-                store,
-                "timer",
-                Timers(driver, clock).perform,
-                clock,
-                owner=owner,
-                lease_ms=lease_ms,
-                running_max=RUNNING_MAX,
-                door=runtime.door,
-            ),
-            "outbox": LaneWorker(
-                store,
-                "outbox",
-                OutboxRelay(store, driver, clock).perform,
-                clock,
-                owner=owner,
-                lease_ms=lease_ms,
-                running_max=RUNNING_MAX,
-                door=runtime.door,
-            ),
+        children = Children(delivery, clock, store=store)
+        specs = {
+            "handlers": _LoopSpec("effect", self._handlers.perform, gate, names=self._handlers.names),
+            "children": _LoopSpec("effect", children.perform, gate, names=(CHILD_WORK,)),
+            "timers": _LoopSpec("timer", Timers(delivery, clock).perform, gate),
+            "outbox": _LoopSpec("outbox", OutboxRelay(store, delivery, clock).perform, gate),
         }
-        if bus is not None:
-            # Without a bus nobody here looks at messages: they wait for a process that has it.
-            messages = BusPublisher(bus, clock, source=source, door=runtime.door)
-            self._loops["messages"] = LaneWorker(
+        if bus is not None:  # without a bus, messages wait for a process that has one
+            publisher = BusPublisher(bus, clock, source=source, gate=gate)
+            specs["messages"] = _LoopSpec("message", publisher.perform, publisher, running_max=PUBLISHED_MAX)
+        owner = clock.token()
+        self._loops = {
+            name: LaneWorker(
                 store,
-                "message",
-                messages.perform,
+                spec.lane,
+                spec.perform,
                 clock,
                 owner=owner,
                 lease_ms=lease_ms,
-                running_max=PUBLISHED_MAX,
-                door=messages,
+                running_max=spec.running_max,
+                names=spec.names,
+                gate=spec.gate,
             )
+            for name, spec in specs.items()
+        }
         self._tasks: list[asyncio.Task[None]] = []
-        self._stopped: asyncio.Task[StopReport] | None = None
-        self._forget: Callable[[], None] = lambda: None
-        self._forget_clock: Callable[[], None] = lambda: None
+        self._stop_task: asyncio.Task[StopReport] | None = None
+        self._unregister: list[Callable[[], None]] = []
 
     async def start(self) -> None:
-        """Begin to take work up."""
-        if self._alive is not None:
-            await self._alive.begin()  # before a timer is looked at
-        await self._repair.begin()
-        self._forget = self._runtime.on_work(self._wake)
-        self._forget_clock = self._runtime.on_clock(self._repair.notice)
-        self._runtime.on_drain(self.take_no_more)
-        # Without handlers there is nothing to look for: their work waits for a process that has them.
+        """Start to claim work."""
+        if self._downtime is not None:
+            await self._downtime.start()  # before any timer is read
+        await self._repair.start()
+        sender = self._runtime.sender
+        self._unregister = [sender.on_work(self._wake), sender.on_clock(self._repair.report)]
+        self._runtime.on_drain(self.stop_claiming)
+        # Without handlers their loop has nothing to look for: the work waits for a process that has them.
         idle = set() if self._handlers.names else {"handlers"}
-        running = [loop for name, loop in self._loops.items() if name not in idle]
-        self._tasks = [asyncio.ensure_future(loop.run()) for loop in running]
+        self._tasks = [asyncio.ensure_future(loop.run()) for name, loop in self._loops.items() if name not in idle]
 
     async def stop(self) -> StopReport:
-        """Stop within the runtime's `drain_ms`; tell what became of the work in hand. Asked again, it tells the same.
+        """Stop within the runtime's `drain_ms` and return what became of running work. May be called again.
 
-        Whoever is cancelled while it waits stops nothing by that: the next one who asks waits for the same end.
+        A caller that is cancelled while it waits does not stop the stopping: the next caller waits for the same end.
         """
-        if self._stopped is None:
-            self._stopped = asyncio.ensure_future(self._stop())
-        return await asyncio.shield(self._stopped)
+        if self._stop_task is None:
+            self._stop_task = asyncio.ensure_future(self._stop())
+        return await asyncio.shield(self._stop_task)
 
     async def _stop(self) -> StopReport:
-        self._forget()
-        self._forget_clock()
-        await self._repair.end()
+        for unregister in self._unregister:
+            unregister()
+        await self._repair.stop()
         await asyncio.gather(*(loop.stop(self._runtime.drain_ms) for loop in self._loops.values()))
-        if self._alive is not None:
-            await self._alive.end()
+        if self._downtime is not None:
+            await self._downtime.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._processes.close()  # before their work is put back: nothing may run beside it
-        ends = await asyncio.gather(*(loop.put_back() for loop in self._loops.values()))
+        await self._processes.close()  # before their work is requeued: no second attempt may start beside them
+        reports = await asyncio.gather(*(loop.requeue_unfinished() for loop in self._loops.values()))
         return StopReport(
-            sum(each.finished for each in ends), sum(each.put_back for each in ends), sum(each.left for each in ends)
+            sum(each.finished for each in reports),
+            sum(each.requeued for each in reports),
+            sum(each.still_running for each in reports),
         )
 
-    def take_no_more(self) -> None:
-        """Leave what is not in hand yet to others, from now on."""
+    def stop_claiming(self) -> None:
+        """Leave work that is not running yet to others, from now on."""
         for loop in self._loops.values():
-            loop.take_no_more()
+            loop.stop_claiming()
 
-    def _wake(self, left: WorkDelta) -> None:
-        """Wake the loops that can do something about this work; the others would only look in vain."""
-        for name in {self._line(each) for each in left.born}:
+    def _wake(self, work: WorkDelta) -> None:
+        """Wake the loops that can run this work."""
+        for name in {self._loop_of(each) for each in work.born}:
             if name is not None and name in self._loops:
                 self._loops[name].wake()
 
-    def _line(self, work: Work) -> str | None:
+    def _loop_of(self, work: Work) -> str | None:
         if work.place.lane != "effect":
             return _LOOPS[work.place.lane]
         if work.name == CHILD_WORK:

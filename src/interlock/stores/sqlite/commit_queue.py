@@ -22,8 +22,7 @@ from interlock.errors import InterlockError, InternalError, UnavailableError
 from interlock.model.codec import encode
 from interlock.ports.clock import Clock
 from interlock.ports.store import Append, Refusal
-from interlock.ports.thread_calls import thread_future
-from interlock.ports.threads import start_thread
+from interlock.ports.threads import start_thread, thread_future
 from interlock.stores.sql.database import Answer, Questions
 from interlock.stores.sql.refusals import RefusalQueue
 from interlock.stores.sqlite.files import Connection

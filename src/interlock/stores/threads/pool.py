@@ -20,8 +20,7 @@ from threading import Lock, Thread
 from typing import Any, TypeVar
 
 from interlock.errors import UnavailableError
-from interlock.ports.thread_calls import thread_future
-from interlock.ports.threads import start_thread
+from interlock.ports.threads import start_thread, thread_future
 from interlock.stores.threads.wakeup import LoopEntryQueue, WakeupPipe
 
 T = TypeVar("T")
@@ -44,7 +43,7 @@ class ThreadPool:
         self._loops = LoopEntryQueue()
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Return the result of a function, called in a thread. Raises UnavailableError once closed, or without threads."""
+        """Return the result of a function, called in a thread. Raises UnavailableError when closed or without threads."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = thread_future(loop)
         self._loops.listen(loop)

@@ -165,7 +165,7 @@ async def send_event(request: RequestContext) -> ReceiptView | Response:
     runtime = request.console.runtime
     if body.dry_run:
         principal = request.user.principal
-        receipt = await runtime.rehearse(entity, body.event, body.payload, key=body.key, principal=principal)
+        receipt = await runtime.dry_run(entity, body.event, body.payload, key=body.key, principal=principal)
     else:
         receipt = await runtime.send(
             entity,
@@ -205,7 +205,7 @@ def _receipt_view(request: RequestContext, receipt: Receipt, *, may_read: bool, 
         )
     snapshot, mask = receipt.snapshot, None
     if snapshot is not None:
-        chart = request.console.runtime.charts.revision(snapshot.kind, snapshot.revision).chart
+        chart = request.console.runtime.charts.for_revision(snapshot.kind, snapshot.revision).chart
         mask = mask_for(chart, request.user)
     if mask is None:
         effects = tuple(each.name or each.type for each in receipt.effects)

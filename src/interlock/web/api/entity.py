@@ -20,9 +20,8 @@ from interlock.observe.population import dwell_p95
 from interlock.observe.sagas import saga_views
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.acceptance import Acceptance, acceptances
-from interlock.runtime.children import child_entity
-from interlock.runtime.history.replay import repeat_step
-from interlock.runtime.history.travel import time_ms
+from interlock.runtime.chart_registry import child_entity
+from interlock.runtime.history.replay import repeat_step, time_ms
 from interlock.runtime.request_checks import check_entity
 from interlock.trust.disclosure import damage_text
 from interlock.trust.masking import ChartMask
@@ -105,7 +104,7 @@ async def get_entity(request: RequestContext) -> EntityView:
     latest = await runtime.state(entity)
     console.history.keep(latest)
     shown = await _snapshot_at(request, latest)
-    kernel = runtime.charts.of(shown)
+    kernel = runtime.charts.for_snapshot(shown)
     mask = mask_for(kernel.chart, request.user)
     entries, before, damage = await _last_step(request, shown)
     entry = entries[-1] if entries else None
@@ -217,7 +216,7 @@ async def get_accepted(request: RequestContext) -> tuple[Acceptance, ...]:
     request.console.check_kind(request.user, check_entity(entity))
     runtime = request.console.runtime
     snapshot = await runtime.state(entity)
-    kernel = runtime.charts.of(snapshot)
+    kernel = runtime.charts.for_snapshot(snapshot)
     found = acceptances(kernel, snapshot, request.user.principal)
     return masked_acceptances(found, mask_for(kernel.chart, request.user))
 
@@ -248,7 +247,7 @@ def _child_entity(request: RequestContext, kernel: Kernel, invoke: Invocation) -
     if not isinstance(src, str):
         return None
     try:
-        kind = request.console.runtime.charts.child(kernel, src).chart.kind
+        kind = request.console.runtime.charts.for_child(kernel, src).chart.kind
     except NotFoundError:
         return None
     return child_entity(kind, invoke.id, invoke.key)
@@ -283,7 +282,7 @@ async def get_journal(request: RequestContext) -> JournalView:
         entries = await runtime.journal(entity, after=after, limit=valid) if valid > 0 else ()
         version = verification.entries + 1 if problem.version is None else problem.version
         damage = Damage(version, damage_text(problem.code, problem.message))
-    mask = mask_for(runtime.charts.revision(kind, latest.revision).chart, request.user)
+    mask = mask_for(runtime.charts.for_revision(kind, latest.revision).chart, request.user)
     views = [entry_view(each, mask, request.may_see_entity) for each in entries]
     return JournalView(_limit_bytes(views, is_newest=query.after is None), latest.version, None, damage)
 

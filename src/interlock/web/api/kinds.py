@@ -13,7 +13,7 @@ from interlock.observe.revision_diff import Change, revision_changes
 from interlock.ports.statistics import MinuteRates
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.acceptance import names, payload_schema
-from interlock.runtime.builtin_charts import BUILTIN_KINDS
+from interlock.runtime.chart_registry import BUILTIN_KINDS
 from interlock.web.api.jobs import may_see_job
 from interlock.web.api.work import find_visible_work
 from interlock.web.http.endpoint import Endpoint, RequestContext

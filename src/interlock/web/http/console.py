@@ -23,7 +23,7 @@ from interlock.ports.clock import Clock
 from interlock.ports.store import Store
 from interlock.ports.threads import in_thread
 from interlock.render.drawing import Options, draw_diff_svg, draw_svg
-from interlock.runtime.builtin_charts import BUILTIN_KINDS
+from interlock.runtime.chart_registry import BUILTIN_KINDS
 from interlock.runtime.runtime import Runtime
 from interlock.web.auth import Authentication, User
 from interlock.web.http.cursors import CursorCipher
@@ -103,7 +103,7 @@ class Console:
     def kernel(self, kind: str, revision: str | None = None) -> Kernel:
         """Return the chart of a kind. Raises NotFoundError or HttpProblem if it is not loaded."""
         if revision is None:
-            return self.runtime.charts.current(kind)
+            return self.runtime.charts.for_new_entity(kind)
         loaded = self.runtime.charts.revisions(kind)
         found = loaded.get(revision)
         if found is None:

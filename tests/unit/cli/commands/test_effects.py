@@ -311,7 +311,7 @@ def test_a_store_that_keeps_no_work_says_so(call: Caller, folder: Path, monkeypa
     monkeypatch.setattr(command, "open_store", opened)
     ended = call("effects", "ls", "memory:")
 
-    assert (2, True) == (ended.code, ended.err.startswith("error: this store keeps no work; sqlite:"))
+    assert (2, True) == (ended.code, ended.err.startswith("error: this store does not run effects; "))
 
 
 @pytest.mark.parametrize("place", ["files", "server"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from interlock.model.journal.work import Work, WorkDelta, WorkId
+import pytest
+
+from interlock.model.journal.work import Work, WorkDelta, WorkId, parse_work_key
 
 
 def test_places_of_an_entity_are_ordered_as_they_were_made() -> None:
@@ -14,7 +16,7 @@ def test_places_of_an_entity_are_ordered_as_they_were_made() -> None:
 
 def test_the_answer_to_work_has_a_key_of_the_drivers_own() -> None:
     """Lanes have keys of their own: an effect and a timer may have one place in a step."""
-    assert ("_effect/2/1", "_timer/2/1") == (WorkId("effect", 2, 1).answer_key, WorkId("timer", 2, 1).answer_key)
+    assert ("_effect/2/1", "_timer/2/1") == (WorkId("effect", 2, 1).result_key, WorkId("timer", 2, 1).result_key)
 
 
 def test_a_step_leaves_nothing_unless_it_says_so() -> None:
@@ -32,3 +34,21 @@ def test_a_step_of_a_saga_is_known_by_what_a_late_answer_means() -> None:
     assert Work(place, "charge", {"late": {"compensate": "refund"}}, 0).is_saga_step
     assert not Work(place, "charge", {"late": None}, 0).is_saga_step
     assert not Work(place, "charge", None, 0).is_saga_step
+
+
+def test_a_key_of_work_names_entity_version_and_ordinal() -> None:
+    key = WorkId("effect", 7, 2).key("order/eu/A-1")
+
+    assert key == "order/eu/A-1/7/2"
+    assert parse_work_key(key) == ("order/eu/A-1", 7, 2)
+
+
+@pytest.mark.parametrize("text", ["", "order", "order/7/2", "order/A/7", "order/A/x/2", "order/A/7/-1", "order/A/7/²"])
+def test_other_texts_are_not_keys_of_work(text: str) -> None:
+    with pytest.raises(ValueError, match=r"kind/id/version/ordinal|unpack"):
+        parse_work_key(text)
+
+
+def test_a_number_that_no_version_reaches_is_not_part_of_a_key() -> None:
+    with pytest.raises(ValueError, match="kind/id/version/ordinal"):
+        parse_work_key(f"order/A/{10**18}/0")

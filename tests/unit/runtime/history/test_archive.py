@@ -283,7 +283,7 @@ async def test_an_entity_that_went_on_meanwhile_stays() -> None:
     made = await doors(Moved())
     (done,) = await _run(made, opened)
 
-    assert ("no", "it went on meanwhile") == (done.archived, done.reason)
+    assert ("no", "it has changed meanwhile") == (done.archived, done.reason)
     assert 3 == len(await made.store.read("door/1"))
 
 

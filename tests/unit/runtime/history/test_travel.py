@@ -10,7 +10,7 @@ import pytest
 from interlock.errors import NotFoundError, UnavailableError, UsageError
 from interlock.model.journal.record import JournalRecord
 from interlock.ports.store import PAGE_MAX, Duplicate, Loaded
-from interlock.runtime.history.travel import EPOCH, time_ms
+from interlock.runtime.history.replay import EPOCH, time_ms
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
 from tests.unit.runtime.scene import DOOR, StillClock, runtime
@@ -141,4 +141,4 @@ async def test_a_past_that_a_compatible_chart_leads_elsewhere_is_not_told() -> N
         await later.state("door/1", at=1)
 
     assert "revision.unknown" == raised.value.code
-    assert "gives something else" in raised.value.message
+    assert "gives a different result" in raised.value.message

@@ -117,8 +117,8 @@ async def test_of_long_values_the_place_where_they_differ_is_told() -> None:
     problem = (await made.verify("door/1")).problem
 
     assert problem is not None
-    assert '"due_ms":7' in problem.message.partition(", and the chart gives ")[0]
-    assert f'"due_ms":{timer.payload["due_ms"]}' in problem.message.partition(", and the chart gives ")[2]
+    assert '"due_ms":7' in problem.message.partition(", but the chart gives ")[0]
+    assert f'"due_ms":{timer.payload["due_ms"]}' in problem.message.partition(", but the chart gives ")[2]
 
 
 async def test_without_charts_the_links_alone_are_proven() -> None:
@@ -160,7 +160,7 @@ async def test_a_snapshot_that_the_journal_does_not_give_is_a_divergence(fields:
     proof = await made.verify("door/1")
 
     assert proof.problem is not None
-    assert f"another {next(iter(fields))}" in proof.problem.message
+    assert f"`{next(iter(fields))}`" in proof.problem.message
 
 
 async def test_a_bad_link_is_the_stores_word() -> None:

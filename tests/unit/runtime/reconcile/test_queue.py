@@ -63,11 +63,11 @@ def test_what_failed_waits_twice_as_long_each_time() -> None:
         made.add("a", 1)
         now = made.next_ms() or 0
         assert ("a", 1) == made.take(now)
-        waits.append(made.failed("a", 1, now_ms=now, jitter=1.0) - now)
+        waits.append(made.failed("a", 1, now_ms=now, chance=1.0) - now)
 
     assert [RECONCILE_BACKOFF_MS_MIN << each for each in range(9)] == waits[:9]
     assert RECONCILE_BACKOFF_MS_MAX == waits[-1]
-    assert RECONCILE_BACKOFF_MS_MAX / 2 == made.failed("a", 1, now_ms=0, jitter=0.0)
+    assert RECONCILE_BACKOFF_MS_MAX / 2 == made.failed("a", 1, now_ms=0, chance=0.0)
 
 
 def test_what_was_put_off_goes_when_its_time_has_come_and_not_for_being_added() -> None:
@@ -75,7 +75,7 @@ def test_what_was_put_off_goes_when_its_time_has_come_and_not_for_being_added() 
     made = queue()
     made.add("a", 1)
     made.take(0)
-    due = made.failed("a", 1, now_ms=0, jitter=1.0)
+    due = made.failed("a", 1, now_ms=0, chance=1.0)
 
     assert (False, None, due) == (made.add("a", 2), made.take(due - 1), made.next_ms())
     assert 0 == made.waiting
@@ -86,17 +86,17 @@ def test_what_was_done_is_forgiven() -> None:
     """The next failure is the first again."""
     made = queue()
     for _ in range(3):
-        made.failed("a", 1, now_ms=0, jitter=1.0)
+        made.failed("a", 1, now_ms=0, chance=1.0)
     made.done("a")
 
-    assert RECONCILE_BACKOFF_MS_MIN == made.failed("a", 1, now_ms=0, jitter=1.0)
+    assert RECONCILE_BACKOFF_MS_MIN == made.failed("a", 1, now_ms=0, chance=1.0)
 
 
 def test_of_too_many_failing_ones_the_one_that_failed_longest_ago_is_forgotten() -> None:
     """A new pass finds it again."""
     made = queue(failing_max=2)
     for key in "abac":
-        made.failed(key, 1, now_ms=0, jitter=1.0)
+        made.failed(key, 1, now_ms=0, chance=1.0)
 
     assert {"a", "c"} == {found[0] for each in range(3) if (found := made.take(100_000 + each))}
 
@@ -114,7 +114,7 @@ def test_a_clock_that_was_ahead_holds_nothing_up() -> None:
     queue.add("b", 2)
     ahead_ms = 10**12
     assert ("a", 1) == queue.take(ahead_ms)
-    queue.failed("a", 1, now_ms=ahead_ms, jitter=1.0)
+    queue.failed("a", 1, now_ms=ahead_ms, chance=1.0)
 
     assert ("b", 2) == queue.take(0)
     assert None is queue.take(999)

@@ -127,7 +127,7 @@ async def test_no_more_calls_than_allowed_run_side_by_side() -> None:
         let.set()
         await clock.advance(SECOND)
 
-        assert (0, 2, 5) == (running, most, loops._runners[0].last.asked)
+        assert (0, 2, 5) == (running, most, loops._loops[0].last.asked)
 
 
 @pytest.mark.parametrize("problem", [ValueError("no"), UnavailableError("no", code="bank.down"), SystemExit(3)])
@@ -250,7 +250,7 @@ async def test_an_answer_that_is_already_true_is_fine() -> None:
     async with reconciling(chart, runtime) as loops:
         await clock.advance(MINUTE)
 
-        assert (2, 0) == (len(asked.seen), loops._runners[0].last.failed)
+        assert (2, 0) == (len(asked.seen), loops._loops[0].last.failed)
 
 
 async def test_an_entity_that_went_on_meanwhile_does_not_get_the_answer() -> None:
@@ -270,7 +270,7 @@ async def test_an_entity_that_went_on_meanwhile_does_not_get_the_answer() -> Non
     await created(runtime)
     async with reconciling(chart, runtime) as loops:
         await clock.advance()
-        assert (1, 0) == (loops._runners[0].last.moved, loops._runners[0].last.failed)
+        assert (1, 0) == (loops._loops[0].last.moved, loops._loops[0].last.failed)
         await clock.advance(MINUTE)
 
     assert [1, 2] == versions
@@ -293,7 +293,7 @@ async def test_an_entity_that_another_runner_answered_otherwise_does_not_get_the
     await created(runtime)
     async with reconciling(chart, runtime) as loops:
         await clock.advance()
-        assert (1, 0) == (loops._runners[0].last.moved, loops._runners[0].last.failed)
+        assert (1, 0) == (loops._loops[0].last.moved, loops._loops[0].last.failed)
 
     assert ["touched"] == [each.event.name for each in (await runtime.journal("order/0"))[1:]]
 
@@ -374,6 +374,6 @@ async def test_each_pass_is_told(caplog: pytest.LogCaptureFixture) -> None:
     (record,) = caplog.records
     told = {name: record.__dict__[name] for name in ("reconciler", "kind", "asked", "answered", "moved", "failed")}
 
-    assert "a reconciler looked" == record.getMessage()
+    assert "a reconciler made a pass" == record.getMessage()
     assert ["stuck-charges", "order", 3, 3, 0, 0] == list(told.values())
     assert 1_000 == record.__dict__["duration_ms"]

@@ -15,7 +15,7 @@ from interlock.operate.jobs.store import OWNER_TIMEOUT_MS
 from interlock.operate.jobs.walk import SAVE_INTERVAL_MS
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import EntityQuery
-from interlock.runtime.builtin_charts import JOB, JOB_KIND
+from interlock.runtime.chart_registry import JOB_FILE, JOB_KIND
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.support.postgres_server import store_or_skip
 from tests.unit.web.api.test_jobs import CANCEL, after_dry_run
@@ -406,7 +406,7 @@ async def test_chart_with_the_name_of_a_builtin_kind_is_refused() -> None:
 
 
 def test_chart_of_jobs_has_no_findings() -> None:
-    assert () == interlock.loads(JOB).diagnostics
+    assert () == interlock.load(JOB_FILE).diagnostics
 
 
 async def test_page_that_is_too_long_to_save_is_shortened(monkeypatch: Any) -> None:

@@ -166,8 +166,8 @@ class AwayStore(MemoryStore):
 async def test_unavailable_store_is_reported_without_its_address(caplog: pytest.LogCaptureFixture) -> None:
     async with open_console() as client:
         await client.runtime.create("order/1", {"amount": 1})
-        client.runtime._steps.store = AwayStore()
-        client.runtime._steps.snapshots.clear()
+        client.runtime.sender.store = AwayStore()
+        client.runtime.sender.snapshots.clear()
         with caplog.at_level(logging.INFO, logger="interlock.web"):
             read = await client.get("entity/order/1")
             sent = await client.post("send/order/1", {"event": "order.cancelled"})

@@ -20,7 +20,7 @@ from interlock.ports.clock import SystemClock
 from interlock.ports.leases import LeaseStore
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkStore
 from interlock.runtime.chart_registry import ChartRegistry
-from interlock.runtime.clocks import ClockRepair, found_ahead
+from interlock.runtime.clock_repair import ClockRepair, find_ahead
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore
@@ -265,8 +265,8 @@ class Held:
         await runtime.send("job/1", "work")
         ahead_ms = self.clock.time_ms + DAY
         (claim,) = await self.store.claim("effect", None, owner="w", now_ms=ahead_ms, until_ms=ahead_ms, limit=1)
-        await self.repair.begin()
-        self.repair.notice(None)
+        await self.repair.start()
+        self.repair.report(None)
         await self.clock.settle()
         return claim
 
@@ -284,7 +284,7 @@ async def test_a_holder_that_is_alive_keeps_its_lease() -> None:
     assert (claim,) == await scene.store.renew((claim,), until_ms=scene.clock.now_ms() + 30_000)
     await scene.clock.advance(1_000)
     row = await scene.row()
-    await scene.repair.end()
+    await scene.repair.stop()
 
     assert ("w", DAY + 30_500) == (row.owner, row.next_ms)
 
@@ -300,7 +300,7 @@ async def test_a_holder_that_is_gone_loses_it_after_the_time_of_a_lease() -> Non
     now_ms = scene.clock.now_ms()
     (next_one,) = await scene.store.claim("effect", None, owner="v", now_ms=now_ms, until_ms=now_ms + 1, limit=1)
     late = await scene.store.settle((Settlement(claim, "dead"),), now_ms=now_ms)
-    await scene.repair.end()
+    await scene.repair.stop()
 
     assert (None, now_ms, 2, (False,)) == (row.owner, row.next_ms, next_one.attempt, late)
 
@@ -343,7 +343,7 @@ async def test_what_could_not_be_put_right_is_tried_again(
     await scene.clock.advance(10_000)
     after = await scene.store.alive(now_ms=scene.clock.now_ms(), gap_ms=DAY)
     row = await scene.row()
-    await scene.repair.end()
+    await scene.repair.stop()
 
     assert (None, True, None) == (row.owner, before is not None and before.began_ms > before.ended_ms, after)
 
@@ -359,12 +359,12 @@ async def test_one_entity_is_looked_at_once() -> None:
             return await super().works(query)
 
     scene = Held(Counting())
-    await scene.repair.begin()
+    await scene.repair.start()
     await scene.clock.settle()
     for _ in range(3):
-        scene.repair.notice("job/1")
+        scene.repair.report("job/1")
         await scene.clock.settle()
-    await scene.repair.end()
+    await scene.repair.stop()
 
     assert isinstance(scene.store, Counting)
     assert 1 == scene.store.asked
@@ -374,7 +374,7 @@ async def test_what_is_in_the_future_is_found_and_not_changed() -> None:
     """Entities, leases, timers, waiting work and downtimes, each by itself."""
     scene = Held()
     claim = await scene.begin()
-    await scene.repair.end()
+    await scene.repair.stop()
     store, now_ms = scene.store, scene.clock.now_ms()
     assert isinstance(store, WorkStore)
     assert isinstance(store, LeaseStore)
@@ -384,8 +384,8 @@ async def test_what_is_in_the_future_is_found_and_not_changed() -> None:
         await runtime.send(f"job/{name}", event)
     for time_ms in (now_ms, now_ms + DAY):
         await store.alive(now_ms=time_ms, gap_ms=1)
-    found = await found_ahead(store, now_ms=now_ms)
-    few = await found_ahead(store, now_ms=now_ms, limit=1)
+    found = await find_ahead(store, now_ms=now_ms)
+    few = await find_ahead(store, now_ms=now_ms, limit=1)
 
     assert (("job/2", "job/3"), 1, False) == (found.entities, found.downtimes, found.is_partial)
     assert [claim.key] == [f"{each.entity}/2/0" for each in found.leases]
@@ -393,7 +393,7 @@ async def test_what_is_in_the_future_is_found_and_not_changed() -> None:
     assert ["job/2"] == [each.entity for each in found.timers]
     assert (("job/2",), True) == (few.entities, few.is_partial)
     assert "w" == (await scene.row()).owner
-    assert () == (await found_ahead(store, now_ms=now_ms + YEARS)).entities
+    assert () == (await find_ahead(store, now_ms=now_ms + YEARS)).entities
 
 
 async def test_entities_are_walked_where_a_store_has_no_index_for_it(tmp_path: Path) -> None:
@@ -404,7 +404,7 @@ async def test_entities_are_walked_where_a_store_has_no_index_for_it(tmp_path: P
     async with interlock.open(url, charts=[chart()], work=False) as jobs:
         await jobs.create("job/2")
         now_ms = SystemClock().now_ms()
-        assert ("job/1",) == (await found_ahead(jobs.store, now_ms=now_ms)).entities
+        assert ("job/1",) == (await find_ahead(jobs.store, now_ms=now_ms)).entities
 
 
 async def test_a_downtime_in_the_future_moves_no_timer(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,15 +1,15 @@
-"""After a wrong clock: work and timers that were put off into a future which no rule allows are taken up now.
+"""Clock repair: after a wrong clock, work and timers that were delayed too far become due again.
 
-A clock that was ahead leaves times in the store that are far away once it is right again: leases, waits before the
-next try, and the timers of entities that were stepped meanwhile.
+A clock that was ahead leaves times in the store that are far in the future once it is right again: leases, waits before
+the next try, and the timers of entities that were stepped meanwhile.
 
-Rule 1: what is looked for, and when: the entities that the store knows to be stamped in the future, when a worker
-starts; all work, when the clock of this process went back or the last sign of life is in the future; the work of one
-entity, when it is stepped and its time is ahead.
-Rule 2: nothing is changed but when work is due. A holder that is still alive has the time of a lease to renew it, and a
-timer that is not due is put off again; `Deliveries.fire` moves one that was set by the wrong clock.
-Rule 3: what the store notes of workers is corrected last: a worker that dies before that leaves the sign for the next.
-Rule 4: where due times go by a server's clock no driver's clock has put them off, and none may judge them.
+Rule 1: when a worker starts, it checks the entities that the store knows to be stamped in the future. When the clock of
+this process went back, or the last worker heartbeat is in the future, it checks all work. When an entity is stepped
+while its time is ahead, it checks the work of that entity.
+Rule 2: only due times are changed. A worker that still holds a lease has the length of a lease to renew it. A timer
+that is not due is postponed again; `EntityDelivery.fire_timers` shifts one that was set by the wrong clock.
+Rule 3: the worker heartbeats in the store are corrected last: when a worker dies before that, the next one sees them.
+Rule 4: where due times use a server's clock, no runtime's clock has delayed them, and none may judge them.
 See ADR 0047.
 """
 
@@ -22,9 +22,9 @@ from collections.abc import AsyncIterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from interlock.effects.retry import RetryPolicy, backoff_ms, code_of
-from interlock.effects.waiting import is_put_off_too_far
-from interlock.errors import InterlockError
+from interlock.effects.wait_limits import is_put_off_too_far
+from interlock.effects.waiting import log_failure
+from interlock.model.backoff import Backoff
 from interlock.model.limits import AHEAD_ENTITIES_MAX, CLOCK_AHEAD_MS_MAX, LEASE_MS
 from interlock.ports.clock import Clock
 from interlock.ports.leases import ClockCorrection, LeaseStore, StampSight
@@ -32,21 +32,21 @@ from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded, Store
 from interlock.ports.work import Claim, Settlement, WorkQuery, WorkRow, WorkStore
 
 ENTITIES_WALKED_MAX = 50_000
-"""Entities of a store without an index for it that are looked at, when a person asks which are ahead."""
+"""Entities that are read in a store without an index, when an operator asks which are ahead."""
 
 PAGE_ROWS = 1_000
 """Pieces of work in one page."""
 
-_AGAIN = RetryPolicy(backoff_ms_min=200, backoff_ms_max=60_000, full_jitter=False)
-"""How long what could not be put right waits: another process performs the work, or the store is away."""
+_BACKOFF = Backoff(200, 60_000, jitter=0.0)
+"""The wait before the next try: another process runs the work, or the store is unavailable."""
 
 _log = logging.getLogger("interlock.runtime")
 
 
 class Ahead(Struct, frozen=True):
-    """What is stamped in the future: entities, work that waits or is leased too long, timers, and downtimes.
+    """What is stamped in the future: entities, work that waits too long or is leased too long, timers, and downtimes.
 
-    `is_partial`: there was more than was looked at.
+    `is_partial`: there may be more; the search stopped at its limit.
     """
 
     entities: tuple[str, ...] = ()
@@ -57,8 +57,8 @@ class Ahead(Struct, frozen=True):
     is_partial: bool = False
 
 
-async def found_ahead(store: Store, *, now_ms: int, limit: int = PAGE_MAX) -> Ahead:
-    """What of a store is stamped in the future. It looks and changes nothing."""
+async def find_ahead(store: Store, *, now_ms: int, limit: int = PAGE_MAX) -> Ahead:
+    """Return what is stamped in the future in a store. It changes nothing."""
     latest_ms = now_ms + CLOCK_AHEAD_MS_MAX
     by_server = isinstance(store, StampSight) and store.server_clock
     entities, is_partial = await _entities_ahead(store, latest_ms, limit)
@@ -79,7 +79,7 @@ async def found_ahead(store: Store, *, now_ms: int, limit: int = PAGE_MAX) -> Ah
 
 
 async def _entities_ahead(store: Store, latest_ms: int, limit: int) -> tuple[tuple[str, ...], bool]:
-    """Entities whose last entry is stamped after a time, and whether there may be more."""
+    """Return entities whose last entry is stamped after a time, and whether there may be more."""
     if isinstance(store, StampSight):
         found = await store.stamped_after(latest_ms, limit=limit)
         return found, len(found) >= limit
@@ -96,7 +96,7 @@ async def _entities_ahead(store: Store, latest_ms: int, limit: int) -> tuple[tup
 
 
 class ClockRepair:
-    """Corrects the times of one store, from `begin` to `end`. `lease_ms`: how long a holder has to renew."""
+    """Corrects the times of one store, from `start` to `stop`. `lease_ms`: how long a worker has to renew a lease."""
 
     def __init__(self, store: Store, work: WorkStore, clock: Clock, *, lease_ms: int = LEASE_MS) -> None:
         self._store = store
@@ -107,25 +107,25 @@ class ClockRepair:
         self._entities: dict[str, None] = {}
         self._seen: set[str] = set()
         self._is_all = False
-        self._noticed = asyncio.Event()
+        self._reported = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def begin(self) -> None:
-        """Look at what is known to be stamped in the future, and listen from now on."""
+    async def start(self) -> None:
+        """Check what is known to be stamped in the future, and react to reports from now on."""
         self._task = asyncio.ensure_future(self._run())
         if isinstance(self._store, StampSight):
-            self._noticed.set()
+            self._reported.set()
         else:
-            self.notice(None)
+            self.report(None)
 
-    async def end(self) -> None:
-        """Look no more."""
+    async def stop(self) -> None:
+        """Stop."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def notice(self, entity: str | None) -> None:
-        """The time of an entity is ahead of the clock; None: the clock went back, or was ahead before."""
+    def report(self, entity: str | None) -> None:
+        """Report an entity whose time is ahead of the clock; None: the clock went back, or was ahead before."""
         if entity is None:
             self._is_all = True
             self._seen.clear()
@@ -136,63 +136,63 @@ class ClockRepair:
                 self._seen.clear()
             self._seen.add(entity)
             self._entities[entity] = None
-        self._noticed.set()
+        self._reported.set()
 
     async def _run(self) -> None:
-        """An endless loop by intent; it ends with `end`."""
+        """The loop is endless on purpose; `stop` cancels it."""
         is_first, failures = True, 0
         while True:
-            await self._noticed.wait()
-            self._noticed.clear()
+            await self._reported.wait()
+            self._reported.clear()
             entities, is_all = tuple(self._entities), self._is_all
             self._entities, self._is_all = {}, False
             try:
                 if is_first:
-                    entities = (*entities, *await self._stamped())
-                left = not self._by_server and not await self._repaired(entities, is_all=is_all)
-                if is_all and not left and isinstance(self._store, ClockCorrection):
+                    entities = (*entities, *await self._find_stamped())
+                is_left = not self._by_server and not await self._repair(entities, is_all=is_all)
+                if is_all and not is_left and isinstance(self._store, ClockCorrection):
                     await self._store.correct_clock(now_ms=self._clock.now_ms())
-                is_first, failures = False, failures + 1 if left else 0
+                is_first, failures = False, failures + 1 if is_left else 0
             except Exception as error:  # noqa: BLE001 - whatever a store raises, it is tried again
-                left, failures, cause = True, failures + 1, None if isinstance(error, InterlockError) else error
-                _log.warning("times in the future cannot be put right", exc_info=cause, extra={"code": code_of(error)})
-            if left:
+                is_left, failures = True, failures + 1
+                log_failure(_log, "times in the future cannot be corrected", error)
+            if is_left:
                 self._entities |= dict.fromkeys(entities)
                 self._is_all |= is_all
-                await self._clock.sleep_ms(backoff_ms(_AGAIN, failures - 1, 1.0))
-                self._noticed.set()
+                await self._clock.sleep_ms(_BACKOFF.wait_ms(failures - 1, 1.0))
+                self._reported.set()
 
-    async def _stamped(self) -> tuple[str, ...]:
-        """The entities that the store finds by an index."""
+    async def _find_stamped(self) -> tuple[str, ...]:
+        """Return the entities that the store finds by an index."""
         if self._by_server or not isinstance(self._store, StampSight):
             return ()
         latest_ms = self._clock.now_ms() + CLOCK_AHEAD_MS_MAX
         return await self._store.stamped_after(latest_ms, limit=AHEAD_ENTITIES_MAX)
 
-    async def _repaired(self, entities: tuple[str, ...], *, is_all: bool) -> bool:
-        """Make due what was put off too far; False when some of it could not be."""
+    async def _repair(self, entities: tuple[str, ...], *, is_all: bool) -> bool:
+        """Make due what was delayed too far; False when some of it could not be changed."""
         queries = [WorkQuery()] if is_all else [WorkQuery(entity=each) for each in dict.fromkeys(entities)]
-        ahead, held = dict[str, bool](), list[WorkRow]()
-        is_whole = True
+        ahead, leased = dict[str, bool](), list[WorkRow]()
+        is_complete = True
         for query in queries:
             async for rows in _pages(self._work, query):
                 now_ms = self._clock.now_ms()
                 wrong = [row for row in rows if await self._is_wrong(row, now_ms, ahead)]
-                held += [row for row in wrong if row.owner is not None]
-                is_whole &= await self._made_due([row for row in wrong if row.owner is None])
-        if held:
-            await self._clock.sleep_ms(self._lease_ms)  # a worker that still holds one renews it meanwhile
-            is_whole &= await self._made_due([row for row in held if await self._is_unchanged(row)])
-        return is_whole
+                leased += [row for row in wrong if row.owner is not None]
+                is_complete &= await self._make_due([row for row in wrong if row.owner is None])
+        if leased:
+            await self._clock.sleep_ms(self._lease_ms)  # a worker that is still alive renews its lease meanwhile
+            is_complete &= await self._make_due([row for row in leased if await self._is_unchanged(row)])
+        return is_complete
 
-    async def _made_due(self, rows: list[WorkRow]) -> bool:
+    async def _make_due(self, rows: list[WorkRow]) -> bool:
         if not rows:
             return True
         now_ms = self._clock.now_ms()
-        settled = tuple(Settlement(_as_claim(row), "again", now_ms, row.error, lapsed=True) for row in rows)
-        kept = await self._work.settle(settled, now_ms=now_ms)
-        _log.warning("work that a wrong clock had put off is due now", extra={"count": sum(kept)})
-        return all(kept)
+        settlements = tuple(Settlement(_as_claim(row), "again", now_ms, row.error, lapsed=True) for row in rows)
+        changed = await self._work.settle(settlements, now_ms=now_ms)
+        _log.warning("work that a wrong clock had delayed is due now", extra={"count": sum(changed)})
+        return all(changed)
 
     async def _is_unchanged(self, row: WorkRow) -> bool:
         page = await self._work.works(WorkQuery(entity=row.entity, place=row.work.place))
