@@ -69,7 +69,7 @@ def test_every_code_of_the_page_is_in_the_source() -> None:
 
 
 def test_the_page_gives_each_lint_its_severity() -> None:
-    """`error (strict)` says that other dialects get a warning."""
+    """`error (ours)` says that other dialects get a warning."""
     section = PAGE.read_text().split("\n## Lints\n")[1].split("\n## ")[0]
     listed = {found[1]: found[2] for line in section.splitlines() if (found := ROW.fullmatch(line))}
 
