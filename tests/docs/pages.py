@@ -1,9 +1,9 @@
-"""What a page of documentation claims: code blocks, files, commands, links, headings.
+"""Parses documentation pages: code blocks, files, commands, links, headings.
 
-Comments in the page steer how a block is tested; each stands on the line above its block:
+Two comments, on the line above a block, control how it is tested:
 
-    <!-- not run: reason -->     the block is not run, and the reason is given
-    <!-- file: order.yaml -->    the block is the content of that file, for the blocks after it
+    <!-- not run: reason -->     skip the block
+    <!-- file: order.yaml -->    write the block to that file, for the blocks after it
 """
 
 import re
@@ -21,7 +21,7 @@ _HEADING = re.compile(r"^#{1,6} +(?P<text>.+?)(?: +#+)?$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One fenced block: its language, its text, the line its text begins on, and what the comment above it says."""
+    """One fenced block: its language, its text, the line on which its text starts, and the comment above it."""
 
     language: str
     text: str
@@ -32,19 +32,19 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One `$` line of a console block and the output shown below it; None when the page shows none."""
+    """One `$` line of a console block, and the output below it; None if the page shows none."""
 
     text: str
     output: str | None
 
 
 def pages() -> tuple[Path, ...]:
-    """Gives the pages that users read: the root's, and all below docs."""
+    """Returns the pages for users: those in the root and all below docs."""
     return tuple(page for page in markdown_files() if page.parent == ROOT or page.is_relative_to(ROOT / "docs"))
 
 
 def blocks(page: Path) -> list[Block]:
-    """Gives the fenced blocks of a page, in order."""
+    """Returns the fenced blocks of a page, in order."""
     found = []
     lines = iter(enumerate((read(page) or "").splitlines(), start=1))
     comment: re.Match[str] | None = None
@@ -54,14 +54,14 @@ def blocks(page: Path) -> list[Block]:
             comment = _COMMENT.match(line) or (comment if not line.strip() else None)
             continue
         body = list(_until_closed(lines, fence))
-        said = {comment["word"]: comment["value"]} if comment else {}
+        marks = {comment["word"]: comment["value"]} if comment else {}
         found.append(
             Block(
                 language=fence["language"],
                 text="".join(f"{text}\n" for text in body),
                 line=number + 1,
-                skip=said.get("not run"),
-                file=said.get("file"),
+                skip=marks.get("not run"),
+                file=marks.get("file"),
             )
         )
         comment = None
@@ -69,7 +69,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def commands(block: Block) -> list[Command]:
-    """Gives the commands of a console block; a backslash at the end of a line continues it."""
+    """Returns the commands of a console block; a backslash at the end of a line continues it."""
     found = []
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         lines = part.splitlines(keepends=True)
@@ -79,13 +79,13 @@ def commands(block: Block) -> list[Command]:
 
 
 def links(page: Path) -> list[str]:
-    """Gives the targets of the page's links that lead to files of the project."""
+    """Returns the targets of links to files of the project."""
     targets = [match["target"] for match in _LINK.finditer(_prose(page))]
     return [target for target in targets if not re.match(r"[a-z][a-z0-9+.-]*:", target)]
 
 
 def anchors(page: Path) -> set[str]:
-    """Gives the fragments by which the page's headings can be linked to."""
+    """Returns the anchors of the page's headings."""
     found: set[str] = set()
     for line in _prose(page, keep_code=True).splitlines():
         heading = _HEADING.match(line)

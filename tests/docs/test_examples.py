@@ -1,8 +1,8 @@
-"""Every example on every page runs, and shows what it really prints.
+"""Runs every example on every page and compares its output.
 
-Rule 1: the blocks of a page run in order, in one empty folder: Python shares one namespace, commands share the files.
-Rule 2: output that is shown is compared; a line of `...` stands for any lines.
-Rule 3: a command that fails shows it: the next command of the block is `echo $?`.
+Rule 1: the blocks of a page run in order, in one empty folder; Python blocks share one namespace.
+Rule 2: output that the page shows is compared; a line `...` matches any lines.
+Rule 3: a command that exits with another code than 0 is followed by `echo $?`.
 """
 
 import os
@@ -21,8 +21,7 @@ ASKS_FOR_EXIT_CODE = "echo $?"
 
 
 @pytest.mark.parametrize("page", pages(), ids=name)
-def test_a_page_tells_the_truth(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the page shows is what happens."""
+def test_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "page"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -45,7 +44,7 @@ def _write(path: Path, block: Block) -> None:
 
 
 def _run_python(block: Block, *, page: Path, namespace: dict[str, object]) -> None:
-    # The empty lines make a traceback name the page's own line.
+    # The empty lines make a traceback show the line number of the page.
     exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec", dont_inherit=True), namespace)
 
 
@@ -89,7 +88,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Gives an environment in which `interlock` and `python` are the ones under test, and output is plain."""
+    """Returns an environment in which `interlock` and `python` are the ones under test, with plain output."""
     programs = folder / "bin"
     programs.mkdir()
     for program, arguments in {"interlock": "-m interlock", "python": "", "python3": ""}.items():
@@ -118,12 +117,10 @@ def _environment(folder: Path) -> dict[str, str]:
     ],
 )
 def test_shown_output_is_compared_line_by_line(expected: str, actual: str, same: bool) -> None:
-    """Only white space at the ends and the lines behind an ellipsis are free."""
     assert same == _matches(expected, actual)
 
 
 def test_commands_carry_the_output_shown_below_them() -> None:
-    """A command without output below it is run but not compared."""
     text = "$ interlock check a.yaml \\\n    --json\nfine\n$ echo $?\n0\n$ interlock schema\n"
     block = Block(language="console", text=text, line=1, skip=None, file=None)
 

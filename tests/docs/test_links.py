@@ -1,4 +1,4 @@
-"""Every link inside the project leads somewhere, and every page can be found."""
+"""Links inside the project resolve, and every page is reachable."""
 
 from pathlib import Path
 
@@ -13,7 +13,6 @@ DOCS = ROOT / "docs"
 
 @pytest.mark.parametrize("page", markdown_files(), ids=name)
 def test_links_resolve(page: Path) -> None:
-    """The file a link names exists, and so does the heading."""
     broken = []
     for link in links(page):
         target, _, fragment = link.partition("#")
@@ -25,7 +24,6 @@ def test_links_resolve(page: Path) -> None:
 
 
 def test_every_page_of_the_docs_is_reachable() -> None:
-    """A page is in the navigation or linked from another page; else nobody finds it."""
     reachable = set(_navigation())
     for page in pages():
         reachable |= {(page.parent / link.partition("#")[0]).resolve() for link in links(page)}
@@ -35,13 +33,12 @@ def test_every_page_of_the_docs_is_reachable() -> None:
 
 
 def test_the_navigation_names_existing_pages() -> None:
-    """The menu has no dead entry."""
     assert [] == [name(page) for page in _navigation() if not page.is_file()]
 
 
 def _navigation() -> list[Path]:
     class Loader(yaml.SafeLoader):
-        """Reads mkdocs.yml, whose `!!python/name` tags are nothing to a test."""
+        """Reads mkdocs.yml and ignores its `!!python/name` tags."""
 
     Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
     settings = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader)

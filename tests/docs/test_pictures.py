@@ -1,4 +1,4 @@
-"""Pictures in the documentation are drawn from charts on the same page, never by hand."""
+"""Mermaid diagrams in the documentation are drawn from the charts on the same page."""
 
 from pathlib import Path
 
@@ -9,12 +9,12 @@ from interlock.render.diagram.mermaid import mermaid
 from tests.docs.pages import blocks, pages
 from tests.tidy.tracked import name
 
-# A flow of folders is no chart, and has no definition to be drawn from; interleavings are drawn by tests/model.
+# The diagrams of these pages do not show charts: packages, and interleavings drawn by tests/model.
 NO_CHARTS = frozenset({"docs/internals/architecture.md", "docs/internals/shared-memory.md"})
 
 
 def pictured() -> list[Path]:
-    """Gives the pages that show a Mermaid diagram of a chart."""
+    """Returns the pages with a Mermaid diagram of a chart."""
     return [
         page
         for page in pages()
@@ -23,8 +23,7 @@ def pictured() -> list[Path]:
 
 
 @pytest.mark.parametrize("page", pictured(), ids=name)
-def test_a_picture_is_the_chart_of_its_page(page: Path) -> None:
-    """The text of every diagram is what the last definition before it draws as."""
+def test_a_diagram_shows_the_chart_of_its_page(page: Path) -> None:
     text = ""
     for block in blocks(page):
         if block.language == "yaml" and block.file:
@@ -33,6 +32,5 @@ def test_a_picture_is_the_chart_of_its_page(page: Path) -> None:
             assert mermaid(interlock.loads(text).chart).strip() == block.text.strip()
 
 
-def test_there_is_a_picture() -> None:
-    """A test over no page would prove nothing."""
+def test_the_tutorial_has_a_diagram() -> None:
     assert ["docs/start.md"] == [name(page) for page in pictured() if page.name == "start.md"]

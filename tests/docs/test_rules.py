@@ -1,4 +1,4 @@
-"""The numbered rules and the numbers of limits: what code cites is on a page, and what the page says is in the code."""
+"""Numbered rules and limits: the pages and the code agree."""
 
 import re
 
@@ -14,19 +14,17 @@ _CITED = re.compile(r"(?<![\w'\"/#-])([SXPV])([1-9][0-9]?)(?![\w'\"-])")
 
 
 def numbered(letter: str) -> set[int]:
-    """Gives the numbers of the rules that a page defines: in bold, or in the first cell of a row."""
+    """Returns the numbers of the rules that a page defines: in bold, or in the first cell of a row."""
     text = (ROOT / "docs" / PAGES[letter]).read_text(encoding="utf-8")
     return {int(found) for found in re.findall(rf"^(?:- \*\*|\| ){letter}([0-9]+)(?:\*\*| \|)", text, re.MULTILINE)}
 
 
 @pytest.mark.parametrize(("letter", "last"), [("S", 39), ("X", 24), ("P", 10), ("V", 7)])
 def test_rules_are_numbered_without_a_gap(letter: str, last: int) -> None:
-    """A number is never reused, so a cited one means one rule."""
     assert set(range(1, last + 1)) == numbered(letter)
 
 
 def test_a_cited_rule_exists() -> None:
-    """A comment of the package that names a rule leads a reader to it."""
     known = {letter: numbered(letter) for letter in PAGES}
     lost = [
         f"{name(path)}: {letter}{number}"
@@ -39,7 +37,6 @@ def test_a_cited_rule_exists() -> None:
 
 
 def test_every_limit_is_documented_with_its_value() -> None:
-    """The table of limits is the list of constants."""
     text = (ROOT / "docs" / PAGES["S"]).read_text(encoding="utf-8")
     found = re.findall(r"^\| `([A-Z_]+)` \| ([\d,]+) \|", text, re.MULTILINE)
     shown = {key: int(value.replace(",", "")) for key, value in found}
