@@ -22,6 +22,14 @@ states: {a: {on: {shopping.done: {}}}}
     assert [] == told(good, "name.reserved")
 
 
+def test_a_reserved_name_cannot_be_sent_to_another_entity() -> None:
+    bad = "states: {a: {entry: [{send: {event: done.mine, to: order/1}}]}}"
+    good = "states: {a: {entry: [{send: {event: mine.done, to: order/1}}]}}"
+
+    assert ["error 3:22"] == told(bad, "name.reserved")
+    assert [] == told(good, "name.reserved")
+
+
 def test_raised_events_leave_the_kernels_names_alone() -> None:
     """V6 holds for what a chart raises."""
     bad = "states: {a: {entry: [{raise: error.mine}]}}"
