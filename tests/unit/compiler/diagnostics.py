@@ -31,7 +31,7 @@ def chart_of(text: str) -> Chart:
     return compilation.chart
 
 
-def told(definition: str | Document, code: str) -> list[str]:
+def reported(definition: str | Document, code: str) -> list[str]:
     """Severity, line and column of every diagnostic of a code."""
     document = read(definition) if isinstance(definition, str) else definition
     return [

@@ -140,7 +140,7 @@ def test_bytes_are_counted_as_characters_in_the_schema() -> None:
     assert not VALIDATOR.is_valid({**tree, "kind": "e" * 257})
 
 
-def test_the_words_of_the_vocabulary_are_told_to_editors() -> None:
+def test_the_words_of_the_vocabulary_are_reported_to_editors() -> None:
     """Choices become enumerations, patterns anchored patterns, and a key that only explains refuses everything."""
     definitions = json_schema()["definitions"]
     assert {"enum": ["shallow", "deep"]} == {

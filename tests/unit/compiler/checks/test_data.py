@@ -1,6 +1,6 @@
 """Fields of the context, what is assigned to them, what expressions read."""
 
-from tests.unit.compiler.diagnostics import told
+from tests.unit.compiler.diagnostics import reported
 
 
 def test_a_field_is_declared_once() -> None:
@@ -18,8 +18,8 @@ states:
 
     assert [
         ("error 5:17"),
-    ] == told(bad, "context.duplicate")
-    assert [] == told(good, "context.duplicate")
+    ] == reported(bad, "context.duplicate")
+    assert [] == reported(good, "context.duplicate")
 
 
 def test_a_field_has_a_first_value() -> None:
@@ -35,8 +35,8 @@ states: {a: {}}
 
     assert [
         "error 3:11",
-    ] == told(bad, "context.no_value")
-    assert [] == told(good, "context.no_value")
+    ] == reported(bad, "context.no_value")
+    assert [] == reported(good, "context.no_value")
 
 
 def test_only_the_root_requires_fields() -> None:
@@ -49,8 +49,8 @@ states: {a: {}}
 
     assert [
         ("error 3:24"),
-    ] == told(bad, "context.required")
-    assert [] == told(good, "context.required")
+    ] == reported(bad, "context.required")
+    assert [] == reported(good, "context.required")
 
 
 def test_a_default_fits_its_own_field() -> None:
@@ -66,8 +66,8 @@ states: {a: {}}
 
     assert [
         ("error 3:11"),
-    ] == told(bad, "context.default")
-    assert [] == told(good, "context.default")
+    ] == reported(bad, "context.default")
+    assert [] == reported(good, "context.default")
 
 
 def test_a_computed_default_is_left_to_the_step() -> None:
@@ -83,8 +83,8 @@ states: {a: {}}
 
     assert [
         "error 3:11",
-    ] == told(bad, "context.default")
-    assert [] == told(good, "context.default")
+    ] == reported(bad, "context.default")
+    assert [] == reported(good, "context.default")
 
 
 def test_a_payload_default_fits_its_own_field() -> None:
@@ -100,8 +100,8 @@ states: {a: {on: {e: {}}}}
 
     assert [
         ("error 3:24"),
-    ] == told(bad, "payload.default")
-    assert [] == told(good, "payload.default")
+    ] == reported(bad, "payload.default")
+    assert [] == reported(good, "payload.default")
 
 
 def test_an_enum_holds_values_of_its_type() -> None:
@@ -117,8 +117,8 @@ states: {a: {}}
 
     assert [
         ("error 3:11"),
-    ] == told(bad, "field.enum")
-    assert [] == told(good, "field.enum")
+    ] == reported(bad, "field.enum")
+    assert [] == reported(good, "field.enum")
 
 
 def test_bounds_leave_room_for_a_value() -> None:
@@ -134,8 +134,8 @@ states: {a: {}}
 
     assert [
         "error 3:11",
-    ] == told(bad, "field.bounds")
-    assert [] == told(good, "field.bounds")
+    ] == reported(bad, "field.bounds")
+    assert [] == reported(good, "field.bounds")
 
 
 def test_an_assign_names_a_field() -> None:
@@ -151,8 +151,8 @@ states: {a: {entry: [{assign: {count: 1}}]}}
 
     assert [
         "error 4:22",
-    ] == told(bad, "assign.unknown_field")
-    assert [] == told(good, "assign.unknown_field")
+    ] == reported(bad, "assign.unknown_field")
+    assert [] == reported(good, "assign.unknown_field")
 
 
 def test_an_assign_without_any_near_field_says_where_to_declare_it() -> None:
@@ -162,8 +162,8 @@ def test_an_assign_without_any_near_field_says_where_to_declare_it() -> None:
 
     assert [
         "error 3:22",
-    ] == told(bad, "assign.unknown_field")
-    assert [] == told(good, "assign.unknown_field")
+    ] == reported(bad, "assign.unknown_field")
+    assert [] == reported(good, "assign.unknown_field")
 
 
 def test_a_send_keeps_its_id_in_a_field() -> None:
@@ -176,8 +176,8 @@ states: {a: {entry: [{send: {event: e, idLocation: sent, delay: 1s}}]}}
 
     assert [
         "error 3:22",
-    ] == told(bad, "assign.unknown_field")
-    assert [] == told(good, "assign.unknown_field")
+    ] == reported(bad, "assign.unknown_field")
+    assert [] == reported(good, "assign.unknown_field")
 
 
 def test_an_invoke_keeps_its_id_in_a_field() -> None:
@@ -190,8 +190,8 @@ states: {a: {invoke: {src: s, idLocation: asked}}}
 
     assert [
         "error 3:22",
-    ] == told(bad, "assign.unknown_field")
-    assert [] == told(good, "assign.unknown_field")
+    ] == reported(bad, "assign.unknown_field")
+    assert [] == reported(good, "assign.unknown_field")
 
 
 def test_a_literal_fits_its_field() -> None:
@@ -207,8 +207,8 @@ states: {a: {entry: [{assign: {n: 1}}]}}
 
     assert [
         ("error 4:22"),
-    ] == told(bad, "assign.refused")
-    assert [] == told(good, "assign.refused")
+    ] == reported(bad, "assign.refused")
+    assert [] == reported(good, "assign.refused")
 
 
 def test_a_literal_fits_the_field_its_path_leads_to() -> None:
@@ -224,8 +224,8 @@ states: {a: {entry: [{assign: {o.xs.0: 1, o.ys.z: 1}}]}}
 
     assert [
         ("error 4:22"),
-    ] == told(bad, "assign.refused")
-    assert [] == told(good, "assign.refused")
+    ] == reported(bad, "assign.refused")
+    assert [] == reported(good, "assign.refused")
 
 
 def test_a_script_is_refused() -> None:
@@ -235,8 +235,8 @@ def test_a_script_is_refused() -> None:
 
     assert [
         ("error 3:58"),
-    ] == told(bad, "script.untrusted")
-    assert [] == told(good, "script.untrusted")
+    ] == reported(bad, "script.untrusted")
+    assert [] == reported(good, "script.untrusted")
 
 
 def test_an_expression_reads_declared_fields() -> None:
@@ -252,8 +252,8 @@ states: {a: {on: {e: {guard: '= context.count > 1'}}}}
 
     assert [
         "warning 4:41",
-    ] == told(bad, "expression.unknown_field")
-    assert [] == told(good, "expression.unknown_field")
+    ] == reported(bad, "expression.unknown_field")
+    assert [] == reported(good, "expression.unknown_field")
 
 
 def test_what_a_foreach_makes_may_be_read() -> None:
@@ -266,8 +266,8 @@ states: {a: {entry: [{foreach: {in: [1], item: x, index: y,
 
     assert [
         "warning 3:73",
-    ] == told(bad, "expression.unknown_field")
-    assert [] == told(good, "expression.unknown_field")
+    ] == reported(bad, "expression.unknown_field")
+    assert [] == reported(good, "expression.unknown_field")
 
 
 def test_a_policy_may_read_the_principal() -> None:
@@ -283,8 +283,8 @@ states: {a: {on: {e: {}}}}
 
     assert [
         "error 3:37",
-    ] == told(bad, "expression.name")
-    assert [] == told(good, "expression.name")
+    ] == reported(bad, "expression.name")
+    assert [] == reported(good, "expression.name")
 
 
 def test_a_transition_reads_what_its_event_carries() -> None:
@@ -300,8 +300,8 @@ states: {a: {on: {e: {guard: "= event.data['size'] == 1"}}}}
 
     assert [
         "error 4:44",
-    ] == told(bad, "payload.type")
-    assert [] == told(good, "payload.type")
+    ] == reported(bad, "payload.type")
+    assert [] == reported(good, "payload.type")
 
 
 def test_a_transition_reads_inner_fields_that_exist() -> None:
@@ -317,8 +317,8 @@ states: {a: {on: {e: {actions: [{log: '= event.data.o.x.z'}]}}}}
 
     assert [
         "error 4:55",
-    ] == told(bad, "payload.type")
-    assert [] == told(good, "payload.type")
+    ] == reported(bad, "payload.type")
+    assert [] == reported(good, "payload.type")
 
 
 def test_one_of_several_events_may_carry_the_field() -> None:
@@ -334,8 +334,8 @@ states: {a: {on: {e: {guard: '= event.data.x == 1'}}}}
 
     assert [
         "error 4:44",
-    ] == told(bad, "payload.type")
-    assert [] == told(good, "payload.type")
+    ] == reported(bad, "payload.type")
+    assert [] == reported(good, "payload.type")
 
 
 def test_an_event_without_payload_carries_anything() -> None:
@@ -351,8 +351,8 @@ states: {a: {on: {e: {guard: '= event.data.x == 1'}}}}
 
     assert [
         "error 4:44",
-    ] == told(bad, "payload.type")
-    assert [] == told(good, "payload.type")
+    ] == reported(bad, "payload.type")
+    assert [] == reported(good, "payload.type")
 
 
 def test_results_are_not_declared_events() -> None:
@@ -369,5 +369,5 @@ states: {a: {on: {'error.execution, e': {guard: '= event.data.x == 1'},
 
     assert [
         "error 4:49",
-    ] == told(bad, "payload.type")
-    assert [] == told(good, "payload.type")
+    ] == reported(bad, "payload.type")
+    assert [] == reported(good, "payload.type")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.compiler.diagnostics import told
+from tests.unit.compiler.diagnostics import reported
 
 
 def test_invokes_active_together_have_different_ids() -> None:
@@ -16,8 +16,8 @@ states:
 
     assert [
         ("error 3:81"),
-    ] == told(bad, "invoke.duplicate_id")
-    assert [] == told(good, "invoke.duplicate_id")
+    ] == reported(bad, "invoke.duplicate_id")
+    assert [] == reported(good, "invoke.duplicate_id")
 
 
 def test_a_state_has_no_two_invokes_of_one_id() -> None:
@@ -27,19 +27,19 @@ def test_a_state_has_no_two_invokes_of_one_id() -> None:
 
     assert [
         ("error 3:40"),
-    ] == told(bad, "invoke.duplicate_id")
-    assert [] == told(good, "invoke.duplicate_id")
+    ] == reported(bad, "invoke.duplicate_id")
+    assert [] == reported(good, "invoke.duplicate_id")
 
 
-def test_an_invoke_says_what_it_asks_for() -> None:
+def test_an_invoke_needs_a_source() -> None:
     """Without `src` there is nobody to ask."""
     bad = "states: {a: {invoke: {id: i}}}"
     good = "states: {a: {invoke: {id: i, src: s}}}"
 
     assert [
         "error 3:22",
-    ] == told(bad, "invoke.no_src")
-    assert [] == told(good, "invoke.no_src")
+    ] == reported(bad, "invoke.no_src")
+    assert [] == reported(good, "invoke.no_src")
 
 
 def test_only_a_timer_outlives_downtime() -> None:
@@ -49,8 +49,8 @@ def test_only_a_timer_outlives_downtime() -> None:
 
     assert [
         ("error 3:22"),
-    ] == told(bad, "send.no_timer")
-    assert [] == told(good, "send.no_timer")
+    ] == reported(bad, "send.no_timer")
+    assert [] == reported(good, "send.no_timer")
 
 
 def test_a_backoff_does_not_fall() -> None:
@@ -60,8 +60,8 @@ def test_a_backoff_does_not_fall() -> None:
 
     assert [
         "error 3:22",
-    ] == told(bad, "duration.range")
-    assert [] == told(good, "duration.range")
+    ] == reported(bad, "duration.range")
+    assert [] == reported(good, "duration.range")
 
 
 def test_compatible_is_a_range_of_revisions() -> None:
@@ -77,8 +77,8 @@ states: {a: {}}
 
     assert [
         "error 1:1",
-    ] == told(bad, "compatible.syntax")
-    assert [] == told(good, "compatible.syntax")
+    ] == reported(bad, "compatible.syntax")
+    assert [] == reported(good, "compatible.syntax")
 
 
 def test_renamed_leads_to_a_state() -> None:
@@ -94,8 +94,8 @@ states: {paid: {}}
 
     assert [
         "error 1:1",
-    ] == told(bad, "renamed.unknown")
-    assert [] == told(good, "renamed.unknown")
+    ] == reported(bad, "renamed.unknown")
+    assert [] == reported(good, "renamed.unknown")
 
 
 def test_a_renamed_state_is_gone() -> None:
@@ -111,8 +111,8 @@ states: {a: {on: {e: b}}, b: {}}
 
     assert [
         "error 1:1",
-    ] == told(bad, "renamed.exists")
-    assert [] == told(good, "renamed.exists")
+    ] == reported(bad, "renamed.exists")
+    assert [] == reported(good, "renamed.exists")
 
 
 def test_allow_names_a_lint() -> None:
@@ -128,8 +128,8 @@ states: {a: {}}
 
     assert [
         "error 1:1",
-    ] == told(bad, "allow.unknown")
-    assert [] == told(good, "allow.unknown")
+    ] == reported(bad, "allow.unknown")
+    assert [] == reported(good, "allow.unknown")
 
 
 def test_errors_cannot_be_allowed() -> None:
@@ -145,8 +145,8 @@ states: {a: {}}
 
     assert [
         ("error 1:1"),
-    ] == told(bad, "allow.unknown")
-    assert [] == told(good, "allow.unknown")
+    ] == reported(bad, "allow.unknown")
+    assert [] == reported(good, "allow.unknown")
 
 
 def test_allow_gives_a_reason() -> None:
@@ -162,8 +162,8 @@ states: {a: {}}
 
     assert [
         "error 1:1",
-    ] == told(bad, "allow.reason")
-    assert [] == told(good, "allow.reason")
+    ] == reported(bad, "allow.reason")
+    assert [] == reported(good, "allow.reason")
 
 
 def test_a_duration_has_a_longest() -> None:
@@ -171,8 +171,8 @@ def test_a_duration_has_a_longest() -> None:
     bad = "states: {a: {after: {999999999999d: b}}, b: {}}"
     good = "states: {a: {after: {365000d: b}}, b: {}}"
 
-    assert 1 == len(told(bad, "duration.range"))
-    assert [] == told(good, "duration.range")
+    assert 1 == len(reported(bad, "duration.range"))
+    assert [] == reported(good, "duration.range")
 
 
 def test_the_failure_of_an_invoke_is_taken() -> None:
@@ -182,8 +182,8 @@ def test_the_failure_of_an_invoke_is_taken() -> None:
 
     assert [
         "warning 3:22",
-    ] == told(bad, "invoke.no_error")
-    assert [] == told(good, "invoke.no_error")
+    ] == reported(bad, "invoke.no_error")
+    assert [] == reported(good, "invoke.no_error")
 
 
 def test_an_outer_state_may_take_the_failure() -> None:
@@ -193,8 +193,8 @@ def test_an_outer_state_may_take_the_failure() -> None:
 
     assert [
         "warning 3:35",
-    ] == told(bad, "invoke.no_error")
-    assert [] == told(good, "invoke.no_error")
+    ] == reported(bad, "invoke.no_error")
+    assert [] == reported(good, "invoke.no_error")
 
 
 def test_an_invoke_ends_some_time() -> None:
@@ -204,8 +204,8 @@ def test_an_invoke_ends_some_time() -> None:
 
     assert [
         "warning 3:22",
-    ] == told(bad, "invoke.no_timeout")
-    assert [] == told(good, "invoke.no_timeout")
+    ] == reported(bad, "invoke.no_timeout")
+    assert [] == reported(good, "invoke.no_timeout")
 
 
 def test_a_timer_of_the_state_bounds_its_invokes() -> None:
@@ -215,8 +215,8 @@ def test_a_timer_of_the_state_bounds_its_invokes() -> None:
 
     assert [
         "warning 3:22",
-    ] == told(bad, "invoke.no_timeout")
-    assert [] == told(good, "invoke.no_timeout")
+    ] == reported(bad, "invoke.no_timeout")
+    assert [] == reported(good, "invoke.no_timeout")
 
 
 def test_the_input_of_an_invoke_does_not_read_the_event() -> None:
@@ -229,8 +229,8 @@ states: {a: {invoke: {id: i, src: s, input: {x: '= context.x'}}}}
 
     assert [
         ("warning 3:52"),
-    ] == told(bad, "invoke.event_input")
-    assert [] == told(good, "invoke.event_input")
+    ] == reported(bad, "invoke.event_input")
+    assert [] == reported(good, "invoke.event_input")
 
 
 def test_effects_belong_to_entry() -> None:
@@ -249,19 +249,19 @@ states:
     assert [
         ("info 4:37"),
         ("info 4:50"),
-    ] == told(bad, "effect.outside_entry")
-    assert [] == told(good, "effect.outside_entry")
+    ] == reported(bad, "effect.outside_entry")
+    assert [] == reported(good, "effect.outside_entry")
 
 
-def test_a_handler_that_fails_for_good_is_taken() -> None:
+def test_a_handler_that_fails_permanently_is_taken() -> None:
     """`error.communication` comes when retries are spent."""
     bad = "states: {a: {entry: [x]}}"
     good = "states: {a: {entry: [x], on: {error.communication: b}}, b: {}}"
 
     assert [
         ("info 3:22"),
-    ] == told(bad, "error.unhandled")
-    assert [] == told(good, "error.unhandled")
+    ] == reported(bad, "error.unhandled")
+    assert [] == reported(good, "error.unhandled")
 
 
 def test_illegal_differs_from_already_done() -> None:
@@ -277,8 +277,8 @@ states: {a: {}}
 
     assert [
         ("warning 1:1"),
-    ] == told(bad, "events.swallowed")
-    assert [] == told(good, "events.swallowed")
+    ] == reported(bad, "events.swallowed")
+    assert [] == reported(good, "events.swallowed")
 
 
 def test_a_wildcard_that_does_nothing_swallows_events() -> None:
@@ -288,8 +288,8 @@ def test_a_wildcard_that_does_nothing_swallows_events() -> None:
 
     assert [
         ("warning 3:24"),
-    ] == told(bad, "events.swallowed")
-    assert [] == told(good, "events.swallowed")
+    ] == reported(bad, "events.swallowed")
+    assert [] == reported(good, "events.swallowed")
 
 
 @pytest.mark.parametrize(
@@ -303,4 +303,4 @@ def test_a_wildcard_that_does_nothing_swallows_events() -> None:
 )
 def test_a_key_without_effect_is_a_warning(text: str, places: list[str]) -> None:
     """`properties`, `renamed`, and `as` and `roles` of `sensitive` are read and checked, but nothing acts on them."""
-    assert places == told(text, "vocabulary.inert")
+    assert places == reported(text, "vocabulary.inert")

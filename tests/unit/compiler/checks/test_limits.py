@@ -104,6 +104,6 @@ CALL = SagaCall(src="do")
     ],
     ids=range(15),
 )
-def test_what_is_deeper_is_told_wherever_it_stands(state: State) -> None:
+def test_what_is_deeper_is_reported_everywhere(state: State) -> None:
     """`content.depth`, once, and nothing walks into it afterwards."""
     assert ["content.depth"] == found(state, State(key="b"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.compiler.diagnostics import told
+from tests.unit.compiler.diagnostics import reported
 
 
 def test_masked_fields_exist() -> None:
@@ -18,11 +18,11 @@ states: {a: {sensitive: [card.number]}}
 
     assert [
         "error 4:10",
-    ] == told(bad, "sensitive.unknown_field")
-    assert [] == told(good, "sensitive.unknown_field")
+    ] == reported(bad, "sensitive.unknown_field")
+    assert [] == reported(good, "sensitive.unknown_field")
 
 
-def test_a_neutral_name_is_no_state() -> None:
+def test_a_neutral_name_is_not_a_state() -> None:
     """A viewer could not tell a hidden state from one that looks the same."""
     bad = """\
 states:
@@ -37,8 +37,8 @@ states:
 
     assert [
         ("error 5:3"),
-    ] == told(bad, "sensitive.neutral")
-    assert [] == told(good, "sensitive.neutral")
+    ] == reported(bad, "sensitive.neutral")
+    assert [] == reported(good, "sensitive.neutral")
 
 
 def test_the_neutral_name_is_processing_unless_said() -> None:
@@ -56,8 +56,8 @@ states:
 
     assert [
         ("error 5:3"),
-    ] == told(bad, "sensitive.neutral")
-    assert [] == told(good, "sensitive.neutral")
+    ] == reported(bad, "sensitive.neutral")
+    assert [] == reported(good, "sensitive.neutral")
 
 
 def test_entering_a_hidden_state_takes_roles() -> None:
@@ -77,8 +77,8 @@ states:
 
     assert [
         ("warning 5:15"),
-    ] == told(bad, "sensitive.no_roles")
-    assert [] == told(good, "sensitive.no_roles")
+    ] == reported(bad, "sensitive.no_roles")
+    assert [] == reported(good, "sensitive.no_roles")
 
 
 def test_a_timer_out_of_a_hidden_state_names_system() -> None:
@@ -98,8 +98,8 @@ states:
 
     assert [
         ("warning 6:36"),
-    ] == told(bad, "sensitive.no_roles")
-    assert [] == told(good, "sensitive.no_roles")
+    ] == reported(bad, "sensitive.no_roles")
+    assert [] == reported(good, "sensitive.no_roles")
 
 
 def test_a_timer_into_a_hidden_state_names_system() -> None:
@@ -119,8 +119,8 @@ states:
 
     assert [
         ("warning 5:19"),
-    ] == told(bad, "sensitive.no_roles")
-    assert [] == told(good, "sensitive.no_roles")
+    ] == reported(bad, "sensitive.no_roles")
+    assert [] == reported(good, "sensitive.no_roles")
 
 
 def test_an_undeclared_event_says_nothing_about_roles() -> None:
@@ -138,8 +138,8 @@ states:
 
     assert [
         ("warning 4:15"),
-    ] == told(bad, "sensitive.no_roles")
-    assert [] == told(good, "sensitive.no_roles")
+    ] == reported(bad, "sensitive.no_roles")
+    assert [] == reported(good, "sensitive.no_roles")
 
 
 def test_leaving_takes_at_least_the_right_to_enter() -> None:
@@ -159,11 +159,11 @@ states:
 
     assert [
         ("warning 6:32"),
-    ] == told(bad, "sensitive.roles")
-    assert [] == told(good, "sensitive.roles")
+    ] == reported(bad, "sensitive.roles")
+    assert [] == reported(good, "sensitive.roles")
 
 
-def test_a_way_into_several_hidden_states_is_told_once() -> None:
+def test_an_entry_into_several_hidden_states_is_reported_once() -> None:
     """One transition, one diagnostic: the cure is the same for all of them."""
     text = """\
 events: {e: {}, f: {roles: [fraud]}}
@@ -172,7 +172,7 @@ states:
   h: {sensitive: true, states: {k: {sensitive: {as: review}}}, on: {f: a}}
 """
 
-    assert 1 == len(told(text, "sensitive.no_roles"))
+    assert 1 == len(reported(text, "sensitive.no_roles"))
 
 
 NAMED = """\
@@ -196,24 +196,24 @@ states:
         '{{if: "= true", then: [{{emit: {{type: {0}}}}}]}}',
     ],
 )
-def test_a_masked_field_is_no_part_of_a_name(action: str) -> None:
+def test_a_masked_field_is_not_part_of_a_name(action: str) -> None:
     """Names of events, timers, targets and messages are journaled and shown as they are."""
     bad = NAMED.format(action=action.format("\"= 'x/' + context['card']\""), invoke="{src: w}")
     good = NAMED.format(action=action.format("\"= 'x/' + context.id\""), invoke="{src: w}")
 
-    assert 1 == len(told(bad, "sensitive.name"))
-    assert [] == told(good, "sensitive.name")
+    assert 1 == len(reported(bad, "sensitive.name"))
+    assert [] == reported(good, "sensitive.name")
 
 
 @pytest.mark.parametrize("key", ["src", "type", "key"])
-def test_a_masked_field_is_no_part_of_an_invokes_name(key: str) -> None:
+def test_a_masked_field_is_not_part_of_an_invokes_name(key: str) -> None:
     """Nor of its source, its type or its key."""
     src = "" if key == "src" else "src: w, "
     bad = NAMED.format(action="x", invoke=f'{{{src}{key}: "= context.card"}}')
     good = NAMED.format(action="x", invoke=f'{{{src}{key}: "= context.id"}}')
 
-    assert 1 == len(told(bad, "sensitive.name"))
-    assert [] == told(good, "sensitive.name")
+    assert 1 == len(reported(bad, "sensitive.name"))
+    assert [] == reported(good, "sensitive.name")
 
 
 def test_a_masked_field_may_be_data() -> None:
@@ -223,8 +223,8 @@ def test_a_masked_field_may_be_data() -> None:
     )
     broken = NAMED.format(action='{raise: "= context.card +"}', invoke="{src: w}")
 
-    assert [] == told(fine, "sensitive.name")
-    assert [] == told(broken, "sensitive.name")
+    assert [] == reported(fine, "sensitive.name")
+    assert [] == reported(broken, "sensitive.name")
 
 
 def test_a_way_within_a_hidden_state_does_not_enter_it() -> None:
@@ -236,4 +236,4 @@ states:
   h: {sensitive: true, initial: x, on: {f: {target: h, reenter: true}}, states: {x: {}}}
 """
 
-    assert [] == [each for each in told(text, "sensitive.no_roles") if " into " in each]
+    assert [] == [each for each in reported(text, "sensitive.no_roles") if " into " in each]

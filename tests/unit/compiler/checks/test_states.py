@@ -7,7 +7,7 @@ import pytest
 
 from interlock.model.document.actions import Log
 from interlock.model.document.document import Document, Initial, Invoke, State, Transition
-from tests.unit.compiler.diagnostics import errors, told
+from tests.unit.compiler.diagnostics import errors, reported
 
 
 def test_a_chart_needs_a_state_that_can_be_active() -> None:
@@ -17,19 +17,19 @@ def test_a_chart_needs_a_state_that_can_be_active() -> None:
 
     assert [
         "error 1:1",
-    ] == told(bad, "chart.no_states")
-    assert [] == told(good, "chart.no_states")
+    ] == reported(bad, "chart.no_states")
+    assert [] == reported(good, "chart.no_states")
 
 
-def test_a_compound_state_of_histories_cannot_begin() -> None:
+def test_a_compound_state_of_histories_has_no_initial_state() -> None:
     """A history is no state to begin in."""
     bad = "states: {a: {states: {h: {type: history, target: h}}}}"
     good = "states: {a: {states: {b: {}, h: {type: history, target: b}}}}"
 
     assert [
         ("error 3:10"),
-    ] == told(bad, "state.no_initial")
-    assert [] == told(good, "state.no_initial")
+    ] == reported(bad, "state.no_initial")
+    assert [] == reported(good, "state.no_initial")
 
 
 def test_initial_stays_inside() -> None:
@@ -47,8 +47,8 @@ states:
 
     assert [
         "error 4:16",
-    ] == told(bad, "initial.outside")
-    assert [] == told(good, "initial.outside")
+    ] == reported(bad, "initial.outside")
+    assert [] == reported(good, "initial.outside")
 
 
 def test_an_atomic_state_has_no_initial() -> None:
@@ -66,8 +66,8 @@ states:
 
     assert [
         "error 4:16",
-    ] == told(bad, "initial.misplaced")
-    assert [] == told(good, "initial.misplaced")
+    ] == reported(bad, "initial.misplaced")
+    assert [] == reported(good, "initial.misplaced")
 
 
 def test_a_final_state_has_no_transitions() -> None:
@@ -85,19 +85,19 @@ states:
 
     assert [
         "error 5:28",
-    ] == told(bad, "final.content")
-    assert [] == told(good, "final.content")
+    ] == reported(bad, "final.content")
+    assert [] == reported(good, "final.content")
 
 
-def test_a_final_state_is_no_region() -> None:
+def test_a_final_state_is_not_a_region() -> None:
     """A region that is final from the start would never run."""
     bad = "states: {p: {type: parallel, states: {a: {}, f: {type: final}}}}"
     good = "states: {p: {type: parallel, states: {a: {}, r: {states: {f: {type: final}}}}}}"
 
     assert [
         "error 3:46",
-    ] == told(bad, "final.region")
-    assert [] == told(good, "final.region")
+    ] == reported(bad, "final.region")
+    assert [] == reported(good, "final.region")
 
 
 def test_a_history_says_where_it_leads_first() -> None:
@@ -107,8 +107,8 @@ def test_a_history_says_where_it_leads_first() -> None:
 
     assert [
         ("error 3:30"),
-    ] == told(bad, "history.no_default")
-    assert [] == told(good, "history.no_default")
+    ] == reported(bad, "history.no_default")
+    assert [] == reported(good, "history.no_default")
 
 
 def test_a_history_stays_inside_its_parent() -> None:
@@ -126,8 +126,8 @@ states:
 
     assert [
         "error 4:23",
-    ] == told(bad, "history.outside")
-    assert [] == told(good, "history.outside")
+    ] == reported(bad, "history.outside")
+    assert [] == reported(good, "history.outside")
 
 
 def test_histories_do_not_lead_back_to_themselves() -> None:
@@ -144,8 +144,8 @@ states: {a: {states: {b: {initial: h, states: {c: {}, h: {type: history, target:
     assert [
         "error 3:55",
         "error 4:5",
-    ] == told(bad, "history.cycle")
-    assert [] == told(good, "history.cycle")
+    ] == reported(bad, "history.cycle")
+    assert [] == reported(good, "history.cycle")
 
 
 def test_a_parallel_state_needs_regions() -> None:
@@ -155,19 +155,19 @@ def test_a_parallel_state_needs_regions() -> None:
 
     assert [
         "error 3:10",
-    ] == told(bad, "parallel.no_region")
-    assert [] == told(good, "parallel.no_region")
+    ] == reported(bad, "parallel.no_region")
+    assert [] == reported(good, "parallel.no_region")
 
 
-def test_one_region_is_no_parallel_state() -> None:
+def test_one_region_is_not_a_parallel_state() -> None:
     """A parallel state with one region is a compound state in disguise."""
     bad = "states: {p: {type: parallel, states: {a: {}}}}"
     good = "states: {p: {type: parallel, states: {a: {}, b: {}}}}"
 
     assert [
         ("warning 3:10"),
-    ] == told(bad, "parallel.one_region")
-    assert [] == told(good, "parallel.one_region")
+    ] == reported(bad, "parallel.one_region")
+    assert [] == reported(good, "parallel.one_region")
 
 
 def test_a_state_without_final_child_is_never_done() -> None:
@@ -185,8 +185,8 @@ states:
 
     assert [
         "error 4:15",
-    ] == told(bad, "done.never")
-    assert [] == told(good, "done.never")
+    ] == reported(bad, "done.never")
+    assert [] == reported(good, "done.never")
 
 
 def test_a_parallel_state_is_done_when_each_region_can_be() -> None:
@@ -205,8 +205,8 @@ states:
 
     assert [
         "error 4:31",
-    ] == told(bad, "done.never")
-    assert [] == told(good, "done.never")
+    ] == reported(bad, "done.never")
+    assert [] == reported(good, "done.never")
 
 
 def test_a_long_path_needs_a_short_id() -> None:
@@ -216,23 +216,23 @@ def test_a_long_path_needs_a_short_id() -> None:
 
     assert [
         "error 3:222",
-    ] == told(bad, "state.id_length")
-    assert [] == told(good, "state.id_length")
+    ] == reported(bad, "state.id_length")
+    assert [] == reported(good, "state.id_length")
 
 
 def test_a_state_key_is_letters_digits_underscore_and_hyphen() -> None:
     """V6: what else a document brings is an error in our own dialect, and left alone in others."""
     document = Document(kind="test", root=State(states=(State(key="a b"),)))
 
-    assert ["error 1:1"] == told(document, "state.key")
-    assert [] == told(replace(document, dialect="scxml"), "state.key")
+    assert ["error 1:1"] == reported(document, "state.key")
+    assert [] == reported(replace(document, dialect="scxml"), "state.key")
 
 
 def test_siblings_have_different_keys() -> None:
     """A target could not tell them apart."""
     document = Document(kind="test", root=State(states=(State(key="a"), State(key="a", id="b"))))
 
-    assert ["error 1:1"] == told(document, "state.duplicate_key")
+    assert ["error 1:1"] == reported(document, "state.duplicate_key")
 
 
 @pytest.mark.parametrize("type", ["final", "history"])
@@ -240,7 +240,7 @@ def test_the_root_is_a_state_or_parallel(type: Literal["final", "history"]) -> N
     """Nothing could ever happen in another root."""
     document = Document(kind="test", root=State(type=type, targets=("a",), states=(State(key="a"),)))
 
-    assert ["error 1:1"] == told(document, "chart.root")
+    assert ["error 1:1"] == reported(document, "chart.root")
 
 
 def test_a_parallel_root_is_a_root() -> None:
@@ -257,8 +257,8 @@ def test_a_parallel_state_has_no_initial() -> None:
     parallel = State(key="p", type="parallel", initial=Initial(targets=("a",)), states=regions)
     document = Document(kind="test", root=State(states=(parallel,)))
 
-    assert ["error 1:1"] == told(document, "initial.misplaced")
-    assert ["warning 1:1"] == told(replace(document, dialect="xstate"), "initial.misplaced")
+    assert ["error 1:1"] == reported(document, "initial.misplaced")
+    assert ["warning 1:1"] == reported(replace(document, dialect="xstate"), "initial.misplaced")
 
 
 def test_a_final_state_and_a_history_have_nothing_inside() -> None:
@@ -277,23 +277,23 @@ def test_a_final_state_and_a_history_have_nothing_inside() -> None:
         "error 1:1",
         "error 1:1",
         "error 1:1",
-    ] == sorted(told(Document(kind="test", root=State(states=(State(key="a"), final))), "final.content"))
+    ] == sorted(reported(Document(kind="test", root=State(states=(State(key="a"), final))), "final.content"))
     assert [
         "error 1:1",
         "error 1:1",
         "error 1:1",
         "error 1:1",
-    ] == sorted(told(Document(kind="test", root=State(states=(State(key="a"), history))), "history.content"))
+    ] == sorted(reported(Document(kind="test", root=State(states=(State(key="a"), history))), "history.content"))
 
 
-def test_an_unknown_default_of_a_history_is_told_once() -> None:
+def test_an_unknown_default_of_a_history_is_reported_once() -> None:
     """The unknown name is the error, not the missing default."""
     text = "states: {a: {states: {b: {}, h: {type: history, target: c}}}}"
 
     assert ["target.unknown"] == errors(text)
 
 
-def test_an_unknown_initial_is_told_once() -> None:
+def test_an_unknown_initial_is_reported_once() -> None:
     """So it is with `initial`."""
     assert ["target.unknown"] == errors("states: {a: {initial: c, states: {b: {}}}}")
 
@@ -307,7 +307,7 @@ def test_xstate_lets_a_final_state_be_a_region() -> None:
     document = Document(kind="test", dialect="xstate", root=State(states=(parallel, State(key="z"))))
 
     assert [] == errors(document)
-    assert [] == told(document, "done.never")
+    assert [] == reported(document, "done.never")
     assert ["final.region"] == errors(replace(document, dialect="scxml"))
 
 
@@ -324,7 +324,7 @@ states:
     assert [] == errors(text)
 
 
-def test_a_state_without_a_way_in_is_told() -> None:
+def test_a_state_without_an_entry_is_reported() -> None:
     """Nothing leads there, by any event."""
     bad = """\
 states:
@@ -341,11 +341,11 @@ states:
 
     assert [
         "warning 6:3",
-    ] == told(bad, "state.unreachable")
-    assert [] == told(good, "state.unreachable")
+    ] == reported(bad, "state.unreachable")
+    assert [] == reported(good, "state.unreachable")
 
 
-def test_a_history_that_nobody_targets_is_told() -> None:
+def test_a_history_that_is_not_a_target_is_reported() -> None:
     """A history is only ever entered as a target."""
     bad = """\
 states:
@@ -360,8 +360,8 @@ states:
 
     assert [
         "warning 4:23",
-    ] == told(bad, "state.unreachable")
-    assert [] == told(good, "state.unreachable")
+    ] == reported(bad, "state.unreachable")
+    assert [] == reported(good, "state.unreachable")
 
 
 def test_a_history_may_be_reached_as_initial_or_as_default() -> None:
@@ -374,8 +374,8 @@ states: {a: {initial: g, states: {b: {}, h: {type: history, target: b}, g: {type
 
     assert [
         "warning 3:30",
-    ] == told(bad, "state.unreachable")
-    assert [] == told(good, "state.unreachable")
+    ] == reported(bad, "state.unreachable")
+    assert [] == reported(good, "state.unreachable")
 
 
 def test_a_state_behind_a_hidden_transition_is_unreachable() -> None:
@@ -393,8 +393,8 @@ states:
 
     assert [
         "warning 5:3",
-    ] == told(bad, "state.unreachable")
-    assert [] == told(good, "state.unreachable")
+    ] == reported(bad, "state.unreachable")
+    assert [] == reported(good, "state.unreachable")
 
 
 def test_a_state_after_the_end_is_unreachable() -> None:
@@ -413,8 +413,8 @@ states:
 
     assert [
         "warning 5:3",
-    ] == told(bad, "state.unreachable")
-    assert [] == told(good, "state.unreachable")
+    ] == reported(bad, "state.unreachable")
+    assert [] == reported(good, "state.unreachable")
 
 
 def test_completion_needs_the_final_state() -> None:
@@ -433,8 +433,8 @@ states:
     assert [
         "warning 4:34",
         "warning 5:3",
-    ] == told(bad, "state.unreachable")
-    assert [] == told(good, "state.unreachable")
+    ] == reported(bad, "state.unreachable")
+    assert [] == reported(good, "state.unreachable")
 
 
 def test_regions_complete_a_parallel_state() -> None:
@@ -456,8 +456,8 @@ states:
     assert [
         "warning 4:63",
         "warning 7:3",
-    ] == told(bad, "state.unreachable")
-    assert [] == told(good, "state.unreachable")
+    ] == reported(bad, "state.unreachable")
+    assert [] == reported(good, "state.unreachable")
 
 
 def test_a_target_in_one_region_enters_the_others() -> None:
@@ -475,11 +475,11 @@ states:
 
     assert [
         "warning 5:45",
-    ] == told(bad, "state.unreachable")
-    assert [] == told(good, "state.unreachable")
+    ] == reported(bad, "state.unreachable")
+    assert [] == reported(good, "state.unreachable")
 
 
-def test_a_state_without_a_way_out_is_told() -> None:
+def test_a_state_without_an_exit_is_reported() -> None:
     """A state that is not final should be left some day."""
     bad = """\
 states:
@@ -494,11 +494,11 @@ states:
 
     assert [
         "warning 5:3",
-    ] == told(bad, "state.trap")
-    assert [] == told(good, "state.trap")
+    ] == reported(bad, "state.trap")
+    assert [] == reported(good, "state.trap")
 
 
-def test_leading_back_to_itself_is_no_way_out() -> None:
+def test_leading_back_to_itself_does_not_leave_it() -> None:
     """Entering it again is not leaving it."""
     bad = "states: {a: {on: {e: {target: a, reenter: true}}}}"
     good = """\
@@ -509,8 +509,8 @@ states:
 
     assert [
         "warning 3:10",
-    ] == told(bad, "state.trap")
-    assert [] == told(good, "state.trap")
+    ] == reported(bad, "state.trap")
+    assert [] == reported(good, "state.trap")
 
 
 def test_another_region_may_be_the_way_out() -> None:
@@ -528,8 +528,8 @@ states:
     assert [
         "warning 4:32",
         "warning 4:39",
-    ] == told(bad, "state.trap")
-    assert [] == told(good, "state.trap")
+    ] == reported(bad, "state.trap")
+    assert [] == reported(good, "state.trap")
 
 
 def test_the_state_around_may_be_the_way_out() -> None:
@@ -547,11 +547,11 @@ states:
 
     assert [
         "warning 4:28",
-    ] == told(bad, "state.trap")
-    assert [] == told(good, "state.trap")
+    ] == reported(bad, "state.trap")
+    assert [] == reported(good, "state.trap")
 
 
-def test_the_completion_of_the_state_around_is_no_way_out() -> None:
+def test_the_completion_of_the_state_around_does_not_leave_it() -> None:
     """It waits for a final child, which this one is not."""
     bad = """\
 states:
@@ -566,8 +566,8 @@ states:
 
     assert [
         "warning 4:50",
-    ] == told(bad, "state.trap")
-    assert [] == told(good, "state.trap")
+    ] == reported(bad, "state.trap")
+    assert [] == reported(good, "state.trap")
 
 
 def test_a_state_that_waits_needs_somebody_who_notices() -> None:
@@ -577,8 +577,8 @@ def test_a_state_that_waits_needs_somebody_who_notices() -> None:
 
     assert [
         ("warning 3:10"),
-    ] == told(bad, "state.no_timeout")
-    assert [] == told(good, "state.no_timeout")
+    ] == reported(bad, "state.no_timeout")
+    assert [] == reported(good, "state.no_timeout")
 
 
 def test_resting_can_be_normal() -> None:
@@ -588,8 +588,8 @@ def test_resting_can_be_normal() -> None:
 
     assert [
         ("warning 3:23"),
-    ] == told(bad, "state.no_timeout")
-    assert [] == told(good, "state.no_timeout")
+    ] == reported(bad, "state.no_timeout")
+    assert [] == reported(good, "state.no_timeout")
 
 
 def test_a_state_that_waits_for_a_result_or_passes_on_does_not_wait_for_events() -> None:
@@ -604,11 +604,11 @@ states:
 
     assert [
         ("warning 3:10"),
-    ] == told(bad, "state.no_timeout")
-    assert [] == told(good, "state.no_timeout")
+    ] == reported(bad, "state.no_timeout")
+    assert [] == reported(good, "state.no_timeout")
 
 
-def test_one_failure_state_for_two_causes_is_told() -> None:
+def test_one_failure_state_for_two_causes_is_reported() -> None:
     """Recovery then needs somebody to find out which it was."""
     bad = """\
 states:
@@ -624,8 +624,8 @@ states:
 
     assert [
         ("warning 5:3"),
-    ] == told(bad, "state.catch_all_failure")
-    assert [] == told(good, "state.catch_all_failure")
+    ] == reported(bad, "state.catch_all_failure")
+    assert [] == reported(good, "state.catch_all_failure")
 
 
 def test_a_verb_is_two_states_in_one() -> None:
@@ -635,8 +635,8 @@ def test_a_verb_is_two_states_in_one() -> None:
 
     assert [
         ("warning 3:10"),
-    ] == told(bad, "state.verb_name")
-    assert [] == told(good, "state.verb_name")
+    ] == reported(bad, "state.verb_name")
+    assert [] == reported(good, "state.verb_name")
 
 
 def _list(count: int) -> str:
@@ -648,11 +648,11 @@ def test_a_flat_list_hides_a_hierarchy() -> None:
     bad = f"states: {{a: {{states: {{{_list(21)}}}}}}}"
     good = f"states: {{a: {{states: {{{_list(20)}, h: {{type: history, target: s1}}}}}}}}"
 
-    assert ["warning 3:10"] == told(bad, "state.too_many_children")
-    assert [] == told(good, "state.too_many_children")
+    assert ["warning 3:10"] == reported(bad, "state.too_many_children")
+    assert [] == reported(good, "state.too_many_children")
 
 
 def test_a_chart_of_many_states_is_several_kinds() -> None:
     """More than a hundred states are too many for one kind."""
-    assert [("warning 1:1")] == told(f"states: {{{_list(101)}}}", "chart.too_many_states")
-    assert [] == told(f"states: {{{_list(100)}}}", "chart.too_many_states")
+    assert [("warning 1:1")] == reported(f"states: {{{_list(101)}}}", "chart.too_many_states")
+    assert [] == reported(f"states: {{{_list(100)}}}", "chart.too_many_states")

@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.compiler.checks import transitions
-from tests.unit.compiler.diagnostics import told
+from tests.unit.compiler.diagnostics import reported
 
 
 def test_a_later_transition_for_the_same_event_is_never_chosen() -> None:
@@ -13,8 +13,8 @@ def test_a_later_transition_for_the_same_event_is_never_chosen() -> None:
 
     assert [
         ("error 3:39"),
-    ] == told(bad, "transition.shadowed")
-    assert [] == told(good, "transition.shadowed")
+    ] == reported(bad, "transition.shadowed")
+    assert [] == reported(good, "transition.shadowed")
 
 
 def test_a_prefix_takes_the_longer_name_first() -> None:
@@ -24,8 +24,8 @@ def test_a_prefix_takes_the_longer_name_first() -> None:
 
     assert [
         ("error 3:38"),
-    ] == told(bad, "transition.shadowed")
-    assert [] == told(good, "transition.shadowed")
+    ] == reported(bad, "transition.shadowed")
+    assert [] == reported(good, "transition.shadowed")
 
 
 def test_several_earlier_transitions_may_hide_a_later_one() -> None:
@@ -35,8 +35,8 @@ def test_several_earlier_transitions_may_hide_a_later_one() -> None:
 
     assert [
         ("error 3:43"),
-    ] == told(bad, "transition.shadowed")
-    assert [] == told(good, "transition.shadowed")
+    ] == reported(bad, "transition.shadowed")
+    assert [] == reported(good, "transition.shadowed")
 
 
 def test_the_same_guard_twice_is_never_asked_twice_with_another_answer() -> None:
@@ -46,8 +46,8 @@ def test_the_same_guard_twice_is_never_asked_twice_with_another_answer() -> None
 
     assert [
         ("error 3:49"),
-    ] == told(bad, "transition.shadowed")
-    assert [] == told(good, "transition.shadowed")
+    ] == reported(bad, "transition.shadowed")
+    assert [] == reported(good, "transition.shadowed")
 
 
 def test_an_eventless_transition_may_hide_another() -> None:
@@ -67,8 +67,8 @@ states:
 
     assert [
         ("error 4:19"),
-    ] == told(bad, "transition.shadowed")
-    assert [] == told(good, "transition.shadowed")
+    ] == reported(bad, "transition.shadowed")
+    assert [] == reported(good, "transition.shadowed")
 
 
 def test_roles_keep_a_transition_from_hiding_others() -> None:
@@ -78,11 +78,11 @@ def test_roles_keep_a_transition_from_hiding_others() -> None:
 
     assert [
         ("error 3:39"),
-    ] == told(bad, "transition.shadowed")
-    assert [] == told(good, "transition.shadowed")
+    ] == reported(bad, "transition.shadowed")
+    assert [] == reported(good, "transition.shadowed")
 
 
-def test_guards_that_may_hold_together_are_told() -> None:
+def test_guards_that_may_hold_together_are_reported() -> None:
     """Only the order of the two decides."""
     bad = """\
 context: {n: {type: integer, default: 0}}
@@ -97,11 +97,11 @@ states: {a: {on: {e: [{guard: '= context.n > 3', actions: [x]}, {guard: '= conte
 
     assert [
         ("info 4:65"),
-    ] == told(bad, "transition.overlap")
-    assert [] == told(good, "transition.overlap")
+    ] == reported(bad, "transition.overlap")
+    assert [] == reported(good, "transition.overlap")
 
 
-def test_eventless_guards_that_may_hold_together_are_told() -> None:
+def test_eventless_guards_that_may_hold_together_are_reported() -> None:
     """The same holds without an event."""
     bad = """\
 states:
@@ -118,11 +118,11 @@ states:
 
     assert [
         ("info 4:39"),
-    ] == told(bad, "transition.overlap")
-    assert [] == told(good, "transition.overlap")
+    ] == reported(bad, "transition.overlap")
+    assert [] == reported(good, "transition.overlap")
 
 
-def test_a_guard_that_reads_nothing_is_told() -> None:
+def test_a_guard_that_reads_nothing_is_reported() -> None:
     """Its answer is known before."""
     bad = "states: {a: {on: {e: {guard: '= 1 < 2', actions: [x]}}}}"
     good = """\
@@ -132,30 +132,30 @@ states: {a: {on: {e: {guard: '= context.n < 2', actions: [x]}, f: {guard: g, act
 
     assert [
         ("warning 3:33"),
-    ] == told(bad, "guard.constant")
-    assert [] == told(good, "guard.constant")
+    ] == reported(bad, "guard.constant")
+    assert [] == reported(good, "guard.constant")
 
 
-def test_a_guard_of_an_if_that_reads_nothing_is_told() -> None:
+def test_a_guard_of_an_if_that_reads_nothing_is_reported() -> None:
     """Guards inside actions are guards."""
     bad = "states: {a: {entry: [{if: {all: ['= true', g]}, then: [x]}]}}"
     good = "states: {a: {entry: [{if: {all: [h, g]}, then: [x]}]}}"
 
     assert [
         ("warning 3:37"),
-    ] == told(bad, "guard.constant")
-    assert [] == told(good, "guard.constant")
+    ] == reported(bad, "guard.constant")
+    assert [] == reported(good, "guard.constant")
 
 
-def test_a_name_that_reads_like_an_expression_is_told() -> None:
+def test_a_name_that_reads_like_an_expression_is_reported() -> None:
     """Whoever forgets the `=` has named a function that nobody will write."""
     bad = "states: {a: {on: {e: {guard: {not: 'event.data.n > 3'}, actions: [x]}}}}"
     good = "states: {a: {on: {e: {guard: is.long, actions: [x]}, f: {guard: 'is long', actions: [x]}}}}"
 
     assert [
         ("warning 3:36"),
-    ] == told(bad, "guard.unmarked")
-    assert [] == told(good, "guard.unmarked")
+    ] == reported(bad, "guard.unmarked")
+    assert [] == reported(good, "guard.unmarked")
 
 
 def test_eventless_transitions_without_guard_go_round_for_ever() -> None:
@@ -175,8 +175,8 @@ states:
 
     assert [
         ("error 4:15"),
-    ] == told(bad, "always.loop")
-    assert [] == told(good, "always.loop")
+    ] == reported(bad, "always.loop")
+    assert [] == reported(good, "always.loop")
 
 
 def test_a_loop_is_found_from_outside_too() -> None:
@@ -196,8 +196,8 @@ states:
 
     assert [
         ("error 5:15"),
-    ] == told(bad, "always.loop")
-    assert [] == told(good, "always.loop")
+    ] == reported(bad, "always.loop")
+    assert [] == reported(good, "always.loop")
 
 
 def test_an_eventless_transition_without_target_repeats_itself() -> None:
@@ -210,8 +210,8 @@ states: {a: {always: {guard: '= context.n < 3', actions: [{assign: {n: '= contex
 
     assert [
         ("error 3:22"),
-    ] == told(bad, "always.loop")
-    assert [] == told(good, "always.loop")
+    ] == reported(bad, "always.loop")
+    assert [] == reported(good, "always.loop")
 
 
 def test_a_compound_state_that_always_leads_to_its_own_child_repeats_itself() -> None:
@@ -221,8 +221,8 @@ def test_a_compound_state_that_always_leads_to_its_own_child_repeats_itself() ->
 
     assert [
         ("error 3:22"),
-    ] == told(bad, "always.loop")
-    assert [] == told(good, "always.loop")
+    ] == reported(bad, "always.loop")
+    assert [] == reported(good, "always.loop")
 
 
 def test_a_guarded_loop_that_changes_nothing_never_ends() -> None:
@@ -237,8 +237,8 @@ states:
 
     assert [
         ("error 3:22"),
-    ] == told(bad, "always.loop")
-    assert [] == told(good, "always.loop")
+    ] == reported(bad, "always.loop")
+    assert [] == reported(good, "always.loop")
 
 
 def test_entering_again_may_change_what_the_guard_reads() -> None:
@@ -248,8 +248,8 @@ def test_entering_again_may_change_what_the_guard_reads() -> None:
 
     assert [
         ("error 3:22"),
-    ] == told(bad, "always.loop")
-    assert [] == told(good, "always.loop")
+    ] == reported(bad, "always.loop")
+    assert [] == reported(good, "always.loop")
 
 
 def test_the_end_of_the_entity_ends_every_loop() -> None:
@@ -262,11 +262,11 @@ states: {a: {}, b: {type: final}}
 
     assert [
         ("error 3:22"),
-    ] == told(bad, "always.loop")
-    assert [] == told(good, "always.loop")
+    ] == reported(bad, "always.loop")
+    assert [] == reported(good, "always.loop")
 
 
-def test_two_regions_that_leave_by_one_event_are_told() -> None:
+def test_two_regions_that_leave_by_one_event_are_reported() -> None:
     """Only the first in document order happens."""
     bad = """\
 states:
@@ -283,11 +283,11 @@ states:
 
     assert [
         ("warning 4:61"),
-    ] == told(bad, "parallel.conflict")
-    assert [] == told(good, "parallel.conflict")
+    ] == reported(bad, "parallel.conflict")
+    assert [] == reported(good, "parallel.conflict")
 
 
-def test_a_region_that_moves_while_another_leaves_is_told() -> None:
+def test_a_region_that_moves_while_another_leaves_is_reported() -> None:
     """Which of the two happens depends on their order."""
     bad = """\
 states:
@@ -303,8 +303,8 @@ states:
 
     assert [
         ("warning 4:57"),
-    ] == told(bad, "parallel.conflict")
-    assert [] == told(good, "parallel.conflict")
+    ] == reported(bad, "parallel.conflict")
+    assert [] == reported(good, "parallel.conflict")
 
 
 def test_regions_with_exclusive_guards_do_not_conflict() -> None:
@@ -326,8 +326,8 @@ states:
 
     assert [
         ("warning 4:81"),
-    ] == told(bad, "parallel.conflict")
-    assert [] == told(good, "parallel.conflict")
+    ] == reported(bad, "parallel.conflict")
+    assert [] == reported(good, "parallel.conflict")
 
 
 def test_a_wildcard_hides_the_timer_of_the_state_around() -> None:
@@ -345,8 +345,8 @@ states:
 
     assert [
         ("warning 4:46"),
-    ] == told(bad, "descriptor.hides_timer")
-    assert [] == told(good, "descriptor.hides_timer")
+    ] == reported(bad, "descriptor.hides_timer")
+    assert [] == reported(good, "descriptor.hides_timer")
 
 
 def test_a_wildcard_may_hide_results_two_levels_up() -> None:
@@ -366,8 +366,8 @@ states:
 
     assert [
         ("warning 5:45"),
-    ] == told(bad, "descriptor.hides_timer")
-    assert [] == told(good, "descriptor.hides_timer")
+    ] == reported(bad, "descriptor.hides_timer")
+    assert [] == reported(good, "descriptor.hides_timer")
 
 
 def test_a_parallel_state_inside_another_does_not_always_complete_it() -> None:
@@ -393,17 +393,17 @@ states:
 
     assert [
         ("warning 6:13"),
-    ] == told(bad, "done.nested_parallel")
-    assert [] == told(good, "done.nested_parallel")
+    ] == reported(bad, "done.nested_parallel")
+    assert [] == reported(good, "done.nested_parallel")
 
 
 def test_pairs_of_transitions_beyond_the_limit_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of regions that leave by one event: a hint less, and no minutes."""
     text = "states: {p: {type: parallel, states: {a: {on: {e: c}}, b: {on: {e: d}}}}, c: {}, d: {}}\n"
-    assert 1 == len(told(text, "parallel.conflict"))
+    assert 1 == len(reported(text, "parallel.conflict"))
 
     monkeypatch.setattr(transitions, "CONFLICTS_MAX", 0)
-    assert [] == told(text, "parallel.conflict")
+    assert [] == reported(text, "parallel.conflict")
 
 
 def test_a_self_target_says_reenter() -> None:
@@ -413,8 +413,8 @@ def test_a_self_target_says_reenter() -> None:
 
     assert [
         ("error 3:22"),
-    ] == told(bad, "transition.reenter")
-    assert [] == told(good, "transition.reenter")
+    ] == reported(bad, "transition.reenter")
+    assert [] == reported(good, "transition.reenter")
 
 
 def test_a_self_target_cannot_stay() -> None:
@@ -424,8 +424,8 @@ def test_a_self_target_cannot_stay() -> None:
 
     assert [
         ("error 3:22"),
-    ] == told(bad, "transition.reenter")
-    assert [] == told(good, "transition.reenter")
+    ] == reported(bad, "transition.reenter")
+    assert [] == reported(good, "transition.reenter")
 
 
 def test_an_inner_target_says_whether_its_source_is_left() -> None:
@@ -435,8 +435,8 @@ def test_an_inner_target_says_whether_its_source_is_left() -> None:
 
     assert [
         ("error 3:22"),
-    ] == told(bad, "transition.reenter")
-    assert [] == told(good, "transition.reenter")
+    ] == reported(bad, "transition.reenter")
+    assert [] == reported(good, "transition.reenter")
 
 
 def test_a_parallel_source_is_always_left() -> None:
@@ -446,8 +446,8 @@ def test_a_parallel_source_is_always_left() -> None:
 
     assert [
         "error 3:38",
-    ] == told(bad, "transition.reenter")
-    assert [] == told(good, "transition.reenter")
+    ] == reported(bad, "transition.reenter")
+    assert [] == reported(good, "transition.reenter")
 
 
 def test_reenter_has_no_place_where_the_source_is_left_anyway() -> None:
@@ -465,8 +465,8 @@ states:
 
     assert [
         "error 4:15",
-    ] == told(bad, "transition.reenter")
-    assert [] == told(good, "transition.reenter")
+    ] == reported(bad, "transition.reenter")
+    assert [] == reported(good, "transition.reenter")
 
 
 def test_reenter_has_no_place_without_a_target() -> None:
@@ -476,8 +476,8 @@ def test_reenter_has_no_place_without_a_target() -> None:
 
     assert [
         "error 3:22",
-    ] == told(bad, "transition.reenter")
-    assert [] == told(good, "transition.reenter")
+    ] == reported(bad, "transition.reenter")
+    assert [] == reported(good, "transition.reenter")
 
 
 def test_transitions_of_the_root_need_no_reenter() -> None:
@@ -490,8 +490,8 @@ states: {a: {}}
 
     assert [
         ("error 3:22"),
-    ] == told(bad, "transition.reenter")
-    assert [] == told(good, "transition.reenter")
+    ] == reported(bad, "transition.reenter")
+    assert [] == reported(good, "transition.reenter")
 
 
 def test_results_of_invokes_follow_the_same_rule() -> None:
@@ -501,8 +501,8 @@ def test_results_of_invokes_follow_the_same_rule() -> None:
 
     assert [
         ("error 3:46"),
-    ] == told(bad, "transition.reenter")
-    assert [] == told(good, "transition.reenter")
+    ] == reported(bad, "transition.reenter")
+    assert [] == reported(good, "transition.reenter")
 
 
 def test_targets_together_are_in_distinct_regions() -> None:
@@ -521,8 +521,8 @@ states:
 
     assert [
         "error 4:15",
-    ] == told(bad, "target.conflict")
-    assert [] == told(good, "target.conflict")
+    ] == reported(bad, "target.conflict")
+    assert [] == reported(good, "target.conflict")
 
 
 def test_a_target_is_named_once() -> None:
@@ -540,8 +540,8 @@ states:
 
     assert [
         "error 4:15",
-    ] == told(bad, "target.conflict")
-    assert [] == told(good, "target.conflict")
+    ] == reported(bad, "target.conflict")
+    assert [] == reported(good, "target.conflict")
 
 
 def test_no_target_contains_another() -> None:
@@ -559,11 +559,11 @@ states:
 
     assert [
         "error 4:15",
-    ] == told(bad, "target.conflict")
-    assert [] == told(good, "target.conflict")
+    ] == reported(bad, "target.conflict")
+    assert [] == reported(good, "target.conflict")
 
 
-def test_a_history_of_a_parallel_state_stands_alone() -> None:
+def test_a_history_of_a_parallel_state_must_be_alone() -> None:
     """It restores every region, so nothing is left to name beside it."""
     bad = """\
 states:
@@ -578,8 +578,8 @@ states:
 
     assert [
         ("error 4:15"),
-    ] == told(bad, "target.conflict")
-    assert [] == told(good, "target.conflict")
+    ] == reported(bad, "target.conflict")
+    assert [] == reported(good, "target.conflict")
 
 
 def test_initial_states_are_legal_together() -> None:
@@ -595,8 +595,8 @@ states: {a: {}, b: {}}
 
     assert [
         "error 3:10",
-    ] == told(bad, "target.conflict")
-    assert [] == told(good, "target.conflict")
+    ] == reported(bad, "target.conflict")
+    assert [] == reported(good, "target.conflict")
 
 
 def test_defaults_of_a_history_are_legal_together() -> None:
@@ -606,11 +606,11 @@ def test_defaults_of_a_history_are_legal_together() -> None:
 
     assert [
         "error 3:37",
-    ] == told(bad, "target.conflict")
-    assert [] == told(good, "target.conflict")
+    ] == reported(bad, "target.conflict")
+    assert [] == reported(good, "target.conflict")
 
 
-def test_the_root_is_no_target() -> None:
+def test_the_root_is_not_a_target() -> None:
     """The root is active as long as the entity lives."""
     bad = """\
 id: top
@@ -623,5 +623,5 @@ states: {a: {on: {e: {target: '#a', reenter: true}}}}
 
     assert [
         ("error 4:22"),
-    ] == told(bad, "target.root")
-    assert [] == told(good, "target.root")
+    ] == reported(bad, "target.root")
+    assert [] == reported(good, "target.root")

@@ -128,7 +128,7 @@ def test_files_without_a_namespace_are_read_as_scxml() -> None:
 
 
 @pytest.mark.parametrize("text", ["<state/>", "<scxml", '<scxml xmlns="other"/>'])
-def test_what_is_no_scxml_gives_no_document(text: str) -> None:
+def test_what_is_not_scxml_gives_no_document(text: str) -> None:
     """There is nothing to go on with."""
     reading = read_scxml(text)
 
@@ -136,7 +136,7 @@ def test_what_is_no_scxml_gives_no_document(text: str) -> None:
     assert 1 == len(reading.diagnostics)
 
 
-def test_findings_carry_places_in_order() -> None:
+def test_diagnostics_carry_places_in_order() -> None:
     """All at once, sorted by position."""
     reading = read_scxml(scxml('\n<state id="s">\n  <transition type="x"/>\n</state>\n<stat/>'), source="a.scxml")
 

@@ -144,7 +144,7 @@ def test_if_is_cut_at_elseif_and_else() -> None:
     )
 
 
-def test_an_empty_condition_is_no_guard_on_a_transition_and_a_mistake_in_a_branch() -> None:
+def test_an_empty_condition_is_not_a_guard_on_a_transition_and_a_mistake_in_a_branch() -> None:
     """W3C 233 has an empty `cond`; a branch without a condition can only fail when it is asked."""
     (action,) = block('<if cond=" "><log/></if>')
     (transition,) = state('<transition event="a" cond="" target="s"/>').transitions
@@ -188,7 +188,7 @@ def test_a_guard_may_be_a_registered_function() -> None:
         ("<raise/><if><log/></if><foreach/>", ["scxml.required", "scxml.required", "scxml.required", "scxml.required"]),
     ],
 )
-def test_what_is_wrong_is_told_all_at_once(text: str, expected: list[str]) -> None:
+def test_what_is_wrong_is_reported_together(text: str, expected: list[str]) -> None:
     """Structure is an error; what SCXML leaves to run time is a warning."""
     assert expected == inside(text)
 

@@ -341,7 +341,7 @@ def test_keys_that_are_not_in_the_id_are_written_beside_it() -> None:
         (chart(State(key="a"), context=(Field(name="f", type="string"),)), "export.types"),
     ],
 )
-def test_what_others_will_not_see_is_told(document: Document, expected: str) -> None:
+def test_what_others_will_not_see_is_reported(document: Document, expected: str) -> None:
     """One diagnostic per kind of loss, even when it occurs twice."""
     found = [each.code for each in write_scxml(document).diagnostics]
 
@@ -349,7 +349,7 @@ def test_what_others_will_not_see_is_told(document: Document, expected: str) -> 
     assert sorted(set(found)) == sorted(found) or expected in ("export.target", "export.characters")
 
 
-def test_the_same_loss_is_told_once() -> None:
+def test_the_same_loss_is_reported_once() -> None:
     """A chart with a hundred handlers does not make a hundred diagnostics."""
     document = chart(
         *(State(key=f"s{n}", entry=((Emit(type="t"), Emit(type="u")),)) for n in range(5)), dialect="scxml"

@@ -163,7 +163,7 @@ def test_a_stray_brace_is_reported_and_skipped() -> None:
     assert ["1:4 smcat.syntax"] == problems("a; } a -> b;")
 
 
-def test_a_text_that_is_no_smcat_gives_a_bounded_number_of_findings() -> None:
+def test_a_text_that_is_not_smcat_gives_a_bounded_number_of_diagnostics() -> None:
     """A megabyte of semicolons is one mistake, not a million."""
     reading = read_smcat(";" * 1_000_000, source="t.smcat")
 

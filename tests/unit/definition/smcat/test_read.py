@@ -90,7 +90,7 @@ def test_states_that_are_only_mentioned_exist() -> None:
     assert ("a.x",) == found["b"].transitions[0].targets
 
 
-def test_a_name_that_is_no_key_is_changed_and_kept_as_description() -> None:
+def test_a_name_that_is_not_a_key_is_changed_and_kept_as_description() -> None:
     """And it is told."""
     text = '# why\n"cool state!" [label="Cool"]: some words, "cool-state", "!"; "cool state!" -> "!": go;'
     found = states(text)
@@ -109,7 +109,7 @@ def test_keys_are_made_unique_among_siblings() -> None:
     assert ["", "a_b", "a_b_2", "a_b_3"] == list(found)
 
 
-def test_a_name_that_begins_with_its_parents_is_cut() -> None:
+def test_a_name_that_starts_with_its_parents_is_cut() -> None:
     """`first.thing` in `first` is `thing`; so is the whole path."""
     found = states("o { first { first.thing, o.first.thang; }; };")
 

@@ -101,7 +101,7 @@ def test_bytes_and_a_byte_order_mark_are_welcome() -> None:
         pytest.param("[" + "1," * 50_000 + "1]", ("json.values", "1:100000", None), marks=pytest.mark.slow),
     ],
 )
-def test_what_is_no_json_ends_the_reading(text: str | bytes, expected: tuple[str, str, str | None]) -> None:
+def test_what_is_not_json_ends_the_reading(text: str | bytes, expected: tuple[str, str, str | None]) -> None:
     """A text that is no JSON, or too deep or large, gives nothing and one diagnostic at the very character."""
     assert "nothing" == parsed(text)[0]
     assert expected == refused(text)

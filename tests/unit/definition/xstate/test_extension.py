@@ -78,7 +78,7 @@ def test_it_must_be_a_mapping(given: Json) -> None:
         ({"saga": {"steps": [{"id": "x", "do": {"src": "y"}, "guard": 3}]}}, "value.type"),
     ],
 )
-def test_wrong_values_are_told(given: Json, expected: str) -> None:
+def test_wrong_values_are_reported(given: Json, expected: str) -> None:
     """At their place, and counted as absent."""
     assert expected in codes(simple({"entry": ["x"], **extra(**given)}))
 
@@ -92,7 +92,7 @@ def test_wrong_values_are_told(given: Json, expected: str) -> None:
         ({"assigns": 3}, ["value.type"]),
     ],
 )
-def test_wrong_values_of_the_whole_are_told(given: Json, expected: list[str]) -> None:
+def test_wrong_values_of_the_whole_are_reported(given: Json, expected: list[str]) -> None:
     """The root's `meta.interlock` speaks for the chart."""
     assert expected == codes(simple(**extra(**given)))
 

@@ -57,7 +57,7 @@ def test_the_format_is_registered_under_its_name() -> None:
     assert '"id": "m"' in FORMAT.write(reading.document).text
 
 
-def test_text_that_is_no_json_gives_no_document() -> None:
+def test_text_that_is_not_json_gives_no_document() -> None:
     """A syntax error ends the reading."""
     reading = read_xstate("{a: 1}", source="m.json")
 
@@ -106,7 +106,7 @@ def test_the_kind_is_the_id_else_the_name_of_the_file(given: Json, source: str, 
     assert kind == document.kind
 
 
-def test_an_id_that_is_no_text_is_an_error() -> None:
+def test_an_id_that_is_not_a_text_is_an_error() -> None:
     """The id of the root must be a text."""
     assert ["value.type"] == codes(simple(id=3))
 
@@ -126,7 +126,7 @@ def test_an_id_that_is_no_text_is_an_error() -> None:
         {"type": "parallel"},
     ],
 )
-def test_a_root_that_acts_stands_below_a_synthetic_one(more: Json) -> None:
+def test_a_root_that_acts_is_below_a_synthetic_one(more: Json) -> None:
     """The document's root then has exactly one child: XState's root, under the kind's name."""
     definition = simple(**more)
     if "type" in more:
@@ -144,7 +144,7 @@ def test_a_root_that_only_contains_is_the_root() -> None:
 
 
 @pytest.mark.parametrize("target", ["#m", "#m."])
-def test_a_root_that_is_a_target_stands_below_a_synthetic_one(target: str) -> None:
+def test_a_root_that_is_a_target_is_below_a_synthetic_one(target: str) -> None:
     """XState would enter it without leaving it; here it is left and entered, and the reader says so."""
     definition = simple({"on": {"E": target}})
 
@@ -153,7 +153,7 @@ def test_a_root_that_is_a_target_stands_below_a_synthetic_one(target: str) -> No
 
 
 @pytest.mark.parametrize("states", [{}, {"a": {}}])
-def test_a_root_with_fewer_than_two_children_stands_below_a_synthetic_one(states: Json) -> None:
+def test_a_root_with_fewer_than_two_children_is_below_a_synthetic_one(states: Json) -> None:
     """One child of the document's root always means XState's root."""
     document = read({"id": "m", "states": states, **({"initial": "a"} if states else {})})
 
@@ -272,7 +272,7 @@ def test_a_target_is_resolved_as_xstate_does(target: str, expected: str) -> None
         ("far-away", '"far-away"'),
     ],
 )
-def test_an_unknown_target_is_told_with_the_nearest_name(target: str, hint: str) -> None:
+def test_an_unknown_target_is_reported_with_a_similar_name(target: str, hint: str) -> None:
     """The message names what is missing and where."""
     definition = json.loads(json.dumps(NESTED))
     definition["states"]["a"]["on"] = {"E": target}
@@ -366,7 +366,7 @@ def test_events_that_xstate_makes_have_names_of_ours(descriptor: str, event: str
         "xstate.after.5.q",
     ],
 )
-def test_events_that_never_come_are_told(descriptor: str) -> None:
+def test_events_that_never_come_are_reported(descriptor: str) -> None:
     """A descriptor with no counterpart keeps its text and takes nothing."""
     definition = simple({"on": {descriptor: "b"}})
 
@@ -457,7 +457,7 @@ def test_a_state_must_be_a_mapping() -> None:
     assert State(key="a") == reading.document.root.states[0]
 
 
-def test_all_problems_are_told_at_once_with_their_places() -> None:
+def test_all_problems_are_reported_together_with_their_places() -> None:
     """Line and column of each, in order."""
     text = '{"id": "m", "initial": "a", "states": {\n "a": {"on": {"E": "x"}},\n "b": {"after": {"soon": "a"}}\n}}'
     found = read_xstate(text, source="m.json").diagnostics
@@ -501,7 +501,7 @@ def test_a_history_may_be_known_by_its_key_alone() -> None:
     assert "history" == read_state({"initial": "x", "states": {"x": {}, "h": {"history": "deep"}}}).states[1].type
 
 
-def test_a_state_with_children_is_no_history() -> None:
+def test_a_state_with_children_is_not_a_history() -> None:
     """`history: false` and states: a compound state."""
     assert "state" == read_state({"history": "deep", "initial": "x", "states": {"x": {}}}).type
 
@@ -513,7 +513,7 @@ def test_the_default_of_a_history_is_its_target() -> None:
     assert ("#a.x", "#a.y") == _history({"target": ["x", "y"]}).targets
 
 
-def test_without_target_it_leads_to_where_the_parent_begins() -> None:
+def test_without_target_it_leads_to_where_the_parent_starts() -> None:
     """With the content of that `initial`."""
     made = _history({}, initial={"target": "y", "actions": "init"})
 
@@ -527,7 +527,7 @@ def test_the_history_of_a_parallel_state_leads_to_that_state() -> None:
     assert ("#a",) == state.states[1].targets
 
 
-def test_the_history_of_a_parallel_root_is_told() -> None:
+def test_the_history_of_a_parallel_root_is_reported() -> None:
     """XState would enter its root without leaving it."""
     definition = {"id": "m", "type": "parallel", "states": {"x": {}, "y": {}, "h": {"type": "history"}}}
 
@@ -567,7 +567,7 @@ def test_the_output_of_the_whole_is_that_of_the_root() -> None:
     assert {"x": Expression("context.n")} == document.root.states[1].output
 
 
-def test_an_output_that_xstate_would_not_give_is_told() -> None:
+def test_an_output_that_xstate_would_not_give_is_reported() -> None:
     """Without an output of the root, XState's machine has none."""
     definition = {"id": "m", "initial": "a", "states": {"a": {}, "b": {"type": "final", "output": 2}}}
 

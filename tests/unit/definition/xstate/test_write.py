@@ -142,7 +142,7 @@ def test_a_guard_of_a_state_that_is_none_keeps_its_text() -> None:
     assert {"type": "xstate.stateIn", "params": {"stateValue": "none"}} == guard
 
 
-def test_a_guard_finds_its_state_from_where_it_stands() -> None:
+def test_a_guard_finds_its_state_from_at_its_position() -> None:
     """`In` looks outward from the source, as a target does."""
     inner = State(key="x", transitions=(Transition(events=("E",), guard=GuardIn(state="y")),))
     made = written(own(State(key="a", states=(inner, State(key="y"))), State(key="b")))
@@ -167,7 +167,7 @@ def test_names_used_by_assigns_only_are_ordinary_actions() -> None:
     assert ["bump", {"type": "interlock.assign", "params": {"name": "both"}}, "both"] == made["states"]["a"]["entry"]
 
 
-def test_a_delay_that_is_no_duration_is_written_as_it_is() -> None:
+def test_a_delay_that_is_not_a_duration_is_written_as_it_is() -> None:
     """The compiler tells it."""
     assert {"soon": "b"} == written_a(Transition(origin="after", delay="soon", targets=("b",)))["after"]
 
@@ -294,7 +294,7 @@ PARALLEL = State(key="p", type="parallel", states=(State(key="r", states=(State(
         ),
     ],
 )
-def test_what_is_lost_or_different_is_told(document: Document, code: str) -> None:
+def test_what_is_lost_or_different_is_reported(document: Document, code: str) -> None:
     """One code for each."""
     assert code in losses(document)
 

@@ -194,7 +194,7 @@ def test_comments_are_found_where_a_rewrite_would_lose_them() -> None:
     assert Place("x", 1, 6, 1, 9) == find_comments("a: b # c\r\nd: e", source="x")[0]
 
 
-def test_the_schema_line_is_no_comment_to_lose() -> None:
+def test_the_schema_line_is_not_a_comment_to_lose() -> None:
     """The first line that every rewrite begins with is not told; anywhere else it is a comment."""
     assert [] == find_comments(f"{SCHEMA_LINE}\na: 1\n")
     assert [2] == [each.line for each in find_comments(f"a: 1\n{SCHEMA_LINE}\n")]

@@ -227,7 +227,7 @@ def test_a_leading_equals_sign_makes_an_expression(text: str, expected: Any) -> 
     assert expected == state(f"{{type: final, output: {text}}}").output
 
 
-def test_an_expression_knows_where_its_text_begins() -> None:
+def test_an_expression_knows_where_its_text_starts() -> None:
     """The place of an expression is that of its first character, plain or quoted, so that others can point into it."""
     lines = [
         "states:",

@@ -76,7 +76,7 @@ states:
         ("a: *b", "yaml.alias"),
     ],
 )
-def test_without_the_frame_of_a_chart_there_is_no_document(text: str, code: str) -> None:
+def test_without_the_frame_of_a_chart_there_is_not_a_document(text: str, code: str) -> None:
     """What is not even `interlock: 1`, a kind and states makes no document."""
     reading = FORMAT.read(text, source="x")
     assert reading.document is None

@@ -111,7 +111,7 @@ def test_what_follows_a_listed_transition_is_listed_too() -> None:
     assert {"transitions": [{"target": "c"}]} == body(Transition(origin="on", targets=("c",)))
 
 
-def test_a_timer_behind_a_wildcard_is_told() -> None:
+def test_a_timer_behind_a_wildcard_is_reported() -> None:
     """YAML tries timers and completion first; where that changes what happens, the writer says so."""
     after, done = Transition(origin="after", delay="1s"), Transition(origin="onDone")
     plain = FORMAT.write(chart(on("e", "done.x"), after, Transition(origin="transitions", events=("f",)), done))
