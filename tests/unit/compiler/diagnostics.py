@@ -7,7 +7,7 @@ from interlock.model.chart import Chart
 from interlock.model.document.document import Document
 
 HEAD = "interlock: 1\nkind: test\n"
-"""What stands before every definition of these tests, so that line 3 is the first of its own."""
+"""The start of every definition of these tests, so that line 3 is the first line of the test."""
 
 
 def read(text: str) -> Document:

@@ -1,4 +1,4 @@
-"""From a document to a chart: numbers, descriptors, defaults, and what is told when it does not fit."""
+"""From a document to a chart: numbers, descriptors, defaults, and diagnostics."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +29,7 @@ def test_states_are_numbered_in_document_order() -> None:
 
 
 def test_the_first_child_that_can_be_active_is_the_default() -> None:
-    """S4: without `initial` the first child in document order; a history is none."""
+    """S4: without `initial` the first child in document order that is not a history."""
     chart = chart_of("states: {a: {states: {h: {type: history, target: c}, b: {}, c: {}}}}")
 
     assert ((1,), (3,)) == (chart.states[0].initial, chart.states[1].initial)
@@ -72,7 +72,7 @@ states:
 
 
 def test_an_invoke_without_id_that_is_listened_to_gets_one() -> None:
-    """Its own transitions must know the name of its results; the others are named when they begin (S30)."""
+    """Its own transitions must know the name of its results; the others are named when they start (S30)."""
     chart = chart_of("""\
 states:
   a: {invoke: [{src: s, onDone: b}, {src: t}]}
@@ -100,7 +100,7 @@ states:
 
 
 def test_an_inline_chart_that_is_wrong_makes_the_whole_wrong() -> None:
-    """Its diagnostics are told with the others."""
+    """Its diagnostics are reported with the others."""
     text = "states: {a: {invoke: {id: i, type: chart, src: {states: {z: {on: {e: nowhere}}}}}}}"
 
     assert ["error 3:70"] == reported(text, "target.unknown")
@@ -126,7 +126,7 @@ states:
 
 
 def test_two_states_cannot_have_one_id() -> None:
-    """Ids stand in snapshots; each means one state."""
+    """Ids are in snapshots; each means one state."""
     text = "states:\n  a: {id: x}\n  b: {id: x}"
 
     assert ["error 5:3"] == reported(text, "state.duplicate_id")
@@ -284,7 +284,7 @@ def test_a_descriptor_is_a_prefix_of_whole_tokens(text: str, tokens: tuple[str, 
 
 
 def test_diagnostics_are_reported_by_position_without_duplicates() -> None:
-    """A bad line of a saga is read for the step and for its compensation, and told once."""
+    """A bad line of a saga is checked for the step and for its compensation, and reported once."""
     text = """\
 states:
   b_ing: {}

@@ -34,7 +34,7 @@ states:
 
 
 class Life:
-    """One entity of a chart, told what its handlers answered."""
+    """One entity of a chart, driven by the results of its handlers."""
 
     def __init__(self, text: str, **guards: bool) -> None:
         made = {name: (lambda *_, answer=answer: answer) for name, answer in guards.items()}
@@ -171,7 +171,7 @@ def test_a_key_that_cannot_be_computed_is_not_that_of_another_step() -> None:
 
 
 def test_a_compensation_that_fails_permanently_needs_a_person() -> None:
-    """`onError`, and the list still tells what is left."""
+    """`onError`, and the record still lists what is not compensated."""
     life = Life(TRIP).send("go").done("F1").done("H1").failed("no").failed()
 
     assert ("stuck",) == life.states
@@ -282,7 +282,7 @@ def test_a_parallel_region_of_a_step_that_is_not_listed_is_done_at_once() -> Non
     assert ("refused",) == life.done().states
 
 
-def test_one_compensation_alone_has_nobody_beside_it() -> None:
+def test_a_single_compensation_is_not_parallel() -> None:
     """With one step to compensate `parallel` means the same as `reverse`."""
     text = PARALLEL.replace(", compensate: {src: hotel.cancel}", "")
     life = Life(text).send("go").done("F1").failed("unknown")
@@ -379,7 +379,7 @@ def test_nothing_answers_a_late_result_under_compensation_none() -> None:
 
 
 def test_what_is_generated_points_to_its_lines() -> None:
-    """A diagnostic about a step is told where the step is written: at what it asks for, and at its compensation."""
+    """A diagnostic about a step is at the line of the step: at its call, or at its compensation."""
     text = TRIP.replace("output: hotel", "output: hotl")
 
     assert [
@@ -519,7 +519,7 @@ def test_the_failure_of_a_saga_should_be_taken() -> None:
 
 
 def test_a_step_should_end_some_time() -> None:
-    """A handler that hangs would hold the saga for ever."""
+    """A handler that hangs would block the saga forever."""
     bad = "states:\n  a: {saga: {steps: [{id: s, do: {src: f}}], onDone: b, onError: b}}\n  b: {}"
     good = bad.replace("do: {src: f}", "do: {src: f}, timeout: 1m")
 
@@ -538,7 +538,7 @@ def test_the_input_of_a_compensation_should_be_a_mapping() -> None:
 
 
 def test_generated_states_get_no_lints() -> None:
-    """Nobody wrote them, so nobody can mend them."""
+    """The author cannot fix generated states."""
     found = [each for each in compiled(PARALLEL).diagnostics if "trip." in each.message]
 
     assert [] == found
@@ -565,7 +565,7 @@ def test_a_result_without_a_guard_of_its_own_and_one_with() -> None:
 
 
 def test_a_saga_that_cannot_be_written_out_hides_no_other_error() -> None:
-    """All at once: what is wrong elsewhere in the chart is told beside it."""
+    """Together with the other diagnostics of the chart."""
     text = "states:\n  a: {saga: {steps: [{id: completed, do: {src: f}}]}}\n  b: {on: {go: nowhere}}"
 
     assert ["saga.duplicate_step", "target.unknown"] == errors(text)

@@ -127,7 +127,7 @@ def mutated(draw: st.DrawFn) -> Any:
 @given(mutated())
 @settings(max_examples=200)
 def test_reader_and_schema_refuse_the_same_shapes(tree: Any) -> None:
-    """However an example is spoiled, schema and reader agree on whether its shape is right."""
+    """For any damaged example, schema and reader agree on whether its shape is valid."""
     problems = shape_problems(tree)
     assert (not problems) == VALIDATOR.is_valid(tree), problems
 

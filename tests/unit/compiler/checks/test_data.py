@@ -240,7 +240,7 @@ def test_a_script_is_refused() -> None:
 
 
 def test_an_expression_reads_declared_fields() -> None:
-    """A field that nobody declared is missing when it is read."""
+    """An undeclared field is missing when it is read."""
     bad = """\
 context: {count: {type: integer, default: 0}}
 states: {a: {on: {e: {guard: '= context.cuont > 1'}}}}
@@ -271,7 +271,7 @@ states: {a: {entry: [{foreach: {in: [1], item: x, index: y,
 
 
 def test_a_policy_may_read_the_principal() -> None:
-    """`permit` alone may read who sends; what it gets wrong is told at its place."""
+    """Only `permit` may read the principal; its mistakes are reported at its place."""
     bad = """\
 events: {e: {roles: [r], permit: '= principals.id == 1'}}
 states: {a: {on: {e: {}}}}
@@ -305,7 +305,7 @@ states: {a: {on: {e: {guard: "= event.data['size'] == 1"}}}}
 
 
 def test_a_transition_reads_inner_fields_that_exist() -> None:
-    """Objects inside a payload are followed; what lies below a missing field is not told again."""
+    """Objects inside a payload are checked; fields inside a missing field are not reported again."""
     bad = """\
 events: {e: {payload: {o: {type: object, fields: {x: string}}}}}
 states: {a: {on: {e: {actions: [{log: '= event.data.o.y.z'}]}}}}

@@ -32,7 +32,6 @@ def test_a_state_has_no_two_invokes_of_one_id() -> None:
 
 
 def test_an_invoke_needs_a_source() -> None:
-    """Without `src` there is nobody to ask."""
     bad = "states: {a: {invoke: {id: i}}}"
     good = "states: {a: {invoke: {id: i, src: s}}}"
 
@@ -149,7 +148,7 @@ states: {a: {}}
     assert [] == reported(good, "allow.unknown")
 
 
-def test_allow_gives_a_reason() -> None:
+def test_allow_needs_a_reason() -> None:
     """A silenced lint says why."""
     bad = """\
 allow: {state.trap: ' '}
@@ -176,7 +175,7 @@ def test_a_duration_has_a_longest() -> None:
 
 
 def test_the_failure_of_an_invoke_is_taken() -> None:
-    """A failure that nobody takes leaves the entity waiting."""
+    """An unhandled failure leaves the entity waiting."""
     bad = "states: {a: {invoke: {id: i, src: s, onDone: b}}, b: {}}"
     good = "states: {a: {invoke: {id: i, src: s, onDone: b, onError: b}}, b: {}}"
 
@@ -197,8 +196,8 @@ def test_an_outer_state_may_take_the_failure() -> None:
     assert [] == reported(good, "invoke.no_error")
 
 
-def test_an_invoke_ends_some_time() -> None:
-    """A handler that hangs would hold the entity for ever."""
+def test_an_invoke_needs_a_timeout() -> None:
+    """A handler that hangs would block the entity forever."""
     bad = "states: {a: {invoke: {id: i, src: s}}}"
     good = "states: {a: {invoke: [{id: i, src: s, timeout: 1m}, {id: j, src: c, type: chart}]}}"
 

@@ -94,7 +94,7 @@ states: {a: {expect: {within: 1h, then: stuck}, on: {e: {}, stuck: {}}}}
     assert [] == reported(good, "event.undeclared")
 
 
-def test_an_event_that_nobody_sends_when_stuck_is_reported() -> None:
+def test_an_event_of_then_is_reported_as_not_sent_yet() -> None:
     """`then` is kept for later: until then a chart that relies on it would wait in vain."""
     bad = "states: {a: {expect: {within: 1h, then: late}, on: {e: {}, late: {}}}}\n"
     good = bad.replace("late}, on", "alert}, on")
@@ -139,7 +139,7 @@ states: {a: {entry: [{raise: e}], on: {e: {}}}}
     assert [] == reported(good, "event.direction")
 
 
-def test_nobody_raises_an_outgoing_event() -> None:
+def test_an_outgoing_event_is_not_raised() -> None:
     """The entity itself cannot receive it."""
     bad = """\
 events: {e: {direction: out}}
@@ -294,7 +294,7 @@ states: {a: {entry: [{emit: {type: '= event.name'}}]}}
     assert [] == reported(good, "event.unused")
 
 
-def test_an_event_says_who_may_send_it() -> None:
+def test_an_event_needs_roles() -> None:
     """Once one event has roles, an event without is denied to all."""
     bad = """\
 events: {e: {roles: [owner]}, f: {}, g: {direction: internal}}

@@ -31,7 +31,7 @@ states:
 
 
 def test_guards_do_not_help() -> None:
-    """The proof holds for every guard, so a guarded way back is a way back."""
+    """The proof holds for every guard, so a guarded path back counts."""
     bad = """\
 monotonic: true
 states:
@@ -254,7 +254,7 @@ def test_many_orders_are_proved_by_one_walk_each(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_chart_with_too_many_ways_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is refused: an order that nobody has proved is no promise."""
+    """It is refused: an order without a proof is not guaranteed."""
     text = "monotonic: true\nstates: {a: {on: {e: b}}, b: {on: {e: c}}, c: {}}\n"
     assert [] == reported(text, "monotonic.unproved")
 

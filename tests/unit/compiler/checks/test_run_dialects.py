@@ -68,8 +68,8 @@ def test_no_dialect_loads_what_has_no_legal_configuration(dialect: DialectName, 
     assert code in errors(replace(read(text), dialect=dialect))
 
 
-def test_habits_are_worth_knowing_in_an_imported_chart() -> None:
-    """A warning of ours is no more than an info there; the rest stays a warning."""
+def test_durability_lints_are_infos_in_an_imported_chart() -> None:
+    """A warning in our dialect is an info there; other lints stay warnings."""
     document = read("states: {a: {on: {e: b}}, b: {}, c: {}}")
 
     assert ["warning", "warning"] == [each.split()[0] for each in reported(document, "state.no_timeout")][:2]
@@ -81,7 +81,7 @@ def test_habits_are_worth_knowing_in_an_imported_chart() -> None:
 
 
 def test_xstate_waits_after_an_eventless_transition_that_changed_nothing() -> None:
-    """X11: so there is no eventless loop to tell."""
+    """X11: so there is no eventless loop to report."""
     document = read("states:\n  a: {always: b}\n  b: {always: a}")
 
     assert [] == reported(replace(document, dialect="xstate"), "always.loop")
@@ -103,7 +103,7 @@ states:
 
 
 def test_xstate_enters_the_regions_that_a_target_beside_them_leaves() -> None:
-    """X14: from region to region the parallel state stays, and its other regions begin again."""
+    """X14: from region to region the parallel state stays active, and its other regions are entered again."""
     text = """\
 dialect: xstate
 states:
@@ -251,7 +251,7 @@ def test_a_cycle_through_a_compound_state() -> None:
 
 
 def test_two_ways_into_one_cycle_are_one_cycle() -> None:
-    """It is told once."""
+    """It is reported once."""
     text = """\
 states:
   a: {always: p}
@@ -263,7 +263,7 @@ states:
 
 
 def test_unknown_names_beyond_the_limit_get_no_suggestion() -> None:
-    """Looking for near words is slow, and nobody reads so many."""
+    """The search for similar names is slow, and nobody reads so many."""
     assign = Assign(values=tuple(("itm", each) for each in range(27)))
     loop = Foreach(items=[1], item="item", block=(assign,))
     found = reported(of(State(key="a", entry=((loop,),))), "assign.unknown_field")
@@ -275,7 +275,7 @@ def test_unknown_names_beyond_the_limit_get_no_suggestion() -> None:
 
 @pytest.mark.slow
 def test_many_transitions_for_one_event_are_checked_in_bounded_time() -> None:
-    """What would be quadratic is cut off; what is told is still right."""
+    """The quadratic part is cut off; what is reported is still right."""
     guarded = tuple(
         Transition(events=(f"e{each % 7}",), guard=GuardName(name=f"g{each}"), targets=("b",)) for each in range(3_000)
     )

@@ -23,7 +23,7 @@ states: {a: {sensitive: [card.number]}}
 
 
 def test_a_neutral_name_is_not_a_state() -> None:
-    """A viewer could not tell a hidden state from one that looks the same."""
+    """A viewer could not distinguish a hidden state from one with the same name."""
     bad = """\
 states:
   a: {on: {e: b}}
@@ -61,7 +61,7 @@ states:
 
 
 def test_entering_a_hidden_state_takes_roles() -> None:
-    """Whoever may enter it can tell that it is there."""
+    """Anyone who may enter it can detect that it exists."""
     bad = """\
 events: {e: {}, f: {roles: [fraud]}}
 states:
@@ -124,7 +124,7 @@ states:
 
 
 def test_an_undeclared_event_says_nothing_about_roles() -> None:
-    """Without an `events` block anybody may send anything."""
+    """Without an `events` block anyone may send any event."""
     bad = """\
 states:
   a: {on: {e: h}}
@@ -143,7 +143,7 @@ states:
 
 
 def test_leaving_takes_at_least_the_right_to_enter() -> None:
-    """Otherwise somebody who may not enter could end what was hidden."""
+    """Otherwise a principal who may not enter could end what was hidden."""
     bad = """\
 events: {e: {roles: [fraud]}, f: {roles: [fraud, customer]}, g: {direction: internal}}
 states:
@@ -164,7 +164,7 @@ states:
 
 
 def test_an_entry_into_several_hidden_states_is_reported_once() -> None:
-    """One transition, one diagnostic: the cure is the same for all of them."""
+    """One transition, one diagnostic: the fix is the same for all of them."""
     text = """\
 events: {e: {}, f: {roles: [fraud]}}
 states:

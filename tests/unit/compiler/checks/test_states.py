@@ -22,7 +22,7 @@ def test_a_chart_needs_a_state_that_can_be_active() -> None:
 
 
 def test_a_compound_state_of_histories_has_no_initial_state() -> None:
-    """A history is no state to begin in."""
+    """A history cannot be an initial state."""
     bad = "states: {a: {states: {h: {type: history, target: h}}}}"
     good = "states: {a: {states: {b: {}, h: {type: history, target: b}}}}"
 
@@ -52,7 +52,6 @@ states:
 
 
 def test_an_atomic_state_has_no_initial() -> None:
-    """There is nothing to begin in."""
     bad = """\
 states:
   a: {initial: '#b'}
@@ -229,7 +228,7 @@ def test_a_state_key_is_letters_digits_underscore_and_hyphen() -> None:
 
 
 def test_siblings_have_different_keys() -> None:
-    """A target could not tell them apart."""
+    """A target could not distinguish them."""
     document = Document(kind="test", root=State(states=(State(key="a"), State(key="a", id="b"))))
 
     assert ["error 1:1"] == reported(document, "state.duplicate_key")
@@ -244,7 +243,7 @@ def test_the_root_is_a_state_or_parallel(type: Literal["final", "history"]) -> N
 
 
 def test_a_parallel_root_is_a_root() -> None:
-    """Its regions are the children; two of them are no lint, none is no chart."""
+    """Its regions are the children; two of them are fine, none is an error."""
     regions = (State(key="a"), State(key="b"))
 
     assert [] == errors(Document(kind="test", root=State(type="parallel", states=regions)))
@@ -252,7 +251,7 @@ def test_a_parallel_root_is_a_root() -> None:
 
 
 def test_a_parallel_state_has_no_initial() -> None:
-    """All its regions begin."""
+    """All its regions are entered."""
     regions = (State(key="a"), State(key="b"))
     parallel = State(key="p", type="parallel", initial=Initial(targets=("a",)), states=regions)
     document = Document(kind="test", root=State(states=(parallel,)))
@@ -461,7 +460,7 @@ states:
 
 
 def test_a_target_in_one_region_enters_the_others() -> None:
-    """The regions that are not named begin where they begin."""
+    """The other regions are entered by default."""
     bad = """\
 states:
   a: {on: {e: p.r.y}}
@@ -609,7 +608,7 @@ states:
 
 
 def test_one_failure_state_for_two_causes_is_reported() -> None:
-    """Recovery then needs somebody to find out which it was."""
+    """Recovery would have to find out the cause."""
     bad = """\
 states:
   a: {on: {e: failed, f: failed}}

@@ -148,7 +148,7 @@ def test_a_guard_of_an_if_that_reads_nothing_is_reported() -> None:
 
 
 def test_a_name_that_reads_like_an_expression_is_reported() -> None:
-    """Whoever forgets the `=` has named a function that nobody will write."""
+    """Without the `=` it is the name of a function that does not exist."""
     bad = "states: {a: {on: {e: {guard: {not: 'event.data.n > 3'}, actions: [x]}}}}"
     good = "states: {a: {on: {e: {guard: is.long, actions: [x]}, f: {guard: 'is long', actions: [x]}}}}"
 
@@ -371,7 +371,7 @@ states:
 
 
 def test_a_parallel_state_inside_another_does_not_always_complete_it() -> None:
-    """S29: only when the last final state entered lies in a plain region."""
+    """S29: only if the last final state entered is in a plain region."""
     bad = """\
 states:
   p:
@@ -564,7 +564,7 @@ states:
 
 
 def test_a_history_of_a_parallel_state_must_be_alone() -> None:
-    """It restores every region, so nothing is left to name beside it."""
+    """It restores every region, so no other target is possible."""
     bad = """\
 states:
   a: {on: {e: {target: [p.b, p.h]}}}

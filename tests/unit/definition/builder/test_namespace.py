@@ -1,4 +1,4 @@
-"""The Python builder makes the documents that YAML makes, and refuses wrong use where it stands."""
+"""The Python builder creates the same documents as YAML and refuses invalid calls."""
 
 import doctest
 import inspect
@@ -153,7 +153,7 @@ def test_no_actions_are_not_block() -> None:
 
 
 def test_where_a_state_starts_may_have_actions() -> None:
-    """`initial` as a function takes actions beside the target."""
+    """`initial` as a function takes actions in addition to the target."""
     assert Initial(targets=("a",), actions=(Do(name="x"),)) == build.initial("a", actions="x")
 
 

@@ -119,7 +119,7 @@ def test_a_payload_is_a_mapping_or_one_value(text: str, expected: object) -> Non
 
 
 def test_inline_xml_is_its_text_with_the_namespaces_in_scope() -> None:
-    """What can be invoked later must be able to stand alone (W3C 530)."""
+    """What can be invoked later must be a complete document (W3C 530)."""
     (action,) = block('<assign location="a"> <scxml><final/></scxml> </assign>')
 
     assert isinstance(action, Assign)
@@ -129,7 +129,7 @@ def test_inline_xml_is_its_text_with_the_namespaces_in_scope() -> None:
 
 
 def test_if_is_cut_at_elseif_and_else() -> None:
-    """The marks stand among the actions; what is between two of them is one branch."""
+    """`elseif` and `else` are among the actions; the actions between two of them are one branch."""
     (action,) = block('<if cond="a"><log/><elseif cond="b"/><raise event="x"/><log/><else/><log label="z"/></if>')
 
     assert (

@@ -48,7 +48,7 @@ def test_every_backward_arrow_is_turned_round(arrow: str) -> None:
 
 
 def test_a_colon_arrow_is_one_only_behind_other_statements() -> None:
-    """In front of all else it begins the activities of a state, as in state-machine-cat."""
+    """Before all other statements it starts the activities of a state, as in state-machine-cat."""
     first = accepted("a :> b;")
     later = accepted("a; a :> b;")
 
@@ -57,7 +57,7 @@ def test_a_colon_arrow_is_one_only_behind_other_statements() -> None:
 
 
 def test_names_may_be_quoted() -> None:
-    """Inside quotes everything but a quote may stand, and that with a backslash."""
+    """Quotes may contain everything; a quote needs a backslash."""
     body = accepted(r'"a; \"b\"" -> "";')
 
     assert ('a; "b"', "") == (body.arrows[0].source, body.arrows[0].target)

@@ -18,12 +18,11 @@ def test_an_initial_state_says_where_its_parent_starts() -> None:
 
 
 def test_an_initial_state_may_not_lead_out() -> None:
-    """A compound state begins inside itself."""
     assert "error" == only("a { a.initial; a.initial -> b; }, b;", "smcat.initial").severity
 
 
 def test_without_an_initial_state_a_state_starts_with_its_first() -> None:
-    """A final or history state in front is passed over."""
+    """A final or history state before it is skipped."""
     assert states("a -> b: go;")[""].initial is None
     assert Initial(targets=("a",)) == states("final, a; a -> final: go;")[""].initial
     assert states("final;")[""].initial is None
@@ -60,7 +59,6 @@ def test_an_explicit_type_is_not_withdrawn() -> None:
 
 
 def test_an_explicit_type_wins_over_the_name() -> None:
-    """The cure that diagnostics name."""
     assert "state" == states("initialised [type=regular]; initialised -> a: go;")["initialised"].type
 
 

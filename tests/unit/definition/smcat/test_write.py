@@ -156,7 +156,7 @@ def test_a_key_that_is_used_twice_is_written_with_as_much_of_its_path_as_needed(
 
 
 def test_several_targets_are_a_fork() -> None:
-    """Of its own, beside the source."""
+    """Next to the source."""
     regions = tuple(State(key=key, states=(State(key=f"{key}1"),)) for key in "rq")
     source = State(key="a", transitions=(Transition(events=("go",), targets=("p.r.r1", "p.q.q1")),))
     lines, codes = written(chart(source, State(key="p", type="parallel", states=regions)))
@@ -185,7 +185,7 @@ def test_in_the_xstate_dialect_a_transition_inside_is_internal_unless_it_reenter
 
 
 def test_what_the_root_does_is_written_in_an_outer_state() -> None:
-    """Smcat's root is no state."""
+    """The root of smcat is not a state."""
     root = State(states=(State(key="a"), State(key="c")), transitions=(Transition(events=("go",), targets=("a",)),))
     lines, codes = written(Document(kind="c", root=root))
 

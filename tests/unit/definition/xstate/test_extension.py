@@ -50,7 +50,6 @@ def test_a_block_is_cut_again() -> None:
 
 @pytest.mark.parametrize("given", [{"meta": {"interlock": 3}}, {"meta": 3}])
 def test_it_must_be_a_mapping(given: Json) -> None:
-    """Anything else is told."""
     assert "value.type" in codes(simple(given))
 
 
@@ -98,7 +97,6 @@ def test_wrong_values_of_the_whole_are_reported(given: Json, expected: list[str]
 
 
 def test_transitions_invokes_and_initials_have_their_own() -> None:
-    """An unknown key in any of them is told."""
     a = {
         "initial": {"target": "x", **extra(odd=1)},
         "states": {"x": {}},

@@ -75,7 +75,7 @@ def test_a_definition_is_an_object(text: str) -> None:
 
 
 def test_a_description_is_a_text_be_it_empty() -> None:
-    """Our own writer makes an empty one; anything else is told."""
+    """Our own writer creates an empty one; any other content is reported."""
     empty, said, wrong = (simple({"description": each}) for each in ("", "why", 1))
 
     assert ["", "why"] == [read(each).root.states[0].description for each in (empty, said)]
@@ -99,7 +99,7 @@ def test_the_inner_form_of_a_machine_is_refused() -> None:
     ],
 )
 def test_the_kind_is_the_id_else_the_name_of_the_file(given: Json, source: str, kind: str) -> None:
-    """A kind is made of dotted words; an id that is none is changed, and said."""
+    """A kind has dotted words; an invalid id is changed, and reported."""
     document = read_xstate(json.dumps({"initial": "a", "states": {"a": {}, "b": {}}, **given}), source=source).document
 
     assert document is not None
@@ -168,7 +168,7 @@ def test_the_key_of_a_hidden_root_has_no_dots() -> None:
 
 
 def test_a_root_may_name_itself_by_a_transition() -> None:
-    """A target of the root's own transition that is the root is no surprise, so nothing is said."""
+    """A transition of the root to itself is expected, so nothing is reported."""
     assert [] == codes(simple(on={"E": {"target": "#m", "reenter": True}}))
 
 
@@ -200,7 +200,6 @@ def test_keys_become_keys_of_ours() -> None:
 
 
 def test_two_keys_that_become_one_are_an_error() -> None:
-    """The second cannot be told from the first."""
     definition = {"id": "m", "initial": "a b", "states": {"a b": {}, "a_b": {}}}
 
     assert ["state.key", "state.key"] == codes(definition)
@@ -444,12 +443,12 @@ def test_what_a_state_handles_under_its_own_key_replaces_on() -> None:
     ],
 )  # fmt: skip
 def test_problems_have_codes(a: Json, expected: list[str]) -> None:
-    """Each problem is told once, under a code that says what it is."""
+    """Each problem is reported once, with its own code."""
     assert expected == codes(simple(a))
 
 
 def test_a_state_must_be_a_mapping() -> None:
-    """Anything else is told and read as an empty state."""
+    """Anything else is reported and read as an empty state."""
     reading = read_xstate(json.dumps({"id": "m", "initial": "a", "states": {"a": 3, "b": {}}}), source="m.json")
 
     assert ["value.type"] == [each.code for each in reading.diagnostics]
@@ -546,7 +545,7 @@ def test_the_history_of_a_parallel_root_is_reported() -> None:
     ],
 )
 def test_problems_of_a_history(history: Json, parent: Json, expected: list[str]) -> None:
-    """Bad defaults are told, once."""
+    """Invalid defaults are reported once."""
     a = {"initial": "x", "states": {"x": {}, "h": {"type": "history", **history}}, **parent}
 
     assert expected == codes(simple(a))

@@ -36,7 +36,7 @@ from interlock.model.document.field import (
     ],
 )
 def test_a_type_takes_its_own_values_only(kind: FieldType, good: Any, bad: Any) -> None:
-    """A boolean is no number, and null is nothing but null."""
+    """A boolean is not a number, and null is only null."""
     field = Field(name="x", type=kind)
 
     assert refusal(good, field) is None
@@ -189,7 +189,7 @@ def test_whole_characters_are_text(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "\ude00\ud83d"], ids=ascii)
 def test_a_lone_surrogate_is_not_a_text(text: str) -> None:
-    """Python bears it, and no file or database does: it is refused as a value and as a key."""
+    """Python accepts it, but no file or database does: it is refused as a value and as a key."""
     assert not is_text(text)
     assert (HALF_CHARACTER, HALF_CHARACTER) == (plain_refusal([text]), plain_refusal({text: 1}))
 
@@ -218,12 +218,12 @@ def test_an_enumeration_is_looked_up_as_it_would_be_compared(value: Any) -> None
 
 
 def test_what_cannot_be_looked_up_is_not_a_choice() -> None:
-    """A program may bring what is no JSON."""
+    """A program may pass values that are not JSON."""
     assert refusal({1, 2}, Field(name="x", enum=(1,))) is not None
 
 
 def test_long_lists_of_choices_and_fields_are_cut_in_messages() -> None:
-    """One of them may stand in a thousand errors of a step."""
+    """A thousand errors of a step may contain the same list."""
     long = Field(name="x", enum=tuple(range(1_000)))
     wide = tuple(Field(name=f"f{number}") for number in range(1_000))
 
