@@ -110,11 +110,11 @@ class SmcatWriter:
     def _children(self, body: _Body, parent: int, indent: str) -> None:
         state = self.tree.states[parent]
         if state.type != "parallel" and state.states:
-            self._begin(body, parent, state.initial, indent)
+            self._write_initial(body, parent, state.initial, indent)
         for child in self.tree.children[parent]:
             self._state(body, child, indent)
 
-    def _begin(self, body: _Body, parent: int, initial: Initial | None, indent: str) -> None:
+    def _write_initial(self, body: _Body, parent: int, initial: Initial | None, indent: str) -> None:
         targets = self.tree.children[parent][:1]
         actions: Block = ()
         if initial is not None:

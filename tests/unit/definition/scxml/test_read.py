@@ -64,7 +64,7 @@ def test_a_small_file_is_a_document() -> None:
         ("a/b/light.scxml", "", "light"),
         ("light.v2.scxml", "", "light"),
         ("<definition>", "", "definition"),
-        ("123", "", "chart"),
+        ("123", "", "123"),
         ("x", 'name="order"', "order"),
         ("x", 'name=" "', "x"),
         ("x", 'name="my chart!"', "my_chart_"),
