@@ -382,10 +382,7 @@ def test_what_is_generated_points_to_its_lines() -> None:
     """A diagnostic about a step is at the line of the step: at its call, or at its compensation."""
     text = TRIP.replace("output: hotel", "output: hotl")
 
-    assert [
-        "error 13:27",
-        "error 13:72",
-    ] == reported(text, "assign.unknown_field")
+    assert ["error 13:27", "error 13:72"] == reported(text, "assign.unknown_field")
 
 
 def test_the_output_of_a_step_that_can_be_compensated_is_nullable() -> None:

@@ -16,9 +16,7 @@ states:
   a: {context: {m: {type: string, default: x}}}
 """
 
-    assert [
-        ("error 5:17"),
-    ] == reported(bad, "context.duplicate")
+    assert ["error 5:17"] == reported(bad, "context.duplicate")
     assert [] == reported(good, "context.duplicate")
 
 
@@ -33,9 +31,7 @@ context: {n: {type: integer, nullable: true}}
 states: {a: {}}
 """
 
-    assert [
-        "error 3:11",
-    ] == reported(bad, "context.no_value")
+    assert ["error 3:11"] == reported(bad, "context.no_value")
     assert [] == reported(good, "context.no_value")
 
 
@@ -47,9 +43,7 @@ context: {n: {type: integer, required: true}}
 states: {a: {}}
 """
 
-    assert [
-        ("error 3:24"),
-    ] == reported(bad, "context.required")
+    assert ["error 3:24"] == reported(bad, "context.required")
     assert [] == reported(good, "context.required")
 
 
@@ -64,9 +58,7 @@ context: {n: {type: integer, default: 1}}
 states: {a: {}}
 """
 
-    assert [
-        ("error 3:11"),
-    ] == reported(bad, "context.default")
+    assert ["error 3:11"] == reported(bad, "context.default")
     assert [] == reported(good, "context.default")
 
 
@@ -81,9 +73,7 @@ context: {n: {type: integer, min: 1, default: '= 1 - 1'}}
 states: {a: {}}
 """
 
-    assert [
-        "error 3:11",
-    ] == reported(bad, "context.default")
+    assert ["error 3:11"] == reported(bad, "context.default")
     assert [] == reported(good, "context.default")
 
 
@@ -98,9 +88,7 @@ events: {e: {payload: {n: {type: integer, default: 1}}}}
 states: {a: {on: {e: {}}}}
 """
 
-    assert [
-        ("error 3:24"),
-    ] == reported(bad, "payload.default")
+    assert ["error 3:24"] == reported(bad, "payload.default")
     assert [] == reported(good, "payload.default")
 
 
@@ -115,9 +103,7 @@ context: {n: {type: string, enum: [s, '3'], default: s}}
 states: {a: {}}
 """
 
-    assert [
-        ("error 3:11"),
-    ] == reported(bad, "field.enum")
+    assert ["error 3:11"] == reported(bad, "field.enum")
     assert [] == reported(good, "field.enum")
 
 
@@ -132,9 +118,7 @@ context: {n: {type: integer, min: 1, max: 3, nullable: true}}
 states: {a: {}}
 """
 
-    assert [
-        "error 3:11",
-    ] == reported(bad, "field.bounds")
+    assert ["error 3:11"] == reported(bad, "field.bounds")
     assert [] == reported(good, "field.bounds")
 
 
@@ -149,9 +133,7 @@ context: {count: {type: integer, default: 0}}
 states: {a: {entry: [{assign: {count: 1}}]}}
 """
 
-    assert [
-        "error 4:22",
-    ] == reported(bad, "assign.unknown_field")
+    assert ["error 4:22"] == reported(bad, "assign.unknown_field")
     assert [] == reported(good, "assign.unknown_field")
 
 
@@ -160,9 +142,7 @@ def test_an_assign_without_any_near_field_says_where_to_declare_it() -> None:
     bad = "states: {a: {entry: [{assign: {x: 1}}]}}"
     good = "states: {a: {entry: [{foreach: {in: [1], item: x, do: [{assign: {x: 2}}]}}]}}"
 
-    assert [
-        "error 3:22",
-    ] == reported(bad, "assign.unknown_field")
+    assert ["error 3:22"] == reported(bad, "assign.unknown_field")
     assert [] == reported(good, "assign.unknown_field")
 
 
@@ -174,9 +154,7 @@ context: {sent: {type: string, nullable: true}}
 states: {a: {entry: [{send: {event: e, idLocation: sent, delay: 1s}}]}}
 """
 
-    assert [
-        "error 3:22",
-    ] == reported(bad, "assign.unknown_field")
+    assert ["error 3:22"] == reported(bad, "assign.unknown_field")
     assert [] == reported(good, "assign.unknown_field")
 
 
@@ -188,9 +166,7 @@ context: {asked: {type: string, nullable: true}}
 states: {a: {invoke: {src: s, idLocation: asked}}}
 """
 
-    assert [
-        "error 3:22",
-    ] == reported(bad, "assign.unknown_field")
+    assert ["error 3:22"] == reported(bad, "assign.unknown_field")
     assert [] == reported(good, "assign.unknown_field")
 
 
@@ -205,9 +181,7 @@ context: {n: {type: integer, default: 0}}
 states: {a: {entry: [{assign: {n: 1}}]}}
 """
 
-    assert [
-        ("error 4:22"),
-    ] == reported(bad, "assign.refused")
+    assert ["error 4:22"] == reported(bad, "assign.refused")
     assert [] == reported(good, "assign.refused")
 
 
@@ -222,9 +196,7 @@ context: {o: {type: object, default: {}, fields: {xs: {type: array, items: integ
 states: {a: {entry: [{assign: {o.xs.0: 1, o.ys.z: 1}}]}}
 """
 
-    assert [
-        ("error 4:22"),
-    ] == reported(bad, "assign.refused")
+    assert ["error 4:22"] == reported(bad, "assign.refused")
     assert [] == reported(good, "assign.refused")
 
 
@@ -233,9 +205,7 @@ def test_a_script_is_refused() -> None:
     bad = "states: {a: {entry: [{if: '= event.name == null', then: [{script: x = 1}]}]}}"
     good = "states: {a: {entry: [{if: '= event.name == null', then: [{log: x}]}]}}"
 
-    assert [
-        ("error 3:58"),
-    ] == reported(bad, "script.untrusted")
+    assert ["error 3:58"] == reported(bad, "script.untrusted")
     assert [] == reported(good, "script.untrusted")
 
 
@@ -250,9 +220,7 @@ context: {count: {type: integer, default: 0}}
 states: {a: {on: {e: {guard: '= context.count > 1'}}}}
 """
 
-    assert [
-        "warning 4:41",
-    ] == reported(bad, "expression.unknown_field")
+    assert ["warning 4:41"] == reported(bad, "expression.unknown_field")
     assert [] == reported(good, "expression.unknown_field")
 
 
@@ -264,9 +232,7 @@ states: {a: {entry: [{foreach: {in: [1], item: x, index: y,
     do: [{log: '= context.y + context.x'}]}}]}}
 """
 
-    assert [
-        "warning 3:73",
-    ] == reported(bad, "expression.unknown_field")
+    assert ["warning 3:73"] == reported(bad, "expression.unknown_field")
     assert [] == reported(good, "expression.unknown_field")
 
 
@@ -281,9 +247,7 @@ events: {e: {roles: [r], permit: '= principal.id == 1'}}
 states: {a: {on: {e: {}}}}
 """
 
-    assert [
-        "error 3:37",
-    ] == reported(bad, "expression.name")
+    assert ["error 3:37"] == reported(bad, "expression.name")
     assert [] == reported(good, "expression.name")
 
 
@@ -298,9 +262,7 @@ events: {e: {payload: {size: string}}}
 states: {a: {on: {e: {guard: "= event.data['size'] == 1"}}}}
 """
 
-    assert [
-        "error 4:44",
-    ] == reported(bad, "payload.type")
+    assert ["error 4:44"] == reported(bad, "payload.type")
     assert [] == reported(good, "payload.type")
 
 
@@ -315,9 +277,7 @@ events: {e: {payload: {o: {type: object, fields: {x: object}}}}}
 states: {a: {on: {e: {actions: [{log: '= event.data.o.x.z'}]}}}}
 """
 
-    assert [
-        "error 4:55",
-    ] == reported(bad, "payload.type")
+    assert ["error 4:55"] == reported(bad, "payload.type")
     assert [] == reported(good, "payload.type")
 
 
@@ -332,9 +292,7 @@ events: {e.a: {payload: {}}, e.b: {payload: {x: string}}}
 states: {a: {on: {e: {guard: '= event.data.x == 1'}}}}
 """
 
-    assert [
-        "error 4:44",
-    ] == reported(bad, "payload.type")
+    assert ["error 4:44"] == reported(bad, "payload.type")
     assert [] == reported(good, "payload.type")
 
 
@@ -349,9 +307,7 @@ events: {e: {}}
 states: {a: {on: {e: {guard: '= event.data.x == 1'}}}}
 """
 
-    assert [
-        "error 4:44",
-    ] == reported(bad, "payload.type")
+    assert ["error 4:44"] == reported(bad, "payload.type")
     assert [] == reported(good, "payload.type")
 
 
@@ -367,7 +323,5 @@ states: {a: {on: {'error.execution, e': {guard: '= event.data.x == 1'},
     '*': {guard: '= event.data.x == 1'}}}}
 """
 
-    assert [
-        "error 4:49",
-    ] == reported(bad, "payload.type")
+    assert ["error 4:49"] == reported(bad, "payload.type")
     assert [] == reported(good, "payload.type")

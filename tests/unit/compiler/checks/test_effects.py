@@ -14,9 +14,7 @@ states:
   b: {invoke: {id: i, src: s}}
 """
 
-    assert [
-        ("error 3:81"),
-    ] == reported(bad, "invoke.duplicate_id")
+    assert ["error 3:81"] == reported(bad, "invoke.duplicate_id")
     assert [] == reported(good, "invoke.duplicate_id")
 
 
@@ -25,9 +23,7 @@ def test_a_state_has_no_two_invokes_of_one_id() -> None:
     bad = "states: {a: {invoke: [{id: i, src: s}, {id: i, src: t}]}}"
     good = "states: {a: {invoke: [{id: i, src: s}, {src: t}]}}"
 
-    assert [
-        ("error 3:40"),
-    ] == reported(bad, "invoke.duplicate_id")
+    assert ["error 3:40"] == reported(bad, "invoke.duplicate_id")
     assert [] == reported(good, "invoke.duplicate_id")
 
 
@@ -35,9 +31,7 @@ def test_an_invoke_needs_a_source() -> None:
     bad = "states: {a: {invoke: {id: i}}}"
     good = "states: {a: {invoke: {id: i, src: s}}}"
 
-    assert [
-        "error 3:22",
-    ] == reported(bad, "invoke.no_src")
+    assert ["error 3:22"] == reported(bad, "invoke.no_src")
     assert [] == reported(good, "invoke.no_src")
 
 
@@ -46,9 +40,7 @@ def test_only_a_timer_outlives_downtime() -> None:
     bad = "states: {a: {entry: [{send: {event: e, onRestore: restart}}]}}"
     good = "states: {a: {entry: [{send: {event: e, delay: 1s, onRestore: restart}}]}}"
 
-    assert [
-        ("error 3:22"),
-    ] == reported(bad, "send.no_timer")
+    assert ["error 3:22"] == reported(bad, "send.no_timer")
     assert [] == reported(good, "send.no_timer")
 
 
@@ -57,9 +49,7 @@ def test_a_backoff_does_not_fall() -> None:
     bad = "states: {a: {invoke: {id: i, src: s, retry: {max: 3, backoff: 5m..1s}}}}"
     good = "states: {a: {invoke: {id: i, src: s, retry: {max: 3, backoff: 1s..5m}}}}"
 
-    assert [
-        "error 3:22",
-    ] == reported(bad, "duration.range")
+    assert ["error 3:22"] == reported(bad, "duration.range")
     assert [] == reported(good, "duration.range")
 
 
@@ -74,9 +64,7 @@ compatible: '>=3.0 <4'
 states: {a: {}}
 """
 
-    assert [
-        "error 1:1",
-    ] == reported(bad, "compatible.syntax")
+    assert ["error 1:1"] == reported(bad, "compatible.syntax")
     assert [] == reported(good, "compatible.syntax")
 
 
@@ -91,9 +79,7 @@ renamed: {old: paid}
 states: {paid: {}}
 """
 
-    assert [
-        "error 1:1",
-    ] == reported(bad, "renamed.unknown")
+    assert ["error 1:1"] == reported(bad, "renamed.unknown")
     assert [] == reported(good, "renamed.unknown")
 
 
@@ -108,9 +94,7 @@ renamed: {c: b}
 states: {a: {on: {e: b}}, b: {}}
 """
 
-    assert [
-        "error 1:1",
-    ] == reported(bad, "renamed.exists")
+    assert ["error 1:1"] == reported(bad, "renamed.exists")
     assert [] == reported(good, "renamed.exists")
 
 
@@ -125,9 +109,7 @@ allow: {state.trap: we stay}
 states: {a: {}}
 """
 
-    assert [
-        "error 1:1",
-    ] == reported(bad, "allow.unknown")
+    assert ["error 1:1"] == reported(bad, "allow.unknown")
     assert [] == reported(good, "allow.unknown")
 
 
@@ -142,9 +124,7 @@ allow: {transition.shadowed: kept for later}
 states: {a: {}}
 """
 
-    assert [
-        ("error 1:1"),
-    ] == reported(bad, "allow.unknown")
+    assert ["error 1:1"] == reported(bad, "allow.unknown")
     assert [] == reported(good, "allow.unknown")
 
 
@@ -159,9 +139,7 @@ allow: {state.trap: we stay}
 states: {a: {}}
 """
 
-    assert [
-        "error 1:1",
-    ] == reported(bad, "allow.reason")
+    assert ["error 1:1"] == reported(bad, "allow.reason")
     assert [] == reported(good, "allow.reason")
 
 
@@ -179,9 +157,7 @@ def test_the_failure_of_an_invoke_is_taken() -> None:
     bad = "states: {a: {invoke: {id: i, src: s, onDone: b}}, b: {}}"
     good = "states: {a: {invoke: {id: i, src: s, onDone: b, onError: b}}, b: {}}"
 
-    assert [
-        "warning 3:22",
-    ] == reported(bad, "invoke.no_error")
+    assert ["warning 3:22"] == reported(bad, "invoke.no_error")
     assert [] == reported(good, "invoke.no_error")
 
 
@@ -190,9 +166,7 @@ def test_an_outer_state_may_take_the_failure() -> None:
     bad = "states: {a: {states: {c: {invoke: {src: s}}}}}"
     good = "states: {a: {on: {error: b}, states: {c: {invoke: [{src: s}, {id: i, src: s}]}}}, b: {}}"
 
-    assert [
-        "warning 3:35",
-    ] == reported(bad, "invoke.no_error")
+    assert ["warning 3:35"] == reported(bad, "invoke.no_error")
     assert [] == reported(good, "invoke.no_error")
 
 
@@ -201,9 +175,7 @@ def test_an_invoke_needs_a_timeout() -> None:
     bad = "states: {a: {invoke: {id: i, src: s}}}"
     good = "states: {a: {invoke: [{id: i, src: s, timeout: 1m}, {id: j, src: c, type: chart}]}}"
 
-    assert [
-        "warning 3:22",
-    ] == reported(bad, "invoke.no_timeout")
+    assert ["warning 3:22"] == reported(bad, "invoke.no_timeout")
     assert [] == reported(good, "invoke.no_timeout")
 
 
@@ -212,9 +184,7 @@ def test_a_timer_of_the_state_bounds_its_invokes() -> None:
     bad = "states: {a: {invoke: {id: i, src: s}, on: {e: b}}, b: {}}"
     good = "states: {a: {invoke: {id: i, src: s}, after: {1m: b}}, b: {}}"
 
-    assert [
-        "warning 3:22",
-    ] == reported(bad, "invoke.no_timeout")
+    assert ["warning 3:22"] == reported(bad, "invoke.no_timeout")
     assert [] == reported(good, "invoke.no_timeout")
 
 
@@ -226,9 +196,7 @@ context: {x: {type: any}}
 states: {a: {invoke: {id: i, src: s, input: {x: '= context.x'}}}}
 """
 
-    assert [
-        ("warning 3:52"),
-    ] == reported(bad, "invoke.event_input")
+    assert ["warning 3:52"] == reported(bad, "invoke.event_input")
     assert [] == reported(good, "invoke.event_input")
 
 
@@ -245,10 +213,7 @@ states:
   b: {entry: [x], exit: [{log: left}]}
 """
 
-    assert [
-        ("info 4:37"),
-        ("info 4:50"),
-    ] == reported(bad, "effect.outside_entry")
+    assert ["info 4:37", "info 4:50"] == reported(bad, "effect.outside_entry")
     assert [] == reported(good, "effect.outside_entry")
 
 
@@ -257,9 +222,7 @@ def test_a_handler_that_fails_permanently_is_taken() -> None:
     bad = "states: {a: {entry: [x]}}"
     good = "states: {a: {entry: [x], on: {error.communication: b}}, b: {}}"
 
-    assert [
-        ("info 3:22"),
-    ] == reported(bad, "error.unhandled")
+    assert ["info 3:22"] == reported(bad, "error.unhandled")
     assert [] == reported(good, "error.unhandled")
 
 
@@ -274,9 +237,7 @@ unhandled: defer
 states: {a: {}}
 """
 
-    assert [
-        ("warning 1:1"),
-    ] == reported(bad, "events.swallowed")
+    assert ["warning 1:1"] == reported(bad, "events.swallowed")
     assert [] == reported(good, "events.swallowed")
 
 
@@ -285,9 +246,7 @@ def test_a_wildcard_that_does_nothing_swallows_events() -> None:
     bad = "states: {a: {on: {'*': {}}}}"
     good = "states: {a: {on: {'*': {actions: [x]}, e: {}}}}"
 
-    assert [
-        ("warning 3:24"),
-    ] == reported(bad, "events.swallowed")
+    assert ["warning 3:24"] == reported(bad, "events.swallowed")
     assert [] == reported(good, "events.swallowed")
 
 

@@ -16,9 +16,7 @@ events: {shopping.done: {}}
 states: {a: {on: {shopping.done: {}}}}
 """
 
-    assert [
-        ("error 3:10"),
-    ] == reported(bad, "name.reserved")
+    assert ["error 3:10"] == reported(bad, "name.reserved")
     assert [] == reported(good, "name.reserved")
 
 
@@ -35,9 +33,7 @@ def test_raised_events_leave_the_kernels_names_alone() -> None:
     bad = "states: {a: {entry: [{raise: error.mine}]}}"
     good = "states: {a: {entry: [{raise: mine.error}]}}"
 
-    assert [
-        ("error 3:22"),
-    ] == reported(bad, "name.reserved")
+    assert ["error 3:22"] == reported(bad, "name.reserved")
     assert [] == reported(good, "name.reserved")
 
 
@@ -52,9 +48,7 @@ events: {paid: {direction: internal}}
 states: {a: {entry: [{raise: paid}], on: {paid: {}}}}
 """
 
-    assert [
-        "error 4:22",
-    ] == reported(bad, "event.undeclared")
+    assert ["error 4:22"] == reported(bad, "event.undeclared")
     assert [] == reported(good, "event.undeclared")
 
 
@@ -71,9 +65,7 @@ states: {a: {entry: [{send: {event: later, delay: 1s}}, {send: {event: x, to: pa
     on: {e: {}, later: {}}}}
 """
 
-    assert [
-        ("error 4:22"),
-    ] == reported(bad, "event.undeclared")
+    assert ["error 4:22"] == reported(bad, "event.undeclared")
     assert [] == reported(good, "event.undeclared")
 
 
@@ -88,9 +80,7 @@ events: {e: {}, stuck: {roles: [system]}}
 states: {a: {expect: {within: 1h, then: stuck}, on: {e: {}, stuck: {}}}}
 """
 
-    assert [
-        ("error 4:10"),
-    ] == reported(bad, "event.undeclared")
+    assert ["error 4:10"] == reported(bad, "event.undeclared")
     assert [] == reported(good, "event.undeclared")
 
 
@@ -99,9 +89,7 @@ def test_an_event_of_then_is_reported_as_not_sent_yet() -> None:
     bad = "states: {a: {expect: {within: 1h, then: late}, on: {e: {}, late: {}}}}\n"
     good = bad.replace("late}, on", "alert}, on")
 
-    assert [
-        ("warning 3:10"),
-    ] == reported(bad, "expect.unsent")
+    assert ["warning 3:10"] == reported(bad, "expect.unsent")
     assert [] == reported(good, "expect.unsent")
 
 
@@ -116,9 +104,7 @@ events: {order.cancelled: {}}
 states: {a: {on: {order: {}, done.state.a: {}, '*': {actions: [x]}}}}
 """
 
-    assert [
-        ("warning 4:35"),
-    ] == reported(bad, "event.undeclared")
+    assert ["warning 4:35"] == reported(bad, "event.undeclared")
     assert [] == reported(good, "event.undeclared")
 
 
@@ -133,9 +119,7 @@ events: {e: {direction: internal}}
 states: {a: {entry: [{raise: e}], on: {e: {}}}}
 """
 
-    assert [
-        "error 4:50",
-    ] == reported(bad, "event.direction")
+    assert ["error 4:50"] == reported(bad, "event.direction")
     assert [] == reported(good, "event.direction")
 
 
@@ -150,9 +134,7 @@ events: {e: {direction: out}}
 states: {a: {entry: [{emit: {type: e}}]}}
 """
 
-    assert [
-        ("error 4:22"),
-    ] == reported(bad, "event.direction")
+    assert ["error 4:22"] == reported(bad, "event.direction")
     assert [] == reported(good, "event.direction")
 
 
@@ -167,9 +149,7 @@ events: {e: {direction: internal, payload: {n: integer, m: integer}}}
 states: {a: {entry: [{raise: {event: e, data: {n: 1, m: '= 1 + 1'}}}], on: {e: {}}}}
 """
 
-    assert [
-        "error 4:22",
-    ] == reported(bad, "payload.type")
+    assert ["error 4:22"] == reported(bad, "payload.type")
     assert [] == reported(good, "payload.type")
 
 
@@ -184,9 +164,7 @@ events: {e: {direction: internal, payload: {}}}
 states: {a: {entry: [{raise: e}], on: {e: {}}}}
 """
 
-    assert [
-        "error 4:22",
-    ] == reported(bad, "payload.type")
+    assert ["error 4:22"] == reported(bad, "payload.type")
     assert [] == reported(good, "payload.type")
 
 
@@ -201,9 +179,7 @@ events: {e: {direction: internal, payload: {}}}
 states: {a: {entry: [{raise: {event: e, data: '= event.data'}}], on: {e: {}}}}
 """
 
-    assert [
-        "error 4:22",
-    ] == reported(bad, "payload.type")
+    assert ["error 4:22"] == reported(bad, "payload.type")
     assert [] == reported(good, "payload.type")
 
 
@@ -218,9 +194,7 @@ events: {e: {roles: [owner, admin]}}
 states: {a: {on: {e: {roles: [owner, system], actions: [x]}}}}
 """
 
-    assert [
-        ("error 4:22"),
-    ] == reported(bad, "roles.widened")
+    assert ["error 4:22"] == reported(bad, "roles.widened")
     assert [] == reported(good, "roles.widened")
 
 
@@ -235,9 +209,7 @@ events: {e: {}}
 states: {a: {on: {e: {roles: [boss], actions: [x]}, f: {roles: [boss], actions: [x]}}}}
 """
 
-    assert [
-        ("error 4:22"),
-    ] == reported(bad, "roles.widened")
+    assert ["error 4:22"] == reported(bad, "roles.widened")
     assert [] == reported(good, "roles.widened")
 
 
@@ -254,9 +226,7 @@ states:
   b: {}
 """
 
-    assert [
-        ("error 4:19"),
-    ] == reported(bad, "roles.system")
+    assert ["error 4:19"] == reported(bad, "roles.system")
     assert [] == reported(good, "roles.system")
 
 
@@ -271,9 +241,7 @@ events: {e: {}, f: {}}
 states: {a: {on: {e: {}, f: {}}}}
 """
 
-    assert [
-        "warning 3:17",
-    ] == reported(bad, "event.unused")
+    assert ["warning 3:17"] == reported(bad, "event.unused")
     assert [] == reported(good, "event.unused")
 
 
@@ -288,9 +256,7 @@ events: {e: {direction: out}}
 states: {a: {entry: [{emit: {type: '= event.name'}}]}}
 """
 
-    assert [
-        "warning 3:10",
-    ] == reported(bad, "event.unused")
+    assert ["warning 3:10"] == reported(bad, "event.unused")
     assert [] == reported(good, "event.unused")
 
 
@@ -305,9 +271,7 @@ events: {e: {roles: [owner]}, f: {roles: [owner]}, g: {direction: internal}}
 states: {a: {on: {e: {}, f: {}, g: {}}}}
 """
 
-    assert [
-        ("warning 3:31"),
-    ] == reported(bad, "event.no_roles")
+    assert ["warning 3:31"] == reported(bad, "event.no_roles")
     assert [] == reported(good, "event.no_roles")
 
 
@@ -319,9 +283,7 @@ states: {a: {on: {e: {}, f: {}}}}
 """
     good = "states: {a: {on: {e: {}, f: {}}}}"
 
-    assert [
-        ("warning 3:10"),
-    ] == reported(bad, "event.no_roles")
+    assert ["warning 3:10"] == reported(bad, "event.no_roles")
     assert [] == reported(good, "event.no_roles")
 
 

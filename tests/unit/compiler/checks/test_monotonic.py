@@ -24,9 +24,7 @@ states:
   c: {on: {h: b}}
 """
 
-    assert [
-        ("error 1:1"),
-    ] == reported(bad, "monotonic.violated")
+    assert ["error 1:1"] == reported(bad, "monotonic.violated")
     assert [] == reported(good, "monotonic.violated")
 
 
@@ -45,9 +43,7 @@ states:
   b: {on: {f: {guard: never, actions: [x]}}}
 """
 
-    assert [
-        ("error 1:1"),
-    ] == reported(bad, "monotonic.violated")
+    assert ["error 1:1"] == reported(bad, "monotonic.violated")
     assert [] == reported(good, "monotonic.violated")
 
 
@@ -68,9 +64,7 @@ states:
   b: {on: {e: {}}}
 """
 
-    assert [
-        ("error 1:1"),
-    ] == reported(bad, "monotonic.violated")
+    assert ["error 1:1"] == reported(bad, "monotonic.violated")
     assert [] == reported(good, "monotonic.violated")
 
 
@@ -91,9 +85,7 @@ states:
   b: {type: final}
 """
 
-    assert [
-        ("error 1:1"),
-    ] == reported(bad, "monotonic.violated")
+    assert ["error 1:1"] == reported(bad, "monotonic.violated")
     assert [] == reported(good, "monotonic.violated")
 
 
@@ -110,9 +102,7 @@ states:
   b: {on: {g: a.y}}
 """
 
-    assert [
-        ("error 4:3"),
-    ] == reported(bad, "monotonic.violated")
+    assert ["error 4:3"] == reported(bad, "monotonic.violated")
     assert [] == reported(good, "monotonic.violated")
 
 
@@ -131,9 +121,7 @@ states:
   b: {}
 """
 
-    assert [
-        ("error 1:1"),
-    ] == reported(bad, "monotonic.violated")
+    assert ["error 1:1"] == reported(bad, "monotonic.violated")
     assert [] == reported(good, "monotonic.violated")
 
 
@@ -152,9 +140,7 @@ states:
   p: {type: parallel, states: {r: {states: {x: {on: {f: y}}, y: {}}}, s: {on: {g: {}}}}}
 """
 
-    assert [
-        ("error 1:1"),
-    ] == reported(bad, "monotonic.violated")
+    assert ["error 1:1"] == reported(bad, "monotonic.violated")
     assert [] == reported(good, "monotonic.violated")
 
 
@@ -169,9 +155,7 @@ monotonic: [p]
 states: {p: {type: parallel, states: {a: {}, b: {}}}}
 """
 
-    assert [
-        ("error 1:1"),
-    ] == reported(bad, "monotonic.order")
+    assert ["error 1:1"] == reported(bad, "monotonic.order")
     assert [] == reported(good, "monotonic.order")
 
 
@@ -186,9 +170,7 @@ monotonic: [a]
 states: {a: {}}
 """
 
-    assert [
-        "error 1:1",
-    ] == reported(bad, "monotonic.order")
+    assert ["error 1:1"] == reported(bad, "monotonic.order")
     assert [] == reported(good, "monotonic.order")
 
 
@@ -205,9 +187,7 @@ states:
   a: {states: {c: {id: be, monotonic: [be]}}}
 """
 
-    assert [
-        "error 1:1",
-    ] == reported(bad, "target.unknown")
+    assert ["error 1:1"] == reported(bad, "target.unknown")
     assert [] == reported(good, "target.unknown")
 
 
@@ -226,9 +206,7 @@ states:
   b: {on: {e: a}}
 """
 
-    assert [
-        ("error 1:1"),
-    ] == reported(bad, "monotonic.violated")
+    assert ["error 1:1"] == reported(bad, "monotonic.violated")
     assert [] == reported(good, "monotonic.violated")
 
 

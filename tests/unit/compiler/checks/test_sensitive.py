@@ -16,9 +16,7 @@ context: {card: {type: string, nullable: true}}
 states: {a: {sensitive: [card.number]}}
 """
 
-    assert [
-        "error 4:10",
-    ] == reported(bad, "sensitive.unknown_field")
+    assert ["error 4:10"] == reported(bad, "sensitive.unknown_field")
     assert [] == reported(good, "sensitive.unknown_field")
 
 
@@ -35,9 +33,7 @@ states:
   b: {sensitive: {as: c}}
 """
 
-    assert [
-        ("error 5:3"),
-    ] == reported(bad, "sensitive.neutral")
+    assert ["error 5:3"] == reported(bad, "sensitive.neutral")
     assert [] == reported(good, "sensitive.neutral")
 
 
@@ -54,9 +50,7 @@ states:
   b: {sensitive: true}
 """
 
-    assert [
-        ("error 5:3"),
-    ] == reported(bad, "sensitive.neutral")
+    assert ["error 5:3"] == reported(bad, "sensitive.neutral")
     assert [] == reported(good, "sensitive.neutral")
 
 
@@ -75,9 +69,7 @@ states:
   h: {sensitive: true, on: {f: a}}
 """
 
-    assert [
-        ("warning 5:15"),
-    ] == reported(bad, "sensitive.no_roles")
+    assert ["warning 5:15"] == reported(bad, "sensitive.no_roles")
     assert [] == reported(good, "sensitive.no_roles")
 
 
@@ -96,9 +88,7 @@ states:
   h: {sensitive: true, after: {1h: {target: a, roles: [system]}}}
 """
 
-    assert [
-        ("warning 6:36"),
-    ] == reported(bad, "sensitive.no_roles")
+    assert ["warning 6:36"] == reported(bad, "sensitive.no_roles")
     assert [] == reported(good, "sensitive.no_roles")
 
 
@@ -117,9 +107,7 @@ states:
   h: {sensitive: true, on: {e: a}}
 """
 
-    assert [
-        ("warning 5:19"),
-    ] == reported(bad, "sensitive.no_roles")
+    assert ["warning 5:19"] == reported(bad, "sensitive.no_roles")
     assert [] == reported(good, "sensitive.no_roles")
 
 
@@ -136,9 +124,7 @@ states:
   h: {sensitive: true, on: {e: {target: a, roles: [fraud]}}}
 """
 
-    assert [
-        ("warning 4:15"),
-    ] == reported(bad, "sensitive.no_roles")
+    assert ["warning 4:15"] == reported(bad, "sensitive.no_roles")
     assert [] == reported(good, "sensitive.no_roles")
 
 
@@ -157,9 +143,7 @@ states:
   h: {sensitive: true, on: {f: a, g: a}}
 """
 
-    assert [
-        ("warning 6:32"),
-    ] == reported(bad, "sensitive.roles")
+    assert ["warning 6:32"] == reported(bad, "sensitive.roles")
     assert [] == reported(good, "sensitive.roles")
 
 

@@ -15,9 +15,7 @@ def test_a_chart_needs_a_state_that_can_be_active() -> None:
     bad = "states: {h: {type: history, target: h}}"
     good = "states: {a: {}}"
 
-    assert [
-        "error 1:1",
-    ] == reported(bad, "chart.no_states")
+    assert ["error 1:1"] == reported(bad, "chart.no_states")
     assert [] == reported(good, "chart.no_states")
 
 
@@ -26,9 +24,7 @@ def test_a_compound_state_of_histories_has_no_initial_state() -> None:
     bad = "states: {a: {states: {h: {type: history, target: h}}}}"
     good = "states: {a: {states: {b: {}, h: {type: history, target: b}}}}"
 
-    assert [
-        ("error 3:10"),
-    ] == reported(bad, "state.no_initial")
+    assert ["error 3:10"] == reported(bad, "state.no_initial")
     assert [] == reported(good, "state.no_initial")
 
 
@@ -45,9 +41,7 @@ states:
   b: {}
 """
 
-    assert [
-        "error 4:16",
-    ] == reported(bad, "initial.outside")
+    assert ["error 4:16"] == reported(bad, "initial.outside")
     assert [] == reported(good, "initial.outside")
 
 
@@ -63,9 +57,7 @@ states:
   b: {}
 """
 
-    assert [
-        "error 4:16",
-    ] == reported(bad, "initial.misplaced")
+    assert ["error 4:16"] == reported(bad, "initial.misplaced")
     assert [] == reported(good, "initial.misplaced")
 
 
@@ -82,9 +74,7 @@ states:
   b: {type: final}
 """
 
-    assert [
-        "error 5:28",
-    ] == reported(bad, "final.content")
+    assert ["error 5:28"] == reported(bad, "final.content")
     assert [] == reported(good, "final.content")
 
 
@@ -93,9 +83,7 @@ def test_a_final_state_is_not_a_region() -> None:
     bad = "states: {p: {type: parallel, states: {a: {}, f: {type: final}}}}"
     good = "states: {p: {type: parallel, states: {a: {}, r: {states: {f: {type: final}}}}}}"
 
-    assert [
-        "error 3:46",
-    ] == reported(bad, "final.region")
+    assert ["error 3:46"] == reported(bad, "final.region")
     assert [] == reported(good, "final.region")
 
 
@@ -104,9 +92,7 @@ def test_a_history_says_where_it_leads_first() -> None:
     bad = "states: {a: {states: {b: {}, h: {type: history}}}}"
     good = "states: {a: {states: {b: {}, h: {type: history, target: b}}}}"
 
-    assert [
-        ("error 3:30"),
-    ] == reported(bad, "history.no_default")
+    assert ["error 3:30"] == reported(bad, "history.no_default")
     assert [] == reported(good, "history.no_default")
 
 
@@ -123,9 +109,7 @@ states:
   c: {}
 """
 
-    assert [
-        "error 4:23",
-    ] == reported(bad, "history.outside")
+    assert ["error 4:23"] == reported(bad, "history.outside")
     assert [] == reported(good, "history.outside")
 
 
@@ -140,10 +124,7 @@ states: {a: {states: {b: {initial: h, states: {c: {}, h: {type: history, target:
     g: {type: history, target: b}}}}
 """
 
-    assert [
-        "error 3:55",
-        "error 4:5",
-    ] == reported(bad, "history.cycle")
+    assert ["error 3:55", "error 4:5"] == reported(bad, "history.cycle")
     assert [] == reported(good, "history.cycle")
 
 
@@ -152,9 +133,7 @@ def test_a_parallel_state_needs_regions() -> None:
     bad = "states: {p: {type: parallel, states: {h: {type: history, target: h}}}}"
     good = "states: {p: {type: parallel, states: {a: {}, b: {}}}}"
 
-    assert [
-        "error 3:10",
-    ] == reported(bad, "parallel.no_region")
+    assert ["error 3:10"] == reported(bad, "parallel.no_region")
     assert [] == reported(good, "parallel.no_region")
 
 
@@ -163,9 +142,7 @@ def test_one_region_is_not_a_parallel_state() -> None:
     bad = "states: {p: {type: parallel, states: {a: {}}}}"
     good = "states: {p: {type: parallel, states: {a: {}, b: {}}}}"
 
-    assert [
-        ("warning 3:10"),
-    ] == reported(bad, "parallel.one_region")
+    assert ["warning 3:10"] == reported(bad, "parallel.one_region")
     assert [] == reported(good, "parallel.one_region")
 
 
@@ -182,9 +159,7 @@ states:
   c: {}
 """
 
-    assert [
-        "error 4:15",
-    ] == reported(bad, "done.never")
+    assert ["error 4:15"] == reported(bad, "done.never")
     assert [] == reported(good, "done.never")
 
 
@@ -202,9 +177,7 @@ states:
   c: {}
 """
 
-    assert [
-        "error 4:31",
-    ] == reported(bad, "done.never")
+    assert ["error 4:31"] == reported(bad, "done.never")
     assert [] == reported(good, "done.never")
 
 
@@ -213,9 +186,7 @@ def test_a_long_path_needs_a_short_id() -> None:
     bad = f"states: {{{'a' * 200}: {{states: {{{'b' * 200}: {{}}}}}}}}"
     good = f"states: {{{'a' * 200}: {{states: {{{'b' * 200}: {{id: b}}}}}}}}"
 
-    assert [
-        "error 3:222",
-    ] == reported(bad, "state.id_length")
+    assert ["error 3:222"] == reported(bad, "state.id_length")
     assert [] == reported(good, "state.id_length")
 
 
@@ -338,9 +309,7 @@ states:
   c: {states: {d: {}}}
 """
 
-    assert [
-        "warning 6:3",
-    ] == reported(bad, "state.unreachable")
+    assert ["warning 6:3"] == reported(bad, "state.unreachable")
     assert [] == reported(good, "state.unreachable")
 
 
@@ -357,9 +326,7 @@ states:
   c: {on: {e: a.h}}
 """
 
-    assert [
-        "warning 4:23",
-    ] == reported(bad, "state.unreachable")
+    assert ["warning 4:23"] == reported(bad, "state.unreachable")
     assert [] == reported(good, "state.unreachable")
 
 
@@ -371,9 +338,7 @@ states: {a: {initial: g, states: {b: {}, h: {type: history, target: b}, g: {type
     target: h}}}}
 """
 
-    assert [
-        "warning 3:30",
-    ] == reported(bad, "state.unreachable")
+    assert ["warning 3:30"] == reported(bad, "state.unreachable")
     assert [] == reported(good, "state.unreachable")
 
 
@@ -390,9 +355,7 @@ states:
   c: {}
 """
 
-    assert [
-        "warning 5:3",
-    ] == reported(bad, "state.unreachable")
+    assert ["warning 5:3"] == reported(bad, "state.unreachable")
     assert [] == reported(good, "state.unreachable")
 
 
@@ -410,9 +373,7 @@ states:
   b: {}
 """
 
-    assert [
-        "warning 5:3",
-    ] == reported(bad, "state.unreachable")
+    assert ["warning 5:3"] == reported(bad, "state.unreachable")
     assert [] == reported(good, "state.unreachable")
 
 
@@ -429,10 +390,7 @@ states:
   b: {}
 """
 
-    assert [
-        "warning 4:34",
-        "warning 5:3",
-    ] == reported(bad, "state.unreachable")
+    assert ["warning 4:34", "warning 5:3"] == reported(bad, "state.unreachable")
     assert [] == reported(good, "state.unreachable")
 
 
@@ -452,10 +410,7 @@ states:
   b: {}
 """
 
-    assert [
-        "warning 4:63",
-        "warning 7:3",
-    ] == reported(bad, "state.unreachable")
+    assert ["warning 4:63", "warning 7:3"] == reported(bad, "state.unreachable")
     assert [] == reported(good, "state.unreachable")
 
 
@@ -472,9 +427,7 @@ states:
   p: {type: parallel, states: {r: {states: {y: {}}}, s: {states: {z: {}}}}}
 """
 
-    assert [
-        "warning 5:45",
-    ] == reported(bad, "state.unreachable")
+    assert ["warning 5:45"] == reported(bad, "state.unreachable")
     assert [] == reported(good, "state.unreachable")
 
 
@@ -491,9 +444,7 @@ states:
   b: {type: final}
 """
 
-    assert [
-        "warning 5:3",
-    ] == reported(bad, "state.trap")
+    assert ["warning 5:3"] == reported(bad, "state.trap")
     assert [] == reported(good, "state.trap")
 
 
@@ -506,9 +457,7 @@ states:
   b: {on: {e: a}}
 """
 
-    assert [
-        "warning 3:10",
-    ] == reported(bad, "state.trap")
+    assert ["warning 3:10"] == reported(bad, "state.trap")
     assert [] == reported(good, "state.trap")
 
 
@@ -524,10 +473,7 @@ states:
   c: {on: {e: p}}
 """
 
-    assert [
-        "warning 4:32",
-        "warning 4:39",
-    ] == reported(bad, "state.trap")
+    assert ["warning 4:32", "warning 4:39"] == reported(bad, "state.trap")
     assert [] == reported(good, "state.trap")
 
 
@@ -544,9 +490,7 @@ states:
   c: {on: {e: a}}
 """
 
-    assert [
-        "warning 4:28",
-    ] == reported(bad, "state.trap")
+    assert ["warning 4:28"] == reported(bad, "state.trap")
     assert [] == reported(good, "state.trap")
 
 
@@ -563,9 +507,7 @@ states:
   c: {type: final}
 """
 
-    assert [
-        "warning 4:50",
-    ] == reported(bad, "state.trap")
+    assert ["warning 4:50"] == reported(bad, "state.trap")
     assert [] == reported(good, "state.trap")
 
 
@@ -574,9 +516,7 @@ def test_a_state_that_waits_needs_somebody_who_notices() -> None:
     bad = "states: {a: {on: {e: b}}, b: {type: final}}"
     good = "states: {a: {on: {e: b}, after: {1h: b}}, b: {type: final}}"
 
-    assert [
-        ("warning 3:10"),
-    ] == reported(bad, "state.no_timeout")
+    assert ["warning 3:10"] == reported(bad, "state.no_timeout")
     assert [] == reported(good, "state.no_timeout")
 
 
@@ -585,9 +525,7 @@ def test_resting_can_be_normal() -> None:
     bad = "states: {a: {states: {b: {on: {e: c}}, c: {expect: {within: 1h}}}}}"
     good = "states: {a: {expect: {within: forever}, states: {b: {on: {e: c}}, c: {}}}}"
 
-    assert [
-        ("warning 3:23"),
-    ] == reported(bad, "state.no_timeout")
+    assert ["warning 3:23"] == reported(bad, "state.no_timeout")
     assert [] == reported(good, "state.no_timeout")
 
 
@@ -601,9 +539,7 @@ states:
   c: {entry: [{send: {event: e, delay: 1s}}], on: {e: a}}
 """
 
-    assert [
-        ("warning 3:10"),
-    ] == reported(bad, "state.no_timeout")
+    assert ["warning 3:10"] == reported(bad, "state.no_timeout")
     assert [] == reported(good, "state.no_timeout")
 
 
@@ -621,9 +557,7 @@ states:
   payment_failed: {}
 """
 
-    assert [
-        ("warning 5:3"),
-    ] == reported(bad, "state.catch_all_failure")
+    assert ["warning 5:3"] == reported(bad, "state.catch_all_failure")
     assert [] == reported(good, "state.catch_all_failure")
 
 
@@ -632,9 +566,7 @@ def test_a_verb_is_two_states_in_one() -> None:
     bad = "states: {order-processing: {}}"
     good = "states: {payment_pending: {}, missing: {}, outstanding: {}, incoming: {}}"
 
-    assert [
-        ("warning 3:10"),
-    ] == reported(bad, "state.verb_name")
+    assert ["warning 3:10"] == reported(bad, "state.verb_name")
     assert [] == reported(good, "state.verb_name")
 
 

@@ -11,9 +11,7 @@ def test_a_later_transition_for_the_same_event_is_never_chosen() -> None:
     bad = "states: {a: {on: {e: [{actions: [x]}, {guard: g, actions: [y]}]}}}"
     good = "states: {a: {on: {e: [{guard: g, actions: [y]}, {actions: [x]}]}}}"
 
-    assert [
-        ("error 3:39"),
-    ] == reported(bad, "transition.shadowed")
+    assert ["error 3:39"] == reported(bad, "transition.shadowed")
     assert [] == reported(good, "transition.shadowed")
 
 
@@ -22,9 +20,7 @@ def test_a_prefix_takes_the_longer_name_first() -> None:
     bad = "states: {a: {on: {pay: {}, pay.card: {actions: [x]}}}}"
     good = "states: {a: {on: {pay.card: {actions: [x]}, pay: {}}}}"
 
-    assert [
-        ("error 3:38"),
-    ] == reported(bad, "transition.shadowed")
+    assert ["error 3:38"] == reported(bad, "transition.shadowed")
     assert [] == reported(good, "transition.shadowed")
 
 
@@ -33,9 +29,7 @@ def test_several_earlier_transitions_may_hide_a_later_one() -> None:
     bad = "states: {a: {on: {e: {}, f: {}, 'e.x, f': {actions: [x]}}}}"
     good = "states: {a: {on: {e: {}, f: {}, 'e.x, g': {actions: [x]}}}}"
 
-    assert [
-        ("error 3:43"),
-    ] == reported(bad, "transition.shadowed")
+    assert ["error 3:43"] == reported(bad, "transition.shadowed")
     assert [] == reported(good, "transition.shadowed")
 
 
@@ -44,9 +38,7 @@ def test_the_same_guard_twice_is_never_asked_twice_with_another_answer() -> None
     bad = "states: {a: {on: {e: [{guard: g, actions: [x]}, {guard: g, actions: [y]}]}}}"
     good = "states: {a: {on: {e: [{guard: g, actions: [x]}, {guard: h, actions: [y]}]}}}"
 
-    assert [
-        ("error 3:49"),
-    ] == reported(bad, "transition.shadowed")
+    assert ["error 3:49"] == reported(bad, "transition.shadowed")
     assert [] == reported(good, "transition.shadowed")
 
 
@@ -65,9 +57,7 @@ states:
   c: {}
 """
 
-    assert [
-        ("error 4:19"),
-    ] == reported(bad, "transition.shadowed")
+    assert ["error 4:19"] == reported(bad, "transition.shadowed")
     assert [] == reported(good, "transition.shadowed")
 
 
@@ -76,9 +66,7 @@ def test_roles_keep_a_transition_from_hiding_others() -> None:
     bad = "states: {a: {on: {e: [{actions: [x]}, {actions: [y], roles: [r]}]}}}"
     good = "states: {a: {on: {e: [{actions: [x], roles: [r]}, {actions: [y]}]}}}"
 
-    assert [
-        ("error 3:39"),
-    ] == reported(bad, "transition.shadowed")
+    assert ["error 3:39"] == reported(bad, "transition.shadowed")
     assert [] == reported(good, "transition.shadowed")
 
 
@@ -95,9 +83,7 @@ states: {a: {on: {e: [{guard: '= context.n > 3', actions: [x]}, {guard: '= conte
     actions: [y]}]}}}
 """
 
-    assert [
-        ("info 4:65"),
-    ] == reported(bad, "transition.overlap")
+    assert ["info 4:65"] == reported(bad, "transition.overlap")
     assert [] == reported(good, "transition.overlap")
 
 
@@ -116,9 +102,7 @@ states:
   c: {}
 """
 
-    assert [
-        ("info 4:39"),
-    ] == reported(bad, "transition.overlap")
+    assert ["info 4:39"] == reported(bad, "transition.overlap")
     assert [] == reported(good, "transition.overlap")
 
 
@@ -130,9 +114,7 @@ context: {n: {type: integer, default: 0}}
 states: {a: {on: {e: {guard: '= context.n < 2', actions: [x]}, f: {guard: g, actions: [x]}}}}
 """
 
-    assert [
-        ("warning 3:33"),
-    ] == reported(bad, "guard.constant")
+    assert ["warning 3:33"] == reported(bad, "guard.constant")
     assert [] == reported(good, "guard.constant")
 
 
@@ -141,9 +123,7 @@ def test_a_guard_of_an_if_that_reads_nothing_is_reported() -> None:
     bad = "states: {a: {entry: [{if: {all: ['= true', g]}, then: [x]}]}}"
     good = "states: {a: {entry: [{if: {all: [h, g]}, then: [x]}]}}"
 
-    assert [
-        ("warning 3:37"),
-    ] == reported(bad, "guard.constant")
+    assert ["warning 3:37"] == reported(bad, "guard.constant")
     assert [] == reported(good, "guard.constant")
 
 
@@ -152,9 +132,7 @@ def test_a_name_that_reads_like_an_expression_is_reported() -> None:
     bad = "states: {a: {on: {e: {guard: {not: 'event.data.n > 3'}, actions: [x]}}}}"
     good = "states: {a: {on: {e: {guard: is.long, actions: [x]}, f: {guard: 'is long', actions: [x]}}}}"
 
-    assert [
-        ("warning 3:36"),
-    ] == reported(bad, "guard.unmarked")
+    assert ["warning 3:36"] == reported(bad, "guard.unmarked")
     assert [] == reported(good, "guard.unmarked")
 
 
@@ -173,9 +151,7 @@ states:
   c: {always: {target: a, guard: g}}
 """
 
-    assert [
-        ("error 4:15"),
-    ] == reported(bad, "always.loop")
+    assert ["error 4:15"] == reported(bad, "always.loop")
     assert [] == reported(good, "always.loop")
 
 
@@ -194,9 +170,7 @@ states:
   c: {on: {e: b}}
 """
 
-    assert [
-        ("error 5:15"),
-    ] == reported(bad, "always.loop")
+    assert ["error 5:15"] == reported(bad, "always.loop")
     assert [] == reported(good, "always.loop")
 
 
@@ -208,9 +182,7 @@ context: {n: {type: integer, default: 0}}
 states: {a: {always: {guard: '= context.n < 3', actions: [{assign: {n: '= context.n + 1'}}]}}}
 """
 
-    assert [
-        ("error 3:22"),
-    ] == reported(bad, "always.loop")
+    assert ["error 3:22"] == reported(bad, "always.loop")
     assert [] == reported(good, "always.loop")
 
 
@@ -219,9 +191,7 @@ def test_a_compound_state_that_always_leads_to_its_own_child_repeats_itself() ->
     bad = "states: {a: {always: {target: .b, reenter: false}, states: {b: {}}}}"
     good = "states: {a: {always: {target: .b, reenter: false, guard: g}, states: {b: {}}}}"
 
-    assert [
-        ("error 3:22"),
-    ] == reported(bad, "always.loop")
+    assert ["error 3:22"] == reported(bad, "always.loop")
     assert [] == reported(good, "always.loop")
 
 
@@ -235,9 +205,7 @@ states:
       actions: [{assign: f}]}}}}
 """
 
-    assert [
-        ("error 3:22"),
-    ] == reported(bad, "always.loop")
+    assert ["error 3:22"] == reported(bad, "always.loop")
     assert [] == reported(good, "always.loop")
 
 
@@ -246,9 +214,7 @@ def test_entering_again_may_change_what_the_guard_reads() -> None:
     bad = "states: {a: {always: {target: a, reenter: true, guard: g}}}"
     good = "states: {a: {entry: [{assign: f}], always: {target: a, reenter: true, guard: g}}}"
 
-    assert [
-        ("error 3:22"),
-    ] == reported(bad, "always.loop")
+    assert ["error 3:22"] == reported(bad, "always.loop")
     assert [] == reported(good, "always.loop")
 
 
@@ -260,9 +226,7 @@ always: b
 states: {a: {}, b: {type: final}}
 """
 
-    assert [
-        ("error 3:22"),
-    ] == reported(bad, "always.loop")
+    assert ["error 3:22"] == reported(bad, "always.loop")
     assert [] == reported(good, "always.loop")
 
 
@@ -281,9 +245,7 @@ states:
   d: {}
 """
 
-    assert [
-        ("warning 4:61"),
-    ] == reported(bad, "parallel.conflict")
+    assert ["warning 4:61"] == reported(bad, "parallel.conflict")
     assert [] == reported(good, "parallel.conflict")
 
 
@@ -301,9 +263,7 @@ states:
   c: {}
 """
 
-    assert [
-        ("warning 4:57"),
-    ] == reported(bad, "parallel.conflict")
+    assert ["warning 4:57"] == reported(bad, "parallel.conflict")
     assert [] == reported(good, "parallel.conflict")
 
 
@@ -324,9 +284,7 @@ states:
   d: {}
 """
 
-    assert [
-        ("warning 4:81"),
-    ] == reported(bad, "parallel.conflict")
+    assert ["warning 4:81"] == reported(bad, "parallel.conflict")
     assert [] == reported(good, "parallel.conflict")
 
 
@@ -343,9 +301,7 @@ states:
   c: {}
 """
 
-    assert [
-        ("warning 4:46"),
-    ] == reported(bad, "descriptor.hides_timer")
+    assert ["warning 4:46"] == reported(bad, "descriptor.hides_timer")
     assert [] == reported(good, "descriptor.hides_timer")
 
 
@@ -364,9 +320,7 @@ states:
   d: {}
 """
 
-    assert [
-        ("warning 5:45"),
-    ] == reported(bad, "descriptor.hides_timer")
+    assert ["warning 5:45"] == reported(bad, "descriptor.hides_timer")
     assert [] == reported(good, "descriptor.hides_timer")
 
 
@@ -391,9 +345,7 @@ states:
   z: {}
 """
 
-    assert [
-        ("warning 6:13"),
-    ] == reported(bad, "done.nested_parallel")
+    assert ["warning 6:13"] == reported(bad, "done.nested_parallel")
     assert [] == reported(good, "done.nested_parallel")
 
 
@@ -411,9 +363,7 @@ def test_a_self_target_says_reenter() -> None:
     bad = "states: {a: {on: {e: a}}}"
     good = "states: {a: {on: {e: {target: a, reenter: true}}}}"
 
-    assert [
-        ("error 3:22"),
-    ] == reported(bad, "transition.reenter")
+    assert ["error 3:22"] == reported(bad, "transition.reenter")
     assert [] == reported(good, "transition.reenter")
 
 
@@ -422,9 +372,7 @@ def test_a_self_target_cannot_stay() -> None:
     bad = "states: {a: {on: {e: {target: a, reenter: false}}}}"
     good = "states: {a: {on: {e: {}}}}"
 
-    assert [
-        ("error 3:22"),
-    ] == reported(bad, "transition.reenter")
+    assert ["error 3:22"] == reported(bad, "transition.reenter")
     assert [] == reported(good, "transition.reenter")
 
 
@@ -433,9 +381,7 @@ def test_an_inner_target_says_whether_its_source_is_left() -> None:
     bad = "states: {a: {on: {e: .b}, states: {b: {}}}}"
     good = "states: {a: {on: {e: {target: .b, reenter: false}}, states: {b: {}}}}"
 
-    assert [
-        ("error 3:22"),
-    ] == reported(bad, "transition.reenter")
+    assert ["error 3:22"] == reported(bad, "transition.reenter")
     assert [] == reported(good, "transition.reenter")
 
 
@@ -444,9 +390,7 @@ def test_a_parallel_source_is_always_left() -> None:
     bad = "states: {p: {type: parallel, on: {e: {target: .b, reenter: false}}, states: {b: {}, c: {}}}}"
     good = "states: {p: {type: parallel, on: {e: {target: .b, reenter: true}}, states: {b: {}, c: {}}}}"
 
-    assert [
-        "error 3:38",
-    ] == reported(bad, "transition.reenter")
+    assert ["error 3:38"] == reported(bad, "transition.reenter")
     assert [] == reported(good, "transition.reenter")
 
 
@@ -463,9 +407,7 @@ states:
   b: {}
 """
 
-    assert [
-        "error 4:15",
-    ] == reported(bad, "transition.reenter")
+    assert ["error 4:15"] == reported(bad, "transition.reenter")
     assert [] == reported(good, "transition.reenter")
 
 
@@ -474,9 +416,7 @@ def test_reenter_has_no_place_without_a_target() -> None:
     bad = "states: {a: {on: {e: {reenter: true}}}}"
     good = "states: {a: {on: {e: {}}}}"
 
-    assert [
-        "error 3:22",
-    ] == reported(bad, "transition.reenter")
+    assert ["error 3:22"] == reported(bad, "transition.reenter")
     assert [] == reported(good, "transition.reenter")
 
 
@@ -488,9 +428,7 @@ on: {e: a}
 states: {a: {}}
 """
 
-    assert [
-        ("error 3:22"),
-    ] == reported(bad, "transition.reenter")
+    assert ["error 3:22"] == reported(bad, "transition.reenter")
     assert [] == reported(good, "transition.reenter")
 
 
@@ -499,9 +437,7 @@ def test_results_of_invokes_follow_the_same_rule() -> None:
     bad = "states: {a: {invoke: {id: i, src: s, onDone: a}}}"
     good = "states: {a: {invoke: {id: i, src: s, onDone: {target: a, reenter: true}}}}"
 
-    assert [
-        ("error 3:46"),
-    ] == reported(bad, "transition.reenter")
+    assert ["error 3:46"] == reported(bad, "transition.reenter")
     assert [] == reported(good, "transition.reenter")
 
 
@@ -519,9 +455,7 @@ states:
   p: {type: parallel, states: {b: {}, c: {}}}
 """
 
-    assert [
-        "error 4:15",
-    ] == reported(bad, "target.conflict")
+    assert ["error 4:15"] == reported(bad, "target.conflict")
     assert [] == reported(good, "target.conflict")
 
 
@@ -538,9 +472,7 @@ states:
   b: {}
 """
 
-    assert [
-        "error 4:15",
-    ] == reported(bad, "target.conflict")
+    assert ["error 4:15"] == reported(bad, "target.conflict")
     assert [] == reported(good, "target.conflict")
 
 
@@ -557,9 +489,7 @@ states:
   b: {states: {c: {}}}
 """
 
-    assert [
-        "error 4:15",
-    ] == reported(bad, "target.conflict")
+    assert ["error 4:15"] == reported(bad, "target.conflict")
     assert [] == reported(good, "target.conflict")
 
 
@@ -576,9 +506,7 @@ states:
   p: {type: parallel, states: {b: {}, c: {}, h: {type: history, target: [b, c]}}}
 """
 
-    assert [
-        ("error 4:15"),
-    ] == reported(bad, "target.conflict")
+    assert ["error 4:15"] == reported(bad, "target.conflict")
     assert [] == reported(good, "target.conflict")
 
 
@@ -593,9 +521,7 @@ initial: a
 states: {a: {}, b: {}}
 """
 
-    assert [
-        "error 3:10",
-    ] == reported(bad, "target.conflict")
+    assert ["error 3:10"] == reported(bad, "target.conflict")
     assert [] == reported(good, "target.conflict")
 
 
@@ -604,9 +530,7 @@ def test_defaults_of_a_history_are_legal_together() -> None:
     bad = "states: {a: {states: {b: {}, c: {}, h: {type: history, target: [b, c]}}}}"
     good = "states: {a: {states: {b: {}, c: {}, h: {type: history, target: b}}}}"
 
-    assert [
-        "error 3:37",
-    ] == reported(bad, "target.conflict")
+    assert ["error 3:37"] == reported(bad, "target.conflict")
     assert [] == reported(good, "target.conflict")
 
 
@@ -621,7 +545,5 @@ id: top
 states: {a: {on: {e: {target: '#a', reenter: true}}}}
 """
 
-    assert [
-        ("error 4:22"),
-    ] == reported(bad, "target.root")
+    assert ["error 4:22"] == reported(bad, "target.root")
     assert [] == reported(good, "target.root")
