@@ -179,12 +179,12 @@ class ChartBuilder:
 
     def _initial(self, index: int, written: doc.State) -> tuple[int, ...]:
         if written.initial is not None:
-            return self.names.inner(index, written.initial.targets, written.initial.place)
+            return self.names.resolve_children(index, written.initial.targets, written.initial.place)
         first = [each for each in self.tree.children[index] if self.tree.states[each].type != "history"]
         return (first[0],) if first else ()
 
     def _default(self, index: int, written: doc.State) -> tuple[int, ...]:
-        return self.names.inner(self.tree.parents[index], written.targets, written.place)
+        return self.names.resolve_children(self.tree.parents[index], written.targets, written.place)
 
     def _field(self, index: int, field: Field) -> Field:
         return field if field.default is UNSET else replace(field, default=self.names.value(index, field.default))
@@ -194,7 +194,7 @@ class ChartBuilder:
     ) -> tuple[tuple[int, ...], tuple[After, ...]]:
         made: list[Transition] = []
         for invoke, source in zip(invokes, written.invokes, strict=True):
-            made += self._results(index, invoke, source)
+            made += self._invoke_results(index, invoke, source)
         afters: dict[str, After] = {}
         for each in written.transitions:
             descriptors, driven = self._descriptors(index, each, afters), each.origin in ("after", "onDone")
@@ -204,7 +204,7 @@ class ChartBuilder:
         self.transitions += [replace(each, index=number) for each, number in zip(ordered, numbers, strict=True)]
         return numbers, tuple(afters.values())
 
-    def _results(self, index: int, invoke: Invoke, source: doc.Invoke) -> list[Transition]:
+    def _invoke_results(self, index: int, invoke: Invoke, source: doc.Invoke) -> list[Transition]:
         made = []
         for name, label, found in (("done", "done", source.done), ("error", "error", source.error)):
             for each in found:
@@ -246,7 +246,7 @@ class ChartBuilder:
             index=0,
             source=index,
             descriptors=descriptors,
-            targets=self.names.targets(index, written.targets, written.place),
+            targets=self.names.resolve_targets(index, written.targets, written.place),
             guard=self.names.guard(index, written.guard),
             block=self.names.block(index, written.actions),
             internal=written.reenter is False,

@@ -31,7 +31,7 @@ class NameResolver:
         self.lenient = document.dialect == "scxml"
         self.parsed: dict[str, Parsed | None] = {}
 
-    def targets(self, source: int, texts: tuple[str, ...], place: Place) -> tuple[int, ...]:
+    def resolve_targets(self, source: int, texts: tuple[str, ...], place: Place) -> tuple[int, ...]:
         """The states that a transition of `source` names; each unknown one is reported at the place.
 
         An unknown target is a warning in SCXML, because such a file runs as long as the transition is not taken (W3C
@@ -39,7 +39,7 @@ class NameResolver:
         """
         return self._resolved(texts, place, lambda text: self.tree.resolve_target(source, text), lenient=self.lenient)
 
-    def inner(self, parent: int, texts: tuple[str, ...], place: Place) -> tuple[int, ...]:
+    def resolve_children(self, parent: int, texts: tuple[str, ...], place: Place) -> tuple[int, ...]:
         """The states that `initial`, or the default of a history, names among the children of `parent`."""
         return self._resolved(texts, place, lambda text: self.tree.resolve_child(parent, text), lenient=False)
 

@@ -183,16 +183,16 @@ class SagaStates:
     def step(self, step: SagaStep, position: int, following: str) -> State:
         """The state of a step. It is left at once if the step's `if` is false on entry."""
         place = step.place
-        begin = self.assign(
+        start = self.assign(
             place, (f"{self.field}.step", step.id), (f"{self.field}.key", None), (f"{self.field}.key", self.key(step))
         )
-        entry: Block = (begin,)
+        entry: Block = (start,)
         skip: tuple[Transition, ...] = ()
         if step.guard is not None:
             # The guard is evaluated once, on entry, so that its answer cannot change while the step runs.
             entry = (
                 self.assign(place, (f"{self.field}.step", None)),
-                If(branches=((step.guard, (begin,)),), place=place),
+                If(branches=((step.guard, (start,)),), place=place),
             )
             skip = (self.always(f"context.{self.field}.step == null", following, place),)
         done: list[tuple[str, Value]] = [self.done_record(step)]
@@ -257,11 +257,11 @@ class SagaStates:
                 State(key="failed", type="final", place=step.place),
             )
             regions.append(State(key=f"{step.id}_compensation", states=inner, place=step.place))
-        free = GuardAll(
+        none_done = GuardAll(
             guards=tuple(self.guard(self.not_done_guard(each), place) for each in self.compensable), place=place
         )
         ends = (
-            replace(self.to("compensated", place), origin="onDone", guard=free),
+            replace(self.to("compensated", place), origin="onDone", guard=none_done),
             replace(self.to("blocked", place), origin="onDone"),
         )
         return State(key="compensation", type="parallel", states=tuple(regions), transitions=ends, place=place)
@@ -291,8 +291,8 @@ class SagaStates:
         """The compensation's input with the key of the step, so that a service can reject a late request."""
         if call.input is not None and not isinstance(call.input, dict):
             return call.input
-        deed = Expression(f"context.{self.field}.done[{step.id!r}].key", call.place)
-        return {"compensates": deed, **(call.input or {})}
+        key = Expression(f"context.{self.field}.done[{step.id!r}].key", call.place)
+        return {"compensates": key, **(call.input or {})}
 
     # Results
 

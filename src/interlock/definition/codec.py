@@ -47,7 +47,7 @@ class FunctionCodec:
 
 
 def text_or_expression(text: str, place: Place) -> str | Expression:
-    """What a string means where an expression may be written."""
+    """A string in a place where an expression is allowed, as a text or an expression."""
     if not text.startswith("="):
         return text[1:] if _ESCAPED.match(text) else text
     inner = text[1:].strip()

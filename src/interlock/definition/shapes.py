@@ -138,7 +138,7 @@ class Key:
 class Record:
     """A mapping with fixed keys, in the order in which they are written.
 
-    `makes`: the class of the model that it is read as. `short`: a bare text stands for this key alone.
+    `makes`: the class of the model that it is read as. `short`: a bare text is the value of this key.
     `inner`: the value is that of this key, its only one. `whole`: this record only limits which keys an author may
     write; all keys of `whole` are read and written. `codec` makes another codec than the usual one.
     """
@@ -242,7 +242,7 @@ Shape = CheckableShape | Json | Value | Ref
 
 
 def extras(record: Record, format: str) -> tuple[Key, ...]:
-    """The keys of a record that a format has no way of its own to write."""
+    """The keys of a record that a format cannot write natively."""
     return tuple(each for each in record.keys if format not in each.native)
 
 

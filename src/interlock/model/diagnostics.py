@@ -1,4 +1,4 @@
-"""Collects diagnostics, so that all problems of a definition are told at once."""
+"""Collects diagnostics, so that all problems of a definition are reported together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from interlock.errors import NOWHERE, Diagnostic, Place
 
 
 class Diagnostics:
-    """A growing list of diagnostics. Readers and the compiler go on after an error and report what they can."""
+    """A growing list of diagnostics. Readers and the compiler continue after an error."""
 
     __slots__ = ("items",)
 
@@ -17,15 +17,15 @@ class Diagnostics:
         self.items = list(items)
 
     def error(self, code: str, message: str, place: Place = NOWHERE, hint: str | None = None) -> None:
-        """Add a diagnostic that makes the definition unusable."""
+        """Add an error: the definition cannot be used."""
         self.items.append(Diagnostic(code=code, message=message, place=place, severity="error", hint=hint))
 
     def warning(self, code: str, message: str, place: Place = NOWHERE, hint: str | None = None) -> None:
-        """Add a diagnostic that is probably a mistake."""
+        """Add a warning: probably a mistake."""
         self.items.append(Diagnostic(code=code, message=message, place=place, severity="warning", hint=hint))
 
     def info(self, code: str, message: str, place: Place = NOWHERE, hint: str | None = None) -> None:
-        """Add a diagnostic worth knowing."""
+        """Add an info: not a mistake, but useful to know."""
         self.items.append(Diagnostic(code=code, message=message, place=place, severity="info", hint=hint))
 
     @property

@@ -7,7 +7,7 @@ from interlock.model.chart import Chart
 from interlock.model.document.document import Document
 
 HEAD = "interlock: 1\nkind: test\n"
-"""What stands before every definition of these tests, so that line 3 is the first of its own."""
+"""The start of every definition of these tests, so that line 3 is the first line of the test."""
 
 
 def read(text: str) -> Document:
@@ -31,7 +31,7 @@ def chart_of(text: str) -> Chart:
     return compilation.chart
 
 
-def told(definition: str | Document, code: str) -> list[str]:
+def reported(definition: str | Document, code: str) -> list[str]:
     """Severity, line and column of every diagnostic of a code."""
     document = read(definition) if isinstance(definition, str) else definition
     return [

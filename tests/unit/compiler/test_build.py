@@ -1,4 +1,4 @@
-"""From a document to a chart: numbers, descriptors, defaults, and what is told when it does not fit."""
+"""From a document to a chart: numbers, descriptors, defaults, and diagnostics."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from interlock.model.document.actions import Expression, GuardIn
 from interlock.model.document.actions import Script as ScriptAction
 from interlock.model.document.document import Document, EventType, Initial, Invoke, State, Transition
 from interlock.model.document.field import Field
-from tests.unit.compiler.diagnostics import chart_of, compiled, errors, told
+from tests.unit.compiler.diagnostics import chart_of, compiled, errors, reported
 
 
 def test_states_are_numbered_in_document_order() -> None:
@@ -29,7 +29,7 @@ def test_states_are_numbered_in_document_order() -> None:
 
 
 def test_the_first_child_that_can_be_active_is_the_default() -> None:
-    """S4: without `initial` the first child in document order; a history is none."""
+    """S4: without `initial` the first child in document order that is not a history."""
     chart = chart_of("states: {a: {states: {h: {type: history, target: c}, b: {}, c: {}}}}")
 
     assert ((1,), (3,)) == (chart.states[0].initial, chart.states[1].initial)
@@ -72,7 +72,7 @@ states:
 
 
 def test_an_invoke_without_id_that_is_listened_to_gets_one() -> None:
-    """Its own transitions must know the name of its results; the others are named when they begin (S30)."""
+    """Its own transitions must know the name of its results; the others are named when they start (S30)."""
     chart = chart_of("""\
 states:
   a: {invoke: [{src: s, onDone: b}, {src: t}]}
@@ -100,14 +100,14 @@ states:
 
 
 def test_an_inline_chart_that_is_wrong_makes_the_whole_wrong() -> None:
-    """Its diagnostics are told with the others."""
+    """Its diagnostics are reported with the others."""
     text = "states: {a: {invoke: {id: i, type: chart, src: {states: {z: {on: {e: nowhere}}}}}}}"
 
-    assert ["error 3:70"] == told(text, "target.unknown")
+    assert ["error 3:70"] == reported(text, "target.unknown")
     assert compiled(text).chart is None
 
 
-def test_what_is_computed_is_resolved_where_it_stands() -> None:
+def test_what_is_computed_is_resolved_at_its_position() -> None:
     """`In()` and `{in: ...}` become ids; so does a name in an expression of an invoke."""
     chart = chart_of("""\
 context: {n: {type: any, default: "= In('a.b')"}}
@@ -126,10 +126,10 @@ states:
 
 
 def test_two_states_cannot_have_one_id() -> None:
-    """Ids stand in snapshots; each means one state."""
+    """Ids are in snapshots; each means one state."""
     text = "states:\n  a: {id: x}\n  b: {id: x}"
 
-    assert ["error 5:3"] == told(text, "state.duplicate_id")
+    assert ["error 5:3"] == reported(text, "state.duplicate_id")
 
 
 @pytest.mark.parametrize(
@@ -157,15 +157,15 @@ states:
 """
     chart = chart_of(text)
 
-    assert ["warning 5:28"] == told(text, "expression.syntax")
-    assert ["warning 5:50", "warning 5:61"] == told(text, "target.unknown")
+    assert ["warning 5:28"] == reported(text, "expression.syntax")
+    assert ["warning 5:50", "warning 5:61"] == reported(text, "target.unknown")
     assert "expression.syntax: the expression ends too early" == chart.transitions[0].guard.expression.malformed  # type: ignore[union-attr]  # as written above
     assert () == chart.transitions[2].targets
 
 
-def test_a_malformed_expression_is_told_at_each_place() -> None:
+def test_a_malformed_expression_is_reported_at_each_place() -> None:
     """Only what is right is remembered."""
-    assert 2 == len(told("states: {a: {on: {e: {guard: '= 1 +'}, f: {guard: '= 1 +'}}}}", "expression.syntax"))
+    assert 2 == len(reported("states: {a: {on: {e: {guard: '= 1 +'}, f: {guard: '= 1 +'}}}}", "expression.syntax"))
 
 
 def test_the_dialect_decides_defaults() -> None:
@@ -180,7 +180,7 @@ def test_the_dialect_decides_defaults() -> None:
     assert "event" == chart_of("dialect: xstate\nerrors: event\nstates: {a: {}}").dialect.errors
 
 
-def test_unhandled_defer_is_no_finding() -> None:
+def test_unhandled_defer_is_not_a_diagnostic() -> None:
     """Events that come too early may be kept."""
     assert "defer" == chart_of("unhandled: defer\nstates: {a: {}}").unhandled
 
@@ -223,7 +223,7 @@ def test_a_duration_needs_a_unit(state: State) -> None:
     """V7, wherever a document brings one."""
     document = Document(kind="test", root=State(states=(state, State(key="b"))))
 
-    assert ["error 1:1"] == told(document, "duration.syntax")
+    assert ["error 1:1"] == reported(document, "duration.syntax")
 
 
 class Trusting:
@@ -248,7 +248,7 @@ def test_scripts_need_a_language_that_runs_them() -> None:
     trusting: Language = Trusting()
     root = "script: x = 1\nstates: {a: {}}"
 
-    assert ["error 1:1"] == told(root, "script.untrusted")
+    assert ["error 1:1"] == reported(root, "script.untrusted")
     assert compiled(text, language=trusting).chart is not None
     assert ScriptAction(text="y = 2") == compiled(text, language=trusting).chart.states[1].entry[0][0]  # type: ignore[union-attr]  # asserted above
 
@@ -283,8 +283,8 @@ def test_a_descriptor_is_a_prefix_of_whole_tokens(text: str, tokens: tuple[str, 
     assert (text == "*") == chart.transitions[0].descriptors[0].matches("foobar")
 
 
-def test_findings_are_told_by_position_each_once() -> None:
-    """A bad line of a saga is read for the step and for its compensation, and told once."""
+def test_diagnostics_are_reported_by_position_without_duplicates() -> None:
+    """A bad line of a saga is checked for the step and for its compensation, and reported once."""
     text = """\
 states:
   b_ing: {}
@@ -293,7 +293,7 @@ states:
     found = compiled(text).diagnostics
 
     assert list(found) == sorted(found, key=lambda each: (each.place, each.code))
-    assert ["error 5:22"] == told(text, "duration.range")
+    assert ["error 5:22"] == reported(text, "duration.range")
 
 
 def test_fields_and_events_keep_what_the_document_says() -> None:

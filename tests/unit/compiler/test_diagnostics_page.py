@@ -1,4 +1,4 @@
-"""The reference of diagnostics lists every code that the source tells, and no other."""
+"""The reference of diagnostics lists exactly the codes in the source."""
 
 import ast
 import re
@@ -57,7 +57,7 @@ def rows() -> dict[str, str]:
 
 @pytest.mark.slow
 def test_every_code_of_the_source_is_on_the_page() -> None:
-    """Whoever adds a code says there when it is told and what to do."""
+    """A new code needs a row with its condition and its fix."""
     assert [] == sorted(set(reported()) - set(rows()))
 
 

@@ -1,4 +1,4 @@
-"""The example charts are what we tell others to write: they get no error and no warning."""
+"""The example charts are meant to be copied: they get no error and no warning."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name.split(".")[0])
 def test_an_example_gets_no_error_and_no_warning(path: Path) -> None:
-    """What is worth knowing may be told."""
+    """Infos are allowed."""
     reading = FORMAT.read(path.read_bytes(), source=path.name)
 
     assert reading.document is not None

@@ -9,7 +9,7 @@ from interlock.model.document.document import Document, Saga, SagaCall, SagaStep
 from interlock.model.event import Event
 from interlock.model.snapshot import Invocation
 from interlock.model.step import Step
-from tests.unit.compiler.diagnostics import chart_of, compiled, errors, read, told
+from tests.unit.compiler.diagnostics import chart_of, compiled, errors, read, reported
 
 TRIP = """\
 context: {flight: {type: string, nullable: true}, hotel: {type: string, nullable: true}}
@@ -34,7 +34,7 @@ states:
 
 
 class Life:
-    """One entity of a chart, told what its handlers answered."""
+    """One entity of a chart, driven by the results of its handlers."""
 
     def __init__(self, text: str, **guards: bool) -> None:
         made = {name: (lambda *_, answer=answer: answer) for name, answer in guards.items()}
@@ -170,8 +170,8 @@ def test_a_key_that_cannot_be_computed_is_not_that_of_another_step() -> None:
     assert life.step.effects[-1].payload["key"] is None
 
 
-def test_a_compensation_that_fails_for_good_needs_a_person() -> None:
-    """`onError`, and the list still tells what is left."""
+def test_a_compensation_that_fails_permanently_needs_a_person() -> None:
+    """`onError`, and the record still lists what is not compensated."""
     life = Life(TRIP).send("go").done("F1").done("H1").failed("no").failed()
 
     assert ("stuck",) == life.states
@@ -282,7 +282,7 @@ def test_a_parallel_region_of_a_step_that_is_not_listed_is_done_at_once() -> Non
     assert ("refused",) == life.done().states
 
 
-def test_one_compensation_alone_has_nobody_beside_it() -> None:
+def test_a_single_compensation_is_not_parallel() -> None:
     """With one step to compensate `parallel` means the same as `reverse`."""
     text = PARALLEL.replace(", compensate: {src: hotel.cancel}", "")
     life = Life(text).send("go").done("F1").failed("unknown")
@@ -379,20 +379,17 @@ def test_nothing_answers_a_late_result_under_compensation_none() -> None:
 
 
 def test_what_is_generated_points_to_its_lines() -> None:
-    """A diagnostic about a step is told where the step is written: at what it asks for, and at its compensation."""
+    """A diagnostic about a step is at the line of the step: at its call, or at its compensation."""
     text = TRIP.replace("output: hotel", "output: hotl")
 
-    assert [
-        "error 13:27",
-        "error 13:72",
-    ] == told(text, "assign.unknown_field")
+    assert ["error 13:27", "error 13:72"] == reported(text, "assign.unknown_field")
 
 
 def test_the_output_of_a_step_that_can_be_compensated_is_nullable() -> None:
     """It is null again once the step is compensated."""
     text = TRIP.replace("hotel: {type: string, nullable: true}", "hotel: {type: string, default: none}")
 
-    assert ["error 13:73"] == told(text, "assign.refused")
+    assert ["error 13:73"] == reported(text, "assign.refused")
 
 
 def test_two_sagas_never_share_a_field() -> None:
@@ -413,8 +410,8 @@ def test_the_sagas_field_is_its_own() -> None:
     bad = "context: {saga_a: {type: any}}\nstates: {a: {saga: {steps: [{id: s, do: {src: f}}]}}}"
     good = "context: {saga_b: {type: any}}\nstates: {a: {saga: {steps: [{id: s, do: {src: f}}]}}}"
 
-    assert ["error 4:20"] == told(bad, "saga.field")
-    assert [] == told(good, "saga.field")
+    assert ["error 4:20"] == reported(bad, "saga.field")
+    assert [] == reported(good, "saga.field")
 
 
 def test_steps_have_different_names() -> None:
@@ -425,7 +422,7 @@ def test_steps_have_different_names() -> None:
         )
 
         assert "saga.duplicate_step" in errors(text)
-    assert [] == told(
+    assert [] == reported(
         "states: {a: {saga: {steps: [{id: s, do: {src: f}}, {id: t, do: {src: g}}]}}}", "saga.duplicate_step"
     )
 
@@ -443,15 +440,15 @@ def test_nothing_is_compensated_under_compensation_none() -> None:
     """`onCompensated` would never be taken."""
     text = "states:\n  a: {saga: {compensation: none, steps: [{id: s, do: {src: f}}], onCompensated: b}}\n  b: {}"
 
-    assert ["error 4:81"] == told(text, "saga.compensated")
+    assert ["error 4:81"] == reported(text, "saga.compensated")
 
 
-def test_the_root_is_no_saga() -> None:
+def test_the_root_is_not_a_saga() -> None:
     """Its end would be the end of the entity."""
     saga = Saga(steps=(SagaStep(id="s", do=SagaCall(src="f")),), place=Place(line=7))
     document = Document(kind="test", root=State(saga=saga, states=(State(key="a"),)))
 
-    assert ["error 7:1"] == told(document, "saga.misplaced")
+    assert ["error 7:1"] == reported(document, "saga.misplaced")
 
 
 def test_a_saga_has_steps() -> None:
@@ -491,10 +488,10 @@ def test_a_step_before_the_last_should_be_compensated() -> None:
     """Otherwise it stays done when a later step fails."""
     bad = TRIP.replace(", compensate: {src: hotel.cancel}", "")
 
-    assert [("warning 13:11")] == told(bad, "saga.no_compensation")
-    assert [] == told(TRIP, "saga.no_compensation")
+    assert [("warning 13:11")] == reported(bad, "saga.no_compensation")
+    assert [] == reported(TRIP, "saga.no_compensation")
     forward = bad.replace("compensation: reverse", "compensation: none").replace("      onCompensated: refused\n", "")
-    assert [] == told(forward, "saga.no_compensation")
+    assert [] == reported(forward, "saga.no_compensation")
 
 
 def test_a_saga_should_not_be_left_half_done() -> None:
@@ -502,9 +499,9 @@ def test_a_saga_should_not_be_left_half_done() -> None:
     bad = "on: {stop: idle}\n" + TRIP
     good = bad.replace("  trip:\n", "  trip:\n    on: {stop: {}}\n")
 
-    assert [("warning 3:12")] == told(bad, "saga.left_midway")
-    assert [] == told(good, "saga.left_midway")
-    assert [] == told(
+    assert [("warning 3:12")] == reported(bad, "saga.left_midway")
+    assert [] == reported(good, "saga.left_midway")
+    assert [] == reported(
         bad.replace("  trip:\n", "  trip:\n    allow: {saga.left_midway: idle cleans up}\n"), "saga.left_midway"
     )
 
@@ -514,17 +511,17 @@ def test_the_failure_of_a_saga_should_be_taken() -> None:
     bad = "states:\n  a: {saga: {steps: [{id: s, do: {src: f}, timeout: 1m}], onDone: b}}\n  b: {}"
     good = bad.replace("onDone: b", "onDone: b, onError: b")
 
-    assert ["warning 4:13"] == told(bad, "invoke.no_error")
-    assert [] == told(good, "invoke.no_error")
+    assert ["warning 4:13"] == reported(bad, "invoke.no_error")
+    assert [] == reported(good, "invoke.no_error")
 
 
 def test_a_step_should_end_some_time() -> None:
-    """A handler that hangs would hold the saga for ever."""
+    """A handler that hangs would block the saga forever."""
     bad = "states:\n  a: {saga: {steps: [{id: s, do: {src: f}}], onDone: b, onError: b}}\n  b: {}"
     good = bad.replace("do: {src: f}", "do: {src: f}, timeout: 1m")
 
-    assert ["warning 4:22"] == told(bad, "invoke.no_timeout")
-    assert [] == told(good, "invoke.no_timeout")
+    assert ["warning 4:22"] == reported(bad, "invoke.no_timeout")
+    assert [] == reported(good, "invoke.no_timeout")
 
 
 def test_the_input_of_a_compensation_should_be_a_mapping() -> None:
@@ -533,12 +530,12 @@ def test_the_input_of_a_compensation_should_be_a_mapping() -> None:
     life = Life(bad).send("go").failed("unknown")
 
     assert [("flight.cancel", [{"id": None}])] == life.effects
-    assert [("warning 12:24")] == told(bad, "saga.input")
-    assert [] == told(TRIP, "saga.input")
+    assert [("warning 12:24")] == reported(bad, "saga.input")
+    assert [] == reported(TRIP, "saga.input")
 
 
 def test_generated_states_get_no_lints() -> None:
-    """Nobody wrote them, so nobody can mend them."""
+    """The author cannot fix generated states."""
     found = [each for each in compiled(PARALLEL).diagnostics if "trip." in each.message]
 
     assert [] == found
@@ -565,7 +562,7 @@ def test_a_result_without_a_guard_of_its_own_and_one_with() -> None:
 
 
 def test_a_saga_that_cannot_be_written_out_hides_no_other_error() -> None:
-    """All at once: what is wrong elsewhere in the chart is told beside it."""
+    """Together with the other diagnostics of the chart."""
     text = "states:\n  a: {saga: {steps: [{id: completed, do: {src: f}}]}}\n  b: {on: {go: nowhere}}"
 
     assert ["saga.duplicate_step", "target.unknown"] == errors(text)

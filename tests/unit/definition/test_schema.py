@@ -127,7 +127,7 @@ def mutated(draw: st.DrawFn) -> Any:
 @given(mutated())
 @settings(max_examples=200)
 def test_reader_and_schema_refuse_the_same_shapes(tree: Any) -> None:
-    """However an example is spoiled, schema and reader agree on whether its shape is right."""
+    """For any damaged example, schema and reader agree on whether its shape is valid."""
     problems = shape_problems(tree)
     assert (not problems) == VALIDATOR.is_valid(tree), problems
 
@@ -140,7 +140,7 @@ def test_bytes_are_counted_as_characters_in_the_schema() -> None:
     assert not VALIDATOR.is_valid({**tree, "kind": "e" * 257})
 
 
-def test_the_words_of_the_vocabulary_are_told_to_editors() -> None:
+def test_the_words_of_the_vocabulary_are_reported_to_editors() -> None:
     """Choices become enumerations, patterns anchored patterns, and a key that only explains refuses everything."""
     definitions = json_schema()["definitions"]
     assert {"enum": ["shallow", "deep"]} == {

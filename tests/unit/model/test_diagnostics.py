@@ -6,7 +6,7 @@ from interlock.errors import Place
 from interlock.model.diagnostics import Diagnostics, suggestion
 
 
-def test_findings_are_told_by_position() -> None:
+def test_diagnostics_are_reported_by_position() -> None:
     """Whatever the order in which they were found."""
     diagnostics = Diagnostics()
     diagnostics.warning("b", "second", Place("f", 2, 1))

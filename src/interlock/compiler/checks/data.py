@@ -61,7 +61,7 @@ def _check_first_value(report: CheckReport, field: Field, *, root: bool) -> None
     """Every field needs a first value; only fields of the root can be given at creation."""
     if field.required and not root:
         message = f"the field `{field.name}` cannot be required: only fields of the root are given at creation"
-        report.add("context.required", message, field.place, "move it to the root, or give it a default")
+        report.add("context.required", message, field.place, "move it to the root, or add a default")
     elif field.default is UNSET and not (field.required or field.nullable or field.type == "any"):
         message = f'the field "{field.name}" has no first value'
         report.add("context.no_value", message, field.place, "add `default`, `required` or `nullable`")
@@ -130,7 +130,7 @@ def _check_value(report: CheckReport, declared: dict[str, Field], path: str, val
 
 
 def field_at(declared: dict[str, Field], path: str) -> Field | None:
-    """The field that a dotted path leads to, if the declared types tell; otherwise None."""
+    """The field that a dotted path leads to, if the declared types define it; otherwise None."""
     first, *rest = path.split(".")
     field = declared.get(first)
     for name in rest:

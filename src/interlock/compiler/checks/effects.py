@@ -193,7 +193,7 @@ def _lint_steps(report: CheckReport, state: State, saga: Saga) -> None:
 
 def lint_actions(report: CheckReport, graph: Graph) -> None:
     """Effects that are hard to audit, unhandled errors, and events that are ignored without a trace."""
-    asked = None
+    first_call = None
     for site in block_sites(report.chart):
         effects = [each for each in site.actions() if isinstance(each, Do | Emit | Send)]
         moves = site.role == "exit" or (site.transition is not None and site.transition.targets)
@@ -207,16 +207,18 @@ def lint_actions(report: CheckReport, graph: Graph) -> None:
                 "move it to the `entry` of the next state",
                 within=site.state,
             )
-        asked = asked or next(((site, each) for each in effects if isinstance(each, Do)), None)
+        first_call = first_call or next(((site, each) for each in effects if isinstance(each, Do)), None)
     takers = (one for each in graph.transitions for one in each.descriptors)
-    if asked is not None and not any(each.matches("error.communication") for each in takers):
-        message = f'no transition handles "error.communication", which is raised if `{asked[1].name}` fails permanently'
+    if first_call is not None and not any(each.matches("error.communication") for each in takers):
+        message = (
+            f'no transition handles "error.communication", which is raised if `{first_call[1].name}` fails permanently'
+        )
         report.add(
             "error.unhandled",
             message,
-            asked[1].place,
+            first_call[1].place,
             "add a transition for it, or monitor the faults",
-            within=asked[0].state,
+            within=first_call[0].state,
         )
     _lint_swallowed(report)
 
@@ -226,8 +228,8 @@ def _lint_swallowed(report: CheckReport) -> None:
         message = "with `unhandled: ignore` an illegal event cannot be distinguished from a repeated one"
         report.add("events.swallowed", message, 0, "remove it, and list the events that may be repeated with `{}`")
     for transition in report.chart.transitions:
-        idle = not transition.targets and not transition.block and transition.guard is None
-        if idle and any(not each.tokens for each in transition.descriptors):
+        has_no_effect = not transition.targets and not transition.block and transition.guard is None
+        if has_no_effect and any(not each.tokens for each in transition.descriptors):
             message = "a `*` transition without effect hides illegal events"
             hint = "list the events that may be repeated"
             report.add("events.swallowed", message, transition.place, hint, within=transition.source)

@@ -159,14 +159,14 @@ class _Edges:
             self.build()
         found: dict[int, int] = {}
         followed: set[int] = set()
-        taken: set[int] = set()
+        seen: set[int] = set()
         for position, state in enumerate(order):
             # A state that leads to an earlier state has its answer already, and so do all states that lead to it.
             queue = [each for each in self.graph.atomic_states(state) if each not in followed]
             followed.update(queue)
             for atom in queue:  # grows while it is iterated, by each atomic state at most once
-                entering = [each for each in self._entering.get(atom, ()) if each not in taken]
-                taken.update(entering)
+                entering = [each for each in self._entering.get(atom, ()) if each not in seen]
+                seen.update(entering)
                 self.count(len(self._entering.get(atom, ())))
                 for number in entering:
                     for origin in self._taken_in[number]:

@@ -39,10 +39,10 @@ def check_sensitive(report: CheckReport, graph: Graph) -> None:
             hidden.append(state)
             _check_neutral(report, state, sensitive.neutral or DEFAULT_NEUTRAL_NAME)
     _check_names(report)
-    told: set[int] = set()
+    reported: set[int] = set()
     entering = _entering_transitions(graph, frozenset(each.index for each in hidden))
     for state in hidden:
-        _check_access(report, graph, state, entering[state.index], told)
+        _check_access(report, graph, state, entering[state.index], reported)
 
 
 def _check_names(report: CheckReport) -> None:
@@ -86,31 +86,33 @@ def _entering_transitions(graph: Graph, hidden: frozenset[int]) -> dict[int, lis
     return found
 
 
-def _check_access(report: CheckReport, graph: Graph, state: State, into: list[Transition], told: set[int]) -> None:
+def _check_access(report: CheckReport, graph: Graph, state: State, into: list[Transition], reported: set[int]) -> None:
     """Compare the roles that may enter with those that may leave. Each transition is reported once."""
     entering: set[str] = set()
     for transition in into:
-        entering |= _required_roles(report, state, transition, "into", told)
+        entering |= _required_roles(report, state, transition, "into", reported)
     for transition in exits_of(graph, state.index):
-        more = sorted(_required_roles(report, state, transition, "out of", told) - entering - {"system"})
-        if more and entering and transition.index not in told:
-            told.add(transition.index)
+        more = sorted(_required_roles(report, state, transition, "out of", reported) - entering - {"system"})
+        if more and entering and transition.index not in reported:
+            reported.add(transition.index)
             message = f"{', '.join(more)} may leave the hidden state {report.name(state)} but not enter it"
             hint = "require at least the same rights for leaving as for entering"
             report.add("sensitive.roles", message, transition.place, hint, within=state.index)
 
 
-def _required_roles(report: CheckReport, state: State, transition: Transition, way: str, told: set[int]) -> set[str]:
+def _required_roles(
+    report: CheckReport, state: State, transition: Transition, way: str, reported: set[int]
+) -> set[str]:
     """The roles that may take a transition; reports a transition without roles."""
     roles = _roles(report, transition)
     if roles is not None:
         return roles
-    if transition.index not in told:
-        told.add(transition.index)
-        wish = "add `system` to its `roles`" if is_automatic(transition) else "add `roles` to it or to its event"
+    if transition.index not in reported:
+        reported.add(transition.index)
+        hint = "add `system` to its `roles`" if is_automatic(transition) else "add `roles` to it or to its event"
         where = f"{way} the hidden state {report.name(state)} by {describe_trigger(transition)}"
         message = f"the transition {where} has no roles"
-        report.add("sensitive.no_roles", message, transition.place, wish, within=state.index)
+        report.add("sensitive.no_roles", message, transition.place, hint, within=state.index)
     return set()
 
 

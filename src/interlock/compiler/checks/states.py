@@ -263,8 +263,10 @@ def _can_be_taken(graph: Graph, transition: Transition, index: int) -> bool:
     if not any(graph.states[each].type == "parallel" and graph.is_within(each, transition.source) for each in around):
         return False
     graph.question_count += graph.states[transition.source].last - transition.source
-    beside = (atom for atom in graph.atomic_states(transition.source) if graph.can_be_active_together(atom, index))
-    return not all(graph.is_shadowed(transition, atom) for atom in beside)
+    parallel_states = (
+        atom for atom in graph.atomic_states(transition.source) if graph.can_be_active_together(atom, index)
+    )
+    return not all(graph.is_shadowed(transition, atom) for atom in parallel_states)
 
 
 def lint_waiting(report: CheckReport, graph: Graph) -> None:

@@ -72,9 +72,9 @@ def _check_reenter(report: CheckReport, graph: Graph, transition: Transition) ->
     source, name = transition.source, report.name(transition.source)
     own = [each for each in transition.targets if each == source]
     inner = [each for each in transition.targets if graph.is_descendant(each, source)]
-    said = transition.internal or transition.reenter
+    is_given = transition.internal or transition.reenter
     if not own and not inner:
-        if said:
+        if is_given:
             reason = "it has no target" if not transition.targets else f"its target is outside {name}"
             message = f"`reenter` has no effect here: {reason}"
             report.add("transition.reenter", message, transition.place, "remove `reenter`")
@@ -87,7 +87,7 @@ def _check_reenter(report: CheckReport, graph: Graph, transition: Transition) ->
         if not transition.reenter:
             message = f"{name} contains the target {report.name(inner[0])} and must be exited"
             report.add("transition.reenter", message, transition.place, "write `reenter: true`")
-    elif not said:
+    elif not is_given:
         message = f"{name} contains the target {report.name(inner[0])}, so `reenter` is required"
         hint = f"write `reenter: false` to stay in {name}, or `reenter: true` to exit and enter it again"
         report.add("transition.reenter", message, transition.place, hint)
@@ -109,11 +109,11 @@ def lint_choice(report: CheckReport, graph: Graph) -> None:
     exclusion = GuardComparison(report.names.parsed)
     for state in graph.states:
         earlier = DescriptorIndex()
-        free = DescriptorIndex()
+        unconditional = DescriptorIndex()
         for number in state.transitions:
             transition = graph.transitions[number]
             rivals = list(islice(_rivals(earlier, transition), RIVALS_MAX))
-            if free.covers(transition) or any(_is_repeated(each, transition) for each in rivals):
+            if unconditional.covers(transition) or any(_is_repeated(each, transition) for each in rivals):
                 message = (
                     f"{describe_trigger(transition)} is never taken here: an earlier transition always takes the event"
                 )
@@ -129,7 +129,7 @@ def lint_choice(report: CheckReport, graph: Graph) -> None:
                     pairs += 1
                     if pairs > PAIRS_MAX or _lint_overlap(report, exclusion, rival, transition):
                         break
-            (free if is_unconditional(transition) else earlier).add(transition)
+            (unconditional if is_unconditional(transition) else earlier).add(transition)
 
 
 def _is_from_saga(report: CheckReport, transition: Transition) -> bool:

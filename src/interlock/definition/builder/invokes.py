@@ -63,12 +63,12 @@ def invoke(
     `done` and `error` are the transitions for its result.
     """
     default = "chart" if isinstance(src, Document) else "handler"
-    said = type if isinstance(type, Expression) else choice(type, (None, "handler", "chart"), "`type`")
+    given = type if isinstance(type, Expression) else choice(type, (None, "handler", "chart"), "`type`")
     return Invoke(
         src=src if isinstance(src, Expression | Document) else name(src, "a handler"),
         id=optional_text(id, ID, "the id of an invoke"),
         id_location=optional_text(id_location, FIELD_PATH, "the location of an id"),
-        type=said or default,
+        type=given or default,
         input=value(input, "the input"),
         autoforward=choice(autoforward, (True, False), "`autoforward`"),
         finalize=None if finalize is None else read_block(finalize),

@@ -190,7 +190,7 @@ def _descriptors(given: Texts) -> tuple[str, ...]:
         raise definition_error(
             "value.empty", "a transition without an event is never taken", "use `always`, or name an event"
         )
-    return tuple(each.strip() for said in found for each in said.split(","))
+    return tuple(each.strip() for text in found for each in text.split(","))
 
 
 def read_targets(given: Texts | None) -> tuple[str, ...]:

@@ -48,9 +48,9 @@ def definition_error(code: str, message: str, hint: str | None = None) -> Defini
     return DefinitionError([Diagnostic(code=code, message=message, place=caller_place(), hint=hint)])
 
 
-def usage_error(what: str, wish: str, found: object) -> UsageError:
+def usage_error(what: str, expected: str, found: object) -> UsageError:
     """An error about a value of the wrong Python type."""
-    return UsageError(f"{what} must be {wish}, not {type_name(found)}", hint=f"see {caller_place()}")
+    return UsageError(f"{what} must be {expected}, not {type_name(found)}", hint=f"see {caller_place()}")
 
 
 def text(value: object, shape: Text, what: str) -> str:
@@ -112,13 +112,13 @@ def expr(text: str) -> Expression:
     """
     if not isinstance(text, str):
         raise usage_error("an expression", "a string", text)
-    said = _whole(text, "an expression").strip()
-    if not said or said.startswith("="):
-        hint = "remove the leading `=`, which belongs to YAML" if said else None
+    stripped = _whole(text, "an expression").strip()
+    if not stripped or stripped.startswith("="):
+        hint = "remove the leading `=`, which belongs to YAML" if stripped else None
         raise definition_error(
-            "expression.syntax", "this is not an expression" if said else "the expression is empty", hint
+            "expression.syntax", "this is not an expression" if stripped else "the expression is empty", hint
         )
-    return Expression(said, caller_place())
+    return Expression(stripped, caller_place())
 
 
 def value(given: Json, what: str) -> Value:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from interlock.definition.format import Format, ReadResult, SourceLoader
+from interlock.definition.names import kind_from_source
 from interlock.definition.scxml.read import read_root
 from interlock.definition.scxml.write import write_scxml
 from interlock.definition.source.xml import parse_xml
 from interlock.errors import Place, UsageError
 from interlock.model.diagnostics import Diagnostics
 
-RESOLVED_MAX = 64
+LOADED_MAX = 64
 """Texts that one definition may load: a file that invokes itself would load without end."""
-
-_STEM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)[^/\\]*$")
 
 
 def read_scxml(text: str | bytes, /, *, source: str = "<definition>", loader: SourceLoader | None = None) -> ReadResult:
@@ -25,7 +22,9 @@ def read_scxml(text: str | bytes, /, *, source: str = "<definition>", loader: So
     limited = None if loader is None else _limit_loads(loader)
     try:
         if root is not None:
-            document = read_root(root, kind=_kind(source), source=source, diagnostics=diagnostics, loader=limited)
+            document = read_root(
+                root, kind=kind_from_source(source), source=source, diagnostics=diagnostics, loader=limited
+            )
     except RecursionError:
         # The depth of one file is limited; files that invoke files, or themselves, add up.
         diagnostics.error("scxml.nesting", "files invoke each other too deeply", Place(source))
@@ -38,17 +37,11 @@ def _limit_loads(loader: SourceLoader) -> SourceLoader:
     def limited(src: str) -> str:
         nonlocal count
         count += 1
-        if count > RESOLVED_MAX:
-            raise UsageError(f"more than {RESOLVED_MAX} texts to load", code="scxml.src")
+        if count > LOADED_MAX:
+            raise UsageError(f"more than {LOADED_MAX} texts to load", code="scxml.src")
         return loader(src)
 
     return limited
-
-
-def _kind(source: str) -> str:
-    """The kind of a chart without a name: the file name up to the first dot."""
-    stem = _STEM.search(source.replace("\\", "/").rsplit("/", 1)[-1])
-    return stem[1] if stem else "chart"
 
 
 FORMAT = Format(name="scxml", suffixes=(".scxml", ".xml"), read=read_scxml, write=write_scxml)

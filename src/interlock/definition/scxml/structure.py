@@ -18,7 +18,7 @@ HANDLER_TYPE = f"{INTERLOCK}#handler"
 STATE_TAGS = ("state", "parallel", "final", "history")
 DATAMODELS = ("interlock", "null", "python", "ecmascript")
 
-FINDINGS_MAX = 200
+DIAGNOSTICS_MAX = 200
 """Diagnostics about the structure of one file: each searches a similar name, and a file may have a million."""
 
 _CONTENT = "raise if foreach send cancel log assign script interlock:do interlock:assign interlock:emit"
@@ -121,7 +121,7 @@ def check_structure(root: Element, diagnostics: Diagnostics) -> bool:
         hint = f'write xmlns="{SCXML}"'
         diagnostics.warning("scxml.namespace", "the file declares no namespace and is read as SCXML", root.place, hint)
     stack, states, transitions = [root], 0, 0
-    findings_max = len(diagnostics.items) + FINDINGS_MAX
+    findings_max = len(diagnostics.items) + DIAGNOSTICS_MAX
     while stack:
         element = stack.pop()
         states += tag(element) in STATE_TAGS
@@ -138,7 +138,7 @@ def check_structure(root: Element, diagnostics: Diagnostics) -> bool:
         for child in element.elements:
             if len(diagnostics.items) > findings_max:
                 diagnostics.error(
-                    "scxml.limit", f"more than {FINDINGS_MAX} diagnostics; reading stops here", child.place
+                    "scxml.limit", f"more than {DIAGNOSTICS_MAX} diagnostics; reading stops here", child.place
                 )
                 return False
             if _is_allowed(child, element, children, diagnostics):

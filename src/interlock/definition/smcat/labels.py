@@ -57,7 +57,7 @@ def is_event(text: str) -> bool:
 class Label:
     """The content of a label.
 
-    `otherwise`: its guard is UML's `[else]`. `said`: it names an event. `eventless`: it is `always`.
+    `otherwise`: its guard is UML's `[else]`. `has_event`: it names an event. `eventless`: it is `always`.
     """
 
     origin: Origin = "always"
@@ -66,7 +66,7 @@ class Label:
     guard: Guard | None = None
     otherwise: bool = False
     actions: Block = ()
-    said: bool = False
+    has_event: bool = False
     eventless: bool = False
 
 
@@ -102,7 +102,7 @@ class LabelReader:
         label.eventless = text == "always"
         if label.eventless or not text:
             return
-        label.said = True
+        label.has_event = True
         if text == "onDone":
             label.origin = "onDone"
         elif (delay := _delay(text, place)) is not None:
@@ -135,17 +135,17 @@ class LabelReader:
                 "smcat.label", "this guard is not closed", self._place(words, start, len(text)), hint
             )
             return len(text)
-        said = text[inner:end].rstrip()
+        content = text[inner:end].rstrip()
         place = self._place(words, inner, end)
         if computed:
-            body = said[1:].strip()
-            at = inner + said.find(body, 1)
+            body = content[1:].strip()
+            at = inner + content.find(body, 1)
             where = self._place(words, at, at + len(body))
             label.guard = GuardExpression(expression=Expression(body, where), place=place)
-        elif said.lower() in {"else", "otherwise"}:
+        elif content.lower() in {"else", "otherwise"}:
             label.otherwise = True
-        elif said:
-            label.guard = GuardName(name=" ".join(said.split()), place=place)
+        elif content:
+            label.guard = GuardName(name=" ".join(content.split()), place=place)
         return end + 1
 
     def actions(self, text: str, place: Place) -> tuple[Do, ...]:
@@ -184,12 +184,12 @@ def _delay(text: str, place: Place) -> str | Expression | None:
     """The delay of `after 5m`, `after(5m)` or `after = expression`; None if the text is something else."""
     if not text.startswith("after") or text[5:6] not in {" ", "\t", "\n", "(", "="}:
         return None
-    said = text[5:].strip()
-    if said.startswith("(") and said.endswith(")"):
-        said = said[1:-1].strip()
-    if said.startswith("="):
-        return Expression(said[1:].strip(), place)
-    joined = said.replace(" ", "")
+    content = text[5:].strip()
+    if content.startswith("(") and content.endswith(")"):
+        content = content[1:-1].strip()
+    if content.startswith("="):
+        return Expression(content[1:].strip(), place)
+    joined = content.replace(" ", "")
     return joined if parse_duration(joined) is not None else None
 
 

@@ -308,7 +308,7 @@ class _Parser:
             self._space()
         return notes
 
-    def _name(self, wish: str) -> str | None:
+    def _name(self, expected: str) -> str | None:
         if self.text.startswith("/*", self.position):
             self._problem("this comment is not closed", end=self.position + 2, hint="end it with `*/`")
             return None
@@ -320,7 +320,7 @@ class _Parser:
         if found is None:
             at = self.text[self.position : self.position + 1]
             hint = "this quote is not closed" if at == '"' else 'a name with such a character needs quotes: "..."'
-            self._problem(f"{wish} is missing here", hint=hint if at else None)
+            self._problem(f"{expected} is missing here", hint=hint if at else None)
             return None
         self.position = found.end()
         return found[0]

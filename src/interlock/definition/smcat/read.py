@@ -109,7 +109,7 @@ def _rewrite_join(join: Draft, diagnostics: Diagnostics) -> None:
         for transition in gathered:
             _end_region(transition, join, parallel)
         outgoing.source.leaving.remove(outgoing)
-        outgoing.source, outgoing.origin, outgoing.said = parallel, "onDone", True
+        outgoing.source, outgoing.origin, outgoing.has_event = parallel, "onDone", True
         parallel.leaving.append(outgoing)
     for transition in list(join.incoming):
         transition.detach()
@@ -183,7 +183,7 @@ def _move_to_root(draft: Draft, root: Draft) -> None:
 
 def _rewrite_choice(draft: Draft, diagnostics: Diagnostics) -> None:
     for transition in draft.leaving:
-        if transition.said:
+        if transition.has_event:
             text = ", ".join(transition.events) or transition.origin
             message = f'a transition from {draft.type} "{draft.name}" cannot have the event "{text}"'
             diagnostics.warning("smcat.choice", message, transition.place, f"write a guard: `[{text}]`")
@@ -206,8 +206,8 @@ class DocumentBuilder:
 
     def state(self, draft: Draft, path: str) -> State:
         place = draft.place.at(path)
-        said = draft.declaration
-        entry, exit_, invokes, texts = self.labels.activities(said.activities if said else None)
+        declaration = draft.declaration
+        entry, exit_, invokes, texts = self.labels.activities(declaration.activities if declaration else None)
         own = sorted(draft.leaving, key=lambda transition: TRANSITION_ORDER[transition.origin])
         history = draft.leaving if draft.is_history else []
         inner = key_path(path, "states")
@@ -224,7 +224,7 @@ class DocumentBuilder:
             targets=self._defaults(draft) if draft.is_history else (),
             actions=tuple(action for transition in history for action in transition.actions),
             description=_description(draft, texts),
-            meta=_meta(said.attributes if said else {}),
+            meta=_meta(declaration.attributes if declaration else {}),
             place=place,
         )
 
@@ -306,10 +306,10 @@ def _inner(parent: Draft, target: Draft) -> str:
 
 def _description(draft: Draft, texts: list[str]) -> str | None:
     """The label, or the name if the key differs from it; then the notes; then activities that are only text."""
-    said = draft.declaration
-    label = str(said.attributes.get("label") or draft.name) if said else draft.name
+    declaration = draft.declaration
+    label = str(declaration.attributes.get("label") or draft.name) if declaration else draft.name
     plain = {"", draft.key, draft.id, f"{draft.parent.name}.{draft.key}" if draft.parent else ""}
-    notes = said.notes if said else []
+    notes = declaration.notes if declaration else []
     return "\n".join([*([] if label in plain else [label]), *notes, *texts]) or None
 
 

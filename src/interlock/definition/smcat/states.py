@@ -80,7 +80,7 @@ class DraftTransition:
     guard: Guard | None = None
     otherwise: bool = False
     actions: Block = ()
-    said: bool = False
+    has_event: bool = False
     eventless: bool = False
     internal: bool = False
     notes: list[str] = field(default_factory=list)
@@ -89,7 +89,7 @@ class DraftTransition:
     @property
     def bare(self) -> bool:
         """Whether it has neither an event nor a guard, as UML requires for a pseudo-state."""
-        return not self.said and self.guard is None and not self.otherwise
+        return not self.has_event and self.guard is None and not self.otherwise
 
     def retarget(self, targets: list[Draft]) -> None:
         """Change the targets of the transition."""
@@ -176,19 +176,19 @@ class DraftReader:
 
     def _tie(self, owner: Draft, arrow: Arrow) -> None:
         source, target = self._find(owner, arrow.source), self._find(owner, arrow.target)
-        said = self.labels.label(arrow.label)
+        label = self.labels.label(arrow.label)
         transition = DraftTransition(
             source,
             [],
             arrow.place,
-            origin=said.origin,
-            events=said.events,
-            delay=said.delay,
-            guard=said.guard,
-            otherwise=said.otherwise,
-            actions=said.actions,
-            said=said.said,
-            eventless=said.eventless,
+            origin=label.origin,
+            events=label.events,
+            delay=label.delay,
+            guard=label.guard,
+            otherwise=label.otherwise,
+            actions=label.actions,
+            has_event=label.has_event,
+            eventless=label.eventless,
             internal=arrow.attributes.get("type") == "internal",
             notes=arrow.notes,
             attributes={name: value for name, value in arrow.attributes.items() if name != "type"},
@@ -226,7 +226,7 @@ class DraftReader:
                 return "an outgoing transition has an event or a guard"
             case "fork" if not draft.leaving or not all(transition.bare for transition in draft.leaving):
                 return "an outgoing transition has an event or a guard"
-            case "join" if len(draft.leaving) != 1 or draft.leaving[0].said:
+            case "join" if len(draft.leaving) != 1 or draft.leaving[0].has_event:
                 return "it must have exactly one outgoing transition, without an event"
             case _:
                 return None
@@ -250,17 +250,17 @@ def assign_keys(root: Draft) -> list[tuple[Draft, str]]:
     for draft in (root, *walk_drafts(root)):
         for child in draft.children:
             inner = child.name.removeprefix(f"{draft.id}.").removeprefix(f"{draft.name}.")
-            wish = clean_key(inner) or (child.type if child.type != "regular" else "state")
-            child.key = next(each for each in _candidates(wish) if each not in draft.keys)
+            wanted = clean_key(inner) or (child.type if child.type != "regular" else "state")
+            child.key = next(each for each in _candidates(wanted) if each not in draft.keys)
             draft.keys[child.key] = child
             if child.key not in {child.name, inner}:
                 renamed.append((child, child.key))
     return renamed
 
 
-def _candidates(wish: str) -> Iterator[str]:
-    yield wish
+def _candidates(wanted: str) -> Iterator[str]:
+    yield wanted
     number = 2
     while True:  # ends: the caller takes the first that is free among finitely many
-        yield f"{wish}_{number}"
+        yield f"{wanted}_{number}"
         number += 1

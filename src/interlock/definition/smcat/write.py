@@ -71,7 +71,7 @@ class SmcatWriter:
         self.diagnostics = Diagnostics()
         self.lost: dict[str, Place] = {}
         self.names = _names(self.tree)
-        self.taken = set(self.names)
+        self.used_names = set(self.names)
         self.numbers: Counter[str] = Counter()
         # An arrow without a label that leaves one of these would be read as its completion.
         self.completing = {
@@ -89,7 +89,7 @@ class SmcatWriter:
         if _needs_outer_state(root):
             message = "the root is written as an outer state, which also contains its final states"
             self.diagnostics.warning("export.root", message, root.place)
-            self.names[0] = self._free(self.document.kind)
+            self.names[0] = self._unique_name(self.document.kind)
             self._initial(body, "initial", [0], (), "")
             self._state(body, 0, "")
         else:
@@ -99,22 +99,22 @@ class SmcatWriter:
             self.diagnostics.warning("export.extensions", message, next(iter(self.lost.values())))
         return WriteResult(text=head + body.text(), diagnostics=self.diagnostics.sorted())
 
-    def _free(self, wish: str) -> str:
-        name = wish
-        while name in self.taken:  # ends: only finitely many names are used
-            self.numbers[wish] += 1
-            name = f"{wish}_{self.numbers[wish] + 1}"
-        self.taken.add(name)
+    def _unique_name(self, wanted: str) -> str:
+        name = wanted
+        while name in self.used_names:  # ends: only finitely many names are used
+            self.numbers[wanted] += 1
+            name = f"{wanted}_{self.numbers[wanted] + 1}"
+        self.used_names.add(name)
         return name
 
     def _children(self, body: _Body, parent: int, indent: str) -> None:
         state = self.tree.states[parent]
         if state.type != "parallel" and state.states:
-            self._begin(body, parent, state.initial, indent)
+            self._write_initial(body, parent, state.initial, indent)
         for child in self.tree.children[parent]:
             self._state(body, child, indent)
 
-    def _begin(self, body: _Body, parent: int, initial: Initial | None, indent: str) -> None:
+    def _write_initial(self, body: _Body, parent: int, initial: Initial | None, indent: str) -> None:
         targets = self.tree.children[parent][:1]
         actions: Block = ()
         if initial is not None:
@@ -124,8 +124,8 @@ class SmcatWriter:
             owner = self.names[parent]
             self._initial(body, f"{owner}.initial" if owner else "initial", targets, actions, indent)
 
-    def _initial(self, body: _Body, wish: str, targets: list[int], actions: Block, indent: str) -> None:
-        name = self._free(wish)
+    def _initial(self, body: _Body, wanted: str, targets: list[int], actions: Block, indent: str) -> None:
+        name = self._unique_name(wanted)
         body.states.append(f"{indent}{quote_state_name(name)} [type=initial]")
         transition = Transition(origin="always", actions=actions, place=self.tree.states[targets[0]].place)
         self._arrow(body, name, targets, transition, indent)
@@ -139,37 +139,39 @@ class SmcatWriter:
             children = _Body()
             self._children(children, index, indent + _INDENT)
             inner = f" {{\n{children.text()}{indent}}}"
-        said = f": {quote_activities(lines, indent + _INDENT)}" if lines else ""
+        lines_text = f": {quote_activities(lines, indent + _INDENT)}" if lines else ""
         tags = [fold_lines(f"tags: {', '.join(state.tags)}")] if state.tags else []
         notes = _notes([*(state.description or "").splitlines(), *tags], indent)
-        body.states.append(f"{notes}{indent}{quote_state_name(name)} [{self._attributes(index, state)}]{said}{inner}")
+        body.states.append(
+            f"{notes}{indent}{quote_state_name(name)} [{self._attributes(index, state)}]{lines_text}{inner}"
+        )
         self._arrows(body, index, state, indent)
 
     def _attributes(self, index: int, state: State) -> str:
         types = {"state": "regular", "history": "deephistory" if state.history == "deep" else "history"}
-        said = [f"type={types.get(state.type, state.type)}"]
+        attributes = [f"type={types.get(state.type, state.type)}"]
         if index and state.key != self.names[index]:
-            said.append(f"label={quote(state.key)}")
-        return " ".join([*said, *self._drawing(state.meta, ("color", "class", "active"), state.place)])
+            attributes.append(f"label={quote(state.key)}")
+        return " ".join([*attributes, *self._drawing(state.meta, ("color", "class", "active"), state.place)])
 
     def _drawing(self, meta: Value, known: tuple[str, ...], place: Place) -> list[str]:
         """The drawing attributes, as the reader keeps them; any other `meta` is lost."""
         drawing = meta.get("smcat") if isinstance(meta, dict) else None
-        said = []
+        attributes = []
         for name, value in drawing.items() if isinstance(drawing, dict) else ():
             if name not in known:
                 continue
             if name == "active" and value is True:
-                said.append("active")
+                attributes.append("active")
             elif name == "width" and type(value) in {int, float} and 0 <= value < _WIDTH_MAX:
-                said.append(f"width={value:.9f}".rstrip("0").rstrip("."))
+                attributes.append(f"width={value:.9f}".rstrip("0").rstrip("."))
             elif name == "color" and isinstance(value, str):
-                said.append(f"color={quote(value)}")
+                attributes.append(f"color={quote(value)}")
             elif name == "class" and isinstance(value, str) and _CLASS.fullmatch(value):
-                said.append(f"class={quote(value)}")
-        if meta is not None and (not isinstance(drawing, dict) or len(said) != len(drawing) or len(meta) > 1):
+                attributes.append(f"class={quote(value)}")
+        if meta is not None and (not isinstance(drawing, dict) or len(attributes) != len(drawing) or len(meta) > 1):
             self.diagnostics.warning("export.meta", "smcat cannot express `meta`", place)
-        return said
+        return attributes
 
     def _activities(self, state: State) -> list[str]:
         lines = [f"{word}/ {label_actions((action,))}" for word, block in _blocks(state) for action in block]
@@ -239,14 +241,14 @@ class SmcatWriter:
         drawing = self._drawing(transition.meta, ("color", "class", "width"), transition.place)
         attributes = " ".join([*(["type=internal"] if internal else []), *drawing])
         notes = _notes((transition.description or "").splitlines(), indent)
-        said = self._label(transition, completing=completing)
+        label = self._label(transition, completing=completing)
         target = self.names[targets[0]]
         if len(targets) > 1:
-            target = self._free(f"]{source.removeprefix(']')}")
+            target = self._unique_name(f"]{source.removeprefix(']')}")
             body.states.append(f"{indent}{quote_state_name(target)} [type=fork]")
         text = f"{notes}{indent}{quote_state_name(source)} -> {quote_state_name(target)}"
         body.arrows.append(
-            text + (f" [{attributes}]" if attributes else "") + (f": {quote_label(said)}" if said else "")
+            text + (f" [{attributes}]" if attributes else "") + (f": {quote_label(label)}" if label else "")
         )
         if len(targets) > 1:
             body.arrows += [
@@ -257,12 +259,12 @@ class SmcatWriter:
         """The label's text; reports what cannot be read back."""
         guard = "" if transition.guard is None else f"[{label_guard(transition.guard)}]"
         actions = f"/ {label_actions(transition.actions)}" if transition.actions else ""
-        said = " ".join(filter(None, (self._event(transition, completing=completing), guard, actions)))
-        back = self._reader().label(TextSpan(said, 0))
+        label = " ".join(filter(None, (self._event(transition, completing=completing), guard, actions)))
+        back = self._reader().label(TextSpan(label, 0))
         for what, message in _differences(transition, back):
             self.diagnostics.warning(f"export.{what}", message, transition.place)
         self._lose(TRANSITION, transition, transition.place)
-        return said
+        return label
 
     def _event(self, transition: Transition, *, completing: bool) -> str:
         if transition.events:

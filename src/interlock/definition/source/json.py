@@ -224,12 +224,12 @@ class _Parser:
         self.position = match.end()
         return self.text[self.position : self.position + 1]
 
-    def _unexpected(self, wish: str) -> JsonSyntaxError:
+    def _unexpected(self, expected: str) -> JsonSyntaxError:
         word = _WORD.match(self.text, self.position)
         found = word[0] if word is not None else self._peek()
         hint = _HINTS.get(found)
         shown = f'"{found[:40]}"' if found else "the end of the text"
-        return self._fault("json.syntax", f"expected {wish}, got {shown}", max(1, len(found)), hint)
+        return self._fault("json.syntax", f"expected {expected}, got {shown}", max(1, len(found)), hint)
 
     def _fault(self, code: str, message: str, length: int, hint: str | None = None) -> JsonSyntaxError:
         path = self.stack[-1].path if self.stack else ""

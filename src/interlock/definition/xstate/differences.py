@@ -65,8 +65,8 @@ def _report_state(tree: TargetIndex, index: int, state: State, diagnostics: Diag
     if (always and state.invokes) or skips:
         message = f'XState creates the invokes of "{tree.ids[index]}" even if the state is left at once'
         diagnostics.warning("export.transient_invoke", message, state.place)
-    beside = any(tree.states[each].type == "parallel" for each in tree.ancestors(index))
-    if state.invokes and (tree.children[index] or beside):
+    in_parallel = any(tree.states[each].type == "parallel" for each in tree.ancestors(index))
+    if state.invokes and (tree.children[index] or in_parallel):
         message = (
             f'XState creates the invokes of "{tree.ids[index]}" before it enters its children and parallel regions'
         )

@@ -82,15 +82,15 @@ def read_document(root: Node, *, name: str, diagnostics: Diagnostics, version4: 
 
 def _kind(root: dict[str, Node], name: str, diagnostics: Diagnostics) -> str:
     """The kind: made from the id of the root, or else the file name up to its first dot."""
-    said = root["id"].value if "id" in root else None
-    if isinstance(said, str) and said:
-        parts = [key_from_text(part, "") for part in said.split(".")]
+    given_id = root["id"].value if "id" in root else None
+    if isinstance(given_id, str) and given_id:
+        parts = [key_from_text(part, "") for part in given_id.split(".")]
         kind = ".".join(part for part in parts if part) or "chart"
-        if kind != said:
-            message = f'the id "{said}" becomes the kind "{kind}": dotted words of letters, digits, "_" and "-"'
+        if kind != given_id:
+            message = f'the id "{given_id}" becomes the kind "{kind}": dotted words of letters, digits, "_" and "-"'
             diagnostics.info("kind.name", message, root["id"].place)
         return kind
-    if said is not None:
+    if given_id is not None:
         diagnostics.error("value.type", "the id of the root must be a string", root["id"].place)
     return kind_from_source(name)
 
@@ -163,23 +163,23 @@ def _meta(source: XStateDefinition, content: dict[str, Node]) -> Any:
 
 def _type(source: XStateDefinition, node: XStateNode) -> StateType:
     content = node.content
-    said = source.text(content.get("type"), f"one of {', '.join(_TYPES)}")
+    given = source.text(content.get("type"), f"one of {', '.join(_TYPES)}")
     states = content.get("states")
     if states is not None and source.mapping(states, "a mapping of states") is None:
         states = None
     has_states = bool(states is not None and states.value)
-    if said is None:
+    if given is None:
         history = content["history"].value if "history" in content else None
         return "history" if history and not has_states else "state"
-    if said not in _TYPES:
-        hint = suggestion(said, _TYPES)
-        source.error("state.type", f'unknown state type "{said}"', content["type"].place, hint)
+    if given not in _TYPES:
+        hint = suggestion(given, _TYPES)
+        source.error("state.type", f'unknown state type "{given}"', content["type"].place, hint)
         return "state"
-    if has_states and said in ("atomic", "final", "history"):
-        source.error("state.type", f"a state of type {said} cannot have states", content["type"].place)
-    if not has_states and said in ("compound", "parallel"):
-        source.error("state.type", f"a state of type {said} must have `states`", content["type"].place)
-    return _TYPES[said]
+    if has_states and given in ("atomic", "final", "history"):
+        source.error("state.type", f"a state of type {given} cannot have states", content["type"].place)
+    if not has_states and given in ("compound", "parallel"):
+        source.error("state.type", f"a state of type {given} must have `states`", content["type"].place)
+    return _TYPES[given]
 
 
 def _transitions(source: XStateDefinition, node: XStateNode) -> tuple[Transition, ...]:
@@ -403,10 +403,10 @@ def _report_useless_initial(source: XStateDefinition, node: XStateNode, json_nod
 def read_history(source: XStateDefinition, node: XStateNode, made: State) -> State:
     """A history with its default: the initial state of its parent with its actions, or its parallel parent (X17)."""
     assert node.parent is not None
-    said = node.content["history"].value if "history" in node.content else True
-    if said not in (True, False, "shallow", "deep"):
+    given = node.content["history"].value if "history" in node.content else True
+    if given not in (True, False, "shallow", "deep"):
         source.error("state.history", "`history` must be `shallow` or `deep`", node.content["history"].place)
-    made = replace(made, history="deep" if said == "deep" else "shallow")
+    made = replace(made, history="deep" if given == "deep" else "shallow")
     json_node = node.content.get("target")
     if json_node is not None:
         found = [_default(source, node.parent, each) for each in items(json_node)]

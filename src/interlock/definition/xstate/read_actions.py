@@ -66,8 +66,8 @@ class _Call:
         """The value of an argument; None if it is absent."""
         return read_value(self.fields[name]) if name in self.fields else None
 
-    def text(self, name: str, wish: str) -> str | None:
-        return self.source.text(self.fields.get(name), wish)
+    def text(self, name: str, expected: str) -> str | None:
+        return self.source.text(self.fields.get(name), expected)
 
     def block(self, name: str) -> Block:
         return read_block(self.source, self.node, self.fields.get(name))
@@ -312,8 +312,8 @@ def read_guard(source: XStateDefinition, node: XStateNode, json_node: Node | Non
     call = _Call(source, node, {} if is_free else _fields(source, content), place)
     if short != name or (name in _COMPOSED and not call.fields.keys().isdisjoint(_COMPOSED_KEYS)):
         if short not in _COMPOSED:
-            wish = suggestion(short, _COMPOSED)
-            source.error("guard.unsupported", f'the built-in guard "{name}" cannot be read from JSON', place, wish)
+            expected = suggestion(short, _COMPOSED)
+            source.error("guard.unsupported", f'the built-in guard "{name}" cannot be read from JSON', place, expected)
             return None
         return _COMPOSED[short](call)
     if name == "interlock.expression":

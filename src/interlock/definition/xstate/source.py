@@ -42,20 +42,20 @@ class XStateDefinition:
         """Report an error."""
         self.diagnostics.error(code, message, place, hint)
 
-    def mapping(self, json_node: Node, wish: str) -> dict[str, Node] | None:
+    def mapping(self, json_node: Node, expected: str) -> dict[str, Node] | None:
         """The mapping; None, and a diagnostic, if it is something else."""
         if isinstance(json_node.value, dict):
             return json_node.value
-        self.report_type(json_node, wish)
+        self.report_type(json_node, expected)
         return None
 
-    def text(self, json_node: Node | None, wish: str) -> str | None:
+    def text(self, json_node: Node | None, expected: str) -> str | None:
         """The text; None if absent, and with a diagnostic if it is something else or empty."""
         if json_node is None:
             return None
         if isinstance(json_node.value, str) and json_node.value:
             return json_node.value
-        self.report_type(json_node, wish)
+        self.report_type(json_node, expected)
         return None
 
     def description(self, content: dict[str, Node]) -> str | None:
@@ -68,15 +68,15 @@ class XStateDefinition:
         self.report_type(json_node, "a description")
         return None
 
-    def texts(self, json_node: Node | None, wish: str) -> tuple[str, ...]:
+    def texts(self, json_node: Node | None, expected: str) -> tuple[str, ...]:
         """One text or a list of them, as a tuple."""
         if json_node is None:
             return ()
-        return tuple(text for each in items(json_node) if (text := self.text(each, wish)) is not None)
+        return tuple(text for each in items(json_node) if (text := self.text(each, expected)) is not None)
 
-    def report_type(self, json_node: Node, wish: str) -> None:
+    def report_type(self, json_node: Node, expected: str) -> None:
         """Report a value of a wrong type."""
-        self.error("value.type", f"expected {wish}, got {type_name(json_node.plain())}", json_node.place)
+        self.error("value.type", f"expected {expected}, got {type_name(json_node.plain())}", json_node.place)
 
     def report_unknown_keys(self, json_node: Node, known: Collection[str], what: str) -> None:
         """Warn of unknown keys; refuse those of XState 4."""
@@ -191,9 +191,9 @@ class XStateNodes:
     def __init__(self, root: Node, kind: str, diagnostics: Diagnostics) -> None:
         self.diagnostics = diagnostics
         content = root.value if isinstance(root.value, dict) else {}
-        said = content["id"].value if "id" in content else None
+        given_id = content["id"].value if "id" in content else None
         self.kind = kind
-        self.root_id = said if isinstance(said, str) and said else "(machine)"
+        self.root_id = given_id if isinstance(given_id, str) and given_id else "(machine)"
         self.hidden = _root_acts(content) or _names_root(root, self.root_id)
         self.by_foreign_id: dict[str, XStateNode] = {}
         name = key_from_text(kind) if self.hidden else ""
@@ -219,11 +219,11 @@ class XStateNodes:
 
     def _add(self, parent: XStateNode, written: Node, key: str, name: str, path: str, keys: list[str]) -> None:
         node = XStateNode(written, key, name, parent, path, ".".join([self.root_id, *keys]))
-        said = node.content.get("id")
-        if said is not None and isinstance(said.value, str) and said.value:
-            node.foreign_id, node.id = said.value, id_from_text(said.value)
-            if node.id != said.value:
-                self.diagnostics.info("state.id", f'the id "{said.value}" becomes "{node.id}"', said.place)
+        given_id = node.content.get("id")
+        if given_id is not None and isinstance(given_id.value, str) and given_id.value:
+            node.foreign_id, node.id = given_id.value, id_from_text(given_id.value)
+            if node.id != given_id.value:
+                self.diagnostics.info("state.id", f'the id "{given_id.value}" becomes "{node.id}"', given_id.place)
         parent.children[key] = node
         self.by_foreign_id[node.foreign_id] = node
         self._add_children(node, path, keys)

@@ -134,9 +134,11 @@ def _transition(json_node: Node, diagnostics: Diagnostics, *, is_root: bool) -> 
         return json_node
     targets = _targets(content, is_root=is_root)
     if targets:
-        said = content.pop("internal", None)
+        internal = content.pop("internal", None)
         internal = (
-            any(each.startswith(".") for each in _texts(content["target"])) if said is None else said.value is True
+            any(each.startswith(".") for each in _texts(content["target"]))
+            if internal is None
+            else internal.value is True
         )
         content["target"] = targets[0] if len(targets) == 1 else _at(content["target"], targets)
         if not internal:

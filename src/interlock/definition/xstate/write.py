@@ -77,9 +77,9 @@ class XStateWriter:
     def _foreign_id(self, index: int) -> str:
         """`#id` by which any state can be a target in XState: its own id, else its path from the root."""
         tree = self.tree
-        said = self.written_ids[index]
-        if said is not None and index != self.top:
-            return f"#{_escaped(said)}"
+        written = self.written_ids[index]
+        if written is not None and index != self.top:
+            return f"#{_escaped(written)}"
         keys = []
         while index > self.top:
             keys.append(tree.states[index].key)

@@ -74,8 +74,8 @@ class ActionWriter:
             case AssignCall() if action.name in self.assigns:
                 return _named(action.name, action.arguments)
             case AssignCall():
-                said = {} if action.arguments is None else {"arguments": write_value(action.arguments)}
-                return self._built_in("interlock.assign", {"name": action.name, **said})
+                arguments = {} if action.arguments is None else {"arguments": write_value(action.arguments)}
+                return self._built_in("interlock.assign", {"name": action.name, **arguments})
             case Assign():
                 return self._built_in("interlock.assign", {"values": _values(action)})
             case Raise():
@@ -93,8 +93,8 @@ class ActionWriter:
                 return self._if(action)
             case Foreach():
                 params = {"in": write_value(action.items), "item": action.item, "index": action.index}
-                said = {key: each for key, each in params.items() if key != "index" or each is not None}
-                return self._built_in("interlock.foreach", said | {"actions": self.block(action.block)})
+                arguments = {key: each for key, each in params.items() if key != "index" or each is not None}
+                return self._built_in("interlock.foreach", arguments | {"actions": self.block(action.block)})
             case _:  # Script, which mypy proves
                 return self._built_in("interlock.script", {"text": action.text})
 

@@ -135,6 +135,6 @@ class TargetIndex:
             return Unresolved("target.unknown", f'unknown state "{text}"')
         keys = [self.states[each].key for scope in scopes for each in self.children[scope]]
         known = list(dict.fromkeys([*keys, *(f"#{name}" for name in self.ids[1:])]))
-        wish = text if text.startswith("#") else text.lstrip(".").rsplit(".", 1)[-1]
-        hint = suggestion(wish, known) or suggestion(f"#{wish}", known)
+        word = text if text.startswith("#") else text.lstrip(".").rsplit(".", 1)[-1]
+        hint = suggestion(word, known) or suggestion(f"#{word}", known)
         return Unresolved("target.unknown", f'unknown state "{text}"', hint)

@@ -27,7 +27,6 @@ from interlock.model.document.actions import (
     If,
     Log,
     Raise,
-    Script,
     Send,
     Value,
 )
@@ -116,5 +115,5 @@ def action_text(action: Action) -> str:
             return "; ".join([" el".join(branches), *otherwise])
         case Foreach():
             return f"for {action.item} in {value_text(action.items)}: {block_text(action.block)}"
-        case Script():
+        case _:
             return "script"

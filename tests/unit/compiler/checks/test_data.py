@@ -1,6 +1,6 @@
 """Fields of the context, what is assigned to them, what expressions read."""
 
-from tests.unit.compiler.diagnostics import told
+from tests.unit.compiler.diagnostics import reported
 
 
 def test_a_field_is_declared_once() -> None:
@@ -16,10 +16,8 @@ states:
   a: {context: {m: {type: string, default: x}}}
 """
 
-    assert [
-        ("error 5:17"),
-    ] == told(bad, "context.duplicate")
-    assert [] == told(good, "context.duplicate")
+    assert ["error 5:17"] == reported(bad, "context.duplicate")
+    assert [] == reported(good, "context.duplicate")
 
 
 def test_a_field_has_a_first_value() -> None:
@@ -33,10 +31,8 @@ context: {n: {type: integer, nullable: true}}
 states: {a: {}}
 """
 
-    assert [
-        "error 3:11",
-    ] == told(bad, "context.no_value")
-    assert [] == told(good, "context.no_value")
+    assert ["error 3:11"] == reported(bad, "context.no_value")
+    assert [] == reported(good, "context.no_value")
 
 
 def test_only_the_root_requires_fields() -> None:
@@ -47,10 +43,8 @@ context: {n: {type: integer, required: true}}
 states: {a: {}}
 """
 
-    assert [
-        ("error 3:24"),
-    ] == told(bad, "context.required")
-    assert [] == told(good, "context.required")
+    assert ["error 3:24"] == reported(bad, "context.required")
+    assert [] == reported(good, "context.required")
 
 
 def test_a_default_fits_its_own_field() -> None:
@@ -64,10 +58,8 @@ context: {n: {type: integer, default: 1}}
 states: {a: {}}
 """
 
-    assert [
-        ("error 3:11"),
-    ] == told(bad, "context.default")
-    assert [] == told(good, "context.default")
+    assert ["error 3:11"] == reported(bad, "context.default")
+    assert [] == reported(good, "context.default")
 
 
 def test_a_computed_default_is_left_to_the_step() -> None:
@@ -81,10 +73,8 @@ context: {n: {type: integer, min: 1, default: '= 1 - 1'}}
 states: {a: {}}
 """
 
-    assert [
-        "error 3:11",
-    ] == told(bad, "context.default")
-    assert [] == told(good, "context.default")
+    assert ["error 3:11"] == reported(bad, "context.default")
+    assert [] == reported(good, "context.default")
 
 
 def test_a_payload_default_fits_its_own_field() -> None:
@@ -98,10 +88,8 @@ events: {e: {payload: {n: {type: integer, default: 1}}}}
 states: {a: {on: {e: {}}}}
 """
 
-    assert [
-        ("error 3:24"),
-    ] == told(bad, "payload.default")
-    assert [] == told(good, "payload.default")
+    assert ["error 3:24"] == reported(bad, "payload.default")
+    assert [] == reported(good, "payload.default")
 
 
 def test_an_enum_holds_values_of_its_type() -> None:
@@ -115,10 +103,8 @@ context: {n: {type: string, enum: [s, '3'], default: s}}
 states: {a: {}}
 """
 
-    assert [
-        ("error 3:11"),
-    ] == told(bad, "field.enum")
-    assert [] == told(good, "field.enum")
+    assert ["error 3:11"] == reported(bad, "field.enum")
+    assert [] == reported(good, "field.enum")
 
 
 def test_bounds_leave_room_for_a_value() -> None:
@@ -132,10 +118,8 @@ context: {n: {type: integer, min: 1, max: 3, nullable: true}}
 states: {a: {}}
 """
 
-    assert [
-        "error 3:11",
-    ] == told(bad, "field.bounds")
-    assert [] == told(good, "field.bounds")
+    assert ["error 3:11"] == reported(bad, "field.bounds")
+    assert [] == reported(good, "field.bounds")
 
 
 def test_an_assign_names_a_field() -> None:
@@ -149,10 +133,8 @@ context: {count: {type: integer, default: 0}}
 states: {a: {entry: [{assign: {count: 1}}]}}
 """
 
-    assert [
-        "error 4:22",
-    ] == told(bad, "assign.unknown_field")
-    assert [] == told(good, "assign.unknown_field")
+    assert ["error 4:22"] == reported(bad, "assign.unknown_field")
+    assert [] == reported(good, "assign.unknown_field")
 
 
 def test_an_assign_without_any_near_field_says_where_to_declare_it() -> None:
@@ -160,10 +142,8 @@ def test_an_assign_without_any_near_field_says_where_to_declare_it() -> None:
     bad = "states: {a: {entry: [{assign: {x: 1}}]}}"
     good = "states: {a: {entry: [{foreach: {in: [1], item: x, do: [{assign: {x: 2}}]}}]}}"
 
-    assert [
-        "error 3:22",
-    ] == told(bad, "assign.unknown_field")
-    assert [] == told(good, "assign.unknown_field")
+    assert ["error 3:22"] == reported(bad, "assign.unknown_field")
+    assert [] == reported(good, "assign.unknown_field")
 
 
 def test_a_send_keeps_its_id_in_a_field() -> None:
@@ -174,10 +154,8 @@ context: {sent: {type: string, nullable: true}}
 states: {a: {entry: [{send: {event: e, idLocation: sent, delay: 1s}}]}}
 """
 
-    assert [
-        "error 3:22",
-    ] == told(bad, "assign.unknown_field")
-    assert [] == told(good, "assign.unknown_field")
+    assert ["error 3:22"] == reported(bad, "assign.unknown_field")
+    assert [] == reported(good, "assign.unknown_field")
 
 
 def test_an_invoke_keeps_its_id_in_a_field() -> None:
@@ -188,10 +166,8 @@ context: {asked: {type: string, nullable: true}}
 states: {a: {invoke: {src: s, idLocation: asked}}}
 """
 
-    assert [
-        "error 3:22",
-    ] == told(bad, "assign.unknown_field")
-    assert [] == told(good, "assign.unknown_field")
+    assert ["error 3:22"] == reported(bad, "assign.unknown_field")
+    assert [] == reported(good, "assign.unknown_field")
 
 
 def test_a_literal_fits_its_field() -> None:
@@ -205,10 +181,8 @@ context: {n: {type: integer, default: 0}}
 states: {a: {entry: [{assign: {n: 1}}]}}
 """
 
-    assert [
-        ("error 4:22"),
-    ] == told(bad, "assign.refused")
-    assert [] == told(good, "assign.refused")
+    assert ["error 4:22"] == reported(bad, "assign.refused")
+    assert [] == reported(good, "assign.refused")
 
 
 def test_a_literal_fits_the_field_its_path_leads_to() -> None:
@@ -222,10 +196,8 @@ context: {o: {type: object, default: {}, fields: {xs: {type: array, items: integ
 states: {a: {entry: [{assign: {o.xs.0: 1, o.ys.z: 1}}]}}
 """
 
-    assert [
-        ("error 4:22"),
-    ] == told(bad, "assign.refused")
-    assert [] == told(good, "assign.refused")
+    assert ["error 4:22"] == reported(bad, "assign.refused")
+    assert [] == reported(good, "assign.refused")
 
 
 def test_a_script_is_refused() -> None:
@@ -233,14 +205,12 @@ def test_a_script_is_refused() -> None:
     bad = "states: {a: {entry: [{if: '= event.name == null', then: [{script: x = 1}]}]}}"
     good = "states: {a: {entry: [{if: '= event.name == null', then: [{log: x}]}]}}"
 
-    assert [
-        ("error 3:58"),
-    ] == told(bad, "script.untrusted")
-    assert [] == told(good, "script.untrusted")
+    assert ["error 3:58"] == reported(bad, "script.untrusted")
+    assert [] == reported(good, "script.untrusted")
 
 
 def test_an_expression_reads_declared_fields() -> None:
-    """A field that nobody declared is missing when it is read."""
+    """An undeclared field is missing when it is read."""
     bad = """\
 context: {count: {type: integer, default: 0}}
 states: {a: {on: {e: {guard: '= context.cuont > 1'}}}}
@@ -250,10 +220,8 @@ context: {count: {type: integer, default: 0}}
 states: {a: {on: {e: {guard: '= context.count > 1'}}}}
 """
 
-    assert [
-        "warning 4:41",
-    ] == told(bad, "expression.unknown_field")
-    assert [] == told(good, "expression.unknown_field")
+    assert ["warning 4:41"] == reported(bad, "expression.unknown_field")
+    assert [] == reported(good, "expression.unknown_field")
 
 
 def test_what_a_foreach_makes_may_be_read() -> None:
@@ -264,14 +232,12 @@ states: {a: {entry: [{foreach: {in: [1], item: x, index: y,
     do: [{log: '= context.y + context.x'}]}}]}}
 """
 
-    assert [
-        "warning 3:73",
-    ] == told(bad, "expression.unknown_field")
-    assert [] == told(good, "expression.unknown_field")
+    assert ["warning 3:73"] == reported(bad, "expression.unknown_field")
+    assert [] == reported(good, "expression.unknown_field")
 
 
 def test_a_policy_may_read_the_principal() -> None:
-    """`permit` alone may read who sends; what it gets wrong is told at its place."""
+    """Only `permit` may read the principal; its mistakes are reported at its place."""
     bad = """\
 events: {e: {roles: [r], permit: '= principals.id == 1'}}
 states: {a: {on: {e: {}}}}
@@ -281,10 +247,8 @@ events: {e: {roles: [r], permit: '= principal.id == 1'}}
 states: {a: {on: {e: {}}}}
 """
 
-    assert [
-        "error 3:37",
-    ] == told(bad, "expression.name")
-    assert [] == told(good, "expression.name")
+    assert ["error 3:37"] == reported(bad, "expression.name")
+    assert [] == reported(good, "expression.name")
 
 
 def test_a_transition_reads_what_its_event_carries() -> None:
@@ -298,14 +262,12 @@ events: {e: {payload: {size: string}}}
 states: {a: {on: {e: {guard: "= event.data['size'] == 1"}}}}
 """
 
-    assert [
-        "error 4:44",
-    ] == told(bad, "payload.type")
-    assert [] == told(good, "payload.type")
+    assert ["error 4:44"] == reported(bad, "payload.type")
+    assert [] == reported(good, "payload.type")
 
 
 def test_a_transition_reads_inner_fields_that_exist() -> None:
-    """Objects inside a payload are followed; what lies below a missing field is not told again."""
+    """Objects inside a payload are checked; fields inside a missing field are not reported again."""
     bad = """\
 events: {e: {payload: {o: {type: object, fields: {x: string}}}}}
 states: {a: {on: {e: {actions: [{log: '= event.data.o.y.z'}]}}}}
@@ -315,10 +277,8 @@ events: {e: {payload: {o: {type: object, fields: {x: object}}}}}
 states: {a: {on: {e: {actions: [{log: '= event.data.o.x.z'}]}}}}
 """
 
-    assert [
-        "error 4:55",
-    ] == told(bad, "payload.type")
-    assert [] == told(good, "payload.type")
+    assert ["error 4:55"] == reported(bad, "payload.type")
+    assert [] == reported(good, "payload.type")
 
 
 def test_one_of_several_events_may_carry_the_field() -> None:
@@ -332,10 +292,8 @@ events: {e.a: {payload: {}}, e.b: {payload: {x: string}}}
 states: {a: {on: {e: {guard: '= event.data.x == 1'}}}}
 """
 
-    assert [
-        "error 4:44",
-    ] == told(bad, "payload.type")
-    assert [] == told(good, "payload.type")
+    assert ["error 4:44"] == reported(bad, "payload.type")
+    assert [] == reported(good, "payload.type")
 
 
 def test_an_event_without_payload_carries_anything() -> None:
@@ -349,10 +307,8 @@ events: {e: {}}
 states: {a: {on: {e: {guard: '= event.data.x == 1'}}}}
 """
 
-    assert [
-        "error 4:44",
-    ] == told(bad, "payload.type")
-    assert [] == told(good, "payload.type")
+    assert ["error 4:44"] == reported(bad, "payload.type")
+    assert [] == reported(good, "payload.type")
 
 
 def test_results_are_not_declared_events() -> None:
@@ -367,7 +323,5 @@ states: {a: {on: {'error.execution, e': {guard: '= event.data.x == 1'},
     '*': {guard: '= event.data.x == 1'}}}}
 """
 
-    assert [
-        "error 4:49",
-    ] == told(bad, "payload.type")
-    assert [] == told(good, "payload.type")
+    assert ["error 4:49"] == reported(bad, "payload.type")
+    assert [] == reported(good, "payload.type")

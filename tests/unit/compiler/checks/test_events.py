@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.compiler.diagnostics import told
+from tests.unit.compiler.diagnostics import reported
 
 
 def test_declared_events_leave_the_kernels_names_alone() -> None:
@@ -16,10 +16,16 @@ events: {shopping.done: {}}
 states: {a: {on: {shopping.done: {}}}}
 """
 
-    assert [
-        ("error 3:10"),
-    ] == told(bad, "name.reserved")
-    assert [] == told(good, "name.reserved")
+    assert ["error 3:10"] == reported(bad, "name.reserved")
+    assert [] == reported(good, "name.reserved")
+
+
+def test_a_reserved_name_cannot_be_sent_to_another_entity() -> None:
+    bad = "states: {a: {entry: [{send: {event: done.mine, to: order/1}}]}}"
+    good = "states: {a: {entry: [{send: {event: mine.done, to: order/1}}]}}"
+
+    assert ["error 3:22"] == reported(bad, "name.reserved")
+    assert [] == reported(good, "name.reserved")
 
 
 def test_raised_events_leave_the_kernels_names_alone() -> None:
@@ -27,10 +33,8 @@ def test_raised_events_leave_the_kernels_names_alone() -> None:
     bad = "states: {a: {entry: [{raise: error.mine}]}}"
     good = "states: {a: {entry: [{raise: mine.error}]}}"
 
-    assert [
-        ("error 3:22"),
-    ] == told(bad, "name.reserved")
-    assert [] == told(good, "name.reserved")
+    assert ["error 3:22"] == reported(bad, "name.reserved")
+    assert [] == reported(good, "name.reserved")
 
 
 def test_a_raised_event_is_declared() -> None:
@@ -44,10 +48,8 @@ events: {paid: {direction: internal}}
 states: {a: {entry: [{raise: paid}], on: {paid: {}}}}
 """
 
-    assert [
-        "error 4:22",
-    ] == told(bad, "event.undeclared")
-    assert [] == told(good, "event.undeclared")
+    assert ["error 4:22"] == reported(bad, "event.undeclared")
+    assert [] == reported(good, "event.undeclared")
 
 
 def test_an_event_sent_to_itself_is_declared() -> None:
@@ -63,10 +65,8 @@ states: {a: {entry: [{send: {event: later, delay: 1s}}, {send: {event: x, to: pa
     on: {e: {}, later: {}}}}
 """
 
-    assert [
-        ("error 4:22"),
-    ] == told(bad, "event.undeclared")
-    assert [] == told(good, "event.undeclared")
+    assert ["error 4:22"] == reported(bad, "event.undeclared")
+    assert [] == reported(good, "event.undeclared")
 
 
 def test_what_the_system_sends_when_stuck_is_declared() -> None:
@@ -80,21 +80,17 @@ events: {e: {}, stuck: {roles: [system]}}
 states: {a: {expect: {within: 1h, then: stuck}, on: {e: {}, stuck: {}}}}
 """
 
-    assert [
-        ("error 4:10"),
-    ] == told(bad, "event.undeclared")
-    assert [] == told(good, "event.undeclared")
+    assert ["error 4:10"] == reported(bad, "event.undeclared")
+    assert [] == reported(good, "event.undeclared")
 
 
-def test_an_event_that_nobody_sends_when_stuck_is_told() -> None:
+def test_an_event_of_then_is_reported_as_not_sent_yet() -> None:
     """`then` is kept for later: until then a chart that relies on it would wait in vain."""
     bad = "states: {a: {expect: {within: 1h, then: late}, on: {e: {}, late: {}}}}\n"
     good = bad.replace("late}, on", "alert}, on")
 
-    assert [
-        ("warning 3:10"),
-    ] == told(bad, "expect.unsent")
-    assert [] == told(good, "expect.unsent")
+    assert ["warning 3:10"] == reported(bad, "expect.unsent")
+    assert [] == reported(good, "expect.unsent")
 
 
 def test_a_transition_waits_for_declared_events() -> None:
@@ -108,10 +104,8 @@ events: {order.cancelled: {}}
 states: {a: {on: {order: {}, done.state.a: {}, '*': {actions: [x]}}}}
 """
 
-    assert [
-        ("warning 4:35"),
-    ] == told(bad, "event.undeclared")
-    assert [] == told(good, "event.undeclared")
+    assert ["warning 4:35"] == reported(bad, "event.undeclared")
+    assert [] == reported(good, "event.undeclared")
 
 
 def test_nothing_waits_for_an_outgoing_event() -> None:
@@ -125,13 +119,11 @@ events: {e: {direction: internal}}
 states: {a: {entry: [{raise: e}], on: {e: {}}}}
 """
 
-    assert [
-        "error 4:50",
-    ] == told(bad, "event.direction")
-    assert [] == told(good, "event.direction")
+    assert ["error 4:50"] == reported(bad, "event.direction")
+    assert [] == reported(good, "event.direction")
 
 
-def test_nobody_raises_an_outgoing_event() -> None:
+def test_an_outgoing_event_is_not_raised() -> None:
     """The entity itself cannot receive it."""
     bad = """\
 events: {e: {direction: out}}
@@ -142,10 +134,8 @@ events: {e: {direction: out}}
 states: {a: {entry: [{emit: {type: e}}]}}
 """
 
-    assert [
-        ("error 4:22"),
-    ] == told(bad, "event.direction")
-    assert [] == told(good, "event.direction")
+    assert ["error 4:22"] == reported(bad, "event.direction")
+    assert [] == reported(good, "event.direction")
 
 
 def test_raised_data_fits_the_payload() -> None:
@@ -159,10 +149,8 @@ events: {e: {direction: internal, payload: {n: integer, m: integer}}}
 states: {a: {entry: [{raise: {event: e, data: {n: 1, m: '= 1 + 1'}}}], on: {e: {}}}}
 """
 
-    assert [
-        "error 4:22",
-    ] == told(bad, "payload.type")
-    assert [] == told(good, "payload.type")
+    assert ["error 4:22"] == reported(bad, "payload.type")
+    assert [] == reported(good, "payload.type")
 
 
 def test_raised_data_has_no_unknown_field() -> None:
@@ -176,10 +164,8 @@ events: {e: {direction: internal, payload: {}}}
 states: {a: {entry: [{raise: e}], on: {e: {}}}}
 """
 
-    assert [
-        "error 4:22",
-    ] == told(bad, "payload.type")
-    assert [] == told(good, "payload.type")
+    assert ["error 4:22"] == reported(bad, "payload.type")
+    assert [] == reported(good, "payload.type")
 
 
 def test_raised_data_is_an_object() -> None:
@@ -193,10 +179,8 @@ events: {e: {direction: internal, payload: {}}}
 states: {a: {entry: [{raise: {event: e, data: '= event.data'}}], on: {e: {}}}}
 """
 
-    assert [
-        "error 4:22",
-    ] == told(bad, "payload.type")
-    assert [] == told(good, "payload.type")
+    assert ["error 4:22"] == reported(bad, "payload.type")
+    assert [] == reported(good, "payload.type")
 
 
 def test_a_transition_narrows_roles() -> None:
@@ -210,10 +194,8 @@ events: {e: {roles: [owner, admin]}}
 states: {a: {on: {e: {roles: [owner, system], actions: [x]}}}}
 """
 
-    assert [
-        ("error 4:22"),
-    ] == told(bad, "roles.widened")
-    assert [] == told(good, "roles.widened")
+    assert ["error 4:22"] == reported(bad, "roles.widened")
+    assert [] == reported(good, "roles.widened")
 
 
 def test_roles_without_declared_senders_are_left_alone() -> None:
@@ -227,10 +209,8 @@ events: {e: {}}
 states: {a: {on: {e: {roles: [boss], actions: [x]}, f: {roles: [boss], actions: [x]}}}}
 """
 
-    assert [
-        ("error 4:22"),
-    ] == told(bad, "roles.widened")
-    assert [] == told(good, "roles.widened")
+    assert ["error 4:22"] == reported(bad, "roles.widened")
+    assert [] == reported(good, "roles.widened")
 
 
 def test_what_happens_by_itself_acts_as_system() -> None:
@@ -246,10 +226,8 @@ states:
   b: {}
 """
 
-    assert [
-        ("error 4:19"),
-    ] == told(bad, "roles.system")
-    assert [] == told(good, "roles.system")
+    assert ["error 4:19"] == reported(bad, "roles.system")
+    assert [] == reported(good, "roles.system")
 
 
 def test_every_declared_event_is_taken_somewhere() -> None:
@@ -263,10 +241,8 @@ events: {e: {}, f: {}}
 states: {a: {on: {e: {}, f: {}}}}
 """
 
-    assert [
-        "warning 3:17",
-    ] == told(bad, "event.unused")
-    assert [] == told(good, "event.unused")
+    assert ["warning 3:17"] == reported(bad, "event.unused")
+    assert [] == reported(good, "event.unused")
 
 
 def test_every_outgoing_event_is_emitted() -> None:
@@ -280,13 +256,11 @@ events: {e: {direction: out}}
 states: {a: {entry: [{emit: {type: '= event.name'}}]}}
 """
 
-    assert [
-        "warning 3:10",
-    ] == told(bad, "event.unused")
-    assert [] == told(good, "event.unused")
+    assert ["warning 3:10"] == reported(bad, "event.unused")
+    assert [] == reported(good, "event.unused")
 
 
-def test_an_event_says_who_may_send_it() -> None:
+def test_an_event_needs_roles() -> None:
     """Once one event has roles, an event without is denied to all."""
     bad = """\
 events: {e: {roles: [owner]}, f: {}, g: {direction: internal}}
@@ -297,13 +271,11 @@ events: {e: {roles: [owner]}, f: {roles: [owner]}, g: {direction: internal}}
 states: {a: {on: {e: {}, f: {}, g: {}}}}
 """
 
-    assert [
-        ("warning 3:31"),
-    ] == told(bad, "event.no_roles")
-    assert [] == told(good, "event.no_roles")
+    assert ["warning 3:31"] == reported(bad, "event.no_roles")
+    assert [] == reported(good, "event.no_roles")
 
 
-def test_a_chart_without_any_roles_is_told_once() -> None:
+def test_a_chart_without_any_roles_is_reported_once() -> None:
     """Without roles only a local driver may run the chart."""
     bad = """\
 events: {e: {}, f: {}}
@@ -311,10 +283,8 @@ states: {a: {on: {e: {}, f: {}}}}
 """
     good = "states: {a: {on: {e: {}, f: {}}}}"
 
-    assert [
-        ("warning 3:10"),
-    ] == told(bad, "event.no_roles")
-    assert [] == told(good, "event.no_roles")
+    assert ["warning 3:10"] == reported(bad, "event.no_roles")
+    assert [] == reported(good, "event.no_roles")
 
 
 @pytest.mark.parametrize(
@@ -335,7 +305,7 @@ events: {{e: {{dedupe: "= {written}"}}}}
 states: {{a: {{on: {{e: {{}}}}}}}}
 """
 
-    assert [("error 4:25")] == told(text, "event.dedupe")
+    assert [("error 4:25")] == reported(text, "event.dedupe")
 
 
 @pytest.mark.parametrize("written", ["= event.data.id", "= event.id", "= entity.id + event.data.id", "once", "= 1"])
@@ -346,4 +316,4 @@ events: {{e: {{dedupe: "{written}"}}}}
 states: {{a: {{on: {{e: {{}}}}}}}}
 """
 
-    assert [] == told(text, "event.dedupe")
+    assert [] == reported(text, "event.dedupe")

@@ -42,7 +42,7 @@ def steps(chart: Chart, random: Random) -> Iterator[Step]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(BLOCKS))
-def test_no_entity_is_ever_where_the_compiler_sees_no_way(block: int) -> None:
+def test_every_active_state_is_reachable_for_the_compiler(block: int) -> None:
     """Every state that is active is reachable, and every transition that is taken may be taken."""
     for seed in range(block * CHARTS, (block + 1) * CHARTS):
         random = Random(seed)

@@ -1,4 +1,4 @@
-"""Content within content: as deep as the limits say, and not one level deeper, wherever it stands."""
+"""Nested content: as deep as the limits allow, and not one level deeper, everywhere."""
 
 import pytest
 
@@ -25,7 +25,7 @@ CONTEXT = (Field(name="n", type="integer", default=0), Field(name="item"))
 
 
 def ifs(depth: int) -> Action:
-    """An assign inside this many `if`; every other one stands under `else`."""
+    """An assign inside this many `if`; every other one is under `else`."""
     action: Action = Assign(values=(("n", 0),))
     for level in range(depth):
         action = If(branches=((TRUE, (action,)),)) if level % 2 else If(branches=((TRUE, ()),), otherwise=(action,))
@@ -104,6 +104,6 @@ CALL = SagaCall(src="do")
     ],
     ids=range(15),
 )
-def test_what_is_deeper_is_told_wherever_it_stands(state: State) -> None:
+def test_what_is_deeper_is_reported_everywhere(state: State) -> None:
     """`content.depth`, once, and nothing walks into it afterwards."""
     assert ["content.depth"] == found(state, State(key="b"))

@@ -4,10 +4,10 @@ import pytest
 
 from interlock.compiler.checks import graph, monotonic
 from interlock.compiler.checks.graph import Graph
-from tests.unit.compiler.diagnostics import chart_of, told
+from tests.unit.compiler.diagnostics import chart_of, reported
 
 
-def test_a_way_back_is_shown_with_its_path() -> None:
+def test_a_path_back_is_shown_with_its_path() -> None:
     """The path goes from the later state to the earlier one."""
     bad = """\
 monotonic: [a, c]
@@ -24,14 +24,12 @@ states:
   c: {on: {h: b}}
 """
 
-    assert [
-        ("error 1:1"),
-    ] == told(bad, "monotonic.violated")
-    assert [] == told(good, "monotonic.violated")
+    assert ["error 1:1"] == reported(bad, "monotonic.violated")
+    assert [] == reported(good, "monotonic.violated")
 
 
 def test_guards_do_not_help() -> None:
-    """The proof holds for every guard, so a guarded way back is a way back."""
+    """The proof holds for every guard, so a guarded path back counts."""
     bad = """\
 monotonic: true
 states:
@@ -45,10 +43,8 @@ states:
   b: {on: {f: {guard: never, actions: [x]}}}
 """
 
-    assert [
-        ("error 1:1"),
-    ] == told(bad, "monotonic.violated")
-    assert [] == told(good, "monotonic.violated")
+    assert ["error 1:1"] == reported(bad, "monotonic.violated")
+    assert [] == reported(good, "monotonic.violated")
 
 
 def test_the_root_leads_back_from_everywhere() -> None:
@@ -68,10 +64,8 @@ states:
   b: {on: {e: {}}}
 """
 
-    assert [
-        ("error 1:1"),
-    ] == told(bad, "monotonic.violated")
-    assert [] == told(good, "monotonic.violated")
+    assert ["error 1:1"] == reported(bad, "monotonic.violated")
+    assert [] == reported(good, "monotonic.violated")
 
 
 def test_an_entity_that_ended_goes_nowhere() -> None:
@@ -91,13 +85,11 @@ states:
   b: {type: final}
 """
 
-    assert [
-        ("error 1:1"),
-    ] == told(bad, "monotonic.violated")
-    assert [] == told(good, "monotonic.violated")
+    assert ["error 1:1"] == reported(bad, "monotonic.violated")
+    assert [] == reported(good, "monotonic.violated")
 
 
-def test_a_compound_state_left_and_entered_anew_goes_back() -> None:
+def test_a_compound_state_left_and_entered_again_goes_back() -> None:
     """Never again means never: being left in between does not help."""
     bad = """\
 states:
@@ -110,10 +102,8 @@ states:
   b: {on: {g: a.y}}
 """
 
-    assert [
-        ("error 4:3"),
-    ] == told(bad, "monotonic.violated")
-    assert [] == told(good, "monotonic.violated")
+    assert ["error 4:3"] == reported(bad, "monotonic.violated")
+    assert [] == reported(good, "monotonic.violated")
 
 
 def test_a_history_may_lead_back() -> None:
@@ -131,10 +121,8 @@ states:
   b: {}
 """
 
-    assert [
-        ("error 1:1"),
-    ] == told(bad, "monotonic.violated")
-    assert [] == told(good, "monotonic.violated")
+    assert ["error 1:1"] == reported(bad, "monotonic.violated")
+    assert [] == reported(good, "monotonic.violated")
 
 
 def test_a_region_beside_may_lead_back() -> None:
@@ -152,10 +140,8 @@ states:
   p: {type: parallel, states: {r: {states: {x: {on: {f: y}}, y: {}}}, s: {on: {g: {}}}}}
 """
 
-    assert [
-        ("error 1:1"),
-    ] == told(bad, "monotonic.violated")
-    assert [] == told(good, "monotonic.violated")
+    assert ["error 1:1"] == reported(bad, "monotonic.violated")
+    assert [] == reported(good, "monotonic.violated")
 
 
 def test_states_that_are_active_together_have_no_order() -> None:
@@ -169,13 +155,11 @@ monotonic: [p]
 states: {p: {type: parallel, states: {a: {}, b: {}}}}
 """
 
-    assert [
-        ("error 1:1"),
-    ] == told(bad, "monotonic.order")
-    assert [] == told(good, "monotonic.order")
+    assert ["error 1:1"] == reported(bad, "monotonic.order")
+    assert [] == reported(good, "monotonic.order")
 
 
-def test_a_state_stands_in_an_order_once() -> None:
+def test_a_state_is_in_an_order_once() -> None:
     """Twice it would come before itself."""
     bad = """\
 monotonic: [a, a]
@@ -186,10 +170,8 @@ monotonic: [a]
 states: {a: {}}
 """
 
-    assert [
-        "error 1:1",
-    ] == told(bad, "monotonic.order")
-    assert [] == told(good, "monotonic.order")
+    assert ["error 1:1"] == reported(bad, "monotonic.order")
+    assert [] == reported(good, "monotonic.order")
 
 
 def test_an_order_names_states() -> None:
@@ -205,10 +187,8 @@ states:
   a: {states: {c: {id: be, monotonic: [be]}}}
 """
 
-    assert [
-        "error 1:1",
-    ] == told(bad, "target.unknown")
-    assert [] == told(good, "target.unknown")
+    assert ["error 1:1"] == reported(bad, "target.unknown")
+    assert [] == reported(good, "target.unknown")
 
 
 def test_an_unreachable_state_breaks_no_order() -> None:
@@ -226,10 +206,8 @@ states:
   b: {on: {e: a}}
 """
 
-    assert [
-        ("error 1:1"),
-    ] == told(bad, "monotonic.violated")
-    assert [] == told(good, "monotonic.violated")
+    assert ["error 1:1"] == reported(bad, "monotonic.violated")
+    assert [] == reported(good, "monotonic.violated")
 
 
 def lanes(regions: int, states: int, transitions: int) -> str:
@@ -250,19 +228,19 @@ def test_many_orders_are_proved_by_one_walk_each(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(monotonic, "EDGES_MAX", 10 * (50 * 500 // 8 + 50) + 10 * transitions)
     text = lanes(10, 50, 5)
 
-    assert [] == told(text, "monotonic.violated") + told(text, "monotonic.unproved")
+    assert [] == reported(text, "monotonic.violated") + reported(text, "monotonic.unproved")
 
 
 def test_a_chart_with_too_many_ways_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is refused: an order that nobody has proved is no promise."""
+    """It is refused: an order without a proof is not guaranteed."""
     text = "monotonic: true\nstates: {a: {on: {e: b}}, b: {on: {e: c}}, c: {}}\n"
-    assert [] == told(text, "monotonic.unproved")
+    assert [] == reported(text, "monotonic.unproved")
 
     monkeypatch.setattr(monotonic, "EDGES_MAX", 3)
-    assert ["error 1:1"] == told(text, "monotonic.unproved")
+    assert ["error 1:1"] == reported(text, "monotonic.unproved")
 
 
-def test_a_way_back_that_may_be_hidden_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_back_that_may_be_hidden_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """After too many questions every transition seems possible: then nothing is refuted, and nothing is proved."""
     text = """\
 monotonic: [a, b]
@@ -270,20 +248,20 @@ states:
   a: {on: {e: b}}
   b: {initial: x, on: {f: a}, states: {x: {on: {f: {actions: [y]}}}}}
 """
-    assert [] == told(text, "monotonic.violated")
+    assert [] == reported(text, "monotonic.violated")
 
     monkeypatch.setattr(graph, "QUESTIONS_MAX", 0)
-    assert [] == told(text, "monotonic.violated")
-    assert 1 == len(told(text, "monotonic.unproved"))
+    assert [] == reported(text, "monotonic.violated")
+    assert 1 == len(reported(text, "monotonic.unproved"))
 
 
 def test_questions_beyond_the_limit_are_answered_in_favour_of_the_chart(monkeypatch: pytest.MonkeyPatch) -> None:
     """No state is called a trap, and no transition hidden, once there were too many."""
     text = "states: {a: {on: {e: b}}, b: {on: {f: {actions: [x]}}}}\n"
-    assert 1 == len(told(text, "state.trap"))
+    assert 1 == len(reported(text, "state.trap"))
 
     monkeypatch.setattr(graph, "QUESTIONS_MAX", 0)
-    assert [] == told(text, "state.trap")
+    assert [] == reported(text, "state.trap")
 
 
 def test_entry_sets_beyond_the_limit_are_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from interlock.model.document.document import (
     State,
     Transition,
 )
-from tests.unit.compiler.diagnostics import errors, read, told
+from tests.unit.compiler.diagnostics import errors, read, reported
 
 FOREIGN: list[DialectName] = ["scxml", "xstate"]
 
@@ -68,22 +68,24 @@ def test_no_dialect_loads_what_has_no_legal_configuration(dialect: DialectName, 
     assert code in errors(replace(read(text), dialect=dialect))
 
 
-def test_habits_are_worth_knowing_in_an_imported_chart() -> None:
-    """A warning of ours is no more than an info there; the rest stays a warning."""
+def test_durability_lints_are_infos_in_an_imported_chart() -> None:
+    """A warning in our dialect is an info there; other lints stay warnings."""
     document = read("states: {a: {on: {e: b}}, b: {}, c: {}}")
 
-    assert ["warning", "warning"] == [each.split()[0] for each in told(document, "state.no_timeout")][:2]
-    assert {"info"} == {each.split()[0] for each in told(replace(document, dialect="xstate"), "state.no_timeout")}
-    assert {"warning"} == {each.split()[0] for each in told(replace(document, dialect="xstate"), "state.unreachable")}
+    assert ["warning", "warning"] == [each.split()[0] for each in reported(document, "state.no_timeout")][:2]
+    assert {"info"} == {each.split()[0] for each in reported(replace(document, dialect="xstate"), "state.no_timeout")}
+    assert {"warning"} == {
+        each.split()[0] for each in reported(replace(document, dialect="xstate"), "state.unreachable")
+    }
     assert CODES["state.no_timeout"] is DURABILITY_LINT
 
 
 def test_xstate_waits_after_an_eventless_transition_that_changed_nothing() -> None:
-    """X11: so there is no eventless loop to tell."""
+    """X11: so there is no eventless loop to report."""
     document = read("states:\n  a: {always: b}\n  b: {always: a}")
 
-    assert [] == told(replace(document, dialect="xstate"), "always.loop")
-    assert ["warning"] == [each.split()[0] for each in told(replace(document, dialect="scxml"), "always.loop")]
+    assert [] == reported(replace(document, dialect="xstate"), "always.loop")
+    assert ["warning"] == [each.split()[0] for each in reported(replace(document, dialect="scxml"), "always.loop")]
 
 
 def test_xstate_completes_nested_parallels() -> None:
@@ -97,11 +99,11 @@ states:
   z: {}
 """
 
-    assert [] == told(replace(read(text), dialect="xstate"), "done.nested_parallel")
+    assert [] == reported(replace(read(text), dialect="xstate"), "done.nested_parallel")
 
 
 def test_xstate_enters_the_regions_that_a_target_beside_them_leaves() -> None:
-    """X14: from region to region the parallel state stays, and its other regions begin again."""
+    """X14: from region to region the parallel state stays active, and its other regions are entered again."""
     text = """\
 dialect: xstate
 states:
@@ -110,7 +112,7 @@ states:
     states: {r: {states: {a: {on: {e: '#p.s.c'}}}}, s: {states: {b: {}, c: {}}}, t: {states: {d: {on: {f: e}}, e: {}}}}
 """
 
-    assert [] == told(text, "state.unreachable")
+    assert [] == reported(text, "state.unreachable")
 
 
 def test_xstate_may_target_its_root() -> None:
@@ -128,8 +130,8 @@ def test_allow_silences_a_lint_from_there_down() -> None:
         text.replace("ALLOW", each) for each in ("tags: [x]", "allow: {state.verb_name: as our users say}")
     )
 
-    assert 2 == len(told(plain, "state.verb_name"))
-    assert ["warning 5:28"] == [" ".join(each.split()[:2]) for each in told(allowed, "state.verb_name")]
+    assert 2 == len(reported(plain, "state.verb_name"))
+    assert ["warning 5:28"] == [" ".join(each.split()[:2]) for each in reported(allowed, "state.verb_name")]
 
 
 def test_allow_silences_lints_that_are_errors() -> None:
@@ -144,14 +146,14 @@ def test_an_event_is_declared_once() -> None:
     """Two declarations would contradict each other."""
     twice = (EventType(name="e"), EventType(name="e"))
 
-    assert ["error 1:1"] == told(of(State(key="a"), events=twice), "event.duplicate")
+    assert ["error 1:1"] == reported(of(State(key="a"), events=twice), "event.duplicate")
 
 
 def test_an_event_name_is_bounded() -> None:
     """Names are keys of rows and labels of metrics."""
     events = (EventType(name="e" * 257),)
 
-    assert ["error 1:1"] == told(of(State(key="a"), events=events), "event.name_length")
+    assert ["error 1:1"] == reported(of(State(key="a"), events=events), "event.name_length")
 
 
 def test_a_backoff_is_a_duration_or_a_range() -> None:
@@ -159,7 +161,7 @@ def test_a_backoff_is_a_duration_or_a_range() -> None:
     waits = [None, "1s", "1s..30s", "soon", "1s..2s..3s"]
     documents = [of(State(key="a", invokes=(Invoke(src="s", retry=Retry(max=1, backoff=each)),))) for each in waits]
 
-    assert [0, 0, 0, 1, 1] == [len(told(each, "duration.syntax")) for each in documents]
+    assert [0, 0, 0, 1, 1] == [len(reported(each, "duration.syntax")) for each in documents]
 
 
 def test_expectations_and_delays_are_durations() -> None:
@@ -167,8 +169,8 @@ def test_expectations_and_delays_are_durations() -> None:
     sending = of(State(key="a", entry=((Send(event="e", delay="soon"),),)))
     expecting = of(State(key="a", expect=Expect(within="soon")))
 
-    assert ["error 1:1"] == told(sending, "duration.syntax")
-    assert ["error 1:1"] == told(expecting, "duration.syntax")
+    assert ["error 1:1"] == reported(sending, "duration.syntax")
+    assert ["error 1:1"] == reported(expecting, "duration.syntax")
     assert [] == errors(replace(sending, dialect="scxml"))
 
 
@@ -176,11 +178,11 @@ def test_reserved_names_that_others_raise_are_left_alone() -> None:
     """Only our own charts keep the kernel's names apart."""
     document = of(State(key="a", entry=((Raise(event="error.mine"),),)), dialect="scxml", events=())
 
-    assert [] == told(document, "name.reserved")
-    assert [] == told(document, "event.undeclared")
+    assert [] == reported(document, "name.reserved")
+    assert [] == reported(document, "event.undeclared")
 
 
-def test_histories_that_share_a_default_are_no_circle() -> None:
+def test_histories_that_share_a_default_are_not_a_cycle() -> None:
     """A state that is met twice on the way is followed once."""
     text = """\
 states:
@@ -221,7 +223,7 @@ def test_an_order_is_of_states_that_can_be_followed() -> None:
     states = tuple(State(key=f"s{each}") for each in range(101))
     document = Document(kind="test", root=State(states=states, monotonic=True))
 
-    assert ["error 1:1"] == told(document, "monotonic.order")
+    assert ["error 1:1"] == reported(document, "monotonic.order")
 
 
 def test_a_region_beside_may_take_what_this_one_hides() -> None:
@@ -235,21 +237,21 @@ states:
   z: {type: final}
 """
 
-    assert [] == told(text.replace("SECOND", ""), "state.trap")
+    assert [] == reported(text.replace("SECOND", ""), "state.trap")
     assert ["warning", "warning"] == [
-        each.split()[0] for each in told(text.replace("SECOND", "on: {e: {}}"), "state.trap")
+        each.split()[0] for each in reported(text.replace("SECOND", "on: {e: {}}"), "state.trap")
     ]
 
 
-def test_a_circle_through_a_compound_state() -> None:
+def test_a_cycle_through_a_compound_state() -> None:
     """What is entered by default goes on from there."""
     text = "states:\n  a: {always: b}\n  b: {states: {c: {always: '#a'}}}"
 
-    assert 1 == len(told(text, "always.loop"))
+    assert 1 == len(reported(text, "always.loop"))
 
 
-def test_two_ways_into_one_circle_are_one_circle() -> None:
-    """It is told once."""
+def test_two_ways_into_one_cycle_are_one_cycle() -> None:
+    """It is reported once."""
     text = """\
 states:
   a: {always: p}
@@ -257,14 +259,14 @@ states:
   p: {type: parallel, states: {b: {states: {x: {always: y}, y: {}}}, c: {states: {x: {always: y}, y: {always: x}}}}}
 """
 
-    assert 1 == len(told(text, "always.loop"))
+    assert 1 == len(reported(text, "always.loop"))
 
 
-def test_slips_beyond_the_first_few_get_no_suggestion() -> None:
-    """Looking for near words is slow, and nobody reads so many."""
+def test_unknown_names_beyond_the_limit_get_no_suggestion() -> None:
+    """The search for similar names is slow, and nobody reads so many."""
     assign = Assign(values=tuple(("itm", each) for each in range(27)))
     loop = Foreach(items=[1], item="item", block=(assign,))
-    found = told(of(State(key="a", entry=((loop,),))), "assign.unknown_field")
+    found = reported(of(State(key="a", entry=((loop,),))), "assign.unknown_field")
 
     assert {
         "error 1:1",
@@ -273,17 +275,17 @@ def test_slips_beyond_the_first_few_get_no_suggestion() -> None:
 
 @pytest.mark.slow
 def test_many_transitions_for_one_event_are_checked_in_bounded_time() -> None:
-    """What would be quadratic is cut off; what is told is still right."""
+    """The quadratic part is cut off; what is reported is still right."""
     guarded = tuple(
         Transition(events=(f"e{each % 7}",), guard=GuardName(name=f"g{each}"), targets=("b",)) for each in range(3_000)
     )
     document = of(State(key="a", transitions=guarded), State(key="b"))
 
     assert [] == errors(document)
-    assert 0 < len(told(document, "transition.overlap")) < 3_000
+    assert 0 < len(reported(document, "transition.overlap")) < 3_000
 
 
-def test_the_compiler_never_raises_on_findings() -> None:
+def test_the_compiler_never_raises_on_diagnostics() -> None:
     """A document with everything wrong gives diagnostics, and no chart."""
     document = of(
         State(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.compiler.diagnostics import told
+from tests.unit.compiler.diagnostics import reported
 
 
 def test_masked_fields_exist() -> None:
@@ -16,14 +16,12 @@ context: {card: {type: string, nullable: true}}
 states: {a: {sensitive: [card.number]}}
 """
 
-    assert [
-        "error 4:10",
-    ] == told(bad, "sensitive.unknown_field")
-    assert [] == told(good, "sensitive.unknown_field")
+    assert ["error 4:10"] == reported(bad, "sensitive.unknown_field")
+    assert [] == reported(good, "sensitive.unknown_field")
 
 
-def test_a_neutral_name_is_no_state() -> None:
-    """A viewer could not tell a hidden state from one that looks the same."""
+def test_a_neutral_name_is_not_a_state() -> None:
+    """A viewer could not distinguish a hidden state from one with the same name."""
     bad = """\
 states:
   a: {on: {e: b}}
@@ -35,10 +33,8 @@ states:
   b: {sensitive: {as: c}}
 """
 
-    assert [
-        ("error 5:3"),
-    ] == told(bad, "sensitive.neutral")
-    assert [] == told(good, "sensitive.neutral")
+    assert ["error 5:3"] == reported(bad, "sensitive.neutral")
+    assert [] == reported(good, "sensitive.neutral")
 
 
 def test_the_neutral_name_is_processing_unless_said() -> None:
@@ -54,14 +50,12 @@ states:
   b: {sensitive: true}
 """
 
-    assert [
-        ("error 5:3"),
-    ] == told(bad, "sensitive.neutral")
-    assert [] == told(good, "sensitive.neutral")
+    assert ["error 5:3"] == reported(bad, "sensitive.neutral")
+    assert [] == reported(good, "sensitive.neutral")
 
 
 def test_entering_a_hidden_state_takes_roles() -> None:
-    """Whoever may enter it can tell that it is there."""
+    """Anyone who may enter it can detect that it exists."""
     bad = """\
 events: {e: {}, f: {roles: [fraud]}}
 states:
@@ -75,10 +69,8 @@ states:
   h: {sensitive: true, on: {f: a}}
 """
 
-    assert [
-        ("warning 5:15"),
-    ] == told(bad, "sensitive.no_roles")
-    assert [] == told(good, "sensitive.no_roles")
+    assert ["warning 5:15"] == reported(bad, "sensitive.no_roles")
+    assert [] == reported(good, "sensitive.no_roles")
 
 
 def test_a_timer_out_of_a_hidden_state_names_system() -> None:
@@ -96,10 +88,8 @@ states:
   h: {sensitive: true, after: {1h: {target: a, roles: [system]}}}
 """
 
-    assert [
-        ("warning 6:36"),
-    ] == told(bad, "sensitive.no_roles")
-    assert [] == told(good, "sensitive.no_roles")
+    assert ["warning 6:36"] == reported(bad, "sensitive.no_roles")
+    assert [] == reported(good, "sensitive.no_roles")
 
 
 def test_a_timer_into_a_hidden_state_names_system() -> None:
@@ -117,14 +107,12 @@ states:
   h: {sensitive: true, on: {e: a}}
 """
 
-    assert [
-        ("warning 5:19"),
-    ] == told(bad, "sensitive.no_roles")
-    assert [] == told(good, "sensitive.no_roles")
+    assert ["warning 5:19"] == reported(bad, "sensitive.no_roles")
+    assert [] == reported(good, "sensitive.no_roles")
 
 
 def test_an_undeclared_event_says_nothing_about_roles() -> None:
-    """Without an `events` block anybody may send anything."""
+    """Without an `events` block anyone may send any event."""
     bad = """\
 states:
   a: {on: {e: h}}
@@ -136,14 +124,12 @@ states:
   h: {sensitive: true, on: {e: {target: a, roles: [fraud]}}}
 """
 
-    assert [
-        ("warning 4:15"),
-    ] == told(bad, "sensitive.no_roles")
-    assert [] == told(good, "sensitive.no_roles")
+    assert ["warning 4:15"] == reported(bad, "sensitive.no_roles")
+    assert [] == reported(good, "sensitive.no_roles")
 
 
 def test_leaving_takes_at_least_the_right_to_enter() -> None:
-    """Otherwise somebody who may not enter could end what was hidden."""
+    """Otherwise a principal who may not enter could end what was hidden."""
     bad = """\
 events: {e: {roles: [fraud]}, f: {roles: [fraud, customer]}, g: {direction: internal}}
 states:
@@ -157,14 +143,12 @@ states:
   h: {sensitive: true, on: {f: a, g: a}}
 """
 
-    assert [
-        ("warning 6:32"),
-    ] == told(bad, "sensitive.roles")
-    assert [] == told(good, "sensitive.roles")
+    assert ["warning 6:32"] == reported(bad, "sensitive.roles")
+    assert [] == reported(good, "sensitive.roles")
 
 
-def test_a_way_into_several_hidden_states_is_told_once() -> None:
-    """One transition, one diagnostic: the cure is the same for all of them."""
+def test_an_entry_into_several_hidden_states_is_reported_once() -> None:
+    """One transition, one diagnostic: the fix is the same for all of them."""
     text = """\
 events: {e: {}, f: {roles: [fraud]}}
 states:
@@ -172,7 +156,7 @@ states:
   h: {sensitive: true, states: {k: {sensitive: {as: review}}}, on: {f: a}}
 """
 
-    assert 1 == len(told(text, "sensitive.no_roles"))
+    assert 1 == len(reported(text, "sensitive.no_roles"))
 
 
 NAMED = """\
@@ -196,24 +180,24 @@ states:
         '{{if: "= true", then: [{{emit: {{type: {0}}}}}]}}',
     ],
 )
-def test_a_masked_field_is_no_part_of_a_name(action: str) -> None:
+def test_a_masked_field_is_not_part_of_a_name(action: str) -> None:
     """Names of events, timers, targets and messages are journaled and shown as they are."""
     bad = NAMED.format(action=action.format("\"= 'x/' + context['card']\""), invoke="{src: w}")
     good = NAMED.format(action=action.format("\"= 'x/' + context.id\""), invoke="{src: w}")
 
-    assert 1 == len(told(bad, "sensitive.name"))
-    assert [] == told(good, "sensitive.name")
+    assert 1 == len(reported(bad, "sensitive.name"))
+    assert [] == reported(good, "sensitive.name")
 
 
 @pytest.mark.parametrize("key", ["src", "type", "key"])
-def test_a_masked_field_is_no_part_of_an_invokes_name(key: str) -> None:
+def test_a_masked_field_is_not_part_of_an_invokes_name(key: str) -> None:
     """Nor of its source, its type or its key."""
     src = "" if key == "src" else "src: w, "
     bad = NAMED.format(action="x", invoke=f'{{{src}{key}: "= context.card"}}')
     good = NAMED.format(action="x", invoke=f'{{{src}{key}: "= context.id"}}')
 
-    assert 1 == len(told(bad, "sensitive.name"))
-    assert [] == told(good, "sensitive.name")
+    assert 1 == len(reported(bad, "sensitive.name"))
+    assert [] == reported(good, "sensitive.name")
 
 
 def test_a_masked_field_may_be_data() -> None:
@@ -223,8 +207,8 @@ def test_a_masked_field_may_be_data() -> None:
     )
     broken = NAMED.format(action='{raise: "= context.card +"}', invoke="{src: w}")
 
-    assert [] == told(fine, "sensitive.name")
-    assert [] == told(broken, "sensitive.name")
+    assert [] == reported(fine, "sensitive.name")
+    assert [] == reported(broken, "sensitive.name")
 
 
 def test_a_way_within_a_hidden_state_does_not_enter_it() -> None:
@@ -236,4 +220,4 @@ states:
   h: {sensitive: true, initial: x, on: {f: {target: h, reenter: true}}, states: {x: {}}}
 """
 
-    assert [] == [each for each in told(text, "sensitive.no_roles") if " into " in each]
+    assert [] == [each for each in reported(text, "sensitive.no_roles") if " into " in each]

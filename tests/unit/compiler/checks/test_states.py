@@ -7,7 +7,7 @@ import pytest
 
 from interlock.model.document.actions import Log
 from interlock.model.document.document import Document, Initial, Invoke, State, Transition
-from tests.unit.compiler.diagnostics import errors, told
+from tests.unit.compiler.diagnostics import errors, reported
 
 
 def test_a_chart_needs_a_state_that_can_be_active() -> None:
@@ -15,21 +15,17 @@ def test_a_chart_needs_a_state_that_can_be_active() -> None:
     bad = "states: {h: {type: history, target: h}}"
     good = "states: {a: {}}"
 
-    assert [
-        "error 1:1",
-    ] == told(bad, "chart.no_states")
-    assert [] == told(good, "chart.no_states")
+    assert ["error 1:1"] == reported(bad, "chart.no_states")
+    assert [] == reported(good, "chart.no_states")
 
 
-def test_a_compound_state_of_histories_cannot_begin() -> None:
-    """A history is no state to begin in."""
+def test_a_compound_state_of_histories_has_no_initial_state() -> None:
+    """A history cannot be an initial state."""
     bad = "states: {a: {states: {h: {type: history, target: h}}}}"
     good = "states: {a: {states: {b: {}, h: {type: history, target: b}}}}"
 
-    assert [
-        ("error 3:10"),
-    ] == told(bad, "state.no_initial")
-    assert [] == told(good, "state.no_initial")
+    assert ["error 3:10"] == reported(bad, "state.no_initial")
+    assert [] == reported(good, "state.no_initial")
 
 
 def test_initial_stays_inside() -> None:
@@ -45,14 +41,11 @@ states:
   b: {}
 """
 
-    assert [
-        "error 4:16",
-    ] == told(bad, "initial.outside")
-    assert [] == told(good, "initial.outside")
+    assert ["error 4:16"] == reported(bad, "initial.outside")
+    assert [] == reported(good, "initial.outside")
 
 
 def test_an_atomic_state_has_no_initial() -> None:
-    """There is nothing to begin in."""
     bad = """\
 states:
   a: {initial: '#b'}
@@ -64,10 +57,8 @@ states:
   b: {}
 """
 
-    assert [
-        "error 4:16",
-    ] == told(bad, "initial.misplaced")
-    assert [] == told(good, "initial.misplaced")
+    assert ["error 4:16"] == reported(bad, "initial.misplaced")
+    assert [] == reported(good, "initial.misplaced")
 
 
 def test_a_final_state_has_no_transitions() -> None:
@@ -83,21 +74,17 @@ states:
   b: {type: final}
 """
 
-    assert [
-        "error 5:28",
-    ] == told(bad, "final.content")
-    assert [] == told(good, "final.content")
+    assert ["error 5:28"] == reported(bad, "final.content")
+    assert [] == reported(good, "final.content")
 
 
-def test_a_final_state_is_no_region() -> None:
+def test_a_final_state_is_not_a_region() -> None:
     """A region that is final from the start would never run."""
     bad = "states: {p: {type: parallel, states: {a: {}, f: {type: final}}}}"
     good = "states: {p: {type: parallel, states: {a: {}, r: {states: {f: {type: final}}}}}}"
 
-    assert [
-        "error 3:46",
-    ] == told(bad, "final.region")
-    assert [] == told(good, "final.region")
+    assert ["error 3:46"] == reported(bad, "final.region")
+    assert [] == reported(good, "final.region")
 
 
 def test_a_history_says_where_it_leads_first() -> None:
@@ -105,10 +92,8 @@ def test_a_history_says_where_it_leads_first() -> None:
     bad = "states: {a: {states: {b: {}, h: {type: history}}}}"
     good = "states: {a: {states: {b: {}, h: {type: history, target: b}}}}"
 
-    assert [
-        ("error 3:30"),
-    ] == told(bad, "history.no_default")
-    assert [] == told(good, "history.no_default")
+    assert ["error 3:30"] == reported(bad, "history.no_default")
+    assert [] == reported(good, "history.no_default")
 
 
 def test_a_history_stays_inside_its_parent() -> None:
@@ -124,10 +109,8 @@ states:
   c: {}
 """
 
-    assert [
-        "error 4:23",
-    ] == told(bad, "history.outside")
-    assert [] == told(good, "history.outside")
+    assert ["error 4:23"] == reported(bad, "history.outside")
+    assert [] == reported(good, "history.outside")
 
 
 def test_histories_do_not_lead_back_to_themselves() -> None:
@@ -141,11 +124,8 @@ states: {a: {states: {b: {initial: h, states: {c: {}, h: {type: history, target:
     g: {type: history, target: b}}}}
 """
 
-    assert [
-        "error 3:55",
-        "error 4:5",
-    ] == told(bad, "history.cycle")
-    assert [] == told(good, "history.cycle")
+    assert ["error 3:55", "error 4:5"] == reported(bad, "history.cycle")
+    assert [] == reported(good, "history.cycle")
 
 
 def test_a_parallel_state_needs_regions() -> None:
@@ -153,21 +133,17 @@ def test_a_parallel_state_needs_regions() -> None:
     bad = "states: {p: {type: parallel, states: {h: {type: history, target: h}}}}"
     good = "states: {p: {type: parallel, states: {a: {}, b: {}}}}"
 
-    assert [
-        "error 3:10",
-    ] == told(bad, "parallel.no_region")
-    assert [] == told(good, "parallel.no_region")
+    assert ["error 3:10"] == reported(bad, "parallel.no_region")
+    assert [] == reported(good, "parallel.no_region")
 
 
-def test_one_region_is_no_parallel_state() -> None:
+def test_one_region_is_not_a_parallel_state() -> None:
     """A parallel state with one region is a compound state in disguise."""
     bad = "states: {p: {type: parallel, states: {a: {}}}}"
     good = "states: {p: {type: parallel, states: {a: {}, b: {}}}}"
 
-    assert [
-        ("warning 3:10"),
-    ] == told(bad, "parallel.one_region")
-    assert [] == told(good, "parallel.one_region")
+    assert ["warning 3:10"] == reported(bad, "parallel.one_region")
+    assert [] == reported(good, "parallel.one_region")
 
 
 def test_a_state_without_final_child_is_never_done() -> None:
@@ -183,10 +159,8 @@ states:
   c: {}
 """
 
-    assert [
-        "error 4:15",
-    ] == told(bad, "done.never")
-    assert [] == told(good, "done.never")
+    assert ["error 4:15"] == reported(bad, "done.never")
+    assert [] == reported(good, "done.never")
 
 
 def test_a_parallel_state_is_done_when_each_region_can_be() -> None:
@@ -203,10 +177,8 @@ states:
   c: {}
 """
 
-    assert [
-        "error 4:31",
-    ] == told(bad, "done.never")
-    assert [] == told(good, "done.never")
+    assert ["error 4:31"] == reported(bad, "done.never")
+    assert [] == reported(good, "done.never")
 
 
 def test_a_long_path_needs_a_short_id() -> None:
@@ -214,25 +186,23 @@ def test_a_long_path_needs_a_short_id() -> None:
     bad = f"states: {{{'a' * 200}: {{states: {{{'b' * 200}: {{}}}}}}}}"
     good = f"states: {{{'a' * 200}: {{states: {{{'b' * 200}: {{id: b}}}}}}}}"
 
-    assert [
-        "error 3:222",
-    ] == told(bad, "state.id_length")
-    assert [] == told(good, "state.id_length")
+    assert ["error 3:222"] == reported(bad, "state.id_length")
+    assert [] == reported(good, "state.id_length")
 
 
 def test_a_state_key_is_letters_digits_underscore_and_hyphen() -> None:
     """V6: what else a document brings is an error in our own dialect, and left alone in others."""
     document = Document(kind="test", root=State(states=(State(key="a b"),)))
 
-    assert ["error 1:1"] == told(document, "state.key")
-    assert [] == told(replace(document, dialect="scxml"), "state.key")
+    assert ["error 1:1"] == reported(document, "state.key")
+    assert [] == reported(replace(document, dialect="scxml"), "state.key")
 
 
 def test_siblings_have_different_keys() -> None:
-    """A target could not tell them apart."""
+    """A target could not distinguish them."""
     document = Document(kind="test", root=State(states=(State(key="a"), State(key="a", id="b"))))
 
-    assert ["error 1:1"] == told(document, "state.duplicate_key")
+    assert ["error 1:1"] == reported(document, "state.duplicate_key")
 
 
 @pytest.mark.parametrize("type", ["final", "history"])
@@ -240,11 +210,11 @@ def test_the_root_is_a_state_or_parallel(type: Literal["final", "history"]) -> N
     """Nothing could ever happen in another root."""
     document = Document(kind="test", root=State(type=type, targets=("a",), states=(State(key="a"),)))
 
-    assert ["error 1:1"] == told(document, "chart.root")
+    assert ["error 1:1"] == reported(document, "chart.root")
 
 
 def test_a_parallel_root_is_a_root() -> None:
-    """Its regions are the children; two of them are no lint, none is no chart."""
+    """Its regions are the children; two of them are fine, none is an error."""
     regions = (State(key="a"), State(key="b"))
 
     assert [] == errors(Document(kind="test", root=State(type="parallel", states=regions)))
@@ -252,13 +222,13 @@ def test_a_parallel_root_is_a_root() -> None:
 
 
 def test_a_parallel_state_has_no_initial() -> None:
-    """All its regions begin."""
+    """All its regions are entered."""
     regions = (State(key="a"), State(key="b"))
     parallel = State(key="p", type="parallel", initial=Initial(targets=("a",)), states=regions)
     document = Document(kind="test", root=State(states=(parallel,)))
 
-    assert ["error 1:1"] == told(document, "initial.misplaced")
-    assert ["warning 1:1"] == told(replace(document, dialect="xstate"), "initial.misplaced")
+    assert ["error 1:1"] == reported(document, "initial.misplaced")
+    assert ["warning 1:1"] == reported(replace(document, dialect="xstate"), "initial.misplaced")
 
 
 def test_a_final_state_and_a_history_have_nothing_inside() -> None:
@@ -277,23 +247,23 @@ def test_a_final_state_and_a_history_have_nothing_inside() -> None:
         "error 1:1",
         "error 1:1",
         "error 1:1",
-    ] == sorted(told(Document(kind="test", root=State(states=(State(key="a"), final))), "final.content"))
+    ] == sorted(reported(Document(kind="test", root=State(states=(State(key="a"), final))), "final.content"))
     assert [
         "error 1:1",
         "error 1:1",
         "error 1:1",
         "error 1:1",
-    ] == sorted(told(Document(kind="test", root=State(states=(State(key="a"), history))), "history.content"))
+    ] == sorted(reported(Document(kind="test", root=State(states=(State(key="a"), history))), "history.content"))
 
 
-def test_an_unknown_default_of_a_history_is_told_once() -> None:
+def test_an_unknown_default_of_a_history_is_reported_once() -> None:
     """The unknown name is the error, not the missing default."""
     text = "states: {a: {states: {b: {}, h: {type: history, target: c}}}}"
 
     assert ["target.unknown"] == errors(text)
 
 
-def test_an_unknown_initial_is_told_once() -> None:
+def test_an_unknown_initial_is_reported_once() -> None:
     """So it is with `initial`."""
     assert ["target.unknown"] == errors("states: {a: {initial: c, states: {b: {}}}}")
 
@@ -307,7 +277,7 @@ def test_xstate_lets_a_final_state_be_a_region() -> None:
     document = Document(kind="test", dialect="xstate", root=State(states=(parallel, State(key="z"))))
 
     assert [] == errors(document)
-    assert [] == told(document, "done.never")
+    assert [] == reported(document, "done.never")
     assert ["final.region"] == errors(replace(document, dialect="scxml"))
 
 
@@ -324,7 +294,7 @@ states:
     assert [] == errors(text)
 
 
-def test_a_state_without_a_way_in_is_told() -> None:
+def test_a_state_without_an_entry_is_reported() -> None:
     """Nothing leads there, by any event."""
     bad = """\
 states:
@@ -339,13 +309,11 @@ states:
   c: {states: {d: {}}}
 """
 
-    assert [
-        "warning 6:3",
-    ] == told(bad, "state.unreachable")
-    assert [] == told(good, "state.unreachable")
+    assert ["warning 6:3"] == reported(bad, "state.unreachable")
+    assert [] == reported(good, "state.unreachable")
 
 
-def test_a_history_that_nobody_targets_is_told() -> None:
+def test_a_history_that_is_not_a_target_is_reported() -> None:
     """A history is only ever entered as a target."""
     bad = """\
 states:
@@ -358,10 +326,8 @@ states:
   c: {on: {e: a.h}}
 """
 
-    assert [
-        "warning 4:23",
-    ] == told(bad, "state.unreachable")
-    assert [] == told(good, "state.unreachable")
+    assert ["warning 4:23"] == reported(bad, "state.unreachable")
+    assert [] == reported(good, "state.unreachable")
 
 
 def test_a_history_may_be_reached_as_initial_or_as_default() -> None:
@@ -372,10 +338,8 @@ states: {a: {initial: g, states: {b: {}, h: {type: history, target: b}, g: {type
     target: h}}}}
 """
 
-    assert [
-        "warning 3:30",
-    ] == told(bad, "state.unreachable")
-    assert [] == told(good, "state.unreachable")
+    assert ["warning 3:30"] == reported(bad, "state.unreachable")
+    assert [] == reported(good, "state.unreachable")
 
 
 def test_a_state_behind_a_hidden_transition_is_unreachable() -> None:
@@ -391,10 +355,8 @@ states:
   c: {}
 """
 
-    assert [
-        "warning 5:3",
-    ] == told(bad, "state.unreachable")
-    assert [] == told(good, "state.unreachable")
+    assert ["warning 5:3"] == reported(bad, "state.unreachable")
+    assert [] == reported(good, "state.unreachable")
 
 
 def test_a_state_after_the_end_is_unreachable() -> None:
@@ -411,10 +373,8 @@ states:
   b: {}
 """
 
-    assert [
-        "warning 5:3",
-    ] == told(bad, "state.unreachable")
-    assert [] == told(good, "state.unreachable")
+    assert ["warning 5:3"] == reported(bad, "state.unreachable")
+    assert [] == reported(good, "state.unreachable")
 
 
 def test_completion_needs_the_final_state() -> None:
@@ -430,11 +390,8 @@ states:
   b: {}
 """
 
-    assert [
-        "warning 4:34",
-        "warning 5:3",
-    ] == told(bad, "state.unreachable")
-    assert [] == told(good, "state.unreachable")
+    assert ["warning 4:34", "warning 5:3"] == reported(bad, "state.unreachable")
+    assert [] == reported(good, "state.unreachable")
 
 
 def test_regions_complete_a_parallel_state() -> None:
@@ -453,15 +410,12 @@ states:
   b: {}
 """
 
-    assert [
-        "warning 4:63",
-        "warning 7:3",
-    ] == told(bad, "state.unreachable")
-    assert [] == told(good, "state.unreachable")
+    assert ["warning 4:63", "warning 7:3"] == reported(bad, "state.unreachable")
+    assert [] == reported(good, "state.unreachable")
 
 
 def test_a_target_in_one_region_enters_the_others() -> None:
-    """The regions that are not named begin where they begin."""
+    """The other regions are entered by default."""
     bad = """\
 states:
   a: {on: {e: p.r.y}}
@@ -473,13 +427,11 @@ states:
   p: {type: parallel, states: {r: {states: {y: {}}}, s: {states: {z: {}}}}}
 """
 
-    assert [
-        "warning 5:45",
-    ] == told(bad, "state.unreachable")
-    assert [] == told(good, "state.unreachable")
+    assert ["warning 5:45"] == reported(bad, "state.unreachable")
+    assert [] == reported(good, "state.unreachable")
 
 
-def test_a_state_without_a_way_out_is_told() -> None:
+def test_a_state_without_an_exit_is_reported() -> None:
     """A state that is not final should be left some day."""
     bad = """\
 states:
@@ -492,13 +444,11 @@ states:
   b: {type: final}
 """
 
-    assert [
-        "warning 5:3",
-    ] == told(bad, "state.trap")
-    assert [] == told(good, "state.trap")
+    assert ["warning 5:3"] == reported(bad, "state.trap")
+    assert [] == reported(good, "state.trap")
 
 
-def test_leading_back_to_itself_is_no_way_out() -> None:
+def test_leading_back_to_itself_does_not_leave_it() -> None:
     """Entering it again is not leaving it."""
     bad = "states: {a: {on: {e: {target: a, reenter: true}}}}"
     good = """\
@@ -507,10 +457,8 @@ states:
   b: {on: {e: a}}
 """
 
-    assert [
-        "warning 3:10",
-    ] == told(bad, "state.trap")
-    assert [] == told(good, "state.trap")
+    assert ["warning 3:10"] == reported(bad, "state.trap")
+    assert [] == reported(good, "state.trap")
 
 
 def test_another_region_may_be_the_way_out() -> None:
@@ -525,11 +473,8 @@ states:
   c: {on: {e: p}}
 """
 
-    assert [
-        "warning 4:32",
-        "warning 4:39",
-    ] == told(bad, "state.trap")
-    assert [] == told(good, "state.trap")
+    assert ["warning 4:32", "warning 4:39"] == reported(bad, "state.trap")
+    assert [] == reported(good, "state.trap")
 
 
 def test_the_state_around_may_be_the_way_out() -> None:
@@ -545,13 +490,11 @@ states:
   c: {on: {e: a}}
 """
 
-    assert [
-        "warning 4:28",
-    ] == told(bad, "state.trap")
-    assert [] == told(good, "state.trap")
+    assert ["warning 4:28"] == reported(bad, "state.trap")
+    assert [] == reported(good, "state.trap")
 
 
-def test_the_completion_of_the_state_around_is_no_way_out() -> None:
+def test_the_completion_of_the_state_around_does_not_leave_it() -> None:
     """It waits for a final child, which this one is not."""
     bad = """\
 states:
@@ -564,10 +507,8 @@ states:
   c: {type: final}
 """
 
-    assert [
-        "warning 4:50",
-    ] == told(bad, "state.trap")
-    assert [] == told(good, "state.trap")
+    assert ["warning 4:50"] == reported(bad, "state.trap")
+    assert [] == reported(good, "state.trap")
 
 
 def test_a_state_that_waits_needs_somebody_who_notices() -> None:
@@ -575,10 +516,8 @@ def test_a_state_that_waits_needs_somebody_who_notices() -> None:
     bad = "states: {a: {on: {e: b}}, b: {type: final}}"
     good = "states: {a: {on: {e: b}, after: {1h: b}}, b: {type: final}}"
 
-    assert [
-        ("warning 3:10"),
-    ] == told(bad, "state.no_timeout")
-    assert [] == told(good, "state.no_timeout")
+    assert ["warning 3:10"] == reported(bad, "state.no_timeout")
+    assert [] == reported(good, "state.no_timeout")
 
 
 def test_resting_can_be_normal() -> None:
@@ -586,10 +525,8 @@ def test_resting_can_be_normal() -> None:
     bad = "states: {a: {states: {b: {on: {e: c}}, c: {expect: {within: 1h}}}}}"
     good = "states: {a: {expect: {within: forever}, states: {b: {on: {e: c}}, c: {}}}}"
 
-    assert [
-        ("warning 3:23"),
-    ] == told(bad, "state.no_timeout")
-    assert [] == told(good, "state.no_timeout")
+    assert ["warning 3:23"] == reported(bad, "state.no_timeout")
+    assert [] == reported(good, "state.no_timeout")
 
 
 def test_a_state_that_waits_for_a_result_or_passes_on_does_not_wait_for_events() -> None:
@@ -602,14 +539,12 @@ states:
   c: {entry: [{send: {event: e, delay: 1s}}], on: {e: a}}
 """
 
-    assert [
-        ("warning 3:10"),
-    ] == told(bad, "state.no_timeout")
-    assert [] == told(good, "state.no_timeout")
+    assert ["warning 3:10"] == reported(bad, "state.no_timeout")
+    assert [] == reported(good, "state.no_timeout")
 
 
-def test_one_failure_state_for_two_causes_is_told() -> None:
-    """Recovery then needs somebody to find out which it was."""
+def test_one_failure_state_for_two_causes_is_reported() -> None:
+    """Recovery would have to find out the cause."""
     bad = """\
 states:
   a: {on: {e: failed, f: failed}}
@@ -622,10 +557,8 @@ states:
   payment_failed: {}
 """
 
-    assert [
-        ("warning 5:3"),
-    ] == told(bad, "state.catch_all_failure")
-    assert [] == told(good, "state.catch_all_failure")
+    assert ["warning 5:3"] == reported(bad, "state.catch_all_failure")
+    assert [] == reported(good, "state.catch_all_failure")
 
 
 def test_a_verb_is_two_states_in_one() -> None:
@@ -633,10 +566,8 @@ def test_a_verb_is_two_states_in_one() -> None:
     bad = "states: {order-processing: {}}"
     good = "states: {payment_pending: {}, missing: {}, outstanding: {}, incoming: {}}"
 
-    assert [
-        ("warning 3:10"),
-    ] == told(bad, "state.verb_name")
-    assert [] == told(good, "state.verb_name")
+    assert ["warning 3:10"] == reported(bad, "state.verb_name")
+    assert [] == reported(good, "state.verb_name")
 
 
 def _list(count: int) -> str:
@@ -648,11 +579,11 @@ def test_a_flat_list_hides_a_hierarchy() -> None:
     bad = f"states: {{a: {{states: {{{_list(21)}}}}}}}"
     good = f"states: {{a: {{states: {{{_list(20)}, h: {{type: history, target: s1}}}}}}}}"
 
-    assert ["warning 3:10"] == told(bad, "state.too_many_children")
-    assert [] == told(good, "state.too_many_children")
+    assert ["warning 3:10"] == reported(bad, "state.too_many_children")
+    assert [] == reported(good, "state.too_many_children")
 
 
 def test_a_chart_of_many_states_is_several_kinds() -> None:
     """More than a hundred states are too many for one kind."""
-    assert [("warning 1:1")] == told(f"states: {{{_list(101)}}}", "chart.too_many_states")
-    assert [] == told(f"states: {{{_list(100)}}}", "chart.too_many_states")
+    assert [("warning 1:1")] == reported(f"states: {{{_list(101)}}}", "chart.too_many_states")
+    assert [] == reported(f"states: {{{_list(100)}}}", "chart.too_many_states")

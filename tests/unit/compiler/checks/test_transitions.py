@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.compiler.checks import transitions
-from tests.unit.compiler.diagnostics import told
+from tests.unit.compiler.diagnostics import reported
 
 
 def test_a_later_transition_for_the_same_event_is_never_chosen() -> None:
@@ -11,10 +11,8 @@ def test_a_later_transition_for_the_same_event_is_never_chosen() -> None:
     bad = "states: {a: {on: {e: [{actions: [x]}, {guard: g, actions: [y]}]}}}"
     good = "states: {a: {on: {e: [{guard: g, actions: [y]}, {actions: [x]}]}}}"
 
-    assert [
-        ("error 3:39"),
-    ] == told(bad, "transition.shadowed")
-    assert [] == told(good, "transition.shadowed")
+    assert ["error 3:39"] == reported(bad, "transition.shadowed")
+    assert [] == reported(good, "transition.shadowed")
 
 
 def test_a_prefix_takes_the_longer_name_first() -> None:
@@ -22,10 +20,8 @@ def test_a_prefix_takes_the_longer_name_first() -> None:
     bad = "states: {a: {on: {pay: {}, pay.card: {actions: [x]}}}}"
     good = "states: {a: {on: {pay.card: {actions: [x]}, pay: {}}}}"
 
-    assert [
-        ("error 3:38"),
-    ] == told(bad, "transition.shadowed")
-    assert [] == told(good, "transition.shadowed")
+    assert ["error 3:38"] == reported(bad, "transition.shadowed")
+    assert [] == reported(good, "transition.shadowed")
 
 
 def test_several_earlier_transitions_may_hide_a_later_one() -> None:
@@ -33,10 +29,8 @@ def test_several_earlier_transitions_may_hide_a_later_one() -> None:
     bad = "states: {a: {on: {e: {}, f: {}, 'e.x, f': {actions: [x]}}}}"
     good = "states: {a: {on: {e: {}, f: {}, 'e.x, g': {actions: [x]}}}}"
 
-    assert [
-        ("error 3:43"),
-    ] == told(bad, "transition.shadowed")
-    assert [] == told(good, "transition.shadowed")
+    assert ["error 3:43"] == reported(bad, "transition.shadowed")
+    assert [] == reported(good, "transition.shadowed")
 
 
 def test_the_same_guard_twice_is_never_asked_twice_with_another_answer() -> None:
@@ -44,10 +38,8 @@ def test_the_same_guard_twice_is_never_asked_twice_with_another_answer() -> None
     bad = "states: {a: {on: {e: [{guard: g, actions: [x]}, {guard: g, actions: [y]}]}}}"
     good = "states: {a: {on: {e: [{guard: g, actions: [x]}, {guard: h, actions: [y]}]}}}"
 
-    assert [
-        ("error 3:49"),
-    ] == told(bad, "transition.shadowed")
-    assert [] == told(good, "transition.shadowed")
+    assert ["error 3:49"] == reported(bad, "transition.shadowed")
+    assert [] == reported(good, "transition.shadowed")
 
 
 def test_an_eventless_transition_may_hide_another() -> None:
@@ -65,10 +57,8 @@ states:
   c: {}
 """
 
-    assert [
-        ("error 4:19"),
-    ] == told(bad, "transition.shadowed")
-    assert [] == told(good, "transition.shadowed")
+    assert ["error 4:19"] == reported(bad, "transition.shadowed")
+    assert [] == reported(good, "transition.shadowed")
 
 
 def test_roles_keep_a_transition_from_hiding_others() -> None:
@@ -76,13 +66,11 @@ def test_roles_keep_a_transition_from_hiding_others() -> None:
     bad = "states: {a: {on: {e: [{actions: [x]}, {actions: [y], roles: [r]}]}}}"
     good = "states: {a: {on: {e: [{actions: [x], roles: [r]}, {actions: [y]}]}}}"
 
-    assert [
-        ("error 3:39"),
-    ] == told(bad, "transition.shadowed")
-    assert [] == told(good, "transition.shadowed")
+    assert ["error 3:39"] == reported(bad, "transition.shadowed")
+    assert [] == reported(good, "transition.shadowed")
 
 
-def test_guards_that_may_hold_together_are_told() -> None:
+def test_guards_that_may_hold_together_are_reported() -> None:
     """Only the order of the two decides."""
     bad = """\
 context: {n: {type: integer, default: 0}}
@@ -95,13 +83,11 @@ states: {a: {on: {e: [{guard: '= context.n > 3', actions: [x]}, {guard: '= conte
     actions: [y]}]}}}
 """
 
-    assert [
-        ("info 4:65"),
-    ] == told(bad, "transition.overlap")
-    assert [] == told(good, "transition.overlap")
+    assert ["info 4:65"] == reported(bad, "transition.overlap")
+    assert [] == reported(good, "transition.overlap")
 
 
-def test_eventless_guards_that_may_hold_together_are_told() -> None:
+def test_eventless_guards_that_may_hold_together_are_reported() -> None:
     """The same holds without an event."""
     bad = """\
 states:
@@ -116,13 +102,11 @@ states:
   c: {}
 """
 
-    assert [
-        ("info 4:39"),
-    ] == told(bad, "transition.overlap")
-    assert [] == told(good, "transition.overlap")
+    assert ["info 4:39"] == reported(bad, "transition.overlap")
+    assert [] == reported(good, "transition.overlap")
 
 
-def test_a_guard_that_reads_nothing_is_told() -> None:
+def test_a_guard_that_reads_nothing_is_reported() -> None:
     """Its answer is known before."""
     bad = "states: {a: {on: {e: {guard: '= 1 < 2', actions: [x]}}}}"
     good = """\
@@ -130,32 +114,26 @@ context: {n: {type: integer, default: 0}}
 states: {a: {on: {e: {guard: '= context.n < 2', actions: [x]}, f: {guard: g, actions: [x]}}}}
 """
 
-    assert [
-        ("warning 3:33"),
-    ] == told(bad, "guard.constant")
-    assert [] == told(good, "guard.constant")
+    assert ["warning 3:33"] == reported(bad, "guard.constant")
+    assert [] == reported(good, "guard.constant")
 
 
-def test_a_guard_of_an_if_that_reads_nothing_is_told() -> None:
+def test_a_guard_of_an_if_that_reads_nothing_is_reported() -> None:
     """Guards inside actions are guards."""
     bad = "states: {a: {entry: [{if: {all: ['= true', g]}, then: [x]}]}}"
     good = "states: {a: {entry: [{if: {all: [h, g]}, then: [x]}]}}"
 
-    assert [
-        ("warning 3:37"),
-    ] == told(bad, "guard.constant")
-    assert [] == told(good, "guard.constant")
+    assert ["warning 3:37"] == reported(bad, "guard.constant")
+    assert [] == reported(good, "guard.constant")
 
 
-def test_a_name_that_reads_like_an_expression_is_told() -> None:
-    """Whoever forgets the `=` has named a function that nobody will write."""
+def test_a_name_that_reads_like_an_expression_is_reported() -> None:
+    """Without the `=` it is the name of a function that does not exist."""
     bad = "states: {a: {on: {e: {guard: {not: 'event.data.n > 3'}, actions: [x]}}}}"
     good = "states: {a: {on: {e: {guard: is.long, actions: [x]}, f: {guard: 'is long', actions: [x]}}}}"
 
-    assert [
-        ("warning 3:36"),
-    ] == told(bad, "guard.unmarked")
-    assert [] == told(good, "guard.unmarked")
+    assert ["warning 3:36"] == reported(bad, "guard.unmarked")
+    assert [] == reported(good, "guard.unmarked")
 
 
 def test_eventless_transitions_without_guard_go_round_for_ever() -> None:
@@ -173,10 +151,8 @@ states:
   c: {always: {target: a, guard: g}}
 """
 
-    assert [
-        ("error 4:15"),
-    ] == told(bad, "always.loop")
-    assert [] == told(good, "always.loop")
+    assert ["error 4:15"] == reported(bad, "always.loop")
+    assert [] == reported(good, "always.loop")
 
 
 def test_a_loop_is_found_from_outside_too() -> None:
@@ -194,10 +170,8 @@ states:
   c: {on: {e: b}}
 """
 
-    assert [
-        ("error 5:15"),
-    ] == told(bad, "always.loop")
-    assert [] == told(good, "always.loop")
+    assert ["error 5:15"] == reported(bad, "always.loop")
+    assert [] == reported(good, "always.loop")
 
 
 def test_an_eventless_transition_without_target_repeats_itself() -> None:
@@ -208,10 +182,8 @@ context: {n: {type: integer, default: 0}}
 states: {a: {always: {guard: '= context.n < 3', actions: [{assign: {n: '= context.n + 1'}}]}}}
 """
 
-    assert [
-        ("error 3:22"),
-    ] == told(bad, "always.loop")
-    assert [] == told(good, "always.loop")
+    assert ["error 3:22"] == reported(bad, "always.loop")
+    assert [] == reported(good, "always.loop")
 
 
 def test_a_compound_state_that_always_leads_to_its_own_child_repeats_itself() -> None:
@@ -219,10 +191,8 @@ def test_a_compound_state_that_always_leads_to_its_own_child_repeats_itself() ->
     bad = "states: {a: {always: {target: .b, reenter: false}, states: {b: {}}}}"
     good = "states: {a: {always: {target: .b, reenter: false, guard: g}, states: {b: {}}}}"
 
-    assert [
-        ("error 3:22"),
-    ] == told(bad, "always.loop")
-    assert [] == told(good, "always.loop")
+    assert ["error 3:22"] == reported(bad, "always.loop")
+    assert [] == reported(good, "always.loop")
 
 
 def test_a_guarded_loop_that_changes_nothing_never_ends() -> None:
@@ -235,10 +205,8 @@ states:
       actions: [{assign: f}]}}}}
 """
 
-    assert [
-        ("error 3:22"),
-    ] == told(bad, "always.loop")
-    assert [] == told(good, "always.loop")
+    assert ["error 3:22"] == reported(bad, "always.loop")
+    assert [] == reported(good, "always.loop")
 
 
 def test_entering_again_may_change_what_the_guard_reads() -> None:
@@ -246,10 +214,8 @@ def test_entering_again_may_change_what_the_guard_reads() -> None:
     bad = "states: {a: {always: {target: a, reenter: true, guard: g}}}"
     good = "states: {a: {entry: [{assign: f}], always: {target: a, reenter: true, guard: g}}}"
 
-    assert [
-        ("error 3:22"),
-    ] == told(bad, "always.loop")
-    assert [] == told(good, "always.loop")
+    assert ["error 3:22"] == reported(bad, "always.loop")
+    assert [] == reported(good, "always.loop")
 
 
 def test_the_end_of_the_entity_ends_every_loop() -> None:
@@ -260,13 +226,11 @@ always: b
 states: {a: {}, b: {type: final}}
 """
 
-    assert [
-        ("error 3:22"),
-    ] == told(bad, "always.loop")
-    assert [] == told(good, "always.loop")
+    assert ["error 3:22"] == reported(bad, "always.loop")
+    assert [] == reported(good, "always.loop")
 
 
-def test_two_regions_that_leave_by_one_event_are_told() -> None:
+def test_two_regions_that_leave_by_one_event_are_reported() -> None:
     """Only the first in document order happens."""
     bad = """\
 states:
@@ -281,13 +245,11 @@ states:
   d: {}
 """
 
-    assert [
-        ("warning 4:61"),
-    ] == told(bad, "parallel.conflict")
-    assert [] == told(good, "parallel.conflict")
+    assert ["warning 4:61"] == reported(bad, "parallel.conflict")
+    assert [] == reported(good, "parallel.conflict")
 
 
-def test_a_region_that_moves_while_another_leaves_is_told() -> None:
+def test_a_region_that_moves_while_another_leaves_is_reported() -> None:
     """Which of the two happens depends on their order."""
     bad = """\
 states:
@@ -301,10 +263,8 @@ states:
   c: {}
 """
 
-    assert [
-        ("warning 4:57"),
-    ] == told(bad, "parallel.conflict")
-    assert [] == told(good, "parallel.conflict")
+    assert ["warning 4:57"] == reported(bad, "parallel.conflict")
+    assert [] == reported(good, "parallel.conflict")
 
 
 def test_regions_with_exclusive_guards_do_not_conflict() -> None:
@@ -324,10 +284,8 @@ states:
   d: {}
 """
 
-    assert [
-        ("warning 4:81"),
-    ] == told(bad, "parallel.conflict")
-    assert [] == told(good, "parallel.conflict")
+    assert ["warning 4:81"] == reported(bad, "parallel.conflict")
+    assert [] == reported(good, "parallel.conflict")
 
 
 def test_a_wildcard_hides_the_timer_of_the_state_around() -> None:
@@ -343,10 +301,8 @@ states:
   c: {}
 """
 
-    assert [
-        ("warning 4:46"),
-    ] == told(bad, "descriptor.hides_timer")
-    assert [] == told(good, "descriptor.hides_timer")
+    assert ["warning 4:46"] == reported(bad, "descriptor.hides_timer")
+    assert [] == reported(good, "descriptor.hides_timer")
 
 
 def test_a_wildcard_may_hide_results_two_levels_up() -> None:
@@ -364,14 +320,12 @@ states:
   d: {}
 """
 
-    assert [
-        ("warning 5:45"),
-    ] == told(bad, "descriptor.hides_timer")
-    assert [] == told(good, "descriptor.hides_timer")
+    assert ["warning 5:45"] == reported(bad, "descriptor.hides_timer")
+    assert [] == reported(good, "descriptor.hides_timer")
 
 
 def test_a_parallel_state_inside_another_does_not_always_complete_it() -> None:
-    """S29: only when the last final state entered lies in a plain region."""
+    """S29: only if the last final state entered is in a plain region."""
     bad = """\
 states:
   p:
@@ -391,19 +345,17 @@ states:
   z: {}
 """
 
-    assert [
-        ("warning 6:13"),
-    ] == told(bad, "done.nested_parallel")
-    assert [] == told(good, "done.nested_parallel")
+    assert ["warning 6:13"] == reported(bad, "done.nested_parallel")
+    assert [] == reported(good, "done.nested_parallel")
 
 
 def test_pairs_of_transitions_beyond_the_limit_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of regions that leave by one event: a hint less, and no minutes."""
     text = "states: {p: {type: parallel, states: {a: {on: {e: c}}, b: {on: {e: d}}}}, c: {}, d: {}}\n"
-    assert 1 == len(told(text, "parallel.conflict"))
+    assert 1 == len(reported(text, "parallel.conflict"))
 
     monkeypatch.setattr(transitions, "CONFLICTS_MAX", 0)
-    assert [] == told(text, "parallel.conflict")
+    assert [] == reported(text, "parallel.conflict")
 
 
 def test_a_self_target_says_reenter() -> None:
@@ -411,10 +363,8 @@ def test_a_self_target_says_reenter() -> None:
     bad = "states: {a: {on: {e: a}}}"
     good = "states: {a: {on: {e: {target: a, reenter: true}}}}"
 
-    assert [
-        ("error 3:22"),
-    ] == told(bad, "transition.reenter")
-    assert [] == told(good, "transition.reenter")
+    assert ["error 3:22"] == reported(bad, "transition.reenter")
+    assert [] == reported(good, "transition.reenter")
 
 
 def test_a_self_target_cannot_stay() -> None:
@@ -422,10 +372,8 @@ def test_a_self_target_cannot_stay() -> None:
     bad = "states: {a: {on: {e: {target: a, reenter: false}}}}"
     good = "states: {a: {on: {e: {}}}}"
 
-    assert [
-        ("error 3:22"),
-    ] == told(bad, "transition.reenter")
-    assert [] == told(good, "transition.reenter")
+    assert ["error 3:22"] == reported(bad, "transition.reenter")
+    assert [] == reported(good, "transition.reenter")
 
 
 def test_an_inner_target_says_whether_its_source_is_left() -> None:
@@ -433,10 +381,8 @@ def test_an_inner_target_says_whether_its_source_is_left() -> None:
     bad = "states: {a: {on: {e: .b}, states: {b: {}}}}"
     good = "states: {a: {on: {e: {target: .b, reenter: false}}, states: {b: {}}}}"
 
-    assert [
-        ("error 3:22"),
-    ] == told(bad, "transition.reenter")
-    assert [] == told(good, "transition.reenter")
+    assert ["error 3:22"] == reported(bad, "transition.reenter")
+    assert [] == reported(good, "transition.reenter")
 
 
 def test_a_parallel_source_is_always_left() -> None:
@@ -444,10 +390,8 @@ def test_a_parallel_source_is_always_left() -> None:
     bad = "states: {p: {type: parallel, on: {e: {target: .b, reenter: false}}, states: {b: {}, c: {}}}}"
     good = "states: {p: {type: parallel, on: {e: {target: .b, reenter: true}}, states: {b: {}, c: {}}}}"
 
-    assert [
-        "error 3:38",
-    ] == told(bad, "transition.reenter")
-    assert [] == told(good, "transition.reenter")
+    assert ["error 3:38"] == reported(bad, "transition.reenter")
+    assert [] == reported(good, "transition.reenter")
 
 
 def test_reenter_has_no_place_where_the_source_is_left_anyway() -> None:
@@ -463,10 +407,8 @@ states:
   b: {}
 """
 
-    assert [
-        "error 4:15",
-    ] == told(bad, "transition.reenter")
-    assert [] == told(good, "transition.reenter")
+    assert ["error 4:15"] == reported(bad, "transition.reenter")
+    assert [] == reported(good, "transition.reenter")
 
 
 def test_reenter_has_no_place_without_a_target() -> None:
@@ -474,10 +416,8 @@ def test_reenter_has_no_place_without_a_target() -> None:
     bad = "states: {a: {on: {e: {reenter: true}}}}"
     good = "states: {a: {on: {e: {}}}}"
 
-    assert [
-        "error 3:22",
-    ] == told(bad, "transition.reenter")
-    assert [] == told(good, "transition.reenter")
+    assert ["error 3:22"] == reported(bad, "transition.reenter")
+    assert [] == reported(good, "transition.reenter")
 
 
 def test_transitions_of_the_root_need_no_reenter() -> None:
@@ -488,10 +428,8 @@ on: {e: a}
 states: {a: {}}
 """
 
-    assert [
-        ("error 3:22"),
-    ] == told(bad, "transition.reenter")
-    assert [] == told(good, "transition.reenter")
+    assert ["error 3:22"] == reported(bad, "transition.reenter")
+    assert [] == reported(good, "transition.reenter")
 
 
 def test_results_of_invokes_follow_the_same_rule() -> None:
@@ -499,10 +437,8 @@ def test_results_of_invokes_follow_the_same_rule() -> None:
     bad = "states: {a: {invoke: {id: i, src: s, onDone: a}}}"
     good = "states: {a: {invoke: {id: i, src: s, onDone: {target: a, reenter: true}}}}"
 
-    assert [
-        ("error 3:46"),
-    ] == told(bad, "transition.reenter")
-    assert [] == told(good, "transition.reenter")
+    assert ["error 3:46"] == reported(bad, "transition.reenter")
+    assert [] == reported(good, "transition.reenter")
 
 
 def test_targets_together_are_in_distinct_regions() -> None:
@@ -519,10 +455,8 @@ states:
   p: {type: parallel, states: {b: {}, c: {}}}
 """
 
-    assert [
-        "error 4:15",
-    ] == told(bad, "target.conflict")
-    assert [] == told(good, "target.conflict")
+    assert ["error 4:15"] == reported(bad, "target.conflict")
+    assert [] == reported(good, "target.conflict")
 
 
 def test_a_target_is_named_once() -> None:
@@ -538,10 +472,8 @@ states:
   b: {}
 """
 
-    assert [
-        "error 4:15",
-    ] == told(bad, "target.conflict")
-    assert [] == told(good, "target.conflict")
+    assert ["error 4:15"] == reported(bad, "target.conflict")
+    assert [] == reported(good, "target.conflict")
 
 
 def test_no_target_contains_another() -> None:
@@ -557,14 +489,12 @@ states:
   b: {states: {c: {}}}
 """
 
-    assert [
-        "error 4:15",
-    ] == told(bad, "target.conflict")
-    assert [] == told(good, "target.conflict")
+    assert ["error 4:15"] == reported(bad, "target.conflict")
+    assert [] == reported(good, "target.conflict")
 
 
-def test_a_history_of_a_parallel_state_stands_alone() -> None:
-    """It restores every region, so nothing is left to name beside it."""
+def test_a_history_of_a_parallel_state_must_be_alone() -> None:
+    """It restores every region, so no other target is possible."""
     bad = """\
 states:
   a: {on: {e: {target: [p.b, p.h]}}}
@@ -576,10 +506,8 @@ states:
   p: {type: parallel, states: {b: {}, c: {}, h: {type: history, target: [b, c]}}}
 """
 
-    assert [
-        ("error 4:15"),
-    ] == told(bad, "target.conflict")
-    assert [] == told(good, "target.conflict")
+    assert ["error 4:15"] == reported(bad, "target.conflict")
+    assert [] == reported(good, "target.conflict")
 
 
 def test_initial_states_are_legal_together() -> None:
@@ -593,10 +521,8 @@ initial: a
 states: {a: {}, b: {}}
 """
 
-    assert [
-        "error 3:10",
-    ] == told(bad, "target.conflict")
-    assert [] == told(good, "target.conflict")
+    assert ["error 3:10"] == reported(bad, "target.conflict")
+    assert [] == reported(good, "target.conflict")
 
 
 def test_defaults_of_a_history_are_legal_together() -> None:
@@ -604,13 +530,11 @@ def test_defaults_of_a_history_are_legal_together() -> None:
     bad = "states: {a: {states: {b: {}, c: {}, h: {type: history, target: [b, c]}}}}"
     good = "states: {a: {states: {b: {}, c: {}, h: {type: history, target: b}}}}"
 
-    assert [
-        "error 3:37",
-    ] == told(bad, "target.conflict")
-    assert [] == told(good, "target.conflict")
+    assert ["error 3:37"] == reported(bad, "target.conflict")
+    assert [] == reported(good, "target.conflict")
 
 
-def test_the_root_is_no_target() -> None:
+def test_the_root_is_not_a_target() -> None:
     """The root is active as long as the entity lives."""
     bad = """\
 id: top
@@ -621,7 +545,5 @@ id: top
 states: {a: {on: {e: {target: '#a', reenter: true}}}}
 """
 
-    assert [
-        ("error 4:22"),
-    ] == told(bad, "target.root")
-    assert [] == told(good, "target.root")
+    assert ["error 4:22"] == reported(bad, "target.root")
+    assert [] == reported(good, "target.root")

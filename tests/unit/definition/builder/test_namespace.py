@@ -1,4 +1,4 @@
-"""The Python builder makes the documents that YAML makes, and refuses wrong use where it stands."""
+"""The Python builder creates the same documents as YAML and refuses invalid calls."""
 
 import doctest
 import inspect
@@ -147,13 +147,13 @@ def test_the_root_may_be_parallel() -> None:
     assert "parallel" == build.chart("c", type="parallel", states=[build.state("a")]).root.type
 
 
-def test_no_actions_are_no_block() -> None:
+def test_no_actions_are_not_block() -> None:
     """An empty list on entry says nothing, as in YAML."""
     assert () == build.state("s", entry=[]).entry
 
 
-def test_where_a_state_begins_may_have_actions() -> None:
-    """`initial` as a function takes actions beside the target."""
+def test_where_a_state_starts_may_have_actions() -> None:
+    """`initial` as a function takes actions in addition to the target."""
     assert Initial(targets=("a",), actions=(Do(name="x"),)) == build.initial("a", actions="x")
 
 
@@ -301,7 +301,7 @@ def test_a_value_of_the_wrong_type_is_a_usage_error(case: str) -> None:
         wrong(bad)
 
 
-def test_what_only_the_whole_chart_shows_is_told_at_once() -> None:
+def test_what_only_the_whole_chart_shows_is_reported_together() -> None:
     """Fields without a first value, reserved names and falling ranges come in one error."""
     chart = build.chart(
         "c",

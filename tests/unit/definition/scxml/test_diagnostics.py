@@ -49,12 +49,12 @@ from tests.unit.definition.scxml_reading import codes, read, scxml
     ],
 )  # fmt: skip
 def test_what_is_wrong_has_a_code(inside: str, attributes: str, expected: list[str]) -> None:
-    """Every illegal structure is told, and reading goes on."""
+    """Every illegal structure is reported, and reading continues."""
     assert expected == codes(inside, attributes)
 
 
 def test_a_transition_that_can_take_no_event_is_passed_over() -> None:
-    """`.*` is no descriptor; as an eventless transition it would mean something else (W3C 311)."""
+    """`.*` is not a descriptor; as an eventless transition it would mean something else (W3C 311)."""
     reading = read_scxml(scxml('<state id="s"><transition event=".*" target="s"/><transition event=".* a"/></state>'))
 
     assert reading.document is not None
@@ -62,7 +62,7 @@ def test_a_transition_that_can_take_no_event_is_passed_over() -> None:
 
 
 def test_files_of_invokes_can_be_wrong_too() -> None:
-    """A file that is absent, is no XML, or is something else is a diagnostic of the whole."""
+    """A file that is missing, is not XML, or is something else is a diagnostic of the whole file."""
 
     def loader(src: str) -> str:
         if src == "absent":
@@ -86,7 +86,7 @@ def test_files_of_invokes_can_be_wrong_too() -> None:
     ids=["states", "transitions", "diagnostics"],
 )
 def test_a_file_that_is_too_large_to_be_a_chart_is_not_read_on(inside: str, expected: str) -> None:
-    """What the compiler would refuse, or nobody would read, costs no more than diagnostic that out."""
+    """Definitions that are too large are refused in bounded time."""
     reading = read_scxml(scxml(inside))
 
     assert reading.document is None
@@ -128,7 +128,7 @@ def test_files_without_a_namespace_are_read_as_scxml() -> None:
 
 
 @pytest.mark.parametrize("text", ["<state/>", "<scxml", '<scxml xmlns="other"/>'])
-def test_what_is_no_scxml_gives_no_document(text: str) -> None:
+def test_what_is_not_scxml_gives_no_document(text: str) -> None:
     """There is nothing to go on with."""
     reading = read_scxml(text)
 
@@ -136,7 +136,7 @@ def test_what_is_no_scxml_gives_no_document(text: str) -> None:
     assert 1 == len(reading.diagnostics)
 
 
-def test_findings_carry_places_in_order() -> None:
+def test_diagnostics_carry_places_in_order() -> None:
     """All at once, sorted by position."""
     reading = read_scxml(scxml('\n<state id="s">\n  <transition type="x"/>\n</state>\n<stat/>'), source="a.scxml")
 

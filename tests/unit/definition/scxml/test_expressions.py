@@ -72,7 +72,7 @@ def test_the_common_part_of_ecmascript_is_translated(text: str, expected: str) -
 
 
 def test_what_is_only_ecmascript_stays_and_fails_when_evaluated() -> None:
-    """There is no guess at functions and operators that our language does not have."""
+    """Functions and operators that our language does not have are not guessed."""
     assert "(function(context.x) {return context.x;})(1)" == from_scxml("(function(x) {return x;})(1)", "ecmascript")
 
 
@@ -132,7 +132,7 @@ def test_a_literal_is_a_value_not_an_expression(text: str, expected: object) -> 
 
 @pytest.mark.parametrize("text", ["1 + 1", "not 1", "-'a'", "len('a')", "[1, a]", "{'a': a}", "-(1 + 1)", "1 = 1", ""])
 def test_everything_else_stays_an_expression(text: str) -> None:
-    """Nothing is computed when a file is read, and what is malformed is kept for the compiler to tell."""
+    """Nothing is evaluated when a file is read; malformed expressions are left to the compiler."""
     assert Expression(from_scxml(text, "python")) == read_value(text, "python", NOWHERE)
 
 
@@ -188,5 +188,5 @@ def test_what_has_no_expression_has_no_text() -> None:
     ],
 )
 def test_a_location_is_a_dotted_path(location: str, datamodel: Datamodel, expected: str) -> None:
-    """Simple subscripts become dots; what is no path stays, and assigning to it fails."""
+    """Simple subscripts become dots; other texts are kept, and assigning to them fails."""
     assert expected == read_path(location, datamodel)

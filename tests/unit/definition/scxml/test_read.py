@@ -64,7 +64,7 @@ def test_a_small_file_is_a_document() -> None:
         ("a/b/light.scxml", "", "light"),
         ("light.v2.scxml", "", "light"),
         ("<definition>", "", "definition"),
-        ("123", "", "chart"),
+        ("123", "", "123"),
         ("x", 'name="order"', "order"),
         ("x", 'name=" "', "x"),
         ("x", 'name="my chart!"', "my_chart_"),
@@ -72,7 +72,7 @@ def test_a_small_file_is_a_document() -> None:
     ],
 )
 def test_a_chart_without_a_name_is_called_like_its_file(source: str, attributes: str, expected: str) -> None:
-    """A kind is a dotted name; what cannot be one is changed, and told."""
+    """A kind is a dotted name; an invalid one is changed, and reported."""
     reading = read_scxml(scxml('<state id="s"/>', attributes), source=source)
 
     assert reading.document is not None
@@ -95,7 +95,7 @@ def test_a_chart_without_a_name_is_called_like_its_file(source: str, attributes:
     ],
 )  # fmt: skip
 def test_every_state_keeps_its_id_and_gets_a_key(inside: str, expected: list[tuple[str, str | None]]) -> None:
-    """An id that is the path of keys anyway is not repeated; a state without one gets a path that is nobody's id."""
+    """An id that equals the path of keys is not repeated; a state without one gets a path that is not an id."""
     assert expected == keys(read(inside).root)
 
 
@@ -368,7 +368,7 @@ def test_a_synthetic_outer_state_is_taken_away_again() -> None:
 
 
 def test_a_parallel_root_comes_back() -> None:
-    """SCXML's root is never parallel, so ours stands one level down."""
+    """SCXML's root is never parallel, so ours is one level down."""
     document = read('<parallel id="_root" interlock:root="true"><state id="a"/><state id="b"/></parallel>')
 
     assert ("parallel", ["a", "b"]) == (document.root.type, [each.key for each in document.root.states])

@@ -119,7 +119,7 @@ def test_a_payload_is_a_mapping_or_one_value(text: str, expected: object) -> Non
 
 
 def test_inline_xml_is_its_text_with_the_namespaces_in_scope() -> None:
-    """What can be invoked later must be able to stand alone (W3C 530)."""
+    """What can be invoked later must be a complete document (W3C 530)."""
     (action,) = block('<assign location="a"> <scxml><final/></scxml> </assign>')
 
     assert isinstance(action, Assign)
@@ -129,7 +129,7 @@ def test_inline_xml_is_its_text_with_the_namespaces_in_scope() -> None:
 
 
 def test_if_is_cut_at_elseif_and_else() -> None:
-    """The marks stand among the actions; what is between two of them is one branch."""
+    """`elseif` and `else` are among the actions; the actions between two of them are one branch."""
     (action,) = block('<if cond="a"><log/><elseif cond="b"/><raise event="x"/><log/><else/><log label="z"/></if>')
 
     assert (
@@ -144,7 +144,7 @@ def test_if_is_cut_at_elseif_and_else() -> None:
     )
 
 
-def test_an_empty_condition_is_no_guard_on_a_transition_and_a_mistake_in_a_branch() -> None:
+def test_an_empty_condition_is_not_a_guard_on_a_transition_and_a_mistake_in_a_branch() -> None:
     """W3C 233 has an empty `cond`; a branch without a condition can only fail when it is asked."""
     (action,) = block('<if cond=" "><log/></if>')
     (transition,) = state('<transition event="a" cond="" target="s"/>').transitions
@@ -188,7 +188,7 @@ def test_a_guard_may_be_a_registered_function() -> None:
         ("<raise/><if><log/></if><foreach/>", ["scxml.required", "scxml.required", "scxml.required", "scxml.required"]),
     ],
 )
-def test_what_is_wrong_is_told_all_at_once(text: str, expected: list[str]) -> None:
+def test_what_is_wrong_is_reported_together(text: str, expected: list[str]) -> None:
     """Structure is an error; what SCXML leaves to run time is a warning."""
     assert expected == inside(text)
 

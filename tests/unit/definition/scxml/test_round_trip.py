@@ -61,7 +61,7 @@ def test_any_document_comes_back_but_for_what_has_no_meaning(document: Document)
 
 
 def meaningful(document: Document) -> Document:
-    """The document without an initial where nothing can begin, without empty assigns and blanks around names."""
+    """The document without an initial in a state without children, without empty assigns and blanks around names."""
     return replace(document, root=_meaningful(document.root))
 
 

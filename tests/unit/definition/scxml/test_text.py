@@ -1,4 +1,4 @@
-"""XML text: what is refused, where things stand, and what inline XML is kept as."""
+"""XML text: what is refused, places, and how inline XML is kept."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_elements_and_attributes_know_where_they_stand() -> None:
 
 
 def test_names_are_taken_apart_by_namespace() -> None:
-    """A prefix is only a short name; the address it stands for is what counts."""
+    """A prefix is only a short name; the namespace counts."""
     root = parsed('<a xmlns="one" xmlns:p="two" p:b="1" b="2"><p:c/></a>')
 
     assert ("a", "one") == (root.name, root.namespace)

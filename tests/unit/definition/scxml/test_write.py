@@ -1,4 +1,4 @@
-"""Documents to SCXML: what other tools see, what comes back to us, and what is told as lost."""
+"""Documents to SCXML: what other tools see, what can be read back, and what is reported as lost."""
 
 from __future__ import annotations
 
@@ -108,7 +108,9 @@ states:
 
 @pytest.mark.slow
 def test_a_tool_without_our_namespace_sees_the_same_behaviour() -> None:
-    """`after`, `onDone`, root transitions and raised data are plain SCXML, exact even where one id begins another."""
+    """`after`, `onDone`, root transitions and raised data are plain SCXML, exact even if one id is a prefix of
+    another.
+    """
     document = YAML.read(ALIKE.replace("entry: []\n", ""), source="alike.yaml").document
     assert document is not None
     text = plain(write_scxml(document).text)
@@ -162,7 +164,7 @@ def test_a_plain_scxml_document_needs_no_namespace_of_ours() -> None:
     ],
 )
 def test_every_guard_has_a_condition_for_others(guard: GuardExpression, expected: str) -> None:
-    """One expression of SCXML, with ids instead of names; our own form stands beside it."""
+    """One expression of SCXML, with ids instead of names; our own form is in our namespace."""
     inner = State(key="inner", transitions=(Transition(origin="always", guard=guard),))
     document = chart(State(key="s", states=(inner,)))
     text = write_scxml(document).text
@@ -241,8 +243,8 @@ def test_every_invoke_comes_back() -> None:
     assert document == back(document)
 
 
-def test_names_that_begin_another_are_made_exact_for_others() -> None:
-    """`done.state.a` would take `done.state.a.b` too; the guard as written stands beside the condition."""
+def test_event_names_that_are_prefixes_are_exact_in_other_tools() -> None:
+    """`done.state.a` would match `done.state.a.b` too; the original guard is in our namespace."""
     inner = State(key="b", states=(State(key="c", type="final"),))
     done = Transition(origin="onDone", targets=("x",), guard=expression("context.n > 0"))
     document = chart(State(key="a", transitions=(done, replace(done, guard=None)), states=(inner,)), State(key="x"))
@@ -268,7 +270,7 @@ def test_a_literal_where_a_text_belongs_is_written_as_an_expression() -> None:
     assert (Cancel(id=Expression("5")), Cancel(id=Expression(str(2**70)))) == back(document).root.states[0].entry[0]
 
 
-def test_a_history_without_a_default_gets_the_beginning_of_its_parent() -> None:
+def test_a_history_without_a_default_gets_the_initial_state_of_its_parent() -> None:
     """SCXML wants one; for us it stays absent."""
     history = State(key="h", type="history")
     one = chart(State(key="p", states=(history, State(key="a"))), dialect="xstate")
@@ -306,8 +308,8 @@ def test_a_history_without_a_default_gets_the_beginning_of_its_parent() -> None:
     ],
     ids=["parallel", "taken", "invoke", "initial", "target", "id"],
 )
-def test_what_a_root_of_scxml_cannot_carry_stands_in_an_outer_state(document: Document, expected: str) -> None:
-    """Only where it is needed, under a name that nobody has."""
+def test_what_a_root_of_scxml_cannot_have_is_in_an_outer_state(document: Document, expected: str) -> None:
+    """Only if it is needed, under an unused name."""
     assert expected in write_scxml(document).text
     assert document == back(document)
 
@@ -341,7 +343,7 @@ def test_keys_that_are_not_in_the_id_are_written_beside_it() -> None:
         (chart(State(key="a"), context=(Field(name="f", type="string"),)), "export.types"),
     ],
 )
-def test_what_others_will_not_see_is_told(document: Document, expected: str) -> None:
+def test_what_others_will_not_see_is_reported(document: Document, expected: str) -> None:
     """One diagnostic per kind of loss, even when it occurs twice."""
     found = [each.code for each in write_scxml(document).diagnostics]
 
@@ -349,7 +351,7 @@ def test_what_others_will_not_see_is_told(document: Document, expected: str) -> 
     assert sorted(set(found)) == sorted(found) or expected in ("export.target", "export.characters")
 
 
-def test_the_same_loss_is_told_once() -> None:
+def test_the_same_loss_is_reported_once() -> None:
     """A chart with a hundred handlers does not make a hundred diagnostics."""
     document = chart(
         *(State(key=f"s{n}", entry=((Emit(type="t"), Emit(type="u")),)) for n in range(5)), dialect="scxml"

@@ -48,7 +48,7 @@ def test_every_backward_arrow_is_turned_round(arrow: str) -> None:
 
 
 def test_a_colon_arrow_is_one_only_behind_other_statements() -> None:
-    """In front of all else it begins the activities of a state, as in state-machine-cat."""
+    """Before all other statements it starts the activities of a state, as in state-machine-cat."""
     first = accepted("a :> b;")
     later = accepted("a; a :> b;")
 
@@ -57,7 +57,7 @@ def test_a_colon_arrow_is_one_only_behind_other_statements() -> None:
 
 
 def test_names_may_be_quoted() -> None:
-    """Inside quotes everything but a quote may stand, and that with a backslash."""
+    """Quotes may contain everything; a quote needs a backslash."""
     body = accepted(r'"a; \"b\"" -> "";')
 
     assert ('a; "b"', "") == (body.arrows[0].source, body.arrows[0].target)
@@ -163,7 +163,7 @@ def test_a_stray_brace_is_reported_and_skipped() -> None:
     assert ["1:4 smcat.syntax"] == problems("a; } a -> b;")
 
 
-def test_a_text_that_is_no_smcat_gives_a_bounded_number_of_findings() -> None:
+def test_a_text_that_is_not_smcat_gives_a_bounded_number_of_diagnostics() -> None:
     """A megabyte of semicolons is one mistake, not a million."""
     reading = read_smcat(";" * 1_000_000, source="t.smcat")
 

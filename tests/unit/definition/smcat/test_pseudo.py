@@ -8,7 +8,7 @@ from interlock.model.limits import EFFECTS_MAX
 from tests.unit.definition.smcat.test_read import only, read, states
 
 
-def test_an_initial_state_says_where_its_parent_begins() -> None:
+def test_an_initial_state_says_where_its_parent_starts() -> None:
     """Deep inside too, with actions."""
     found = states("initial, a { a.initial -> x: / hi; x -> y: go; }; initial -> y;")
 
@@ -18,12 +18,11 @@ def test_an_initial_state_says_where_its_parent_begins() -> None:
 
 
 def test_an_initial_state_may_not_lead_out() -> None:
-    """A compound state begins inside itself."""
     assert "error" == only("a { a.initial; a.initial -> b; }, b;", "smcat.initial").severity
 
 
-def test_without_an_initial_state_a_state_begins_with_its_first() -> None:
-    """A final or history state in front is passed over."""
+def test_without_an_initial_state_a_state_starts_with_its_first() -> None:
+    """A final or history state before it is skipped."""
     assert states("a -> b: go;")[""].initial is None
     assert Initial(targets=("a",)) == states("final, a; a -> final: go;")[""].initial
     assert states("final;")[""].initial is None
@@ -60,7 +59,6 @@ def test_an_explicit_type_is_not_withdrawn() -> None:
 
 
 def test_an_explicit_type_wins_over_the_name() -> None:
-    """The cure that diagnostics name."""
     assert "state" == states("initialised [type=regular]; initialised -> a: go;")["initialised"].type
 
 
@@ -93,7 +91,7 @@ def test_a_history_has_its_arrows_as_default() -> None:
         ("a { history, x; history -> b; }, b;", ("#b",)),
     ],
 )
-def test_a_history_without_arrows_begins_as_its_parent_does(text: str, targets: tuple[str, ...]) -> None:
+def test_a_history_without_arrows_starts_as_its_parent_does(text: str, targets: tuple[str, ...]) -> None:
     """As in UML."""
     assert targets == states(text)["a.history"].targets
 
@@ -113,7 +111,7 @@ def test_a_choice_is_a_state_with_eventless_transitions() -> None:
     assert "^c\nwhich?" == found.description
 
 
-def test_a_choice_by_event_is_told() -> None:
+def test_a_choice_by_event_is_reported() -> None:
     """UML has guards there; probably the brackets are missing."""
     found = only("^c; a -> ^c: go; ^c -> x: yes;", "smcat.choice")
 

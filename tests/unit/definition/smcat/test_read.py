@@ -83,15 +83,14 @@ def test_a_text_without_states_is_refused() -> None:
 
 
 def test_states_that_are_only_mentioned_exist() -> None:
-    """They stand in the body in which they are mentioned first, inner bodies before outer ones."""
+    """They are in the body in which they are mentioned first, inner bodies before outer ones."""
     found = states("a { x -> y: go; }, b; a -> z: stop; b -> x: jump;")
 
     assert ["", "a", "a.x", "a.y", "b", "z"] == list(found)
     assert ("a.x",) == found["b"].transitions[0].targets
 
 
-def test_a_name_that_is_no_key_is_changed_and_kept_as_description() -> None:
-    """And it is told."""
+def test_a_name_that_is_not_a_key_is_changed_and_kept_as_description() -> None:
     text = '# why\n"cool state!" [label="Cool"]: some words, "cool-state", "!"; "cool state!" -> "!": go;'
     found = states(text)
 
@@ -109,7 +108,7 @@ def test_keys_are_made_unique_among_siblings() -> None:
     assert ["", "a_b", "a_b_2", "a_b_3"] == list(found)
 
 
-def test_a_name_that_begins_with_its_parents_is_cut() -> None:
+def test_a_name_that_starts_with_its_parents_is_cut() -> None:
     """`first.thing` in `first` is `thing`; so is the whole path."""
     found = states("o { first { first.thing, o.first.thang; }; };")
 
@@ -118,7 +117,7 @@ def test_a_name_that_begins_with_its_parents_is_cut() -> None:
 
 
 def test_a_repeated_name_means_the_nearest_state() -> None:
-    """state-machine-cat would draw them as one, so it is told."""
+    """state-machine-cat would draw them as one, so it is reported."""
     text = "a { x; x -> y: go; }, b { x; x -> y2: go; }, c { d; d -> x: go; };"
     found = states(text)
 
@@ -167,14 +166,13 @@ def test_a_guard_with_an_equals_sign_is_an_expression() -> None:
     ],
 )
 def test_the_event_part_is_one_or_several_names(label: str, events: tuple[str, ...]) -> None:
-    """What is no name is made one."""
+    """An invalid name is changed into a valid one."""
     found = transition(f"a; a -> b: {label};")
 
     assert ("on", events) == (found.origin, found.events)
 
 
 def test_an_event_of_which_nothing_remains_is_refused() -> None:
-    """There is no name to listen for."""
     assert [("error", "smcat.name")] == diagnostics("a -> b: =;")
 
 
@@ -215,7 +213,7 @@ def test_an_empty_guard_is_none() -> None:
 
 
 def test_commas_in_brackets_and_quotes_do_not_part_actions() -> None:
-    """An apostrophe is no quote."""
+    """An apostrophe is not a quote."""
     found = transition("a; a -> b: go / f(1, [2, 3]), say 'a, b', the customer's x, y), =z, =;")
 
     expected = ["f(1, [2, 3])", "say 'a, b'", "the customer's x", "y)", "z"]

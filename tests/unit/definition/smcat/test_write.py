@@ -156,7 +156,7 @@ def test_a_key_that_is_used_twice_is_written_with_as_much_of_its_path_as_needed(
 
 
 def test_several_targets_are_a_fork() -> None:
-    """Of its own, beside the source."""
+    """Next to the source."""
     regions = tuple(State(key=key, states=(State(key=f"{key}1"),)) for key in "rq")
     source = State(key="a", transitions=(Transition(events=("go",), targets=("p.r.r1", "p.q.q1")),))
     lines, codes = written(chart(source, State(key="p", type="parallel", states=regions)))
@@ -185,7 +185,7 @@ def test_in_the_xstate_dialect_a_transition_inside_is_internal_unless_it_reenter
 
 
 def test_what_the_root_does_is_written_in_an_outer_state() -> None:
-    """Smcat's root is no state."""
+    """The root of smcat is not a state."""
     root = State(states=(State(key="a"), State(key="c")), transitions=(Transition(events=("go",), targets=("a",)),))
     lines, codes = written(Document(kind="c", root=root))
 
@@ -217,7 +217,7 @@ EXPRESSION = act.GuardExpression(expression=act.Expression("x\n > 1"))
         (act.GuardAny(guards=(NAMED, NAMED)), "go [g or g]", ["export.guards"]),
     ],
 )
-def test_a_guard_is_exact_or_told(guard: act.Guard, text: str, codes: list[str]) -> None:
+def test_a_guard_is_exact_or_reported(guard: act.Guard, text: str, codes: list[str]) -> None:
     """Conditions without registered functions become one expression; others are words."""
     assert (text, codes) == label(on(guard=guard))
 
@@ -269,7 +269,7 @@ def test_an_action_that_smcat_cannot_carry_is_a_text_on_one_line_and_a_loss(acti
         (on(origin="transitions"), "go", []),
     ],
 )
-def test_a_label_is_exact_or_told(transition: Transition, text: str, codes: list[str]) -> None:
+def test_a_label_is_exact_or_reported(transition: Transition, text: str, codes: list[str]) -> None:
     """Each label is read back; the difference is what is lost."""
     assert (text, codes) == label(transition)
 
@@ -311,7 +311,7 @@ def test_a_target_that_names_no_state_is_left_out() -> None:
     assert "->" not in writing.text.replace("initial -> paid", "")
 
 
-def test_eventless_transitions_behind_others_are_told() -> None:
+def test_eventless_transitions_behind_others_are_reported() -> None:
     """When they are read back they are tried first."""
     late = Transition(origin="transitions", targets=("b",))
     state = State(key="a", transitions=(on(), late))
@@ -346,7 +346,7 @@ def test_a_saga_keeps_its_arrows() -> None:
     assert ["a -> b: onDone;", "a -> b: onCompensated;", "a -> b: onError;"] == lines[-3:]
 
 
-def test_everything_without_a_place_is_told_once() -> None:
+def test_everything_without_a_place_is_reported_once() -> None:
     """One warning names all of it."""
     state = State(key="a", id="x", expect=Expect(within="5s"), monotonic=True, allow=(("a", "b"),))
     document = chart(state, revision="1", binding="late", unhandled="defer")
@@ -358,7 +358,7 @@ def test_everything_without_a_place_is_told_once() -> None:
     assert all(f"`{each}`" in found.message for each in names)
 
 
-def test_data_and_blocks_are_told_each() -> None:
+def test_data_and_blocks_are_reported_separately() -> None:
     """Fields, events, output, tags, and blocks that become one."""
     blocks = ((act.Do(name="x"),), (act.Do(name="y"),))
     states = (

@@ -101,14 +101,14 @@ def test_bytes_and_a_byte_order_mark_are_welcome() -> None:
         pytest.param("[" + "1," * 50_000 + "1]", ("json.values", "1:100000", None), marks=pytest.mark.slow),
     ],
 )
-def test_what_is_no_json_ends_the_reading(text: str | bytes, expected: tuple[str, str, str | None]) -> None:
-    """A text that is no JSON, or too deep or large, gives nothing and one diagnostic at the very character."""
+def test_what_is_not_json_ends_the_reading(text: str | bytes, expected: tuple[str, str, str | None]) -> None:
+    """A text that is not JSON, too deep or too large gives no node and one diagnostic at the character."""
     assert "nothing" == parsed(text)[0]
     assert expected == refused(text)
 
 
 def test_functions_are_refused_with_the_cure() -> None:
-    """Code copied from a JavaScript config is told to be named and registered."""
+    """Code copied from a JavaScript config gets the hint to name and register the function."""
     for text in ('{"a": () => 1}', '{"a": function () {}}', '{"a": async () => 1}'):
         assert "JSON has no functions: name the action or guard, and register it" == refused(text)[2]
 

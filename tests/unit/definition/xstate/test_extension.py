@@ -50,7 +50,6 @@ def test_a_block_is_cut_again() -> None:
 
 @pytest.mark.parametrize("given", [{"meta": {"interlock": 3}}, {"meta": 3}])
 def test_it_must_be_a_mapping(given: Json) -> None:
-    """Anything else is told."""
     assert "value.type" in codes(simple(given))
 
 
@@ -78,7 +77,7 @@ def test_it_must_be_a_mapping(given: Json) -> None:
         ({"saga": {"steps": [{"id": "x", "do": {"src": "y"}, "guard": 3}]}}, "value.type"),
     ],
 )
-def test_wrong_values_are_told(given: Json, expected: str) -> None:
+def test_wrong_values_are_reported(given: Json, expected: str) -> None:
     """At their place, and counted as absent."""
     assert expected in codes(simple({"entry": ["x"], **extra(**given)}))
 
@@ -92,13 +91,12 @@ def test_wrong_values_are_told(given: Json, expected: str) -> None:
         ({"assigns": 3}, ["value.type"]),
     ],
 )
-def test_wrong_values_of_the_whole_are_told(given: Json, expected: list[str]) -> None:
+def test_wrong_values_of_the_whole_are_reported(given: Json, expected: list[str]) -> None:
     """The root's `meta.interlock` speaks for the chart."""
     assert expected == codes(simple(**extra(**given)))
 
 
 def test_transitions_invokes_and_initials_have_their_own() -> None:
-    """An unknown key in any of them is told."""
     a = {
         "initial": {"target": "x", **extra(odd=1)},
         "states": {"x": {}},

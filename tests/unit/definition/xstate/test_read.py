@@ -57,7 +57,7 @@ def test_the_format_is_registered_under_its_name() -> None:
     assert '"id": "m"' in FORMAT.write(reading.document).text
 
 
-def test_text_that_is_no_json_gives_no_document() -> None:
+def test_text_that_is_not_json_gives_no_document() -> None:
     """A syntax error ends the reading."""
     reading = read_xstate("{a: 1}", source="m.json")
 
@@ -75,7 +75,7 @@ def test_a_definition_is_an_object(text: str) -> None:
 
 
 def test_a_description_is_a_text_be_it_empty() -> None:
-    """Our own writer makes an empty one; anything else is told."""
+    """Our own writer creates an empty one; any other content is reported."""
     empty, said, wrong = (simple({"description": each}) for each in ("", "why", 1))
 
     assert ["", "why"] == [read(each).root.states[0].description for each in (empty, said)]
@@ -99,14 +99,14 @@ def test_the_inner_form_of_a_machine_is_refused() -> None:
     ],
 )
 def test_the_kind_is_the_id_else_the_name_of_the_file(given: Json, source: str, kind: str) -> None:
-    """A kind is made of dotted words; an id that is none is changed, and said."""
+    """A kind has dotted words; an invalid id is changed, and reported."""
     document = read_xstate(json.dumps({"initial": "a", "states": {"a": {}, "b": {}}, **given}), source=source).document
 
     assert document is not None
     assert kind == document.kind
 
 
-def test_an_id_that_is_no_text_is_an_error() -> None:
+def test_an_id_that_is_not_a_text_is_an_error() -> None:
     """The id of the root must be a text."""
     assert ["value.type"] == codes(simple(id=3))
 
@@ -126,7 +126,7 @@ def test_an_id_that_is_no_text_is_an_error() -> None:
         {"type": "parallel"},
     ],
 )
-def test_a_root_that_acts_stands_below_a_synthetic_one(more: Json) -> None:
+def test_a_root_that_acts_is_below_a_synthetic_one(more: Json) -> None:
     """The document's root then has exactly one child: XState's root, under the kind's name."""
     definition = simple(**more)
     if "type" in more:
@@ -144,7 +144,7 @@ def test_a_root_that_only_contains_is_the_root() -> None:
 
 
 @pytest.mark.parametrize("target", ["#m", "#m."])
-def test_a_root_that_is_a_target_stands_below_a_synthetic_one(target: str) -> None:
+def test_a_root_that_is_a_target_is_below_a_synthetic_one(target: str) -> None:
     """XState would enter it without leaving it; here it is left and entered, and the reader says so."""
     definition = simple({"on": {"E": target}})
 
@@ -153,7 +153,7 @@ def test_a_root_that_is_a_target_stands_below_a_synthetic_one(target: str) -> No
 
 
 @pytest.mark.parametrize("states", [{}, {"a": {}}])
-def test_a_root_with_fewer_than_two_children_stands_below_a_synthetic_one(states: Json) -> None:
+def test_a_root_with_fewer_than_two_children_is_below_a_synthetic_one(states: Json) -> None:
     """One child of the document's root always means XState's root."""
     document = read({"id": "m", "states": states, **({"initial": "a"} if states else {})})
 
@@ -168,7 +168,7 @@ def test_the_key_of_a_hidden_root_has_no_dots() -> None:
 
 
 def test_a_root_may_name_itself_by_a_transition() -> None:
-    """A target of the root's own transition that is the root is no surprise, so nothing is said."""
+    """A transition of the root to itself is expected, so nothing is reported."""
     assert [] == codes(simple(on={"E": {"target": "#m", "reenter": True}}))
 
 
@@ -200,7 +200,6 @@ def test_keys_become_keys_of_ours() -> None:
 
 
 def test_two_keys_that_become_one_are_an_error() -> None:
-    """The second cannot be told from the first."""
     definition = {"id": "m", "initial": "a b", "states": {"a b": {}, "a_b": {}}}
 
     assert ["state.key", "state.key"] == codes(definition)
@@ -272,7 +271,7 @@ def test_a_target_is_resolved_as_xstate_does(target: str, expected: str) -> None
         ("far-away", '"far-away"'),
     ],
 )
-def test_an_unknown_target_is_told_with_the_nearest_name(target: str, hint: str) -> None:
+def test_an_unknown_target_is_reported_with_a_similar_name(target: str, hint: str) -> None:
     """The message names what is missing and where."""
     definition = json.loads(json.dumps(NESTED))
     definition["states"]["a"]["on"] = {"E": target}
@@ -366,7 +365,7 @@ def test_events_that_xstate_makes_have_names_of_ours(descriptor: str, event: str
         "xstate.after.5.q",
     ],
 )
-def test_events_that_never_come_are_told(descriptor: str) -> None:
+def test_events_that_never_come_are_reported(descriptor: str) -> None:
     """A descriptor with no counterpart keeps its text and takes nothing."""
     definition = simple({"on": {descriptor: "b"}})
 
@@ -444,12 +443,12 @@ def test_what_a_state_handles_under_its_own_key_replaces_on() -> None:
     ],
 )  # fmt: skip
 def test_problems_have_codes(a: Json, expected: list[str]) -> None:
-    """Each problem is told once, under a code that says what it is."""
+    """Each problem is reported once, with its own code."""
     assert expected == codes(simple(a))
 
 
 def test_a_state_must_be_a_mapping() -> None:
-    """Anything else is told and read as an empty state."""
+    """Anything else is reported and read as an empty state."""
     reading = read_xstate(json.dumps({"id": "m", "initial": "a", "states": {"a": 3, "b": {}}}), source="m.json")
 
     assert ["value.type"] == [each.code for each in reading.diagnostics]
@@ -457,7 +456,7 @@ def test_a_state_must_be_a_mapping() -> None:
     assert State(key="a") == reading.document.root.states[0]
 
 
-def test_all_problems_are_told_at_once_with_their_places() -> None:
+def test_all_problems_are_reported_together_with_their_places() -> None:
     """Line and column of each, in order."""
     text = '{"id": "m", "initial": "a", "states": {\n "a": {"on": {"E": "x"}},\n "b": {"after": {"soon": "a"}}\n}}'
     found = read_xstate(text, source="m.json").diagnostics
@@ -501,7 +500,7 @@ def test_a_history_may_be_known_by_its_key_alone() -> None:
     assert "history" == read_state({"initial": "x", "states": {"x": {}, "h": {"history": "deep"}}}).states[1].type
 
 
-def test_a_state_with_children_is_no_history() -> None:
+def test_a_state_with_children_is_not_a_history() -> None:
     """`history: false` and states: a compound state."""
     assert "state" == read_state({"history": "deep", "initial": "x", "states": {"x": {}}}).type
 
@@ -513,7 +512,7 @@ def test_the_default_of_a_history_is_its_target() -> None:
     assert ("#a.x", "#a.y") == _history({"target": ["x", "y"]}).targets
 
 
-def test_without_target_it_leads_to_where_the_parent_begins() -> None:
+def test_without_target_it_leads_to_where_the_parent_starts() -> None:
     """With the content of that `initial`."""
     made = _history({}, initial={"target": "y", "actions": "init"})
 
@@ -527,7 +526,7 @@ def test_the_history_of_a_parallel_state_leads_to_that_state() -> None:
     assert ("#a",) == state.states[1].targets
 
 
-def test_the_history_of_a_parallel_root_is_told() -> None:
+def test_the_history_of_a_parallel_root_is_reported() -> None:
     """XState would enter its root without leaving it."""
     definition = {"id": "m", "type": "parallel", "states": {"x": {}, "y": {}, "h": {"type": "history"}}}
 
@@ -546,7 +545,7 @@ def test_the_history_of_a_parallel_root_is_told() -> None:
     ],
 )
 def test_problems_of_a_history(history: Json, parent: Json, expected: list[str]) -> None:
-    """Bad defaults are told, once."""
+    """Invalid defaults are reported once."""
     a = {"initial": "x", "states": {"x": {}, "h": {"type": "history", **history}}, **parent}
 
     assert expected == codes(simple(a))
@@ -567,7 +566,7 @@ def test_the_output_of_the_whole_is_that_of_the_root() -> None:
     assert {"x": Expression("context.n")} == document.root.states[1].output
 
 
-def test_an_output_that_xstate_would_not_give_is_told() -> None:
+def test_an_output_that_xstate_would_not_give_is_reported() -> None:
     """Without an output of the root, XState's machine has none."""
     definition = {"id": "m", "initial": "a", "states": {"a": {}, "b": {"type": "final", "output": 2}}}
 

@@ -96,7 +96,7 @@ def built(type_: str, /, **params: Any) -> Json:
     ],
 )
 def test_actions(written: Any, expected: Action) -> None:
-    """Names are handlers; built-ins are read by their type, arguments in `params` or beside it."""
+    """Names are handlers; built-ins are read by their type, with arguments in `params` or next to it."""
     assert ((expected,),) == read_state({"entry": written}).entry
 
 
@@ -146,7 +146,7 @@ def test_named_actions_may_be_declared_assigns() -> None:
     ],
 )
 def test_actions_that_cannot_be_read(written: Any, expected: str) -> None:
-    """What only a function could say, and what is incomplete, is told."""
+    """What needs a function, and what is incomplete, is reported."""
     assert expected in codes(simple({"entry": written}))
 
 
@@ -207,7 +207,7 @@ def test_guards(written: Any, expected: Guard) -> None:
     ],
 )
 def test_guards_that_cannot_be_read(written: Any, expected: list[str]) -> None:
-    """They are told, and the transition is read without them."""
+    """They are reported, and the transition is read without them."""
     assert expected == codes(simple({"on": {"E": {"guard": written}}}))
 
 

@@ -231,7 +231,7 @@ def test_a_chart_in_place_comes_back_equal() -> None:
     ids=["acts", "parallel", "alone", "target"],
 )
 def test_ids_stay_the_same_below_a_hidden_root(root: dict[str, Any]) -> None:
-    """Paths begin with its key there, so every state says its id: what names one by its id still means it."""
+    """Paths start with its key there, so every state has an id: references by id keep their meaning."""
     states = (State(key="a", states=(State(key="x"),)), State(key="b"))
     document = Document(kind="m", root=State(**{"states": states, **root}), renamed=(("old", "a"), ("older", "gone")))
     back = again(document)
@@ -265,7 +265,7 @@ def test_the_field_that_takes_the_id_of_a_send_comes_back_as_it_was(name: str) -
 
 @pytest.mark.parametrize("targets", [("#deep",), ("x.y",)])
 def test_a_history_without_default_falls_back_to_a_deep_initial(targets: tuple[str, ...]) -> None:
-    """Only an extension says where such a parent begins; its history takes the same targets, and stays so."""
+    """Only an extension can give the initial states of such a parent; its history has the same targets."""
     inner = State(key="x", states=(State(key="w"), State(key="y", id="deep")), initial=Initial(targets=("w",)))
     outer = State(key="a", initial=Initial(targets=targets), states=(inner, State(key="h", type="history")))
     root = State(initial=Initial(targets=("a",)), states=(outer, State(key="b")))
@@ -277,7 +277,7 @@ def test_a_history_without_default_falls_back_to_a_deep_initial(targets: tuple[s
 
 
 def test_a_description_may_be_empty() -> None:
-    """Whoever clears the field of an editor leaves one behind; it is no mistake, and it comes back."""
+    """An editor may leave an empty description; it is valid and is restored."""
     states = (State(key="a", description="", transitions=(Transition(events=("E",), description=""),)), State(key="b"))
     root = State(initial=Initial(targets=("a",)), states=states, description="")
     document = Document(kind="m", dialect="xstate", unhandled="ignore", root=root)

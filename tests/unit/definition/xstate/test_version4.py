@@ -87,7 +87,7 @@ def test_a_choice_becomes_an_if() -> None:
 
 
 def test_a_choice_needs_conditions() -> None:
-    """Without any there is nothing to choose, and nothing stands behind a branch without one."""
+    """Without any there is nothing to choose, and no branch follows one without a condition."""
     behind = {"type": "xstate.choose", "conds": [{"cond": "g"}, {"actions": "x"}, {"cond": "h"}]}
 
     assert ["action.if"] == codes(simple({"entry": {"type": "xstate.choose"}}), 4)
@@ -171,7 +171,7 @@ def test_the_root_finds_its_children_without_a_dot() -> None:
 
 
 def test_delays_done_and_initial_content_are_translated() -> None:
-    """Everywhere a transition or an action may stand."""
+    """Everywhere a transition or an action is allowed."""
     state = state_of({
         "initial": {"target": "x", "actions": {"type": "note", "n": 1}},
         "states": {"x": {}},
@@ -209,12 +209,11 @@ def test_settings_of_version_four_mean_nothing_here(key: str) -> None:
     ],
 )
 def test_wrong_shapes_are_left_to_the_reader(definition: Any) -> None:
-    """Translating never fails: what it does not know, the reader tells."""
+    """Rewriting never fails: the reader reports what it does not know."""
     assert codes(definition, 4)
 
 
 def test_xstate_4_is_only_read() -> None:
-    """Nobody needs new definitions of an old version."""
     assert FORMAT_V4.is_read_only
     with pytest.raises(UsageError) as caught:
         FORMAT_V4.write(Document(kind="k", root=State()))

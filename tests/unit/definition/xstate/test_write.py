@@ -1,4 +1,4 @@
-"""Documents to XState JSON: what it looks like, and what is told to be lost or different there."""
+"""Documents to XState JSON: the output, and what is reported as lost or different there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ X = Do(name="x")
 
 
 def own(*states: State, **more: Any) -> Document:
-    """A document of our own dialect that tells nothing but what is tested."""
+    """A document of our own dialect that reports only what is tested."""
     root = more.pop("root", {})
     return Document(kind="m", unhandled="ignore", errors="raise", root=State(states=states, **root), **more)
 
@@ -34,7 +34,7 @@ def written_a(*transitions: Transition, **more: Any) -> Json:
 
 
 def test_a_small_document_is_small() -> None:
-    """No empty keys, a target alone as a text, and where each compound begins."""
+    """No empty keys, a single target as a text, and an initial state for each compound state."""
     document = own(
         State(key="a", transitions=(Transition(events=("pay",), targets=("b",)),)), State(key="b", type="final")
     )
@@ -88,7 +88,7 @@ def test_events_that_the_kernel_makes_have_names_of_xstate(text: str, expected: 
     ],
 )
 def test_leaving_the_source_is_said(targets: tuple[str, ...], reenter: bool | None, expected: bool | None) -> None:
-    """XState stays in the source where it can, ours leaves it unless told not to."""
+    """XState stays in the source if possible, Interlock exits it by default."""
     state = State(
         key="a",
         states=(State(key="x"),),
@@ -116,7 +116,7 @@ def test_targets_are_short_where_they_can_be() -> None:
 
 
 def test_targets_that_name_nothing_are_left_out() -> None:
-    """The compiler tells them; the writer goes on."""
+    """The compiler reports them; the writer continues."""
     history = State(key="h", type="history", targets=("none",))
     made = written(
         on(Transition(events=("E",), targets=("none",)), initial=Initial(targets=("none",)), states=(history,))
@@ -127,8 +127,10 @@ def test_targets_that_name_nothing_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("target", ["#a", "#b", "#m"])
-def test_a_beginning_outside_is_left_out(target: str) -> None:
-    """In the state itself, beside it, or in the whole: the compiler tells it; the writer looks no further up."""
+def test_an_initial_state_outside_is_left_out(target: str) -> None:
+    """In the state itself, next to it, or at the root: the compiler reports it; the writer does not search further
+    up.
+    """
     made = written_a(initial=Initial(targets=(target,)), states=(State(key="x"), State(key="y")))
 
     assert ["x", "y"] == list(made["states"])
@@ -142,7 +144,7 @@ def test_a_guard_of_a_state_that_is_none_keeps_its_text() -> None:
     assert {"type": "xstate.stateIn", "params": {"stateValue": "none"}} == guard
 
 
-def test_a_guard_finds_its_state_from_where_it_stands() -> None:
+def test_a_guard_finds_its_state_from_at_its_position() -> None:
     """`In` looks outward from the source, as a target does."""
     inner = State(key="x", transitions=(Transition(events=("E",), guard=GuardIn(state="y")),))
     made = written(own(State(key="a", states=(inner, State(key="y"))), State(key="b")))
@@ -167,8 +169,8 @@ def test_names_used_by_assigns_only_are_ordinary_actions() -> None:
     assert ["bump", {"type": "interlock.assign", "params": {"name": "both"}}, "both"] == made["states"]["a"]["entry"]
 
 
-def test_a_delay_that_is_no_duration_is_written_as_it_is() -> None:
-    """The compiler tells it."""
+def test_a_delay_that_is_not_a_duration_is_written_as_it_is() -> None:
+    """The compiler reports it."""
     assert {"soon": "b"} == written_a(Transition(origin="after", delay="soon", targets=("b",)))["after"]
 
 
@@ -294,7 +296,7 @@ PARALLEL = State(key="p", type="parallel", states=(State(key="r", states=(State(
         ),
     ],
 )
-def test_what_is_lost_or_different_is_told(document: Document, code: str) -> None:
+def test_what_is_lost_or_different_is_reported(document: Document, code: str) -> None:
     """One code for each."""
     assert code in losses(document)
 
@@ -339,7 +341,7 @@ def test_errors_differ_where_something_can_fail(transition: Transition, entry: A
 
 
 def test_a_document_of_xstate_means_what_xstate_means() -> None:
-    """Only what XState does not act on is told."""
+    """Only what XState ignores is reported."""
     document = Document(
         kind="m",
         dialect="xstate",

@@ -14,7 +14,7 @@ EXAMPLES = sorted((Path(__file__).parents[4] / "examples").glob("*.interlock.yam
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda each: each.name)
-def test_an_example_reads_without_findings_and_survives_a_rewrite(path: Path) -> None:
+def test_an_example_reads_without_diagnostics_and_survives_a_rewrite(path: Path) -> None:
     """read(write(read(text))) == read(text), and the first line names the schema."""
     text = path.read_text()
     reading = FORMAT.read(text.encode(), source=path.name)

@@ -105,7 +105,7 @@ def test_values_and_keys_have_their_places() -> None:
 
 
 def test_an_alias_is_the_value_it_names() -> None:
-    """An alias stands for the very value of its anchor, with the places of that value."""
+    """An alias has the value and the places of its anchor."""
     value = located("a: &x {b: [1]}\nc: *x\nd: &y 5\ne: [*y, *x]").value
     assert isinstance(value, dict)
     assert value["a"] is value["c"]
@@ -138,7 +138,7 @@ def test_an_alias_is_the_value_it_names() -> None:
     ],
 )
 def test_what_cannot_be_a_definition_ends_the_reading(text: str | bytes, expected: tuple[str, int, int]) -> None:
-    """Hostile and broken texts give nothing and one diagnostic where the trouble begins; none hurts the process."""
+    """Hostile and broken texts give no node and one diagnostic at the first problem."""
     actual, (diagnostic,) = parsed(text)
     assert "nothing" == actual
     assert expected == (diagnostic.code, diagnostic.place.line, diagnostic.place.column)
@@ -157,7 +157,7 @@ def test_what_cannot_be_a_definition_ends_the_reading(text: str | bytes, expecte
     ],
 )
 def test_what_is_refused_in_one_place_does_not_end_the_reading(text: str, value: Any, codes: list[str]) -> None:
-    """Tags, merge keys, duplicate keys and numbers beyond JSON are diagnostics; all of them are told."""
+    """Tags, merge keys, duplicate keys and numbers beyond JSON are all reported."""
     actual, diagnostics = parsed(text)
     assert value == actual
     assert codes == [each.code for each in diagnostics]
@@ -184,7 +184,7 @@ def test_half_of_a_surrogate_pair_is_refused() -> None:
 
 
 def test_comments_are_found_where_a_rewrite_would_lose_them() -> None:
-    """Comments are found at line ends, alone, and on the header of a block; a `#` inside any scalar is none."""
+    """Comments are found at line ends, alone, and on the header of a block; a `#` inside a scalar is not one."""
     text = (
         "# first\na: 'x # y' # two\nb: |  # three\n  # not\n  t\n# four\nc: x#y\nd: > # five\n\n  z\n\n"
         ' # six\ne: "a\n # no\n b" # seven\nf: [a, # eight\n b]\ng: |\n'
@@ -194,7 +194,7 @@ def test_comments_are_found_where_a_rewrite_would_lose_them() -> None:
     assert Place("x", 1, 6, 1, 9) == find_comments("a: b # c\r\nd: e", source="x")[0]
 
 
-def test_the_schema_line_is_no_comment_to_lose() -> None:
-    """The first line that every rewrite begins with is not told; anywhere else it is a comment."""
+def test_the_schema_line_is_not_a_comment_to_lose() -> None:
+    """The first line of every rewrite is not reported; anywhere else it is a comment."""
     assert [] == find_comments(f"{SCHEMA_LINE}\na: 1\n")
     assert [2] == [each.line for each in find_comments(f"a: 1\n{SCHEMA_LINE}\n")]

@@ -149,7 +149,7 @@ GUARDS: list[tuple[str, act.Guard]] = [
 
 @pytest.mark.parametrize(("text", "expected"), GUARDS)
 def test_guards(text: str, expected: act.Guard) -> None:
-    """A bare string names a function, `=` begins an expression, a mapping composes."""
+    """A bare string names a function, `=` starts an expression, a mapping composes."""
     (transition,) = state(f"{{always: {{guard: {text}}}}}").transitions
     assert expected == transition.guard
 
@@ -201,7 +201,7 @@ def test_actions(text: str, expected: act.Action) -> None:
 
 
 def test_entry_is_one_block_or_several() -> None:
-    """A list of actions is one block, a list of lists is several; an empty list is none."""
+    """A list of actions is one block, a list of lists is several; an empty list is no block."""
     a, b = act.Do(name="a"), act.Do(name="b")
     assert ((a, b),) == state("{exit: [a, b]}").exit
     assert ((a,), (), (b,)) == state("{exit: [[a], [], [b]]}").exit
@@ -223,11 +223,11 @@ def test_entry_is_one_block_or_several() -> None:
     ],
 )
 def test_a_leading_equals_sign_makes_an_expression(text: str, expected: Any) -> None:
-    """In value places `=` begins an expression and a backslash before it a literal; keys are never expressions."""
+    """In values `=` starts an expression and a backslash before it a literal; keys are never expressions."""
     assert expected == state(f"{{type: final, output: {text}}}").output
 
 
-def test_an_expression_knows_where_its_text_begins() -> None:
+def test_an_expression_knows_where_its_text_starts() -> None:
     """The place of an expression is that of its first character, plain or quoted, so that others can point into it."""
     lines = [
         "states:",

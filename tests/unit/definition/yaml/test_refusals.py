@@ -1,4 +1,4 @@
-"""YAML to documents: every problem is told at once, with place, path and cure, and none takes the rest along."""
+"""YAML to documents: all problems are reported together, with place and path, and valid parts are kept."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ states:
         ("a: *b", "yaml.alias"),
     ],
 )
-def test_without_the_frame_of_a_chart_there_is_no_document(text: str, code: str) -> None:
+def test_without_the_frame_of_a_chart_there_is_not_a_document(text: str, code: str) -> None:
     """What is not even `interlock: 1`, a kind and states makes no document."""
     reading = FORMAT.read(text, source="x")
     assert reading.document is None
@@ -118,7 +118,7 @@ def test_without_the_frame_of_a_chart_there_is_no_document(text: str, code: str)
         ("{always: {guard: {al: [g]}}}", "key.missing", True),
     ],
 )
-def test_a_wrong_shape_has_a_code_and_a_hint_if_there_is_one(body: str, code: str, has_hint: bool) -> None:
+def test_a_wrong_shape_has_a_code(body: str, code: str, has_hint: bool) -> None:
     found = diagnostic(body)
 
     assert (code, has_hint) == (found.code, found.hint is not None)
@@ -153,7 +153,7 @@ def test_keys_of_states_are_letters_digits_underscore_and_dash(key: str) -> None
 
 @pytest.mark.parametrize("event", ["a b", "a..b", ".a", "a.*.b", "*.a", "a,", "=a", ""])
 def test_bad_descriptors_are_refused(event: str) -> None:
-    """Descriptors are dotted tokens; a wildcard stands alone or last."""
+    """Descriptors are dotted tokens; a wildcard is alone or last."""
     assert "name.invalid" == diagnostic(f"{{on: {{'{event}': b}}}}").code
 
 
@@ -212,7 +212,7 @@ def test_what_an_invoke_must_say() -> None:
     )
 
 
-def test_a_broken_part_does_not_take_the_rest_along() -> None:
+def test_a_broken_part_does_not_affect_the_others() -> None:
     """A bad list item, a bad required key and a bad value are left out; their neighbours stay."""
     text = f"""{HEAD}states:
   a: {{entry: [x, 5, y], invoke: [{{src: h}}, {{src: 5}}], on: {{e: [b, 5], f: 5}}, saga: {{onDone: b}}}}"""
@@ -235,7 +235,7 @@ EXAMPLES = [path.read_text() for path in sorted((Path(__file__).parents[4] / "ex
 )
 @settings(max_examples=60)
 def test_no_text_makes_the_reader_raise(text: str, changes: list[tuple[int, str]]) -> None:
-    """However a definition is spoiled, the answer is a document or diagnostics, and a document can be written again."""
+    """Any damaged definition gives a document or diagnostics, and the document can be written again."""
     for number, inserted in changes:
         position = number % len(text)
         text = text[:position] + inserted + text[position + 2 :]

@@ -80,7 +80,7 @@ def test_transitions_in_any_order_keep_the_order_in_which_they_are_tried(tried: 
 
 
 def test_neighbours_of_one_descriptor_become_a_list() -> None:
-    """Transitions tried one after the other for the same descriptors stand under one key."""
+    """Successive transitions for the same descriptors are under one key."""
     assert {"on": {"e": ["b", {}], "f, g.*": "c"}} == body(
         on("e", targets=("b",)), on("e"), on("f", "g.*", targets=("c",))
     )
@@ -111,7 +111,7 @@ def test_what_follows_a_listed_transition_is_listed_too() -> None:
     assert {"transitions": [{"target": "c"}]} == body(Transition(origin="on", targets=("c",)))
 
 
-def test_a_timer_behind_a_wildcard_is_told() -> None:
+def test_a_timer_behind_a_wildcard_is_reported() -> None:
     """YAML tries timers and completion first; where that changes what happens, the writer says so."""
     after, done = Transition(origin="after", delay="1s"), Transition(origin="onDone")
     plain = FORMAT.write(chart(on("e", "done.x"), after, Transition(origin="transitions", events=("f",)), done))
@@ -197,7 +197,7 @@ def test_scalars_have_quotes_only_where_needed(value: Any, expected: str) -> Non
 
 
 def test_layout_is_for_people() -> None:
-    """Short things share a line, long ones and `states` stand in blocks, texts of several lines are literal."""
+    """Short values share a line, long ones and `states` are blocks, texts of several lines are literal."""
     long = "x" * 90
     tree = {
         "context": {"a": {"type": "string"}, "b": "any"},

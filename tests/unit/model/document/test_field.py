@@ -36,7 +36,7 @@ from interlock.model.document.field import (
     ],
 )
 def test_a_type_takes_its_own_values_only(kind: FieldType, good: Any, bad: Any) -> None:
-    """A boolean is no number, and null is nothing but null."""
+    """A boolean is not a number, and null is only null."""
     field = Field(name="x", type=kind)
 
     assert refusal(good, field) is None
@@ -188,8 +188,8 @@ def test_whole_characters_are_text(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "\ude00\ud83d"], ids=ascii)
-def test_half_a_surrogate_pair_is_no_text(text: str) -> None:
-    """Python bears it, and no file or database does: it is refused as a value and as a key."""
+def test_a_lone_surrogate_is_not_a_text(text: str) -> None:
+    """Python accepts it, but no file or database does: it is refused as a value and as a key."""
     assert not is_text(text)
     assert (HALF_CHARACTER, HALF_CHARACTER) == (plain_refusal([text]), plain_refusal({text: 1}))
 
@@ -217,13 +217,13 @@ def test_an_enumeration_is_looked_up_as_it_would_be_compared(value: Any) -> None
     assert (refusal(value, spec) is None) == (listed or value is None)
 
 
-def test_what_cannot_be_looked_up_is_no_choice() -> None:
-    """A program may bring what is no JSON."""
+def test_what_cannot_be_looked_up_is_not_a_choice() -> None:
+    """A program may pass values that are not JSON."""
     assert refusal({1, 2}, Field(name="x", enum=(1,))) is not None
 
 
 def test_long_lists_of_choices_and_fields_are_cut_in_messages() -> None:
-    """One of them may stand in a thousand errors of a step."""
+    """A thousand errors of a step may contain the same list."""
     long = Field(name="x", enum=tuple(range(1_000)))
     wide = tuple(Field(name=f"f{number}") for number in range(1_000))
 
@@ -232,7 +232,7 @@ def test_long_lists_of_choices_and_fields_are_cut_in_messages() -> None:
     assert len(str(fields_refusal({"k" * 9_000: 1}, wide))) < 300
 
 
-def test_problems_of_an_object_are_told_in_the_order_of_its_fields() -> None:
+def test_problems_of_an_object_are_reported_in_the_order_of_its_fields() -> None:
     """Unknown names first, whatever else is wrong."""
     spec = Field(
         name="x",

@@ -59,7 +59,7 @@ def test_an_id_may_be_followed_by_a_path() -> None:
 
 
 def test_a_name_at_two_levels_is_ambiguous() -> None:
-    """Both readings are told, with what to write instead."""
+    """The hint names both meanings."""
     inner = State(key="a", states=(State(key="b"), State(key="c")))
     tree = TargetIndex(Document(kind="k", root=State(states=(inner, State(key="b")))))
     found = tree.resolve_target(_index(tree, "a.c"), "b")
@@ -129,7 +129,7 @@ def test_descendants_and_ancestors_follow_the_numbers() -> None:
 
 
 def test_suggestions_for_unknown_targets_are_limited() -> None:
-    """Looking for a near name is slow, and after some dozens nobody reads on."""
+    """The search for similar names is slow, and nobody reads so many."""
     tree = _tree()
     found = [tree.resolve_target(1, "#nowhere") for _ in range(SUGGESTIONS_MAX + 1)]
 
