@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import interlock
-from interlock.assemble.charts import FORMATS, format_named
+from interlock.assemble.charts import FORMATS, get_format
 from interlock.cli.commands.convert import READ_ONLY
 from tests.hostile.processes import interlock as command
 
@@ -125,11 +125,11 @@ def _drawn(chart: interlock.BoundChart, name: str) -> str:
 def test_what_is_written_stays_well_formed() -> None:
     """Names cannot break out of an attribute or a string; XML tells what it must leave out."""
     document = interlock.loads(NAMES).document
-    scxml = format_named("scxml").write(document)
+    scxml = get_format("scxml").write(document)
 
     assert "scxml" in ET.fromstring(scxml.text.encode()).tag
     assert "export.characters" in {each.code for each in scxml.diagnostics}
     for name in ("yaml", "xstate"):
-        back = format_named(name).read(format_named(name).write(document).text, source=f"names.{name}").document
+        back = get_format(name).read(get_format(name).write(document).text, source=f"names.{name}").document
         assert back is not None
         assert document.root.states[0].id == back.root.states[0].id

@@ -88,7 +88,7 @@ class Children:
                 done=failed.done,
                 attempts=claim.failures + 1,
             ),
-            key=claim.work.place.answer_key,
+            key=claim.work.place.result_key,
             answers=claim.work.place,
             fence=claim.attempt,
         )

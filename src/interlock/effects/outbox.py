@@ -152,7 +152,7 @@ class OutboxRelay:
             return Settlement(claim, "done")  # whoever asked is gone
         place = claim.work.place
         event = call_failed("send", claim.key, code, sendid=claim.work.body["event"].get("sendid"))
-        receipt = await self._driver.deliver(claim.entity, event, key=place.answer_key, answers=place)
+        receipt = await self._driver.deliver(claim.entity, event, key=place.result_key, answers=place)
         if receipt.outcome in ("applied", "duplicate"):
             return None
         return Settlement(claim, "dead", error={"code": code, "message": f"nobody at {claim.work.name}"})

@@ -43,7 +43,7 @@ class ResultDelivery:
             claim = held.claim
             place, fence = claim.work.place, claim.attempt if fenced else None
             try:
-                return await self._driver.deliver(claim.entity, event, key=place.answer_key, answers=place, fence=fence)
+                return await self._driver.deliver(claim.entity, event, key=place.result_key, answers=place, fence=fence)
             except (ConflictError, UnavailableError) as error:
                 failures += 1
                 if error.code in CHART_MISSING_CODES or failures == RESULT_TRIES_MAX:

@@ -26,7 +26,7 @@ from interlock.errors import (
 )
 from interlock.model.duration import parse_duration
 from interlock.model.limits import ATTEMPTS_MAX
-from interlock.model.storable import shown, storable_code, storable_text
+from interlock.model.storable import describe, storable_code, storable_text
 
 TERMINAL = (
     CorruptionError,
@@ -103,7 +103,7 @@ def failure_from(error: BaseException) -> Failure:
     """What an exception of a handler says."""
     if isinstance(error, HandlerFailed):
         return error.failed
-    return Failure(code_of(error), shown(error), "no" if isinstance(error, TERMINAL) else "unknown")
+    return Failure(code_of(error), describe(error), "no" if isinstance(error, TERMINAL) else "unknown")
 
 
 def code_of(error: BaseException) -> str:
@@ -121,18 +121,18 @@ def error_facts(error: InterlockError) -> dict[str, str]:
     """What is stored beside work that failed with one of our errors: code, message, and hint if there is one."""
     facts = {"code": code_of(error), "message": shown_message(error)}
     hint = getattr(error, "hint", None)
-    return facts if hint is None else {**facts, "hint": shown(hint)}
+    return facts if hint is None else {**facts, "hint": describe(hint)}
 
 
 def shown_message(error: InterlockError) -> str:
     """The message of one of our errors, without its hint."""
-    return shown(getattr(error, "message", type(error).__name__))  # a subclass need not call our constructor
+    return describe(getattr(error, "message", type(error).__name__))  # a subclass need not call our constructor
 
 
 def as_handler_failure(error: BaseException) -> HandlerFailed:
     """The failure that an exception stands for which is no `Exception`: it may pass, and something may be done."""
     name = storable_code(type(error).__name__, "error")
-    return HandlerFailed(Failure(name, storable_text(f"the handler raised {shown(error, repr)}")))
+    return HandlerFailed(Failure(name, storable_text(f"the handler raised {describe(error, repr)}")))
 
 
 def decide_retry(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock.assemble.charts import compiled, read
+from interlock.assemble.charts import compile_reading, read_text
 from interlock.errors import RejectedError
 from interlock.kernel import explain, fast_path
 from interlock.kernel.errors import StepFailed
@@ -384,7 +384,7 @@ def test_late_fields_are_work_for_all_states_that_were_entered() -> None:
         f'{states}<state id="s30"/></scxml>'
     )
 
-    chart = compiled(read(text, format="scxml", source="test.scxml")).chart
+    chart = compile_reading(read_text(text, format="scxml", source="test.scxml")).chart
     assert chart is not None
     kernel = Kernel(chart)
     early = started(kernel)

@@ -6,7 +6,7 @@ import pytest
 
 from interlock.model.codec import encode
 from interlock.model.limits import FAILURE_CODE_LENGTH_MAX, FAILURE_TEXT_LENGTH_MAX
-from interlock.model.storable import CUT, shown, storable_code, storable_text
+from interlock.model.storable import CUT, describe, storable_code, storable_text
 
 
 class Odd(str):
@@ -68,9 +68,9 @@ def test_a_text_of_the_full_length_is_not_cut() -> None:
 
 def test_a_value_that_cannot_be_shown_is_named_by_its_class() -> None:
     """Whatever `__str__` raises."""
-    assert "3" == shown(3)
-    assert "'a'" == shown("a", repr)
-    assert "Mute, which cannot be shown" == shown(Mute())
+    assert "3" == describe(3)
+    assert "'a'" == describe("a", repr)
+    assert "Mute, which cannot be shown" == describe(Mute())
 
 
 @pytest.mark.parametrize(

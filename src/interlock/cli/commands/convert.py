@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from interlock.assemble.charts import FORMATS, format_named, format_of, read
+from interlock.assemble.charts import FORMATS, format_for_suffix, get_format, read_text
 from interlock.cli import exit_codes
 from interlock.cli.commands.check import refuse, sound
 from interlock.cli.input import STDIN, Source, read_source, write_text
@@ -52,7 +52,7 @@ def convert(
     What the format cannot carry is told on stderr, one line for each loss.
     """
     name = _target_format(target, output)
-    writer = format_named(name)
+    writer = get_format(name)
     document, _ = sound(read_source(file, source_format, allow_src=allow_src), terminal)
     writing = writer.write(document)
     for finding in writing.diagnostics:
@@ -71,7 +71,7 @@ def convert(
 
 
 def _target_format(target: str | None, output: str | None) -> str:
-    found = target or (format_of(output) if output else None)
+    found = target or (format_for_suffix(output) if output else None)
     if found is None:
         written = "|".join(each for each in FORMATS if each != READ_ONLY)
         raise click.UsageError(f"say which format to write: --to {written}")
@@ -144,8 +144,8 @@ def _formatted(terminal: Terminal, source: Source, *, drop_comments: bool) -> st
         count = f"{len(places)} comment{'s' if len(places) != 1 else ''}"
         message = f"{source.name} has {count} that would be lost, the first in line {places[0].line}"
         raise UsageError(message, code="fmt.comments", hint="--drop-comments formats it all the same")
-    text = format_named("yaml").write(reading.document).text
-    if read(text, format="yaml", source=source.name).document != reading.document:
+    text = get_format("yaml").write(reading.document).text
+    if read_text(text, format="yaml", source=source.name).document != reading.document:
         raise InternalError(f"the canonical text of {source.name} does not mean the same; nothing was written")
     return text
 

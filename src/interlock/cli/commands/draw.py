@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 import click
 import msgspec
 
-from interlock.assemble.charts import format_named
+from interlock.assemble.charts import get_format
 from interlock.cli import exit_codes
 from interlock.cli.commands.check import sound
 from interlock.cli.commands.convert import put
@@ -184,7 +184,7 @@ def _text(terminal: Terminal, wish: DrawOptions, document: Document, chart: Char
         case "smcat":
             if wish.active:
                 raise UsageError("smcat text cannot light states; draw as svg, mermaid or dot", code="draw.active")
-            return format_named("smcat").write(document).text
+            return get_format("smcat").write(document).text
         case _:
             from interlock.render.diagram.mermaid import mermaid
 

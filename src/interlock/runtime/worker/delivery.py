@@ -71,11 +71,11 @@ class EntityDelivery:
             moved = await self._moved(entity, timer)
             try:
                 if moved is not None:
-                    key = f"_moved{place.answer_key}/{moved.data['since_ms']}"
+                    key = f"_moved{place.result_key}/{moved.data['since_ms']}"
                     receipt = await self.deliver(entity, moved, key=key)
                 else:
                     event = timer_fired(timer, time_ms=timer.due_ms)
-                    receipt = await self.deliver(entity, event, key=place.answer_key, answers=place)
+                    receipt = await self.deliver(entity, event, key=place.result_key, answers=place)
             except RejectedError as error:  # the step would be too large: the others still fire
                 refused[place] = error
                 continue
@@ -97,7 +97,7 @@ class EntityDelivery:
                 continue
             moved = timer_moved(timer, due_ms=now_ms + max(0, timer.due_ms - since_ms), since_ms=now_ms)
             try:
-                receipt = await self.deliver(snapshot.entity, moved, key=f"_moved{place.answer_key}/{now_ms}")
+                receipt = await self.deliver(snapshot.entity, moved, key=f"_moved{place.result_key}/{now_ms}")
             except RejectedError as error:  # the step would be too large
                 refused[place] = error
                 continue

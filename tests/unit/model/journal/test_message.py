@@ -11,7 +11,14 @@ from msgspec.structs import replace
 from interlock.errors import RejectedError
 from interlock.model.event import Event
 from interlock.model.journal.entry import Entry
-from interlock.model.journal.message import Message, changed, decode_message, encode_message, message_body, message_of
+from interlock.model.journal.message import (
+    Message,
+    change_message,
+    decode_message,
+    encode_message,
+    message_body,
+    message_of,
+)
 from interlock.model.journal.work import WorkId
 from interlock.model.limits import MESSAGE_BYTES_MAX
 
@@ -28,7 +35,7 @@ def entry(*, principal: Any = None, key: str = "req-1", before: tuple[str, ...] 
 
 def test_a_message_says_what_happened_and_nothing_of_the_payload() -> None:
     """From, to, by which event; payload and context stay here."""
-    word, data = changed(entry(principal={"id": "ada", "roles": ["clerk"]}), None)
+    word, data = change_message(entry(principal={"id": "ada", "roles": ["clerk"]}), None)
     body = message_body(entry(principal={"id": "ada", "roles": ["clerk"]}), f"order.{word}", data)
     message = message_of("order/A-1", PLACE, body)
 
@@ -41,12 +48,12 @@ def test_a_message_says_what_happened_and_nothing_of_the_payload() -> None:
 
 def test_an_entry_that_changes_no_state_says_so() -> None:
     """A reader that waits for states need not look at it."""
-    assert "context.changed" == changed(entry(before=("paid",)), None)[0]
+    assert "context.changed" == change_message(entry(before=("paid",)), None)[0]
 
 
 def test_the_last_message_says_how_the_entity_ended() -> None:
     """So that nobody waits for more."""
-    assert "done" == changed(entry(), "done")[1]["ended"]
+    assert "done" == change_message(entry(), "done")[1]["ended"]
 
 
 @pytest.mark.parametrize("principal", [None, "ada", {}, {"id": None}])

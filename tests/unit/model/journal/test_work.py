@@ -14,7 +14,7 @@ def test_places_of_an_entity_are_ordered_as_they_were_made() -> None:
 
 def test_the_answer_to_work_has_a_key_of_the_drivers_own() -> None:
     """Lanes have keys of their own: an effect and a timer may have one place in a step."""
-    assert ("_effect/2/1", "_timer/2/1") == (WorkId("effect", 2, 1).answer_key, WorkId("timer", 2, 1).answer_key)
+    assert ("_effect/2/1", "_timer/2/1") == (WorkId("effect", 2, 1).result_key, WorkId("timer", 2, 1).result_key)
 
 
 def test_a_step_leaves_nothing_unless_it_says_so() -> None:
