@@ -59,8 +59,7 @@ def test_an_unknown_format_is_rejected_with_the_nearest_or_all_formats(name: str
 
 
 @pytest.mark.parametrize(("file", "name"), SUFFIXES.items())
-def test_a_files_suffix_tells_its_format(tmp_path: Path, file: str, name: str) -> None:
-    """Whatever its case."""
+def test_the_suffix_of_a_file_decides_its_format(tmp_path: Path, file: str, name: str) -> None:
     (tmp_path / file).write_text(TEXTS[name], encoding="utf-8")
 
     assert name == format_for_suffix(file)
@@ -69,16 +68,16 @@ def test_a_files_suffix_tells_its_format(tmp_path: Path, file: str, name: str) -
 
 
 @pytest.mark.parametrize("file", ["door", "door.txt", ".yaml"])
-def test_a_suffix_that_tells_nothing_needs_a_format(tmp_path: Path, file: str) -> None:
-    """The hint names the suffixes; a named format is enough."""
+def test_a_file_with_an_unknown_suffix_needs_a_format(tmp_path: Path, file: str) -> None:
+    """The hint lists the suffixes."""
     (tmp_path / file).write_text(YAML, encoding="utf-8")
 
     assert None is format_for_suffix(file)
     with pytest.raises(UsageError) as caught:
         read_file(tmp_path / file)
 
-    assert ("format.unknown", f"the format of {file} is not known") == (caught.value.code, caught.value.message)
-    assert "name it, or use one of .yaml, .yml, .scxml, .xml, .json, .smcat" == caught.value.hint
+    assert "format.unknown" == caught.value.code
+    assert ".yaml, .yml, .scxml, .xml, .json, .smcat" in (caught.value.hint or "")
     assert "door" == load(tmp_path / file, format="yaml").chart.kind
 
 
@@ -102,14 +101,13 @@ def refused(path: Path) -> NotFoundError:
 
 
 def test_a_missing_file_is_not_found(tmp_path: Path) -> None:
-    """With its path."""
     error = refused(tmp_path / "none.yaml")
 
-    assert ("file.not_found", f"no file {tmp_path / 'none.yaml'}") == (error.code, error.message)
+    assert "file.not_found" == error.code
+    assert str(tmp_path / "none.yaml") in error.message
 
 
-def test_a_directory_is_no_definition(tmp_path: Path) -> None:
-    """Also when its name looks like one."""
+def test_a_directory_is_not_a_definition(tmp_path: Path) -> None:
     (tmp_path / "folder.yaml").mkdir()
 
     assert "file.directory" == refused(tmp_path / "folder.yaml").code
@@ -172,22 +170,20 @@ def test_a_text_is_named_in_its_diagnostics() -> None:
     assert {"door.yaml"} == {each.place.file for each in caught.value.diagnostics}
 
 
-def test_a_text_that_is_no_definition_at_all_has_a_finding() -> None:
-    """There is no document then, and still something to say."""
+def test_an_unreadable_text_has_diagnostics() -> None:
     with pytest.raises(DefinitionError) as caught:
         loads("[")
 
     assert caught.value.diagnostics
 
 
-def test_nothing_read_and_nothing_said_is_still_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A format that gives no document owes a finding; nobody gets a chart out of nothing."""
+def test_a_format_without_document_and_diagnostics_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = Format(name="silent", suffixes=(), read=lambda *_, **__: Reading(document=None), write=_unused)
     monkeypatch.setattr(charts, "get_format", lambda name: silent)
     with pytest.raises(DefinitionError) as caught:
         loads("", format="silent")
 
-    assert ["nothing was read"] == [each.message for each in caught.value.diagnostics]
+    assert ["definition"] == [each.code for each in caught.value.diagnostics]
 
 
 def _unused(document: Document) -> Writing:
@@ -321,7 +317,7 @@ def test_an_allowed_definition_reads_nothing_outside_its_folder(folder: Path, re
 @pytest.mark.parametrize(
     ("reference", "problem"),
     [
-        ("none.txt", "no file none.txt"),
+        ("none.txt", "none.txt does not exist"),
         ("sub", "sub is not a regular file"),
         ("near.txt/x", "near.txt/x cannot be read: Not a directory"),
         ("bad.txt", "invalid start byte"),
@@ -335,7 +331,7 @@ def test_an_allowed_definition_reads_nothing_outside_its_folder(folder: Path, re
     ],
 )
 def test_only_regular_files_of_a_definitions_size_are_read(folder: Path, reference: str, problem: str) -> None:
-    """A FIFO that nobody writes to is refused at once, and no symbolic link is followed."""
+    """A FIFO without writer is rejected immediately, and no symbolic link is followed."""
     (folder / "door.scxml").write_text(scxml(reference), encoding="utf-8")
 
     assert problem in refusals(folder / "door.scxml")[0]

@@ -145,16 +145,16 @@ GOOD: dict[str, Any] = {"specversion": "1.0", "id": "1", "source": "/x", "type":
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (b"", "no JSON"),
-        (b"\xff\xfe", "no JSON"),
-        (b"[" * 100_000, "no JSON"),
-        (b"[]", "no CloudEvent"),
-        (b'"x"', "no CloudEvent"),
-        ({**GOOD, "specversion": "0.3"}, "no CloudEvent"),
+        (b"", "JSON"),
+        (b"\xff\xfe", "JSON"),
+        (b"[" * 100_000, "JSON"),
+        (b"[]", "CloudEvent"),
+        (b'"x"', "CloudEvent"),
+        ({**GOOD, "specversion": "0.3"}, "CloudEvent"),
         ({**GOOD, "id": None}, "`id` is missing"),
         ({**GOOD, "type": ""}, "`type` is missing"),
-        ({**GOOD, "source": 5}, "`source` is no text"),
-        ({**GOOD, "subject": ["x"]}, "`subject` is no text"),
+        ({**GOOD, "source": 5}, "`source`"),
+        ({**GOOD, "subject": ["x"]}, "`subject`"),
         ({**GOOD, "time": "yesterday"}, "`time`"),
         ({**GOOD, "time": 5}, "`time`"),
         ({**GOOD, "time": "2026-11-15T04:26:40"}, "`time`"),
@@ -163,8 +163,7 @@ GOOD: dict[str, Any] = {"specversion": "1.0", "id": "1", "source": "/x", "type":
         (b"x" * (MESSAGE_BYTES_MAX + 1), "bytes"),
     ],
 )
-def test_what_is_no_message_is_refused_with_the_reason(body: Any, why: str) -> None:
-    """Whoever sends it can mend it; sent again it would be refused again."""
+def test_an_invalid_message_is_rejected_with_the_reason(body: Any, why: str) -> None:
     with pytest.raises(RejectedError) as caught:
         decode_message(body if isinstance(body, bytes) else json.dumps(body).encode())
 
