@@ -37,7 +37,7 @@ from typing import Any
 
 from interlock.expression.codegen import Typed, compile_typed
 from interlock.expression.language import SAFE
-from interlock.expression.metering import SHORT_TEXT, weigh
+from interlock.expression.metering import SHORT_TEXT, measure_value
 from interlock.expression.parser import parse
 from interlock.kernel.codegen import ACTION_WORK, ActionCompiler, CodeWriter, references
 from interlock.kernel.plan import Configuration, Planner
@@ -324,7 +324,7 @@ def _assign_all(context: dict[str, Any], result: Any, fields: Mapping[str, Field
 
 def _need_short(value: Any) -> None:
     """Fall back to the general step for a long string or a large tree, which it measures."""
-    if type(value) is str or weigh(value, None) > SHORT_BYTES_MAX:
+    if type(value) is str or measure_value(value, None) > SHORT_BYTES_MAX:
         raise NotPlain
 
 

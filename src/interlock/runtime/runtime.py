@@ -116,7 +116,7 @@ class Runtime:
         refused = payload_refusal({"context": given})
         problem = None
         if refused is not None:
-            problem = RejectedError(f"the context is refused: {refused}", code="context.refused")
+            problem = RejectedError(f"invalid context: {refused}", code="context.refused")
         with self._admission.admitted():
             return await self._steps.begin(
                 entity, kernel, given, key=key, principal=_plain(principal), trace=trace, problem=problem

@@ -59,7 +59,7 @@ def test_a_candidate_is_judged_for_the_event_in_question() -> None:
         before, Event("go", 1)
     )
     assert (
-        Candidate("go", 0, "a", False, "event.data == 1", {}, "there is no event before the first one"),
+        Candidate("go", 0, "a", False, "event.data == 1", {}, "no event has been received yet"),
     ) == kernel.candidates(before)
 
 

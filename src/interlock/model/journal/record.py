@@ -67,7 +67,7 @@ def encode_record(entry: Entry, *, durable: int, previous: str, store_key: bytes
 def decode_record(line: bytes, *, previous: str, version: int, store_key: bytes = b"") -> JournalRecord | InvalidRecord:
     """Return the record in these bytes if it has this version and follows the hash `previous`."""
     if len(line) <= _TAIL or not line.endswith(b'"}\n'):
-        return InvalidRecord("the line is truncated")
+        return InvalidRecord("the line is cut")
     head = _head(line[:-_TAIL], previous, store_key)
     if line[-_TAIL:] != b',"h":"%b"}\n' % head.encode():
         return InvalidRecord("the hash does not match")
