@@ -81,7 +81,7 @@ PAYLOAD_DEPTH_MAX = 32
 """Nesting of an event's payload."""
 
 VALUES_MAX = 100_000
-"""Values in one tree: a list that contains another one twice, 40 levels deep, is small in memory and huge when encoded."""
+"""Values in one tree: a list that contains another one twice, 40 levels deep, is small in memory and huge in JSON."""
 
 VALUE_DEPTH_MAX = 64
 """Nesting of a value in the context."""

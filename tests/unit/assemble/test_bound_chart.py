@@ -105,7 +105,7 @@ def test_registering_again_takes_effect_at_once() -> None:
     assert ("paid",) == chart.step(first, "pay", 5).snapshot.configuration
 
 
-def test_a_name_with_data_stands_for_an_event() -> None:
+def test_a_name_with_data_is_an_event() -> None:
     chart = order()
     first = chart.start({"n": 4}, entity="order/1", time_ms=7).snapshot
 
@@ -169,8 +169,7 @@ def test_the_id_of_an_entity_is_a_string() -> None:
 
 
 @pytest.mark.parametrize("what", ["guard", "assign", "handler"])
-def test_a_decorator_without_a_name_says_how_it_is_written(what: str) -> None:
-    """`@chart.guard` over a function gives it the function."""
+def test_a_decorator_requires_a_name(what: str) -> None:
     with pytest.raises(UsageError) as caught:
         getattr(order(), what)(print)
 
@@ -178,7 +177,6 @@ def test_a_decorator_without_a_name_says_how_it_is_written(what: str) -> None:
 
 
 def test_folding_is_stepping_without_effects() -> None:
-    """Replay."""
     chart = order()
     first = chart.start(entity="order/1").snapshot
     stepped = chart.step(chart.step(first, "pay", 1).snapshot, "pay", 10).snapshot
@@ -187,7 +185,6 @@ def test_folding_is_stepping_without_effects() -> None:
 
 
 def test_candidates_say_what_may_happen_now() -> None:
-    """Of the kernel, through the chart."""
     chart = order()
     first = chart.start(entity="order/1").snapshot
 
@@ -197,7 +194,6 @@ def test_candidates_say_what_may_happen_now() -> None:
 
 
 def test_a_chart_tells_its_size() -> None:
-    """The root does not count."""
     chart = loads(TEXT)
 
     assert f"<chart order {chart.chart.revision}: 2 states, 5 transitions>" == repr(chart)
@@ -217,7 +213,6 @@ def test_a_chart_survives_pickling() -> None:
 
 
 def test_the_same_definition_gives_the_same_chart_and_another_does_not() -> None:
-    """The revision is over what it says, not over how it is laid out."""
     other = TEXT.replace("n: {type: integer, default: 0}", "n: {default: 0, type: integer}")
     changed = TEXT.replace("default: 0", "default: 1")
 
@@ -279,7 +274,6 @@ def test_a_failure_brings_the_error_back() -> None:
 
 
 def test_an_effect_that_has_no_result_has_no_answer() -> None:
-    """Only an invoke is waited for."""
     with pytest.raises(UsageError) as caught:
         done_event(Effect("log", 0, "k", {}))
 

@@ -69,7 +69,6 @@ def test_the_suffix_of_a_file_decides_its_format(tmp_path: Path, file: str, name
 
 @pytest.mark.parametrize("file", ["door", "door.txt", ".yaml"])
 def test_a_file_with_an_unknown_suffix_needs_a_format(tmp_path: Path, file: str) -> None:
-    """The hint lists the suffixes."""
     (tmp_path / file).write_text(YAML, encoding="utf-8")
 
     assert None is format_for_suffix(file)
@@ -82,7 +81,6 @@ def test_a_file_with_an_unknown_suffix_needs_a_format(tmp_path: Path, file: str)
 
 
 def test_a_text_may_be_bytes() -> None:
-    """As a file gives it."""
     assert loads(YAML).chart == loads(YAML.encode()).chart
 
 
@@ -115,14 +113,13 @@ def test_a_directory_is_not_a_definition(tmp_path: Path) -> None:
 
 
 def test_a_file_below_a_file_is_unreadable(tmp_path: Path) -> None:
-    """Whatever else the system says is told in its words."""
     (tmp_path / "door.yaml").write_text(YAML, encoding="utf-8")
     error = refused(tmp_path / "door.yaml" / "x.yaml")
 
     assert ("file.unreadable", True) == (error.code, error.message.endswith("cannot be read: Not a directory"))
 
 
-def test_a_file_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_permission_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who runs the tests may read everything, so the system's answer is played."""
 
     def denied(*_: object, **__: object) -> None:
@@ -145,7 +142,7 @@ def test_a_file_that_is_too_large_is_not_read_whole(tmp_path: Path) -> None:
     ]
 
 
-def test_all_problems_are_told_at_once_sorted_by_place(tmp_path: Path) -> None:
+def test_all_problems_are_reported_together_sorted_by_position(tmp_path: Path) -> None:
     """Those of the reader and those of the compiler, each with file, line and column."""
     path = tmp_path / "bad.yaml"
     path.write_text(
@@ -191,7 +188,6 @@ def _unused(document: Document) -> Writing:
 
 
 def test_an_error_of_the_reader_makes_no_chart_though_the_rest_compiles() -> None:
-    """And what the compiler finds is told beside it."""
     reading = read_text(YAML + "colour: red\n", format="yaml", source="x")
     compilation = compile_reading(reading)
 
@@ -200,7 +196,6 @@ def test_an_error_of_the_reader_makes_no_chart_though_the_rest_compiles() -> Non
 
 
 def test_warnings_do_not_stop_a_chart() -> None:
-    """They stay with it."""
     chart = loads(YAML)
 
     assert chart.diagnostics
@@ -288,7 +283,6 @@ def test_an_invoke_of_a_file_becomes_the_name_of_a_chart_unless_src_is_allowed(f
     [("near.txt", 5), ("file:near.txt", 5), ("./near.txt", 5), ("sub/deep.txt", [1, 2]), ("sub/../near.txt", 5)],
 )
 def test_an_allowed_definition_reads_what_lies_beside_and_below_it(folder: Path, reference: str, value: object) -> None:
-    """Regular files of its own folder."""
     (folder / "door.scxml").write_text(scxml(reference), encoding="utf-8")
 
     assert {"x": value} == load(folder / "door.scxml", allow_src=True).start(entity="door/1").snapshot.context
@@ -306,7 +300,6 @@ def test_an_allowed_definition_reads_what_lies_beside_and_below_it(folder: Path,
     ],
 )
 def test_an_allowed_definition_reads_nothing_outside_its_folder(folder: Path, reference: str) -> None:
-    """Neither by a parent, nor by an absolute path, nor by a folder whose name begins alike."""
     target = reference.replace("ABSOLUTE", str(folder.parent / "secret.txt"))
     (folder / "door.scxml").write_text(scxml(target), encoding="utf-8")
     (problem,) = refusals(folder / "door.scxml")

@@ -307,7 +307,6 @@ def test_work_that_grows_with_its_operands_is_charged(text: str, least: int) -> 
 
 
 def test_an_event_as_a_value_is_work() -> None:
-    """Its payload is walked."""
     meter = Meter(WORK)
     evaluate("event", event=Event("x", data=OPERANDS["list"]), meter=meter)
 

@@ -134,6 +134,5 @@ def test_texts_at_the_limit_are_scanned_and_parsed(text: str) -> None:
 
 
 def test_brackets_side_by_side_are_not_deep() -> None:
-    """Closing brackets give their level back."""
     assert parse("+".join(["(1)"] * 29)).constant
     assert parse(" and ".join(["(1)"] * 100)).constant

@@ -80,7 +80,7 @@ def test_a_malformed_target_is_an_execution_error_with_the_send_id(to: object) -
     assert [("not_sent", "send.target", "s1")] == errors_of(to)
 
 
-def test_a_left_invoke_is_no_address() -> None:
+def test_a_cancelled_invoke_is_not_an_address() -> None:
     """S25: only an active invoke can be reached."""
     kernel = kernel_of("""
         states:
@@ -93,7 +93,6 @@ def test_a_left_invoke_is_no_address() -> None:
 
 @pytest.mark.parametrize("type_", ["", "scxml", SCXML_PROCESSOR])
 def test_the_event_processor_of_entities_may_be_named(type_: str) -> None:
-    """The only one there is."""
     kernel = kernel_of(
         f"dialect: scxml\nstates: {{a: {{on: {{go: {{actions: [{{send: {{event: e, type: {type_!r}}}}}]}}}}}}}}"
     )

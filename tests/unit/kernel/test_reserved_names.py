@@ -54,7 +54,7 @@ def from_child(snapshot: Snapshot, name: str) -> Event:
     ],
     ids=["sender", "entity", "itself", "internal", "invokeid", "forwarded"],
 )
-def test_an_event_named_like_a_result_is_refused_unless_the_driver_brings_it(name: str, fields: dict[str, Any]) -> None:
+def test_an_event_named_like_a_result_is_rejected_unless_the_driver_sent_it(name: str, fields: dict[str, Any]) -> None:
     """Neither a sender nor another entity can end an invoke or fire a timer."""
     kernel = kernel_of(ORDER)
     before = started(kernel)
@@ -87,7 +87,7 @@ def test_a_result_names_the_invoke_that_it_ends(event: Event) -> None:
     assert ("rejected", "reserved", ("paying",)) == told(last_step(kernel_of(ORDER), event))
 
 
-def test_what_the_driver_brings_is_taken() -> None:
+def test_results_and_timers_of_the_driver_are_accepted() -> None:
     """The result of the active invoke, and the timer that is pending."""
     kernel = kernel_of(ORDER)
     before = started(kernel)
@@ -109,7 +109,6 @@ def test_a_timer_fires_its_own_event_only() -> None:
 
 
 def test_the_result_of_an_earlier_child_does_not_end_the_next_one_of_the_same_id() -> None:
-    """A child that ended by itself is heard after its state was left, but never for its successor."""
     kernel = kernel_of("""
         initial: a
         states:
@@ -152,7 +151,6 @@ def test_a_computed_name_is_never_one_of_the_kernels(dialect: str, way: str, nam
 
 
 def test_the_error_of_a_reserved_name_carries_the_send_id() -> None:
-    """It is `error.execution`, and tells which send failed."""
     kernel = kernel_of("""
         states:
           a:
@@ -209,7 +207,7 @@ def test_an_imported_chart_may_send_a_written_reserved_name_to_itself_only() -> 
     assert ["failed"] == [each["name"] for each in payloads(other, "call")]
 
 
-def test_a_delayed_send_of_an_imported_chart_is_no_after() -> None:
+def test_a_delayed_send_of_an_imported_chart_is_not_an_after() -> None:
     """Its timer fires for the written transition, and never for the one made from `after`."""
     kernel = kernel_of("""
         dialect: scxml
@@ -254,7 +252,7 @@ states:
 @pytest.mark.parametrize("data", [None, {"done": "unknown"}])
 @pytest.mark.parametrize("name", ["done.invoke.booking.room", "error.invoke.booking.room", "news"])
 @pytest.mark.parametrize("ending", ["leave", "_cancel"])
-def test_a_message_of_a_child_is_never_a_late_deed_of_a_saga(ending: str, name: str, data: Any) -> None:
+def test_a_message_of_a_child_is_never_a_late_saga_result(ending: str, name: str, data: Any) -> None:
     """Only the driver's result has its step compensated, after the saga was left or its entity ended."""
     trip = interlock.loads(TRIP.replace(", type: chart", ""))
     kernel = Kernel(trip.chart)
@@ -270,7 +268,7 @@ def test_a_message_of_a_child_is_never_a_late_deed_of_a_saga(ending: str, name: 
     assert ("applied", "compensated") == (genuine.outcome, genuine.reason)
 
 
-def test_a_message_of_a_child_is_no_answer_of_a_compensation() -> None:
+def test_a_message_of_a_child_is_not_the_result_of_a_compensation() -> None:
     """Behind the end of its entity a saga goes back by the driver's results alone."""
     text = TRIP.replace(", type: chart", "").replace("onDone: booked", "onDone: {target: booked}")
     text = text.replace("      onDone", "        - id: seat\n          do: {src: seat.book}\n      onDone")

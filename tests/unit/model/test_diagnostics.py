@@ -6,7 +6,7 @@ from interlock.errors import Place
 from interlock.model.diagnostics import Findings, suggestion
 
 
-def test_findings_are_told_by_position() -> None:
+def test_diagnostics_are_sorted_by_position() -> None:
     """Whatever the order in which they were found."""
     findings = Findings()
     findings.warning("b", "second", Place("f", 2, 1))
@@ -19,6 +19,5 @@ def test_findings_are_told_by_position() -> None:
 
 
 def test_the_nearest_known_word_is_suggested() -> None:
-    """And none when nothing is near."""
     assert suggestion("payed", ["paid", "payd"]) == 'did you mean "payd"?'
     assert suggestion("zzz", ["paid"]) is None

@@ -76,11 +76,9 @@ def test_a_value_that_cannot_be_shown_is_named_by_its_class() -> None:
 @pytest.mark.parametrize(
     ("code", "stored"), [("card.declined", "card.declined"), ("", "x"), (None, "x"), (7, "x"), (["a"], "x")]
 )
-def test_a_code_is_a_string_or_another_is_taken(code: object, stored: str) -> None:
-    """Charts compare codes with strings."""
+def test_an_invalid_code_is_replaced(code: object, stored: str) -> None:
     assert stored == storable_code(code, "x")
 
 
 def test_a_code_is_shorter_than_a_message() -> None:
-    """It is shown in lists."""
     assert FAILURE_CODE_LENGTH_MAX == len(storable_code("x" * 10_000, "x"))

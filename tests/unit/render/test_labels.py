@@ -77,7 +77,7 @@ def test_an_action_reads_as_a_phrase(action: Action, text: str) -> None:
     assert text == action_text(action)
 
 
-def test_a_value_stands_as_json_with_bare_expressions() -> None:
+def test_a_value_is_shown_as_json_with_bare_expressions() -> None:
     """A literal string keeps its quotes, an expression has none."""
     value = {"a": [None, True, 1.5, "x"], "b": Expression("context.b")}
 

@@ -18,7 +18,6 @@ START = chain_start("lamp/1")
 
 
 def test_a_good_receipt_is_what_it_expects() -> None:
-    """Applied, ignored and duplicate are answers."""
     for outcome in ("applied", "ignored", "duplicate"):
         receipt = Receipt("lamp/1", outcome, 2)
 

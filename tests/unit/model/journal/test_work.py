@@ -13,20 +13,17 @@ def test_places_of_an_entity_are_ordered_as_they_were_made() -> None:
 
 
 def test_the_answer_to_work_has_a_key_of_the_drivers_own() -> None:
-    """Lanes have keys of their own: an effect and a timer may have one place in a step."""
     assert ("_effect/2/1", "_timer/2/1") == (WorkId("effect", 2, 1).result_key, WorkId("timer", 2, 1).result_key)
 
 
 def test_a_step_leaves_nothing_unless_it_says_so() -> None:
-    """No work, nothing ended, nothing called off."""
     work = Work(WorkId("effect", 1, 0), "charge", {}, 0)
 
     assert ((), (), ()) == (WorkDelta().born, WorkDelta().ended, WorkDelta().cancelled)
     assert WorkDelta((work,)) != WorkDelta()
 
 
-def test_a_step_of_a_saga_is_known_by_what_a_late_answer_means() -> None:
-    """Others may be dropped when nobody waits for them any more."""
+def test_a_saga_step_is_marked_by_late() -> None:
     place = WorkId("effect", 1, 0)
 
     assert Work(place, "charge", {"late": {"compensate": "refund"}}, 0).is_saga_step

@@ -35,8 +35,7 @@ class Trusting:
         return write
 
 
-def test_an_entity_begins_at_version_one_with_the_defaults() -> None:
-    """Creation is entry 1; a field without default begins as null."""
+def test_an_entity_starts_at_version_one_with_the_defaults() -> None:
     step = kernel_of(PLAIN).start(entity=ENTITY, parent=PARENT)
 
     assert (1, ("a",), PARENT) == (step.snapshot.version, step.snapshot.configuration, step.snapshot.parent)
@@ -80,8 +79,7 @@ def test_a_context_that_does_not_fit_the_chart_is_rejected(context: dict[str, An
     assert code == caught.value.code
 
 
-def test_a_chart_without_fields_says_that_it_has_none() -> None:
-    """There is nothing to list then."""
+def test_a_chart_without_fields_rejects_any_context() -> None:
     with pytest.raises(RejectedError, match="its fields are none"):
         kernel_of("states: {a: {}}").start({"n": 1}, entity=ENTITY)
 
