@@ -1,4 +1,4 @@
-"""Charts that nobody tuned for: every one is laid out, and none breaks a hard rule.
+"""Random charts: every one is laid out and keeps the invariants.
 
 `INTERLOCK_DRAWINGS=10000` draws that many; a failing seed is named and repeats itself.
 """

@@ -215,7 +215,7 @@ def scxml(reference: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a definition beside what it may read, below one with what it may not."""
+    """Return a folder with a definition and files it may read, inside one with files it may not read."""
     inside = tmp_path / "inside"
     (inside / "sub").mkdir(parents=True)
     (inside / "near.txt").write_text("5", encoding="utf-8")

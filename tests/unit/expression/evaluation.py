@@ -31,7 +31,7 @@ def evaluate(
     meter: Meter | None = None,
     principal: Any = None,
 ) -> Any:
-    """The value of an expression; states are called what they are called in the text."""
+    """Return the value of an expression. State ids are as in the text."""
     parsed = parse(text, names=ROOTS)
     inside = {name: name for name, _ in parsed.inside}
     function = compile_parsed(parsed, inside=inside).function
@@ -43,7 +43,7 @@ def failure(text: str, context: dict[str, Any] | None = None, **given: Any) -> t
     """The code and message of an expression that has no value."""
     try:
         value = evaluate(text, context, **given)
-    except Exception as error:  # noqa: BLE001  # `describe_exception` says what it is
+    except Exception as error:  # noqa: BLE001  # `describe_exception` describes it
         return describe_exception(error)
     raise AssertionError(f"{text} has the value {value!r}")
 

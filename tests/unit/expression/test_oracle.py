@@ -90,7 +90,7 @@ def outcome(text: str, context: dict[str, Any], event: Event | None, active: fro
     function = compile_parsed(parsed, inside={"on": "on"}).function
     try:
         return exact(function(context, event, Entity(), active, Meter(WORK), {"id": "ann"}))
-    except Exception as error:  # noqa: BLE001  # `describe_exception` says what it is
+    except Exception as error:  # noqa: BLE001  # `describe_exception` describes it
         return describe_exception(error)[0]
 
 

@@ -1,4 +1,4 @@
-"""What a checked expression tells about itself, and what is refused, at which characters and with which hint."""
+"""Parsing: what an expression reads, and errors with their positions and hints."""
 
 from __future__ import annotations
 

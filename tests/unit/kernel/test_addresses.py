@@ -63,12 +63,12 @@ def test_a_send_to_the_internal_queue_is_taken_in_the_same_step(to: str) -> None
 
 @pytest.mark.parametrize("to", ["stranger", "#_stranger", "kid-2.x", "#_scxml_order", "#_!"])
 def test_an_unknown_address_is_a_communication_error_with_the_send_id(to: str) -> None:
-    """S25: at once, in the internal queue."""
+    """S25: immediately, in the internal queue."""
     assert [("not_delivered", "send.undeliverable", "s1")] == errors_of(to)
 
 
 def test_an_entity_without_parent_cannot_send_to_it() -> None:
-    """S25: there is nobody."""
+    """S25"""
     kernel = kernel_of("states: {a: {on: {go: {actions: [{send: {event: e, to: parent}}]}}}}")
 
     assert ["send.undeliverable"] == faults(last_step(kernel, "go"))

@@ -393,7 +393,7 @@ def test_late_fields_are_work_for_all_states_that_were_entered() -> None:
 
 
 def regions(count: int, rest: str = "") -> str:
-    """A parallel state with so many regions; each takes an event of its own, and `all`."""
+    """Return a parallel state with this many regions. Each has a transition for its own event and for `all`."""
     two = "{initial: x, states: {x: {on: {eN: y, all: y}}, y: {on: {eN: x, all: x}}}}"
     inner = "\n".join(f"{' ' * 14}r{number}: {two.replace('N', str(number))}" for number in range(count))
     loop = each("{raise: {event: '= context.i'}}")

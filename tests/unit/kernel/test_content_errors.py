@@ -52,12 +52,12 @@ def after(actions: str, data: object = None, *, dialect: str = "interlock") -> t
     ],
 )
 def test_an_error_ends_its_block(actions: str, data: object, code: str) -> None:
-    """S23: the rest is skipped, and an error that no transition takes is a fault (S33)."""
+    """S23: the remaining actions are skipped, and an error that no transition takes is a fault (S33)."""
     assert ([code], []) == after(actions, data)
 
 
 def test_an_index_of_foreach_fits_its_field() -> None:
-    """S25: a declared field takes only what its type does, whoever writes."""
+    """S25: a declared field accepts only its type, from any writer."""
     found = after("{foreach: {in: [x], item: i, index: text, do: []}}")
 
     assert (["assign.refused"], []) == found
@@ -208,7 +208,7 @@ def test_each_block_fails_alone() -> None:
 
 
 def test_an_error_event_carries_code_and_message() -> None:
-    """S23: the chart may take it, and then it is no fault."""
+    """S23: the chart may handle it, and then it is not a fault."""
     kernel = kernel_of("""
         states:
           a:

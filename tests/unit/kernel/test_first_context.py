@@ -1,4 +1,4 @@
-"""How an entity begins: what it is given, what its fields become, and what happens when that fails (S5, S6)."""
+"""The first context of an entity: given values, defaults, and failures (S5, S6)."""
 
 from typing import Any
 
@@ -100,7 +100,7 @@ def test_a_required_field_must_be_given(context: dict[str, Any] | None) -> None:
 
 
 def test_a_default_that_fails_leaves_its_field_unbound() -> None:
-    """S5: the field is declared but absent, `error.execution` is queued, and the rest goes on."""
+    """S5: the field is declared but unbound, `error.execution` is queued, and the step continues."""
     step = last_step(
         kernel_of("""
         context: {n: {type: integer, default: "= 1 // 0"}, m: {type: integer, default: 2}}
@@ -203,7 +203,7 @@ def test_the_first_step_may_have_effects_and_settle_elsewhere() -> None:
 
 
 def test_a_first_step_that_fails_is_rejected_with_its_place() -> None:
-    """S34: under `errors: raise` there is no entity then."""
+    """S34: under `errors: raise` no entity is created."""
     kernel = kernel_of("errors: raise\nstates: {a: {entry: [{log: {value: '= 1 // 0'}}]}}")
 
     with pytest.raises(RejectedError) as caught:

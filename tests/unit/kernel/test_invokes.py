@@ -1,4 +1,4 @@
-"""Invokes: when they begin and end, who hears of their events, what is left of those that are gone (S8, S9, S30)."""
+"""Invokes: start and end, forwarding, finalize, and stale results (S8, S9, S30)."""
 
 import pytest
 
@@ -98,7 +98,7 @@ def test_a_senders_event_runs_no_finalize() -> None:
 
 
 def test_leaving_the_state_cancels_the_invoke() -> None:
-    """S17: the effect names the id and the key that began it."""
+    """S17: the effect has the id and the key of the invoke."""
     step = kernel_of(CHART).step(working(), Event("leave"))
 
     assert ({"id": "job", "key": f"{ENTITY}/2/0"}, ()) == (
@@ -219,7 +219,7 @@ def test_forwarding_alone_makes_an_event_applied() -> None:
 
 
 def test_a_result_is_not_forwarded_to_the_invoke_it_ends() -> None:
-    """S9: nobody is there to hear it."""
+    """S9: it is no longer active."""
     kernel = kernel_of(FORWARD)
     before = started(kernel)
     step = kernel.step(before, result_of(before, "one"))
@@ -279,7 +279,7 @@ def test_an_invoke_with_failing_arguments_does_not_start() -> None:
 
 
 def test_an_unhandled_argument_error_is_a_fault() -> None:
-    """S33: the entity rests in the state, without the invoke."""
+    """S33: the entity stays in the state, without the invoke."""
     step = last_step(kernel_of("states: {a: {invoke: {id: job, src: f, input: '= 1 // 0'}}}"))
 
     assert (["expression.zero_division"], ()) == (faults(step), step.snapshot.invokes)
@@ -344,7 +344,7 @@ def test_an_untaken_result_does_not_end_the_entity_under_errors_raise() -> None:
 
 
 def test_an_end_that_fails_leaves_the_entity_without_the_invoke() -> None:
-    """S34: exit blocks may fail, too; the error is not to come back for ever."""
+    """S34: exit blocks may fail too; the error must not be sent again and again."""
     kernel = kernel_of("""
         errors: raise
         states: {a: {exit: [{log: {value: "= 1 // 0"}}], invoke: {id: job, src: f}}}

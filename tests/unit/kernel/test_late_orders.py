@@ -1,4 +1,4 @@
-"""Every order in which a saga can be left, ended and answered: each late deed is made up for exactly once (S30)."""
+"""Every order in which a saga can be left, ended and answered: each late step is compensated exactly once (S30)."""
 
 from __future__ import annotations
 

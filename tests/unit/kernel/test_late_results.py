@@ -109,7 +109,7 @@ def _late(text: str, number: int, event: interlock.Event | None = None) -> Step:
 
 
 def test_a_broken_compensation_ends_the_step_under_errors_raise() -> None:
-    """S34: nothing is asked for; the result still takes a version, or it would come back for ever."""
+    """S34: nothing is called. The result still raises the version; otherwise it would be sent again and again."""
     step = _late(TRIP.replace("kind: trip", "kind: trip\nerrors: raise"), 1)
 
     assert ("rejected", "failed", ()) == (step.outcome, step.reason, step.effects)

@@ -27,7 +27,7 @@ ROUND = "context: {n: {type: integer, default: 0}}\n"
 
 
 def to(state: str) -> str:
-    """A state that leads on by itself; the compiler sees through a loop without guards."""
+    """Return a state with a guarded eventless transition; the compiler detects loops without guards."""
     return f"{{always: {{target: {state}, guard: '= context.n == 0'}}}}"
 
 

@@ -196,7 +196,7 @@ def test_a_history_default_is_used_until_something_is_recorded() -> None:
 
 
 def test_the_history_of_a_parallel_brings_back_all_regions() -> None:
-    """S20: deep, each in its own state; a region that nobody named begins anew."""
+    """S20: deep, each in its own state; other regions start in their initial state."""
     kernel = kernel_of("""
         states:
           p:
@@ -247,7 +247,7 @@ states:
 
 
 def test_a_final_child_queues_the_done_event_of_its_parent() -> None:
-    """S28: with its output; what fails of that is left out, and told before."""
+    """S28: with its output. A part that fails is left out, and its error is queued first."""
     step = last_step(kernel_of(DONE), "e")
 
     assert [{"name": "r_done", "input": {"data": {"m": 2}}}] == payloads(step, "call")
@@ -312,14 +312,14 @@ def test_eventless_transitions_run_before_queued_events() -> None:
 
 
 def test_unhandled_internal_events_are_dropped() -> None:
-    """S32: in every mode; only errors among them are told."""
+    """S32: in every mode. Only errors are faults."""
     step = last_step(kernel_of("states: {a: {on: {go: {actions: [{raise: nobody}]}}}}"), "go")
 
     assert ("applied", []) == (step.outcome, faults(step))
 
 
 def test_a_target_may_name_states_of_several_regions() -> None:
-    """S19: those not named begin by default."""
+    """S19: other regions start in their initial state."""
     kernel = kernel_of("""
         states:
           z: {on: {go: {target: [p.r.b, p.s.d]}}}

@@ -80,7 +80,7 @@ def test_an_eventless_transition_makes_an_event_applied(unhandled: str, expected
 
 
 def test_unhandled_ignore_keeps_the_faults() -> None:
-    """S33: an error that nobody takes is visible in every mode."""
+    """S33: an unhandled error is a fault in every mode."""
     step = last_step(
         kernel_of('unhandled: ignore\nstates: {a: {on: {go: {guard: "= 1 // 0", target: a, reenter: true}}}}'), "go"
     )

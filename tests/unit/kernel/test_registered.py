@@ -28,7 +28,7 @@ states:
 
 
 def kernel(**functions: Callable[..., Any]) -> Kernel:
-    """The chart with these functions, and harmless ones for the rest."""
+    """Return the chart with these functions, and defaults for the others."""
     guards: dict[str, Callable[..., Any]] = {
         "allowed": lambda context, event: True,
         "over": lambda context, event, given: given["limit"] > context["n"],
@@ -173,7 +173,7 @@ def test_an_assign_function_that_raises_is_an_error() -> None:
 
 
 class Undecided:
-    """A value without a truth, as comparisons of arrays give it."""
+    """A value whose `bool()` raises, as comparisons of arrays give it."""
 
     def __bool__(self) -> bool:
         raise ValueError("neither")

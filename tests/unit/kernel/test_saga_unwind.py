@@ -210,7 +210,7 @@ states:
 
 
 class World(Struct, frozen=True):
-    """A trip, what handlers are busy with, and the deeds that stand outside."""
+    """A trip, the work in progress, and the steps done outside."""
 
     snapshot: Snapshot
     busy: tuple[Effect, ...]
@@ -219,7 +219,7 @@ class World(Struct, frozen=True):
 
 
 def _key(effect: Effect) -> str:
-    """The key of a deed, or of the deed that a compensation answers."""
+    """Return the key of a step, or of the step that a compensation reverses."""
     given: Any = effect.input
     return str(given["compensates"] if str(effect.name).startswith("free.") else effect.payload["key"])
 
@@ -236,7 +236,7 @@ def _moves(trip: interlock.BoundChart, world: World) -> Iterator[World]:
         yield _moved(world, trip.step(world.snapshot, CANCEL), None, cancelled=True)
     for effect in world.busy:
         key = _key(effect)
-        if effect.type == "call":  # nobody hears when it is done
+        if effect.type == "call":  # its result is not sent back
             done = Step(world.snapshot, (), "applied")
         else:
             done = trip.step(world.snapshot, interlock.done_event(effect, f"of {effect.key}"))

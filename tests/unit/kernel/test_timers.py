@@ -1,4 +1,4 @@
-"""Timers: how they are named, set, cancelled, moved, fired, and what becomes of one that is gone (S36-S39)."""
+"""Timers: names, setting, cancelling, moving and firing (S36-S39)."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def names(snapshot: Snapshot) -> list[str]:
 
 
 def test_a_delayed_send_is_a_timer_and_an_effect() -> None:
-    """S36: the snapshot keeps it, the effect tells the driver."""
+    """S36: it is in the snapshot and in an effect for the driver."""
     step = last_step(kernel_of(SENDS), Event("named", time_ms=100))
 
     assert (Timer("reminder", "due", 5_100, 2, 0, "reminder", {"n": 1}),) == step.snapshot.timers
@@ -61,7 +61,7 @@ def test_a_second_timer_of_an_id_gets_a_name_of_its_own() -> None:
 
 
 def test_cancel_drops_every_timer_of_the_id() -> None:
-    """S36: each with the effect that tells the driver."""
+    """S36: each with an effect for the driver."""
     step = last_step(kernel_of(SENDS), "named", "named", "nameless", "stop")
 
     assert ["send.4.0"] == names(step.snapshot)
@@ -112,7 +112,7 @@ def test_the_package_makes_the_same_firing() -> None:
 
 
 def test_an_unhandled_timer_is_removed() -> None:
-    """S37: or it would come back for ever."""
+    """S37: otherwise it would fire again and again."""
     kernel = kernel_of("states: {a: {on: {go: {target: b, actions: [{send: {event: due, id: t, delay: 1s}}]}}}, b: {}}")
     before = last_step(kernel, "go").snapshot
     step = kernel.step(before, fired(before, "t"))
@@ -321,7 +321,7 @@ def test_reserved_names_belong_to_the_kernel() -> None:
 
 
 def test_a_name_made_for_a_timer_is_never_that_of_another() -> None:
-    """S36: an author may have used the very id that a repeated one would be told apart by."""
+    """S36: an author may have used the id that distinguishes a repeated one."""
     sends = ", ".join(f"{{send: {{event: x, delay: 1s, id: {each}}}}}" for each in ("q", "q~1.2", "q"))
     timers = kernel_of(f"states: {{a: {{entry: [{sends}]}}}}").start(entity=ENTITY).snapshot.timers
 

@@ -116,7 +116,7 @@ def test_completion_climbs_through_nested_parallels() -> None:
 
 
 def test_a_final_child_of_a_parallel_counts_as_done() -> None:
-    """X5: and the parallel is told once, though two finals complete it together."""
+    """X5: the parallel state is done once, though two finals complete it together."""
     kernel = machine(
         initial="z",
         states={
@@ -178,7 +178,7 @@ def test_always_goes_on_while_it_changes_the_context() -> None:
 
 
 def test_always_goes_on_while_it_changes_the_configuration() -> None:
-    """X11: and then rests where it has come to."""
+    """X11: then it stays where it is."""
     kernel = machine(
         initial="a",
         states={"a": {"on": {"E": "b"}}, "b": {"always": "c"}, "c": {"always": {"actions": "alw"}}},

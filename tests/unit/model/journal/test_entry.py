@@ -1,4 +1,4 @@
-"""Entries, receipts and records: what a journal holds, and how damage to it is told."""
+"""Entries, receipts and records, valid and damaged."""
 
 from __future__ import annotations
 

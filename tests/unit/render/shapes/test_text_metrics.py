@@ -21,7 +21,7 @@ from interlock.render.shapes.text_metrics import (
 
 
 def box(kind: BoxKind = "state", name: str = "paid", **fields: object) -> Box:
-    """A box by itself."""
+    """Return a single box."""
     return Box(key=f"s/{name}", kind=kind, name=name, state=name, **fields)  # type: ignore[arg-type]  # the tests know the fields
 
 
