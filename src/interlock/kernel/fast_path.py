@@ -64,7 +64,7 @@ _SMALL = 2**63 - 1
 """The general step computes sums beyond this, and checks them against the real limit."""
 
 _UNCHANGED = "snapshot.history, snapshot.timers, snapshot.invokes, (), snapshot.entered, None, None, snapshot.parent"
-"""The rest of a snapshot after a plain step, in the order of its fields."""
+"""The fields of a snapshot that a plain step does not change, in order."""
 
 _STEP_HEAD = (
     "def step(snapshot, event):",
@@ -329,7 +329,7 @@ def _need_short(value: Any) -> None:
 
 
 def not_compiled(snapshot: Snapshot, event: Event) -> None:
-    """Stand for a step that is not compiled: the lookup then succeeds, which is faster than a KeyError."""
+    """Replace a step that is not compiled yet: a lookup that succeeds is faster than a KeyError."""
 
 
 def _fall_back() -> None:

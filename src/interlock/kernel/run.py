@@ -456,7 +456,7 @@ def run_from(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, r
 
 
 def _replace_at(value: Any, path: tuple[str, ...], position: int, new: Any, meter: Meter) -> Any:
-    """Return a copy of `value` with `new` at the rest of the path."""
+    """Return a copy of `value` with `new` at the end of the path, which is followed from `position`."""
     if position == len(path):
         return new
     key = path[position]

@@ -1,4 +1,4 @@
-"""Compensate the steps of a saga that its entity can no longer compensate by itself (S10, S30).
+"""Compensate the steps of a saga that the states of its entity can no longer compensate (S10, S30).
 
 Two cases: the entity ended while a saga was in progress, or the result of a saga step arrived after its state was left.
 

@@ -120,7 +120,7 @@ class Kernel:
         return Step(snapshot, tuple(run.effects), "applied", None, tuple(run.transitions), tuple(run.faults))
 
     def step(self, snapshot: Snapshot, event: Event | str, data: Any = None, time_ms: int = 0) -> Step:
-        """Return the step of one event run to completion. A name with `data` and `time_ms` stands for an event.
+        """Return the step of one event run to completion. `event` may be a name with `data`.
 
         Raises UsageError for arguments of the wrong type, for an event name that is reserved and for a payload that is
         not JSON; CorruptionError when the chart does not have the states of the snapshot.
@@ -210,7 +210,7 @@ class Kernel:
     def _configuration(self, snapshot: Snapshot) -> Configuration:
         if snapshot.kind != self.chart.kind:
             message = f"`{snapshot.entity}` is of kind `{snapshot.kind}`, but the chart is `{self.chart.kind}`"
-            raise UsageError(message, code="snapshot.kind", hint="use the chart of its own kind")
+            raise UsageError(message, code="snapshot.kind", hint="use the chart of that kind")
         configuration = self.planner.configuration(snapshot.configuration)
         if configuration is None:
             states = ", ".join(snapshot.configuration)

@@ -82,8 +82,8 @@ def spread(
 def pooled(wanted: list[float], gap: float) -> list[float]:
     """Return the places nearest to the wanted ones, in order and at least a gap apart: pool adjacent violators."""
     blocks: list[tuple[float, int]] = []
-    for number, wish in enumerate(wanted):
-        mean, count = wish - number * gap, 1
+    for number, place in enumerate(wanted):
+        mean, count = place - number * gap, 1
         while blocks and blocks[-1][0] > mean:
             other, size = blocks.pop()
             mean, count = (mean * count + other * size) / (count + size), count + size
