@@ -1,8 +1,9 @@
-"""Every exception of Interlock, by what the caller should do next, and the diagnostics of definitions.
+"""All exceptions of Interlock, one class per reaction of the caller, and the diagnostics of definitions.
 
-Rule 1: one root, `InterlockError`; each class has a stable dotted `code` and, when we know the cure, a `hint`.
-Rule 2: messages name the value, the place and the wish; they never carry secrets or whole payloads.
-Rule 3: errors survive pickling, because they cross processes.
+Rule 1: every class derives from `InterlockError` and has a stable dotted `code`. A `hint` names the fix, if it is
+        known.
+Rule 2: a message names the value, the place and what was expected. It never contains secrets or whole payloads.
+Rule 3: errors can be pickled, because they cross processes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Severity = Literal["error", "warning", "info"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where something stands in a definition: file, line and column (from 1), the end, and the path of keys to it."""
+    """A position in a definition: file, line and column (from 1), the end, and the path of keys to it."""
 
     file: str = "<definition>"
     line: int = 1
@@ -26,11 +27,11 @@ class Place:
     path: str = ""
 
     def at(self, path: str) -> Place:
-        """The same position under another path of keys."""
+        """Return the same position with another path of keys."""
         return Place(self.file, self.line, self.column, self.end_line, self.end_column, path)
 
     def shifted(self, start: int, end: int) -> Place:
-        """The part of this place from character `start` to `end`: a position inside a one-line expression."""
+        """Return the position of the characters from `start` to `end` of an expression on one line."""
         column = self.column + start
         return Place(self.file, self.line, column, self.line, max(column + 1, self.column + end), self.path)
 
@@ -43,7 +44,7 @@ NOWHERE = Place()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One finding about a definition: what, where, how bad, and the fix when we know it."""
+    """One problem of a definition: its code, message, position and severity, and the fix if it is known."""
 
     code: str
     message: str
@@ -57,7 +58,7 @@ class Diagnostic:
         return f"{self.place} {self.severity} {self.code}{path}: {self.message}{hint}"
 
     def annotation(self) -> str:
-        """The finding as a GitHub workflow command, so that it shows beside the line in a pull request."""
+        """Return a GitHub workflow command that shows this diagnostic at its line in a pull request."""
         level = {"error": "error", "warning": "warning", "info": "notice"}[self.severity]
         text = f"{self.message}; {self.hint}" if self.hint else self.message
         text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
@@ -69,7 +70,10 @@ class Diagnostic:
 
 
 class InterlockError(Exception):
-    """The root of every exception that Interlock raises."""
+    """Base class of every exception that Interlock raises.
+
+    `code` is stable and dotted. `hint` names the fix, or is None.
+    """
 
     code = "interlock"
 
@@ -83,10 +87,10 @@ class InterlockError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuilt, (type(self), self.args, self.__dict__.copy())
+        return _unpickle, (type(self), self.args, self.__dict__.copy())
 
 
-def _rebuilt(cls: type[InterlockError], args: tuple[object, ...], fields: dict[str, object]) -> InterlockError:
+def _unpickle(cls: type[InterlockError], args: tuple[object, ...], fields: dict[str, object]) -> InterlockError:
     error = cls.__new__(cls, *args)
     error.args = args
     error.__dict__.update(fields)
@@ -94,7 +98,10 @@ def _rebuilt(cls: type[InterlockError], args: tuple[object, ...], fields: dict[s
 
 
 class DefinitionError(InterlockError):
-    """The definition is wrong: fix the chart. Tells the errors; carries all diagnostics, sorted by position."""
+    """The definition is invalid: fix the chart.
+
+    The message lists the errors. `diagnostics` also has warnings and notes, sorted by position.
+    """
 
     code = "definition"
 
@@ -107,25 +114,25 @@ class DefinitionError(InterlockError):
 
 
 class RejectedError(InterlockError):
-    """The chart said no: do not retry."""
+    """The chart rejected the event: do not retry."""
 
     code = "rejected"
 
 
 class DeniedError(InterlockError):
-    """The policy said no: do not retry."""
+    """The policy denied the event: do not retry."""
 
     code = "denied"
 
 
 class NotFoundError(InterlockError):
-    """No such entity, file or name: check the id, or create it first."""
+    """The entity, file or name does not exist: check the id, or create it first."""
 
     code = "not_found"
 
 
 class ArchivedError(NotFoundError):
-    """The journal left for an archive: read it there. `archive` is the address."""
+    """The journal was moved to an archive: read it there. `archive` is the address."""
 
     code = "journal.archived"
 
@@ -136,36 +143,36 @@ class ArchivedError(NotFoundError):
 
 
 class ConflictError(InterlockError):
-    """The compare-and-swap was lost: retry on a fresh snapshot. The driver already did, several times."""
+    """Another writer changed the entity first: retry on a fresh snapshot. The driver has already retried."""
 
     code = "conflict"
 
 
 class UnavailableError(InterlockError):
-    """The store cannot keep its promise now: retry later with the same key. Nothing was acknowledged."""
+    """The store is unreachable or busy: retry later with the same key. Nothing was acknowledged."""
 
     code = "unavailable"
 
 
 class CorruptionError(InterlockError):
-    """Stored bytes do not mean what they should: stop this entity, call a person, keep the evidence."""
+    """Stored data is corrupt: stop this entity, keep the evidence and inform an operator."""
 
     code = "corruption"
 
 
 class MissingExtraError(InterlockError):
-    """A part that is installed separately is needed: install the extra that the message names."""
+    """An optional dependency is missing: install the extra that the message names."""
 
     code = "missing_extra"
 
 
 class UsageError(InterlockError, ValueError):
-    """The call itself is wrong (an argument, a name that was never registered): fix the calling code."""
+    """The call is invalid, such as an argument or a name that is not registered: fix the calling code."""
 
     code = "usage"
 
 
 class InternalError(InterlockError):
-    """Our bug. The message says how to report it."""
+    """A bug in Interlock. The message says how to report it."""
 
     code = "internal"

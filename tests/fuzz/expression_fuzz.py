@@ -4,7 +4,7 @@
 
 For every input:
 1. parsing gives a checked expression or an ExpressionError with a code and a place in the text; no warning;
-2. what was parsed compiles, and running it gives a value or an exception that `explain` knows;
+2. what was parsed compiles, and running it gives a value or an exception that `describe_exception` knows;
 3. the value is plain JSON within the limits (or a part of the values it was given), and those values are unchanged;
 4. nothing outside is touched: the event and the entity notice every attribute that is read from them, and Python's
    audit hook notices every import, file, process and code object made while an expression runs;
@@ -27,7 +27,7 @@ from random import Random
 from typing import Any
 
 from interlock.expression.builtins import FIELDS, FUNCTIONS
-from interlock.expression.codegen import Meter, compile_parsed, explain
+from interlock.expression.codegen import Meter, compile_parsed, describe_exception
 from interlock.expression.parser import ExpressionError, Parsed, parse
 
 BATCH = 1_000
@@ -391,7 +391,7 @@ class Fuzz:
         ARMED.append(self.touched)
         try:
             value = function(context, event, self.entity, ("a", "b"), meter, {"id": "ann"})
-        except Exception as error:  # noqa: BLE001  # `explain` says whether it may be
+        except Exception as error:  # noqa: BLE001  # `describe_exception` says whether it may be
             ARMED.clear()
             failed = error
         else:
@@ -399,7 +399,7 @@ class Fuzz:
             self.report.valued += 1
             self.check(value, {})
             return
-        code = explain(failed)[0]
+        code = describe_exception(failed)[0]
         assert code not in ("expression.internal", "expression.unmetered"), f"{code}: {failed!r}"
 
     def check(self, value: Any, known: dict[int, tuple[int, int]]) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import interlock
-from interlock.assemble.charts import FORMATS, format_named
+from interlock.assemble.charts import FORMATS, get_format
 from tests.hostile.processes import interlock as command
 
 NAMES = r"""
@@ -77,7 +77,7 @@ def test_no_control_character_of_a_definition_is_printed(words: tuple[str, ...],
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("format", [each for each in FORMATS if not format_named(each).is_read_only])
+@pytest.mark.parametrize("format", [each for each in FORMATS if not get_format(each).is_read_only])
 def test_a_converted_definition_is_shown_harmless_on_a_terminal(format: str, folder: Path) -> None:
     """A file gets the text as it is; a terminal gets it with control characters written out."""
     shown = _on_a_terminal("-q", "convert", "names.yaml", "--to", format, folder=folder)
@@ -124,11 +124,11 @@ def _drawn(chart: interlock.BoundChart, name: str) -> str:
 def test_what_is_written_stays_well_formed() -> None:
     """Names cannot break out of an attribute or a string; XML tells what it must leave out."""
     document = interlock.loads(NAMES).document
-    scxml = format_named("scxml").write(document)
+    scxml = get_format("scxml").write(document)
 
     assert "scxml" in ET.fromstring(scxml.text.encode()).tag
     assert "export.characters" in {each.code for each in scxml.diagnostics}
     for name in ("yaml", "xstate"):
-        back = format_named(name).read(format_named(name).write(document).text, source=f"names.{name}").document
+        back = get_format(name).read(get_format(name).write(document).text, source=f"names.{name}").document
         assert back is not None
         assert document.root.states[0].id == back.root.states[0].id

@@ -1,4 +1,4 @@
-"""Runs one random sequence through the kernel and the reference interpreter, step by step, and tells where they differ.
+"""Runs one random sequence through the kernel and the reference interpreter, and reports where they differ.
 
 Everything that a driver can see is compared: the encoded snapshot, every effect with its key, ordinal and payload,
 outcome, reason, the transitions chosen, and the codes of faults. The other promises of a step are checked on the way.
@@ -85,7 +85,7 @@ class Comparison:
         self.kernel = Kernel(chart, guards=GUARDS, assigns=ASSIGNS)
         self.slow = Kernel(chart, guards=GUARDS, assigns=ASSIGNS, fast=False)
         self.statistics = Counter() if statistics is None else statistics
-        self.began: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+        self.started: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
         self.done: list[Event] = []
 
     def run(self) -> None:
@@ -93,7 +93,7 @@ class Comparison:
         sender = Sender(self.random)
         arguments = sender.start()
         context = self.random.choice(({}, {}, {"n": 3}))
-        self.began, self.done = (context, arguments), []
+        self.started, self.done = (context, arguments), []
         self.statistics["sequences"] += 1
         started = self._same(lambda each: each.start(context, **arguments))
         if isinstance(started, RejectedError):

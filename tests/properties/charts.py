@@ -3,7 +3,7 @@
 Rule 1: everything is drawn from one `random.Random`. A plain one with a seed makes thousands of charts a minute; the
         one that hypothesis gives (`documents`) makes charts that shrink.
 Rule 2: every run ends: what an internal event or no event can start burns `fuel`, which only outside events refill.
-Rule 3: nothing here knows how a chart behaves; `features` tells what one contains, so that a test can count.
+Rule 3: nothing here depends on how a chart behaves. `features` lists what it contains, so that a test can count.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ChartMaker(ContentMaker):
         )
 
     def root(self) -> State:
-        """The root: the fields every expression reads, and sometimes transitions and content of its own."""
+        """Return the root: the fields that every expression reads, and sometimes transitions and actions."""
         bone = self.skeleton.root
         states = tuple(self.state(each) for each in bone.children)
         fields = (
@@ -102,7 +102,7 @@ class ChartMaker(ContentMaker):
         )
 
     def history(self, bone: Bone, common: dict[str, Any]) -> State:
-        """A history with its default among the states beside it, sometimes with content."""
+        """Return a history with its default among its siblings, sometimes with actions."""
         assert bone.parent is not None
         siblings = bone.parent.active
         first = self.random.choice(siblings)
@@ -133,7 +133,7 @@ class ChartMaker(ContentMaker):
         return (Field(name=name, type="integer" if self.chance(0.5) and default != "x" else "any", default=default),)
 
     def initial(self, bone: Bone) -> Initial | None:
-        """Where a compound begins: not said, a child, a deeper state, several, a history; sometimes with content."""
+        """Return the initial of a compound state: none, a child, a deeper state, several, or a history."""
         if self.chance(0.4):
             return None
         direct = bone.active
@@ -148,7 +148,7 @@ class ChartMaker(ContentMaker):
         return Initial(targets=tuple(f"#{each.id}" for each in targets), actions=actions)
 
     def transitions(self, bone: Bone) -> tuple[Transition, ...]:
-        """A state's transitions: those that internal events can start burn fuel; unguarded ones stand last."""
+        """Return a state's transitions. Those of internal events use up fuel; unguarded ones are last."""
         made: list[Transition] = []
         inside = self.random.choices((*INSIDE, "*", "error"), k=self.random.choice((0, 1, 1, 2)))
         made += [self.burning(bone, origin="transitions", events=(each,)) for each in inside]
@@ -195,9 +195,9 @@ class ChartMaker(ContentMaker):
         if not self.chance(0.2):
             near = bone if bone.children and self.chance(0.3) else None
             targets = [bone] if self.chance(0.08) and bone.parent is not None else self.skeleton.pick_several(near)
-        beside = [] if bone.parent is None else [each for each in bone.parent.children if each.type == "final"]
-        if beside and self.chance(0.2):
-            targets = beside[:1]
+        siblings = [] if bone.parent is None else [each for each in bone.parent.children if each.type == "final"]
+        if siblings and self.chance(0.2):
+            targets = siblings[:1]
         inner = [each for each in targets if bone in each.ancestors()]
         reenter: bool | None = None
         if bone.parent is not None and (inner or bone in targets):

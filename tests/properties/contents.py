@@ -179,7 +179,7 @@ class ContentMaker:
         )
 
     def send(self) -> Action:
-        """A send without delay: to itself, inside, to a parent, to an invoke, to another entity, or to nobody."""
+        """A send without delay: to itself, inside, to a parent, to an invoke, another entity, or an unknown address."""
         to = self.random.choice((None, "self", "internal", "other/7"))
         if self.chance(0.5 * self.trouble):
             to = self.random.choice(("parent", "v1", "v2", "#_scxml_nobody"))

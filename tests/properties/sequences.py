@@ -26,7 +26,7 @@ class Sender:
         self.invokes: list[Invocation] = []
 
     def start(self) -> dict[str, Any]:
-        """The arguments of `start` beside the context."""
+        """Return the arguments of `start` except the context."""
         return {"entity": "random/1", "time_ms": self.time_ms, "parent": PARENT if self.random.random() < 0.4 else None}
 
     def event(self, snapshot: Snapshot) -> Event:

@@ -1,6 +1,6 @@
 """The kernel and the slow reference interpreter agree on every random chart and sequence.
 
-`INTERLOCK_SEQUENCES` sets how many sequences are run (2,000), `INTERLOCK_SEED` where the seeds begin. A disagreement
+`INTERLOCK_SEQUENCES` sets the number of sequences (2,000), `INTERLOCK_SEED` the first seed. A disagreement
 names its seed: `run_seed(seed)` repeats it.
 """
 
@@ -209,7 +209,7 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 
 MUTATIONS: dict[str, tuple[Any, str, Any]] = {
-    "S8 invokes never begin": (algorithm, "start_invokes", _nothing),
+    "S8 invokes never start": (algorithm, "start_invokes", _nothing),
     "S13 the first transition wins": (algorithm, "remove_conflicting_transitions", _first_wins),
     "S15 the domain may be a parallel": (Structure, "find_lcca", _lca),
     "S22 no late fields": (algorithm, "bind_late_fields", _nothing),

@@ -56,7 +56,7 @@ def main_event_loop(progress: Progress, *, selected: list[Transition] | None = N
 
 
 def take_internal_event(progress: Progress) -> None:
-    """Bind the head of the internal queue and run what it enables; an error that nobody takes is listed."""
+    """Bind the head of the internal queue and run what it enables; an unhandled error is recorded."""
     progress.event = progress.internal_queue.pop(0)
     enabled = select_transitions(progress, progress.event)
     if enabled:

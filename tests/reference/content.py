@@ -53,7 +53,7 @@ def call(function: Function, progress: Progress, arguments: Any) -> Any:
 
 
 def holds(guard: Guard, progress: Progress) -> bool:
-    """Whether a guard holds. Raises Failure when it cannot be told."""
+    """Return whether a guard holds. Raises Failure if it cannot be evaluated."""
     match guard:
         case GuardName():
             return bool(call(progress.guards[guard.name], progress, guard.arguments))
@@ -81,7 +81,7 @@ def condition_match(guard: Guard | None, progress: Progress) -> bool:
 
 
 def execute_content(block: Block, progress: Progress) -> None:
-    """S23: run one block; an error skips the rest of it and is queued."""
+    """S23: run one block. An error skips the remaining actions and is queued."""
     try:
         for action in block:
             execute(action, progress)
@@ -177,7 +177,7 @@ def assign(progress: Progress, path: str, value: Any) -> None:
 
 
 def written(whole: Any, keys: list[str], value: Any) -> Any:
-    """A copy of the whole in which the value stands at the keys; nothing that is there already is changed in place."""
+    """Return a copy with the value at these keys. Nothing is changed in place."""
     if not keys:
         return value
     if not isinstance(whole, dict) or (len(keys) > 1 and keys[0] not in whole):
@@ -251,7 +251,7 @@ def send(action: Send, progress: Progress) -> None:
 
 
 def add_send(progress: Progress, name: str, data: Any, **fields: Any) -> None:
-    """The effect that carries an event to somebody; what is null is left out."""
+    """Return the effect that sends an event; null fields are left out."""
     said = {key: each for key, each in {"data": data, **fields}.items() if each is not None}
     progress.add_effect("send", {"event": name, **said})
 
@@ -266,7 +266,7 @@ def addressee(to: Any, progress: Progress) -> str:
         return "#_internal"
     if to in ("parent", "#_parent"):
         if progress.parent is None:
-            raise Undeliverable("send.undeliverable", "there is no parent")
+            raise Undeliverable("send.undeliverable", "this entity has no parent")
         return "#_parent"
     if to.startswith("#_scxml_") or "/" in to:
         entity = to.removeprefix("#_scxml_")

@@ -14,7 +14,7 @@ from tests.reference.progress import Progress, StepFailed, fresh
 
 
 def set_after_timers(progress: Progress, state: State) -> None:
-    """S38: each `after` is a block of its own at the end of entry."""
+    """S38: each `after` is a separate block at the end of entry."""
     for after in state.after:
         try:
             delay = after_delay(after.delay, progress)
@@ -66,7 +66,7 @@ def start_invokes(progress: Progress) -> None:
 
 
 def invoke_state(progress: Progress, index: int) -> None:
-    """Begin each invoke of a state, in document order; one whose arguments fail is not begun (554)."""
+    """Start each invoke of a state, in document order. One with failing arguments is not started (554)."""
     state = progress.structure.state(index)
     for position, invoke in enumerate(state.invokes):
         value = progress.evaluator().value
@@ -89,10 +89,10 @@ def invoke_state(progress: Progress, index: int) -> None:
 
 
 def cancel_invoke(progress: Progress, invocation: Invocation) -> None:
-    """Stop what a state had invoked; what began in this very step is withdrawn instead."""
+    """Cancel the invokes of a state. The effect of one that this step started is removed instead."""
     progress.invokes.remove(invocation)
-    begun = [each for each in progress.effects if each.type == "invoke" and each.key == invocation.key]
-    if begun:
-        progress.effects = [each for each in progress.effects if each not in begun]
+    started = [each for each in progress.effects if each.type == "invoke" and each.key == invocation.key]
+    if started:
+        progress.effects = [each for each in progress.effects if each not in started]
     else:
         progress.add_effect("invoke_cancel", {"id": invocation.id, "key": invocation.key})

@@ -77,7 +77,7 @@ class Progress:
 
     @classmethod
     def of(cls, chart: Chart, snapshot: Snapshot, *, time_ms: int, **functions: Mapping[str, Function]) -> Progress:
-        """The beginning of a step from a snapshot; nothing in the snapshot is shared with it."""
+        """Return the start of a step from a snapshot. It shares nothing with the snapshot."""
         structure = Structure(chart)
         active: set[int] = set()
         for name in snapshot.configuration:
@@ -141,5 +141,5 @@ class Progress:
         self.enqueue(Event(name, data=data, time_ms=self.time_ms, type="platform", sendid=sendid))
 
     def invoke_of(self, invocation: Invocation) -> Invoke:
-        """The invoke of the chart that an active one was begun from."""
+        """Return the invoke of the chart that an active invocation belongs to."""
         return self.structure.state(self.structure.number(invocation.state)).invokes[invocation.position]

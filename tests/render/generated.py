@@ -15,7 +15,7 @@ EVENTS = ("go", "payment.confirmed", "order.cancelled.by.customer", "t", "非同
 
 @dataclass(slots=True)
 class Shape:
-    """A state to be: its name, what it is, and what is inside it."""
+    """A state to be generated: its name, its type and its children."""
 
     name: str
     kind: str

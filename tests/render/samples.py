@@ -14,7 +14,7 @@ CHARTS = FOLDER / "charts"
 
 
 def hundred() -> Chart:
-    """Makes a chart of a hundred states: five groups of nineteen in rings, so that it is closed by itself."""
+    """Makes a chart of a hundred states: five groups of nineteen in rings, so that boxes are closed automatically."""
     groups = []
     for group in range(5):
         names = [f"g{group}_{number}" for number in range(19)]

@@ -1,4 +1,4 @@
-"""Charts that nobody tuned for: every one is laid out, and none breaks a hard rule.
+"""Random charts: every one is laid out and keeps the invariants.
 
 `INTERLOCK_DRAWINGS=10000` draws that many; a failing seed is named and repeats itself.
 """
@@ -26,7 +26,6 @@ PARTS = 10
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.timeout(0 if DRAWINGS > 300 else 600)
 def test_a_chart_made_by_chance_is_drawn_within_the_rules(part: int) -> None:
-    """The layout manages it, so that it is no outline: no exception, no broken rule, no spent budget."""
     count, troubles = 0, []
     for seed in range(part, DRAWINGS, PARTS):
         chart = generated(seed)
@@ -70,7 +69,6 @@ def test_the_largest_chart_is_drawn() -> None:
 
 @pytest.mark.parametrize("part", range(2))
 def test_two_charts_made_by_chance_are_drawn_as_one(part: int) -> None:
-    """Any two charts can be compared, even those that have little in common; the drawing may be an outline, but is."""
     for seed in range(part, 40, 2):
         one, other = generated(seed), generated(seed + 1000)
         if one is not None and other is not None:

@@ -22,13 +22,13 @@ RULES = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_drawing_is_as_it_was_kept(name: str) -> None:
+def test_a_drawing_equals_its_golden_file(name: str) -> None:
     """A changed drawing is looked at: `python -m tests.render.goldens` writes it, the diff is the review."""
     assert golden(name).read_text(encoding="utf-8") == text_of(picture_of(name))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_kept_drawing_breaks_no_hard_rule(name: str) -> None:
+def test_a_golden_drawing_keeps_every_invariant(name: str) -> None:
     """Nothing overlaps, every line is straight and ends where it should; none of them is an outline."""
     picture = picture_of(name)
 

@@ -1,8 +1,6 @@
-"""The composition root of charts: the only module that knows every format by name, reads files, and joins charts with
-code.
+"""Load charts: the only module that knows every format by name and reads definition files.
 
-`load` turns a definition into a `BoundChart`: the immutable chart together with the functions and handlers that code
-brings. `opening` joins charts with a store.
+`load` returns a `BoundChart`: the immutable chart with the registered functions and handlers of the application.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ FORMAT_MODULES = {
     "xstate4": ("xstate.format", "FORMAT_V4"),
     "smcat": ("smcat.format", "FORMAT"),
 }
-"""The formats that come with the package, by name: a module of `definition/` and the name of its `Format` there."""
+"""The formats of this package: the module in `definition/` and the name of its `Format`."""
 
 FORMATS = tuple(FORMAT_MODULES)
 
@@ -54,8 +52,8 @@ FORMAT_GROUP = "interlock.formats"
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 
-def format_named(name: str) -> Format:
-    """The format of this name, imported at its first use. Raises UsageError for an unknown one."""
+def get_format(name: str) -> Format:
+    """Return the format of this name, imported on first use. Raises UsageError if it is unknown."""
     if name in FORMAT_MODULES:
         module, attribute = FORMAT_MODULES[name]
         found: Format = getattr(import_module(f"interlock.definition.{module}"), attribute)
@@ -70,10 +68,10 @@ def format_named(name: str) -> Format:
 
 
 def format_writer(name: str) -> Callable[[Document], WriteResult]:
-    """The function that writes documents in this format. Raises UsageError for one that is only read."""
-    found = format_named(name)
+    """Return the function that writes documents in this format. Raises UsageError for one that is only read."""
+    found = get_format(name)
     if found.is_read_only:
-        known = ", ".join(each for each in FORMATS if not format_named(each).is_read_only)
+        known = ", ".join(each for each in FORMATS if not get_format(each).is_read_only)
         message = f"the format {name} can be read but not written"
         raise UsageError(message, code="format.read_only", hint=f"write it as one of {known}")
     return found.write
@@ -84,59 +82,59 @@ def _other_formats() -> dict[str, Any]:
     return {each.name: each for each in found if each.name not in FORMAT_MODULES}
 
 
-def format_of(name: str) -> str | None:
-    """The format that a file's suffix belongs to, or None. Formats are imported one by one until one has the suffix."""
+def format_for_suffix(name: str) -> str | None:
+    """Return the name of the format for a file's suffix, or None. Formats are imported until one has the suffix."""
     known = (*FORMATS, *_other_formats()) if Path(name).suffix else ()
-    return next((each for each in known if name.lower().endswith(format_named(each).suffixes)), None)
+    return next((each for each in known if name.lower().endswith(get_format(each).suffixes)), None)
 
 
 def suffixes() -> list[str]:
-    """The suffixes of all formats that come with the package."""
-    return [suffix for name in FORMATS for suffix in format_named(name).suffixes]
+    """Return the suffixes of all formats of this package."""
+    return [suffix for name in FORMATS for suffix in get_format(name).suffixes]
 
 
-def read(text: str | bytes, *, format: str, source: str, loader: SourceLoader | None = None) -> ReadResult:
-    """What a reader makes of a text; `source` names it in diagnostics."""
-    return format_named(format).read(text, source=source, loader=loader)
+def read_text(text: str | bytes, *, format: str, source: str, loader: SourceLoader | None = None) -> ReadResult:
+    """Return the document and diagnostics of a text. `source` is its name in diagnostics."""
+    return get_format(format).read(text, source=source, loader=loader)
 
 
 def read_file(path: str | os.PathLike[str], *, format: str | None = None, allow_src: bool = False) -> ReadResult:
-    """What a reader makes of a file. No other file is opened unless `allow_src` is given.
+    """Return the document and diagnostics of a file. No other file is opened unless `allow_src` is set.
 
-    With `allow_src`, the attribute `src` of SCXML may name regular files in the definition's folder and below.
-    Raises NotFoundError when there is no such file, UsageError when its format cannot be told.
+    With `allow_src`, the attribute `src` of SCXML may name regular files in the folder of the definition and below.
+    Raises NotFoundError if the file does not exist, UsageError if its format is unknown.
     """
     file = Path(path)
     data = _bytes(file)
-    named = format or format_of(file.name)
+    named = format or format_for_suffix(file.name)
     if named is None:
         known = ", ".join(suffixes())
         raise UsageError(
-            f"the format of {file.name} is not known", code="format.unknown", hint=f"name it, or use one of {known}"
+            f"unknown format of {file.name}", code="format.unknown", hint=f"pass `format`, or use one of {known}"
         )
-    return read(data, format=named, source=str(path), loader=_resolver(file.parent) if allow_src else None)
+    return read_text(data, format=named, source=str(path), loader=_resolver(file.parent) if allow_src else None)
 
 
 def _bytes(file: Path) -> bytes:
     try:
         with file.open("rb") as stream:
-            # One byte more than is allowed: enough for the reader to see that it is too large.
+            # One byte more than allowed, so that the reader sees that it is too large.
             return stream.read(DEFINITION_BYTES_MAX + 1)
     except FileNotFoundError:
-        raise NotFoundError(f"no file {file}", code="file.not_found") from None
+        raise NotFoundError(f"file {file} does not exist", code="file.not_found") from None
     except IsADirectoryError:
         raise NotFoundError(f"{file} is a directory, not a definition", code="file.directory") from None
     except PermissionError:
-        raise NotFoundError(f"{file} may not be read", code="file.permission") from None
+        raise NotFoundError(f"no permission to read {file}", code="file.permission") from None
     except OSError as error:
         raise NotFoundError(f"{file} cannot be read: {error.strerror}", code="file.unreadable") from None
 
 
 def _resolver(folder: Path) -> SourceLoader:
-    """Gives the text of a file below this folder.
+    """Return a function that reads files below this folder.
 
-    Only regular files, opened without following a symbolic link and without waiting for a writer; no hidden names; at
-    most as large as a definition.
+    It reads regular files only, no larger than a definition. It follows no symbolic links, opens no hidden files, and
+    does not wait for a writer.
     """
 
     def resolve(reference: str) -> str:
@@ -155,14 +153,14 @@ def _resolver(folder: Path) -> SourceLoader:
 
 
 def _bytes_below(folder: Path, names: list[str]) -> bytes:
-    """What a regular file holds, up to one byte more than allowed. Each part of its path is opened by itself."""
+    """Return the bytes of a regular file, up to one more than allowed. Each part of its path is opened separately."""
     above = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for name in names[:-1]:
             inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
             os.close(above)
             above = inner
-        # O_NONBLOCK: opening a FIFO would otherwise wait until somebody writes to it.
+        # O_NONBLOCK: opening a FIFO would otherwise wait for a writer.
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
         found = os.open(names[-1], flags, dir_fd=above)
         if not stat.S_ISREG(os.fstat(found).st_mode):
@@ -171,7 +169,7 @@ def _bytes_below(folder: Path, names: list[str]) -> bytes:
         with os.fdopen(found, "rb") as stream:
             return stream.read(DEFINITION_BYTES_MAX + 1)
     except FileNotFoundError:
-        raise NotFoundError(f"no file {'/'.join(names)}", code="file.not_found") from None
+        raise NotFoundError(f"file {'/'.join(names)} does not exist", code="file.not_found") from None
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise NotFoundError(f"{'/'.join(names)} is a symbolic link", code="file.link") from None
@@ -180,11 +178,11 @@ def _bytes_below(folder: Path, names: list[str]) -> bytes:
         os.close(above)
 
 
-def compiled(reading: ReadResult) -> CompileResult:
-    """The chart of a reading, with the diagnostics of reader and compiler together."""
+def compile_reading(reading: ReadResult) -> CompileResult:
+    """Return the chart of a document, with the diagnostics of reader and compiler."""
     if reading.document is None or any(each.severity == "error" for each in reading.diagnostics):
         compilation = None if reading.document is None else compile_document(reading.document)
-        # Of a document that was read only in part, lints would tell of what is missing for that reason alone.
+        # Lints would report parts as missing that could not be read, so only errors are kept.
         found = () if compilation is None else compilation.diagnostics
         extra = [each for each in found if each.severity == "error"]
         return CompileResult(chart=None, diagnostics=_sorted((*reading.diagnostics, *extra)))
@@ -199,36 +197,39 @@ def _sorted(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
 def load(
     source: str | os.PathLike[str] | Document, *, format: str | None = None, allow_src: bool = False
 ) -> BoundChart:
-    """The chart of a definition: a file, or a document made by the builder.
+    """Load a chart from a file, or from a document made by the builder.
 
-    With `allow_src`, an SCXML file may include regular files of its own folder and below by `src`. Leave it out for a
-    definition that you do not trust: it could read files that lie next to it.
-    Raises DefinitionError with every problem found, NotFoundError when there is no such file.
+    With `allow_src`, an SCXML file may include regular files of its folder and below by `src`. Do not set it for a
+    definition that you do not trust: it could read files next to it.
+
+    Raises DefinitionError with all diagnostics, NotFoundError if the file does not exist.
 
         order = interlock.load("order.interlock.yaml")
     """
     if isinstance(source, Document):
-        return _bound(ReadResult(document=source))
-    return _bound(read_file(source, format=format, allow_src=allow_src))
+        return _bind(ReadResult(document=source))
+    return _bind(read_file(source, format=format, allow_src=allow_src))
 
 
 def loads(text: str | bytes, *, format: str = "yaml", source: str = "<text>") -> BoundChart:
-    """The chart of a definition's text. Raises DefinitionError with every problem found."""
-    return _bound(read(text, format=format, source=source))
+    """Load a chart from text. Raises DefinitionError with all diagnostics."""
+    return _bind(read_text(text, format=format, source=source))
 
 
-def _bound(reading: ReadResult) -> BoundChart:
-    compilation = compiled(reading)
+def _bind(reading: ReadResult) -> BoundChart:
+    compilation = compile_reading(reading)
     if compilation.chart is None or reading.document is None:
-        found = compilation.diagnostics or (Diagnostic(code="definition", message="nothing was read", place=Place()),)
+        found = compilation.diagnostics or (
+            Diagnostic(code="definition", message="the definition is empty", place=Place()),
+        )
         raise DefinitionError(found)
     return BoundChart(compilation.chart, reading.document, compilation.diagnostics)
 
 
 class BoundChart:
-    """A chart together with its code: registered guards, assign functions and handlers.
+    """A chart with its registered guards, assign functions and handlers.
 
-    The chart itself is immutable (`.chart`). `start` and `step` are pure: they return values and touch nothing.
+    The chart itself, `.chart`, is immutable. `start` and `step` are pure: they return values and have no side effects.
     """
 
     def __init__(self, chart: Chart, document: Document, diagnostics: tuple[Diagnostic, ...] = ()) -> None:
@@ -249,29 +250,29 @@ class BoundChart:
         return f"<chart {chart.kind} {chart.revision}: {states} states, {transitions} transitions>"
 
     def __getstate__(self) -> dict[str, Any]:
-        # What the kernel has worked out is made anew where it is needed; generated functions cannot be pickled.
+        # The kernel is made again after unpickling: generated functions cannot be pickled.
         return {**{name: value for name, value in self.__dict__.items() if name != "step"}, "_kernel": None}
 
     def guard(self, name: str) -> Callable[[AnyFunction], AnyFunction]:
-        """Register a pure function of (context, event) as the guard of this name."""
-        return self._registered(name, self.guards, self.chart.guards, "guard")
+        """Register a pure function of (context, event) as the guard with this name."""
+        return self._register(name, self.guards, self.chart.guards, "guard")
 
     def assign(self, name: str) -> Callable[[AnyFunction], AnyFunction]:
         """Register a pure function of (context, event) that returns a mapping of fields to values."""
-        return self._registered(name, self.assigns, self.chart.assigns, "assign")
+        return self._register(name, self.assigns, self.chart.assigns, "assign")
 
     def handler(
         self, name: str, *, cpu: bool = False, heartbeat: str | None = None
     ) -> Callable[[AnyFunction], AnyFunction]:
-        """Register the function that performs an effect: a named action or an invoke.
+        """Register the function that performs a named action or an invoke.
 
-        A coroutine function runs in the event loop, a plain one in a thread; with `cpu`, in a process of its own.
-        With a `heartbeat`, such as "30s", an attempt that gives no sign of life for so long is over, as by a timeout.
+        A coroutine function runs in the event loop, a plain function in a thread, and with `cpu` in a separate process.
+        With a `heartbeat` such as "30s", an attempt without heartbeat for that long fails like one that times out.
         """
-        registered = self._registered(name, self.handlers, self.chart.handlers, "handler")
+        registered = self._register(name, self.handlers, self.chart.handlers, "handler")
         beat_ms = None if heartbeat is None else parse_duration(str(heartbeat))
         if heartbeat is not None and not beat_ms:
-            message = f"the heartbeat of `{name}` is no duration: {heartbeat!r:.60}"
+            message = f"invalid heartbeat of `{name}`: {heartbeat!r:.60} is not a duration"
             raise UsageError(message, code="handler.heartbeat", hint='write heartbeat="30s"')
         (self.busy.add if cpu else self.busy.discard)(name)
         self.heartbeats.pop(name, None)
@@ -292,14 +293,16 @@ class BoundChart:
         desired: str | None = None,
         drift: str | None = None,
     ) -> Callable[[AnyFunction], AnyFunction]:
-        """Register a coroutine function that is asked, `every` so often, about entities that rest in a state.
+        """Register a coroutine function that is called, once per `every`, for each entity in a state.
 
-        About those that do so for longer than `older`. It gets a `Seen` and gives an `Answer`, the event that the
-        entity shall have, or None. With `desired`, a field of the context, it gives what it observes instead: where
-        that differs, the event `drift` tells both.
-        At most `rate` calls a second and `running` side by side; one that takes longer than `timeout` has failed.
+        Only entities that have been in the state for longer than `older` count. The function gets a `ReconcileRequest`
+        and returns a `ReconcileResult` with an event for the entity, or None. With `desired`, a field of the context,
+        it returns what it observes instead: if that differs, the entity gets the event `drift` with both values.
+
+        At most `rate` calls start per second and `running` run at the same time. A call that takes longer than
+        `timeout` has failed.
         """
-        wish = ReconcilerOptions(
+        options = ReconcilerOptions(
             name=name,
             state=state,
             older=older,
@@ -312,20 +315,22 @@ class BoundChart:
         )
 
         def register(function: AnyFunction) -> AnyFunction:
-            self.reconcilers[name] = build_reconciler(self.chart, wish, function)
+            self.reconcilers[name] = build_reconciler(self.chart, options, function)
             return function
 
         return register
 
-    def _registered(
+    def _register(
         self, name: str, functions: dict[str, Callable[..., Any]], known: tuple[str, ...], what: str
     ) -> Callable[[AnyFunction], AnyFunction]:
         if not isinstance(name, str):
             hint = f'write @chart.{what}("name")'
-            raise UsageError(f"a {what} is registered by its name", code=f"{what}.unknown", hint=hint)
+            raise UsageError(f"a {what} must be registered by name", code=f"{what}.unknown", hint=hint)
         if name not in known:
-            hint = suggestion(name, known) or f"it names {', '.join(known) or 'none'}"
-            raise UsageError(f"chart `{self.chart.kind}` names no {what} `{name}`", code=f"{what}.unknown", hint=hint)
+            hint = suggestion(name, known) or f"it uses {', '.join(known) or 'none'}"
+            raise UsageError(
+                f"chart `{self.chart.kind}` does not use a {what} `{name}`", code=f"{what}.unknown", hint=hint
+            )
 
         def register(function: AnyFunction) -> AnyFunction:
             functions[name] = function
@@ -337,48 +342,51 @@ class BoundChart:
 
     @property
     def kernel(self) -> Kernel:
-        """The chart made runnable. Raises UsageError while a guard or assign function is not registered."""
+        """The kernel of the chart. Raises UsageError if a guard or assign function is not registered."""
         if self._kernel is None:
             self._kernel = Kernel(self.chart, guards=self.guards, assigns=self.assigns)
         return self._kernel
 
     def start(self, context: Mapping[str, Any] | None = None, *, entity: str, time_ms: int = 0) -> Step:
-        """The first step of an entity: version 1. Raises RejectedError when the chart refuses the context."""
+        """Return the first step of an entity: version 1. Raises RejectedError if the context does not fit the chart."""
         if not isinstance(entity, str):
-            raise UsageError(f"the id of an entity is a string, not {entity!r:.60}", code="entity.id")
+            raise UsageError(f"expected a string as the id of an entity, got {entity!r:.60}", code="entity.id")
         check_time(time_ms)
         return self.kernel.start(context, entity=entity, time_ms=time_ms)
 
     def step(self, snapshot: Snapshot, event: Event | str, data: Any = None, time_ms: int = 0) -> Step:
-        """Return the step of one event run to completion. A name with `data` and `time_ms` stands for an event."""
+        """Return the step of one event run to completion. `event` may be a name with `data`."""
         # From now on this instance calls `Kernel.step` directly: the hot path exists once, and a step is one call.
         self.step = self.kernel.step  # type: ignore[method-assign]  # see above
         return self.kernel.step(snapshot, event, data, time_ms)
 
     def fold(self, snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
-        """The snapshot after all these events, effects discarded: replay."""
+        """Return the snapshot after these events, without effects: replay."""
         return self.kernel.fold(snapshot, events)
 
     def draw(self, *active: str | Snapshot, theme: str = "vars", collapse: int | None = None) -> Drawing:
-        """The chart as a drawing with states lit, by id or a snapshot's. Notebooks show it; `.svg` is its text."""
+        """Return a drawing with these states highlighted, given by id or by a snapshot.
+
+        Notebooks show it; `.svg` is its text.
+        """
         from interlock.render.drawing import make_drawing
 
         return make_drawing(self.chart, active, theme=theme, collapse=collapse)
 
     def diff(self, before: BoundChart) -> Drawing:
-        """What differs from an earlier revision, in one drawing."""
+        """Return a drawing of the differences from an earlier revision."""
         return self.draw().against(before.chart)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return self.draw()._repr_mimebundle_(include, exclude)
 
     def candidates(self, snapshot: Snapshot, event: Event | None = None) -> tuple[Candidate, ...]:
-        """The transitions in question now, inner first: for each its event, and whether its guard holds and why not."""
+        """Return the transitions that events could take now, inner states first, each with the result of its guard."""
         return self.kernel.candidates(snapshot, event)
 
 
 def done_event(effect: Effect, result: Any = None, *, time_ms: int = 0) -> Event:
-    """The event by which the result of an invoke comes back to the entity that asked for it."""
+    """Return the event that sends the result of an invoke back to its entity."""
     _check_effect(effect)
     name = _invokeid(effect)
     _check_plain(effect, result)
@@ -386,10 +394,9 @@ def done_event(effect: Effect, result: Any = None, *, time_ms: int = 0) -> Event
 
 
 def failed_event(effect: Effect, code: str, message: str = "", *, done: Done = "unknown", time_ms: int = 0) -> Event:
-    """The event by which an invoke or a named action fails for good.
+    """Return the event of the final failure of an invoke or a named action.
 
-    `done` is `no` when the handler knows that nothing happened, else `unknown`: a saga compensates what perhaps
-    happened.
+    `done` is `no` if the handler knows that nothing happened, else `unknown`: a saga then compensates the step.
     """
     _check_effect(effect)
     if effect.type == "call":
@@ -401,14 +408,14 @@ def failed_event(effect: Effect, code: str, message: str = "", *, done: Done = "
 
 def _check_effect(effect: Effect) -> None:
     if not isinstance(effect, Effect):
-        hint = "give the effect as the step returned it"
-        raise UsageError(f"only an effect has a result, not `{type(effect).__name__}`", code="effect.result", hint=hint)
+        hint = "pass an effect of the step"
+        raise UsageError(f"expected an Effect, got `{type(effect).__name__}`", code="effect.result", hint=hint)
 
 
 def _check_plain(effect: Effect, data: Any) -> None:
     problem = plain_refusal(data)
     if problem is not None:
-        raise UsageError(f"the result of `{effect.key}` cannot be kept: {problem}", code="event.payload")
+        raise UsageError(f"the result of `{effect.key}` cannot be stored: {problem}", code="event.payload")
 
 
 def _invokeid(effect: Effect) -> str:
@@ -419,8 +426,8 @@ def _invokeid(effect: Effect) -> str:
 
 
 def timer_event(timer: Timer) -> Event:
-    """The event by which a timer fires, at the time it is due."""
+    """Return the event of a timer that fires at its due time."""
     if not isinstance(timer, Timer):
-        hint = "take it from `snapshot.timers`"
-        raise UsageError(f"only a timer fires, not `{type(timer).__name__}`", code="timer.type", hint=hint)
+        hint = "pass a timer of `snapshot.timers`"
+        raise UsageError(f"expected a Timer, got `{type(timer).__name__}`", code="timer.type", hint=hint)
     return timer_fired(timer, time_ms=timer.due_ms)

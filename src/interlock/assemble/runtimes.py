@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 KEY_PREFIX_BYTES_MAX = 64
 """Bytes before every key: services accept keys of 200 bytes or more, and an entity's own has up to that."""
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeOptions:
     """The options of `open`, which describes them. Raises UsageError for an invalid value."""

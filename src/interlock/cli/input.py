@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from interlock.assemble.charts import FORMATS, format_named, format_of, read, read_file
+from interlock.assemble.charts import FORMATS, format_for_suffix, get_format, read_file, read_text
 from interlock.definition.format import ReadResult
 from interlock.errors import NotFoundError, UsageError
 from interlock.model.limits import DEFINITION_BYTES_MAX
@@ -39,7 +39,7 @@ class Source:
     def reading(self) -> ReadResult:
         """What the reader of its format makes of it. With `allow_src` a file may include others of its folder."""
         if self.path is None or not self.path.is_file():
-            return read(self.data, format=self.format, source=self.name)
+            return read_text(self.data, format=self.format, source=self.name)
         return read_file(self.path, format=self.format, allow_src=self.allow_src)
 
 
@@ -49,7 +49,7 @@ def read_source(name: str, format: str | None = None, *, allow_src: bool = False
     Raises NotFoundError when there is no such file, UsageError when it is not a file or its format is not known.
     """
     if format is not None:
-        format_named(format)
+        get_format(format)
     known = "|".join(FORMATS)
     if name == STDIN:
         if format is None:
@@ -60,7 +60,7 @@ def read_source(name: str, format: str | None = None, *, allow_src: bool = False
     if path.is_dir():
         raise UsageError(f'"{path}" is a directory; name the file in it', code="file.directory")
     data = read_bytes(path)
-    found = format or format_of(name)
+    found = format or format_for_suffix(name)
     if found is None:
         raise UsageError(f'the name "{name}" does not tell its format; add --from {known}', code="format.unknown")
     return Source(name=name, data=data, format=found, path=path, allow_src=allow_src)

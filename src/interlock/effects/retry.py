@@ -28,7 +28,7 @@ from interlock.errors import (
 from interlock.model.backoff import Backoff
 from interlock.model.duration import parse_duration
 from interlock.model.limits import ATTEMPTS_MAX
-from interlock.model.storable import shown, storable_code, storable_text
+from interlock.model.storable import describe, storable_code, storable_text
 
 TERMINAL = (
     CorruptionError,
@@ -102,7 +102,7 @@ def failure_from(error: BaseException) -> Failure:
     """Return the failure that an exception of a handler describes."""
     if isinstance(error, HandlerFailed):
         return error.failure
-    return Failure(code_of(error), shown(error), "no" if isinstance(error, TERMINAL) else "unknown")
+    return Failure(code_of(error), describe(error), "no" if isinstance(error, TERMINAL) else "unknown")
 
 
 def code_of(error: BaseException) -> str:
@@ -120,18 +120,18 @@ def error_facts(error: InterlockError) -> dict[str, str]:
     """Return what is stored with work that failed with one of our errors: code, message, and hint if there is one."""
     facts = {"code": code_of(error), "message": shown_message(error)}
     hint = getattr(error, "hint", None)
-    return facts if hint is None else {**facts, "hint": shown(hint)}
+    return facts if hint is None else {**facts, "hint": describe(hint)}
 
 
 def shown_message(error: InterlockError) -> str:
     """Return the message of one of our errors, without its hint."""
-    return shown(getattr(error, "message", type(error).__name__))  # a subclass may skip our constructor
+    return describe(getattr(error, "message", type(error).__name__))  # a subclass may skip our constructor
 
 
 def as_handler_failure(error: BaseException) -> HandlerFailed:
     """Return the failure for an exception that is not an `Exception`: it may pass, and something may be done."""
     name = storable_code(type(error).__name__, "error")
-    return HandlerFailed(Failure(name, storable_text(f"the handler raised {shown(error, repr)}")))
+    return HandlerFailed(Failure(name, storable_text(f"the handler raised {describe(error, repr)}")))
 
 
 def decide_retry(

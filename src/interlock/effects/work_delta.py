@@ -18,7 +18,7 @@ from interlock.model.codec import plain
 from interlock.model.effect import CHART_TYPES, Effect
 from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.journal.entry import Entry
-from interlock.model.journal.message import changed, message_body
+from interlock.model.journal.message import change_message, message_body
 from interlock.model.journal.work import BUS_WORK, CHILD_WORK, Lane, Work, WorkDelta, WorkId, parse_work_key
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
@@ -145,7 +145,7 @@ def _end_of_step(before: Snapshot | None, step: Step, time_ms: int, published: E
         yield _to_parent(after, WorkId("outbox", after.version, ordinal), "error", problem, time_ms)
         ordinal += 1
     if published is not None and step.outcome == "applied":
-        word, data = changed(published, after.ended)
+        word, data = change_message(published, after.ended)
         yield _message(ordinal, published, f"{after.kind}.{word}", data)
 
 

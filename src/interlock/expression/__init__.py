@@ -1,4 +1,4 @@
-"""The small safe language of guards and values: text to checked tree, checked tree to Python code.
+"""The safe expression language of guards and values: text to checked tree, checked tree to Python code.
 
-Refuses everything that is not on its lists: no attribute of a Python object, no method, no loop, no unbounded value.
+Only what is listed here is allowed: no attributes of Python objects, no methods, no loops, no unbounded values.
 """

@@ -1,8 +1,8 @@
-"""The words of the language, and what people write instead of them.
+"""The names, functions and keywords of the language, and suggestions for those of other languages.
 
 Everything that depends on a name lives here: roots, fields, constants, functions and how many arguments they take.
 Rule 1: what is not listed does not exist; the checker and the compiler both read these tables.
-Rule 2: habits of other languages are only ever hints: they are never accepted in silence.
+Rule 2: words of other languages only lead to hints. They are never accepted.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 NAMES = frozenset({"context", "event", "entity"})
-"""The roots every expression may read. Policy expressions may read `principal` too."""
+"""The roots that every expression may read. Policy expressions may also read `principal`."""
 
 FIELDS = {
     "event": ("name", "data", "id", "time_ms", "type", "origin", "origintype", "sendid", "invokeid", "principal"),
     "entity": ("id", "kind", "version"),
 }
-"""The fields of the roots that are values of ours, not mappings of the user's."""
+"""The fields of the roots that are not mappings of the user."""
 
 CONSTANTS = {"true": True, "false": False, "null": None}
-"""The JSON spellings, allowed beside Python's."""
+"""Constants as in JSON, allowed in addition to Python's."""
 
 FUNCTIONS: dict[str, tuple[int, int | None]] = {
     "In": (1, 1),
@@ -46,12 +46,12 @@ FUNCTIONS: dict[str, tuple[int, int | None]] = {
     "sum": (1, 1),
     "upper": (1, 1),
 }
-"""Every function with the least and the most arguments it takes (None: any number)."""
+"""Every function with its minimum and maximum number of arguments (None: no maximum)."""
 
 WORDS = frozenset({"and", "or", "not", "in", "is", "if", "else", "True", "False", "None"})
 """The keywords of Python that belong to the language."""
 
-NAME_HABITS = {
+NAME_SUGGESTIONS = {
     "_event": "event",
     "_name": "entity.kind",
     "_sessionid": "entity.id",
@@ -77,9 +77,9 @@ NAME_HABITS = {
     "user": "event.principal",
     "version": "entity.version",
 }
-"""Names of other languages and libraries, and what they are called here."""
+"""Names of other languages and libraries, and their equivalents here."""
 
-FUNCTION_HABITS = {
+FUNCTION_SUGGESTIONS = {
     "Boolean": "bool(x)",
     "Number": "float(x)",
     "String": "str(x)",
@@ -103,9 +103,9 @@ FUNCTION_HABITS = {
     "startswith": "starts_with(x, 'start')",
     "toString": "str(x)",
 }
-"""Functions of other languages and libraries, and how the same is written here."""
+"""Functions of other languages and libraries, and their equivalents here."""
 
-METHOD_HABITS = {
+METHOD_SUGGESTIONS = {
     "append": "{x} + [{a}]",
     "endsWith": "ends_with({x}, {a})",
     "endswith": "ends_with({x}, {a})",
@@ -124,10 +124,10 @@ METHOD_HABITS = {
     "toUpperCase": "upper({x})",
     "upper": "upper({x})",
 }
-"""Methods people expect; `{x}` stands for the value they were called on, `{a}` for the arguments."""
+"""Methods of other languages, and their equivalents: `{x}` is the object, `{a}` are the arguments."""
 
-SIGN_HABITS = {
-    "**": "write a product; there is no power",
+SIGN_SUGGESTIONS = {
+    "**": "powers are not supported; write a product",
     "===": "write ==",
     "!==": "write !=",
     "<>": "write !=",
@@ -144,23 +144,23 @@ SIGN_HABITS = {
     ";": "write one expression",
     "$": "write the name without $; texts are joined with +",
     "`": "write a plain text in quotes",
-    "#": "write the comment beside the expression, not in it",
+    "#": "write the comment outside of the expression",
     "\\": "write the expression on one line",
 }
-"""Signs of other languages (or of Python outside the language), and what to write."""
+"""Signs that are not part of the language, and what to write instead."""
 
-KEYWORD_HABITS = {
-    "for": "there is no comprehension; use any, all, sum, min, max, or the action foreach",
-    "lambda": "there are no functions of your own; register a named guard or assign function",
-    "await": "an expression is pure; what needs the world is an effect",
-    "yield": "an expression is pure; what needs the world is an effect",
-    "import": "there is nothing to import; register a named guard or assign function",
+KEYWORD_SUGGESTIONS = {
+    "for": "comprehensions are not supported; use any, all, sum, min, max, or the action foreach",
+    "lambda": "functions cannot be defined; register a named guard or assign function",
+    "await": "an expression has no side effects; use an effect",
+    "yield": "an expression has no side effects; use an effect",
+    "import": "imports are not supported; register a named guard or assign function",
 }
-"""Keywords of Python that people reach for, and what to do instead."""
+"""Keywords of Python that are not part of the language, and what to do instead."""
 
 
-def closest(word: str, words: Iterable[str]) -> str | None:
-    """The word of the list that looks most like this one, if any looks enough like it."""
+def nearest(word: str, words: Iterable[str]) -> str | None:
+    """Return the word that is most similar to this one, or None if none is similar enough."""
     candidates = sorted(words)
     near = get_close_matches(word, candidates, 1, 0.6)
     return near[0] if near else next((each for each in candidates if each.lower() == word.lower()), None)

@@ -1,15 +1,16 @@
-"""Turn a checked tree into one Python expression, and that into a function.
+"""Compile a checked tree to one Python expression and to a function.
 
-Rule 1: generated code holds our own names and signs, and constants as `repr` writes them; no other text of the user's.
-Rule 2: a plain Python operator is used only where its cost is bounded by the text itself (one side is written out, or
-        is a number); everywhere else a function of `operate` or `functions` checks and charges.
-Rule 3: generated code binds no names but `x_1`, `x_2`, ..., each just before it is read: it may be pasted into any
-        function.
-Rule 4: every exception that running it can raise is explained here, in words that do not change with Python's version.
+Rule 1: generated source has only names and signs of this module, and constants as `repr` writes them. No other text
+        comes from the user.
+Rule 2: a plain Python operator is used only if its cost is bounded by the text itself, because one side is a literal or
+        a number. Otherwise a function of `operators` or `functions` checks and charges.
+Rule 3: generated source assigns only the names `x_1`, `x_2`, ..., each just before it is read, so it can be inserted
+        into any function.
+Rule 4: `describe_exception` describes every exception that it can raise, independently of Python's version.
 
-The caller gives plain values: `context` a dict, `event` and `entity` objects with the fields of `vocabulary.FIELDS`
-(names, ids and times short; `event` None before the first event), `principal` a dict or None. It charges the
-expression's `work` itself.
+The caller passes plain values: `context` is a dict, `event` and `entity` are objects with the fields of
+`builtins.FIELDS` (`event` is None before the first event), `principal` is a dict or None. The caller charges the
+expression's `work`.
 """
 
 from __future__ import annotations
@@ -27,24 +28,29 @@ from interlock.expression.metering import TYPE_NAMES, EvaluationError, Meter
 from interlock.expression.parser import Parsed, is_null
 from interlock.model.limits import EVALUATION_WORK
 
-__all__ = ("NAMESPACE", "Compiled", "EvaluationError", "Function", "Meter", "compile_parsed", "explain")
+__all__ = ("NAMESPACE", "Compiled", "EvaluationError", "Function", "Meter", "compile_parsed", "describe_exception")
 
 _GLOBALS: dict[str, object] = {
-    **{name: value for room in (operators, functions) for name, value in vars(room).items() if name.startswith("x_")},
+    **{
+        name: value
+        for module in (operators, functions)
+        for name, value in vars(module).items()
+        if name.startswith("x_")
+    },
     "x_bool": bool,
     "x_integer": int,
     "x_number": float,
     "__builtins__": {},
 }
 NAMESPACE: Mapping[str, object] = MappingProxyType(_GLOBALS)
-"""The globals generated code needs; nothing else is within its reach, not even Python's builtins."""
+"""The globals of generated code. It can access nothing else, not even Python's builtins."""
 
 _SHORT = 80
 _ARGUMENTS = "context, event, entity, active, meter, principal=None"
 
 
 class Function(Protocol):
-    """A compiled expression as a function: its value, or an exception that `explain` knows."""
+    """A compiled expression as a function. It returns the value or raises what `describe_exception` describes."""
 
     def __call__(
         self,
@@ -60,38 +66,38 @@ class Function(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """An expression ready to run: as a function, and as source to be pasted into a larger one."""
+    """A compiled expression: as a function, and as source to be inserted into a larger function."""
 
     source: str
     uses: frozenset[str]
-    """Which of context, event, entity, active, meter and principal the source mentions."""
+    """The names among context, event, entity, active, meter and principal that the source uses."""
     function: Function = field(compare=False, repr=False)
     work: int = EVALUATION_WORK
-    """Units of work of one evaluation, apart from what grows with its operands; the caller charges them."""
+    """Units of work of one evaluation that do not depend on operands. The caller charges them."""
 
 
 def compile_parsed(parsed: Parsed, *, inside: Mapping[str, str]) -> Compiled:
-    """The code of a checked expression; `inside` gives the state id for each text of `parsed.inside`.
+    """Return the code of a checked expression. `inside` maps each text of `parsed.inside` to a state id.
 
     >>> from interlock.expression.parser import parse
     >>> compile_parsed(parse("context.items > 0"), inside={}).source
     "(context['items'] > 0)"
     """
-    writer = _Writer(inside)
+    writer = _ExpressionWriter(inside)
     source = writer.write(parsed.tree).text
     code = compile(f"lambda {_ARGUMENTS}: {source}", "<expression>", "eval")
-    # The text was written by this file from a checked tree, and runs without builtins.
+    # This module wrote the source from a checked tree, and it runs without builtins.
     function: Function = eval(code, _GLOBALS)  # noqa: S307
     work = max(EVALUATION_WORK, _parts_work(parsed.tree))
     return Compiled(source=source, uses=frozenset(writer.uses), function=function, work=work)
 
 
 _CALL_WORK = {"float": 30, "int": 20, "ms": 80, "round": 50, "str": 50}
-"""Units of work of the functions that take longer than a lookup, each with the slowest argument it takes."""
+"""Units of work of the functions that take longer than a lookup, with their slowest argument."""
 
 
 def _parts_work(tree: ast.expr) -> int:
-    """The units of work of the parts of an expression, whatever values they meet: one each, some functions more."""
+    """Return the units of work of the parts of an expression: one each, more for some functions."""
     work = 0
     for node in ast.walk(tree):
         work += isinstance(node, ast.expr)
@@ -101,12 +107,12 @@ def _parts_work(tree: ast.expr) -> int:
 
 
 class Typed(NamedTuple):
-    """Source that leans on declared types: for callers who check those on every write, and can fall back."""
+    """Source that relies on declared types, for callers that check them on every write and can fall back."""
 
     source: str
     uses: frozenset[str]
     type: str | None
-    """What the value is, if that is certain: `integer`, `string` or `boolean`."""
+    """The type of the value if it is certain: `integer`, `string` or `boolean`."""
     operands: tuple[str, ...] = ()
     """The two sides of a sum or difference of integers. The source does not check them: the caller must."""
     sign: str = ""
@@ -114,15 +120,15 @@ class Typed(NamedTuple):
 
 
 def compile_typed(parsed: Parsed, *, inside: Mapping[str, str], fields: Mapping[str, str]) -> Typed:
-    """The source of a checked expression, given the types that context fields should have.
+    """Return the source of a checked expression, given the declared types of context fields.
 
-    It gives what `compile_parsed` gives, or raises; what it raises need not be explained, only avoided.
+    It has the value that `compile_parsed` gives, or raises. The caller then evaluates the other source.
 
     >>> from interlock.expression.parser import parse
     >>> compile_typed(parse("context.n + 1"), inside={}, fields={"n": "integer"}).source
     "(context['n'] + 1)"
     """
-    writer, tree = _Writer(inside), parsed.tree
+    writer, tree = _ExpressionWriter(inside), parsed.tree
     if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add | ast.Sub):
         left, right = writer.write(tree.left), writer.write(tree.right)
         if static_type(tree.left, fields) == static_type(tree.right, fields) == "integer":
@@ -130,12 +136,12 @@ def compile_typed(parsed: Parsed, *, inside: Mapping[str, str], fields: Mapping[
             source = f"({left.text} {sign} {right.text})"
             return Typed(source, frozenset(writer.uses), "integer", (left.text, right.text), f" {sign} ")
     source = writer.write(tree).text
-    # A plain copy is not certain: the context may come from another revision, in which the field had another type.
+    # The type of a plain copy is not certain: in another revision the field may have had another type.
     return Typed(source, frozenset(writer.uses), static_type(tree, {}))
 
 
 def static_type(node: ast.expr, fields: Mapping[str, str]) -> str | None:
-    """The type that a node's value is certain to have, or None."""
+    """Return the type of a node's value if it is certain, or None."""
     match node:
         case ast.Constant(value=bool()) | ast.Compare() | ast.UnaryOp(op=ast.Not()):
             return "boolean"
@@ -154,9 +160,9 @@ class _Code(NamedTuple):
 
     text: str
     bounded: bool = False
-    """The size of its value is bounded by the text of the expression, not by the values it reads."""
+    """Whether the text of the expression limits the size of its value, not the values it reads."""
     path: bool = False
-    """A lookup or a local name: cheap, without side effects, never a literal: it may stand anywhere, and twice."""
+    """Whether it is a lookup or a local name: cheap, no side effects, not a literal. It can be used twice."""
 
 
 _ARITHMETIC: dict[type[ast.operator], str] = {
@@ -179,7 +185,7 @@ _AS_LARGE_AS_ARGUMENTS = frozenset({"lower", "max", "min", "str", "upper"})
 _SHORT_FIELDS = {"event": frozenset(FIELDS["event"]) - {"data", "principal"}, "entity": frozenset(FIELDS["entity"])}
 
 
-class _Writer:
+class _ExpressionWriter:
     """Writes the code of one tree. Recursion is safe: the tree is at most 30 deep."""
 
     def __init__(self, inside: Mapping[str, str]) -> None:
@@ -224,7 +230,7 @@ class _Writer:
         return f"x_{self.locals}"
 
     def name(self, name: str) -> _Code:
-        """A name as a value: a constant, or a root turned into a plain tree."""
+        """Return the code of a name: a constant, or a root as a plain tree."""
         if name in CONSTANTS:
             return _Code(repr(CONSTANTS[name]), bounded=True)
         if name == "entity":
@@ -232,7 +238,7 @@ class _Writer:
         return _Code(f"x_{name}({self.use(name)}, {self.use('meter')})")
 
     def container(self, node: ast.expr) -> _Code:
-        """What a lookup looks into: a root that is a mapping needs no copy for that."""
+        """Return the code of the container of a lookup. A root that is a mapping needs no copy."""
         if isinstance(node, ast.Name) and node.id in ("context", "principal"):
             return _Code(self.use(node.id), path=True)
         return self.write(node)
@@ -268,7 +274,10 @@ class _Writer:
         return _Code(f"{_ARITHMETIC[type(node.op)]}({left.text}, {right.text})", bounded=True)
 
     def comparison(self, node: ast.Compare) -> _Code:
-        """A comparison, or a chain of them: each operand is evaluated once, and none after the first that fails."""
+        """Return the code of a chain of comparisons.
+
+        Operands are evaluated once, and none after the first that fails.
+        """
         operands = [node.left, *node.comparators]
         left = self.write(node.left)
         parts = []
@@ -287,17 +296,17 @@ class _Writer:
         return _Code(f"({' and '.join(parts)})" if len(parts) > 1 else parts[0], bounded=True)
 
     def pair(self, operator: ast.cmpop, written: Sequence[ast.expr], left: _Code, right: _Code) -> str:
-        """One comparison of a chain, as written and as code."""
+        """Return the source of one comparison of a chain."""
         if isinstance(operator, ast.Is | ast.IsNot):
             value = left if is_null(written[1]) else right
-            wish = "is" if isinstance(operator, ast.Is) else "is not"
-            # A literal beside `is` would make Python warn, so only a path may stand there.
-            return f"({value.text if value.path else f'x_same({value.text})'} {wish} None)"
+            word = "is" if isinstance(operator, ast.Is) else "is not"
+            # Python warns about a literal next to `is`, so only a path is used there.
+            return f"({value.text if value.path else f'x_same({value.text})'} {word} None)"
         if _is_membership(operator):
-            wish = "in" if isinstance(operator, ast.In) else "not in"
+            word = "in" if isinstance(operator, ast.In) else "not in"
             if right.bounded and isinstance(written[1], ast.List | ast.Tuple):
-                return f"({left.text} {wish} {right.text})"
-            return f"({'' if wish == 'in' else 'not '}x_in({left.text}, {right.text}, {self.use('meter')}))"
+                return f"({left.text} {word} {right.text})"
+            return f"({'' if word == 'in' else 'not '}x_in({left.text}, {right.text}, {self.use('meter')}))"
         sign, function = _COMPARISONS[type(operator)]
         if left.bounded or right.bounded:
             return f"({left.text} {sign} {right.text})"
@@ -325,7 +334,7 @@ class _Writer:
         return _Code(f"x_{name}({arguments})", bounded=bounded)
 
     def display(self, node: ast.expr) -> _Code:
-        """A list or mapping as Python writes it; the outermost one is counted as a tree, with all that is in it."""
+        """Return the code of a list or mapping. The outermost one is measured with everything in it."""
         if isinstance(node, ast.Dict):
             keys = [self.key(each) for each in node.keys]
             values = [self.part(each) for each in node.values]
@@ -362,7 +371,7 @@ def _literal_text(node: ast.expr) -> str:
 
 
 def _literal_negative(node: ast.expr) -> int | float | None:
-    """The value of a number written with a minus."""
+    """Return the value of a negative literal, or None."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
         value = node.operand.value
         if type(value) is int or type(value) is float:
@@ -371,7 +380,7 @@ def _literal_negative(node: ast.expr) -> int | float | None:
 
 
 def _literal_key(node: ast.expr) -> str | int | None:
-    """The key of a lookup, when it is written out."""
+    """Return the key of a lookup if it is a literal, or None."""
     value = node.value if isinstance(node, ast.Constant) else _literal_negative(node)
     return value if isinstance(value, str | int) else None
 
@@ -380,10 +389,10 @@ _COMPARED = re.compile(r"'([<>]=?)' not supported between instances of '(\w+)' a
 _NOT_A_CONTAINER = re.compile(r"'(\w+)' object is not subscriptable")
 
 
-def explain(error: Exception) -> tuple[str, str]:
-    """The code and message for an exception that running compiled code raised.
+def describe_exception(error: Exception) -> tuple[str, str]:
+    """Return the code and message of an exception that compiled code raised.
 
-    Python's own texts change between versions, and this one may end in a journal: it is put into our words.
+    Python's own messages change between versions, and these may be stored in a journal.
     """
     match error:
         case EvaluationError():
@@ -397,13 +406,13 @@ def explain(error: Exception) -> tuple[str, str]:
         case ZeroDivisionError():
             return "expression.zero_division", "division by zero"
         case AttributeError():
-            return "expression.unbound_event", "there is no event before the first one"
+            return "expression.unbound_event", "no event has been received yet"
         case TypeError():
             return "expression.type", _explain_type(str(error))
         case OverflowError() | MemoryError() | RecursionError():
             return "expression.limit", "a value is too large"
         case _:
-            return "expression.internal", f"{type(error).__name__} in an expression: this is a bug of Interlock"
+            return "expression.internal", f"{type(error).__name__} in an expression: this is a bug in Interlock"
 
 
 def _explain_type(text: str) -> str:

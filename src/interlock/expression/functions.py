@@ -17,21 +17,21 @@ from interlock.expression.metering import (
     charge,
     charge_building,
     charge_reading,
-    checked,
+    check_number,
+    limit_error,
     need_number,
-    over,
+    type_error,
     type_name,
-    unfit,
-    wrong,
+    value_error,
 )
 from interlock.model.duration import parse_duration
 from interlock.model.limits import STRING_LENGTH_MAX
 
 ROUND_DIGITS_MAX = 15
-"""Digits `round` takes either way: a float has no more, and `round(7, -99999999)` would run for minutes."""
+"""Digits for `round`, in either direction: a float has no more, and `round(7, -99999999)` would run for minutes."""
 
 NUMERAL_LENGTH_MAX = 100
-"""Characters that `int` and `float` read: 256 bits have 78 digits, and reading digits takes quadratic time."""
+"""Characters that `int` and `float` parse: 256 bits have 78 digits, and parsing takes quadratic time."""
 
 _WHOLE_FROM = 2**53
 """From here on a float has no fraction."""
@@ -45,7 +45,7 @@ def x_len(value: Any) -> int:
     kind = type(value)
     if kind is list or kind is str or kind is dict:
         return len(value)
-    raise wrong(f"len() takes a string, a list or a mapping, not {type_name(value)}")
+    raise type_error(f"len() takes a string, a list or a mapping, not {type_name(value)}")
 
 
 def x_min(values: Any, meter: Meter | None) -> object:
@@ -62,20 +62,20 @@ def x_max(values: Any, meter: Meter | None) -> object:
 
 def _comparable(name: str, values: Any, meter: Meter | None) -> None:
     if type(values) is not list and type(values) is not tuple:
-        raise wrong(f"{name}() of one value takes a list, not {type_name(values)}")
+        raise type_error(f"{name}() of one value takes a list, not {type_name(values)}")
     if not values:
-        raise unfit(f"{name}() of an empty list")
+        raise value_error(f"{name}() of an empty list")
     charge(meter, len(values))
     kinds = set(map(type, values))
     if kinds == {str}:
         charge_reading(meter, sum(map(len, values)))
     elif not kinds <= NUMBERS:
-        raise wrong(f"{name}() compares numbers with numbers, or strings with strings")
+        raise type_error(f"{name}() compares numbers with numbers, or strings with strings")
 
 
 def _items(name: str, values: Any, meter: Meter | None) -> None:
     if type(values) is not list:
-        raise wrong(f"{name}() takes a list, not {type_name(values)}")
+        raise type_error(f"{name}() takes a list, not {type_name(values)}")
     charge(meter, len(values))
 
 
@@ -84,11 +84,11 @@ def x_sum(values: Any, meter: Meter | None) -> object:
     _items("sum", values, meter)
     kinds = set(map(type, values))
     if not kinds <= NUMBERS:
-        raise wrong("sum() takes a list of numbers")
+        raise type_error("sum() takes a list of numbers")
     if float not in kinds:
-        return checked(sum(values))
-    charge(meter, 5 * len(values))  # an exact sum keeps up to 40 parts, and each item may touch them all
-    return checked(math.fsum(values))
+        return check_number(sum(values))
+    charge(meter, 5 * len(values))  # an exact sum has up to 40 parts, and each item may change all of them
+    return check_number(math.fsum(values))
 
 
 def x_any(values: Any, meter: Meter | None) -> bool:
@@ -113,54 +113,54 @@ def x_round(value: Any, digits: Any = None) -> object:
     """The number rounded, half to even: to a whole number, or to some digits after (or before) the point."""
     need_number("round()", value)
     if digits is None:
-        return checked(round(value))
+        return check_number(round(value))
     if type(digits) is not int:
-        raise wrong(f"round() takes a whole number of digits, not {type_name(digits)}")
+        raise type_error(f"round() takes a whole number of digits, not {type_name(digits)}")
     if abs(digits) > ROUND_DIGITS_MAX:
-        raise unfit(f"round() takes -{ROUND_DIGITS_MAX} to {ROUND_DIGITS_MAX} digits")
+        raise value_error(f"round() takes -{ROUND_DIGITS_MAX} to {ROUND_DIGITS_MAX} digits")
     if digits >= 0 and abs(value) >= _WHOLE_FROM:
-        return value  # it has no fraction, and Python would take long to find that out
-    return checked(round(value, digits))
+        return value  # it has no fraction, and rounding it would take long
+    return check_number(round(value, digits))
 
 
 def x_floor(value: Any) -> object:
-    """The greatest whole number that is not above."""
+    """The largest integer that is not greater."""
     need_number("floor()", value)
-    return checked(math.floor(value))
+    return check_number(math.floor(value))
 
 
 def x_ceil(value: Any) -> object:
-    """The least whole number that is not below."""
+    """The smallest integer that is not less."""
     need_number("ceil()", value)
-    return checked(math.ceil(value))
+    return check_number(math.ceil(value))
 
 
 def x_int(value: Any) -> object:
-    """The whole number a string spells, or a number without its fraction; true is 1."""
+    """The integer in a string, or a number without its fraction; true is 1."""
     if type(value) is str:
         value = _numeral("int", value, _INTEGER)
     elif type(value) is not bool:
         need_number("int()", value)
-    return checked(int(value))
+    return check_number(int(value))
 
 
 def x_float(value: Any) -> object:
-    """The number a string spells, or a number with a fraction; true is 1.0. There is no infinity and no NaN."""
+    """The number in a string, or a number with a fraction; true is 1.0. Infinity and NaN are not allowed."""
     if type(value) is str:
         value = _numeral("float", value, _NUMBER)
     elif type(value) is not bool:
         need_number("float()", value)
-    return checked(float(value))
+    return check_number(float(value))
 
 
 def _numeral(name: str, text: str, pattern: re.Pattern[str]) -> str:
     if len(text) > NUMERAL_LENGTH_MAX or pattern.fullmatch(text) is None:
-        raise unfit(f"{name}() cannot read this string as a number")
+        raise value_error(f"{name}() cannot read this string as a number")
     return text
 
 
 def x_str(value: Any) -> str:
-    """A string, number, boolean or null as JSON spells it, a string without quotes; lists and mappings are refused."""
+    """A string itself, or a number, boolean or null as in JSON. Lists and mappings are not allowed."""
     kind = type(value)
     if kind is str:
         text: str = value
@@ -170,31 +170,31 @@ def x_str(value: Any) -> str:
     if kind is bool:
         return "true" if value else "false"
     if kind in NUMBERS:
-        return repr(checked(value))
-    raise wrong(f"str() takes a string, number, boolean or null, not {type_name(value)}")
+        return repr(check_number(value))
+    raise type_error(f"str() takes a string, number, boolean or null, not {type_name(value)}")
 
 
 def _text(name: str, value: Any) -> None:
     if type(value) is not str:
-        raise wrong(f"{name}() takes a string, not {type_name(value)}")
+        raise type_error(f"{name}() takes a string, not {type_name(value)}")
 
 
 def x_lower(value: Any, meter: Meter | None) -> str:
-    """The string in small letters."""
+    """The string in lower case."""
     _text("lower", value)
     _charge_case(value, meter)
     return _fitting(value.lower())
 
 
 def x_upper(value: Any, meter: Meter | None) -> str:
-    """The string in capital letters."""
+    """The string in upper case."""
     _text("upper", value)
     _charge_case(value, meter)
     return _fitting(value.upper())
 
 
 def _charge_case(value: str, meter: Meter | None) -> None:
-    """Letters that are not ASCII are looked up one by one, and some become three."""
+    """Charge a change of case: letters that are not ASCII are looked up one by one, and some become three."""
     if not value.isascii():
         charge(meter, len(value))
     elif len(value) >= SHORT_TEXT:
@@ -202,14 +202,14 @@ def _charge_case(value: str, meter: Meter | None) -> None:
 
 
 def _fitting(text: str) -> str:
-    """The text, unless a change of case has made it too long: some letters become three."""
+    """Return the text. Raises EvaluationError if the change of case has made it too long."""
     if len(text) > STRING_LENGTH_MAX:
-        raise over(f"the result has more than {STRING_LENGTH_MAX:,} characters")
+        raise limit_error(f"the result has more than {STRING_LENGTH_MAX:,} characters")
     return text
 
 
 def x_starts_with(value: Any, start: Any, meter: Meter | None) -> bool:
-    """Whether a string begins with another."""
+    """Whether a string starts with another."""
     _text("starts_with", value)
     _text("starts_with", start)
     charge_reading(meter, len(start))
@@ -231,5 +231,5 @@ def x_ms(value: Any) -> int:
     _text("ms", value)
     duration = parse_duration(value)
     if duration is None:
-        raise unfit("ms() takes a duration such as 250ms, 30s, 5m, 24h, 7d or 1h30m")
+        raise value_error("ms() takes a duration such as 250ms, 30s, 5m, 24h, 7d or 1h30m")
     return duration

@@ -1,7 +1,7 @@
-"""The language that a chart's expressions are written in, as the compiler and the kernel see it.
+"""The expression language as the compiler and the kernel use it.
 
-There is one for users: `SAFE`, this room's own. The seam is here so that a test may bring a trusted evaluator for
-published suites whose expressions go beyond it; nothing in the package does.
+Users have one language, `SAFE`. The protocol exists so that tests can use a trusted evaluator for published suites
+whose expressions need more. Nothing in this package does.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from interlock.expression.codegen import Compiled, compile_parsed
 from interlock.expression.parser import Parsed, parse
 
 Script = Callable[[dict[str, Any], Any, Any, Any, Any], None]
-"""A script compiled: called like an expression (context, event, entity, active, meter); may write into the context."""
+"""A compiled script, called like an expression (context, event, entity, active, meter). It may change the context."""
 
 
 class Language(Protocol):
-    """Checks a text, compiles it, and, if the language is trusted, compiles scripts."""
+    """Checks and compiles expressions and, if it is trusted, scripts."""
 
     def check(self, text: str) -> Parsed | None:
-        """What the text reads; None when the language cannot say. Raises ExpressionError when it is malformed."""
+        """Return what an expression reads, or None if that is unknown. Raises ExpressionError if it is invalid."""
 
     def compile(self, text: str, inside: Mapping[str, str]) -> Compiled:
-        """The text compiled. An empty `source` in the answer means: call `function`. Raises ExpressionError."""
+        """Return a compiled expression. If its `source` is empty, call `function`. Raises ExpressionError."""
 
     def script(self, text: str) -> Script | None:
-        """The script compiled, or None: this language runs none."""
+        """Return a compiled script, or None if this language has no scripts."""
 
 
 class SafeLanguage:
@@ -38,7 +38,7 @@ class SafeLanguage:
     def compile(self, text: str, inside: Mapping[str, str]) -> Compiled:
         return compile_parsed(parse(text), inside=inside)
 
-    def script(self, text: str) -> Script | None:  # noqa: ARG002  # the protocol gives it; nothing here needs it
+    def script(self, text: str) -> Script | None:  # noqa: ARG002  # part of the protocol
         return None
 
 

@@ -1,11 +1,11 @@
-"""What bounds an evaluation: the meter, the weight of values, and the error of an expression that has no value.
+"""Limits of an evaluation: the meter of work, the size of values, and the error of an evaluation that fails.
 
-Rule 1: a result is within the limits of `model.limits`, or there is no result.
+Rule 1: a result is within the limits of `model.limits`, or the evaluation fails.
 Rule 2: work that grows with its operands is charged to the meter before it is done, in units of about 0.1 microseconds
-        or 8 bytes. The meter is None on the fast path: then long work raises, and the caller evaluates again with a
+        or 8 bytes. The meter is None on the fast path: long work then raises, and the caller evaluates again with a
         meter.
-Rule 3: messages name types and limits, never values: a value may be a secret.
-Rule 4: this file charges the work that depends on values. The kernel charges the parts of an expression.
+Rule 3: messages name types and limits, never values, because a value may be a secret.
+Rule 4: this module charges the work that depends on values. The kernel charges the parts of an expression.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ FREE_WORK = 1_000
 """Units of work that one operation may do without a meter, on the fast path: 0.1 milliseconds."""
 
 SHORT_TEXT = 1_000
-"""Characters from which a string is charged for: joining or comparing fewer takes no longer than a lookup."""
+"""Characters from which a string is charged: joining or comparing fewer takes no longer than a lookup."""
 
 _FLAT = frozenset({int, float, bool, type(None)})
 _LONG_LEVEL = 16
-"""Values of one level of a tree from which it pays to ask for their types all at once."""
+"""Values of one level of a tree from which checking all their types together is faster."""
 _WALK_WORK = 10
-"""Units of work that weighing takes at least: a microsecond."""
+"""Units of work that measuring takes at least: a microsecond."""
 
 VALUE_BYTES = 8
-"""What every value counts for in the size of a tree: a pointer in memory, at least two characters of JSON."""
+"""Bytes of every value in the size of a tree: a pointer in memory, or at least two characters of JSON."""
 
 INTEGER_MAX = 2**INTEGER_BITS_MAX - 1
 INTEGER_MIN = -INTEGER_MAX
 NUMBERS = frozenset({int, float})
-"""The types arithmetic takes. A boolean is not a number here: a sum of flags is a mistake more often than a wish."""
+"""The types for arithmetic. A boolean is not a number here, because a sum of flags is usually a mistake."""
 
 TYPE_NAMES = {
     "NoneType": "null",
@@ -47,11 +47,11 @@ TYPE_NAMES = {
     "tuple": "list",
     "dict": "mapping",
 }
-"""What we call the types of values in messages: the words of a definition, not Python's."""
+"""The names of types in messages: those of definitions, not Python's."""
 
 
 class EvaluationError(Exception):
-    """A well-formed expression has no value here: a wrong type, a missing key, a limit."""
+    """The evaluation of a valid expression failed: a wrong type, a missing key, or a limit."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)
@@ -63,12 +63,12 @@ class EvaluationError(Exception):
 
 
 class Meter(Struct, gc=False):
-    """What is left of the work of one step."""
+    """The remaining work of one step."""
 
     left: int
 
     def charge(self, amount: int) -> None:
-        """Take from what is left. Raises: EvaluationError when that is not enough; then nothing is left."""
+        """Charge work. Raises EvaluationError when less remains; then nothing remains."""
         left = self.left - amount
         if left < 0:
             self.left = 0
@@ -77,7 +77,7 @@ class Meter(Struct, gc=False):
 
 
 def charge(meter: Meter | None, work: int) -> None:
-    """Count work. Raises: EvaluationError when the meter has no more of it, or when long work has no meter."""
+    """Charge work. Raises EvaluationError when the meter is used up, or when long work has no meter."""
     if meter is None:
         if work >= FREE_WORK:
             raise EvaluationError("expression.unmetered", "long operands need a meter")
@@ -88,36 +88,36 @@ def charge(meter: Meter | None, work: int) -> None:
 
 
 def charge_building(meter: Meter | None, length: int, *, ascii: bool) -> None:
-    """Count the work of a new string: a unit per 8 bytes; Python takes up to 4 for a character that is not ASCII."""
+    """Charge the work of a new string: a unit per 8 bytes. A character that is not ASCII takes up to 4."""
     charge(meter, length >> 3 if ascii else length >> 1)
 
 
 def charge_reading(meter: Meter | None, length: int) -> None:
-    """Count the work of comparing so many characters: 64 of them take about a unit."""
+    """Charge the work of comparing this many characters: about a unit for 64 of them."""
     charge(meter, length >> 6)
 
 
 def type_name(value: object) -> str:
-    """The word for a value's type in messages."""
+    """Return the name of a value's type for messages."""
     return TYPE_NAMES.get(type(value).__name__, "value")
 
 
-def wrong(message: str) -> EvaluationError:
-    """The error: a value has the wrong type."""
+def type_error(message: str) -> EvaluationError:
+    """Return the error of a value with the wrong type."""
     return EvaluationError("expression.type", message)
 
 
-def over(message: str) -> EvaluationError:
-    """The error: a value or a result is beyond a limit."""
+def limit_error(message: str) -> EvaluationError:
+    """Return the error of a value or a result beyond a limit."""
     return EvaluationError("expression.limit", message)
 
 
-def unfit(message: str) -> EvaluationError:
-    """The error: a value of the right type cannot be used here."""
+def value_error(message: str) -> EvaluationError:
+    """Return the error of a value that has the right type and cannot be used."""
     return EvaluationError("expression.value", message)
 
 
-def weigh(
+def measure_value(
     value: object,
     meter: Meter | None,
     *,
@@ -125,13 +125,14 @@ def weigh(
     depth_max: int = VALUE_DEPTH_MAX,
     bytes_max: int = VALUE_BYTES_MAX,
 ) -> int:
-    """The bytes of a tree: 8 for each value, one for each character, four in a long string that is not ASCII.
+    """Return the bytes of a tree: 8 for each value, one for each character, four in a long string that is not ASCII.
 
-    Shared parts count each time they appear, as they do when the tree is encoded; the count is at most four times the
-    length of the JSON. The walk is charged to the meter, also when it ends in an error: failing again and again is not
-    free. What is charged pays for one comparison or check of the tree, too. It goes level by level: no recursion, and
-    no more memory than the limit on values.
-    Raises: EvaluationError beyond the limits on values, depth and bytes, which are those of one value unless said.
+    Shared parts count each time they appear, as they do when the tree is encoded. The result is at most four times
+    the length of the JSON. The walk is charged to the meter, also when it fails. The charge includes one comparison
+    or check of the tree. The walk goes level by level, without recursion, and needs no more memory than the limit on
+    values.
+
+    Raises EvaluationError beyond the limits on values, depth and bytes. The defaults are the limits of one value.
     """
     values, characters, wide, work, depth = 0, 0, 0, _WALK_WORK, 0
     level: list[Any] = [value]
@@ -139,7 +140,7 @@ def weigh(
         values += len(level)
         if values > values_max:
             charge(meter, work + (values >> 3))
-            raise over(f"a value holds more than {values_max:,} values")
+            raise limit_error(f"a value holds more than {values_max:,} values")
         containers: list[Any] = []
         if len(level) < _LONG_LEVEL or not _FLAT.issuperset(map(type, level)):
             for each in level:
@@ -156,7 +157,7 @@ def weigh(
         depth += 1
         if depth > depth_max:
             charge(meter, work + values)
-            raise over(f"a value is nested deeper than {depth_max}")
+            raise limit_error(f"a value is nested deeper than {depth_max}")
         work += 2 * len(containers)
         level = []
         for each in containers:
@@ -171,28 +172,28 @@ def weigh(
     charge(meter, work + values + (characters >> 6))
     size = VALUE_BYTES * values + characters + wide
     if size > bytes_max:
-        raise over(f"a value takes more than {bytes_max:,} bytes")
+        raise limit_error(f"a value takes more than {bytes_max:,} bytes")
     return size
 
 
 def text_bytes(text: str) -> int:
-    """The bytes of a string, counted as `weigh` counts them."""
+    """Return the bytes of a string, as `measure_value` counts them."""
     length = len(text)
     return VALUE_BYTES + (length if length < SHORT_TEXT or text.isascii() else 4 * length)
 
 
-def checked(result: float) -> float:
-    """The number, once it is known to be within the limits."""
+def check_number(result: float) -> float:
+    """Return a number. Raises EvaluationError beyond the limits."""
     if type(result) is int:
         if INTEGER_MIN <= result <= INTEGER_MAX:
             return result
-        raise over(f"the result has more than {INTEGER_BITS_MAX} bits")
+        raise limit_error(f"the result has more than {INTEGER_BITS_MAX} bits")
     if math.isfinite(result):
         return result
-    raise over("the result is too large for a number")
+    raise limit_error("the result is too large for a number")
 
 
 def need_number(what: str, value: object) -> None:
-    """Raises: EvaluationError when the value is not a number."""
+    """Raise EvaluationError unless the value is a number."""
     if type(value) not in NUMBERS:
-        raise wrong(f"{what} takes a number, not {type_name(value)}")
+        raise type_error(f"{what} takes a number, not {type_name(value)}")

@@ -1,4 +1,4 @@
-"""The operators and lookups that compiled expressions call where a plain Python operator would not be safe.
+"""The operators and lookups that compiled expressions call if a plain Python operator would not be safe.
 
 Rule 1: operands are plain JSON values, and so is whatever leaves: within the limits, its work charged (see `measure`).
 Rule 2: names in `x_` are called by generated code only; `compile` lists them.
@@ -21,25 +21,25 @@ from interlock.expression.metering import (
     charge,
     charge_building,
     charge_reading,
-    checked,
+    check_number,
+    limit_error,
+    measure_value,
     need_number,
-    over,
+    type_error,
     type_name,
-    weigh,
-    wrong,
 )
 from interlock.model.limits import STRING_LENGTH_MAX, VALUES_MAX
 
 _FLAT = frozenset({int, float, bool, type(None)})
 _HANDFUL = 8
-"""Items that a list or mapping has without being charged for: the parts of its expression have been."""
+"""Items of a list or mapping that are not charged, because the parts of its expression were."""
 _EVENT_FIELDS = FIELDS["event"]
 _ENTITY_FIELDS = FIELDS["entity"]
 
 
 def x_tree(value: Any, meter: Meter | None) -> object:
-    """A list or mapping just built, once it is known to be within the limits."""
-    # Most are a handful of scalars, and those need no walk.
+    """Return a new list or mapping. Raises EvaluationError beyond the limits."""
+    # Most have a few scalars, which need no walk.
     length = len(value)
     if length < FREE_WORK:
         if meter is not None and length > _HANDFUL:
@@ -50,12 +50,12 @@ def x_tree(value: Any, meter: Meter | None) -> object:
                 break
         else:
             return value
-    weigh(value, meter)
+    measure_value(value, meter)
     return value
 
 
 def x_context(context: dict[str, object], meter: Meter | None) -> object:
-    """The context as a value: a copy, for a context that is assigned to one of its own fields must not hold itself."""
+    """The context as a value. It is copied, so that a context assigned to one of its fields does not contain itself."""
     return x_tree(dict(context), meter)
 
 
@@ -70,20 +70,20 @@ def x_entity(entity: object) -> object:
 
 
 def x_principal(principal: object, meter: Meter | None) -> object:
-    """The principal as a value; null when nobody is known to have sent the event."""
+    """The principal as a value; null if the sender is unknown."""
     return None if principal is None else x_tree(principal, meter)
 
 
 def x_key(key: object) -> str:
-    """A computed key of a mapping: a string, or a reloaded context would not be equal to the one stored."""
+    """Return a computed key of a mapping. It must be a string: JSON has no other keys."""
     if type(key) is str:
         return key
-    raise wrong(f"the keys of a mapping are strings, not {type_name(key)}")
+    raise type_error(f"the keys of a mapping are strings, not {type_name(key)}")
 
 
 def _numbers(sign: str, left: object, right: object) -> None:
     if type(left) not in NUMBERS or type(right) not in NUMBERS:
-        raise wrong(f"{sign} does not take {type_name(left)} and {type_name(right)}")
+        raise type_error(f"{sign} does not take {type_name(left)} and {type_name(right)}")
 
 
 def x_add(left: Any, right: Any, meter: Meter | None) -> object:
@@ -91,61 +91,61 @@ def x_add(left: Any, right: Any, meter: Meter | None) -> object:
     kind = type(left)
     if kind is int and type(right) is int:
         result = left + right
-        return result if INTEGER_MIN <= result <= INTEGER_MAX else checked(result)
+        return result if INTEGER_MIN <= result <= INTEGER_MAX else check_number(result)
     if kind is str and type(right) is str:
         length = len(left) + len(right)
         if length > STRING_LENGTH_MAX:
-            raise over(f"the result has more than {STRING_LENGTH_MAX:,} characters")
+            raise limit_error(f"the result has more than {STRING_LENGTH_MAX:,} characters")
         if length >= SHORT_TEXT:
             charge_building(meter, length, ascii=left.isascii() and right.isascii())
         return left + right
     if kind is list and type(right) is list:
         length = len(left) + len(right)
         if length > VALUES_MAX:
-            raise over(f"a value holds more than {VALUES_MAX:,} values")
+            raise limit_error(f"a value holds more than {VALUES_MAX:,} values")
         charge(meter, length >> 2)
         return x_tree(left + right, meter)
     _numbers("+", left, right)
-    return checked(left + right)
+    return check_number(left + right)
 
 
 def x_subtract(left: Any, right: Any) -> object:
     """The difference of two numbers."""
     if type(left) is int and type(right) is int:
         result = left - right
-        return result if INTEGER_MIN <= result <= INTEGER_MAX else checked(result)
+        return result if INTEGER_MIN <= result <= INTEGER_MAX else check_number(result)
     _numbers("-", left, right)
-    return checked(left - right)
+    return check_number(left - right)
 
 
 def x_multiply(left: Any, right: Any) -> object:
-    """The product of two numbers; repeating strings and lists would be a bomb."""
+    """The product of two numbers. Strings and lists cannot be repeated: the result could be huge."""
     _numbers("*", left, right)
-    return checked(left * right)
+    return check_number(left * right)
 
 
 def x_divide(left: Any, right: Any) -> object:
     """The quotient of two numbers, always with a fraction."""
     _numbers("/", left, right)
-    return checked(left / right)
+    return check_number(left / right)
 
 
 def x_floor_divide(left: Any, right: Any) -> object:
     """The quotient of two numbers, rounded down."""
     _numbers("//", left, right)
-    return checked(left // right)
+    return check_number(left // right)
 
 
 def x_remainder(left: Any, right: Any) -> object:
-    """The remainder of two numbers; filling in strings would be a bomb."""
+    """The remainder of two numbers. Strings cannot be formatted: the result could be huge."""
     _numbers("%", left, right)
-    return checked(left % right)
+    return check_number(left % right)
 
 
 def x_negative(value: Any) -> object:
     """The number with the other sign."""
     need_number("-", value)
-    return checked(-value)
+    return check_number(-value)
 
 
 def x_positive(value: Any) -> object:
@@ -160,8 +160,8 @@ def _compare_charge(left: Any, right: Any, meter: Meter | None) -> None:
         if type(right) is str:
             charge_reading(meter, min(len(left), len(right)))
     elif (kind is list or kind is dict) and type(right) is kind:
-        # Comparison walks both sides in step, so one side bounds it; the shorter one is cheaper to weigh.
-        weigh(left if len(left) <= len(right) else right, meter)
+        # A comparison ends with the smaller side, so only that one is measured.
+        measure_value(left if len(left) <= len(right) else right, meter)
 
 
 def x_equal(left: Any, right: Any, meter: Meter | None) -> bool:
@@ -213,29 +213,29 @@ def x_greater_equal(left: Any, right: Any, meter: Meter | None) -> bool:
 
 
 def x_in(left: Any, right: Any, meter: Meter | None) -> bool:
-    """Whether a text holds a text, a list an item, or a mapping a key."""
+    """Whether a string contains a string, a list an item, or a mapping a key."""
     kind = type(right)
     if kind is str:
         if type(left) is not str:
-            raise wrong(f"a string holds strings, not {type_name(left)}")
+            raise type_error(f"a string holds strings, not {type_name(left)}")
         charge_reading(meter, _search_length(len(left), len(right)))
         return left in right
     if kind is dict:
         if type(left) is not str:
-            raise wrong(f"the keys of a mapping are strings, not {type_name(left)}")
+            raise type_error(f"the keys of a mapping are strings, not {type_name(left)}")
         charge_reading(meter, len(left))
         return left in right
     if kind is not list:
-        raise wrong(f"in takes a string, a list or a mapping, not {type_name(right)}")
+        raise type_error(f"in takes a string, a list or a mapping, not {type_name(right)}")
     if type(left) is list or type(left) is dict:
-        weigh(right, meter)  # an item is compared no further than it goes itself
+        measure_value(right, meter)  # a comparison of an item ends with that item
     else:
         charge(meter, len(right) * (1 + (len(left) >> 6 if type(left) is str else 0)))
     return left in right
 
 
 def _search_length(part: int, whole: int) -> int:
-    """The characters that looking for one string in another may compare.
+    """Return how many characters a search for one string in another may compare.
 
     CPython searches in linear time where it pays, and elsewhere may compare the whole part at every position: in
     strings under 2,500 characters, for parts under 100 in strings under 30,000, and for parts under 6.
@@ -248,7 +248,7 @@ def _search_length(part: int, whole: int) -> int:
 
 
 def x_same(value: object) -> object:
-    """The value: keeps a literal away from `is`, where Python would warn about it."""
+    """Return the value. Used for a literal next to `is`, about which Python would warn."""
     return value
 
 
@@ -256,12 +256,12 @@ def _type_key(value: object, key: object) -> None:
     kind = type(value)
     if kind is dict:
         if type(key) is not str:
-            raise wrong(f"a mapping is read by a string, not {type_name(key)}")
+            raise type_error(f"a mapping is read by a string, not {type_name(key)}")
     elif kind is list or kind is str:
         if type(key) is not int:
-            raise wrong(f"a {type_name(value)} is read by an integer, not {type_name(key)}")
+            raise type_error(f"a {type_name(value)} is read by an integer, not {type_name(key)}")
     else:
-        raise wrong(f"{type_name(value)} has no fields or items")
+        raise type_error(f"{type_name(value)} has no fields or items")
 
 
 def x_item(value: Any, key: Any) -> object:
@@ -275,7 +275,7 @@ def x_item(value: Any, key: Any) -> object:
 
 
 def x_has(value: Any, key: Any) -> bool:
-    """Whether a mapping has the key, or a list or string the index; null has nothing."""
+    """Whether a mapping has the key, or a list or string the index. Null has neither."""
     if value is None:
         return False
     _type_key(value, key)
@@ -283,5 +283,5 @@ def x_has(value: Any, key: Any) -> bool:
 
 
 def x_get(value: Any, key: Any, default: object = None) -> object:
-    """The field or item if it is there, else the default."""
+    """The field or item if it exists, else the default."""
     return value[key] if x_has(value, key) else default

@@ -1,8 +1,8 @@
-"""Read the text of an expression into a checked tree.
+"""Parse the text of an expression to a checked tree.
 
-Rule 1: a tree that leaves this file holds only what `vocabulary` and `_RULES` list; the compiler relies on it.
-Rule 2: tokens are checked before Python's parser sees the text (`scan`), and every node once more after it: two walls.
-Rule 3: the walk is a loop with a bound, never recursion; whatever is wrong with a text becomes an `ExpressionError`.
+Rule 1: a tree that leaves this module contains only what `builtins` and `_RULES` list. The code generator relies on it.
+Rule 2: tokens are checked before Python's parser reads the text (`find_token_error`), and every node after it.
+Rule 3: the walk over the tree is a loop with a limit, never recursion. Every problem of a text is an `ExpressionError`.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from typing import Any, NoReturn
 from interlock.expression.builtins import (
     CONSTANTS,
     FIELDS,
-    FUNCTION_HABITS,
+    FUNCTION_SUGGESTIONS,
     FUNCTIONS,
-    METHOD_HABITS,
-    NAME_HABITS,
+    METHOD_SUGGESTIONS,
+    NAME_SUGGESTIONS,
     NAMES,
-    closest,
+    nearest,
 )
-from interlock.expression.tokens import BLANKS, oversized, scan
+from interlock.expression.tokens import BLANKS, find_token_error, oversized
 from interlock.model.duration import parse_duration
 
 CONSTANT_BITS_MAX = 64
-"""Bits of a whole number written in an expression: other readers of the definition keep no more."""
+"""Bits of an integer literal: other readers of the definition may lose more digits."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SHORT = 40
 
 
 class ExpressionError(Exception):
-    """The text is not an expression of the language: what is wrong, at which characters, and the cure if we know it."""
+    """The text is not a valid expression. `offset` and `end` are the characters in question; `hint` is the fix."""
 
     def __init__(self, code: str, message: str, *, offset: int, end: int, hint: str | None = None) -> None:
         super().__init__(message)
@@ -49,53 +49,53 @@ class ExpressionError(Exception):
         return f"{self.message}; {self.hint}" if self.hint else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuilt, (self.code, self.message, self.offset, self.end, self.hint)
+        return _make_error, (self.code, self.message, self.offset, self.end, self.hint)
 
 
-def _rebuilt(code: str, message: str, offset: int, end: int, hint: str | None) -> ExpressionError:
+def _make_error(code: str, message: str, offset: int, end: int, hint: str | None) -> ExpressionError:
     return ExpressionError(code, message, offset=offset, end=end, hint=hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """A checked expression: its tree in the shape it was written, and what it reads."""
+    """A checked expression: its tree, and what it reads."""
 
     text: str
     tree: ast.expr
     reads: tuple[tuple[str, int], ...]
-    """Context fields read by a written name (`context.x`, `context['x']`) with the offset of that name, in order."""
+    """Context fields read by a literal name (`context.x`, `context['x']`), with the offset of the name, in order."""
     inside: tuple[tuple[str, int], ...]
-    """The texts given to `In` with their offsets, in order."""
+    """The arguments of `In` with their offsets, in order."""
     roots: frozenset[str]
-    """Which of context, event, entity and principal it uses."""
+    """The roots it uses: context, event, entity, principal."""
     constant: bool
-    """Whether it reads nothing at all, so that its value is always the same."""
+    """Whether it reads nothing, so that its value is always the same."""
 
 
 def parse(text: str, *, names: frozenset[str] = NAMES) -> Parsed:
-    """The checked expression of a text (without the leading `=`), reading no other roots than `names`.
+    """Return the checked expression of a text (without the leading `=`) that may read the roots `names`.
 
     Raises: ExpressionError, and nothing else, whatever the text.
 
     >>> parse("context.items > 0").reads
     (('items', 8),)
     """
-    trouble = scan(text)
-    if trouble is not None:
-        raise _rebuilt(*trouble)
+    problem = find_token_error(text)
+    if problem is not None:
+        raise _make_error(*problem)
     shift = len(text) - len(text.lstrip(BLANKS))
     body = text.strip(BLANKS)
     try:
         tree = ast.parse(body, mode="eval").body
     except SyntaxError as error:
-        # Python counts from 1, and names no character of the text when it ended where something had to follow.
+        # Python counts from 1, and gives no character of the text if the text ended too early.
         at = 1 if error.offset is None else error.offset
         ended = not 1 <= at <= len(body)
         message = "the expression ends too early" if ended else error.msg
         offset = shift + (len(body) if ended else at) - 1
         raise ExpressionError("expression.syntax", message, offset=offset, end=offset + 1) from None
     except (MemoryError, RecursionError, ValueError):
-        # Not known to happen once the tokens are checked, but the parser belongs to Python and the promise is ours.
+        # Not known to happen after the check of tokens, but the parser is not ours.
         message = "the expression is too large for the parser"
         raise ExpressionError("expression.limit", message, offset=shift, end=shift + len(body)) from None
     check = _Check(body, shift=shift, names=names)
@@ -116,7 +116,7 @@ def _by_offset(found: tuple[str, int]) -> int:
 
 
 class _Check:
-    """The walk over one tree. Each rule checks one kind of node and gives the children still to visit."""
+    """The walk over one tree. Each rule checks one kind of node and returns the children to visit."""
 
     def __init__(self, body: str, *, shift: int, names: frozenset[str]) -> None:
         self.body = body
@@ -132,9 +132,9 @@ class _Check:
         while stack:
             node, depth = stack.pop()
             self.nodes += 1
-            trouble = oversized(self.nodes, depth, 0, 0)
-            if trouble is not None:
-                self.fail(trouble.code, trouble.message, node, trouble.hint)
+            problem = oversized(self.nodes, depth, 0, 0)
+            if problem is not None:
+                self.fail(problem.code, problem.message, node, problem.hint)
             rule = _RULES.get(type(node))
             if rule is None or not _OPERATORS.issuperset(_operators(node)):
                 noun, hint = _REFUSED.get(type(node), ("this", None))
@@ -144,7 +144,7 @@ class _Check:
     def fail(self, code: str, message: str, node: ast.expr, hint: str | None = None) -> NoReturn:
         raise ExpressionError(code, message, offset=self.offset(node), end=self.end(node), hint=hint)
 
-    # Python counts columns in bytes of UTF-8; we count characters, as editors do.
+    # Python counts columns in bytes of UTF-8. We count characters, as editors do.
     def offset(self, node: ast.expr) -> int:
         return self.shift + len(self.body.encode()[: node.col_offset].decode())
 
@@ -152,7 +152,7 @@ class _Check:
         return self.shift + len(self.body.encode()[: node.end_col_offset].decode())
 
     def source(self, node: ast.expr) -> str:
-        """The text of a node, for hints; long ones are left to the reader."""
+        """Return the text of a node for a hint; a placeholder if it is long."""
         written = self.body[self.offset(node) - self.shift : self.end(node) - self.shift]
         return written if len(written) <= _SHORT else "x"
 
@@ -160,7 +160,7 @@ class _Check:
         value = node.value
         if type(value) is int:
             if value.bit_length() > CONSTANT_BITS_MAX:
-                self.fail("expression.constant", f"a whole number has at most {CONSTANT_BITS_MAX} bits", node)
+                self.fail("expression.constant", f"the integer has more than {CONSTANT_BITS_MAX} bits", node)
         elif type(value) is float:
             if not math.isfinite(value):
                 self.fail("expression.constant", "the number is too large", node)
@@ -179,7 +179,7 @@ class _Check:
         elif name in FUNCTIONS:
             self.fail("expression.name", f'"{name}" is a function', node, f"call it: {name}(...)")
         elif name not in CONSTANTS:
-            known = NAME_HABITS.get(name) or closest(name, {*self.names, *CONSTANTS})
+            known = NAME_SUGGESTIONS.get(name) or nearest(name, {*self.names, *CONSTANTS})
             hint = f'did you mean "{known}"?' if known else f"values are read from {', '.join(sorted(self.names))}"
             self.fail("expression.name", f'no name "{name}"', node, hint)
         return ()
@@ -187,7 +187,7 @@ class _Check:
     def attribute(self, node: ast.Attribute) -> Iterable[ast.expr]:
         offset = self.end(node) - len(node.attr)
         if node.attr.startswith("_"):
-            message = f'"{node.attr}" begins with an underscore'
+            message = f'"{node.attr}" starts with an underscore'
             raise ExpressionError("expression.name", message, offset=offset, end=self.end(node))
         self.field(node.value, node.attr, offset, self.end(node))
         return (node.value,)
@@ -204,13 +204,13 @@ class _Check:
         return (node.value, key)
 
     def field(self, value: ast.expr, field: str, offset: int, end: int) -> None:
-        """Note or refuse a field that is named in the text, when it belongs to a root."""
+        """Record a field of a root that is named in the text. Raises ExpressionError if the root does not have it."""
         root = value.id if isinstance(value, ast.Name) else ""
         if root == "context":
             self.reads.append((field, offset))
         fields = FIELDS.get(root, (field,))
         if field not in fields:
-            near = closest(field, fields)
+            near = nearest(field, fields)
             hint = f'did you mean "{near}"?' if near else f"its fields are {', '.join(fields)}"
             raise ExpressionError(
                 "expression.name", f'{root} has no field "{field}"', offset=offset, end=end, hint=hint
@@ -260,31 +260,31 @@ class _Check:
         return node.args
 
     def function(self, node: ast.Call) -> str:
-        """The name of the function that is called; anything but a known name is refused."""
+        """Return the name of the called function. Raises ExpressionError unless it is known."""
         called = node.func
         if isinstance(called, ast.Attribute):
-            habit = METHOD_HABITS.get(called.attr)
+            habit = METHOD_SUGGESTIONS.get(called.attr)
             given = ", ".join(map(self.source, node.args)) or "..."
             hint = f"write {habit.format(x=self.source(called.value), a=given)}" if habit else None
             self.fail("expression.function", f'no method "{called.attr}": values have none', called, hint)
         if not isinstance(called, ast.Name):
             self.fail("expression.function", "only functions can be called", called)
         if called.id not in FUNCTIONS:
-            known = FUNCTION_HABITS.get(called.id) or closest(called.id, FUNCTIONS)
+            known = FUNCTION_SUGGESTIONS.get(called.id) or nearest(called.id, FUNCTIONS)
             hint = f'did you mean "{known}"?' if known else f"the functions are {', '.join(FUNCTIONS)}"
             self.fail("expression.function", f'no function "{called.id}"', called, hint)
         return called.id
 
 
 def is_null(node: ast.expr) -> bool:
-    """Whether a node is null as written: `null` or `None`."""
+    """Return whether a node is the literal `null` or `None`."""
     if isinstance(node, ast.Constant):
         return node.value is None
     return isinstance(node, ast.Name) and node.id == "null"
 
 
 def _operators(node: Any) -> Iterable[type]:
-    """The kinds of the operators of a node, if it has any."""
+    """Return the types of the operators of a node."""
     return map(type, getattr(node, "ops", [node.op] if hasattr(node, "op") else []))
 
 

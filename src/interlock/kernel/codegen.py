@@ -47,7 +47,7 @@ from interlock.model.document.actions import (
 from interlock.model.document.field import Charge, Field, refusal
 from interlock.model.event import is_reserved
 from interlock.model.limits import EVALUATION_WORK
-from interlock.model.storable import shown
+from interlock.model.storable import describe
 
 ACTION_WORK = 10
 """Units of work of one action without its expressions: making an effect or an event takes about a microsecond."""
@@ -406,7 +406,7 @@ def call_function(function: Callable[..., Any], name: str, *arguments: Any) -> A
     try:
         return function(*arguments)
     except Exception as error:
-        message = f"`{name}` raised {type(error).__name__}: {shown(error)[:200]}"
+        message = f"`{name}` raised {type(error).__name__}: {describe(error)[:200]}"
         raise ActionError("function.failed", message) from error
 
 

@@ -51,7 +51,10 @@ def is_genuine(snapshot: Snapshot, event: Event, *, imported: bool) -> bool:
 
 
 def is_from(event: Event, invocation: Invocation) -> bool:
-    """Return whether an event comes from this invocation. Two may have the same id, one after the other or at once."""
+    """Return whether an event comes from this invocation.
+
+    Two may have the same id, one after the other or at the same time.
+    """
     return event.invokeid == invocation.id and event.source in (None, f"invoke/{invocation.key}")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.expression.codegen import explain
+from interlock.expression.codegen import describe_exception
 from interlock.model.document.field import type_name
 from interlock.model.event import RESERVED_HINT
 from interlock.model.step import Fault
@@ -60,5 +60,5 @@ def describe_error(error: Exception) -> tuple[str, str, str, str | None]:
     """Return the code, message, event name and send id of an error of an action."""
     if isinstance(error, ActionError):
         return error.code, error.message, error.event, error.sendid
-    code, message = explain(error)
+    code, message = describe_exception(error)
     return code, message, "error.execution", None

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from interlock.expression.metering import text_bytes, weigh
+from interlock.expression.metering import measure_value, text_bytes
 from interlock.expression.parser import ExpressionError
 from interlock.kernel.codegen import ActionCompiler, Operation
 from interlock.kernel.errors import describe_error
@@ -119,7 +119,7 @@ class Explainer:
             for text, value in self._read(expression).items():
                 try:
                     read = value(run)
-                    run.stored += text_bytes(read) if type(read) is str else weigh(read, run.meter)
+                    run.stored += text_bytes(read) if type(read) is str else measure_value(read, run.meter)
                     if run.stored <= VALUES_BYTES_MAX:
                         found[text] = read
                 except Exception:  # noqa: BLE001, S112  # the error of the guard itself is in `error`

@@ -37,7 +37,7 @@ from typing import Any
 
 from interlock.expression.codegen import Typed, compile_typed
 from interlock.expression.language import SAFE
-from interlock.expression.metering import SHORT_TEXT, weigh
+from interlock.expression.metering import SHORT_TEXT, measure_value
 from interlock.expression.parser import parse
 from interlock.kernel.codegen import ACTION_WORK, ActionCompiler, CodeWriter, references
 from interlock.kernel.plan import Configuration, Planner
@@ -64,7 +64,7 @@ _SMALL = 2**63 - 1
 """The general step computes sums beyond this, and checks them against the real limit."""
 
 _UNCHANGED = "snapshot.history, snapshot.timers, snapshot.invokes, (), snapshot.entered, None, None, snapshot.parent"
-"""The rest of a snapshot after a plain step, in the order of its fields."""
+"""The fields of a snapshot that a plain step does not change, in order."""
 
 _STEP_HEAD = (
     "def step(snapshot, event):",
@@ -324,12 +324,12 @@ def _assign_all(context: dict[str, Any], result: Any, fields: Mapping[str, Field
 
 def _need_short(value: Any) -> None:
     """Fall back to the general step for a long string or a large tree, which it measures."""
-    if type(value) is str or weigh(value, None) > SHORT_BYTES_MAX:
+    if type(value) is str or measure_value(value, None) > SHORT_BYTES_MAX:
         raise NotPlain
 
 
 def not_compiled(snapshot: Snapshot, event: Event) -> None:
-    """Stand for a step that is not compiled: the lookup then succeeds, which is faster than a KeyError."""
+    """Replace a step that is not compiled yet: a lookup that succeeds is faster than a KeyError."""
 
 
 def _fall_back() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from interlock.expression.codegen import Meter
-from interlock.expression.metering import SHORT_TEXT, VALUE_BYTES, EvaluationError, text_bytes, weigh
+from interlock.expression.metering import SHORT_TEXT, VALUE_BYTES, EvaluationError, measure_value, text_bytes
 from interlock.kernel.errors import ActionError, StepFailed, describe_error, name_of, reserved_name, text_of
 from interlock.model.chart import After, Invoke, State
 from interlock.model.document.field import UNSET, Field, fields_refusal, plain_refusal, refusal
@@ -157,7 +157,7 @@ class StepRun(Struct, gc=False):
         """Measure a value for the context. Raises EvaluationError beyond the limits of a value."""
         kind = type(value)
         if kind is list or kind is dict:
-            self.stored += weigh(value, self.meter)
+            self.stored += measure_value(value, self.meter)
             if self.stored > _RECOUNT_BYTES:
                 self._recount(value)
         elif kind is str and len(value) >= SHORT_TEXT:
@@ -178,7 +178,7 @@ class StepRun(Struct, gc=False):
         """Return the bytes of these values. Raises StepFailed beyond the limit of a step."""
         try:
             most = STEP_BYTES_MAX // VALUE_BYTES
-            return weigh(values, self.meter, values_max=most, depth_max=most, bytes_max=bytes_max)
+            return measure_value(values, self.meter, values_max=most, depth_max=most, bytes_max=bytes_max)
         except EvaluationError as error:
             if error.code != "expression.limit":
                 raise StepFailed(error.code, error.message) from error
@@ -456,7 +456,7 @@ def run_from(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, r
 
 
 def _replace_at(value: Any, path: tuple[str, ...], position: int, new: Any, meter: Meter) -> Any:
-    """Return a copy of `value` with `new` at the rest of the path."""
+    """Return a copy of `value` with `new` at the end of the path, which is followed from `position`."""
     if position == len(path):
         return new
     key = path[position]

@@ -1,9 +1,9 @@
-"""Compensate the steps of a saga that its entity can no longer compensate by itself (S10, S30).
+"""Compensate the steps of a saga that the states of its entity can no longer compensate (S10, S30).
 
 Two cases: the entity ended while a saga was in progress, or the result of a saga step arrived after its state was left.
 
 Rule 1: when an entity is cancelled or fails, each saga it was in is unwound after the end: one compensation after the
-        other, that of the last step first, each an invoke of the ended snapshot; or all at once where the saga is
+        other, that of the last step first, each an invoke of the ended snapshot; or all at the same time if the saga is
         parallel. A compensation that was running continues.
 Rule 2: the saga's field lists the steps that are done. The result of a compensation removes its step from the list and
         starts the next compensation.

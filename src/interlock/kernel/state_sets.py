@@ -25,7 +25,7 @@ class EntrySet:
     defaults: set[int] = field(default_factory=set)
     content: dict[int, int] = field(default_factory=dict)
     occupied: set[int] = field(default_factory=set)
-    """The states and all their ancestors: tells in which regions something is entered."""
+    """The states and all their ancestors, which show the regions that are entered."""
     filled: set[int] = field(default_factory=set)
     """Parallel states in which every region is entered."""
 

@@ -88,17 +88,17 @@ class Kernel:
 
         Raises RejectedError when the context does not fit the chart, and when the first step fails.
         """
-        beginning = self.first_context
-        given = beginning.given(context) if context or beginning.required else _NO_CONTEXT
+        first = self.first_context
+        given = first.given(context) if context or first.required else _NO_CONTEXT
         if self._entry is None:
             self._entry = self.planner.start()
             plain = not (self._entry.operations or self._entry.ended) and self._entry.next.has_no_eventless
-            if plain and beginning.constant is not None:
-                self._plain_start = beginning.constant, self._entry.next.names
+            if plain and first.constant is not None:
+                self._plain_start = first.constant, self._entry.next.names
         if self._plain_start is not None:
             # Nothing has to run: the context is the defaults, overridden by the given values.
             defaults, names = self._plain_start
-            values = beginning.first(defaults, given)
+            values = first.first(defaults, given)
             snapshot = Snapshot(self._kind, entity, 1, self._revision, names, values, parent=parent)
             return Step(snapshot)
         return self._started(given, entity, time_ms, parent, self._entry)
@@ -120,7 +120,7 @@ class Kernel:
         return Step(snapshot, tuple(run.effects), "applied", None, tuple(run.transitions), tuple(run.faults))
 
     def step(self, snapshot: Snapshot, event: Event | str, data: Any = None, time_ms: int = 0) -> Step:
-        """Return the step of one event run to completion. A name with `data` and `time_ms` stands for an event.
+        """Return the step of one event run to completion. `event` may be a name with `data`.
 
         Raises UsageError for arguments of the wrong type, for an event name that is reserved and for a payload that is
         not JSON; CorruptionError when the chart does not have the states of the snapshot.
@@ -210,7 +210,7 @@ class Kernel:
     def _configuration(self, snapshot: Snapshot) -> Configuration:
         if snapshot.kind != self.chart.kind:
             message = f"`{snapshot.entity}` is of kind `{snapshot.kind}`, but the chart is `{self.chart.kind}`"
-            raise UsageError(message, code="snapshot.kind", hint="use the chart of its own kind")
+            raise UsageError(message, code="snapshot.kind", hint="use the chart of that kind")
         configuration = self.planner.configuration(snapshot.configuration)
         if configuration is None:
             states = ", ".join(snapshot.configuration)

@@ -1,5 +1,5 @@
-"""The nouns: frozen values, their canonical encoding, and every limit.
+"""Frozen values, their canonical encoding, and every limit.
 
-Everything that crosses a room is defined here and checked where it enters. Refuses to act: a value answers questions
-about itself, and that is all. Knows no text format, no rule of the step, and nothing outside the process.
+Values that cross packages are defined here and checked where they enter. They answer questions about themselves and
+have no side effects. No text format, no rule of the step, and no I/O.
 """

@@ -1,9 +1,9 @@
-"""The chart: a compiled, checked, immutable definition, in which every name is resolved to a number in document order.
+"""The chart: a compiled, checked, immutable definition. States and transitions are numbers in document order.
 
-Rule 1: a chart is data. It holds no function, no code and no cache; `kernel/` makes those from it.
-Rule 2: states are numbered in pre-order, the root is 0, so a descendant's number lies between its ancestor's and its
-`last`.
-Rule 3: numbers live in one process; what is stored or shown are ids.
+Rule 1: a chart is data. It has no functions, code or caches; the kernel makes those from it.
+Rule 2: states are numbered in pre-order and the root is 0, so the descendants of a state are the numbers after its own,
+        up to its `last`.
+Rule 3: numbers are valid in one process only. Ids are stored and shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ StateType = Literal["atomic", "compound", "parallel", "final", "history"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """Seven flags by which one algorithm behaves exactly like SCXML or exactly like XState 5."""
+    """Seven flags that make one algorithm behave exactly like SCXML or exactly like XState 5."""
 
     name: DialectName
     domain: Literal["lcca", "lca"] = "lcca"
@@ -52,27 +52,26 @@ DIALECTS: dict[DialectName, Dialect] = {
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """Which names a transition takes: those that begin with `tokens` (`*` has none), or exactly that one."""
+    """The event names that a transition matches: names that start with `tokens` (none for `*`), or one exact name."""
 
     text: str
     tokens: tuple[str, ...]
     exact: bool = False
 
     def matches(self, name: str) -> bool:
-        """Whether an event of this name is taken; whole tokens, case-sensitive."""
+        """Return whether an event name matches. Tokens are compared as a whole, case-sensitively."""
         tokens = tuple(name.split("."))
         return tokens == self.tokens if self.exact else tokens[: len(self.tokens)] == self.tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """An edge: source, descriptors (none: eventless), guard, targets (none: nothing exits or enters), one block.
+    """An edge: source, descriptors (none if eventless), guard, targets (none: no state is exited), one block.
 
-    `internal`: the author said that the source is not left (`reenter: false`, SCXML's type). `reenter`: as said, for
-    XState.
-    `driven`: made from `after`, `onDone` or `onError`, so only the kernel's and the driver's own events trigger it; an
-    event of the same name that content raises does not.
-    `origin` is the key it was written under, `label` what a diagram shows for its event (`pay`, `after 30s`, `done`).
+    `internal`: the author wrote that the source is not exited (`reenter: false`, or `type` in SCXML). `reenter` is the
+    same flag as XState means it. `driven`: made from `after`, `onDone` or `onError`. Only events that the kernel or the
+    driver created trigger it, not an event of the same name that an action raises. `origin` is the key in the
+    definition, `label` the text that a diagram shows for its event (`pay`, `after 30s`, `done`).
     """
 
     index: int
@@ -93,13 +92,13 @@ class Transition:
 
     @property
     def where(self) -> str:
-        """What messages call it: its path in the definition, else its number."""
+        """Its name in messages: the path in the definition, else its number."""
         return self.place.path or f"transition {self.index}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class After:
-    """A timer that a state sets when it is entered: the event it sends, and after how long (ms, or an Expression)."""
+    """A timer that is set when its state is entered: its event and its delay (ms, or an Expression)."""
 
     event: str
     delay: int | Expression
@@ -109,10 +108,10 @@ class After:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateCompensation:
-    """What answers the result of a saga step that arrives after its saga was left (S30): a `call` of the compensation.
+    """The call that compensates a saga step whose result arrives after its state was left (S30).
 
-    Its input is read with the result in the field `output`, and carries `compensates`: the key that the step was asked
-    under, which is `key`, or without one `<entity>/<version>/<state id>` with the version of the invoke's effect.
+    Its input is evaluated with the result in the field `output`. It contains `compensates`, the key of the step: `key`,
+    or `<entity>/<version>/<state id>` with the version of the invoke's effect.
     """
 
     name: str
@@ -123,7 +122,7 @@ class LateCompensation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compensation:
-    """What answers one step of a saga: the state whose invoke does, and the step's field, which is empty afterwards."""
+    """The compensation of one saga step: the state that invokes it, and the field of the result, which it clears."""
 
     step: str
     state: int
@@ -132,10 +131,10 @@ class Compensation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SagaUnwind:
-    """How a saga goes back when the end of its entity cuts it short (S10): its compensations, the last step's first.
+    """How a saga is unwound when its entity ends before it (S10): its compensations, that of the last step first.
 
-    `field` lists what is done. `completed` is the state of a saga that has nothing to go back for. `parallel`: they run
-    side by side, else one after the other.
+    `field` lists the steps that are done. In the state `completed` nothing has to be compensated. `parallel`: all
+    compensations run at the same time, else one after the other.
     """
 
     field: str
@@ -146,7 +145,7 @@ class SagaUnwind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invoke:
-    """A handler or a child chart that lives as long as its state; an inline one is named in `Chart.inline`."""
+    """A handler or a child chart that runs while its state is active. Inline charts are in `Chart.inline`."""
 
     id: str | None
     src: str | Expression | None
@@ -167,9 +166,9 @@ class Invoke:
 class State:
     """A node of the chart.
 
-    `initial` and `initial_block`: where a compound begins, with the default filled in. `default` and `default_block`:
-    the same for
-    a history. `transitions` are numbers, in the order in which they are tried. `history`: None for every other state.
+    `initial` and `initial_block` are the initial states of a compound state and the actions of entering them. `default`
+    and `default_block` are the same for a history. `transitions` are numbers, in the order in which they are tried.
+    `history` is None for every other state.
     """
 
     index: int
@@ -205,10 +204,9 @@ class State:
 class Chart:
     """A compiled definition. `revision` is its label and content hash.
 
-    `top` is the state whose final child ends the entity: the root, or XState's own root where a synthetic one stands
-    above it.
-    `guards`, `assigns`, `handlers` and `charts` are the names that code must bring, sorted. `inline` holds child
-    charts written in place.
+    `top` is the state whose final child ends the entity: the root, or the root of the XState machine below a synthetic
+    one. `guards`, `assigns`, `handlers` and `charts` are the names that the application must register, sorted. `inline`
+    are child charts written in place.
     """
 
     kind: str
@@ -233,7 +231,7 @@ class Chart:
     source: str = field(default="<definition>", compare=False)
 
     def state(self, name: str) -> State | None:
-        """The state of this id, or None."""
+        """Return the state with this id, or None."""
         return next((each for each in self.states if each.id == name), None)
 
     def path(self, index: int) -> list[int]:
@@ -262,7 +260,7 @@ class Chart:
     def domain(self, transition: Transition, targets: Sequence[int]) -> int | None:
         """Return the state whose descendants a transition exits and enters (S15); None for one without targets.
 
-        `targets` are those of the transition, each history replaced by what it stands for.
+        `targets` are those of the transition, with each history replaced by its effective targets.
         """
         if not targets:
             return None

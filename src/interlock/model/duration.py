@@ -1,4 +1,4 @@
-"""Durations as people write them (`250ms 30s 5m 24h 7d`, `1h30m`) and as the kernel counts them: whole ms."""
+"""Durations as text (`250ms 30s 5m 24h 7d`, `1h30m`) and as whole milliseconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ _SCXML = re.compile(r"\+?([0-9]{0,12})(?:\.([0-9]{1,9}))?(ms|s)")
 
 
 def parse_duration(text: str) -> int | None:
-    """The milliseconds of `1h30m`; None when the text is no duration (no unit, rising units, a sign, a space)."""
+    """Return the milliseconds of a duration such as `1h30m`; None if it is invalid.
+
+    Units must fall, and signs and spaces are not allowed.
+    """
     position, total, last = 0, 0, None
     while position < len(text):
         part = _PART.match(text, position)
@@ -25,7 +28,7 @@ def parse_duration(text: str) -> int | None:
 
 
 def parse_css_duration(text: str) -> int | None:
-    """The milliseconds of SCXML's `1.5s`, `.5s`, `200ms` (CSS2 times); None when the text is not one."""
+    """Return the milliseconds of a CSS2 time as in SCXML, such as `1.5s`, `.5s` or `200ms`; None if it is invalid."""
     match = _SCXML.fullmatch(text.strip())
     if match is None or not (match[1] or match[2]):
         return None
@@ -35,7 +38,7 @@ def parse_css_duration(text: str) -> int | None:
 
 
 def format_duration(ms: int) -> str:
-    """The shortest falling text for a number of milliseconds: 5400000 -> `1h30m`."""
+    """Return the shortest text for a number of milliseconds: 5400000 -> `1h30m`."""
     if ms == 0:
         return "0ms"
     parts = []

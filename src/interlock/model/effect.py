@@ -1,4 +1,4 @@
-"""An effect: something to do outside, returned by a step and done by a driver once the step is kept."""
+"""An effect: something to do outside, returned by a step and performed by a driver after the step is stored."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ EffectType = Literal[
 ]
 
 CHART_TYPES = ("chart", "scxml", "http://www.w3.org/TR/scxml", "http://www.w3.org/TR/scxml/")
-"""The types of an invoke that begin a child entity; every other one is performed by a handler."""
+"""The types of an invoke that create a child entity. A handler performs all others."""
 
 
 class Effect(Struct, frozen=True, gc=False):
-    """One thing to do, with its place in the step and a key that stays the same under every retry.
+    """One thing to do, with its ordinal in the step and a key that is the same for every retry.
 
     | type | payload |
     |---|---|
     | `call` | `name` of the handler, `input` |
-    | `invoke` | `id`, `src` (a name, or what an expression gave), `type` (`handler` or `chart`), `input`, `state`,
-    `key` |
-    | | ... and where said: `autoforward`, `retry`, `timeout_ms`, `restore`; `late`: a result is told even when too
-    late |
+    | `invoke` | `id`, `src` (may be computed), `type` (`handler` or `chart`), `input`, `state`, `key` |
+    | | optional: `autoforward`, `retry`, `timeout_ms`, `restore`; `late`: even a late result is sent back |
     | `invoke_cancel` | `id`, `key` of the invoke effect |
     | `forward` | `id` of the invoke, `event` |
-    | `send` | `event`, `data`, `to`, `sendid`; `id`, `key`, `principal` when a deferred event comes back |
+    | `send` | `event`, `data`, `to`, `sendid`; `id`, `key`, `principal` when a deferred event is sent again |
     | `timer` | `name`, `event`, `due_ms`, `version` |
     | `timer_cancel` | `name`, `version` |
     | `message` | `type`, `data` |
@@ -41,11 +39,11 @@ class Effect(Struct, frozen=True, gc=False):
 
     @property
     def name(self) -> str | None:
-        """The handler's name of a `call`, the `src` of an `invoke`, else None."""
+        """The handler of a `call`, the `src` of an `invoke`, else None."""
         name = self.payload.get("name" if self.type == "call" else "src")
         return name if isinstance(name, str) else None
 
     @property
     def input(self) -> Any:
-        """The handler's input of a `call` or an `invoke`."""
+        """The input of a `call` or an `invoke`."""
         return self.payload.get("input")

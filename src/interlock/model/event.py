@@ -1,7 +1,7 @@
-"""An event: the input of a step. A hot value, checked where it is received, not where it is made.
+"""An event: the input of a step. It is checked where it is received, not where it is made.
 
-This file owns the rule for reserved names: `is_reserved` decides, and `check_sendable` is the refusal of every entry
-point that takes an event name from a caller. The kernel applies the same rule to names that a chart computes.
+This module owns the rule for reserved names. Every entry point that takes an event name from a caller applies
+`check_sendable`, and the kernel applies `is_reserved` to names that a chart computes.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ RESERVED_WORDS = frozenset({"done", "error", "after"})
 """First words of the names of results, errors and timers: only the kernel and the driver create such events."""
 
 RESULT_NAMES = ("done.", "error.", "after.")
-"""How the names begin of events that the kernel accepts from the driver only."""
+"""Prefixes of the event names that the kernel accepts from the driver only."""
 
 INVOKE_RESULTS = ("done.invoke.", "error.invoke.")
-"""How the name of the event begins by which an invoke ends; the id of the invoke follows."""
+"""Prefixes of the event names that end an invoke, before the id of the invoke."""
 
 RESERVED_HINT = "names that start with `_`, and `done`, `error`, `after` alone or before a dot, are reserved"
 
 
 def is_reserved(name: str) -> bool:
-    """Whether an event name belongs to the kernel: it starts with `_`, or its first word is done, error or after.
+    """Return whether an event name is reserved: it starts with `_`, or its first word is done, error or after.
 
     A bare word counts, because the descriptor `error.*` matches `error` too. Spellings that Unicode compatibility
     normalization (NFKC) makes equal count as well, without spaces around the word and without invisible characters.
@@ -57,16 +57,16 @@ def check_sendable(name: str) -> None:
 
 
 class Event(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A fact given to an entity: a dotted name and a payload, with who sent it, when, and by which way.
+    """A fact sent to an entity: a dotted name and a payload, with its sender, time and origin.
 
-    `time_ms` is stamped by the driver before the step: the kernel reads no clock. It never goes back from one event of
-    an entity to the next. `clock_ms` is the driver's clock where that is behind `time_ms`: another clock was ahead when
-    it stamped an event before this one. Timers and work count from `at_ms`. `key` is the idempotency key.
-    `principal` is a mapping (`id`, `kind`, `roles`, ...). The fields after `type` are SCXML's.
-    `source` is set by the driver for what it brings back: `timer/<name>/<version set>` for a firing, `invoke/<effect
-    key>` for a
-    result or a message of an invoke; None for a sender's event. `last`: sent by a child in the step in which it ended
-    by itself. `forwarded`: autoforwarded by a parent, so its invokeid is not one of ours.
+    The driver sets `time_ms` before the step, because the kernel reads no clock. It never decreases from one event of
+    an entity to the next. `clock_ms` is the driver's clock if that is behind `time_ms`, because another clock was
+    ahead when it stamped an earlier event. Timers and work count from `at_ms`. `key` is the idempotency key.
+    `principal` is a mapping (`id`, `kind`, `roles`, ...). The fields after `type` are those of SCXML.
+
+    `source` is set by the driver on what it sends back: `timer/<name>/<version>` for a timer, `invoke/<effect key>`
+    for the result or a message of an invoke; None for the event of a sender. `last`: a child sent it in the step in
+    which it ended. `forwarded`: a parent forwarded it, so its invokeid is not one of this entity.
     """
 
     name: str
@@ -87,5 +87,5 @@ class Event(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def at_ms(self) -> int:
-        """The driver's clock when it took the event."""
+        """The driver's clock when it accepted the event."""
         return self.time_ms if self.clock_ms is None else self.clock_ms

@@ -1,4 +1,4 @@
-"""What an event may carry: plain JSON of a bounded size and depth. For senders and handlers alike."""
+"""Payloads of events: plain JSON of limited size and depth, from senders and handlers alike."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from interlock.model.limits import PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX
 
 
 def payload_refusal(payload: Any) -> str | None:
-    """Why a payload cannot be an event's data; None when it can."""
+    """Return why a payload is invalid, or None."""
     if payload is None:
         return None
     problem = plain_refusal(payload)
     if problem is not None:
         return problem
     if len(encode(payload)) > PAYLOAD_BYTES_MAX:
-        return f"a payload may have {PAYLOAD_BYTES_MAX:,} bytes"
-    return f"a payload may be {PAYLOAD_DEPTH_MAX} levels deep" if _depth(payload) > PAYLOAD_DEPTH_MAX else None
+        return f"the payload has more than {PAYLOAD_BYTES_MAX:,} bytes"
+    return f"the payload has more than {PAYLOAD_DEPTH_MAX} levels" if _depth(payload) > PAYLOAD_DEPTH_MAX else None
 
 
 def _depth(value: Any) -> int:

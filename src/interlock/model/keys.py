@@ -1,18 +1,18 @@
-"""Keys that the driver makes. They begin with `_`, which no sender may use, so no sender can take one beforehand.
+"""Keys that the driver makes. They start with `_`, which senders may not use, so no sender can use one first.
 
 | key | of |
 |---|---|
-| `_effect/...`, `_timer/...`, `_outbox/...`, `_message/...` | the answer to work (`model.work.Place`) |
+| `_effect/...`, `_timer/...`, `_outbox/...`, `_message/...` | the result of work (`WorkId.result_key`) |
 | `_sent/...`, `_moved...`, `_child`, `_cancel` | deliveries, timers and children |
-| `_bus/<length>:<source>#<id>` | a message of a bus; the length of the source in characters marks where it ends |
-| `_bulk/<job>/<entity>` | one entity's event of a job of the console |
-| `_reconcile/<name>/<version>` | the answer of a reconciler about a version |
+| `_bus/<length>:<source>#<id>` | a message of a bus; starts with the length of the source in characters |
+| `_bulk/<job>/<entity>` | the event of one entity in a bulk job of the console |
+| `_reconcile/<name>/<version>` | the result of a reconciler for a version |
 | `_<event>:<value>` | a chart's `dedupe` |
 | `_` and 32 or 64 hexadecimal digits | an event without a key, and a `dedupe` that has no other form |
 
-Rule 1: a text that is too long for a key, or not printable, is replaced by its hash, behind the same prefix.
-Rule 2: keys of the first releases are still recognised (`OwnKey.former`), so that a message or a job that was taken
-before an upgrade is not taken again after it.
+Rule 1: text that is too long for a key, or not printable, is replaced by its hash after the same prefix.
+Rule 2: keys of the first releases are still recognised (`OwnKey.former`), so that a message or a job that was accepted
+        before an upgrade is not accepted again after it.
 See ADR 0046.
 """
 
@@ -25,19 +25,19 @@ from msgspec import Struct
 from interlock.model.limits import KEY_BYTES_MAX
 
 OWN = "_"
-"""What every key of the driver begins with."""
+"""The prefix of every key of the driver."""
 
 BUS, BULK, RECONCILE = "_bus/", "_bulk/", "_reconcile/"
 
 REQUESTS = (BUS, BULK, RECONCILE)
-"""Keys that identify a request from outside: an entry under one of these belongs to one event, as with a sender's."""
+"""Prefixes of keys that identify a request from outside: one key means one event, as with a sender's key."""
 
 
 class OwnKey(Struct, frozen=True):
-    """A key of the driver for an event that somebody asked for.
+    """A key of the driver for a request from outside.
 
-    `name` is what the event itself carries as its id and key, for charts and messages. `former` is the key by which
-    earlier releases knew the same request; a sender may have taken it.
+    `name` is the id and key in the event itself, for charts and messages. `former` is the key of the same request in
+    earlier releases; a sender may have used it.
     """
 
     key: str
@@ -46,7 +46,7 @@ class OwnKey(Struct, frozen=True):
 
 
 def bus_key(source: str, message: str) -> OwnKey:
-    """The key of a message, by its source and id."""
+    """Return the key of a message with this source and id."""
     former = f"{source}#{message}"
     if former.startswith(OWN) or not _fits(former):
         former = _digest(former)
@@ -54,7 +54,7 @@ def bus_key(source: str, message: str) -> OwnKey:
 
 
 def bulk_key(job: str, entity: str) -> OwnKey:
-    """The key of one entity's event in a job."""
+    """Return the key of one entity's event in a job."""
     former = f"bulk/{job}/{entity}"
     if len(former.encode()) > KEY_BYTES_MAX:
         former = f"bulk/{job}/{_digest(entity)}"
@@ -62,17 +62,17 @@ def bulk_key(job: str, entity: str) -> OwnKey:
 
 
 def reconcile_key(name: str, version: int) -> OwnKey:
-    """The key of a reconciler's answer. It has no former key: an entry under that has raised the version."""
+    """Return the key of a reconciler's result. It needs no former key: such an entry has raised the version."""
     return OwnKey(_own(RECONCILE, f"{name}/{version}"), f"reconcile/{name}/{version}")
 
 
 def dedupe_key(event: str, value: str | int) -> tuple[str, str | None]:
-    """The key that a chart's `dedupe` gives an event, and its former one where that was another.
+    """Return the key that a chart's `dedupe` gives an event, and its former key if that was different.
 
-    A `:` in the event's name would make two events one key, and a `/` one of the driver's other keys.
+    A `:` in the event's name could give two events the same key, and a `/` one of the driver's other keys.
     """
     former = f"{OWN}{event}:{value}"
-    if len(former.encode()) > KEY_BYTES_MAX:  # cut short, two values would be one key
+    if len(former.encode()) > KEY_BYTES_MAX:  # truncated, two values could have the same key
         former = f"{OWN}{_digest(former)}"
     if ":" in event or "/" in event:
         return f"{OWN}{_digest(f'{len(event)}:{event}:{value}')}", former

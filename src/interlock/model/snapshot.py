@@ -1,4 +1,4 @@
-"""A snapshot: the whole immutable value of an entity at one version, plain JSON. What `step` takes and returns."""
+"""A snapshot: the complete immutable value of an entity at one version. `step` takes one and returns the next."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Timer(Struct, frozen=True, gc=False, omit_defaults=True):
     """A pending delayed event.
 
     `name` is unique in the snapshot: the send id, or `<id>~<version>.<ordinal>` while another of that id is pending.
-    `to` is another addressee than the entity itself. `state` is the state of an `after`. `since_ms` is from when it
-    counts, once downtime has moved it, or where the driver's clock was behind the entity's time; None: from the time of
-    the entry that set it.
+    `to` is the address if it is not the entity itself. `state` is the state of an `after`. `since_ms` is the time from
+    which it counts, if downtime has moved it or the driver's clock was behind the entity's time; None: the time of the
+    entry that set it.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Timer(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Invocation(Struct, frozen=True, gc=False, omit_defaults=True):
-    """An active invoke: its id, its state and position there, its effect's key, and whether it is a child entity."""
+    """An active invoke: its id, its state and position there, the key of its effect, whether it is a child entity."""
 
     id: str
     state: str
@@ -45,7 +45,7 @@ class Invocation(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Parent(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The entity that invoked this one, under which invoke id, and the key of the effect that began it."""
+    """The entity that invoked this one, the id of the invoke, and the key of its effect."""
 
     entity: str
     invokeid: str
@@ -55,8 +55,8 @@ class Parent(Struct, frozen=True, gc=False, omit_defaults=True):
 class Snapshot(Struct, frozen=True, gc=False, omit_defaults=True):
     """An entity at one version.
 
-    `configuration` holds the ids of the active atomic states in document order; of an entity that ended, the final
-    state's. `history` maps a history state's id to the states recorded. `entered` is kept for late binding only.
+    `configuration` has the ids of the active atomic states in document order; after the end, those of the final states.
+    `history` maps the id of a history state to the recorded states. `entered` is used for late binding only.
     """
 
     kind: str

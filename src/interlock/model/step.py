@@ -1,4 +1,4 @@
-"""A step's answer: the next snapshot, the effects, and how the event was taken."""
+"""The result of a step: the next snapshot, the effects, and the outcome of the event."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Outcome = Literal["applied", "ignored", "rejected", "denied", "duplicate"]
 
 
 class Fault(Struct, frozen=True, gc=False, omit_defaults=True):
-    """An error inside a step that no transition took: what went wrong, and where in the chart."""
+    """An error inside a step that no transition handled: its code, message and place in the chart."""
 
     code: str
     message: str
@@ -21,7 +21,7 @@ class Fault(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class FailedGuard(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A guard that was asked and said no: the transition, the guard as written, and the values it read."""
+    """A guard that did not hold: its transition, its text, the values it read, and its error if it raised."""
 
     transition: int
     guard: str
@@ -32,8 +32,8 @@ class FailedGuard(Struct, frozen=True, gc=False, omit_defaults=True):
 class Step(Struct, frozen=True, gc=False, omit_defaults=True):
     """One event run to completion.
 
-    `transitions` are the numbers of those chosen, in the order chosen, over all microsteps. When the outcome is not
-    `applied`, `reason` says why; for reason `guard`, `trials` says which guards said no and what they read.
+    `transitions` are the numbers of the transitions taken, in order, over all microsteps. If the outcome is not
+    `applied`, `reason` says why; for the reason `guard`, `trials` has the guards that did not hold.
     """
 
     snapshot: Snapshot

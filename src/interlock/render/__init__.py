@@ -1,5 +1,5 @@
-"""From a chart to diagram text: Mermaid, Graphviz, PlantUML.
+"""Draw charts: SVG and PNG, Mermaid, Graphviz, PlantUML.
 
-Describes the very chart that runs, so a diagram cannot drift from it. Refuses to write files or start programs: it
-returns text, and the same chart always gives the same text.
+A drawing is made from the chart that runs, so the two cannot differ. Nothing here writes files or starts programs, and
+the same chart always gives the same text.
 """

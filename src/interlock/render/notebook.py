@@ -1,9 +1,9 @@
-"""What a notebook shows of entities: HTML beside words, for one entity, a journal or a whole kind.
+"""Views of entities and kinds for notebooks: HTML and plain text.
 
-Rule 1: everything that a person, a chart or a program wrote is escaped, here, by the one function that makes elements;
-drawings come from the renderer, which escapes for itself. There is no script, no link and no address in it.
-Rule 2: it stays small: texts are cut, and lists end with how many are left out.
-Rule 3: the same in words (`text`) is always there, for terminals, and for notebooks that show no HTML.
+Rule 1: one function makes all elements and escapes all text. The renderer escapes the text in drawings. There are no
+        scripts, links or addresses.
+Rule 2: views are small: texts are truncated, and lists say how many items are left out.
+Rule 3: `text` has the same content for terminals and for notebooks that show no HTML.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FACTS = "margin:.2em 0 .6em"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityView:
-    """An entity: its chart with the active states lit, its context, and its last entries. `left_out`: earlier ones."""
+    """An entity: its chart with the active states highlighted, its context, and its last entries."""
 
     chart: Chart
     snapshot: Snapshot
@@ -42,12 +42,12 @@ class EntityView:
 
     @property
     def left_out(self) -> int:
-        """How many entries lie before those shown."""
+        """The number of earlier entries that are not shown."""
         return self.entries[0].version - 1 if self.entries else self.snapshot.version
 
     @property
     def text(self) -> str:
-        """The same in words."""
+        """The same content as plain text."""
         shown = self.snapshot
         lines = [f"{shown.entity}  {_where(shown)}  version {shown.version}  revision {shown.revision}"]
         lines += [f"  {name} = {value}" for name, value in _fields(shown.context)]
@@ -87,7 +87,7 @@ class KindView:
 
     @property
     def text(self) -> str:
-        """The same in words."""
+        """The same content as plain text."""
         lines = [f"{self.chart.kind}  revision {self.chart.revision}  {self._count()}"]
         return "\n".join([*lines, *(f"  {name}  {count:,}" for name, count in self.states)])
 
@@ -139,13 +139,13 @@ def _cut(text: str) -> str:
 
 
 def _known(chart: Chart, names: Iterable[str]) -> frozenset[str]:
-    """The states of these that the chart has: another revision may have had others."""
+    """Return the states that the chart has. Those of another revision may differ."""
     ids = {each.id for each in chart.states}
     return frozenset(each for each in names if each in ids)
 
 
 def _heat(chart: Chart, states: Iterable[tuple[str, int]]) -> tuple[tuple[str, str], ...]:
-    """The class of each state that somebody is in: ten degrees, each many times the one before."""
+    """Return the class of each state with entities: ten levels on a logarithmic scale."""
     known = _known(chart, (name for name, _ in states))
     counts = {name: count for name, count in states if count and name in known}
     most = log1p(max(counts.values(), default=1))
@@ -156,14 +156,14 @@ def _heat(chart: Chart, states: Iterable[tuple[str, int]]) -> tuple[tuple[str, s
 
 
 def element(name: str, *inside: str, style: str = "", raw: bool = False) -> str:
-    """An element around texts, which are escaped, or around elements (`raw`)."""
+    """Return an element around text, which is escaped, or around elements (`raw`)."""
     body = "".join(inside) if raw else "".join(escape(each, quote=True) for each in inside)
     styled = f' style="{style}"' if style else ""
     return f"<{name}{styled}>{body}</{name}>"
 
 
 def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table, or nothing without rows."""
+    """Return a table; empty text if there are no rows."""
     lines = [element("tr", *(element("td", each, style=CELL) for each in row), raw=True) for row in rows]
     if not lines:
         return ""
@@ -173,7 +173,7 @@ def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def card(title: str, facts: str, *parts: str) -> str:
-    """A heading, a line of facts, and elements below."""
+    """Return a heading, a line of facts, and elements below them."""
     head = element("b", title) + element("p", facts, style=FACTS)
     return element("div", head, *parts, style="max-width:100%;overflow-x:auto", raw=True)
 

@@ -1,7 +1,7 @@
-"""Leaves out of a drawing what sagas note for themselves, and says in words what they ask themselves.
+"""Hide the bookkeeping of sagas in drawings.
 
-The compiler writes a saga out as states that keep, in a context field of their own, which steps are done. Such notes
-say nothing to a reader: the states and transitions are the drawing. The chart that runs is not touched.
+The compiler expands a saga to states that record in a separate context field which steps are done. These assigns are
+left out of a drawing, and their guards are shown as text. The chart that runs is not changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NOT_LISTED = re.compile(r"context\.(?P<field>\w+)\.done\[(?P<quote>['\"])(?P<st
 
 
 def hide_bookkeeping(chart: Chart) -> Chart:
-    """The chart for a drawing: the same states and transitions, without the assigns to fields that sagas made."""
+    """Return the chart for a drawing: without assigns to the fields of sagas."""
     fields = frozenset(field.name for state in chart.states for field in state.context if _is_made(field))
     if not fields:
         return chart
@@ -44,7 +44,7 @@ def _is_made(field: Field) -> bool:
 
 
 def _worded(guard: Guard | None, fields: frozenset[str]) -> Guard | None:
-    """The guard as a person would say it, where the compiler made it."""
+    """Return a readable guard in place of one that the compiler made."""
     match guard:
         case GuardExpression():
             words = _words(guard.expression.text, fields)
@@ -70,7 +70,7 @@ def _visible(block: Block, fields: frozenset[str]) -> Block:
 
 
 def _shown(action: Action, fields: frozenset[str]) -> Action | None:
-    """The action without its notes; None when nothing of it is left."""
+    """Return an action without the bookkeeping; None if nothing remains."""
     match action:
         case Assign():
             values = tuple(pair for pair in action.values if pair[0].partition(".")[0] not in fields)

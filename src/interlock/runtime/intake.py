@@ -38,7 +38,7 @@ from interlock.model.journal.entry import Receipt
 from interlock.model.journal.message import Message, decode_message
 from interlock.model.keys import bus_key
 from interlock.model.limits import NAME_BYTES_MAX
-from interlock.model.storable import shown
+from interlock.model.storable import describe
 from interlock.ports.bus import Bus, IncomingMessage, MessageSource
 from interlock.ports.fork import after_fork, keep_forever
 from interlock.runtime.runtime import Runtime
@@ -230,7 +230,7 @@ class Consumer:
             found = self._route(message)
             delivery = await found if isawaitable(found) else found
         except Exception as error:
-            text = f"the route failed for message `{message.id[:200]}`: {type(error).__name__}: {shown(error)[:200]}"
+            text = f"the route failed for message `{message.id[:200]}`: {type(error).__name__}: {describe(error)[:200]}"
             hint = "fix the route, then send the message again"
             raise InterlockError(text, code="route.failed", hint=hint) from error
         if not isinstance(delivery, Delivery | None):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from interlock.assemble.charts import format_named
+from interlock.assemble.charts import get_format
 from interlock.compiler.build import compile_document
 from interlock.errors import Diagnostic
 from interlock.expression.language import SAFE, Language
@@ -54,7 +54,7 @@ def trip(document: Document, route: Sequence[str]) -> Trip:
     """Write and read a document in each format of the route. Raises LostError when a text of ours is refused."""
     losses: set[str] = set()
     for name in route:
-        form = format_named(name)
+        form = get_format(name)
         writing = form.write(document)
         losses |= {each.code for each in writing.diagnostics if _changes(name, each)}
         reading = form.read(writing.text, source=f"{document.kind}.{name}")

@@ -1,4 +1,4 @@
-"""A chart together with its code: registering, stepping, replaying, asking; and the chart as a value."""
+"""BoundChart: registering functions, stepping, replaying, pickling."""
 
 import pickle
 from typing import Any
@@ -27,22 +27,20 @@ states:
 
 
 def order() -> BoundChart:
-    """The chart with all that it names."""
+    """Return the chart with its functions registered."""
     chart = loads(TEXT)
     chart.guard("enough")(lambda context, event: event.data >= 10)
     chart.assign("count")(lambda context, event: {"n": context["n"] + 1})
     return chart
 
 
-def test_a_chart_names_what_code_must_bring() -> None:
-    """Sorted, each kind apart."""
+def test_a_chart_lists_the_names_to_register() -> None:
     chart = loads(TEXT).chart
 
     assert (("enough",), ("count",), ("send_receipt", "ship")) == (chart.guards, chart.assigns, chart.handlers)
 
 
-def test_a_decorator_gives_its_function_back() -> None:
-    """So that it can be called and tested like any other."""
+def test_a_decorator_returns_its_function() -> None:
     chart = loads(TEXT)
 
     @chart.guard("enough")
@@ -62,31 +60,28 @@ def test_a_decorator_gives_its_function_back() -> None:
     ("what", "name", "hint"),
     [
         ("guard", "enogh", 'did you mean "enough"?'),
-        ("guard", "q", "it names enough"),
+        ("guard", "q", "it uses enough"),
         ("assign", "counts", 'did you mean "count"?'),
         ("handler", "send_reciept", 'did you mean "send_receipt"?'),
-        ("handler", "q", "it names send_receipt, ship"),
-        ("handler", "enough", "it names send_receipt, ship"),
+        ("handler", "q", "it uses send_receipt, ship"),
+        ("handler", "enough", "it uses send_receipt, ship"),
     ],
 )
-def test_a_name_that_the_chart_does_not_have_is_refused(what: str, name: str, hint: str) -> None:
-    """When it is registered, not when it is missed."""
+def test_a_name_that_the_chart_does_not_use_cannot_be_registered(what: str, name: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
         getattr(loads(TEXT), what)(name)
 
     assert f"{what}.unknown" == caught.value.code
-    assert f"chart `order` names no {what} `{name}`" == caught.value.message
     assert hint == caught.value.hint
 
 
-def test_a_chart_that_names_nothing_says_so() -> None:
-    """There is nothing to suggest."""
-    with pytest.raises(UsageError, match="it names none"):
+def test_nothing_can_be_registered_for_a_chart_without_functions() -> None:
+    with pytest.raises(UsageError) as caught:
         loads("interlock: 1\nkind: x\nstates: {a: {}}").guard("enough")
+    assert "guard.unknown" == caught.value.code
 
 
-def test_a_chart_does_not_run_before_its_functions_are_there() -> None:
-    """The error names the missing one and the line that registers it; then it runs."""
+def test_a_chart_does_not_run_before_its_functions_are_registered() -> None:
     chart = loads(TEXT)
     with pytest.raises(UsageError) as caught:
         chart.start(entity="order/1")
@@ -98,7 +93,6 @@ def test_a_chart_does_not_run_before_its_functions_are_there() -> None:
 
 
 def test_registering_again_takes_effect_at_once() -> None:
-    """The kernel is made anew; it is otherwise kept."""
     chart = order()
     first = chart.start(entity="order/1").snapshot
     kernel = chart.kernel
@@ -111,8 +105,7 @@ def test_registering_again_takes_effect_at_once() -> None:
     assert ("paid",) == chart.step(first, "pay", 5).snapshot.configuration
 
 
-def test_a_name_with_data_stands_for_an_event() -> None:
-    """With the time the caller says."""
+def test_a_name_with_data_is_an_event() -> None:
     chart = order()
     first = chart.start({"n": 4}, entity="order/1", time_ms=7).snapshot
 
@@ -121,8 +114,7 @@ def test_a_name_with_data_stands_for_an_event() -> None:
 
 
 @pytest.mark.parametrize("data", [{1}, float("inf"), {1: 2}, 2**300, object()])
-def test_data_that_is_no_plain_json_is_refused_before_the_step(data: object) -> None:
-    """It could not be kept."""
+def test_a_payload_must_be_json(data: object) -> None:
     chart = order()
     with pytest.raises(UsageError) as caught:
         chart.step(chart.start(entity="order/1").snapshot, "wait", data)
@@ -130,8 +122,8 @@ def test_data_that_is_no_plain_json_is_refused_before_the_step(data: object) -> 
     assert "event.payload" == caught.value.code
 
 
-def test_what_is_no_snapshot_is_not_stepped() -> None:
-    """The slip of passing the whole `Step` gets the fix; what else goes wrong inside is not blamed on the caller."""
+def test_a_step_requires_a_snapshot() -> None:
+    """The hint helps a caller who passes the whole `Step`."""
     chart = order()
     first = chart.start(entity="order/1")
     for given, hint in ((first, "pass its `.snapshot`"), ({}, None), (None, None)):
@@ -140,8 +132,7 @@ def test_what_is_no_snapshot_is_not_stepped() -> None:
         assert ("snapshot.type", hint) == (caught.value.code, caught.value.hint)
 
 
-def test_what_is_no_event_is_not_stepped() -> None:
-    """A name or an Event."""
+def test_a_step_requires_an_event_or_a_name() -> None:
     chart = order()
     with pytest.raises(UsageError) as caught:
         chart.step(chart.start(entity="order/1").snapshot, 5)  # type: ignore[arg-type]  # the mistake in question
@@ -160,7 +151,6 @@ def test_the_kernel_is_called_directly_after_the_first_step() -> None:
 
 
 def test_time_is_whole_milliseconds() -> None:
-    """`time.time() * 1000` would make a snapshot that cannot be decoded again."""
     chart = order()
     first = chart.start(entity="order/1").snapshot
     with pytest.raises(UsageError) as caught:
@@ -173,14 +163,13 @@ def test_time_is_whole_milliseconds() -> None:
 
 
 def test_the_id_of_an_entity_is_a_string() -> None:
-    """A number would be refused only when the snapshot is read back."""
-    with pytest.raises(UsageError, match="the id of an entity is a string, not 5"):
+    with pytest.raises(UsageError) as caught:
         order().start(entity=5)  # type: ignore[arg-type]  # the mistake in question
+    assert "entity.id" == caught.value.code
 
 
 @pytest.mark.parametrize("what", ["guard", "assign", "handler"])
-def test_a_decorator_without_a_name_says_how_it_is_written(what: str) -> None:
-    """`@chart.guard` over a function gives it the function."""
+def test_a_decorator_requires_a_name(what: str) -> None:
     with pytest.raises(UsageError) as caught:
         getattr(order(), what)(print)
 
@@ -188,7 +177,6 @@ def test_a_decorator_without_a_name_says_how_it_is_written(what: str) -> None:
 
 
 def test_folding_is_stepping_without_effects() -> None:
-    """Replay."""
     chart = order()
     first = chart.start(entity="order/1").snapshot
     stepped = chart.step(chart.step(first, "pay", 1).snapshot, "pay", 10).snapshot
@@ -197,7 +185,6 @@ def test_folding_is_stepping_without_effects() -> None:
 
 
 def test_candidates_say_what_may_happen_now() -> None:
-    """Of the kernel, through the chart."""
     chart = order()
     first = chart.start(entity="order/1").snapshot
 
@@ -207,7 +194,6 @@ def test_candidates_say_what_may_happen_now() -> None:
 
 
 def test_a_chart_tells_its_size() -> None:
-    """The root does not count."""
     chart = loads(TEXT)
 
     assert f"<chart order {chart.chart.revision}: 2 states, 5 transitions>" == repr(chart)
@@ -227,7 +213,6 @@ def test_a_chart_survives_pickling() -> None:
 
 
 def test_the_same_definition_gives_the_same_chart_and_another_does_not() -> None:
-    """The revision is over what it says, not over how it is laid out."""
     other = TEXT.replace("n: {type: integer, default: 0}", "n: {default: 0, type: integer}")
     changed = TEXT.replace("default: 0", "default: 1")
 
@@ -289,7 +274,6 @@ def test_a_failure_brings_the_error_back() -> None:
 
 
 def test_an_effect_that_has_no_result_has_no_answer() -> None:
-    """Only an invoke is waited for."""
     with pytest.raises(UsageError) as caught:
         done_event(Effect("log", 0, "k", {}))
 
@@ -297,27 +281,29 @@ def test_an_effect_that_has_no_result_has_no_answer() -> None:
 
 
 def test_only_effects_have_results_and_only_timers_fire() -> None:
-    """The error says what was given, and what to give."""
-    with pytest.raises(UsageError, match="only an effect has a result, not `str`"):
+    with pytest.raises(UsageError) as no_result:
         done_event("job")  # type: ignore[arg-type]  # the mistake in question
-    with pytest.raises(UsageError, match="only an effect has a result, not `str`"):
+    with pytest.raises(UsageError) as no_failure:
         failed_event("job", "c")  # type: ignore[arg-type]  # the mistake in question
-    with pytest.raises(UsageError, match="only a timer fires, not `Effect`"):
+    with pytest.raises(UsageError) as no_timer:
         timer_event(Effect("timer", 0, "k", {}))  # type: ignore[arg-type]  # the mistake in question
 
+    codes = [caught.value.code for caught in (no_result, no_failure, no_timer)]
+    assert ["effect.result", "effect.result", "timer.type"] == codes
 
-def test_a_result_that_is_no_plain_json_is_refused() -> None:
-    """It could not be kept: the exception itself, for one, instead of its code."""
+
+def test_a_result_must_be_json() -> None:
     effect = Effect("invoke", 0, "k", {"id": "job"})
-    with pytest.raises(UsageError, match="the result of `k` cannot be kept") as caught:
+    with pytest.raises(UsageError) as caught:
         done_event(effect, {1})
     assert "event.payload" == caught.value.code
-    with pytest.raises(UsageError, match="the result of `k` cannot be kept"):
-        failed_event(effect, ValueError("x"))  # type: ignore[arg-type]  # the mistake in question
+    with pytest.raises(UsageError) as caught:
+        failed_event(effect, ValueError("x"))  # type: ignore[arg-type]  # the exception instead of its code
+    assert "event.payload" == caught.value.code
 
 
 def test_a_chart_that_has_run_can_be_pickled() -> None:
-    """What the kernel has worked out stays behind and is made anew (P9)."""
+    """Without its kernel, which is made again (P9)."""
     chart = loads("interlock: 1\nkind: lamp\nstates: {off: {on: {press: on}}, on: {on: {press: off}}}")
     snapshot = chart.fold(chart.start(entity="lamp/1").snapshot, [Event("press")] * 301)
     chart.step(snapshot, "press")

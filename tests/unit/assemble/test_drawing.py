@@ -8,7 +8,7 @@ from interlock.errors import UsageError
 LAMP = "interlock: 1\nkind: lamp\nstates: {dark: {on: {press: bright}}, bright: {on: {press: dark}}}\n"
 
 
-def test_a_chart_is_drawn_with_states_or_a_snapshot_lit() -> None:
+def test_a_chart_is_drawn_with_states_or_a_snapshot_highlighted() -> None:
     """What is lit by name is lit by the snapshot that is in it."""
     lamp = interlock.loads(LAMP)
     snapshot = lamp.start(entity="lamp/1").snapshot
@@ -26,7 +26,6 @@ def test_a_notebook_shows_a_chart_as_svg_and_in_words() -> None:
 
 
 def test_two_revisions_are_drawn_as_one() -> None:
-    """What is new has a plus, what is gone a minus."""
     before, after = interlock.loads(LAMP), interlock.loads(LAMP.replace("press: dark", "off: dark"))
     svg = after.diff(before).svg
 
@@ -34,7 +33,7 @@ def test_two_revisions_are_drawn_as_one() -> None:
     assert "- press" in svg
 
 
-def test_a_wrong_state_or_theme_is_refused_at_once() -> None:
+def test_an_unknown_state_or_theme_is_rejected_immediately() -> None:
     """Not only when the drawing is looked at."""
     lamp = interlock.loads(LAMP)
 

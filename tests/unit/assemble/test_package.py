@@ -27,7 +27,6 @@ def test_a_name_loads_what_it_needs_and_no_more() -> None:
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
-    """With Python's own words."""
     interlock = importlib.import_module("interlock")
 
     with pytest.raises(AttributeError, match="module 'interlock' has no attribute 'nonsense'"):

@@ -12,14 +12,14 @@ from interlock.assemble import charts
 from interlock.assemble.charts import (
     FORMAT_GROUP,
     FORMATS,
-    compiled,
-    format_named,
-    format_of,
+    compile_reading,
+    format_for_suffix,
     format_writer,
+    get_format,
     load,
     loads,
-    read,
     read_file,
+    read_text,
 )
 from interlock.definition.format import Format, ReadResult, WriteResult
 from interlock.errors import DefinitionError, NotFoundError, UsageError
@@ -49,15 +49,14 @@ SUFFIXES = {
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_loads(name: str) -> None:
     """The package knows each by name, and its table is complete."""
-    assert name == format_named(name).name
+    assert name == get_format(name).name
     assert loads(TEXTS[name], format=name).chart.states
 
 
 @pytest.mark.parametrize(
     ("name", "hint"), [("yamll", 'did you mean "yaml"?'), ("q", f"the formats are {', '.join(FORMATS)}")]
 )
-def test_an_unknown_format_is_told_with_what_there_is(name: str, hint: str) -> None:
-    """The nearest name when there is one, else all of them."""
+def test_an_unknown_format_is_rejected_with_the_nearest_or_all_formats(name: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
         loads(YAML, format=name)
 
@@ -74,42 +73,39 @@ def test_a_format_that_is_only_read_has_no_writer() -> None:
 
 def test_another_package_adds_a_format_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is found by its name and by the suffix of its files."""
-    other = replace(format_named("yaml"), name="other", suffixes=(".other",))
+    other = replace(get_format("yaml"), name="other", suffixes=(".other",))
     entry = EntryPoint("other", "tests.unit.assemble.test_reading:OTHER", FORMAT_GROUP)
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [entry] if group == FORMAT_GROUP else [])
     monkeypatch.setitem(globals(), "OTHER", other)
 
-    assert other is format_named("other")
-    assert "other" == format_of("door.other")
+    assert other is get_format("other")
+    assert "other" == format_for_suffix("door.other")
     assert loads(YAML, format="other").chart.states
 
 
 @pytest.mark.parametrize(("file", "name"), SUFFIXES.items())
-def test_a_files_suffix_tells_its_format(tmp_path: Path, file: str, name: str) -> None:
-    """Whatever its case."""
+def test_the_suffix_of_a_file_decides_its_format(tmp_path: Path, file: str, name: str) -> None:
     (tmp_path / file).write_text(TEXTS[name], encoding="utf-8")
 
-    assert name == format_of(file)
+    assert name == format_for_suffix(file)
     assert load(tmp_path / file).chart.states
     assert load(str(tmp_path / file)).chart.states
 
 
 @pytest.mark.parametrize("file", ["door", "door.txt", ".yaml"])
-def test_a_suffix_that_tells_nothing_needs_a_format(tmp_path: Path, file: str) -> None:
-    """The hint names the suffixes; a named format is enough."""
+def test_a_file_with_an_unknown_suffix_needs_a_format(tmp_path: Path, file: str) -> None:
     (tmp_path / file).write_text(YAML, encoding="utf-8")
 
-    assert None is format_of(file)
+    assert None is format_for_suffix(file)
     with pytest.raises(UsageError) as caught:
         read_file(tmp_path / file)
 
-    assert ("format.unknown", f"the format of {file} is not known") == (caught.value.code, caught.value.message)
-    assert "name it, or use one of .yaml, .yml, .scxml, .xml, .json, .smcat" == caught.value.hint
+    assert "format.unknown" == caught.value.code
+    assert ".yaml, .yml, .scxml, .xml, .json, .smcat" in (caught.value.hint or "")
     assert "door" == load(tmp_path / file, format="yaml").chart.kind
 
 
 def test_a_text_may_be_bytes() -> None:
-    """As a file gives it."""
     assert loads(YAML).chart == loads(YAML.encode()).chart
 
 
@@ -128,14 +124,13 @@ def refused(path: Path) -> NotFoundError:
 
 
 def test_a_missing_file_is_not_found(tmp_path: Path) -> None:
-    """With its path."""
     error = refused(tmp_path / "none.yaml")
 
-    assert ("file.not_found", f"no file {tmp_path / 'none.yaml'}") == (error.code, error.message)
+    assert "file.not_found" == error.code
+    assert str(tmp_path / "none.yaml") in error.message
 
 
-def test_a_directory_is_no_definition(tmp_path: Path) -> None:
-    """Also when its name looks like one."""
+def test_a_directory_is_not_a_definition(tmp_path: Path) -> None:
     (tmp_path / "folder.yaml").mkdir()
 
     assert "file.directory" == refused(tmp_path / "folder.yaml").code
@@ -143,14 +138,13 @@ def test_a_directory_is_no_definition(tmp_path: Path) -> None:
 
 
 def test_a_file_below_a_file_is_unreadable(tmp_path: Path) -> None:
-    """Whatever else the system says is told in its words."""
     (tmp_path / "door.yaml").write_text(YAML, encoding="utf-8")
     error = refused(tmp_path / "door.yaml" / "x.yaml")
 
     assert ("file.unreadable", True) == (error.code, error.message.endswith("cannot be read: Not a directory"))
 
 
-def test_a_file_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_permission_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who runs the tests may read everything, so the system's answer is played."""
 
     def denied(*_: object, **__: object) -> None:
@@ -173,7 +167,7 @@ def test_a_file_that_is_too_large_is_not_read_whole(tmp_path: Path) -> None:
     ]
 
 
-def test_all_problems_are_told_at_once_sorted_by_place(tmp_path: Path) -> None:
+def test_all_problems_are_reported_together_sorted_by_position(tmp_path: Path) -> None:
     """Those of the reader and those of the compiler, each with file, line and column."""
     path = tmp_path / "bad.yaml"
     path.write_text(
@@ -198,8 +192,7 @@ def test_a_text_is_named_in_its_diagnostics() -> None:
     assert {"door.yaml"} == {each.place.file for each in caught.value.diagnostics}
 
 
-def test_a_text_that_is_no_definition_at_all_has_a_finding() -> None:
-    """There is no document then, and still something to say."""
+def test_an_unreadable_text_has_diagnostics() -> None:
     with pytest.raises(DefinitionError) as caught:
         loads("[")
 
@@ -209,11 +202,11 @@ def test_a_text_that_is_no_definition_at_all_has_a_finding() -> None:
 def test_nothing_read_and_nothing_said_is_still_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A format that gives no document owes a finding; nobody gets a chart out of nothing."""
     silent = Format(name="silent", suffixes=(), read=lambda *_, **__: ReadResult(document=None), write=_unused)
-    monkeypatch.setattr(charts, "format_named", lambda name: silent)
+    monkeypatch.setattr(charts, "get_format", lambda name: silent)
     with pytest.raises(DefinitionError) as caught:
         loads("", format="silent")
 
-    assert ["nothing was read"] == [each.message for each in caught.value.diagnostics]
+    assert ["definition"] == [each.code for each in caught.value.diagnostics]
 
 
 def _unused(document: Document) -> WriteResult:
@@ -221,16 +214,14 @@ def _unused(document: Document) -> WriteResult:
 
 
 def test_an_error_of_the_reader_makes_no_chart_though_the_rest_compiles() -> None:
-    """And what the compiler finds is told beside it."""
-    reading = read(YAML + "colour: red\n", format="yaml", source="x")
-    compilation = compiled(reading)
+    reading = read_text(YAML + "colour: red\n", format="yaml", source="x")
+    compilation = compile_reading(reading)
 
     assert None is compilation.chart
     assert {"error"} <= {each.severity for each in compilation.diagnostics}
 
 
 def test_warnings_do_not_stop_a_chart() -> None:
-    """They stay with it."""
     chart = loads(YAML)
 
     assert chart.diagnostics
@@ -250,7 +241,7 @@ def scxml(reference: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a definition beside what it may read, below one with what it may not."""
+    """Return a folder with a definition and files it may read, inside one with files it may not read."""
     inside = tmp_path / "inside"
     (inside / "sub").mkdir(parents=True)
     (inside / "near.txt").write_text("5", encoding="utf-8")
@@ -318,7 +309,6 @@ def test_an_invoke_of_a_file_becomes_the_name_of_a_chart_unless_src_is_allowed(f
     [("near.txt", 5), ("file:near.txt", 5), ("./near.txt", 5), ("sub/deep.txt", [1, 2]), ("sub/../near.txt", 5)],
 )
 def test_an_allowed_definition_reads_what_lies_beside_and_below_it(folder: Path, reference: str, value: object) -> None:
-    """Regular files of its own folder."""
     (folder / "door.scxml").write_text(scxml(reference), encoding="utf-8")
 
     assert {"x": value} == load(folder / "door.scxml", allow_src=True).start(entity="door/1").snapshot.context
@@ -336,7 +326,6 @@ def test_an_allowed_definition_reads_what_lies_beside_and_below_it(folder: Path,
     ],
 )
 def test_an_allowed_definition_reads_nothing_outside_its_folder(folder: Path, reference: str) -> None:
-    """Neither by a parent, nor by an absolute path, nor by a folder whose name begins alike."""
     target = reference.replace("ABSOLUTE", str(folder.parent / "secret.txt"))
     (folder / "door.scxml").write_text(scxml(target), encoding="utf-8")
     (problem,) = refusals(folder / "door.scxml")
@@ -347,7 +336,7 @@ def test_an_allowed_definition_reads_nothing_outside_its_folder(folder: Path, re
 @pytest.mark.parametrize(
     ("reference", "problem"),
     [
-        ("none.txt", "no file none.txt"),
+        ("none.txt", "none.txt does not exist"),
         ("sub", "sub is not a regular file"),
         ("near.txt/x", "near.txt/x cannot be read: Not a directory"),
         ("bad.txt", "invalid start byte"),
@@ -361,7 +350,7 @@ def test_an_allowed_definition_reads_nothing_outside_its_folder(folder: Path, re
     ],
 )
 def test_only_regular_files_of_a_definitions_size_are_read(folder: Path, reference: str, problem: str) -> None:
-    """A FIFO that nobody writes to is refused at once, and no symbolic link is followed."""
+    """A FIFO without writer is rejected immediately, and no symbolic link is followed."""
     (folder / "door.scxml").write_text(scxml(reference), encoding="utf-8")
 
     assert problem in refusals(folder / "door.scxml")[0]
@@ -379,6 +368,10 @@ def test_findings_at_one_place_keep_their_order() -> None:
     """Each once, in the order found: the same in every process, whatever its hash seed."""
     names = [f"t{number}" for number in range(9)]
     text = f"interlock: 1\nkind: door\nstates: {{open: {{on: {{push: [{{target: [{', '.join(names)}]}}]}}}}}}"
-    found = [each for each in compiled(read(text, format="yaml", source="t")).diagnostics if each.severity == "error"]
+    found = [
+        each
+        for each in compile_reading(read_text(text, format="yaml", source="t")).diagnostics
+        if each.severity == "error"
+    ]
 
     assert [f'unknown state "{name}"' for name in names] == [each.message for each in found]

@@ -217,7 +217,7 @@ def test_fmt_refuses_to_change_the_meaning(call: Caller, folder: Path, monkeypat
             """Something else."""
             return WriteResult(text=LAMP.replace("bright", "bold"))
 
-    monkeypatch.setattr("interlock.cli.commands.convert.format_named", lambda _: Forgetful())
+    monkeypatch.setattr("interlock.cli.commands.convert.get_format", lambda _: Forgetful())
 
     ended = call("fmt", "lamp.yaml")
 

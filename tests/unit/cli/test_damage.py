@@ -118,7 +118,7 @@ def test_the_reason_and_the_file_of_damage_are_told(call: Caller, lamps: Path) -
     names = {each: place(lamps, each).relative_to(lamps) / "events.log" for each in told}
 
     assert told["lamp/2"].startswith(
-        "the journal of `lamp/2` is damaged after version 3: the hash does not follow, and the snapshot has version 5 "
+        "the journal of `lamp/2` is damaged after version 3: the hash does not match, and the snapshot has version 5 "
         f"({names['lamp/2']}, offset "
     )
     assert "after version 3: the journal ends there, and the snapshot has version 5 (" in told["lamp/3"]
@@ -175,7 +175,7 @@ def test_the_entries_before_the_damage_are_printed(call: Caller, lamps: Path) ->
     again = call("replay", STORE, "lamp/3", *CHARTED)
 
     assert (8, ["1", "2", "3"]) == (whole.code, [line.split()[0] for line in whole.out.splitlines()])
-    assert "damaged after version 3: the hash does not follow" in whole.err
+    assert "damaged after version 3: the hash does not match" in whole.err
     assert '"A journal is damaged" in docs/guide/operate.md' in whole.err
     assert (0, 2, "") == (part.code, len(part.out.splitlines()), part.err)
     assert (8, "") == (behind.code, behind.out)

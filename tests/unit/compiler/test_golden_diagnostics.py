@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from interlock.assemble.charts import compiled, read
+from interlock.assemble.charts import compile_reading, read_text
 from interlock.errors import Diagnostic
 
 GOLDEN = Path(__file__).with_name("golden_diagnostics.json")
@@ -28,7 +28,7 @@ def test_the_diagnostics_of_refused_definitions_are_the_recorded_ones(rewrite: b
         {
             **each,
             "diagnostics": summaries(
-                compiled(read(each["text"], format=each["format"], source=each["source"])).diagnostics
+                compile_reading(read_text(each["text"], format=each["format"], source=each["source"])).diagnostics
             ),
         }
         for each in recorded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.expression.codegen import Meter, compile_parsed, explain
+from interlock.expression.codegen import Meter, compile_parsed, describe_exception
 from interlock.expression.parser import ExpressionError, parse
 from interlock.model.event import Event
 from interlock.model.limits import WORK_MAX
@@ -31,7 +31,7 @@ def evaluate(
     meter: Meter | None = None,
     principal: Any = None,
 ) -> Any:
-    """The value of an expression; states are called what they are called in the text."""
+    """Return the value of an expression. State ids are as in the text."""
     parsed = parse(text, names=ROOTS)
     inside = {name: name for name, _ in parsed.inside}
     function = compile_parsed(parsed, inside=inside).function
@@ -43,8 +43,8 @@ def failure(text: str, context: dict[str, Any] | None = None, **given: Any) -> t
     """The code and message of an expression that has no value."""
     try:
         value = evaluate(text, context, **given)
-    except Exception as error:  # noqa: BLE001  # `explain` says what it is
-        return explain(error)
+    except Exception as error:  # noqa: BLE001  # `describe_exception` describes it
+        return describe_exception(error)
     raise AssertionError(f"{text} has the value {value!r}")
 
 

@@ -176,7 +176,7 @@ class _Walk:
 
 
 def need(value: Value, *types: type) -> None:
-    """Raises: NoValueError when the value has none of the types; a boolean is no integer here."""
+    """Raise NoValueError unless the value has one of the types. A boolean is not an integer here."""
     if type(value) not in types:
         raise fail("type")
 

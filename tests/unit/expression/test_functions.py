@@ -127,7 +127,6 @@ def test_every_function_is_tried() -> None:
     ],
 )
 def test_wrong_arguments_are_refused(text: str, message: str) -> None:
-    """Each function names what it takes and what it was given."""
     assert ("expression.type", message) == failure(text)
 
 

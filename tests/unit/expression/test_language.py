@@ -6,7 +6,6 @@ from interlock.expression.language import SAFE
 
 
 def test_the_safe_language_checks_and_compiles() -> None:
-    """It tells what a text reads, and compiles it."""
     parsed = SAFE.check("context.a and In('x')")
 
     assert parsed is not None

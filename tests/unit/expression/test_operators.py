@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from interlock.expression.codegen import EvaluationError, Meter, compile_parsed
-from interlock.expression.metering import INTEGER_MAX, text_bytes, type_name, weigh
+from interlock.expression.metering import INTEGER_MAX, measure_value, text_bytes, type_name
 from interlock.expression.parser import parse
 from interlock.model.codec import encode
 from interlock.model.event import Event
@@ -307,7 +307,6 @@ def test_work_that_grows_with_its_operands_is_charged(text: str, least: int) -> 
 
 
 def test_an_event_as_a_value_is_work() -> None:
-    """Its payload is walked."""
     meter = Meter(WORK)
     evaluate("event", event=Event("x", data=OPERANDS["list"]), meter=meter)
 
@@ -377,7 +376,7 @@ def test_failed_work_is_charged_too() -> None:
     for value in (doubled(40), [deep(63), [0] * 2_000]):
         meter = Meter(WORK)
         with pytest.raises(EvaluationError):
-            weigh([[value]], meter)
+            measure_value([[value]], meter)
         assert meter.left < WORK - 1
 
 
@@ -395,18 +394,18 @@ def test_the_bytes_of_a_tree() -> None:
     """Eight for each value, containers too, and one for each character; four in long texts that are not ASCII."""
     meter = Meter(WORK)
 
-    assert weigh(1, meter) == 8
-    assert weigh([], meter) == 8
-    assert weigh([1, "ab", {"key": [None]}], meter) == 6 * 8 + 5
-    assert weigh(["x" * 2_000, {"k" * 3_000: 1}], meter) == 4 * 8 + 5_000
-    assert weigh(["\u00e9" * 2_000, "\u00e9"], meter) == 3 * 8 + 8_001
+    assert measure_value(1, meter) == 8
+    assert measure_value([], meter) == 8
+    assert measure_value([1, "ab", {"key": [None]}], meter) == 6 * 8 + 5
+    assert measure_value(["x" * 2_000, {"k" * 3_000: 1}], meter) == 4 * 8 + 5_000
+    assert measure_value(["\u00e9" * 2_000, "\u00e9"], meter) == 3 * 8 + 8_001
     assert [text_bytes("ab"), text_bytes("x" * 2_000), text_bytes("\u00e9" * 2_000)] == [10, 2_008, 8_008]
 
 
 @pytest.mark.parametrize("value", [0, "", [], {}, [0] * 50, ["", ""], [[], {}], {"": ""}, "\u00e9" * 1_000, ["\n" * 9]])
 def test_the_bytes_of_a_tree_are_at_most_four_times_its_json(value: Any) -> None:
     """So that what fits into a snapshot is never refused; a separator belongs to each value."""
-    assert weigh(value, Meter(WORK)) <= 4 * (len(encode(value)) + 1)
+    assert measure_value(value, Meter(WORK)) <= 4 * (len(encode(value)) + 1)
 
 
 def test_a_tree_of_many_shared_bytes_is_refused() -> None:

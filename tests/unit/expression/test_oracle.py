@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from interlock.expression.builtins import FUNCTIONS
-from interlock.expression.codegen import Meter, compile_parsed, explain
+from interlock.expression.codegen import Meter, compile_parsed, describe_exception
 from interlock.expression.parser import ExpressionError, parse
 from interlock.model.event import Event
 from tests.unit.expression.evaluation import ROOTS, WORK, Entity
@@ -90,8 +90,8 @@ def outcome(text: str, context: dict[str, Any], event: Event | None, active: fro
     function = compile_parsed(parsed, inside={"on": "on"}).function
     try:
         return exact(function(context, event, Entity(), active, Meter(WORK), {"id": "ann"}))
-    except Exception as error:  # noqa: BLE001  # `explain` says what it is
-        return explain(error)[0]
+    except Exception as error:  # noqa: BLE001  # `describe_exception` describes it
+        return describe_exception(error)[0]
 
 
 def expectation(text: str, context: dict[str, Any], event: Event | None, active: frozenset[str]) -> object:

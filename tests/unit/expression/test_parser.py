@@ -1,4 +1,4 @@
-"""What a checked expression tells about itself, and what is refused, at which characters and with which hint."""
+"""Parsing: what an expression reads, and errors with their positions and hints."""
 
 from __future__ import annotations
 
@@ -134,7 +134,6 @@ def test_what_is_not_on_the_lists_is_refused(text: str) -> None:
     ],
 )
 def test_reads_names_context_fields_in_order_of_the_text(text: str, reads: tuple[tuple[str, int], ...]) -> None:
-    """`reads` holds each written context field with the character where its name begins."""
     parsed = parse(text)
 
     assert reads == parsed.reads
@@ -175,7 +174,6 @@ def test_the_text_is_kept_as_it_came() -> None:
 
 
 def test_principal_is_only_for_those_who_ask() -> None:
-    """A policy expression may read `principal`; a guard may not, and is told where the sender is."""
     assert frozenset({"principal"}) == parse("principal.id", names=NAMES | {"principal"}).roots
     assert refusal("principal.id", names=NAMES).hint == 'did you mean "event.principal"?'
 
@@ -275,7 +273,7 @@ def test_failures_of_the_parser_itself_do_not_leak(raised: Exception, monkeypatc
 
 
 @pytest.mark.parametrize("text", ["context.n >", " context.n > 1 and", "context.", "1 +  "])
-def test_an_expression_that_ends_too_early_is_told_at_its_end(text: str) -> None:
+def test_an_expression_that_ends_too_early_has_its_error_at_the_end(text: str) -> None:
     """Python's own words for it are "invalid syntax", without a place."""
     error, end = refusal(text), len(text.rstrip())
 
@@ -288,7 +286,6 @@ def test_an_expression_that_ends_too_early_is_told_at_its_end(text: str) -> None
 
 
 def test_a_syntax_error_without_a_position_points_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python may leave the position out."""
 
     def fail(*_: object, **__: object) -> None:
         raise SyntaxError("odd")
@@ -349,10 +346,8 @@ def test_trees_at_the_limit_are_accepted(text: str) -> None:
 
 
 def test_errors_survive_pickling() -> None:
-    """An ExpressionError crosses processes with all it knows."""
     error = refusal("ctx.a")
     copy = pickle.loads(pickle.dumps(error))
 
     assert vars(error) == vars(copy)
-    assert str(error) == str(copy) == 'no name "ctx"; did you mean "context"?'
-    assert str(refusal("context._a")) == '"_a" begins with an underscore'
+    assert str(error) == str(copy)

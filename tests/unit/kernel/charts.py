@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from textwrap import dedent
 from typing import Any
 
-from interlock.assemble.charts import compiled, loads, read
+from interlock.assemble.charts import compile_reading, loads, read_text
 from interlock.compiler.build import compile_document
 from interlock.expression.language import Language
 from interlock.kernel.step import Kernel
@@ -27,7 +27,7 @@ def chart_of(text: str, *, language: Language | None = None) -> Chart:
     """The chart of a definition without its first two lines; it must have no errors."""
     if language is None:
         return loads(HEAD + dedent(text)).chart
-    reading = read(HEAD + dedent(text), format="yaml", source="test.yaml")
+    reading = read_text(HEAD + dedent(text), format="yaml", source="test.yaml")
 
     assert reading.document is not None, [str(each) for each in reading.diagnostics]
     compilation = compile_document(reading.document, language=language)
@@ -43,7 +43,7 @@ def kernel_of(text: str, **settings: Any) -> Kernel:
 
 def xstate_kernel(text: str, **settings: Any) -> Kernel:
     """An XState definition made runnable."""
-    compilation = compiled(read(dedent(text), format="xstate", source="test.json"))
+    compilation = compile_reading(read_text(dedent(text), format="xstate", source="test.json"))
 
     assert compilation.chart is not None, [str(each) for each in compilation.diagnostics]
     return Kernel(compilation.chart, **settings)

@@ -63,12 +63,12 @@ def test_a_send_to_the_internal_queue_is_taken_in_the_same_step(to: str) -> None
 
 @pytest.mark.parametrize("to", ["stranger", "#_stranger", "kid-2.x", "#_scxml_order", "#_!"])
 def test_an_unknown_address_is_a_communication_error_with_the_send_id(to: str) -> None:
-    """S25: at once, in the internal queue."""
+    """S25: immediately, in the internal queue."""
     assert [("not_delivered", "send.undeliverable", "s1")] == errors_of(to)
 
 
 def test_an_entity_without_parent_cannot_send_to_it() -> None:
-    """S25: there is nobody."""
+    """S25"""
     kernel = kernel_of("states: {a: {on: {go: {actions: [{send: {event: e, to: parent}}]}}}}")
 
     assert ["send.undeliverable"] == faults(last_step(kernel, "go"))
@@ -80,7 +80,7 @@ def test_a_malformed_target_is_an_execution_error_with_the_send_id(to: object) -
     assert [("not_sent", "send.target", "s1")] == errors_of(to)
 
 
-def test_a_left_invoke_is_no_address() -> None:
+def test_a_cancelled_invoke_is_not_an_address() -> None:
     """S25: only an active invoke can be reached."""
     kernel = kernel_of("""
         states:
@@ -93,7 +93,6 @@ def test_a_left_invoke_is_no_address() -> None:
 
 @pytest.mark.parametrize("type_", ["", "scxml", SCXML_PROCESSOR])
 def test_the_event_processor_of_entities_may_be_named(type_: str) -> None:
-    """The only one there is."""
     kernel = kernel_of(
         f"dialect: scxml\nstates: {{a: {{on: {{go: {{actions: [{{send: {{event: e, type: {type_!r}}}}}]}}}}}}}}"
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock.assemble.charts import compiled, read
+from interlock.assemble.charts import compile_reading, read_text
 from interlock.errors import RejectedError
 from interlock.kernel import explain, fast_path
 from interlock.kernel.errors import StepFailed
@@ -264,7 +264,6 @@ def test_counting_is_work() -> None:
 
 
 def test_a_count_that_uses_up_the_work_ends_the_step() -> None:
-    """Outside of content, too: there is no event for it."""
     kernel = kernel_of(acting("x"))
     run = run_from(started(kernel), 0, {}, raises=False)
     run.meter.left = 10
@@ -308,7 +307,6 @@ def test_comparisons_of_lists_are_work_item_by_item() -> None:
     ],
 )
 def test_every_action_is_work(action: str, least: int) -> None:
-    """Those without an expression are no exception: they stand in loops."""
     chart = acting(action)
 
     assert least <= work(chart) < 2 * least + EVALUATION_WORK
@@ -336,7 +334,6 @@ def test_a_write_into_a_tree_is_work_for_all_that_is_copied() -> None:
     ],
 )
 def test_checks_of_typed_fields_are_work(field: str, value: Any, least: int) -> None:
-    """Each value of a list or object that is checked by itself; items of one plain type are checked all at once."""
     assert least <= work(acting("{assign: {f: '= event.data'}}", f"context: {{f: {field}}}"), Event("go", value))
     nested = acting("{assign: {f.0: '= event.data[0]'}}", f"context: {{f: {field}}}")
     assert least // 2 <= work(nested, Event("go", value), {"f": value})
@@ -384,7 +381,7 @@ def test_late_fields_are_work_for_all_states_that_were_entered() -> None:
         f'{states}<state id="s30"/></scxml>'
     )
 
-    chart = compiled(read(text, format="scxml", source="test.scxml")).chart
+    chart = compile_reading(read_text(text, format="scxml", source="test.scxml")).chart
     assert chart is not None
     kernel = Kernel(chart)
     early = started(kernel)
@@ -396,7 +393,7 @@ def test_late_fields_are_work_for_all_states_that_were_entered() -> None:
 
 
 def regions(count: int, rest: str = "") -> str:
-    """A parallel state with so many regions; each takes an event of its own, and `all`."""
+    """Return a parallel state with this many regions. Each has a transition for its own event and for `all`."""
     two = "{initial: x, states: {x: {on: {eN: y, all: y}}, y: {on: {eN: x, all: x}}}}"
     inner = "\n".join(f"{' ' * 14}r{number}: {two.replace('N', str(number))}" for number in range(count))
     loop = each("{raise: {event: '= context.i'}}")
@@ -450,7 +447,7 @@ def test_selection_is_work_for_every_transition_that_matches() -> None:
     assert 50 * 300 * EVALUATION_WORK < work_of(kernel, started(kernel), Event("go", ["x"] * 50))
 
 
-def test_a_guard_of_a_state_around_many_is_asked_once() -> None:
+def test_a_guard_of_a_common_ancestor_is_evaluated_once() -> None:
     """Not once for each of its regions (S12); what no region takes, the state around them does."""
     kernel = kernel_of(regions(50, ", x: [{guard: '= context.n > 0', actions: [y]}, {guard: '= context.n < 0'}]"))
     run = run_from(started(kernel), 0, kernel.actions.fields, raises=False)
@@ -461,7 +458,7 @@ def test_a_guard_of_a_state_around_many_is_asked_once() -> None:
     assert WORK_MAX - run.meter.left < 2 * EVALUATION_WORK + 1_000
 
 
-def test_xstate_asks_each_state_once() -> None:
+def test_xstate_tries_each_state_once() -> None:
     """Inner states first, those around them if none of these answered."""
     text = """
         {"id": "m", "type": "parallel", "on": {"GO": {"actions": "outer"}},
@@ -501,8 +498,7 @@ def test_computed_names_are_short(action: str, code: str) -> None:
 # Refusals
 
 
-def test_a_refusal_tells_the_first_guards_only() -> None:
-    """Each is asked; a hundred are told."""
+def test_a_rejection_lists_the_first_guards_only() -> None:
     guards = ", ".join(
         f"{{guard: '= context.n > {number}', actions: [y]}}" for number in range(explain.FAILED_GUARDS_MAX + 20)
     )
@@ -513,8 +509,7 @@ def test_a_refusal_tells_the_first_guards_only() -> None:
     assert all({"context.n": 0} == each.values for each in step.trials)
 
 
-def test_a_refusal_does_not_tell_long_values_again_and_again() -> None:
-    """Twenty guards that read one long string: it is told once."""
+def test_a_rejection_does_not_repeat_long_values() -> None:
     guards = ", ".join(f"{{guard: \"= context.s == '{number}'\", actions: [y]}}" for number in range(20))
     kernel = kernel_of(f"{FIELDS}\nstates: {{a: {{on: {{go: [{guards}]}}}}}}")
     step = kernel.step(started(kernel, {"s": LONG}), Event("go"))
@@ -549,7 +544,6 @@ HEAVY = {
 @pytest.mark.parametrize("name", HEAVY)
 @pytest.mark.parametrize("value", ["x", LONG, ["x" * 900] * 100, [0] * 990, [0] * 90_000], ids=range(5))
 def test_both_tiers_agree_about_what_is_heavy(name: str, value: Any) -> None:
-    """A function stores what is light, and leaves the rest to the general path, which counts it."""
     chart = acting(HEAVY[name])
     quick, slow = kernel_of(chart), kernel_of(chart, fast=False)
     snapshot = started(quick)
@@ -562,7 +556,7 @@ def test_both_tiers_agree_about_what_is_heavy(name: str, value: Any) -> None:
     assert slow.step(snapshot, Event("go", value)) == quick.step(snapshot, Event("go", value))
 
 
-def test_content_that_is_long_by_its_text_gets_no_function() -> None:
+def test_long_content_is_not_compiled() -> None:
     """A hundred evaluations and more: there the general path charges them."""
     short, long = (acting(", ".join(["{assign: {i: '= [context.n]'}}"] * count)) for count in (50, 150))
 

@@ -78,7 +78,6 @@ def test_what_is_computed_where_text_belongs_must_be_text(way: str, value: Any) 
 
 @pytest.mark.parametrize("way", ["emit", "raise", "event", "to"])
 def test_a_name_is_not_empty(way: str) -> None:
-    """Nothing can be told by it."""
     assert [CODES[way]] == [each.code for each in sent(way, "").faults]
 
 

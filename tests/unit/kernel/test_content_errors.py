@@ -52,12 +52,12 @@ def after(actions: str, data: object = None, *, dialect: str = "interlock") -> t
     ],
 )
 def test_an_error_ends_its_block(actions: str, data: object, code: str) -> None:
-    """S23: the rest is skipped, and an error that no transition takes is a fault (S33)."""
+    """S23: the remaining actions are skipped, and an error that no transition takes is a fault (S33)."""
     assert ([code], []) == after(actions, data)
 
 
 def test_an_index_of_foreach_fits_its_field() -> None:
-    """S25: a declared field takes only what its type does, whoever writes."""
+    """S25: a declared field accepts only its type, from any writer."""
     found = after("{foreach: {in: [x], item: i, index: text, do: []}}")
 
     assert (["assign.refused"], []) == found
@@ -65,7 +65,6 @@ def test_an_index_of_foreach_fits_its_field() -> None:
 
 @pytest.mark.parametrize("delay", [-1, 1.5, "soon", "", True, [], "10"])
 def test_a_delay_is_a_duration_or_whole_milliseconds(delay: object) -> None:
-    """Anything else is refused, not guessed."""
     found = after("{send: {event: e, delay: '= event.data'}}", delay)
 
     assert (["send.delay"], []) == found
@@ -80,7 +79,6 @@ def test_an_item_of_foreach_has_a_usable_name(name: str) -> None:
 
 
 def test_an_index_of_foreach_has_a_usable_name() -> None:
-    """The same for the index."""
     found = after("{foreach: {in: [1], item: i, index: '2', do: [x]}}", dialect="scxml")
 
     assert (["foreach.name"], []) == found
@@ -188,7 +186,7 @@ states:
         ("x", ["three", "rest"], ["expression.type"]),
     ],
 )
-def test_a_failing_branch_counts_as_false_and_the_next_is_asked(data: object, ran: list[str], codes: list[str]) -> None:
+def test_a_failing_branch_counts_as_false_and_the_next_is_tried(data: object, ran: list[str], codes: list[str]) -> None:
     """S33 holds for the guards of `if`; no further one is asked once one holds."""
     step = last_step(kernel_of(IF), Event("go", data))
 
@@ -197,7 +195,6 @@ def test_a_failing_branch_counts_as_false_and_the_next_is_asked(data: object, ra
 
 @pytest.mark.parametrize(("data", "ran"), [(True, ["inner"]), (False, [])])
 def test_an_if_may_stand_in_an_if(data: bool, ran: list[str]) -> None:
-    """Each keeps its own choice."""
     assert ran == calls(last_step(kernel_of(IF), Event("pick", data)))
 
 
@@ -211,7 +208,7 @@ def test_each_block_fails_alone() -> None:
 
 
 def test_an_error_event_carries_code_and_message() -> None:
-    """S23: the chart may take it, and then it is no fault."""
+    """S23: the chart may handle it, and then it is not a fault."""
     kernel = kernel_of("""
         states:
           a:
@@ -227,7 +224,7 @@ def test_an_error_event_carries_code_and_message() -> None:
     assert [] == faults(step)
 
 
-def test_an_error_event_without_data_is_told_by_its_name() -> None:
+def test_an_error_event_without_data_is_a_fault_with_its_name() -> None:
     """The driver may report one that says nothing else."""
     event = Event("error.communication", type="platform")
     step = last_step(kernel_of("unhandled: ignore\nstates: {a: {}}"), event)
@@ -235,7 +232,7 @@ def test_an_error_event_without_data_is_told_by_its_name() -> None:
     assert (Fault("error.communication", ""),) == step.faults
 
 
-def test_a_fault_tells_its_place_and_never_that_of_another_error() -> None:
+def test_a_fault_has_its_own_place() -> None:
     """An error that the chart raises itself has none, though others came and went before it."""
     kernel = kernel_of("""
         dialect: scxml

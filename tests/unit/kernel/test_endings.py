@@ -35,7 +35,6 @@ def test_the_entity_ends_in_a_final_child_of_the_root() -> None:
 
 
 def test_a_chart_has_the_states_of_an_entity_or_not() -> None:
-    """Of one that lives, its states together and what its histories remember; of one that ended, each by itself."""
     kernel = kernel_of(CHART)
     living, ended = started(kernel), last_step(kernel, "end").snapshot
     places = [("a.x",), ("f",), ("gone",)]
@@ -66,7 +65,7 @@ def test_nothing_is_left_pending() -> None:
     assert ["job"] == [each["id"] for each in payloads(step, "invoke_cancel")]
 
 
-def test_the_parent_hears_last_of_all() -> None:
+def test_the_parent_is_notified_last() -> None:
     """236: after anything the exit blocks sent."""
     kernel = kernel_of(CHART)
     step = kernel.step(started(kernel, parent=PARENT), Event("end"))
@@ -75,22 +74,19 @@ def test_the_parent_hears_last_of_all() -> None:
     assert {"data": {"n": 5, "here": False}} == step.effects[-1].payload
 
 
-def test_an_output_that_fails_is_null_and_told() -> None:
-    """The entity ends all the same."""
+def test_an_output_that_fails_is_null_and_a_fault() -> None:
     step = last_step(kernel_of(CHART), "fail")
 
     assert ("done", None, ["expression.zero_division"]) == (step.snapshot.ended, step.snapshot.output, faults(step))
 
 
 def test_a_final_state_without_output_gives_null() -> None:
-    """There is nothing to say."""
     ended = last_step(kernel_of(CHART), "plain").snapshot
 
     assert ("done", None) == (ended.ended, ended.output)
 
 
-def test_errors_of_the_last_exit_blocks_are_told() -> None:
-    """No transition can take them any more; those queued before the end are told, too."""
+def test_errors_of_the_last_exit_blocks_are_faults() -> None:
     kernel = kernel_of("""
         states:
           a: {on: {end: {target: f, actions: [{log: {value: "= 1 // 0"}}]}}}
@@ -100,19 +96,19 @@ def test_errors_of_the_last_exit_blocks_are_told() -> None:
     assert ["expression.zero_division", "expression.missing_key"] == faults(last_step(kernel, "end"))
 
 
-def test_an_end_by_itself_is_told_when_the_entity_begins_there() -> None:
+def test_an_entity_that_starts_in_a_final_state_notifies_its_parent() -> None:
     """An entity may end in its first step."""
     step = last_step(kernel_of("states: {a: {always: f}, f: {type: final, output: 3}}"))
 
     assert ("done", 3, 1) == (step.snapshot.ended, step.snapshot.output, step.snapshot.version)
 
 
-def test_a_chart_that_begins_in_a_final_state_ends_at_once() -> None:
+def test_a_chart_that_starts_in_a_final_state_ends_immediately() -> None:
     """Nothing has to run, and it is still an end."""
     assert "done" == last_step(kernel_of("states: {f: {type: final}, a: {}}\ninitial: f")).snapshot.ended
 
 
-def test_a_cancelled_child_runs_its_exit_blocks_and_says_nothing() -> None:
+def test_a_cancelled_child_runs_its_exit_blocks_and_sends_no_result() -> None:
     """S10, 250: no `done`; the configuration is the one it was cancelled in."""
     kernel = kernel_of(CHART)
     step = kernel.step(started(kernel, parent=PARENT), Event("_cancel", type="platform"))
@@ -124,7 +120,6 @@ def test_a_cancelled_child_runs_its_exit_blocks_and_says_nothing() -> None:
 
 
 def test_a_cancel_before_the_first_settling_starts_no_invoke() -> None:
-    """What was pending is forgotten."""
     kernel = kernel_of(CHART)
     step = kernel.step(started(kernel), Event("_cancel", type="platform"))
 
@@ -143,7 +138,7 @@ def test_a_cancel_that_fails_leaves_the_entity() -> None:
 
 
 @pytest.mark.parametrize("parent", [None, PARENT])
-def test_only_a_child_has_somebody_to_tell(parent: object) -> None:
+def test_only_a_child_notifies_a_parent(parent: object) -> None:
     """The `done` effect is for a parent."""
     kernel = kernel_of("states: {a: {on: {end: f}}, f: {type: final}}")
     step = kernel.step(kernel.start(entity="test/1", parent=PARENT if parent else None).snapshot, Event("end"))

@@ -39,7 +39,7 @@ def test_candidates_are_the_evented_transitions_of_active_states_inner_first() -
     ] == [(each.event, each.state, each.accepted) for each in found]
 
 
-def test_a_candidate_tells_what_its_guard_read() -> None:
+def test_a_candidate_has_the_values_that_its_guard_read() -> None:
     """Paths as written; a path that leads nowhere is left out."""
     kernel = kernel_of(CHART, guards=GUARDS)
     go, pay, odd, free, _ = kernel.candidates(started(kernel), Event("odd"))
@@ -59,7 +59,7 @@ def test_a_candidate_is_judged_for_the_event_in_question() -> None:
         before, Event("go", 1)
     )
     assert (
-        Candidate("go", 0, "a", False, "event.data == 1", {}, "there is no event before the first one"),
+        Candidate("go", 0, "a", False, "event.data == 1", {}, "no event has been received yet"),
     ) == kernel.candidates(before)
 
 
@@ -77,7 +77,6 @@ def test_a_transition_of_an_outer_state_is_one_candidate_for_all_regions() -> No
 
 
 def test_an_ended_entity_has_no_candidates() -> None:
-    """Nothing can be accepted any more."""
     kernel = kernel_of("states: {a: {on: {go: b}}, b: {type: final}}")
 
     assert () == kernel.candidates(last_step(kernel, "go").snapshot)
@@ -97,7 +96,7 @@ def test_trials_name_each_guard_once() -> None:
     ).trials
 
 
-def test_a_malformed_guard_of_another_dialect_tells_its_error() -> None:
+def test_a_malformed_guard_of_another_dialect_has_an_error() -> None:
     """S35: it compiled to an error of the step, and reads nothing."""
     kernel = kernel_of("dialect: scxml\nunhandled: reject\nstates: {a: {on: {go: {target: b, guard: '= 1 +'}}}, b: {}}")
     (trial,) = last_step(kernel, "go").trials
@@ -107,7 +106,6 @@ def test_a_malformed_guard_of_another_dialect_tells_its_error() -> None:
 
 
 def test_arguments_of_a_registered_guard_are_read_too() -> None:
-    """They are expressions like any other."""
     kernel = kernel_of(
         "context: {n: {type: integer, default: 1}}\n"
         "states: {a: {on: {go: {target: b, guard: {name: over, with: {limit: '= context.n'}}}}}, b: {}}",
@@ -117,7 +115,7 @@ def test_arguments_of_a_registered_guard_are_read_too() -> None:
     assert (FailedGuard(0, "over", {"context.n": 1}),) == last_step(kernel, "go").trials
 
 
-def test_asking_changes_nothing() -> None:
+def test_candidates_do_not_change_the_snapshot() -> None:
     """The step keeps no record of it."""
     kernel = kernel_of(CHART, guards=GUARDS)
     before = started(kernel)

@@ -102,7 +102,7 @@ def random_event(random: Random) -> Event:
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_a_plain_step_gets_a_function_after_enough_uses(name: str) -> None:
+def test_a_plain_step_is_compiled_after_enough_uses(name: str) -> None:
     """P8: not before, because making one costs as much as hundreds of steps."""
     kernel, _ = both(named(name))
     snapshot = started(kernel)
@@ -115,7 +115,7 @@ def test_a_plain_step_gets_a_function_after_enough_uses(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NOT_PLAIN)
-def test_any_other_step_never_gets_one(name: str) -> None:
+def test_any_other_step_is_never_compiled(name: str) -> None:
     """It is tried once, and then no more."""
     kernel, _ = both(named(name))
     snapshot = started(kernel)
@@ -126,7 +126,7 @@ def test_any_other_step_never_gets_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_every_payload_is_treated_alike(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_every_payload_has_the_same_result_on_both_paths(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Numbers at the limits, long operands, wrong types, nothing at all."""
     monkeypatch.setattr(fast_path, "COMPILE_AFTER_USES", 1)
     quick, slow = both(named(name))
@@ -140,7 +140,7 @@ def test_every_payload_is_treated_alike(monkeypatch: pytest.MonkeyPatch, name: s
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", ALL)
-def test_the_fast_tier_is_never_seen(monkeypatch: pytest.MonkeyPatch, name: str, seed: int) -> None:
+def test_both_paths_have_the_same_results(monkeypatch: pytest.MonkeyPatch, name: str, seed: int) -> None:
     """The same bytes for every step: outcomes, errors, effects, snapshots."""
     monkeypatch.setattr(fast_path, "COMPILE_AFTER_USES", 2)
     quick, slow = both(named(name))
@@ -155,7 +155,7 @@ def test_the_fast_tier_is_never_seen(monkeypatch: pytest.MonkeyPatch, name: str,
         snapshot = started(slow) if expected.snapshot.ended or number % 40 == 39 else expected.snapshot
 
 
-def test_the_table_of_plain_charts_is_run_by_the_fast_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_charts_are_run_by_compiled_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison compares something: fast functions are called, and most of them answer."""
     monkeypatch.setattr(fast_path, "COMPILE_AFTER_USES", 2)
     answered = {}
@@ -183,7 +183,7 @@ def test_the_table_of_plain_charts_is_run_by_the_fast_tier(monkeypatch: pytest.M
         ({}, None, (Event("later"),)),
     ],
 )
-def test_a_fast_function_leaves_what_is_not_plain_to_the_general_path(
+def test_a_compiled_step_falls_back_to_the_general_step(
     fields: dict[str, Any], ended: Any, deferred: tuple[Event, ...]
 ) -> None:
     """What the driver brought, an ended entity, events kept back."""
@@ -200,7 +200,7 @@ def test_a_fast_function_leaves_what_is_not_plain_to_the_general_path(
     assert slow.step(snapshot, event) == quick.step(snapshot, event)
 
 
-def test_what_a_plain_step_does_not_touch_is_carried_along() -> None:
+def test_a_compiled_step_keeps_the_other_fields_of_the_snapshot() -> None:
     """History, timers, invokes, states entered and parent; the revision is the chart's own."""
     quick, slow = both(
         chart_of("states: {a: {on: {go: b, t: {actions: [{send: {event: x, delay: 1s, id: i}}]}}}, b: {on: {go: a}}}")
@@ -218,7 +218,7 @@ def test_what_a_plain_step_does_not_touch_is_carried_along() -> None:
 
 
 @pytest.mark.parametrize("value", [True, "7", None, 1.5, [1]])
-def test_a_snapshot_with_a_value_its_field_would_refuse_is_treated_alike(value: object) -> None:
+def test_an_invalid_value_in_a_snapshot_has_the_same_result_on_both_paths(value: object) -> None:
     """One of another revision: declared types are not taken for granted."""
     quick, slow = both(
         chart_of("""
@@ -236,7 +236,7 @@ def test_a_snapshot_with_a_value_its_field_would_refuse_is_treated_alike(value: 
         assert slow.step(snapshot, Event(name)) == quick.step(snapshot, Event(name))
 
 
-def test_a_field_that_is_not_there_is_treated_alike() -> None:
+def test_a_missing_field_has_the_same_result_on_both_paths() -> None:
     """One whose first value failed (S5)."""
     quick, slow = both(
         chart_of("""
@@ -262,7 +262,7 @@ def test_more_effects_than_a_step_may_have_are_refused_by_both() -> None:
     assert slow.step(snapshot, Event("go")) == quick.step(snapshot, Event("go"))
 
 
-def test_a_declared_event_that_nothing_names_is_not_fast() -> None:
+def test_a_declared_event_without_transition_is_not_compiled() -> None:
     """It is known by name, and has no transition."""
     kernel = kernel_of("events: {go: {}, other: {}}\nstates: {a: {on: {other: {actions: [x]}}}}")
     warm(kernel, started(kernel))
@@ -290,7 +290,7 @@ def test_xstate_charts_have_fast_steps_too() -> None:
     assert slow.step(first, Event("GO")) == quick.step(first, Event("GO"))
 
 
-def test_without_the_fast_tier_none_is_made() -> None:
+def test_without_the_fast_path_nothing_is_compiled() -> None:
     """A kernel can be asked to do without, to compare."""
     _, slow = both(named("a target"))
     warm(slow, started(slow))
@@ -384,7 +384,6 @@ def test_folding_uses_compiled_steps() -> None:
 
 
 def test_folding_nothing_gives_the_snapshot_itself() -> None:
-    """Nothing was replayed."""
     kernel = kernel_of(LIFE)
     first = started(kernel)
 
@@ -392,7 +391,6 @@ def test_folding_nothing_gives_the_snapshot_itself() -> None:
 
 
 def test_folding_from_states_that_do_not_fit_is_corruption() -> None:
-    """As stepping would be."""
     kernel = kernel_of(LIFE)
 
     with pytest.raises(CorruptionError):

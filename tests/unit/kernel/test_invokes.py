@@ -1,4 +1,4 @@
-"""Invokes: when they begin and end, who hears of their events, what is left of those that are gone (S8, S9, S30)."""
+"""Invokes: start and end, forwarding, finalize, and stale results (S8, S9, S30)."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def working(data: object = 5) -> Snapshot:
     return last_step(kernel_of(CHART), Event("go", data)).snapshot
 
 
-def test_an_invoke_begins_when_the_step_settles() -> None:
+def test_an_invoke_starts_when_the_step_is_stable() -> None:
     """S8, S30: an effect with its evaluated input, and an entry in the snapshot with the effect's key."""
     step = last_step(kernel_of(CHART), Event("go", 5))
 
@@ -98,7 +98,7 @@ def test_a_senders_event_runs_no_finalize() -> None:
 
 
 def test_leaving_the_state_cancels_the_invoke() -> None:
-    """S17: the effect names the id and the key that began it."""
+    """S17: the effect has the id and the key of the invoke."""
     step = kernel_of(CHART).step(working(), Event("leave"))
 
     assert ({"id": "job", "key": f"{ENTITY}/2/0"}, ()) == (
@@ -107,7 +107,7 @@ def test_leaving_the_state_cancels_the_invoke() -> None:
     )
 
 
-def test_what_a_cancelled_invoke_still_says_is_ignored_and_kept() -> None:
+def test_a_message_of_a_cancelled_invoke_is_ignored_and_journaled() -> None:
     """S30, 252: outcome `ignored`, reason `invoke_gone`; a driver's event still takes a version."""
     kernel = kernel_of(CHART)
     before = working()
@@ -128,7 +128,7 @@ def test_a_senders_event_with_the_id_of_no_invoke_changes_nothing() -> None:
     assert before is step.snapshot
 
 
-def test_a_result_of_a_replaced_invoke_is_gone() -> None:
+def test_the_result_of_a_replaced_invoke_is_ignored() -> None:
     """S30: the id is the same, the key is not."""
     kernel = kernel_of(CHART)
     before = working()
@@ -138,7 +138,7 @@ def test_a_result_of_a_replaced_invoke_is_gone() -> None:
     assert ("ignored", "invoke_gone", again.invokes) == (step.outcome, step.reason, step.snapshot.invokes)
 
 
-def test_what_a_child_sent_in_its_last_step_is_delivered_though_the_state_is_gone() -> None:
+def test_the_last_message_of_a_child_is_delivered_after_its_state_was_left() -> None:
     """S30, 236: the event says `last`: nothing was left to cancel."""
     kernel = kernel_of(CHART)
     before = working()
@@ -148,7 +148,7 @@ def test_what_a_child_sent_in_its_last_step_is_delivered_though_the_state_is_gon
     assert ("applied", ("work",)) == (kernel.step(left, event).outcome, kernel.step(left, event).snapshot.configuration)
 
 
-def test_a_result_that_nobody_takes_still_ends_the_invoke() -> None:
+def test_an_unhandled_result_ends_the_invoke() -> None:
     """S31: ignored, and the snapshot forgets it."""
     kernel = kernel_of("states: {a: {invoke: {id: job, src: f}, on: {x: {}}}}")
     before = started(kernel)
@@ -212,7 +212,6 @@ def test_autoforward_passes_every_event_on() -> None:
 
 
 def test_forwarding_alone_makes_an_event_applied() -> None:
-    """Outcomes: autoforward did something."""
     kernel = kernel_of(FORWARD)
     step = kernel.step(started(kernel), Event("unknown"))
 
@@ -220,7 +219,7 @@ def test_forwarding_alone_makes_an_event_applied() -> None:
 
 
 def test_a_result_is_not_forwarded_to_the_invoke_it_ends() -> None:
-    """S9: nobody is there to hear it."""
+    """S9: it is no longer active."""
     kernel = kernel_of(FORWARD)
     before = started(kernel)
     step = kernel.step(before, result_of(before, "one"))
@@ -269,7 +268,7 @@ def test_an_invoke_carries_what_the_dispatcher_needs() -> None:
     assert "a.1.0" == step.snapshot.context["where"]
 
 
-def test_an_invoke_whose_arguments_fail_does_not_begin() -> None:
+def test_an_invoke_with_failing_arguments_does_not_start() -> None:
     """S8, 554: the error is queued, and the loop goes on."""
     kernel = kernel_of("""
         states: {a: {invoke: {id: job, src: f, input: {n: "= 1 // 0"}}, on: {error.execution: b}}, b: {}}
@@ -279,8 +278,8 @@ def test_an_invoke_whose_arguments_fail_does_not_begin() -> None:
     assert (("b",), (), ()) == (step.snapshot.configuration, step.snapshot.invokes, step.effects)
 
 
-def test_a_failed_argument_that_nobody_takes_is_told() -> None:
-    """S33: the entity rests in the state, without the invoke."""
+def test_an_unhandled_argument_error_is_a_fault() -> None:
+    """S33: the entity stays in the state, without the invoke."""
     step = last_step(kernel_of("states: {a: {invoke: {id: job, src: f, input: '= 1 // 0'}}}"))
 
     assert (["expression.zero_division"], ()) == (faults(step), step.snapshot.invokes)
@@ -307,7 +306,7 @@ def test_an_invoke_that_began_in_a_step_that_leaves_again_is_withdrawn() -> None
     assert (("c",), (), ()) == (step.snapshot.configuration, step.effects, step.snapshot.invokes)
 
 
-def test_invokes_of_several_states_begin_in_entry_order() -> None:
+def test_invokes_of_several_states_start_in_entry_order() -> None:
     """S8: by state in entry order, then in document order."""
     kernel = kernel_of("""
         states:
@@ -345,7 +344,7 @@ def test_an_untaken_result_does_not_end_the_entity_under_errors_raise() -> None:
 
 
 def test_an_end_that_fails_leaves_the_entity_without_the_invoke() -> None:
-    """S34: exit blocks may fail, too; the error is not to come back for ever."""
+    """S34: exit blocks may fail too; the error must not be sent again and again."""
     kernel = kernel_of("""
         errors: raise
         states: {a: {exit: [{log: {value: "= 1 // 0"}}], invoke: {id: job, src: f}}}
@@ -370,7 +369,7 @@ XSTATE = """
 """
 
 
-def test_an_xstate_invoke_begins_at_entry() -> None:
+def test_an_xstate_invoke_starts_at_entry() -> None:
     """X16: between the entry actions and what is inside."""
     step = last_step(xstate_kernel(XSTATE), "GO")
 

@@ -1,4 +1,4 @@
-"""Every order in which a saga can be left, ended and answered: each late deed is made up for exactly once (S30)."""
+"""Every order in which a saga can be left, ended and answered: each late step is compensated exactly once (S30)."""
 
 from __future__ import annotations
 
@@ -85,8 +85,7 @@ def _check(world: World, step: Step, effect: Effect, answer: str) -> bool:
     return bool(wanted)
 
 
-def test_every_late_deed_is_made_up_for_once_in_every_order() -> None:
-    """Left, begun anew, ended; answered early, late, and not at all."""
+def test_every_late_step_is_compensated_once_in_every_order() -> None:
     trip = interlock.loads(TRIP)
     first = trip.start(entity="trip/1")
     begun = tuple(each for each in first.effects if each.type == "invoke")

@@ -67,7 +67,6 @@ def test_a_late_good_result_is_compensated_with_the_result_in_its_field() -> Non
 
 
 def test_a_late_perhaps_is_compensated_without_a_result() -> None:
-    """A deed that perhaps happened counts as done."""
     trip, left, asked = _left_during(0)
     step = trip.step(left.snapshot, interlock.failed_event(asked, "lapsed"))
 
@@ -75,7 +74,6 @@ def test_a_late_perhaps_is_compensated_without_a_result() -> None:
 
 
 def test_a_late_failure_that_did_nothing_is_only_journaled() -> None:
-    """There is nothing to answer."""
     trip, left, asked = _left_during(0)
     step = trip.step(left.snapshot, interlock.failed_event(asked, "declined", done="no"))
 
@@ -83,8 +81,7 @@ def test_a_late_failure_that_did_nothing_is_only_journaled() -> None:
     assert left.snapshot.version + 1 == step.snapshot.version
 
 
-def test_a_broken_compensation_is_asked_for_with_its_key_and_told() -> None:
-    """The deed is named by the author's own key; what could not be evaluated is a fault."""
+def test_a_compensation_with_a_failing_input_is_called_with_its_key_and_recorded_as_a_fault() -> None:
     trip, left, asked = _left_during(1)
     step = trip.step(left.snapshot, interlock.done_event(asked, "f-9"))
 
@@ -112,7 +109,7 @@ def _late(text: str, number: int, event: interlock.Event | None = None) -> Step:
 
 
 def test_a_broken_compensation_ends_the_step_under_errors_raise() -> None:
-    """S34: nothing is asked for; the result still takes a version, or it would come back for ever."""
+    """S34: nothing is called. The result still raises the version; otherwise it would be sent again and again."""
     step = _late(TRIP.replace("kind: trip", "kind: trip\nerrors: raise"), 1)
 
     assert ("rejected", "failed", ()) == (step.outcome, step.reason, step.effects)
@@ -131,7 +128,7 @@ def test_a_late_result_may_belong_into_a_part_of_a_field() -> None:
     assert {"room": None} == step.snapshot.context["stay"]
 
 
-def test_a_compensation_whose_input_is_no_mapping_gets_it_as_it_is() -> None:
+def test_a_compensation_whose_input_is_not_a_mapping_gets_no_key() -> None:
     """As in the saga itself: it cannot carry the key."""
     step = _late(TRIP.replace('input: {room: "= context.room"}', 'input: "= context.room"'), 0)
 
@@ -139,14 +136,12 @@ def test_a_compensation_whose_input_is_no_mapping_gets_it_as_it_is() -> None:
 
 
 def test_a_step_without_output_is_compensated_all_the_same() -> None:
-    """Its result has no field to stand in."""
     step = _late(TRIP.replace("output: room", "").replace("{src: hotel.book, }", "{src: hotel.book}"), 0)
 
     assert [("hotel.free", {"compensates": "trip/1/1/booking_pending.room", "room": None})] == _calls(step)
 
 
 def test_a_source_without_version_breaks_nothing() -> None:
-    """A driver's mistake; the deed cannot be named exactly then."""
     step = "booking_pending.room"
     event = interlock.Event(f"done.invoke.{step}", "r-9", type="platform", invokeid=step, source="x")
 
@@ -166,8 +161,7 @@ def _ended_during(number: int, text: str = TRIP) -> tuple[interlock.BoundChart, 
     return trip, trip.step(left.snapshot, "forgotten"), asked
 
 
-def test_a_deed_that_turns_out_to_be_done_after_the_end_is_compensated() -> None:
-    """The entity stays as it ended; the entry is kept, and its one effect answers the deed."""
+def test_a_step_whose_result_arrives_after_the_end_is_compensated() -> None:
     trip, over, asked = _ended_during(0)
     step = trip.step(over.snapshot, interlock.done_event(asked, "r-9"))
 
@@ -179,7 +173,6 @@ def test_a_deed_that_turns_out_to_be_done_after_the_end_is_compensated() -> None
 
 
 def test_a_lapse_after_the_end_is_compensated_without_a_result() -> None:
-    """Nobody knows whether it was done, and the end of the entity does not make it undone."""
     trip, over, asked = _ended_during(0)
     step = trip.step(over.snapshot, interlock.failed_event(asked, "lapsed"))
 
@@ -188,14 +181,13 @@ def test_a_lapse_after_the_end_is_compensated_without_a_result() -> None:
 
 @pytest.mark.parametrize("number", [0, 2])
 def test_a_result_after_the_end_that_has_no_answer_changes_nothing(number: int) -> None:
-    """A deed that certainly was not done, and one without compensation: no entry, no version."""
     trip, over, asked = _ended_during(number)
     step = trip.step(over.snapshot, interlock.failed_event(asked, "declined", done="no"))
 
     assert ("ignored", "ended", over.snapshot) == (step.outcome, step.reason, step.snapshot)
 
 
-def test_a_sender_cannot_have_a_deed_compensated_after_the_end() -> None:
+def test_a_sender_cannot_start_a_compensation_after_the_end() -> None:
     """Only the driver brings results: an event without a source is a sender's, whatever it is called."""
     trip, over, _ = _ended_during(0)
     event = interlock.Event("done.invoke.booking_pending.room", "r-9", invokeid="booking_pending.room")
@@ -231,7 +223,7 @@ def test_replay_meets_the_same_compensation_after_the_end() -> None:
     assert (4, "done") == (live.version, live.ended)
 
 
-def test_a_cancelled_child_makes_up_for_its_deeds_as_well() -> None:
+def test_a_cancelled_child_compensates_its_steps() -> None:
     """Its parent left it in the middle of its saga: it ended, but not in a final state."""
     trip = interlock.loads(TRIP)
     first = trip.start(entity="trip/1")

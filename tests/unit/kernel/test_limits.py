@@ -27,7 +27,7 @@ ROUND = "context: {n: {type: integer, default: 0}}\n"
 
 
 def to(state: str) -> str:
-    """A state that leads on by itself; the compiler sees through a loop without guards."""
+    """Return a state with a guarded eventless transition; the compiler detects loops without guards."""
     return f"{{always: {{target: {state}, guard: '= context.n == 0'}}}}"
 
 
@@ -47,8 +47,7 @@ def test_a_raise_loop_is_stopped_with_its_cycle_named() -> None:
     assert "root" in fault.message
 
 
-def test_a_loop_in_the_first_step_refuses_the_entity() -> None:
-    """There is no snapshot to keep."""
+def test_a_loop_in_the_first_step_rejects_the_entity() -> None:
     with pytest.raises(RejectedError) as caught:
         last_step(kernel_of(f"{ROUND}states: {{a: {to('b')}, b: {to('a')}}}"))
 
@@ -67,7 +66,6 @@ def test_the_last_microstep_allowed_is_taken(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_internal_events_are_counted_over_the_whole_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`step.internal_events_max`: those that nobody takes count as well."""
     monkeypatch.setattr(run, "INTERNAL_EVENTS_MAX", 2)
     once = "{raise: x}"
     two, three = f"{once}, {once}", f"{once}, {once}, {once}"
@@ -172,7 +170,7 @@ def deferring(count: int, actions: str = "") -> Step:
     return last_step(kernel, *(["later"] * count), Event("go", [0] * (EFFECTS_MAX - 1)))
 
 
-def test_events_kept_back_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deferred_events_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """`step.deferred_max`: they live in the snapshot with their payloads."""
     monkeypatch.setattr(outcome, "DEFERRED_MAX", 2)
     fault = failure("unhandled: defer\nstates: {a: {on: {go: b}}, b: {}}", "later", "later", "later")
@@ -189,7 +187,6 @@ def test_events_that_come_back_are_effects_and_counted() -> None:
 
 
 def test_events_that_come_back_within_the_limit_do() -> None:
-    """The other side of it."""
     step = deferring(1, "{foreach: {in: '= event.data', item: i, do: [x]}}")
 
     assert (("b",), (), EFFECTS_MAX) == (step.snapshot.configuration, step.snapshot.deferred, len(step.effects))

@@ -48,7 +48,7 @@ def test_regions_move_together() -> None:
     assert ("p.r1.b", "p.r2.d") == step.snapshot.configuration
 
 
-def test_a_silent_region_asks_the_states_above() -> None:
+def test_a_region_without_transition_leaves_the_event_to_its_ancestors() -> None:
     """S11: `r1` answers itself, for `r2` the parallel does; both run."""
     step = last_step(kernel_of(PARALLEL), "e", "e")
 
@@ -196,7 +196,7 @@ def test_a_history_default_is_used_until_something_is_recorded() -> None:
 
 
 def test_the_history_of_a_parallel_brings_back_all_regions() -> None:
-    """S20: deep, each in its own state; a region that nobody named begins anew."""
+    """S20: deep, each in its own state; other regions start in their initial state."""
     kernel = kernel_of("""
         states:
           p:
@@ -247,7 +247,7 @@ states:
 
 
 def test_a_final_child_queues_the_done_event_of_its_parent() -> None:
-    """S28: with its output; what fails of that is left out, and told before."""
+    """S28: with its output. A part that fails is left out, and its error is queued first."""
     step = last_step(kernel_of(DONE), "e")
 
     assert [{"name": "r_done", "input": {"data": {"m": 2}}}] == payloads(step, "call")
@@ -266,7 +266,6 @@ def test_a_parallel_is_done_when_every_region_is() -> None:
 
 
 def test_an_output_of_which_nothing_is_left_is_null() -> None:
-    """All of it failed: there is no value."""
     kernel = kernel_of("""
         states:
           a:
@@ -312,15 +311,15 @@ def test_eventless_transitions_run_before_queued_events() -> None:
     ]
 
 
-def test_internal_events_that_nobody_takes_are_dropped() -> None:
-    """S32: in every mode; only errors among them are told."""
+def test_unhandled_internal_events_are_dropped() -> None:
+    """S32: in every mode. Only errors are faults."""
     step = last_step(kernel_of("states: {a: {on: {go: {actions: [{raise: nobody}]}}}}"), "go")
 
     assert ("applied", []) == (step.outcome, faults(step))
 
 
 def test_a_target_may_name_states_of_several_regions() -> None:
-    """S19: those not named begin by default."""
+    """S19: other regions start in their initial state."""
     kernel = kernel_of("""
         states:
           z: {on: {go: {target: [p.r.b, p.s.d]}}}
@@ -335,7 +334,7 @@ def test_a_target_may_name_states_of_several_regions() -> None:
     assert ("p.r.b", "p.s.d", "p.t.e") == last_step(kernel, "go").snapshot.configuration
 
 
-def test_a_chart_may_begin_deep_inside() -> None:
+def test_a_chart_may_start_in_a_deep_state() -> None:
     """S4: several states in distinct regions, any depth."""
     kernel = kernel_of("""
         initial: [p.r.b, p.s.d]

@@ -49,8 +49,7 @@ def test_an_event_is_applied_ignored_or_rejected(event: str, expected: tuple[str
     assert (step.snapshot is before) == (step.outcome != "applied")
 
 
-def test_an_ended_entity_takes_nothing() -> None:
-    """A sender is told, a driver's late event is not worth it."""
+def test_an_ended_entity_accepts_no_events() -> None:
     kernel = kernel_of(CHART)
     ended = last_step(kernel, "go", "end").snapshot
 
@@ -59,8 +58,7 @@ def test_an_ended_entity_takes_nothing() -> None:
     assert ended is kernel.step(ended, Event("_cancel", type="platform")).snapshot
 
 
-def test_a_rejection_by_guard_tells_each_guard_and_what_it_read() -> None:
-    """A guard that failed says how."""
+def test_a_rejection_by_guard_lists_each_guard_with_its_values() -> None:
     step = last_step(kernel_of(CHART), Event("more", None))
 
     assert (
@@ -82,7 +80,7 @@ def test_an_eventless_transition_makes_an_event_applied(unhandled: str, expected
 
 
 def test_unhandled_ignore_keeps_the_faults() -> None:
-    """S33: an error that nobody takes is visible in every mode."""
+    """S33: an unhandled error is a fault in every mode."""
     step = last_step(
         kernel_of('unhandled: ignore\nstates: {a: {on: {go: {guard: "= 1 // 0", target: a, reenter: true}}}}'), "go"
     )
@@ -127,7 +125,6 @@ def test_deferred_events_stay_while_the_configuration_does() -> None:
 
 
 def test_deferred_events_are_dropped_at_the_end() -> None:
-    """Nobody is left to take them."""
     step = last_step(kernel_of(DEFER), "later", "end")
 
     assert ("done", (), []) == (step.snapshot.ended, step.snapshot.deferred, payloads(step, "send"))
@@ -195,7 +192,6 @@ def test_a_guard_in_the_way_is_a_rejection_whatever_the_roles() -> None:
 
 
 def test_what_the_kernel_does_by_itself_acts_as_system() -> None:
-    """Raised events, timers and eventless transitions: nobody sent those."""
     kernel = kernel_of(ROLES)
     fired = kernel.step(last_step(kernel).snapshot, Event("after.1s.a", source="timer/after.1s.a/1"))
 
@@ -218,14 +214,12 @@ states:
 
 
 def test_a_payload_is_completed_with_its_defaults() -> None:
-    """The event's other fields stay."""
     step = last_step(kernel_of(EVENTS), Event("order", {"n": 1}, id="i"))
 
     assert [{"data": {"n": 1, "note": "none"}}] == [each["input"] for each in payloads(step, "call")]
 
 
 def test_a_whole_payload_is_taken_as_it_is() -> None:
-    """Nothing to fill in."""
     data = {"n": 1, "note": "x", "free": None}
 
     assert [{"data": data}] == [
@@ -270,8 +264,7 @@ def test_an_error_of_the_driver_needs_no_declaration() -> None:
     assert ("rejected", "reserved") == said(last_step(kernel, Event("error.communication")))
 
 
-def test_an_error_of_the_driver_is_not_kept_for_later() -> None:
-    """Nobody takes it, and somebody must: the work that failed is a dead letter, and the snapshot has none of it."""
+def test_an_error_of_the_driver_is_not_deferred() -> None:
     kernel = kernel_of("unhandled: defer\ninitial: a\nstates: {a: {on: {go: b}}, b: {}}")
     step = last_step(kernel, call_failed("charge", "order/1/1/0", "lost"))
 
@@ -288,7 +281,6 @@ def test_an_internal_event_may_come_from_the_entity_itself() -> None:
 
 
 def test_a_snapshot_of_another_kind_is_refused() -> None:
-    """Even where its states would fit."""
     kernel = kernel_of("states: {a: {on: {go: {actions: [x]}}}}")
     other = replace(last_step(kernel).snapshot, kind="gate")
 

@@ -28,7 +28,7 @@ states:
 
 
 def kernel(**functions: Callable[..., Any]) -> Kernel:
-    """The chart with these functions, and harmless ones for the rest."""
+    """Return the chart with these functions, and defaults for the others."""
     guards: dict[str, Callable[..., Any]] = {
         "allowed": lambda context, event: True,
         "over": lambda context, event, given: given["limit"] > context["n"],
@@ -67,7 +67,6 @@ def test_a_missing_function_is_named_before_any_step(
     ("answer", "ran"), [(True, ["yes"]), (1, ["yes"]), ([0], ["yes"]), (False, ["no"]), (None, ["no"]), ("", ["no"])]
 )
 def test_the_truth_of_a_guards_answer_decides(answer: object, ran: list[str]) -> None:
-    """Python's truth, whatever it returns."""
     assert ran == calls(last_step(kernel(allowed=lambda context, event: answer), "ask"))
 
 
@@ -111,7 +110,7 @@ class Mute:
         (KeyError(Mute()), "`allowed` raised KeyError: KeyError, which cannot be shown"),
     ],
 )
-def test_a_guard_that_raises_counts_as_false_and_is_told(error: Exception, message: str) -> None:
+def test_a_guard_that_raises_counts_as_false_and_is_a_fault(error: Exception, message: str) -> None:
     """S33: the next candidate is tried."""
 
     def allowed(context: Any, event: Any) -> bool:
@@ -123,7 +122,7 @@ def test_a_guard_that_raises_counts_as_false_and_is_told(error: Exception, messa
     assert (Fault("function.failed", message, "states.a.on.ask[0].guard"),) == step.faults
 
 
-def test_a_guard_is_asked_once_per_selection() -> None:
+def test_a_guard_is_evaluated_once_per_selection() -> None:
     """S12: though two regions lie below its transition."""
     asked: list[str] = []
 
@@ -137,8 +136,7 @@ def test_a_guard_is_asked_once_per_selection() -> None:
     assert ["go"] == asked
 
 
-def test_what_an_assign_function_returns_is_written() -> None:
-    """A mapping of fields to values."""
+def test_the_result_of_an_assign_function_is_written() -> None:
     step = last_step(kernel(compute=lambda context, event: {"n": context["n"] + 1, "m": event.name}), "fill")
 
     assert {"n": 2, "m": "fill"} == step.snapshot.context
@@ -167,7 +165,6 @@ def test_an_invalid_result_of_an_assign_function_is_an_error(result: object, cod
 
 
 def test_an_assign_function_that_raises_is_an_error() -> None:
-    """As for guards."""
 
     def compute(context: Any, event: Any) -> dict[str, Any]:
         raise OSError("no disk")
@@ -176,7 +173,7 @@ def test_an_assign_function_that_raises_is_an_error() -> None:
 
 
 class Undecided:
-    """A value without a truth, as comparisons of arrays give it."""
+    """A value whose `bool()` raises, as comparisons of arrays give it."""
 
     def __bool__(self) -> bool:
         raise ValueError("neither")

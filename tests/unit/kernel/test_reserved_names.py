@@ -30,7 +30,7 @@ RESULTS = ["done.invoke.charge", "error.invoke.charge", "after.48h.paying", "don
 SELF = f"#_scxml_{ENTITY}"
 
 
-def told(step: Step) -> tuple[str, str | None, tuple[str, ...]]:
+def result_of_step(step: Step) -> tuple[str, str | None, tuple[str, ...]]:
     """How an event was taken, and where the entity is then."""
     return step.outcome, step.reason, step.snapshot.configuration
 
@@ -54,13 +54,13 @@ def from_child(snapshot: Snapshot, name: str) -> Event:
     ],
     ids=["sender", "entity", "itself", "internal", "invokeid", "forwarded"],
 )
-def test_an_event_named_like_a_result_is_refused_unless_the_driver_brings_it(name: str, fields: dict[str, Any]) -> None:
+def test_an_event_named_like_a_result_is_rejected_unless_the_driver_sent_it(name: str, fields: dict[str, Any]) -> None:
     """Neither a sender nor another entity can end an invoke or fire a timer."""
     kernel = kernel_of(ORDER)
     before = started(kernel)
     step = kernel.step(before, Event(name, **fields))
 
-    assert ("rejected", "reserved", ("paying",)) == told(step)
+    assert ("rejected", "reserved", ("paying",)) == result_of_step(step)
     assert before is step.snapshot
 
 
@@ -70,7 +70,7 @@ def test_a_child_cannot_name_its_message_like_a_result(name: str) -> None:
     kernel = kernel_of(ORDER)
     before = started(kernel)
 
-    assert ("rejected", "reserved", ("paying",)) == told(kernel.step(before, from_child(before, name)))
+    assert ("rejected", "reserved", ("paying",)) == result_of_step(kernel.step(before, from_child(before, name)))
 
 
 @pytest.mark.parametrize(
@@ -84,18 +84,22 @@ def test_a_child_cannot_name_its_message_like_a_result(name: str) -> None:
 )
 def test_a_result_names_the_invoke_that_it_ends(event: Event) -> None:
     """A driver that mixes up two invokes is refused, too."""
-    assert ("rejected", "reserved", ("paying",)) == told(last_step(kernel_of(ORDER), event))
+    assert ("rejected", "reserved", ("paying",)) == result_of_step(last_step(kernel_of(ORDER), event))
 
 
-def test_what_the_driver_brings_is_taken() -> None:
+def test_results_and_timers_of_the_driver_are_accepted() -> None:
     """The result of the active invoke, and the timer that is pending."""
     kernel = kernel_of(ORDER)
     before = started(kernel)
     (timer,) = before.timers
 
-    assert ("applied", None, ("paid",)) == told(kernel.step(before, result_of(before, "charge")))
-    assert ("applied", None, ("failed",)) == told(kernel.step(before, result_of(before, "charge", word="error")))
-    assert ("applied", None, ("expired",)) == told(kernel.step(before, timer_fired(timer, time_ms=timer.due_ms)))
+    assert ("applied", None, ("paid",)) == result_of_step(kernel.step(before, result_of(before, "charge")))
+    assert ("applied", None, ("failed",)) == result_of_step(
+        kernel.step(before, result_of(before, "charge", word="error"))
+    )
+    assert ("applied", None, ("expired",)) == result_of_step(
+        kernel.step(before, timer_fired(timer, time_ms=timer.due_ms))
+    )
 
 
 def test_a_timer_fires_its_own_event_only() -> None:
@@ -105,11 +109,10 @@ def test_a_timer_fires_its_own_event_only() -> None:
     (timer,) = before.timers
     forged = Event("done.invoke.charge", source=f"timer/{timer.name}/{timer.version}")
 
-    assert ("ignored", "timer_gone", ("paying",)) == told(kernel.step(before, forged))
+    assert ("ignored", "timer_gone", ("paying",)) == result_of_step(kernel.step(before, forged))
 
 
 def test_the_result_of_an_earlier_child_does_not_end_the_next_one_of_the_same_id() -> None:
-    """A child that ended by itself is heard after its state was left, but never for its successor."""
     kernel = kernel_of("""
         initial: a
         states:
@@ -120,7 +123,7 @@ def test_the_result_of_an_earlier_child_does_not_end_the_next_one_of_the_same_id
     second = kernel.step(first, Event("again")).snapshot
     late = result_of(first, "job", last=True)
 
-    assert ("ignored", "invoke_gone", ("a",)) == told(kernel.step(second, late))
+    assert ("ignored", "invoke_gone", ("a",)) == result_of_step(kernel.step(second, late))
 
 
 # What a chart computes
@@ -152,7 +155,6 @@ def test_a_computed_name_is_never_one_of_the_kernels(dialect: str, way: str, nam
 
 
 def test_the_error_of_a_reserved_name_carries_the_send_id() -> None:
-    """It is `error.execution`, and tells which send failed."""
     kernel = kernel_of("""
         states:
           a:
@@ -191,8 +193,8 @@ def test_an_imported_chart_may_raise_a_reserved_name_that_it_writes() -> None:
     kernel = kernel_of(WRITTEN)
     step = last_step(kernel, "raise")
 
-    assert ("applied", None, ("b",)) == told(step)
-    assert ("applied", None, ("a",)) == told(last_step(kernel, "send"))
+    assert ("applied", None, ("b",)) == result_of_step(step)
+    assert ("applied", None, ("a",)) == result_of_step(last_step(kernel, "send"))
     assert ["job"] == [each.id for each in last_step(kernel, "send").snapshot.invokes]
 
 
@@ -203,13 +205,13 @@ def test_an_imported_chart_may_send_a_written_reserved_name_to_itself_only() -> 
     arrived = Event("error.mine", origin=SELF)
 
     assert [{"event": "error.mine", "to": ENTITY}] == payloads(sent, "send")
-    assert ("applied", None, ("b",)) == told(kernel.step(sent.snapshot, arrived))
-    assert ("rejected", "reserved", ("a",)) == told(kernel.step(sent.snapshot, Event("error.mine")))
+    assert ("applied", None, ("b",)) == result_of_step(kernel.step(sent.snapshot, arrived))
+    assert ("rejected", "reserved", ("a",)) == result_of_step(kernel.step(sent.snapshot, Event("error.mine")))
     assert [] == payloads(other, "send")
     assert ["failed"] == [each["name"] for each in payloads(other, "call")]
 
 
-def test_a_delayed_send_of_an_imported_chart_is_no_after() -> None:
+def test_a_delayed_send_of_an_imported_chart_is_not_an_after() -> None:
     """Its timer fires for the written transition, and never for the one made from `after`."""
     kernel = kernel_of("""
         dialect: scxml
@@ -224,7 +226,7 @@ def test_a_delayed_send_of_an_imported_chart_is_no_after() -> None:
     before = last_step(kernel, "go").snapshot
     (timer,) = (each for each in before.timers if each.id == "mine")
 
-    assert ("applied", None, ("b",)) == told(kernel.step(before, timer_fired(timer, time_ms=timer.due_ms)))
+    assert ("applied", None, ("b",)) == result_of_step(kernel.step(before, timer_fired(timer, time_ms=timer.due_ms)))
 
 
 # Sagas
@@ -254,7 +256,7 @@ states:
 @pytest.mark.parametrize("data", [None, {"done": "unknown"}])
 @pytest.mark.parametrize("name", ["done.invoke.booking.room", "error.invoke.booking.room", "news"])
 @pytest.mark.parametrize("ending", ["leave", "_cancel"])
-def test_a_message_of_a_child_is_never_a_late_deed_of_a_saga(ending: str, name: str, data: Any) -> None:
+def test_a_message_of_a_child_is_never_a_late_saga_result(ending: str, name: str, data: Any) -> None:
     """Only the driver's result has its step compensated, after the saga was left or its entity ended."""
     trip = interlock.loads(TRIP.replace(", type: chart", ""))
     kernel = Kernel(trip.chart)
@@ -270,7 +272,7 @@ def test_a_message_of_a_child_is_never_a_late_deed_of_a_saga(ending: str, name: 
     assert ("applied", "compensated") == (genuine.outcome, genuine.reason)
 
 
-def test_a_message_of_a_child_is_no_answer_of_a_compensation() -> None:
+def test_a_message_of_a_child_is_not_the_result_of_a_compensation() -> None:
     """Behind the end of its entity a saga goes back by the driver's results alone."""
     text = TRIP.replace(", type: chart", "").replace("onDone: booked", "onDone: {target: booked}")
     text = text.replace("      onDone", "        - id: seat\n          do: {src: seat.book}\n      onDone")

@@ -1,4 +1,4 @@
-"""Timers: how they are named, set, cancelled, moved, fired, and what becomes of one that is gone (S36-S39)."""
+"""Timers: names, setting, cancelling, moving and firing (S36-S39)."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def names(snapshot: Snapshot) -> list[str]:
 
 
 def test_a_delayed_send_is_a_timer_and_an_effect() -> None:
-    """S36: the snapshot keeps it, the effect tells the driver."""
+    """S36: it is in the snapshot and in an effect for the driver."""
     step = last_step(kernel_of(SENDS), Event("named", time_ms=100))
 
     assert (Timer("reminder", "due", 5_100, 2, 0, "reminder", {"n": 1}),) == step.snapshot.timers
@@ -61,7 +61,7 @@ def test_a_second_timer_of_an_id_gets_a_name_of_its_own() -> None:
 
 
 def test_cancel_drops_every_timer_of_the_id() -> None:
-    """S36: each with the effect that tells the driver."""
+    """S36: each with an effect for the driver."""
     step = last_step(kernel_of(SENDS), "named", "named", "nameless", "stop")
 
     assert ["send.4.0"] == names(step.snapshot)
@@ -93,7 +93,7 @@ def test_no_delay_is_no_timer(delay: object) -> None:
     assert ((), ["send"]) == (step.snapshot.timers, [effect.type for effect in step.effects])
 
 
-def test_a_firing_is_taken_like_an_event_and_its_timer_is_gone() -> None:
+def test_a_timer_that_fires_is_handled_like_an_event_and_removed() -> None:
     """S37: data and send id are those of the send."""
     kernel = kernel_of(SENDS)
     before = last_step(kernel, "named").snapshot
@@ -111,8 +111,8 @@ def test_the_package_makes_the_same_firing() -> None:
     assert kernel.step(before, fired(before, "reminder")) == kernel.step(before, timer_event(before.timers[0]))
 
 
-def test_a_firing_nobody_takes_still_removes_its_timer() -> None:
-    """S37: or it would come back for ever."""
+def test_an_unhandled_timer_is_removed() -> None:
+    """S37: otherwise it would fire again and again."""
     kernel = kernel_of("states: {a: {on: {go: {target: b, actions: [{send: {event: due, id: t, delay: 1s}}]}}}, b: {}}")
     before = last_step(kernel, "go").snapshot
     step = kernel.step(before, fired(before, "t"))
@@ -121,7 +121,7 @@ def test_a_firing_nobody_takes_still_removes_its_timer() -> None:
     assert ((), before.version + 1) == (step.snapshot.timers, step.snapshot.version)
 
 
-def test_a_firing_that_is_taken_without_content_still_removes_its_timer() -> None:
+def test_a_timer_handled_without_actions_is_removed() -> None:
     """The author declared it done already; the timer is spent."""
     kernel = kernel_of("states: {a: {on: {go: {actions: [{send: {event: due, id: t, delay: 1s}}]}, due: {}}}}")
     before = last_step(kernel, "go").snapshot
@@ -144,7 +144,7 @@ def test_a_firing_whose_step_fails_still_removes_its_timer() -> None:
 
 
 @pytest.mark.parametrize("source", ["timer/reminder/1", "timer/other/2", "timer/reminder", "timer/"])
-def test_a_timer_that_is_gone_is_ignored(source: str) -> None:
+def test_an_unknown_timer_is_ignored(source: str) -> None:
     """S37: cancelled, fired twice, of another version, or no name at all."""
     kernel = kernel_of(SENDS)
     before = last_step(kernel, "named").snapshot
@@ -154,7 +154,7 @@ def test_a_timer_that_is_gone_is_ignored(source: str) -> None:
     assert before is step.snapshot
 
 
-def test_a_timer_for_somebody_else_sends_when_it_fires() -> None:
+def test_a_timer_for_another_entity_sends_when_it_fires() -> None:
     """S37: the firing selects nothing; the step returns the send."""
     kernel = kernel_of(SENDS)
     before = last_step(kernel, "elsewhere", "anywhere").snapshot
@@ -232,14 +232,13 @@ def test_an_after_does_not_fire_again() -> None:
 
 @pytest.mark.parametrize("wait", ["soon", -1, None])
 def test_a_delay_that_is_none_sets_no_timer(wait: object) -> None:
-    """The entry goes on; the error is told. Null is no delay: due at once."""
     step = last_step(kernel_of(AFTER), Event("set", wait), "again")
 
     assert ([] if wait is None else ["send.delay"]) == faults(step)
     assert (["after.1s.a", "after.0.a"] if wait is None else ["after.1s.a"]) == names(step.snapshot)
 
 
-def test_a_delayed_send_says_what_downtime_means_to_it() -> None:
+def test_a_delayed_send_has_a_restore_policy() -> None:
     """S39: as an `after` does; `deadline` where it says nothing."""
     kernel = kernel_of("""
 states:
@@ -292,7 +291,7 @@ def test_a_moved_timer_counts_from_whole_milliseconds(since_ms: object) -> None:
 
 
 @pytest.mark.parametrize("data", [{"name": "other", "version": 2}, {"name": "reminder", "version": 9}, {"name": []}])
-def test_a_timer_that_is_gone_cannot_be_moved(data: dict[str, object]) -> None:
+def test_an_unknown_timer_cannot_be_moved(data: dict[str, object]) -> None:
     """S39: ignored, as its firing would be."""
     kernel = kernel_of(SENDS)
     before = last_step(kernel, "named").snapshot
@@ -322,7 +321,7 @@ def test_reserved_names_belong_to_the_kernel() -> None:
 
 
 def test_a_name_made_for_a_timer_is_never_that_of_another() -> None:
-    """S36: an author may have used the very id that a repeated one would be told apart by."""
+    """S36: an author may have used the id that distinguishes a repeated one."""
     sends = ", ".join(f"{{send: {{event: x, delay: 1s, id: {each}}}}}" for each in ("q", "q~1.2", "q"))
     timers = kernel_of(f"states: {{a: {{entry: [{sends}]}}}}").start(entity=ENTITY).snapshot.timers
 

@@ -96,7 +96,7 @@ def test_a_parallel_that_targets_itself_stays() -> None:
 
 
 @pytest.mark.parametrize(("event", "trace"), [("E", ["inner"]), ("F", ["outer"]), ("Q", [])])
-def test_a_parallel_is_asked_when_no_region_answers(event: str, trace: list[str]) -> None:
+def test_a_parallel_state_is_tried_if_no_region_has_a_transition(event: str, trace: list[str]) -> None:
     """X8."""
     assert trace == calls(last_step(machine(**REGIONS), event))
 
@@ -116,7 +116,7 @@ def test_completion_climbs_through_nested_parallels() -> None:
 
 
 def test_a_final_child_of_a_parallel_counts_as_done() -> None:
-    """X5: and the parallel is told once, though two finals complete it together."""
+    """X5: the parallel state is done once, though two finals complete it together."""
     kernel = machine(
         initial="z",
         states={
@@ -150,7 +150,6 @@ def test_a_parallel_root_with_a_region_to_go_lives_on() -> None:
 
 
 def test_a_final_child_of_the_root_ends_the_entity() -> None:
-    """With its output."""
     kernel = machine(initial="a", states={"a": {"on": {"E": "f"}}, "f": {"type": "final"}}, entry="+m", exit="-m")
     step = last_step(kernel, "E")
 
@@ -179,7 +178,7 @@ def test_always_goes_on_while_it_changes_the_context() -> None:
 
 
 def test_always_goes_on_while_it_changes_the_configuration() -> None:
-    """X11: and then rests where it has come to."""
+    """X11: then it stays where it is."""
     kernel = machine(
         initial="a",
         states={"a": {"on": {"E": "b"}}, "b": {"always": "c"}, "c": {"always": {"actions": "alw"}}},

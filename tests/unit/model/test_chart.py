@@ -23,7 +23,6 @@ from interlock.model.effect import Effect
     ],
 )
 def test_a_descriptor_matches_whole_tokens(descriptor: Descriptor, name: str, matches: bool) -> None:
-    """As a prefix, or exactly."""
     assert descriptor.matches(name) is matches
 
 
@@ -42,7 +41,6 @@ def test_a_transition_is_called_by_its_path() -> None:
 
 
 def test_a_chart_finds_its_states_by_id() -> None:
-    """Or says that there is none."""
     root = State(index=0, id="", key="", type="compound", parent=-1, last=0, depth=0)
     chart = Chart(kind="k", revision="1", dialect=DIALECTS["interlock"], states=(root,), transitions=())
 

@@ -48,7 +48,6 @@ def test_an_event_reads_back_as_itself() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"kind":1}', b'{"kind":"\xff"}', b"[" * 100_000])
 def test_bytes_that_are_no_snapshot_are_corruption(data: bytes) -> None:
-    """Never another exception."""
     with pytest.raises(CorruptionError) as caught:
         decode_snapshot(data)
 

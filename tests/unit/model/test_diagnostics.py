@@ -19,6 +19,5 @@ def test_diagnostics_are_reported_by_position() -> None:
 
 
 def test_the_nearest_known_word_is_suggested() -> None:
-    """And none when nothing is near."""
     assert suggestion("payed", ["paid", "payd"]) == 'did you mean "payd"?'
     assert suggestion("zzz", ["paid"]) is None

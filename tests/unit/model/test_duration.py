@@ -19,7 +19,7 @@ def test_a_duration_is_a_number_with_a_unit(text: str, ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "30", "1m1h", "1s1s", "-1s", "1.5s", " 1s", "1 s", "s", "1x", "9999999999999s"])
-def test_what_is_no_duration_gives_none(text: str) -> None:
+def test_an_invalid_duration_gives_none(text: str) -> None:
     """No unit, rising or repeated units, signs, fractions and white space are refused."""
     assert parse_duration(text) is None
 
@@ -39,6 +39,6 @@ def test_css_times_may_have_fractions(text: str, ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "s", ".s", "1m", "-1s", "1"])
-def test_what_is_no_css_time_gives_none(text: str) -> None:
+def test_an_invalid_css_time_gives_none(text: str) -> None:
     """Only `s` and `ms`, and never without a number."""
     assert parse_css_duration(text) is None

@@ -19,7 +19,6 @@ from interlock.errors import (
 
 
 def test_an_error_says_its_message_and_its_hint() -> None:
-    """The hint stands in brackets behind the message; the code has a default per class."""
     assert str(RejectedError("no", hint="wait")) == "no (wait)"
     assert str(RejectedError("no")) == "no"
     assert RejectedError("no").code == "rejected"
@@ -51,8 +50,7 @@ def test_every_class_has_its_own_code() -> None:
     assert len({each.code for each in classes}) == len(classes)
 
 
-def test_a_definition_error_tells_all_findings_by_position() -> None:
-    """Sorted by place, counted by severity."""
+def test_a_definition_error_lists_all_diagnostics_by_position() -> None:
     second = Diagnostic(code="b", message="later", place=Place("f", 9, 1))
     first = Diagnostic(code="a", message="sooner", place=Place("f", 2, 1), severity="warning")
     error = DefinitionError([second, first])

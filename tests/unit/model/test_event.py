@@ -15,7 +15,6 @@ def test_an_event_was_taken_at_its_time_unless_the_clock_was_behind() -> None:
 
 
 def test_a_clock_that_is_not_behind_leaves_no_trace() -> None:
-    """Journals stay as they were."""
     assert b"clock_ms" not in encode(Event("a", time_ms=5))
     assert b'"clock_ms":5' in encode(Event("a", time_ms=7, clock_ms=5))
 

@@ -20,7 +20,6 @@ def nested(levels: int) -> Any:
 
 @pytest.mark.parametrize("payload", [None, 3, "text", {"a": [1, {"b": None}]}, nested(PAYLOAD_DEPTH_MAX)])
 def test_plain_json_of_a_bounded_size_is_taken(payload: Any) -> None:
-    """Scalars, lists and mappings."""
     assert payload_refusal(payload) is None
 
 

@@ -25,7 +25,6 @@ def test_a_message_is_known_by_its_source_and_id() -> None:
     ids=["hash sign", "length", "long", "not printable", "surrogates"],
 )
 def test_no_two_messages_share_a_key(one: tuple[str, str], other: tuple[str, str]) -> None:
-    """Wherever the source ends."""
     keys = {bus_key(*each).key for each in (one, other)}
 
     assert 2 == len(keys)
@@ -34,7 +33,6 @@ def test_no_two_messages_share_a_key(one: tuple[str, str], other: tuple[str, str
 
 @pytest.mark.parametrize("source", ["_x", "/x\n", "x" * 300])
 def test_a_former_key_that_was_a_hash_is_one_still(source: str) -> None:
-    """As releases before made it."""
     former = bus_key(source, "1").former
 
     assert former is not None

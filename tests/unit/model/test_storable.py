@@ -6,7 +6,7 @@ import pytest
 
 from interlock.model.codec import encode
 from interlock.model.limits import FAILURE_CODE_LENGTH_MAX, FAILURE_TEXT_LENGTH_MAX
-from interlock.model.storable import CUT, shown, storable_code, storable_text
+from interlock.model.storable import CUT, describe, storable_code, storable_text
 
 
 class Odd(str):
@@ -68,19 +68,17 @@ def test_a_text_of_the_full_length_is_not_cut() -> None:
 
 def test_a_value_that_cannot_be_shown_is_named_by_its_class() -> None:
     """Whatever `__str__` raises."""
-    assert "3" == shown(3)
-    assert "'a'" == shown("a", repr)
-    assert "Mute, which cannot be shown" == shown(Mute())
+    assert "3" == describe(3)
+    assert "'a'" == describe("a", repr)
+    assert "Mute, which cannot be shown" == describe(Mute())
 
 
 @pytest.mark.parametrize(
     ("code", "stored"), [("card.declined", "card.declined"), ("", "x"), (None, "x"), (7, "x"), (["a"], "x")]
 )
-def test_a_code_is_a_string_or_another_is_taken(code: object, stored: str) -> None:
-    """Charts compare codes with strings."""
+def test_an_invalid_code_is_replaced(code: object, stored: str) -> None:
     assert stored == storable_code(code, "x")
 
 
 def test_a_code_is_shorter_than_a_message() -> None:
-    """It is shown in lists."""
     assert FAILURE_CODE_LENGTH_MAX == len(storable_code("x" * 10_000, "x"))

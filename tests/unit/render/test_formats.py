@@ -39,7 +39,6 @@ stateDiagram-v2
 
 
 def test_dot_of_a_small_chart() -> None:
-    """Finals have two borders, the initial dot is a state of its own."""
     body = dot(flat(), active=frozenset({"unpaid"})).splitlines()[4:]
 
     assert [
@@ -92,7 +91,6 @@ def test_mermaid_puts_the_lines_of_a_compound_into_a_note() -> None:
 
 
 def test_mermaid_separates_regions_and_keeps_histories_out_of_the_count() -> None:
-    """Two regions need one separator, with or without a history beside them."""
     assert 1 == sum(line.strip() == "--" for line in mermaid(nested()).splitlines())
 
 
@@ -125,7 +123,6 @@ def test_a_parallel_root_is_a_frame() -> None:
 
 
 def test_dot_cuts_an_arrow_at_the_border_of_a_cluster() -> None:
-    """Graphviz draws between states only; the cluster is named beside."""
     text = dot(nested())
 
     assert r's1 -> s5 [label="done\l", ltail=cluster_s1, lhead=cluster_s5];' in text
@@ -133,7 +130,7 @@ def test_dot_cuts_an_arrow_at_the_border_of_a_cluster() -> None:
     assert r's11 -> s5 [label="reset\l"];' in text
 
 
-def test_a_lit_compound_is_filled() -> None:
+def test_a_highlighted_compound_state_is_filled() -> None:
     """Every active state is lit, not only the atomic ones."""
     active = frozenset({"live", "live.power.steady"})
 

@@ -36,7 +36,7 @@ def test_a_saga_is_drawn_without_its_notes() -> None:
     assert "/ flight = event.data" in text
 
 
-def test_what_a_saga_asks_itself_is_said_in_words() -> None:
+def test_guards_of_sagas_are_shown_as_text() -> None:
     """No reader knows the compiler's field, or how an error says that nothing was done."""
     text = mermaid(loads(SAGA).chart)
     asked = set(re.findall(r"\[[^\]]*(?:done|skipped)[^\]]*\]", text))
@@ -72,7 +72,6 @@ def test_a_chart_without_sagas_is_drawn_as_it_is() -> None:
 
 
 def test_only_notes_are_left_out() -> None:
-    """Of an assign or a branch the rest stays; what holds nothing else goes whole."""
     note, said = ("saga_a.step", "x"), ("n", Expression("1"))
     guard = GuardName(name="g")
     block = (

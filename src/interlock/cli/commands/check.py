@@ -8,7 +8,7 @@ from typing import NoReturn
 import click
 import msgspec
 
-from interlock.assemble.charts import compiled
+from interlock.assemble.charts import compile_reading
 from interlock.cli import exit_codes
 from interlock.cli.input import Source, read_source
 from interlock.cli.options import common, example, format_option, json_option, pass_terminal, src_option
@@ -33,7 +33,7 @@ class CheckedFile:
 def checked(source: Source) -> CheckedFile:
     """Read and compile a definition, and keep every finding of both."""
     reading = source.reading()
-    compilation = compiled(reading)
+    compilation = compile_reading(reading)
     return CheckedFile(
         source=source, document=reading.document, chart=compilation.chart, findings=compilation.diagnostics
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from interlock.assemble.charts import FORMATS, format_named, format_of, format_writer, read
+from interlock.assemble.charts import FORMATS, format_for_suffix, format_writer, get_format, read_text
 from interlock.cli import exit_codes
 from interlock.cli.commands.check import refuse, sound
 from interlock.cli.input import STDIN, Source, read_source, write_text
@@ -68,9 +68,9 @@ def convert(
 
 
 def _target_format(target: str | None, output: str | None) -> str:
-    found = target or (format_of(output) if output else None)
+    found = target or (format_for_suffix(output) if output else None)
     if found is None:
-        written = "|".join(each for each in FORMATS if not format_named(each).is_read_only)
+        written = "|".join(each for each in FORMATS if not get_format(each).is_read_only)
         raise click.UsageError(f"say which format to write: --to {written}")
     return found
 
@@ -139,7 +139,7 @@ def _formatted(terminal: Terminal, source: Source, *, drop_comments: bool) -> st
         message = f"{source.name} has {count} that would be lost, the first in line {places[0].line}"
         raise UsageError(message, code="fmt.comments", hint="--drop-comments formats it all the same")
     text = format_writer("yaml")(reading.document).text
-    if read(text, format="yaml", source=source.name).document != reading.document:
+    if read_text(text, format="yaml", source=source.name).document != reading.document:
         raise InternalError(f"the canonical text of {source.name} does not mean the same; nothing was written")
     return text
 

@@ -1,1 +1,1 @@
-"""What a journal holds: entries, records with their hash chain, work and messages."""
+"""The content of journals: entries, records with their hash chain, work and messages."""

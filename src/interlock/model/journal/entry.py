@@ -1,4 +1,4 @@
-"""An entry: one record of an entity's journal, and the receipt that `send` gives for it."""
+"""An entry of an entity's journal, and the receipt that `send` returns."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from interlock.model.snapshot import Snapshot
 from interlock.model.step import FailedGuard, Fault, Outcome
 
 CREATE = "_create"
-"""The event that creates an entity: entry 1. Its data holds the `context` given, and the `parent` if any."""
+"""The event that creates an entity: entry 1. Its data has the given `context`, and the `parent` if there is one."""
 
 
 class Entry(Struct, frozen=True, omit_defaults=True, rename={"before": "from", "after": "to"}):
-    """What happened to an entity at one version: the event, how it was taken, where it led, what it caused.
+    """What happened to an entity at one version: the event, its outcome, the states before and after, the effects.
 
-    Everything one step causes stands in its one entry: that is the atomic write of duty 3.
+    Everything that a step causes is in its one entry, which is appended in one atomic write.
     """
 
     version: int
@@ -35,9 +35,10 @@ class Entry(Struct, frozen=True, omit_defaults=True, rename={"before": "from", "
 
 
 class Receipt(Struct, frozen=True, omit_defaults=True):
-    """The answer to `send`: the outcome, the entity's version, and, when the event was stepped here, what it gave.
+    """The result of `send`: the outcome, the entity's version and, if this call ran the step, its results.
 
-    `duplicate`: the key was taken before; `version` is that entry's. `snapshot` is None where the answer needed none.
+    For the outcome `duplicate`, the key was used before and `version` is the one of that entry. `snapshot` is None if
+    it was not needed.
     """
 
     entity: str
@@ -50,7 +51,7 @@ class Receipt(Struct, frozen=True, omit_defaults=True):
     trials: tuple[FailedGuard, ...] = ()
 
     def expect(self) -> Receipt:
-        """This receipt, once it is known to be good. Raises RejectedError or DeniedError for a refusal."""
+        """Return this receipt. Raises RejectedError or DeniedError if the event was rejected or denied."""
         if self.outcome == "rejected":
             raise RejectedError(f"`{self.entity}` rejected the event: {self._why()}", code=f"rejected.{self.reason}")
         if self.outcome == "denied":

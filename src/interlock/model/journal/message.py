@@ -1,12 +1,10 @@
-"""A message: what leaves through the outbox to a bus, and what comes in from one, as a CloudEvent 1.0.
+"""A message: sent through the outbox to a bus, or received from one, as a CloudEvent 1.0.
 
-Rule 1: what an entry says is fixed when the entry is made (`message_body`) and kept with it; later nobody needs the
-chart or
-the journal to send it. Only `source` is the bus's own.
-Rule 2: `sequence` orders the messages of one entity, also those of one entry, and compares as text.
-Rule 3: neither the payload of the event nor the context goes out by itself: who wants to tell more writes `emit`.
-Rule 4: one form on the wire for every bus: the structured JSON of CloudEvents. Attributes that nobody here knows are
-kept, in `more`.
+Rule 1: the content of a message is fixed when its entry is made (`message_body`) and stored with it. Sending it needs
+        neither the chart nor the journal. Only `source` comes from the bus.
+Rule 2: `sequence` orders the messages of one entity, including those of one entry, and compares as text.
+Rule 3: neither the payload of the event nor the context is sent. To send more, a chart uses `emit`.
+Rule 4: every bus has the same wire format, the structured JSON of CloudEvents. Unknown attributes are kept in `more`.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from interlock.model.limits import MESSAGE_BYTES_MAX
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 
 SOURCE = "/interlock"
-"""Where messages say they come from, before the kind, unless the bus's address names something better."""
+"""The `source` of messages, before the kind, unless the address of the bus names another."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -38,10 +36,10 @@ _REQUIRED = ("id", "source", "type")
 
 
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message; of those from elsewhere only `id`, `source` and `type` are sure.
+    """A message. One from another system has at least `id`, `source` and `type`.
 
-    `subject` is the entity, `event` what it was given, `key` and `principal` whose and by whom, `trace` the W3C
-    traceparent of the sender. Binary data is bytes.
+    `subject` is the entity, `event` the event it received, with its `key` and the id of its `principal`; `trace` is the
+    W3C traceparent of the sender. Binary data is bytes.
     """
 
     id: str
@@ -60,8 +58,8 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     more: dict[str, Any] = {}
 
 
-def changed(entry: Entry, ended: str | None) -> tuple[str, dict[str, Any]]:
-    """Type (without its kind) and data of the message that an applied entry is."""
+def change_message(entry: Entry, ended: str | None) -> tuple[str, dict[str, Any]]:
+    """Return the type, without the kind, and the data of the message of an applied entry."""
     word = "state.changed" if entry.before != entry.after else "context.changed"
     data: dict[str, Any] = {
         "event": entry.event.name,
@@ -73,14 +71,14 @@ def changed(entry: Entry, ended: str | None) -> tuple[str, dict[str, Any]]:
 
 
 def message_body(entry: Entry, type: str, data: Any) -> dict[str, Any]:
-    """What is kept of a message until it is sent: all but what its place and the bus add."""
+    """Return the part of a message that is stored until it is sent: all but what its work id and the bus add."""
     who = entry.event.principal.get("id") if isinstance(entry.event.principal, dict) else None
     found = {
         "type": type,
         "data": data,
         "time_ms": entry.event.time_ms,
         "event": entry.event.name,
-        "key": _told_key(entry),
+        "key": _public_key(entry),
         "principal": None if who is None else str(who),
         "trace": entry.trace,
         "revision": entry.revision,
@@ -88,15 +86,15 @@ def message_body(entry: Entry, type: str, data: Any) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _told_key(entry: Entry) -> str | None:
-    """The key that a sender gave, or the name of the request that the driver made one for; None for its other keys."""
+def _public_key(entry: Entry) -> str | None:
+    """Return the key of the sender, or the name of the outside request; None for other keys of the driver."""
     if entry.key.startswith(REQUESTS):
         return entry.event.key
     return None if entry.key.startswith(OWN) else entry.key
 
 
 def message_of(entity: str, place: WorkId, body: Any, *, source: str = SOURCE) -> Message:
-    """The message that this work is, as it goes to the bus."""
+    """Return the message of this work, as it is sent to the bus."""
     kind, _, _ = entity.partition("/")
     return Message(
         id=place.key(entity),
@@ -109,7 +107,7 @@ def message_of(entity: str, place: WorkId, body: Any, *, source: str = SOURCE) -
 
 
 def encode_message(message: Message) -> bytes:
-    """The message as structured CloudEvents JSON."""
+    """Return a message as structured CloudEvents JSON."""
     found: dict[str, Any] = {"specversion": "1.0", **message.more}
     found |= {name: value for name in _TEXTS if (value := getattr(message, name)) is not None}
     if message.time_ms is not None and (time := _time_text(message.time_ms)) is not None:
@@ -117,7 +115,7 @@ def encode_message(message: Message) -> bytes:
     if message.subject is not None:
         found["partitionkey"] = message.subject
     if message.trace is not None:
-        # What the sender gave as trace need not be a traceparent; only one that is may be called so.
+        # The trace of a sender need not be a traceparent. Only a valid one may have that name.
         found["traceparent" if _TRACEPARENT.fullmatch(message.trace) else "trace"] = message.trace
     if isinstance(message.data, bytes):
         found["data_base64"] = b64encode(message.data).decode()
@@ -127,26 +125,26 @@ def encode_message(message: Message) -> bytes:
 
 
 def decode_message(body: bytes) -> Message:
-    """The message in these bytes. Raises RejectedError when they are none: sent again, they would be none again."""
+    """Return the message in these bytes. Raises RejectedError if they are invalid: a retry would not help."""
     if len(body) > MESSAGE_BYTES_MAX:
-        raise _malformed(f"it has {len(body):,} bytes, more than {MESSAGE_BYTES_MAX:,}")
+        raise _malformed(f"it has {len(body):,} bytes; the maximum is {MESSAGE_BYTES_MAX:,}")
     try:
         found = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise _malformed(f"it is no JSON: {str(error)[:200]}") from None
+        raise _malformed(f"it is not JSON: {str(error)[:200]}") from None
     if not isinstance(found, dict) or found.pop("specversion", None) != "1.0":
-        raise _malformed("it is no CloudEvent of specversion 1.0")
+        raise _malformed("it is not a CloudEvent of specversion 1.0")
     texts: dict[str, Any] = {}
     for name in _TEXTS:
         texts[name] = value = found.pop(name, None)
         if name in _REQUIRED and not value:
             raise _malformed(f"`{name}` is missing")
         if not isinstance(value, str | None):
-            raise _malformed(f"`{name}` is no text")
+            raise _malformed(f"`{name}` is not a string")
     found.pop("partitionkey", None)
     found.pop("datacontenttype", None)
     trace = found.pop("traceparent", None)
-    if trace is None and isinstance(found.get("trace"), str):  # another's attribute of that name may be anything
+    if trace is None and isinstance(found.get("trace"), str):  # the attribute of another system may have any type
         trace = found.pop("trace")
     return Message(
         **texts,
@@ -165,13 +163,13 @@ def _data(found: dict[str, Any]) -> Any:
     try:
         return b64decode(packed, validate=True)
     except (ValueError, TypeError):
-        raise _malformed("`data_base64` is no base64") from None
+        raise _malformed("`data_base64` is not valid base64") from None
 
 
 def _time_text(ms: int) -> str | None:
     try:
         return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except OverflowError:  # no calendar has that time, and CloudEvents need none
+    except OverflowError:  # not representable as a date, and optional
         return None
 
 
@@ -181,10 +179,10 @@ def _time_ms(text: Any) -> int | None:
     try:
         found = datetime.fromisoformat(text)
         return (found - _EPOCH) // timedelta(milliseconds=1)
-    except (TypeError, ValueError, OverflowError):  # no text, no time, or a time without its zone
-        raise _malformed("`time` is no time of RFC 3339") from None
+    except (TypeError, ValueError, OverflowError):  # not a string, not a time, or a time without zone
+        raise _malformed("`time` is not an RFC 3339 time") from None
 
 
 def _malformed(why: str) -> RejectedError:
-    hint = "look at what sends it: a structured CloudEvent 1.0 in JSON is expected"
-    return RejectedError(f"this is no message: {why}", code="message.malformed", hint=hint)
+    hint = "check the sender: expected a structured CloudEvent 1.0 in JSON"
+    return RejectedError(f"invalid message: {why}", code="message.malformed", hint=hint)

@@ -1,13 +1,12 @@
-r"""A record: one entry as it stands in a journal, byte for byte, chained to the one before.
+r"""A record: one entry as the bytes of a journal, chained to the record before it.
 
     {"v":7,"k":"<key>","d":1234,"e":{<entry>},"h":"<32 hex>"}\n
 
-`v` is the version, `k` the event's key, `d` the bytes of the journal known durable to the writer before this write,
-`h` the hash over the previous hash and the raw bytes before `,"h"`. It is checksum and chain at once.
+`v` is the version, `k` the key of the event, `d` the number of bytes of the journal that the writer knew to be durable
+before this write, `h` the hash over the previous hash and the bytes before `,"h"`. It is both checksum and chain.
 
 Rule 1: stored bytes are hashed, never a re-encoding.
-Rule 2: nothing here raises for bad bytes: `decode_record` answers with a `InvalidRecord`, and the caller decides what
-it means.
+Rule 2: invalid bytes do not raise: `decode_record` returns an `InvalidRecord`, and the caller decides what it means.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _TAIL = len(',"h":""}\n') + HASH_HEX
 
 
 class JournalRecord(Struct, frozen=True):
-    """A verified record: its place in the chain, the entry, and its exact bytes."""
+    """A verified record: its position in the chain, the entry, and its exact bytes."""
 
     version: int
     key: str
@@ -53,12 +52,12 @@ _lines = msgspec.json.Decoder(_Line)
 
 
 def chain_start(entity: str, *, tenant: str = "", store_key: bytes = b"") -> str:
-    """The hash before the first record: it binds the chain to its entity."""
+    """Return the hash before the first record, which binds the chain to its entity."""
     return blake2b(f"{tenant}\0{entity}".encode(), key=store_key, digest_size=16).hexdigest()
 
 
 def encode_record(entry: Entry, *, durable: int, previous: str, store_key: bytes = b"") -> JournalRecord:
-    """The record of an entry that follows the hash `previous`."""
+    """Return the record of an entry after the hash `previous`."""
     key = msgspec.json.encode(entry.key)
     body = b'{"v":%d,"k":%b,"d":%d,"e":%b' % (entry.version, key, durable, encode(entry))
     head = _head(body, previous, store_key)
@@ -66,18 +65,18 @@ def encode_record(entry: Entry, *, durable: int, previous: str, store_key: bytes
 
 
 def decode_record(line: bytes, *, previous: str, version: int, store_key: bytes = b"") -> JournalRecord | InvalidRecord:
-    """The record in these bytes, once it is known to be number `version` and to follow `previous`."""
+    """Return the record in these bytes if it has this version and follows the hash `previous`."""
     if len(line) <= _TAIL or not line.endswith(b'"}\n'):
         return InvalidRecord("the line is cut")
     head = _head(line[:-_TAIL], previous, store_key)
     if line[-_TAIL:] != b',"h":"%b"}\n' % head.encode():
-        return InvalidRecord("the hash does not follow")
+        return InvalidRecord("the hash does not match")
     try:
         found = _lines.decode(line)
     except msgspec.MsgspecError as error:
-        return InvalidRecord(f"the record does not read: {error}")
+        return InvalidRecord(f"the record cannot be decoded: {error}")
     if found.v != version or found.e.version != version:
-        return InvalidRecord(f"version {found.v} stands where {version} should")
+        return InvalidRecord(f"expected version {version}, got {found.v}")
     return JournalRecord(version, found.k, found.d, found.e, head, line)
 
 

@@ -1,9 +1,8 @@
-"""Work: what an entry leaves to do. It is kept with the entry, in the same write, and ends with the entry that answers
-it.
+"""Work: what remains to be done because of an entry. It is stored with the entry, in the same write.
 
-Rule 1: a piece of work is known by its entity, the version that caused it and the ordinal of its effect there: the
-key that handlers see, and the key under which its answer is kept.
-Rule 2: a lane says who takes it up: handlers, the clock, the relay that delivers to entities, or the one to the bus.
+Rule 1: work is identified by its entity, the version that caused it and the ordinal of its effect. Handlers see this
+        key, and the result is stored under it.
+Rule 2: the lane says who performs it: handlers, the clock, the relay to other entities, or the relay to the bus.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from msgspec import Struct
 Lane = Literal["effect", "timer", "outbox", "message"]
 
 ORDERED_LANES: tuple[Lane, ...] = ("outbox", "message")
-"""The lanes in which only an entity's first living row stands in line. They are two: while a bus is away, messages
-wait, and what entities send to each other does not."""
+"""The lanes in which only the first unfinished row of an entity can be claimed. There are two, so that sends between
+entities continue while a bus is unreachable."""
 
 CHILD_WORK = "_child"
-"""The name of the work that stands for a child entity: it begins the child, and then waits for its answer."""
+"""The name of the work of a child entity: it creates the child and then waits for its result."""
 
 BUS_WORK = "bus"
-"""The name of messages as work: they go wherever the runtime's bus leads."""
+"""The name of the work of messages: they go to the bus of the runtime."""
 
 
 class WorkId(Struct, frozen=True, order=True, gc=False):
-    """Which piece of work of an entity: its lane, the version that caused it, the ordinal of its effect."""
+    """Identifies work of an entity: its lane, the version that caused it, the ordinal of its effect."""
 
     lane: Lane
     version: int
@@ -66,9 +65,9 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
     | `effect` | the handler, or `_child` | the effect's payload |
     | `timer` | the timer's name | `event` |
     | `outbox` | an address: `entity/<id>` or `child/<version>/<ordinal>` | `event` to deliver |
-    | `message` | `bus` | the message, without what its place says |
+    | `message` | `bus` | the message, without what its work id adds |
 
-    `due_ms` is when it may first be taken up; None: it waits for something else.
+    `due_ms` is the earliest time to claim it; None: it waits for something else.
     """
 
     place: WorkId
@@ -78,12 +77,12 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def is_saga_step(self) -> bool:
-        """Whether it must be known how this ended, even when nobody waits for it: it may have to be made up for."""
+        """Whether its result matters even if the entity no longer waits for it: it may have to be compensated."""
         return isinstance(self.body, dict) and bool(self.body.get("late"))
 
 
 class WorkDelta(Struct, frozen=True, gc=False):
-    """What a step leaves: work born, work that ends with this entry, and invokes that were cancelled."""
+    """The changes of one step: work created, work finished by this entry, and invokes cancelled."""
 
     born: tuple[Work, ...] = ()
     ended: tuple[WorkId, ...] = ()

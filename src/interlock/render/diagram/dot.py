@@ -1,7 +1,7 @@
 """A chart as Graphviz text: compound states are clusters, arrows to or from one are clipped at its border.
 
-Graphviz knows no arrows between clusters. Each compound that an arrow touches gets an anchor, a point without size, and
-the arrow names the cluster it is to be cut at. Between a state and one inside it nothing is cut, and the anchor shows.
+Graphviz has no arrows between clusters. Each compound state with arrows has an anchor, a point without size, and the
+arrow names the cluster at which it is clipped. An arrow between a state and a state inside it is not clipped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from interlock.model.chart import Chart, State
 from interlock.render.diagram.model import ANY_STATE, Diagram, Edge, make_diagram
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != ord("\n")}
-"""Control characters are shown: Graphviz would copy them into an SVG that no reader of XML takes."""
+"""Control characters are escaped: Graphviz would copy them into the SVG, which would be invalid XML."""
 _INDENT = "  "
 _HEAD = (
     'graph [compound=true, fontname="Helvetica", fontsize=12, labeljust=l, labelloc=t, nodesep=0.4, ranksep=0.5];',
@@ -24,7 +24,7 @@ _LIT_CLUSTER = 'fillcolor="#fef3c7"; color="#b45309"'
 
 
 def dot(chart: Chart, *, active: frozenset[str] = frozenset()) -> str:
-    """The chart as a Graphviz digraph; states whose id is in `active` are lit.
+    """The chart as a Graphviz digraph; states whose id is in `active` are highlighted.
 
     Raises UsageError when a state to be lit is not in the chart.
     """
@@ -48,14 +48,14 @@ def _escaped(text: str) -> str:
 
 
 def _box_label(name: str, lines: tuple[str, ...]) -> str:
-    """A centred name over lines that begin at the left."""
+    """Return a centred name above left-aligned lines."""
     if not lines:
         return _quoted(name)
     return f'"{_escaped(name)}\\n{_left(lines)[1:]}'
 
 
 def _left(lines: tuple[str, ...]) -> str:
-    """Lines that begin at the left; Graphviz ends such a line with a backslash and an l."""
+    """Return left-aligned lines, which Graphviz ends with a backslash and an l."""
     return '"' + "".join(_escaped(line) + r"\l" for line in lines) + '"'
 
 
@@ -85,7 +85,7 @@ def _cluster(plan: Diagram, state: State) -> list[str]:
 
 
 def _anchor(plan: Diagram, state: State) -> Iterator[str]:
-    """The point at which arrows to and from a compound end; shown only where one of them begins and ends inside."""
+    """Return the anchor of the arrows of a compound state. It is visible only if an arrow inside ends there."""
     touching = [edge for edge in plan.edges if edge.source == state.index or state.index in edge.targets]
     if touching:
         shown = any(plan.nested(edge) or edge.source in edge.targets for edge in touching)
@@ -119,7 +119,7 @@ def _start(edge: Edge) -> str:
 
 
 def _arrow(plan: Diagram, source: int | None, target: int, *, start: str, looks: list[str]) -> str:
-    """One arrow, cut at the border of a cluster at either end unless the other end lies inside it."""
+    """Return one arrow, clipped at the border of a cluster unless the other end is inside it."""
     tail = _is_cluster(plan, source) and source != target and not plan.chart.contains(source or 0, target)
     head = (
         _is_cluster(plan, target) and source != target and (source is None or not plan.chart.contains(target, source))

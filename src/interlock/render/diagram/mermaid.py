@@ -1,9 +1,9 @@
 """A chart as Mermaid text (`stateDiagram-v2`), as README files and pull requests show it.
 
-Mermaid lays a diagram out badly, or refuses it, in three cases, and is spared them:
-- a composite state cannot hold lines: they stand in a note beside it;
-- an arrow between a state and one inside it is not drawn: it becomes a line of the state it starts from;
-- an arrow moves a state that is declared elsewhere: every arrow stands in the innermost scope around both its ends.
+Three things that Mermaid draws badly or rejects are avoided:
+- a composite state cannot contain lines: they are in a note next to it;
+- an arrow between a state and a state inside it is not drawn: it is a line of the state it starts from;
+- an arrow moves a state that is declared elsewhere: every arrow is in the innermost scope around both its ends.
 Texts are escaped with numeric entities, which Mermaid decodes after parsing, so no label can break the diagram.
 """
 
@@ -21,7 +21,7 @@ _LIT = "classDef active fill:#fde68a,stroke:#b45309,color:#111827,stroke-width:2
 
 
 def mermaid(chart: Chart, *, active: frozenset[str] = frozenset()) -> str:
-    """The chart as a Mermaid state diagram; states whose id is in `active` are lit.
+    """The chart as a Mermaid state diagram; states whose id is in `active` are highlighted.
 
     Raises UsageError when a state to be lit is not in the chart.
     """
@@ -42,12 +42,12 @@ def mermaid(chart: Chart, *, active: frozenset[str] = frozenset()) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A title in the front matter, which is YAML."""
+    """Return the title for the front matter, which is YAML."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _escaped(text: str) -> str:
-    """The text with everything that Mermaid, or Markdown in it, might take for its own written as an entity."""
+    """Return the text with every character that Mermaid or Markdown might interpret as an entity."""
     return "".join(each if _PLAIN.match(text, position) else f"#{ord(each)};" for position, each in enumerate(text))
 
 
@@ -56,7 +56,7 @@ def _label(lines: tuple[str, ...]) -> str:
 
 
 def _state(plan: Diagram, state: State) -> Iterator[str]:
-    """A state with all that is inside it, and its note."""
+    """Return a state with its content and its note."""
     lines = (*plan.lines[state.index], *_inner_edges(plan, state.index))
     if not state.children:
         yield f"s{state.index}: {_label((plan.name(state), *lines))}"
@@ -81,7 +81,7 @@ def _inside(plan: Diagram, state: State) -> Iterator[str]:
 
 
 def _regions(plan: Diagram, state: State) -> Iterator[str]:
-    """The regions of a parallel state; its history states stand in the first one, for they are none."""
+    """Return the regions of a parallel state. Its history states are in the first one."""
     children = list(plan.children(state))
     histories = [child for child in children if child.history is not None]
     for position, region in enumerate(child for child in children if child.history is None):
@@ -94,7 +94,7 @@ def _regions(plan: Diagram, state: State) -> Iterator[str]:
 
 
 def _edges(plan: Diagram, scope: int) -> Iterator[str]:
-    """The arrows that are written in this scope."""
+    """Return the arrows of this scope."""
     for number, edge in enumerate(plan.edges):
         if plan.scope(edge) == scope and not _is_line(plan, edge):
             yield from _arrows(edge, number)
@@ -113,12 +113,12 @@ def _arrows(edge: Edge, number: int) -> Iterator[str]:
 
 
 def _is_line(plan: Diagram, edge: Edge) -> bool:
-    """Whether an edge is written as text: between a state and one inside it. The stand-in of the root holds none."""
+    """Return whether an edge is written as text: it connects a state and a state inside it."""
     return plan.nested(edge) and (edge.source != 0 or plan.framed)
 
 
 def _inner_edges(plan: Diagram, index: int) -> Iterator[str]:
-    """The edges of a state that cannot be drawn, as lines."""
+    """Return the edges of a state that cannot be drawn, as lines."""
     for edge in plan.edges:
         if edge.source == index and _is_line(plan, edge):
             targets = ", ".join(plan.name(plan.chart.states[each]) for each in edge.targets)

@@ -1,10 +1,10 @@
-"""What of a chart is drawn, and how: which states, which edges between them, which lines inside them.
+"""A diagram for text formats: its states, the edges between them, and the lines inside them.
 
-Rule 1: document order throughout, so that the same chart always gives the same text.
+Rule 1: everything is in document order, so that the same chart always gives the same text.
 Rule 2: an edge is a transition with targets, an initial, or the default of a history. A transition without target is a
-line inside its state. Edges with the same ends are one edge with a line for each.
-Rule 3: the root is not drawn as a state unless it is parallel; what it does is drawn at a stand-in, `any state`.
-Rule 4: ids in the drawing are `s<number>`: safe in every format, whatever the states are called.
+        line inside its state. Edges with the same ends are one edge with a line for each.
+Rule 3: the root is drawn as a state only if it is parallel. Otherwise its transitions start at a state `any state`.
+Rule 4: ids in the diagram are `s<number>`, which are safe in every format.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from interlock.render.labels import blocks_lines, clipped, invoke_line, transiti
 from interlock.render.saga_bookkeeping import hide_bookkeeping
 
 LABEL_LINES_MAX = 6
-"""Lines on one edge; more would hide the states beside it. The rest is counted."""
+"""Lines on one edge: more would hide the states next to it. The others are counted."""
 
 ANY_STATE = "any state"
-"""The caption of what stands for the root: its transitions are tried in every state."""
+"""The caption of the state drawn for the root, whose transitions are tried in every state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """An arrow from one state to one or more others. `source` None: the dot from which `parent` begins."""
+    """An arrow from one state to one or more others. If `source` is None, it starts at the initial dot of `parent`."""
 
     parent: int
     source: int | None
@@ -40,7 +40,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagram:
-    """A chart, ready to be written in a format: edges in document order, and the lines of each state by its number."""
+    """A chart prepared for a text format: edges in document order, and the lines of each state by number."""
 
     chart: Chart
     active: frozenset[str]
@@ -54,7 +54,7 @@ class Diagram:
 
     @property
     def any_state(self) -> bool:
-        """Whether something stands for the root: it acts or has transitions, and no frame shows them."""
+        """Whether a state `any state` is drawn: the root has actions or transitions, and no frame."""
         used = any(edge.source == 0 for edge in self.edges)
         return not self.framed and (used or bool(self.lines[0]))
 
@@ -63,28 +63,28 @@ class Diagram:
         return clipped(f"{self.chart.kind} {self.chart.label or ''}")
 
     def name(self, state: State) -> str:
-        """What a state is called in the drawing; the root by its kind."""
+        """Return the name of a state in the diagram; the kind for the root."""
         if state.history is not None:
             return "H*" if state.history == "deep" else "H"
         return clipped(state.key if state.parent >= 0 else self.chart.kind)
 
     def is_active(self, state: State) -> bool:
-        """Whether the state is to be lit."""
+        """Return whether the state is highlighted."""
         return state.id in self.active and state.parent >= 0
 
     def children(self, state: State) -> Iterator[State]:
-        """The states directly inside."""
+        """Return the children of a state."""
         return (self.chart.states[each] for each in state.children)
 
     def nested(self, edge: Edge) -> bool:
-        """Whether one end lies inside the other: an arrow that most layout programs cannot draw."""
+        """Return whether one end of an edge is inside the other: most layout programs cannot draw that."""
         source = edge.source
         return source is not None and any(
             self.chart.contains(source, each) or self.chart.contains(each, source) for each in edge.targets
         )
 
     def scope(self, edge: Edge) -> int:
-        """The innermost state around both ends that is not parallel: an edge written there moves no state."""
+        """Return the innermost state around both ends that is not parallel. An edge written there moves no state."""
         if edge.source is None:
             return edge.parent
         ends = (edge.source, *edge.targets)
@@ -102,10 +102,7 @@ def check_states(chart: Chart, names: Iterable[str]) -> None:
 
 
 def make_diagram(chart: Chart, active: frozenset[str] = frozenset()) -> Diagram:
-    """Everything a format needs to write the chart down.
-
-    Raises UsageError when a state to be lit is not in the chart.
-    """
+    """Return the diagram of a chart. Raises UsageError for an active state that is not in the chart."""
     check_states(chart, active)
     chart = hide_bookkeeping(chart)
     edges = _merged(edge for state in chart.states for edge in _edges(chart, state))
@@ -118,7 +115,7 @@ def make_diagram(chart: Chart, active: frozenset[str] = frozenset()) -> Diagram:
 
 
 def _edges(chart: Chart, state: State) -> Iterator[Edge]:
-    """The arrows that begin at a state or at its dot."""
+    """Yield the arrows that start at a state or at its initial dot."""
     if state.type == "compound":
         for target in state.initial:
             yield Edge(parent=state.index, source=None, targets=(target,), lines=_content(state.initial_block))
@@ -142,7 +139,7 @@ def _content(block: Block) -> tuple[str, ...]:
 
 
 def _merged(edges: Iterator[Edge]) -> list[Edge]:
-    """Edges with the same ends and style as one, at the place of the first."""
+    """Return the edges, with those of the same ends and style merged at the position of the first."""
     merged: dict[tuple[object, ...], Edge] = {}
     for edge in edges:
         key = (edge.parent, edge.source, edge.targets, edge.dashed)
@@ -162,7 +159,7 @@ def _shortened(edge: Edge) -> Edge:
 
 
 def _lines(chart: Chart, state: State) -> Iterator[str]:
-    """What stands inside a state, under its name."""
+    """Yield the lines inside a state, below its name."""
     yield from blocks_lines("entry", state.entry)
     yield from blocks_lines("exit", state.exit)
     yield from map(invoke_line, state.invokes)

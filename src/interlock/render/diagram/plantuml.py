@@ -1,7 +1,7 @@
 """A chart as PlantUML text.
 
-Regions are drawn as states with dashed borders, not by PlantUML's separator `--`: with that an arrow from one region
-to another is refused as a syntax error. Texts are escaped with `<U+hhhh>`, so that neither quotes nor Creole markup in
+Regions are drawn as states with dashed borders, not by PlantUML's separator `--`: with that, an arrow from one region
+to another is a syntax error. Texts are escaped with `<U+hhhh>`, so that neither quotes nor Creole markup in
 a label can change the diagram.
 """
 
@@ -21,7 +21,7 @@ _REGION = " ##[dashed]gray"
 
 
 def plantuml(chart: Chart, *, active: frozenset[str] = frozenset()) -> str:
-    """The chart as a PlantUML state diagram; states whose id is in `active` are lit.
+    """The chart as a PlantUML state diagram; states whose id is in `active` are highlighted.
 
     Raises UsageError when a state to be lit is not in the chart.
     """
@@ -35,7 +35,7 @@ def plantuml(chart: Chart, *, active: frozenset[str] = frozenset()) -> str:
 
 
 def _escaped(text: str) -> str:
-    """The text with everything that could be markup written as a code point."""
+    """Return the text with everything that could be markup as code points."""
     marked = set()
     for pair in _DOUBLED:
         position = text.find(pair)
@@ -49,7 +49,7 @@ def _escaped(text: str) -> str:
 
 
 def _state(plan: Diagram, state: State) -> list[str]:
-    """A state with all that is inside it."""
+    """Return a state with its content."""
     if state.history is not None:
         star = "*" if state.history == "deep" else ""
         return [f'state "{plan.name(state)}" as s{state.index} <<history{star}>>']
@@ -64,7 +64,7 @@ def _state(plan: Diagram, state: State) -> list[str]:
 
 
 def _inside(plan: Diagram, state: State) -> list[str]:
-    """The states inside a state, and the arrows that belong to its scope; a parallel one has none of those."""
+    """Return the states inside a state and the arrows of its scope. A parallel state has no arrows."""
     lines = [line for child in plan.children(state) for line in _state(plan, child)]
     return lines if state.type == "parallel" else lines + _edges(plan, state.index)
 

@@ -1,13 +1,13 @@
-"""Where everything of a level stands across the flow: straight lines first, then short ones.
+"""Coordinates across the flow: lines are made straight first, then short.
 
-Rule 1: what must be straight is one block: an item, or the passage of a link through layers until it crosses another
-passage. Blocks keep their order and their distances on every layer they are on; since passages inside blocks do not
-cross, "left of" has no circles.
-Rule 2: blocks first drift toward the mean of what they are linked to. Pushing all to the right, pushing all to the left
-and taking the middle of both keeps every distance, for the distances are linear.
-Rule 3: then they settle: a block, or several that straight lines join, move to where another line becomes straight, as
-long as all bends together get shorter.
-Rule 4: last, the only line of what is round moves to its middle, if there is room and it bends at its other end anyway.
+Rule 1: a block must stay straight: an item, or the part of a link that passes layers until it crosses another link.
+        Blocks keep their order and their distances on every layer. Links inside blocks do not cross, so the relation
+        "left of" has no cycles.
+Rule 2: first, each block moves toward the mean of the blocks it is linked to. Pushing all to the right, pushing all to
+        the left and taking the middle keeps every distance, because the distances are linear.
+Rule 3: then a block, or several that straight lines join, moves to where another line becomes straight, if all bends
+        together become shorter.
+Rule 4: last, the only line of a round item moves to its middle, if there is room and its other end bends anyway.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _DRIFT_ROUNDS = 24
 _SETTLE_ROUNDS = 12
 _PUSH_ROUNDS = 4
 _PUSH_MAX = 40.0
-"""How far others are pushed aside to straighten a line."""
+"""How far other blocks are pushed to straighten a line."""
 _EXACT = 0.01
 _BEND_MIN = 16.0
 """Between two bends: room for two round corners."""
 _BEND_COST = 30.0
-"""What a bend costs, in pixels across: of two ways of the same length the one with fewer bends is better."""
+"""The cost of a bend, in pixels across: of two lines of the same length, the one with fewer bends is better."""
 
 
 @dataclass(slots=True)
 class Joint:
-    """Two blocks that a line joins: straight when the second stands between `low` and `high` behind the first."""
+    """Two blocks that a line joins. It is straight if the second is between `low` and `high` after the first."""
 
     first: int
     second: int
@@ -46,7 +46,7 @@ class Joint:
 
 @dataclass(slots=True)
 class Placed:
-    """The anchor of every vertex, and where each link ends on its upper and its lower item, from the item's middle."""
+    """The anchor of every vertex, and the ends of each link on its upper and lower item, from the item's middle."""
 
     places: list[float]
     ends: list[list[float]]
@@ -72,7 +72,7 @@ class Blocks:
         self._push_right()
 
     def _join_passages(self) -> None:
-        """Join the vertices of each passage, except where two passages cross: there the shorter chain bends."""
+        """Join the vertices of each link, except where two links cross: there the shorter chain bends."""
         position = {vertex: place for row in self.rows for place, vertex in enumerate(row)}
         first_dummy = len(self.items)
         by_gap: dict[int, list[tuple[int, int, int]]] = {}
@@ -90,7 +90,7 @@ class Blocks:
                     assert upper >= first_dummy
                     self.block[lower] = upper
         for vertex in range(first_dummy, len(self.block)):
-            # A chain's vertices are numbered downwards, so the one above has been followed already.
+            # The vertices of a chain are numbered downwards, so the one above was handled before.
             self.block[vertex] = self.block[self.block[vertex]]
 
     def _keep_apart(self, one: int, other: int) -> None:
@@ -125,7 +125,7 @@ class Blocks:
                 self.x[other] = min(self.x[other], self.x[each] - distance)
 
     def joints(self, ends: list[list[Span]]) -> list[Joint]:
-        """What joins blocks: each link to its items, within a span of either, and the parts of a broken passage."""
+        """Return the joints of blocks: of links to their items, and between the parts of a divided link."""
         found = []
         for number, chain in enumerate(self.made.chains):
             upper, lower = ends[number]
@@ -137,7 +137,7 @@ class Blocks:
         return found
 
     def drift(self, joints: list[Joint]) -> None:
-        """Let every block drift to the weighted mean of what it is joined to."""
+        """Move every block toward the weighted mean of the blocks it is joined to."""
         for _ in range(_DRIFT_ROUNDS):
             self.budget.spend(2 * len(joints) + 4 * self.count)
             total, weight = [0.0] * self.count, [0.0] * self.count
@@ -146,13 +146,13 @@ class Blocks:
                 total[joint.second] += joint.weight * (self.x[joint.first] + joint.high)
                 weight[joint.first] += joint.weight
                 weight[joint.second] += joint.weight
-            wishes = [
+            wanted = [
                 0.25 * here + 0.75 * sums / heavy if heavy else here
                 for here, sums, heavy in zip(self.x, total, weight, strict=True)
             ]
-            self.x = list(wishes)
+            self.x = list(wanted)
             self._push_right()
-            pushed, self.x = self.x, list(wishes)
+            pushed, self.x = self.x, list(wanted)
             self._push_left()
             self.x = [(one + other) / 2 for one, other in zip(pushed, self.x, strict=True)]
 
@@ -175,7 +175,7 @@ class Blocks:
                 break
 
     def straighten(self, joints: list[Joint]) -> None:
-        """Straighten what is nearly straight, even if others must give way: as long as all bends together cost less."""
+        """Straighten lines that are nearly straight, pushing others if all bends together then cost less."""
         touching = self._touching(joints)
         for _ in range(_PUSH_ROUNDS):
             moved = False
@@ -190,7 +190,7 @@ class Blocks:
                 break
 
     def _push(self, group: list[int], shift: float, touching: list[list[Joint]]) -> bool:
-        """Move a group and whatever is in its way, if that is better; say whether it was."""
+        """Move a group and the blocks in its way, if that is better. Return whether it moved."""
         moves, sign = dict.fromkeys(group, shift), 1.0 if shift > 0 else -1.0
         self.budget.spend(self.count)
         for each in self.order if shift > 0 else reversed(self.order):
@@ -209,7 +209,7 @@ class Blocks:
         return True
 
     def _bend(self, joint: Joint, moves: dict[int, float], part: float) -> float:
-        """What the bend of one line costs, before or after a move."""
+        """Return the cost of the bend of one line, before or after a move."""
         away = self.x[joint.second] - self.x[joint.first]
         away += part * (moves.get(joint.second, 0.0) - moves.get(joint.first, 0.0))
         distance = joint.low - away if away < joint.low else away - joint.high
@@ -236,7 +236,7 @@ class Blocks:
         return group
 
     def _settle(self, group: list[int], touching: list[list[Joint]]) -> bool:
-        """Move a group to the best place it can reach without pushing anything; say whether it moved."""
+        """Move a group to the best place it can reach without pushing others. Return whether it moved."""
         inside = set(group)
         pulls: list[tuple[float, float, float]] = []
         for each in group:
@@ -259,7 +259,7 @@ class Blocks:
         return True
 
     def shift(self, vertex: int, by: float) -> bool:
-        """Move the block of a vertex if nothing is in the way; say whether it moved."""
+        """Move the block of a vertex if nothing is in the way. Return whether it moved."""
         block = self.block[vertex]
         low, high = self._room([block], {block})
         if not low <= by <= high:
@@ -268,7 +268,7 @@ class Blocks:
         return True
 
     def bends(self, number: int, end: int, ends: list[list[float]], off: float) -> bool:
-        """Whether a link is one straight line but for a bend at its other end, wide enough to stay one if it moves."""
+        """Return whether a link has only one bend, at its other end, and keeps it if it moves."""
         chain = self.made.chains[number]
         line = self.block[chain[1]]
         if any(self.block[each] != line for each in chain[1:-1]):
@@ -278,7 +278,7 @@ class Blocks:
         return min(sign * away, sign * (away - off)) >= _BEND_MIN
 
     def _room(self, group: list[int], inside: set[int]) -> tuple[float, float]:
-        """How far a group can move to either side before it meets another block."""
+        """Return how far a group can move to either side before it meets another block."""
         low, high = float("-inf"), float("inf")
         for each in group:
             for other, distance in self.left[each].items():
@@ -291,18 +291,18 @@ class Blocks:
 
 
 def _best_shift(pulls: list[tuple[float, float, float]], low: float, high: float) -> float:
-    """The shift within limits that costs least; nought when nothing is better."""
+    """Return the shift within limits that costs least; 0 if none is better."""
     best, least = 0.0, _strain(pulls, 0.0)
     shifts = {min(max(shift, low), high) for pull in pulls for shift in pull[:2]}
-    for wish in sorted(shifts, key=lambda each: (abs(each), each)):
-        cost = _strain(pulls, wish)
+    for shift in sorted(shifts, key=lambda each: (abs(each), each)):
+        cost = _strain(pulls, shift)
         if cost < least - _EXACT:
-            best, least = wish, cost
+            best, least = shift, cost
     return best
 
 
 def _strain(pulls: list[tuple[float, float, float]], shift: float) -> float:
-    """What the lines at a group cost after a shift: their way across, and every one that bends at all."""
+    """Return the cost of the lines of a group after a shift: their length across, and each bend."""
     total = 0.0
     for low, high, weight in pulls:
         distance = low - shift if shift < low else shift - high
@@ -312,7 +312,7 @@ def _strain(pulls: list[tuple[float, float, float]], shift: float) -> float:
 
 
 def place_items(made: Layered, items: list[Item], rows: list[list[int]], budget: Budget) -> Placed:
-    """Where every vertex stands across the flow, and where links end on their items."""
+    """Return the coordinate of every vertex across the flow, and the ends of links on their items."""
     blocks = Blocks(made, items, rows, budget)
     position = [0.0] * len(made.layer)
     for row in rows:
@@ -324,19 +324,19 @@ def place_items(made: Layered, items: list[Item], rows: list[list[int]], budget:
     for side in sides:
         budget.spend(len(side.links) * (1 + len(items[side.item].fixed_ports)) ** 2)
         order = [position[vertex] for _, _, vertex in side.links]
-        spread(side, items, ends, order, wish=None)
+        spread(side, items, ends, order, wanted=None)
         span(side, items, spans, order)
     joints = blocks.joints(_exact(ends))
     blocks.drift(joints)
     blocks.settle(joints)
     for _ in range(2):
-        # First as if lines could end anywhere on their side, then where they do end.
+        # First as if lines could end anywhere on their side, then where they really end.
         blocks.settle(joints := blocks.joints(spans))
         blocks.straighten(joints)
         for side in sides:
             middle = blocks.x[blocks.block[side.item]]
-            wishes = [blocks.x[blocks.block[vertex]] - middle for _, _, vertex in side.links]
-            spread(side, items, ends, wishes, wish=wishes)
+            wanted = [blocks.x[blocks.block[vertex]] - middle for _, _, vertex in side.links]
+            spread(side, items, ends, wanted, wanted=wanted)
         blocks.settle(blocks.joints(_exact(ends)))
     for item, number, end in _lonely(sides, items):
         middle = (items[item].low + items[item].high - items[item].across) / 2
@@ -348,7 +348,7 @@ def place_items(made: Layered, items: list[Item], rows: list[list[int]], budget:
 
 
 def _lonely(sides: list[Side], items: list[Item]) -> Iterator[tuple[int, int, int]]:
-    """What is round and has one line only, that line, and which end of it."""
+    """Return the round items with only one line, that line, and which end of it."""
     links: dict[int, list[tuple[int, int, int]]] = {}
     for side in sides:
         links.setdefault(side.item, []).extend(side.links)

@@ -23,7 +23,7 @@ BorderSide = Literal["top", "bottom"]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The part of a wire inside one box, between two of its children. None stands for the border of the box."""
+    """The part of a wire inside one box, between two of its children. None is the border of the box."""
 
     wire: int
     source: str | None

@@ -1,12 +1,12 @@
-"""The hard rules of a picture. One that breaks any of them is not shown: an outline is drawn in its place.
+"""The invariants of a picture. If one is broken, the chart is drawn as an outline instead.
 
 1. Boxes that are not one inside the other do not overlap, and what is inside a box stays inside.
-2. A label overlaps no box, no title, no other label and no other line.
+2. A label does not overlap a box, a title, another label or another line.
 3. Every segment of a line is horizontal or vertical.
-4. A line passes through no box but those around its ends, and through no title.
+4. A line crosses only boxes that contain one of its ends, and no title.
 5. Every end of a line lies on the outline of its box.
 6. A label is near its own line, and nearer to it than to any other.
-7. Every line has a length, and its label if there is something to say.
+7. Every line has a length, and a label if it has text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CELL = 160.0
 
 
 def broken_rules(picture: Picture) -> Iterator[str]:
-    """Every breach of a hard rule, in words; nothing for a good picture."""
+    """Yield a description of every broken invariant."""
     sight = _Sight(picture)
     yield from _boxes_apart(sight)
     for number, path in enumerate(picture.paths):
@@ -48,7 +48,7 @@ def broken_rules(picture: Picture) -> Iterator[str]:
 
 
 class _Index:
-    """Areas by the squares they touch, so that only neighbours are compared."""
+    """Areas by the squares of a grid, so that only neighbours are compared."""
 
     def __init__(self) -> None:
         self.areas: list[Area] = []
@@ -60,7 +60,7 @@ class _Index:
         self.areas.append(area)
 
     def near(self, area: Area, margin: float = 0.0) -> list[int]:
-        """The numbers of the areas that come nearer than the margin, in order."""
+        """Return the numbers of the areas nearer than the margin, in order."""
         grown = Area(
             x=area.x - margin, y=area.y - margin, width=area.width + 2 * margin, height=area.height + 2 * margin
         )
@@ -75,7 +75,7 @@ def _cells(area: Area) -> Iterator[tuple[int, int]]:
 
 
 class _Sight:
-    """A picture with its frames, titles, labels and segments of lines to be looked up by place."""
+    """A picture with its frames, titles, labels and line segments by position."""
 
     def __init__(self, picture: Picture) -> None:
         self.picture = picture
@@ -102,7 +102,7 @@ class _Sight:
 
 
 def title_areas(frame: Frame) -> Iterator[Area]:
-    """Where the title with its badge, and the notes, of a box that holds others are written."""
+    """Return the areas of the title with its badge and of the notes of a box with children."""
     x = frame.area.x + frame.title
     y = frame.area.y
     yield Area(x=x, y=y + 6.0, width=title_width(frame.box), height=HEADER - 12.0)
@@ -112,13 +112,13 @@ def title_areas(frame: Frame) -> Iterator[Area]:
 
 
 def segments(path: Path) -> Iterator[Area]:
-    """The straight segments of a line, as areas without breadth."""
+    """Return the straight segments of a line, as areas without width."""
     for (x, y), (other_x, other_y) in pairwise(path.points):
         yield Area(x=min(x, other_x), y=min(y, other_y), width=abs(x - other_x), height=abs(y - other_y))
 
 
 def overlap(one: Area, other: Area, hair: float = _HAIR) -> bool:
-    """Whether two areas have more than a hair in common; a line without breadth counts."""
+    """Return whether two areas overlap noticeably. An area without width counts."""
     across = min(one.right, other.right) - max(one.x, other.x)
     down = min(one.bottom, other.bottom) - max(one.y, other.y)
     thin = -hair if min(one.width, other.width) < hair else hair
@@ -171,14 +171,14 @@ def _line_rules(sight: _Sight, number: int, path: Path) -> Iterator[str]:
 
 
 def _through(segment: Area, area: Area) -> bool:
-    """Whether a line's segment goes on inside the leaf it ends at: further than to a round or slanted outline."""
+    """Return whether a line continues inside the box it ends at, beyond a round or slanted outline."""
     across = min(segment.right, area.right) - max(segment.x, area.x)
     down = min(segment.bottom, area.bottom) - max(segment.y, area.y)
     return max(across, down) > max(area.width, area.height) / 2
 
 
 def outline_distance(frame: Frame, point: Point) -> float:
-    """How far a point is from the outline of a box."""
+    """Return the distance of a point from the outline of a box."""
     area = frame.area
     x, y = point[0] - area.x, point[1] - area.y
     match frame.box.kind:
@@ -198,7 +198,7 @@ def outline_distance(frame: Frame, point: Point) -> float:
 
 
 def _side(x: float, y: float, area: Area) -> float:
-    """The distance from a rectangle's border, for a point given from its corner."""
+    """Return the distance of a point from the border of a rectangle, relative to its corner."""
     out = max(-x, x - area.width, -y, y - area.height, 0.0)
     return max(out, min(abs(x), abs(x - area.width), abs(y), abs(y - area.height)))
 

@@ -1,8 +1,8 @@
-"""From items and links to layers: which links run against the flow, which layer each item is on, which pass by.
+"""Layers of items and links: which links run against the flow, the layer of each item, and the layers that links pass.
 
-Rule 1: everything here follows from the structure alone; sizes do not matter, so it can be asked before they are known.
-Rule 2: items stand on even layers, labels on odd ones: a label cannot meet an item.
-Rule 3: no recursion: a chart may be one chain of as many states as there may be.
+Rule 1: results depend on the structure alone, not on sizes, so they can be computed first.
+Rule 2: items are on even layers, labels on odd ones, so a label cannot meet an item.
+Rule 3: no recursion, because a chart may be one chain of the maximum number of states.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _TIGHTENING_ROUNDS = 8
 
 
 def against(roles: list[str], links: list[tuple[int, int]]) -> list[bool]:
-    """Which links run against the flow: those that would close a circle, and those that ports turn round.
+    """Return which links run against the flow: links that would close a cycle, and links that ports reverse.
 
-    The walk begins at the dot, then where lines enter, then in document order.
+    The walk starts at the dot, then where lines enter, then in document order.
     """
     turned = [roles[target] == "top" or roles[source] == "bottom" for source, target in links]
     leaving: list[list[int]] = [[] for _ in roles]
@@ -48,7 +48,7 @@ def against(roles: list[str], links: list[tuple[int, int]]) -> list[bool]:
 
 
 def layers_of(items: list[Item], arcs: list[tuple[int, int]]) -> list[int]:
-    """The layer of each item; every arc leads to a higher one. Ports have a layer of their own at either end."""
+    """Return the layer of each item. Every arc leads to a higher layer; ports have the first and last layer."""
     count = len(items)
     inner = [item.role not in ("top", "bottom") for item in items]
     after: list[list[int]] = [[] for _ in range(count)]
@@ -82,15 +82,15 @@ def layers_of(items: list[Item], arcs: list[tuple[int, int]]) -> list[int]:
 def _tighten(
     order: list[int], layer: list[int], before: list[list[int]], after: list[list[int]], ends: tuple[int, int]
 ) -> bool:
-    """Move each item toward the side on which it has more links, as far as it may go; say whether any moved."""
+    """Move each item toward the side with more of its links, as far as possible. Return whether any moved."""
     moved = False
     for each in order:
         low = max((layer[other] + 1 for other in before[each]), default=ends[0])
         high = min((layer[other] - 1 for other in after[each]), default=ends[1])
         pull = len(after[each]) - len(before[each])
-        wish = high if pull > 0 else low if pull < 0 else layer[each]
-        if wish != layer[each]:
-            layer[each] = wish
+        wanted = high if pull > 0 else low if pull < 0 else layer[each]
+        if wanted != layer[each]:
+            layer[each] = wanted
             moved = True
     return moved
 
@@ -113,7 +113,7 @@ class Layered:
 
 
 def make_layers(items: list[Item], links: list[Link], budget: Budget) -> Layered:
-    """Items and links on layers, with a vertex for every layer a link passes and its label on the first odd one."""
+    """Return items and links on layers. A link has a vertex on each layer it passes, its label on the first odd one."""
     turned = against([item.role for item in items], [(link.source, link.target) for link in links])
     arcs = [
         (link.target, link.source) if back else (link.source, link.target)

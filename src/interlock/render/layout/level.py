@@ -30,7 +30,7 @@ CORNER = 12.0
 PORT_GAP = 16.0
 """Between the ends of two lines on one side of a box.
 
-Lines beside each other have the same distance, so they run straight.
+Parallel lines have the same distance, so they run straight.
 """
 
 WORK_MAX = 3_000_000

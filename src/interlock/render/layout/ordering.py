@@ -1,8 +1,8 @@
-"""The order of what stands side by side on each layer, chosen so that few lines cross.
+"""The order of vertices on each layer, chosen so that few lines cross.
 
-Rule 1: barycentre sweeps down and up, the best order seen wins; then neighbours change places while that helps.
-Rule 2: a line counts where it ends on a box, not at the box's middle; ends that the inside has fixed keep their order.
-Rule 3: ties are broken by the order before, so that the same level always gives the same order.
+Rule 1: barycentre sweeps go down and up, and the best order is kept. Then neighbours are swapped while that helps.
+Rule 2: the position of a line is where it ends on a box, not the middle of the box. Fixed ports keep their order.
+Rule 3: ties keep the previous order, so that the same level always gives the same result.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Levels:
                 self.position[vertex] = float(place)
 
     def crossings(self, upper: int) -> int:
-        """How many links between a layer and the next cross, counted with a tree of partial sums."""
+        """Return the number of crossings between a layer and the next, counted with a tree of partial sums."""
         ends = [
             (self.position[vertex] + here, self.position[other] + there)
             for vertex in self.rows[upper]
@@ -68,14 +68,14 @@ class _Levels:
 
 
 def _end(items: list[Item], vertex: int, link: int) -> float:
-    """Where on a vertex a link ends, as a part of a place: in the middle, unless the inside has fixed it."""
+    """Return where a link ends on a vertex, as a fraction: the middle, unless its port is fixed."""
     if vertex >= len(items) or link not in items[vertex].fixed_ports:
         return 0.0
     return 0.9 * (items[vertex].fixed_ports[link] / items[vertex].across - 0.5)
 
 
 def order_layers(made: Layered, items: list[Item], budget: Budget) -> tuple[list[list[int]], int]:
-    """The vertices of each layer in order, and how many links cross."""
+    """Return the vertices of each layer in order, and the number of crossings."""
     levels = _Levels(made, items, budget)
     best, least = [list(row) for row in levels.rows], levels.all_crossings()
     for sweep in range(_SWEEPS):
@@ -99,17 +99,17 @@ def _sweep(levels: _Levels, *, downwards: bool) -> None:
         row = levels.rows[each]
         linked = levels.up if downwards else levels.down
         levels.budget.spend(4 * len(row))
-        wishes = {}
+        wanted = {}
         for vertex in row:
             ends = [levels.position[other] + there - here for other, here, there in linked[vertex]]
-            wishes[vertex] = fsum(ends) / len(ends) if ends else levels.position[vertex]
-        row.sort(key=lambda vertex: (wishes[vertex], levels.position[vertex]))
+            wanted[vertex] = fsum(ends) / len(ends) if ends else levels.position[vertex]
+        row.sort(key=lambda vertex: (wanted[vertex], levels.position[vertex]))
         for place, vertex in enumerate(row):
             levels.position[vertex] = float(place)
 
 
 def _exchange(levels: _Levels) -> None:
-    """Let neighbours change places while fewer links cross for it."""
+    """Swap neighbours while that reduces the crossings."""
     for _ in range(_EXCHANGE_ROUNDS):
         improved = False
         for row in levels.rows:
@@ -124,7 +124,7 @@ def _exchange(levels: _Levels) -> None:
 
 
 def _pair(levels: _Levels, left: int, right: int) -> int:
-    """Crossings between the links of two neighbours, when one stands left of the other."""
+    """Return the crossings between the links of two neighbours, if one is left of the other."""
     total = 0
     for linked in (levels.up, levels.down):
         ends = [(levels.position[other] + there) for other, _, there in linked[left]]

@@ -1,7 +1,7 @@
-"""Where on the side of a box lines end.
+"""Where lines end on the side of a box.
 
-Rule 1: ends keep the order of what they come from, and their gaps; those that the inside has fixed stay.
-Rule 2: an end goes where its line is straight, as far as the others and the corners allow.
+Rule 1: ends have the order of the vertices they come from, and keep their gaps. Fixed ports stay.
+Rule 2: an end is where its line is straight, as far as the other ends and the corners allow.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from interlock.render.layout.layering import Layered
 from interlock.render.layout.level import CORNER, PORT_GAP, Item
 
 Span = tuple[float, float]
-"""Between which limits an end may be moved, from the middle of its item."""
+"""The limits of an end, from the middle of its item."""
 
 _EXACT = 0.01
 
 
 @dataclass(slots=True)
 class Side:
-    """One side of an item: the links that end there, as (link, which end, the vertex it comes from)."""
+    """One side of an item: the links that end there, as (link, end, vertex it comes from)."""
 
     item: int
     links: list[tuple[int, int, int]]
 
 
 def sides_of(made: Layered, items: list[Item]) -> list[Side]:
-    """Every side of an item on which links end."""
+    """Return every side of an item on which links end."""
     found: dict[tuple[int, int], Side] = {}
     for number, chain in enumerate(made.chains):
         for end, (item, vertex) in enumerate(((chain[0], chain[1]), (chain[-1], chain[-2]))):
@@ -36,7 +36,7 @@ def sides_of(made: Layered, items: list[Item]) -> list[Side]:
 
 
 def span(side: Side, items: list[Item], spans: list[list[Span]], keys: list[float]) -> None:
-    """Between which limits each end on one side may be moved, so that all keep their order and their gaps."""
+    """Return the limits of each end on one side that keep the order and the gaps."""
     item = items[side.item]
     middle = item.across / 2
     low, high = item.low - middle, item.high - middle
@@ -50,9 +50,9 @@ def span(side: Side, items: list[Item], spans: list[list[Span]], keys: list[floa
 
 
 def spread(
-    side: Side, items: list[Item], ends: list[list[float]], keys: list[float], *, wish: list[float] | None
+    side: Side, items: list[Item], ends: list[list[float]], keys: list[float], *, wanted: list[float] | None
 ) -> None:
-    """Give the ends on one side of an item their places: pinned ones as they are, the others by their wishes."""
+    """Place the ends on one side of an item: fixed ones as they are, the others near their wanted places."""
     item = items[side.item]
     middle = item.across / 2
     low, high = item.low - middle, item.high - middle
@@ -69,21 +69,21 @@ def spread(
         return
     gap = min(PORT_GAP, (high - low) / max(len(free) + len(pinned) - 1, 1))
     centre = (low + high) / 2
-    wishes = [
-        centre + (place - (len(free) - 1) / 2) * gap if wish is None else wish[index]
+    wanted = [
+        centre + (place - (len(free) - 1) / 2) * gap if wanted is None else wanted[index]
         for place, (_, _, _, index) in enumerate(free)
     ]
-    places = pooled([min(max(each, low), high) for each in wishes], gap)
+    places = pooled([min(max(each, low), high) for each in wanted], gap)
     places = _within(places, gap, low, high)
     for (_, number, end, _), place in zip(free, _beside(places, pinned, gap, low, high), strict=True):
         ends[number][end] = place
 
 
-def pooled(wishes: list[float], gap: float) -> list[float]:
-    """The places nearest to the wishes, in their order and at least a gap apart: pool adjacent violators."""
+def pooled(wanted: list[float], gap: float) -> list[float]:
+    """Return the places nearest to the wanted ones, in order and at least a gap apart: pool adjacent violators."""
     blocks: list[tuple[float, int]] = []
-    for number, wish in enumerate(wishes):
-        mean, count = wish - number * gap, 1
+    for number, place in enumerate(wanted):
+        mean, count = place - number * gap, 1
         while blocks and blocks[-1][0] > mean:
             other, size = blocks.pop()
             mean, count = (mean * count + other * size) / (count + size), count + size
@@ -93,13 +93,13 @@ def pooled(wishes: list[float], gap: float) -> list[float]:
 
 
 def _within(places: list[float], gap: float, low: float, high: float) -> list[float]:
-    """The places pushed back between two limits, gaps kept."""
+    """Return the places moved between two limits, with their gaps."""
     pushed = [min(place, high - (len(places) - 1 - number) * gap) for number, place in enumerate(places)]
     return [max(place, low + number * gap) for number, place in enumerate(pushed)]
 
 
 def _beside(places: list[float], pinned: list[float], gap: float, low: float, high: float) -> list[float]:
-    """The places, each moved to the nearest spot that no pin and no other place has taken."""
+    """Return the places, each moved to the nearest free spot."""
     if not pinned:
         return places
     taken = list(pinned)
@@ -109,7 +109,7 @@ def _beside(places: list[float], pinned: list[float], gap: float, low: float, hi
 
 
 def free_spot(place: float, taken: list[float], gap: float, low: float, high: float) -> float:
-    """The spot nearest to a place that is a gap away from all that are taken; the place itself when none is free."""
+    """Return the spot nearest to a place that is a gap away from all others; the place itself if none is free."""
     spots = [place, *(each + side * gap for each in taken for side in (-1.0, 1.0)), low, high]
     legal = [spot for spot in spots if low - _EXACT <= spot <= high + _EXACT]
     free = [spot for spot in legal if all(abs(spot - each) >= gap - _EXACT for each in taken)]
@@ -117,10 +117,10 @@ def free_spot(place: float, taken: list[float], gap: float, low: float, high: fl
 
 
 def side_room(count: int) -> float:
-    """How long a side must be for this many lines to end on it."""
+    """Return the length that a side needs for this many lines."""
     return 2 * CORNER + PORT_GAP * (count - 1) if count > 1 else 0.0
 
 
 def port_range(across: float) -> tuple[float, float]:
-    """Where on a side of a box lines may end: away from its corners, and in the middle of a small one."""
+    """Return the part of a side on which lines may end: away from the corners; the middle of a short side."""
     return (CORNER, across - CORNER) if across >= 2 * CORNER else (across / 2, across / 2)

@@ -1,8 +1,8 @@
-"""From places across the flow to lines: the tracks between layers, the places along the flow, the points of each line.
+"""Route lines: the tracks between layers, the coordinates along the flow, the points of each line.
 
 Rule 1: between two layers a line is straight, or bends twice at its track. Tracks are ordered so that few lines cross
-and none lies on another.
-Rule 2: items and labels are centred on their layer; a line reaches the border of its item by going straight on.
+        and no two lines overlap.
+Rule 2: items and labels are centred on their layer. A line runs straight on to the border of its item.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STRAIGHT = 0.05
 
 @dataclass(slots=True)
 class Bend:
-    """The part of a link between two layers that is not straight: from `above` to `below`, on `row`."""
+    """The part of a link between two layers that bends: from `above` to `below`, on `row`."""
 
     link: int
     above: float
@@ -31,17 +31,17 @@ class Bend:
 
     @property
     def low(self) -> float:
-        """Where it begins across the flow."""
+        """The start, across the flow."""
         return min(self.above, self.below)
 
     @property
     def high(self) -> float:
-        """Where it ends across the flow."""
+        """The end, across the flow."""
         return max(self.above, self.below)
 
 
 def route_level(items: list[Item], links: list[Link], budget: Budget) -> LevelLayout:
-    """A level with places for its items, lines and labels; the least coordinates are nought."""
+    """Return the layout of a level. Its smallest coordinates are 0."""
     made = make_layers(items, links, budget)
     rows, _ = order_layers(made, items, budget)
     spots = place_items(made, items, rows, budget)
@@ -71,7 +71,7 @@ def route_level(items: list[Item], links: list[Link], budget: Budget) -> LevelLa
 
 
 def _passes(made: Layered, spots: Placed, number: int) -> list[tuple[int, float, float]]:
-    """The way of a link, downwards: for each layer it leaves, where it is above and below the gap."""
+    """Return the coordinates of a link above and below each gap between layers, downwards."""
     chain = made.chains[number]
     upper, lower = spots.ends[number]
     places = [spots.places[vertex] for vertex in chain]
@@ -81,7 +81,7 @@ def _passes(made: Layered, spots: Placed, number: int) -> list[tuple[int, float,
 
 
 def _gaps(made: Layered, spots: Placed, layers: int, budget: Budget) -> list[list[Bend]]:
-    """The bends after each layer, with the rows they run on."""
+    """Return the bends after each layer, with their rows."""
     gaps: list[list[Bend]] = [[] for _ in range(layers)]
     for number in range(len(made.chains)):
         for layer, here, there in _passes(made, spots, number):
@@ -93,7 +93,7 @@ def _gaps(made: Layered, spots: Placed, layers: int, budget: Budget) -> list[lis
 
 
 def _stack(bends: list[Bend], budget: Budget) -> None:
-    """Order the bends of one gap and give them rows: short ones first, each where it costs least."""
+    """Give the bends of one gap their rows: short ones first, each where it costs least."""
     order: list[Bend] = []
     for bend in sorted(bends, key=lambda each: (each.high - each.low, each.link)):
         budget.spend(4 * (len(order) + 1))
@@ -111,20 +111,20 @@ def _stack(bends: list[Bend], budget: Budget) -> None:
 
 
 def _cost(upper: Bend, lower: Bend) -> int:
-    """What it costs to run one bend above another: a crossing each, much more where one lies on the other."""
+    """Return the cost of one bend above another: 1 for each crossing, much more if they overlap."""
     cost = int(lower.low < upper.below < lower.high) + int(upper.low < lower.above < upper.high)
     return cost + (_OVERLAP_COST if abs(upper.below - lower.above) < _NEAR else 0)
 
 
 def _meets(one: Bend, other: Bend) -> bool:
-    """Whether two bends cannot share a row."""
+    """Return whether two bends need different rows."""
     return one.low - _CLEARANCE < other.high and other.low - _CLEARANCE < one.high
 
 
 def _along(
     made: Layered, rows: list[list[int]], gaps: list[list[Bend]]
 ) -> tuple[list[float], list[float], dict[tuple[int, int], float]]:
-    """Where each layer starts and ends along the flow, and the track of each bend by layer and link."""
+    """Return the start and end of each layer along the flow, and the track of each bend by layer and link."""
     starts, ends = [], []
     tracks: dict[tuple[int, int], float] = {}
     here = 0.0
@@ -145,7 +145,7 @@ def _along(
 def _lines(
     made: Layered, items: list[Item], spots: Placed, middle: list[float], tracks: dict[tuple[int, int], float]
 ) -> list[list[tuple[float, float]]]:
-    """The points of every link, from its source to its target."""
+    """Return the points of every link, from its source to its target."""
     lines = []
     for number, chain in enumerate(made.chains):
         passes = _passes(made, spots, number)

@@ -1,1 +1,1 @@
-"""What a drawing consists of: boxes and wires, their geometry and the size of their texts."""
+"""The parts of a picture: boxes and wires, their geometry and the size of their texts."""

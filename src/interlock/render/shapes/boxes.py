@@ -1,13 +1,14 @@
-"""The drawing tree: which boxes a picture of a chart has, one inside the other, and which wires run between them.
+"""The box tree of a chart: its nested boxes, and the wires between them.
 
-Rule 1: document order throughout; a box is known by a key that says what it is: `s/<state id>`, `i/<state id>` for the
-dot a compound begins at, `f/...` for the bar of a transition with several targets, `h/...` for a niche: a region
-that is no state, but holds the histories of a parallel state, or a final state that is itself a region.
+Rule 1: everything is in document order. The key of a box shows its kind: `s/<state id>` is a state, `i/<state id>` the
+        initial dot of a compound state, `f/...` the bar of a transition with several targets, `h/...` a niche. A niche
+        is a region that is not a state: it contains the histories of a parallel state, or a final state that is a
+        region.
 Rule 2: a wire joins two boxes. Transitions with the same ends and style are one wire with a label for each.
-Rule 3: what cannot be a line between two boxes is a note inside one: no target, from or to the root, from a region to
-another region as a whole, several targets inside one parallel state. Regions touch each other and the border around
-them, so that a line which runs in parallel states only would have no length, and its label no place.
-Rule 4: nothing here knows a size or a place.
+Rule 3: a transition that cannot be a line between two boxes is a note inside one: without target, from or to the root,
+        from a region to a whole other region, or to several targets inside one parallel state. Regions touch each other
+        and the border, so a line that runs only in parallel states would have no length.
+Rule 4: boxes and wires have no sizes or coordinates.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Mark = Literal["", "added", "removed", "changed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A line inside a box; `id` names the transition it stands for, if it does."""
+    """A line inside a box. `id` is its transition, if it has one."""
 
     text: str
     id: tuple[str, int] | None = None
@@ -38,7 +39,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """What a wire says about one transition. `id` names the transition; the initial and the default have none."""
+    """The label of one transition of a wire. `id` is the transition; None for an initial or a default."""
 
     event: str = ""
     guard: str = ""
@@ -54,7 +55,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """A thing with an outline: a state, a region, a dot, a bar."""
+    """A state, a region, a dot or a bar."""
 
     key: str
     kind: BoxKind
@@ -90,18 +91,18 @@ class BoxTree:
 
     @property
     def root(self) -> Box:
-        """The box around everything."""
+        """The outermost box."""
         return next(iter(self.boxes.values()))
 
     def above(self, key: str) -> Iterator[str]:
-        """The boxes around a box, from the inside out."""
+        """Yield the boxes around a box, inner ones first."""
         parent = self.boxes[key].parent
         while parent is not None:
             yield parent
             parent = self.boxes[parent].parent
 
     def container(self, source: str, target: str) -> str:
-        """The box in whose level the middle of a wire runs: an end that holds the other, else the innermost of both."""
+        """Return the box of a wire's middle segment: an end that contains the other, else the innermost around both."""
         outer = [source, *self.above(source)]
         if target in outer:
             return target
@@ -109,12 +110,12 @@ class BoxTree:
 
 
 def state_key(state: str) -> str:
-    """The key of a state's box."""
+    """Return the key of a state's box."""
     return f"s/{state}"
 
 
 def make_box_tree(chart: Chart) -> BoxTree:
-    """The boxes and wires of a chart."""
+    """Return the boxes and wires of a chart."""
     chart = hide_bookkeeping(chart)
     boxes: dict[str, Box] = {}
     for state in chart.states:
@@ -129,7 +130,7 @@ def make_box_tree(chart: Chart) -> BoxTree:
 
 
 def _boxes(chart: Chart, state: State) -> Iterator[Box]:
-    """The box of a state, with its dot, the niche of its histories and the one around itself."""
+    """Yield the box of a state, with its initial dot, the niche of its histories and the niche around itself."""
     key, histories = state_key(state.id), _histories(chart, state)
     inside = [chart.states[each] for each in state.children if each not in histories]
     children = [f"h/{each.id}" if _has_niche(chart, each) else state_key(each.id) for each in inside]
@@ -165,12 +166,12 @@ def _is_region(chart: Chart, state: State) -> bool:
 
 
 def _has_niche(chart: Chart, state: State) -> bool:
-    """Whether a state stands in a niche of its own: a final one is a ring, which cannot be as large as a region."""
+    """Return whether a state has its own niche: a final state is a ring, which cannot be as large as a region."""
     return state.type == "final" and _is_region(chart, state)
 
 
 def _histories(chart: Chart, state: State) -> tuple[int, ...]:
-    """The histories that need a niche: a parallel state has no other place for them."""
+    """Return the histories of a parallel state, which need a niche."""
     if state.type != "parallel":
         return ()
     return tuple(each for each in state.children if chart.states[each].history is not None)
@@ -192,9 +193,9 @@ def _kind(chart: Chart, state: State) -> BoxKind:
 
 
 def _is_choice(chart: Chart, state: State) -> bool:
-    """Whether a state is only a question: eventless transitions with guards lead out of it, and nothing else is there.
+    """Return whether a state is a choice: it has only eventless transitions with guards.
 
-    A last one without guard is the answer when no guard holds.
+    The last transition may have no guard.
     """
     leaving = [chart.transitions[each] for each in state.transitions]
     if len(leaving) < 2 or any(state.entry) or any(state.exit) or state.invokes or state.after:
@@ -211,7 +212,7 @@ def _name(chart: Chart, state: State) -> str:
 
 
 def _notes(chart: Chart, state: State) -> Iterator[Note]:
-    """The notes of a state: what it does, then what it answers without leaving, then what no wire can show."""
+    """Yield the notes of a state: its actions, its transitions without target, and those that no wire can show."""
     for text in (*blocks_lines("entry", state.entry), *blocks_lines("exit", state.exit)):
         yield Note(text=text)
     for invoke in state.invokes:
@@ -236,7 +237,7 @@ def _names(chart: Chart, targets: Iterable[int]) -> str:
 
 
 def _is_wired(chart: Chart, state: State, targets: tuple[int, ...]) -> bool:
-    """Whether a transition can be a line between boxes."""
+    """Return whether a transition can be a line between boxes."""
     if state.index == 0 or 0 in targets:
         return False
     if targets == (state.index,):
@@ -252,7 +253,7 @@ def _is_wired(chart: Chart, state: State, targets: tuple[int, ...]) -> bool:
 
 
 def _has_room(chart: Chart, inner: int, outer: int) -> bool:
-    """Whether a box between a state and one around it has layers: there a line has a length, and its label a place.
+    """Return whether a box between a state and a state around it has layers, and so room for a line and its label.
 
     A niche has.
     """
@@ -283,7 +284,7 @@ Arrow = tuple[str, tuple[str, ...], Label | None, bool]
 
 
 def _arrows(chart: Chart, state: State) -> Iterator[Arrow]:
-    """The arrows that begin at a state or at its dot: source, targets, label, whether dashed."""
+    """Yield the arrows that start at a state or its initial dot: source, targets, label, whether dashed."""
     if state.type == "compound" and state.children and state.initial:
         yield f"i/{state.id}", _keys(chart, state.initial), _content(state.initial_block), False
     if state.default and _is_wired(chart, state, state.default):
@@ -305,7 +306,7 @@ def _content(block: Block) -> Label | None:
 def _wired(
     made: BoxTree, source: str, targets: tuple[str, ...], label: Label | None, *, dashed: bool
 ) -> Iterator[Wire]:
-    """One arrow as wires; with several targets it runs to a bar, and from there to each of them."""
+    """Yield the wires of one arrow. With several targets it runs to a bar, and from there to each of them."""
     labels = () if label is None else (label,)
     if len(targets) == 1:
         yield Wire(source=source, target=targets[0], labels=labels, dashed=dashed)
@@ -322,7 +323,7 @@ def _wired(
 
 
 def merge_wires(wires: Iterable[Wire]) -> tuple[Wire, ...]:
-    """Wires with the same ends and style as one, at the place of the first."""
+    """Return the wires, with those of the same ends and style merged at the position of the first."""
     found: dict[tuple[str, str, bool, bool], Wire] = {}
     for wire in wires:
         key = (wire.source, wire.target, wire.dashed, wire.arrow)
@@ -332,7 +333,7 @@ def merge_wires(wires: Iterable[Wire]) -> tuple[Wire, ...]:
 
 
 def drop_undrawable_wires(made: BoxTree) -> BoxTree:
-    """The tree with notes for those wires that have no way in it: boxes that were shut or joined may leave such."""
+    """Return the tree with notes instead of wires that cannot be drawn, as closed or merged boxes may leave them."""
     boxes, wires = dict(made.boxes), []
     for wire in made.wires:
         if _has_way(made, wire):
@@ -345,9 +346,9 @@ def drop_undrawable_wires(made: BoxTree) -> BoxTree:
 
 
 def _has_way(made: BoxTree, wire: Wire) -> bool:
-    """Whether a wire can be drawn: in the level of a parallel state it must begin inside a region, or end in one.
+    """Return whether a wire can be drawn: in the level of a parallel state it must start or end inside a region.
 
-    The same question as of `_has_room`: a box on its way must have layers.
+    As in `_has_room`, a box that it crosses must have layers.
     """
     source = made.boxes[wire.source]
     if source.kind == "final":

@@ -1,7 +1,7 @@
-"""Boxes shut on purpose: what is inside is counted, not drawn, and wires to it end at the box.
+"""Closed boxes: their states are counted, not drawn, and wires to them end at the box.
 
-Rule 1: a chart with too many states to be read is shut by itself, the deepest level first.
-Rule 2: what ran between two states inside one shut box is gone; what crossed its border is kept, merged.
+Rule 1: in a chart with too many states, boxes are closed automatically, the deepest level first.
+Rule 2: wires inside a closed box are dropped. Wires across its border are kept and merged.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import replace
 from interlock.render.shapes.boxes import Box, BoxTree, drop_undrawable_wires, merge_wires
 
 STATES_SHOWN_MAX = 60
-"""States in one picture, unless the caller says how deep to draw: more cannot be read at one glance."""
+"""States in one picture, unless the caller gives a depth: more are not readable."""
 
 
 def collapse_boxes(tree: BoxTree, *, depth: int | None = None, states: frozenset[str] = frozenset()) -> BoxTree:
-    """The tree with boxes shut: those of the states named, and those at `depth` levels below the root.
+    """Return the tree with closed boxes: the boxes of these states, and those `depth` levels below the root.
 
     Without a depth as many levels are drawn as the states shown allow.
     """

@@ -1,8 +1,8 @@
-"""Two revisions of a chart as one drawing tree, with a mark on everything that differs.
+"""Two revisions of a chart as one box tree, with a mark on everything that differs.
 
-Rule 1: a state is the same when its id is; a wire when its ends and style are; a label when its text is.
-Rule 2: the tree is the new one, with what was removed at its old place, as long as that place can still hold it.
-Rule 3: what is removed has no transition id: ids are those of the new revision.
+Rule 1: states are the same if their ids are equal, wires if their ends and style are, labels if their texts are.
+Rule 2: the tree is the new one, with removed boxes at their old place if that place still exists.
+Rule 3: removed labels have no transition id: ids are those of the new revision.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from interlock.render.shapes.boxes import Box, BoxKind, BoxTree, Label, Mark, Wi
 
 _HOLDERS = ("group", "parallel", "niche")
 _RINGS = ("group", "niche")
-_HOMES = {"initial": ("group",), "fork": ("group",), "niche": ("parallel",), "final": _RINGS, "history": _RINGS}
-"""What is no plain state fits into some boxes only; where the box around it has become another, it is left out."""
+_PARENTS = {"initial": ("group",), "fork": ("group",), "niche": ("parallel",), "final": _RINGS, "history": _RINGS}
+"""The boxes that can contain a special box. If the box around it has become another kind, it is left out."""
 
 
 def compare_trees(old: BoxTree, new: BoxTree) -> BoxTree:
-    """Both trees in one."""
+    """Return both trees as one."""
     keys = [*new.boxes, *(key for key in old.boxes if key not in new.boxes)]
     boxes = {key: _box(old.boxes.get(key), new.boxes.get(key)) for key in keys}
     for key in keys:
@@ -35,36 +35,36 @@ def _children(tree: BoxTree, key: str) -> tuple[str, ...]:
 
 
 def _box(before: Box | None, after: Box | None) -> Box:
-    """One box of both revisions."""
+    """Return one box of both revisions."""
     if after is None:
         assert before is not None
         notes = tuple(replace(note, id=None, mark="removed") for note in before.notes)
         return replace(before, mark="removed", notes=notes)
     if before is None:
         return replace(after, mark="added")
-    gone = [note for note in before.notes if note.text not in {each.text for each in after.notes}]
+    removed = [note for note in before.notes if note.text not in {each.text for each in after.notes}]
     known = {note.text for note in before.notes}
     notes = tuple(replace(note, mark="" if note.text in known else "added") for note in after.notes)
-    notes += tuple(replace(note, id=None, mark="removed") for note in gone)
+    notes += tuple(replace(note, id=None, mark="removed") for note in removed)
     same = before.kind == after.kind and before.parent == after.parent and not any(note.mark for note in notes)
     return replace(after, notes=notes, mark="" if same or after.parent is None else "changed")
 
 
 def _kind(box: Box, before: Box | None, children: tuple[str, ...]) -> BoxKind:
-    """What a box is with these children: one that has lost or regained all of them changes its look."""
+    """Return the kind of a box with these children: it changes if the box has none, or has some again."""
     if children and box.kind not in _HOLDERS and before is not None:
         return before.kind
     return box.kind
 
 
 def _fitting(boxes: dict[str, Box], root: str) -> dict[str, Box]:
-    """The boxes in document order, without those that fit nowhere; what lies in a parallel state is a region."""
+    """Return the boxes in document order, without those that fit nowhere. Children of a parallel state are regions."""
     found: dict[str, Box] = {}
     stack = [root]
     while stack:
         key = stack.pop()
         kind = boxes[key].kind
-        kept = [each for each in boxes[key].children if kind in _HOMES.get(boxes[each].kind, _HOLDERS)]
+        kept = [each for each in boxes[key].children if kind in _PARENTS.get(boxes[each].kind, _HOLDERS)]
         kept = [each for each in kept if boxes[each].kind != "niche" or boxes[each].children]
         found[key] = replace(boxes[key], children=tuple(kept))
         for each in kept:
@@ -74,7 +74,7 @@ def _fitting(boxes: dict[str, Box], root: str) -> dict[str, Box]:
 
 
 def _wires(old: BoxTree, new: BoxTree) -> list[Wire]:
-    """The wires of both trees, those of the new one first."""
+    """Return the wires of both trees, those of the new one first."""
     before = {_ends(wire): wire for wire in old.wires}
     after = {_ends(wire): wire for wire in new.wires}
     found = []
@@ -98,14 +98,14 @@ def _marked(labels: tuple[Label, ...], mark: Mark) -> tuple[Label, ...]:
 
 
 def _labels(before: tuple[Label, ...], after: tuple[Label, ...]) -> tuple[Label, ...]:
-    """The labels of one wire in both revisions: the same event with other words has changed, and both are shown."""
+    """Return the labels of one wire in both revisions. If the text for an event changed, both are shown."""
     olds, news = {label.text for label in before}, {label.text for label in after}
-    gone = [label for label in before if label.text not in news]
+    removed = [label for label in before if label.text not in news]
     come = {label.event for label in after if label.text not in olds}
-    lost = {label.event for label in gone}
+    lost = {label.event for label in removed}
     found: list[Label] = []
     for label in after:
         mark: Mark = "" if label.text in olds else "changed" if label.event in lost else "added"
         found.append(replace(label, mark=mark))
-    gone = [replace(label, id=None, mark="changed" if label.event in come else "removed") for label in gone]
-    return (*found, *gone)
+    removed = [replace(label, id=None, mark="changed" if label.event in come else "removed") for label in removed]
+    return (*found, *removed)

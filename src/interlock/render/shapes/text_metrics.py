@@ -1,8 +1,8 @@
-"""How wide texts are, how they are broken into lines, and how large a box is before anything is inside it.
+"""The width of texts, line breaks, and the size of a box without content.
 
-Rule 1: widths come from one table of advances of a common sans face and a margin of safety, never from a font: the
-same chart has the same size everywhere, and the text fits whichever of the usual faces a reader has.
-Rule 2: every state keeps a slot for a badge at the right end of its title, so that live counts cover nothing.
+Rule 1: widths come from one table for a common sans-serif font, with a safety margin, never from an installed font. The
+        same chart has the same size everywhere, and the text fits in all usual fonts.
+Rule 2: every state has room for a badge at the right end of its title, so that live counts cover nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OTHER, _WIDE = 600, 1000
 
 
 def width(text: str, size: float = TEXT_SIZE, *, bold: bool = False) -> float:
-    """The width of a text in pixels, rather too much than too little."""
+    """Return the width of a text in pixels, rounded up."""
     total = 0
     for each in text:
         code = ord(each) - 32
@@ -58,7 +58,7 @@ def width(text: str, size: float = TEXT_SIZE, *, bold: bool = False) -> float:
 
 
 def shortened(text: str, limit: float, size: float = TEXT_SIZE, *, bold: bool = False) -> str:
-    """The text, cut with an ellipsis where it is wider than the limit."""
+    """Return the text, truncated with an ellipsis if it is wider than the limit."""
     if width(text, size, bold=bold) <= limit:
         return text
     while text and width(text + _ELLIPSIS, size, bold=bold) > limit:
@@ -67,7 +67,7 @@ def shortened(text: str, limit: float, size: float = TEXT_SIZE, *, bold: bool = 
 
 
 def wrapped(text: str, limit: float) -> list[str]:
-    """The text in lines no wider than the limit, broken at spaces; a word that is too wide is broken inside."""
+    """Return the text in lines no wider than the limit, broken at spaces, and inside words that are too wide."""
     lines: list[str] = []
     line = ""
     for word in text.split():
@@ -87,7 +87,7 @@ def wrapped(text: str, limit: float) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line of a label: texts with their roles (`event`, `guard`, `actions`, `more`), and whose they are."""
+    """One line of a label: texts with their roles (`event`, `guard`, `actions`, `more`), and their transition."""
 
     parts: tuple[tuple[str, str], ...]
     label: Label | None = None
@@ -100,11 +100,11 @@ class Line:
 
 
 SIGNS: dict[Mark, str] = {"": "", "added": "+ ", "removed": "- ", "changed": "~ "}
-"""What stands before a text that differs between two revisions: colour is never the only sign."""
+"""The prefix of a text that differs between two revisions, because colour must not be the only sign."""
 
 
 def label_lines(labels: tuple[Label, ...]) -> tuple[Line, ...]:
-    """The lines of a wire's label: one transition is broken into lines, of several each has one."""
+    """Return the lines of a wire's label: several lines for one transition, or one line for each of several."""
     if len(labels) == 1:
         return _broken(labels[0])
     shown = labels if len(labels) <= MERGED_LINES_MAX else labels[: MERGED_LINES_MAX - 1]
@@ -123,7 +123,7 @@ def _parts(label: Label) -> list[tuple[str, str]]:
 
 
 def _single(label: Label) -> Line:
-    """A label on one line, cut where it is too wide."""
+    """Return a label on one line, truncated if it is too wide."""
     parts: list[tuple[str, str]] = []
     for role, text in _parts(label):
         used = width(" ".join(each for _, each in parts) + " ") if parts else 0.0
@@ -138,7 +138,7 @@ def _single(label: Label) -> Line:
 
 
 def _broken(label: Label) -> tuple[Line, ...]:
-    """A label on several lines: the event with its guard, then the actions."""
+    """Return a label on several lines: the event with its guard, then the actions."""
     lines: list[tuple[tuple[str, str], ...]] = []
     parts = _parts(label)
     head = [each for each in parts if each[0] != "actions"]
@@ -155,23 +155,23 @@ def _broken(label: Label) -> tuple[Line, ...]:
 
 
 def note_text(note: Note) -> str:
-    """A note as it is written: with the sign of its mark, cut where it is too wide."""
+    """Return the text of a note: with the sign of its mark, truncated if it is too wide."""
     return shortened(SIGNS[note.mark] + note.text, NOTE_WIDTH_MAX)
 
 
 def title_text(box: Box) -> str:
-    """A box's name as it is written, with the number of states it hides."""
+    """Return the title of a box, with the number of states it hides."""
     name = shortened(SIGNS[box.mark] + box.name, TITLE_WIDTH_MAX, TITLE_SIZE, bold=True)
     return f"{name}  +{box.hidden}" if box.hidden else name
 
 
 def title_width(box: Box) -> float:
-    """The width of a title with the slot of its badge."""
+    """Return the width of a title with its badge."""
     return width(title_text(box), TITLE_SIZE, bold=True) + 8.0 + BADGE[0]
 
 
 def header_size(box: Box) -> tuple[float, float]:
-    """Width and height of a box's title and notes, with the margins around them."""
+    """Return the width and height of a box's title and notes, with their margins."""
     if box.kind == "niche":
         return 0.0, 0.0
     notes = [width(note_text(note)) for note in box.notes]
@@ -180,14 +180,14 @@ def header_size(box: Box) -> tuple[float, float]:
 
 
 def badge_room(box: Box) -> float:
-    """How far beyond a box its badge reaches: a final state's stands beside the ring."""
+    """Return how far the badge extends beyond a box: that of a final state is next to the ring."""
     if box.kind != "final":
         return 0.0
     return max(RING + 5.0 + BADGE[0] - box_size(box, across=True)[0] / 2, 0.0)
 
 
 def box_size(box: Box, *, across: bool, aside: bool = False) -> tuple[float, float]:
-    """Width and height of a box that holds no other; a bar lies across the flow, a caption may stand aside."""
+    """Return the width and height of a box without children. A bar is across the flow; a caption may be beside."""
     match box.kind:
         case "initial":
             return 2 * DOT, 2 * DOT

@@ -1,9 +1,9 @@
 """A picture as SVG text: frames outside in, then lines, then labels, then the slots of badges.
 
-Rule 1: ids are `<prefix>s-<state>` and `<prefix>t-<state>-<ordinal>`, escaped; whoever shows several drawings on one
-page gives each a prefix. What is lit is a class, so a page changes classes and never the drawing.
-Rule 2: an arrowhead is a path beside its line, not a marker: a class on both colours both.
-Rule 3: the same picture gives the same bytes: one decimal, fixed order of attributes, no script, no font, no clock.
+Rule 1: ids are `<prefix>s-<state>` and `<prefix>t-<state>-<ordinal>`, escaped. A page with several drawings gives
+        each a prefix. Highlighting is by class, so a page changes classes and never the geometry.
+Rule 2: an arrowhead is a separate path, not a marker, so that one class colours both.
+Rule 3: the same picture gives the same bytes: one decimal, fixed order of attributes, no scripts, fonts or clock.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How a picture is painted: the theme, the prefix of ids, and classes by state id or by (state id, ordinal)."""
+    """How a picture is painted: the theme, the prefix of ids, and classes by state id or (state id, ordinal)."""
 
     theme: Theme = "vars"
     prefix: str = ""
@@ -52,17 +52,17 @@ class Look:
 
 
 def svg(picture: Picture, look: Look) -> str:
-    """The picture as an SVG document."""
+    """Return the picture as an SVG document."""
     return "\n".join(_Painter(picture, look).document()) + "\n"
 
 
 def encoded(text: str) -> str:
-    """A text as part of an XML id: letters, digits and hyphens stand, every other byte is `_hh`."""
+    """Return a text as part of an XML id: letters, digits and hyphens, every other byte as `_hh`."""
     return "".join(chr(byte) if byte in _PLAIN else f"_{byte:02x}" for byte in text.encode("utf-8", "surrogatepass"))
 
 
 def escaped(text: str) -> str:
-    """A text as content of XML; characters that XML cannot hold are shown by their number."""
+    """Return a text as content of XML. Characters that XML does not allow are shown by their number."""
     kept = "".join(each if _is_legal(ord(each)) else f"\\x{ord(each):02x}" for each in text)
     return kept.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
 
@@ -79,7 +79,7 @@ def _number(value: float) -> str:
 
 
 class _Painter:
-    """Writes one picture down."""
+    """Paints one picture."""
 
     def __init__(self, picture: Picture, look: Look) -> None:
         self.picture = picture
@@ -133,7 +133,7 @@ class _Painter:
         words += [each for each in (box.mark, lit) if each]
         ident = f' id="{self._state_id(box.state)}"' if box.state is not None else ""
         if self.look.role == "group" and box.state is not None:
-            # A page that lets its readers walk through the states moves the focus, and says more in the label.
+            # An interactive page moves the focus through the states and extends the label.
             ident += f' tabindex="-1" aria-label="{escaped(box.state or box.name)}"'
         yield f'<g{ident} class="{" ".join(words)}">'
         if box.state is not None:
@@ -161,7 +161,7 @@ class _Painter:
         yield "</g>"
 
     def _box(self, frame: Frame) -> Iterator[str]:
-        """A rounded box with its title and notes; a region is only divided from its neighbours."""
+        """Paint a rounded box with its title and notes. A region has only lines to its neighbours."""
         area, box = frame.area, frame.box
         yield _rectangle("box", area, _RADIUS if not box.children else _RADIUS + 2.0)
         x = area.x + frame.title
@@ -177,7 +177,7 @@ class _Painter:
             yield _text(f"{words} {took}".rstrip(), x, baseline, note_text(note), ident=ident, full=note.text)
 
     def _final(self, frame: Frame) -> Iterator[str]:
-        """Two rings with a caption below; beside them where a line comes from below."""
+        """Paint two rings with a caption below, or at the side if a line arrives from below."""
         area = frame.area
         x, y = ring_centre(frame)
         yield _circle("ring", x, y, RING)
@@ -254,7 +254,7 @@ class _Painter:
         return f'<text{ident}{kind} x="{_number(x)}" y="{_number(y)}">{"".join(parts)}</text>'
 
     def _badge(self, frame: Frame) -> Iterator[str]:
-        """An empty group where a page may put a count."""
+        """Paint an empty group in which a page can show a count."""
         box, area = frame.box, frame.area
         if box.state is None or box.kind == "history" or frame.bare:
             return
@@ -273,13 +273,13 @@ class _Painter:
 
 
 def _title_middle(frame: Frame) -> float:
-    """The height of a title: in its header, or in the middle of a box that has nothing else."""
+    """Return the height of a title: in the header, or in the middle of a box without other text."""
     alone = not frame.box.children and not frame.box.notes
     return frame.area.y + (frame.area.height if alone else HEADER) / 2
 
 
 def _divider(area: Area, around: Area) -> Iterator[str]:
-    """The line between a region and the one before it, or the header of the state around both."""
+    """Return the line between a region and the region or header before it."""
     if area.x > around.x + 1.0:
         yield f'<path class="divider" d="M{_number(area.x)} {_number(area.y)}V{_number(area.bottom)}"/>'
     if area.x <= around.x + 1.0 and area.y > around.y + 1.0:
@@ -288,7 +288,7 @@ def _divider(area: Area, around: Area) -> Iterator[str]:
 
 
 def ring_centre(frame: Frame) -> Point:
-    """The middle of a final state's rings."""
+    """Return the middle of a final state's rings."""
     area = frame.area
     if frame.aside:
         return area.x + RING, area.y + area.height / 2
@@ -315,7 +315,7 @@ def _text(words: str, x: float, y: float, text: str, *, ident: str = "", full: s
 
 
 def _line(points: tuple[Point, ...], *, arrow: bool) -> str:
-    """A path through the points with round corners; it ends under its arrowhead."""
+    """Return a path through the points with round corners, which ends under its arrowhead."""
     way = list(points)
     if arrow:
         way[-1] = _toward(way[-1], way[-2], _HEAD_LENGTH - 2.0)
@@ -334,14 +334,14 @@ def _distance(one: Point, other: Point) -> float:
 
 
 def _toward(start: Point, end: Point, by: float) -> Point:
-    """The point that lies this far from the start, on the way to the end."""
+    """Return the point at this distance from the start, toward the end."""
     whole = _distance(start, end)
     part = min(by / whole, 1.0) if whole else 0.0
     return start[0] + (end[0] - start[0]) * part, start[1] + (end[1] - start[1]) * part
 
 
 def _head(before: Point, tip: Point) -> str:
-    """The arrowhead at the end of a line that comes from a point."""
+    """Return the arrowhead at the end of a line from a point."""
     base = _toward(tip, before, _HEAD_LENGTH)
     if abs(base[0] - tip[0]) < abs(base[1] - tip[1]):
         sides = ((base[0] - _HEAD_WIDTH, base[1]), (base[0] + _HEAD_WIDTH, base[1]))

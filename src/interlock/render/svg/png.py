@@ -1,6 +1,6 @@
 """An SVG drawing as PNG bytes, by resvg: the extra `png`.
 
-Rule 1: resvg knows no custom properties, so the theme must have its colours written out: `light` or `dark`.
+resvg does not support custom properties, so the theme must be `light` or `dark`.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from interlock.errors import MissingExtraError
 
 SCALE = 2
-"""Pixels of the PNG per pixel of the drawing: sharp on the screens of today."""
+"""Pixels of the PNG per pixel of the drawing: sharp on high-resolution screens."""
 _FACE = "Liberation Sans"
 
 
 def png(svg: str) -> bytes:
-    """The drawing as PNG. Raises MissingExtraError without resvg."""
+    """Return a drawing as PNG. Raises MissingExtraError if resvg is not installed."""
     try:
         import resvg_py
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""The colours of a drawing, and the style sheet made of them.
+"""The colours and style sheets of drawings.
 
-Rule 1: `vars` embeds custom properties with a dark set for readers that prefer it; `light` and `dark` write the colours
-out, for renderers that know no custom properties; `bare` embeds nothing, for pages that bring a sheet of their own.
-Rule 2: colour is never the only sign: what is active has a thicker border, what was removed is dashed and has a minus.
+Rule 1: `vars` embeds custom properties, with dark colours for readers that prefer them. `light` and `dark` have fixed
+        colours, for renderers without custom properties. `bare` has no style sheet, for pages with their own.
+Rule 2: colour is never the only sign: active states have a thicker border, removed ones are dashed and have a minus.
 """
 
 from __future__ import annotations
@@ -125,16 +125,16 @@ def _sheet() -> str:
 
 
 def theme_named(name: str) -> Theme:
-    """The theme of this name. Raises UsageError for an unknown one."""
+    """Return the theme of this name. Raises UsageError if it is unknown."""
     for theme in THEMES:
         if theme == name:
             return theme
     hint = suggestion(name, THEMES) or f"the themes are {', '.join(THEMES)}"
-    raise UsageError(f'no theme "{name}"', code="theme.unknown", hint=hint)
+    raise UsageError(f'unknown theme "{name}"', code="theme.unknown", hint=hint)
 
 
 def style(theme: Theme) -> str:
-    """The style sheet of a theme; empty for `bare`."""
+    """Return the style sheet of a theme; empty for `bare`."""
     match theme:
         case "bare":
             return ""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.assemble.charts import compiled
+from interlock.assemble.charts import compile_reading
 from interlock.definition.yaml.format import FORMAT
 from interlock.errors import Diagnostic
 from interlock.model.document import actions as act
@@ -30,7 +30,7 @@ def diagnostic(body: str) -> Diagnostic:
 
 def errors(text: str) -> list[str]:
     """The codes of all errors of reader and compiler."""
-    diagnostics = compiled(FORMAT.read(text, source="order.yaml")).diagnostics
+    diagnostics = compile_reading(FORMAT.read(text, source="order.yaml")).diagnostics
     return [each.code for each in diagnostics if each.severity == "error"]
 
 

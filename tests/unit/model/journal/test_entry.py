@@ -1,4 +1,4 @@
-"""Entries, receipts and records: what a journal holds, and how damage to it is told."""
+"""Entries, receipts and records, valid and damaged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ START = chain_start("lamp/1")
 
 
 def test_a_good_receipt_is_what_it_expects() -> None:
-    """Applied, ignored and duplicate are answers."""
     for outcome in ("applied", "ignored", "duplicate"):
         receipt = Receipt("lamp/1", outcome, 2)
 
@@ -59,27 +58,23 @@ def test_an_entry_is_written_in_the_words_of_a_journal() -> None:
 
 
 def test_a_record_reads_back_as_itself() -> None:
-    """And only behind the hash it follows, at its own version."""
+    """Only after the hash it follows, at its own version."""
     record = encode_record(ENTRY, durable=0, previous=START)
 
     assert record == decode_record(record.line, previous=START, version=1)
-    assert InvalidRecord("the hash does not follow") == decode_record(
-        record.line, previous=chain_start("lamp/2"), version=1
-    )
-    assert InvalidRecord("version 1 stands where 2 should") == decode_record(record.line, previous=START, version=2)
+    assert isinstance(decode_record(record.line, previous=chain_start("lamp/2"), version=1), InvalidRecord)
+    assert isinstance(decode_record(record.line, previous=START, version=2), InvalidRecord)
     assert START != chain_start("lamp/1", tenant="t") != chain_start("lamp/1", store_key=b"secret")
 
 
 @pytest.mark.parametrize("cut", [0, 10, -1])
-def test_a_cut_line_is_told_as_one(cut: int) -> None:
-    """Also when nothing is left."""
+def test_a_truncated_line_is_invalid(cut: int) -> None:
     line = encode_record(ENTRY, durable=0, previous=START).line[:cut]
 
-    assert InvalidRecord("the line is cut") == decode_record(line, previous=START, version=1)
+    assert isinstance(decode_record(line, previous=START, version=1), InvalidRecord)
 
 
-def test_bytes_that_hash_right_and_do_not_read_are_bad() -> None:
-    """A writer of another make: the chain holds, the record is none of ours."""
+def test_a_record_with_a_valid_hash_and_invalid_content_is_invalid() -> None:
     whole = encode_record(ENTRY, durable=0, previous=START)
     body = whole.line.replace(b'"d":0', b'"d":""')[: -len(',"h":""}\n') - 32]
     line = _chained(body)
@@ -87,7 +82,6 @@ def test_bytes_that_hash_right_and_do_not_read_are_bad() -> None:
     found = decode_record(line, previous=START, version=1)
 
     assert isinstance(found, InvalidRecord)
-    assert found.reason.startswith("the record does not read")
     assert not isinstance(found, JournalRecord)
 
 

@@ -20,15 +20,13 @@ def test_the_answer_to_work_has_a_key_of_the_drivers_own() -> None:
 
 
 def test_a_step_leaves_nothing_unless_it_says_so() -> None:
-    """No work, nothing ended, nothing called off."""
     work = Work(WorkId("effect", 1, 0), "charge", {}, 0)
 
     assert ((), (), ()) == (WorkDelta().born, WorkDelta().ended, WorkDelta().cancelled)
     assert WorkDelta((work,)) != WorkDelta()
 
 
-def test_a_step_of_a_saga_is_known_by_what_a_late_answer_means() -> None:
-    """Others may be dropped when nobody waits for them any more."""
+def test_a_saga_step_is_marked_by_late() -> None:
     place = WorkId("effect", 1, 0)
 
     assert Work(place, "charge", {"late": {"compensate": "refund"}}, 0).is_saga_step

@@ -35,7 +35,6 @@ def test_an_edge_with_many_lines_counts_the_rest() -> None:
 
 
 def test_a_transition_without_target_is_a_line_inside_its_state() -> None:
-    """It moves nothing, so there is no arrow to draw."""
     plan = make_diagram(nested())
     live = next(state for state in plan.chart.states if state.id == "live")
 
@@ -59,13 +58,11 @@ def test_an_edge_between_regions_belongs_outside_the_parallel_state() -> None:
 
 
 def test_the_title_is_the_kind_and_the_label_of_the_revision() -> None:
-    """The content hash is no business of a reader of diagrams."""
     assert "order 1.0.0" == make_diagram(flat()).title()
     assert "vm" == make_diagram(nested()).title()
 
 
-def test_a_state_to_be_lit_must_exist() -> None:
-    """A typing error is told with the nearest name, not drawn as nothing."""
+def test_an_active_state_must_exist() -> None:
     with pytest.raises(UsageError, match="paid") as caught:
         make_diagram(flat(), frozenset({"payd"}))
 

@@ -24,8 +24,7 @@ def sound(picture: Picture) -> Picture:
 
 
 @pytest.mark.parametrize("chart", [flat(), nested(), parallel_root()], ids=["flat", "nested", "parallel"])
-def test_a_drawing_keeps_every_hard_rule(chart: object) -> None:
-    """Boxes apart, lines straight, ends on borders, labels beside their lines."""
+def test_a_drawing_keeps_every_invariant(chart: object) -> None:
     sound(compose_picture(make_box_tree(chart), Budget()))  # type: ignore[arg-type]  # parametrized
 
 
@@ -156,7 +155,6 @@ def test_room_before_the_content_comes_on_top_of_what_the_title_needs(doors: lis
 
 
 def test_a_title_of_regions_gives_way_too() -> None:
-    """The first region then begins further right."""
     regions = tuple(
         State(key=f"r{number}", states=(State(key=f"x{number}"), State(key=f"y{number}"))) for number in range(2)
     )
@@ -220,7 +218,6 @@ def test_growing_a_box_leads_its_lines_on_to_the_new_border(down: bool) -> None:
 
 
 def test_a_state_has_room_for_every_line_that_ends_on_it() -> None:
-    """Twelve lines end at one state, each at a place of its own."""
     ends = tuple(on(f"e{number}", f"t{number}") for number in range(12))
     targets = tuple(State(key=f"t{number}", transitions=(on("end", "z"),)) for number in range(12))
     picture = sound(picture_of(State(key="a", transitions=ends), *targets, State(key="z")))
@@ -239,7 +236,6 @@ def test_small_jogs_are_straightened() -> None:
 
 
 def test_lanes_nearer_to_the_content_are_for_lines_that_turn_in_earlier() -> None:
-    """So none of them cross; without lines there is no room for lanes."""
     lanes = make_lanes({0: ("top", 10.0), 1: ("top", 50.0), 2: ("bottom", 10.0), 3: ("bottom", 50.0)}, 200.0)
 
     assert lanes.places[1] < lanes.places[0] < lanes.before

@@ -64,7 +64,7 @@ def test_a_good_picture_breaks_none() -> None:
     assert "" == said(good())
 
 
-def test_a_box_over_another_is_seen() -> None:
+def test_overlapping_boxes_break_an_invariant() -> None:
     """Boxes may only lie one inside the other."""
     picture = good()
     other, area = frame_of(picture, "s/b").area, frame_of(picture, "s/a").area
@@ -72,13 +72,12 @@ def test_a_box_over_another_is_seen() -> None:
     assert "s/a overlaps s/b" in said(shifted(picture, "s/a", (other.x - area.x, other.y - area.y)))
 
 
-def test_a_box_that_sticks_out_is_seen() -> None:
+def test_a_box_outside_of_its_parent_breaks_an_invariant() -> None:
     """What is inside a state stays inside."""
     assert "s/g.x sticks out of s/g" in said(shifted(good(), "s/g.x", (-500.0, 0.0)))
 
 
-def test_a_slanted_line_is_seen() -> None:
-    """Lines run across or down."""
+def test_a_slanted_line_breaks_an_invariant() -> None:
     picture = good()
     number = line(picture, "go")
     points = picture.paths[number].points
@@ -88,7 +87,7 @@ def test_a_slanted_line_is_seen() -> None:
     )
 
 
-def test_a_line_without_length_is_seen() -> None:
+def test_a_line_without_length_breaks_an_invariant() -> None:
     """There is nothing to look at, and an arrow would point nowhere."""
     picture = good()
     number = line(picture, "go")
@@ -96,7 +95,7 @@ def test_a_line_without_length_is_seen() -> None:
     assert "has no length" in said(led(picture, number, picture.paths[number].points[:1]))
 
 
-def test_a_lost_label_is_seen() -> None:
+def test_a_missing_label_breaks_an_invariant() -> None:
     """A line that has something to say must say it."""
     picture = good()
     number = line(picture, "go")
@@ -106,7 +105,7 @@ def test_a_lost_label_is_seen() -> None:
     assert "has lost its label" in said(replace(picture, paths=tuple(paths)))
 
 
-def test_a_line_that_ends_nowhere_is_seen() -> None:
+def test_a_line_that_ends_nowhere_breaks_an_invariant() -> None:
     """Its end must lie on the border."""
     picture = good()
     number = line(picture, "go")
@@ -118,7 +117,7 @@ def test_a_line_that_ends_nowhere_is_seen() -> None:
     assert "does not end at s/b" in said(led(picture, number, (*points[:-1], short)))
 
 
-def test_a_line_through_a_strange_state_is_seen() -> None:
+def test_a_line_through_another_state_breaks_an_invariant() -> None:
     """Only boxes around its ends may be passed."""
     picture = good()
     number = line(picture, "go")
@@ -130,7 +129,7 @@ def test_a_line_through_a_strange_state_is_seen() -> None:
     assert "passes through s/g.x" in said(led(picture, number, detour))
 
 
-def test_a_line_through_its_own_state_or_a_title_is_seen() -> None:
+def test_a_line_through_its_own_state_or_a_title_breaks_an_invariant() -> None:
     """It ends at the border, not at the other side."""
     picture = good()
     number, area = line(picture, "go"), frame_of(picture, "s/b").area
@@ -154,8 +153,7 @@ def test_a_line_through_its_own_state_or_a_title_is_seen() -> None:
 @pytest.mark.parametrize(
     ("onto", "words"), [("s/b", "overlaps s/b"), ("s/g.x", "overlaps s/g.x"), ("title", "overlaps a title")]
 )
-def test_a_label_over_something_is_seen(onto: str, words: str) -> None:
-    """A label stands in the free."""
+def test_a_label_over_something_breaks_an_invariant(onto: str, words: str) -> None:
     picture = good()
     group = frame_of(picture, "s/g")
     area = frame_of(picture, onto).area if onto != "title" else replace(group.area, x=group.area.x + group.title)
@@ -163,7 +161,7 @@ def test_a_label_over_something_is_seen(onto: str, words: str) -> None:
     assert words in said(labelled(picture, line(picture, "go"), lambda label: replace(label, x=area.x, y=area.y + 8.0)))
 
 
-def test_a_label_over_another_or_far_from_its_line_is_seen() -> None:
+def test_overlapping_labels_and_labels_far_from_their_line_break_an_invariant() -> None:
     """Each is near its own line, and nearer than to any other."""
     picture = good()
     other = picture.paths[line(picture, "to")].label
@@ -200,8 +198,7 @@ def test_the_outline_of_every_shape_is_known(kind: BoxKind, aside: bool, point: 
     assert outline_distance(frame, (-30.0, -30.0)) > 10.0
 
 
-def test_touching_is_no_overlap() -> None:
-    """A line without breadth that lies inside overlaps; beside it does not."""
+def test_touching_boxes_do_not_overlap() -> None:
     area = Area(x=0.0, y=0.0, width=10.0, height=10.0)
 
     assert not overlap(area, Area(x=10.0, y=0.0, width=5.0, height=5.0))

@@ -27,7 +27,6 @@ def links(*ends: tuple[int, int]) -> list[Link]:
 
 
 def test_a_link_that_closes_a_circle_runs_against_the_flow() -> None:
-    """The walk begins at the dot, so a circle is opened where it comes back."""
     assert [False, False, True] == against(["box"] * 3, [(0, 1), (1, 2), (2, 0)])
     assert [True, False, False] == against(["box", "start", "box"], [(0, 2), (1, 2), (2, 0)])
 
@@ -54,7 +53,7 @@ def test_a_chain_of_as_many_states_as_there_may_be_needs_no_recursion() -> None:
     assert not any(against(["box"] * count, [(each, each + 1) for each in range(count - 1)]))
 
 
-def test_a_label_stands_on_the_first_odd_layer_after_its_source() -> None:
+def test_a_label_is_on_the_first_odd_layer_after_its_source() -> None:
     """Against the flow that is the last one, for the source is below."""
     made = make_layers(
         items(3),
@@ -115,7 +114,6 @@ def test_pinned_ends_keep_lines_from_crossing() -> None:
 
 
 def test_items_keep_their_distance_and_a_single_chain_is_straight() -> None:
-    """Everything of a chain stands above each other."""
     things = items(3)
     made = make_layers(things, links((0, 1), (1, 2)), Budget())
     found = place_items(made, things, made.rows, Budget())
@@ -127,7 +125,7 @@ def test_items_keep_their_distance_and_a_single_chain_is_straight() -> None:
     assert abs(wide.places[1][0] - wide.places[2][0]) >= 80.0 + ITEM_GAP
 
 
-def test_a_level_without_links_stands_in_one_row() -> None:
+def test_a_level_without_links_is_one_row() -> None:
     """And a level of nothing takes no room."""
     found = route_level(items(2), [], Budget())
 
@@ -136,7 +134,6 @@ def test_a_level_without_links_stands_in_one_row() -> None:
 
 
 def test_wishes_are_met_as_nearly_as_the_gaps_allow() -> None:
-    """Pool adjacent violators: those that collide share the displacement."""
     assert [-5.0, 5.0] == pooled([0.0, 0.0], 10.0)
     assert [0.0, 20.0] == pooled([0.0, 20.0], 10.0)
     assert [-10.0, 0.0, 10.0] == pooled([2.0, 0.0, -2.0], 10.0)
@@ -150,14 +147,12 @@ def test_a_free_spot_is_the_nearest_beside_what_is_taken() -> None:
 
 
 def test_a_side_is_long_enough_for_its_ends() -> None:
-    """One end needs no room of its own; a small side has its ends in the middle."""
     assert (0.0, 0.0) == (side_room(0), side_room(1))
     assert side_room(4) > side_room(2) > 0.0
     assert (5.0, 5.0) == port_range(10.0)
 
 
 def test_many_ends_beside_pins_keep_apart() -> None:
-    """Free ends give way to those that the inside has fixed."""
     things = items(5, across=160.0)
     things[0].fixed_ports = {0: 80.0}
     found = route_level(things, links((0, 1), (0, 2), (0, 3), (0, 4)), Budget())
@@ -168,13 +163,11 @@ def test_many_ends_beside_pins_keep_apart() -> None:
 
 @pytest.mark.parametrize("work", [0, 40, 400])
 def test_work_is_counted_and_ends(work: int) -> None:
-    """No layout goes on for ever: whoever asks for more than is left is stopped."""
     with pytest.raises(WorkSpentError):
         route_level(items(40), links(*((one, (one * 7) % 40) for one in range(1, 40))), Budget(work))
 
 
 def test_a_line_passes_beside_the_states_on_its_way() -> None:
-    """A transition that skips states is one straight line beside them, with two bends at most at either end."""
     names = [f"s{number}" for number in range(6)]
     states = [State(key=one, transitions=(on("n", other),)) for one, other in pairwise(names)]
     first = State(key="s0", transitions=(on("n", "s1"), on("skip", "s5")))

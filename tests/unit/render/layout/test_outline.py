@@ -26,7 +26,6 @@ def test_an_outline_keeps_the_rules_about_boxes(chart: Chart) -> None:
 
 
 def test_every_transition_is_listed_with_where_it_leads() -> None:
-    """Several targets are named together; a beginning is told by the state that begins."""
     text = outline_text(make_box_tree(nested()))
 
     assert "· split → busy, poor" in text
@@ -75,7 +74,7 @@ def test_a_chart_that_takes_too_much_work_is_drawn_as_an_outline() -> None:
     assert "the chart is too large to be laid out" == lay_out(make_box_tree(nested()), work=10).fallback_reason
 
 
-def test_a_state_to_be_lit_or_shut_must_exist() -> None:
+def test_an_active_or_closed_state_must_exist() -> None:
     """With the nearest name as a hint."""
     for attempt in (
         lambda: draw_svg(flat(), Options(active=frozenset({"piad"}))),

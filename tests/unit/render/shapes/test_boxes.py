@@ -31,7 +31,6 @@ def test_a_flat_chart_has_a_dot_its_states_and_their_wires() -> None:
 
 
 def test_transitions_with_the_same_ends_are_one_wire_with_a_label_each() -> None:
-    """Each label keeps the id of its own transition."""
     made = make_box_tree(nested())
     (wire,) = [wire for wire in made.wires if wire.source == "s/live.health.good"]
 
@@ -41,7 +40,6 @@ def test_transitions_with_the_same_ends_are_one_wire_with_a_label_each() -> None
 
 
 def test_what_the_root_answers_is_noted_in_the_frame() -> None:
-    """It is tried in every state, so no line could begin anywhere."""
     made = make_box_tree(nested())
 
     assert ["delete [context.failures < 9] → gone", "ping / pong"] == notes(made, "s/")
@@ -49,7 +47,6 @@ def test_what_the_root_answers_is_noted_in_the_frame() -> None:
 
 
 def test_a_transition_to_the_root_is_a_note() -> None:
-    """There is no border around everything for a line to end at."""
     chart = chart_of(State(key="a", transitions=(on("all", "a"),)))
     made = make_box_tree(replace(chart, transitions=(replace(chart.transitions[0], targets=(0,)),)))
 
@@ -91,7 +88,6 @@ def test_histories_of_a_parallel_state_stand_in_a_niche() -> None:
 
 
 def test_the_default_of_a_history_is_a_dashed_wire() -> None:
-    """With its content as a label that is no transition."""
     made = make_box_tree(nested())
     (wire,) = [wire for wire in made.wires if wire.source == "s/setup.before"]
 
@@ -149,8 +145,7 @@ def test_what_runs_in_parallel_states_only_is_a_note() -> None:
     assert [("s/p", "s/c"), ("s/c", "s/r")] == [ends for ends in wires(made) if ends[0][0] == "s"]
 
 
-def test_a_final_region_stands_in_a_niche_of_its_own() -> None:
-    """It is a ring, and lines end at the ring; a region is as large as those beside it."""
+def test_a_final_region_has_its_own_niche() -> None:
     final = State(key="end", id="end", type="final")
     both = State(key="p", type="parallel", states=(final, State(key="q", states=(State(key="x"),))))
     start = State(key="a", transitions=(on("go", "#end"),))
@@ -171,7 +166,6 @@ def test_a_final_region_stands_in_a_niche_of_its_own() -> None:
 
 
 def test_a_parallel_root_is_the_frame_of_its_regions() -> None:
-    """What it answers is noted there."""
     made = make_box_tree(parallel_root())
 
     assert ("parallel", ["entry / hello", "reset → b"]) == (made.root.kind, notes(made, "s/"))

@@ -38,7 +38,6 @@ def test_a_chart_does_not_differ_from_itself() -> None:
 
 
 def test_what_was_added_removed_and_changed_is_marked() -> None:
-    """A removed state stays at its old place; its ids are gone."""
     old = chart_of(State(key="a", transitions=(on("x", "b"), on("same", "b"))), State(key="b"), State(key="gone"))
     new = chart_of(
         State(key="a", transitions=(on("y", "b"), on("same", "b"), on("z", "new"))), State(key="b"), State(key="new")
@@ -63,7 +62,7 @@ def test_an_event_with_other_words_has_changed_and_both_are_shown() -> None:
     assert [("x / act", "changed"), ("x", "changed")] == [(label.text, label.mark) for label in wire.labels]
 
 
-def test_a_wire_that_is_gone_is_drawn_as_removed_and_notes_are_compared() -> None:
+def test_a_removed_wire_is_drawn_as_removed_and_notes_are_compared() -> None:
     """A state whose notes or kind differ has changed."""
     old = chart_of(State(key="a", transitions=(on("x", "b"), on("noted"))), State(key="b"))
     new = chart_of(State(key="a", transitions=(on("other"),)), State(key="b", type="final"))
@@ -113,8 +112,7 @@ def test_a_diff_is_painted_with_signs() -> None:
     assert "- b" in text
 
 
-def test_a_shut_box_counts_what_is_inside_and_keeps_lines_that_crossed_its_border() -> None:
-    """What ran inside is gone; what crossed is merged."""
+def test_a_closed_box_counts_its_states_and_keeps_lines_across_its_border() -> None:
     made = collapse_boxes(make_box_tree(nested()), depth=1)
 
     assert (2 + 2 + 3, 3) == (made.boxes["s/live"].hidden, made.boxes["s/setup"].hidden)
@@ -123,8 +121,7 @@ def test_a_shut_box_counts_what_is_inside_and_keeps_lines_that_crossed_its_borde
     assert [("s/setup", "s/setup")] == [(w.source, w.target) for w in made.wires if w.source == w.target]
 
 
-def test_states_are_shut_by_name_but_not_the_root() -> None:
-    """The others stay open."""
+def test_states_are_closed_by_name_but_not_the_root() -> None:
     made = collapse_boxes(make_box_tree(nested()), states=frozenset({"setup", ""}))
 
     assert ("state", "parallel") == (made.boxes["s/setup"].kind, made.boxes["s/live"].kind)
@@ -140,7 +137,7 @@ def test_regions_that_were_shut_leave_notes_where_a_line_has_no_way() -> None:
     assert "" == lay_out(made).fallback_reason
 
 
-def test_too_many_states_are_shut_from_the_deepest_level_on() -> None:
+def test_too_many_states_are_closed_from_the_deepest_level_on() -> None:
     """Until they can be read; a flat chart cannot be shut at all."""
 
     def group(name: str, count: int, *more: State) -> State:
@@ -155,8 +152,7 @@ def test_too_many_states_are_shut_from_the_deepest_level_on() -> None:
     assert STATES_SHOWN_MAX < 80
 
 
-def test_a_depiction_gives_a_notebook_svg_and_words() -> None:
-    """Each output has ids of its own; the text itself is the same every time."""
+def test_a_drawing_gives_a_notebook_svg_and_text() -> None:
     picture = make_drawing(flat(), ["paid"], theme="light")
     one, other = picture._repr_mimebundle_(), picture._repr_mimebundle_()
 
@@ -177,7 +173,7 @@ def test_a_depiction_lights_the_states_of_a_snapshot() -> None:
         make_drawing(flat(), [], theme="drak")
 
 
-def test_a_depiction_shows_what_differs_from_before() -> None:
+def test_a_drawing_shows_the_differences_from_an_earlier_revision() -> None:
     """The same value, against an earlier chart."""
     changed = Drawing(chart=chart_of(State(key="b"))).against(chart_of(State(key="a")))
 

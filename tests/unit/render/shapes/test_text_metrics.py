@@ -21,7 +21,7 @@ from interlock.render.shapes.text_metrics import (
 
 
 def box(kind: BoxKind = "state", name: str = "paid", **fields: object) -> Box:
-    """A box by itself."""
+    """Return a single box."""
     return Box(key=f"s/{name}", kind=kind, name=name, state=name, **fields)  # type: ignore[arg-type]  # the tests know the fields
 
 
@@ -54,7 +54,6 @@ def test_a_text_is_broken_at_spaces_and_a_long_word_inside() -> None:
 
 
 def test_one_label_has_its_event_first_and_its_actions_below() -> None:
-    """The guard stands beside the event where there is room."""
     lines = label_lines((Label(event="pay", guard="[ok]", actions="/ act"),))
 
     assert [(("event", "pay"), ("guard", "[ok]")), (("actions", "/ act"),)] == [line.parts for line in lines]
@@ -70,7 +69,6 @@ def test_a_long_label_has_at_most_four_lines() -> None:
 
 
 def test_several_labels_have_a_line_each_and_the_rest_is_counted() -> None:
-    """Six lines at most."""
     lines = label_lines(tuple(Label(event=f"e{number}") for number in range(9)))
 
     assert ["e0", "e1", "e2", "e3", "e4", "+4"] == [line.parts[0][1] for line in lines]
@@ -91,15 +89,13 @@ def test_a_line_of_several_is_cut_where_it_is_too_wide() -> None:
 
 
 def test_a_mark_is_written_before_what_it_marks() -> None:
-    """Colour is never the only sign."""
     assert "+ pay" == label_lines((Label(event="pay", mark="added"),))[0].parts[0][1]
     assert "- gone" == note_text(Note(text="gone", mark="removed"))
     assert "~ paid" == title_text(box(mark="changed"))
     assert () == label_lines((Label(mark="added"),))
 
 
-def test_a_shut_box_says_how_many_states_are_inside() -> None:
-    """After its name."""
+def test_a_closed_box_shows_its_number_of_states() -> None:
     assert "paid  +7" == title_text(box(hidden=7))
 
 
@@ -122,7 +118,6 @@ def test_every_box_has_a_size(kind: BoxKind) -> None:
 
 
 def test_the_caption_of_a_final_state_may_stand_aside() -> None:
-    """Then it needs no height, and the badge is beside it; below, the badge may reach beyond."""
     final = box("final", "done", notes=(Note(text="output 1"),))
 
     assert box_size(final, across=True, aside=True)[1] < box_size(final, across=True)[1]

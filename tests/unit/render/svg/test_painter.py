@@ -66,7 +66,7 @@ def test_transitions_that_a_label_only_counts_have_an_id_too() -> None:
     assert ">+4<" in text
 
 
-def test_what_is_active_is_lit_with_what_is_around_it() -> None:
+def test_active_states_are_highlighted_with_their_ancestors() -> None:
     """And what was taken or visited; an arrowhead is lit with its line, for both are in one group."""
     options = Options(
         active=frozenset({"live.health.poor"}),
@@ -86,7 +86,7 @@ def test_what_is_active_is_lit_with_what_is_around_it() -> None:
     assert any("path" in each.attrib.get("class", "").split() for each in parsed(text).iter())
 
 
-def test_a_badge_stands_beside_the_title_of_its_state() -> None:
+def test_a_badge_is_next_to_the_title_of_its_state() -> None:
     """At the right end of the title's line, inside the box; a class of the root is not taken by its dot."""
     picture = picture_of(
         State(key="a", transitions=tuple(on(f"e{number}", "b") for number in range(2))), State(key="b")
@@ -102,8 +102,7 @@ def test_a_badge_stands_beside_the_title_of_its_state() -> None:
     assert "heat-9" not in text.split("</style>")[1]
 
 
-def test_a_drawing_says_in_words_what_it_shows() -> None:
-    """A title and an outline for those who cannot see it; a group where a page makes its parts focusable."""
+def test_a_drawing_has_a_text_description() -> None:
     text = draw_svg(flat()).svg
     root = parsed(text)
     described = root.find("{http://www.w3.org/2000/svg}desc")
@@ -116,7 +115,6 @@ def test_a_drawing_says_in_words_what_it_shows() -> None:
 
 
 def test_in_a_page_states_can_have_the_focus() -> None:
-    """The page moves it, so none has it by itself; each says its name."""
     text = draw_svg(flat(), Options(role="group")).svg
 
     assert 'role="group"' in text
@@ -163,7 +161,6 @@ def test_texts_can_be_read_on_what_is_behind_them(colours: dict[str, str], word:
 
 
 def test_both_themes_have_the_same_colours() -> None:
-    """A word of the sheet without a colour would be seen by nobody until somebody prefers dark."""
     assert LIGHT.keys() == DARK.keys()
 
 
@@ -207,7 +204,6 @@ def test_marks_are_classes_and_signs() -> None:
 
 
 def test_numbers_have_one_decimal_and_bytes_are_the_same_every_time() -> None:
-    """No clock, no hash, no chance."""
     text = draw_svg(nested()).svg
 
     assert text == draw_svg(nested()).svg

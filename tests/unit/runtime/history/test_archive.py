@@ -117,7 +117,7 @@ async def test_what_does_not_follow_in_the_archive_is_kept_here(tmp_path: Path) 
     await other.close()
 
     assert [("door/1", "no")] == [(each.entity, each.archived) for each in done]
-    assert "the hash does not follow" in str(done[0].reason)
+    assert "the hash does not match" in str(done[0].reason)
     assert 3 == len(await made.store.read("door/1"))
 
 

@@ -1,4 +1,4 @@
-"""How an entity begins: what it is given, what its fields become, and what happens when that fails (S5, S6)."""
+"""The first context of an entity: given values, defaults, and failures (S5, S6)."""
 
 from typing import Any
 
@@ -35,8 +35,7 @@ class Trusting:
         return write
 
 
-def test_an_entity_begins_at_version_one_with_the_defaults() -> None:
-    """Creation is entry 1; a field without default begins as null."""
+def test_an_entity_starts_at_version_one_with_the_defaults() -> None:
     step = kernel_of(PLAIN).start(entity=ENTITY, parent=PARENT)
 
     assert (1, ("a",), PARENT) == (step.snapshot.version, step.snapshot.configuration, step.snapshot.parent)
@@ -80,8 +79,7 @@ def test_a_context_that_does_not_fit_the_chart_is_rejected(context: dict[str, An
     assert code == caught.value.code
 
 
-def test_a_chart_without_fields_says_that_it_has_none() -> None:
-    """There is nothing to list then."""
+def test_a_chart_without_fields_rejects_any_context() -> None:
     with pytest.raises(RejectedError, match="its fields are none"):
         kernel_of("states: {a: {}}").start({"n": 1}, entity=ENTITY)
 
@@ -102,7 +100,7 @@ def test_a_required_field_must_be_given(context: dict[str, Any] | None) -> None:
 
 
 def test_a_default_that_fails_leaves_its_field_unbound() -> None:
-    """S5: the field is declared but absent, `error.execution` is queued, and the rest goes on."""
+    """S5: the field is declared but unbound, `error.execution` is queued, and the step continues."""
     step = last_step(
         kernel_of("""
         context: {n: {type: integer, default: "= 1 // 0"}, m: {type: integer, default: 2}}
@@ -205,7 +203,7 @@ def test_the_first_step_may_have_effects_and_settle_elsewhere() -> None:
 
 
 def test_a_first_step_that_fails_is_rejected_with_its_place() -> None:
-    """S34: under `errors: raise` there is no entity then."""
+    """S34: under `errors: raise` no entity is created."""
     kernel = kernel_of("errors: raise\nstates: {a: {entry: [{log: {value: '= 1 // 0'}}]}}")
 
     with pytest.raises(RejectedError) as caught:

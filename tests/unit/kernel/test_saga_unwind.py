@@ -61,8 +61,7 @@ def _after_two(trip: interlock.BoundChart) -> Step:
     return step
 
 
-def test_a_cancelled_saga_answers_its_steps_behind_the_end_the_last_first() -> None:
-    """Each compensation begins when the one after it has answered; the entity has ended all the while."""
+def test_a_cancelled_saga_compensates_its_steps_after_the_end_the_last_first() -> None:
     trip = _trip()
     ended = trip.step(_after_two(trip).snapshot, CANCEL)
     flight = trip.step(ended.snapshot, interlock.done_event(_asked(ended)[0], None))
@@ -79,7 +78,7 @@ def test_a_cancelled_saga_answers_its_steps_behind_the_end_the_last_first() -> N
     assert {"room": None, "flight": None, "taxi": None} == room.snapshot.context["saga_booking"]["done"]
 
 
-def test_compensations_side_by_side_all_begin_with_the_end() -> None:
+def test_parallel_compensations_all_start_at_the_end() -> None:
     """As the saga says; their answers come in any order."""
     trip = _trip("parallel")
     ended = trip.step(_after_two(trip).snapshot, CANCEL)
@@ -101,8 +100,7 @@ def test_the_policy_of_a_step_holds_for_its_compensation_after_the_end() -> None
     assert (2, 60_000) == (_asked(ended)[0].payload["retry"]["max"], _asked(ended)[0].payload["timeout_ms"])
 
 
-def test_a_compensation_that_is_under_way_goes_on_behind_the_end() -> None:
-    """It is neither called off nor asked for a second time; the next begins with its answer."""
+def test_a_running_compensation_continues_after_the_end() -> None:
     trip = _trip()
     step = _after_two(trip)
     back = trip.step(step.snapshot, interlock.failed_event(_asked(step)[0], "full", done="no"))
@@ -115,8 +113,7 @@ def test_a_compensation_that_is_under_way_goes_on_behind_the_end() -> None:
     assert ["free.room"] == _names(flight)
 
 
-def test_a_compensation_that_fails_after_the_end_is_refused_and_can_be_answered_later() -> None:
-    """Nothing moves, so its work stays; once it has been done after all, the next begins."""
+def test_a_compensation_that_fails_after_the_end_is_rejected_and_can_succeed_later() -> None:
     trip = _trip()
     ended = trip.step(_after_two(trip).snapshot, CANCEL)
     asked = _asked(ended)[0]
@@ -127,8 +124,7 @@ def test_a_compensation_that_fails_after_the_end_is_refused_and_can_be_answered_
     assert ["free.room"] == _names(done)
 
 
-def test_an_answer_that_comes_twice_takes_one_step_off() -> None:
-    """The second is for an invoke that is gone."""
+def test_a_duplicate_result_removes_one_step() -> None:
     trip = _trip()
     ended = trip.step(_after_two(trip).snapshot, CANCEL)
     answer = interlock.done_event(_asked(ended)[0], None)
@@ -138,7 +134,7 @@ def test_an_answer_that_comes_twice_takes_one_step_off() -> None:
     assert ("ignored", "ended", once.snapshot) == (twice.outcome, twice.reason, twice.snapshot)
 
 
-def test_an_answer_of_another_compensation_of_the_same_name_takes_nothing_off() -> None:
+def test_the_result_of_another_compensation_of_the_same_name_changes_nothing() -> None:
     """The saga may have been entered and left before: its key says which invoke is meant."""
     trip = _trip()
     ended = trip.step(_after_two(trip).snapshot, CANCEL)
@@ -149,7 +145,7 @@ def test_an_answer_of_another_compensation_of_the_same_name_takes_nothing_off() 
 
 
 @pytest.mark.parametrize("errors", ["", "errors: raise\n"], ids=["events", "raise"])
-def test_a_compensation_whose_input_cannot_be_read_is_told_and_the_next_begins(errors: str) -> None:
+def test_a_compensation_with_a_failing_input_is_a_fault_and_the_next_one_starts(errors: str) -> None:
     """It stays listed, as a fact; the end is not held up by it, whatever errors mean to the chart."""
     text = TRIP.replace("COMPENSATION", "reverse").replace('"= context.flight"', '"= 1 // 0"')
     trip = interlock.loads(text.replace("kind: trip\n", f"kind: trip\n{errors}"))
@@ -160,7 +156,7 @@ def test_a_compensation_whose_input_cannot_be_read_is_told_and_the_next_begins(e
     assert ended.snapshot.context["saga_booking"]["done"]["flight"] is not None
 
 
-def test_a_saga_that_was_completed_has_nothing_to_turn_back_for() -> None:
+def test_a_completed_saga_is_not_compensated() -> None:
     """Its state may be active still, when its `onDone` has a guard; what it did is what was wanted."""
     text = TRIP.replace("COMPENSATION", "reverse")
     trip = interlock.loads(
@@ -182,8 +178,7 @@ def test_without_compensation_an_end_leaves_things_as_they_are() -> None:
     assert [] == _names(ended)
 
 
-def test_an_answer_to_a_compensation_that_a_compatible_chart_does_not_have_is_told_and_nothing_is_lost() -> None:
-    """The deed is done, and its work stays until a process has the chart that asked for it."""
+def test_the_result_of_an_unknown_compensation_is_corruption_and_loses_nothing() -> None:
     trip = _trip()
     ended = trip.step(_after_two(trip).snapshot, CANCEL)
     renamed = interlock.loads(TRIP.replace("COMPENSATION", "reverse").replace("id: flight", "id: plane"))
@@ -215,7 +210,7 @@ states:
 
 
 class World(Struct, frozen=True):
-    """A trip, what handlers are busy with, and the deeds that stand outside."""
+    """A trip, the work in progress, and the steps done outside."""
 
     snapshot: Snapshot
     busy: tuple[Effect, ...]
@@ -224,7 +219,7 @@ class World(Struct, frozen=True):
 
 
 def _key(effect: Effect) -> str:
-    """The key of a deed, or of the deed that a compensation answers."""
+    """Return the key of a step, or of the step that a compensation reverses."""
     given: Any = effect.input
     return str(given["compensates"] if str(effect.name).startswith("free.") else effect.payload["key"])
 
@@ -241,7 +236,7 @@ def _moves(trip: interlock.BoundChart, world: World) -> Iterator[World]:
         yield _moved(world, trip.step(world.snapshot, CANCEL), None, cancelled=True)
     for effect in world.busy:
         key = _key(effect)
-        if effect.type == "call":  # nobody hears when it is done
+        if effect.type == "call":  # its result is not sent back
             done = Step(world.snapshot, (), "applied")
         else:
             done = trip.step(world.snapshot, interlock.done_event(effect, f"of {effect.key}"))
