@@ -221,8 +221,8 @@ def _settle(connection: sqlite3.Connection, tenant: str, settled: Settlement, no
         settled.verdict,
         next_ms=settled.next_ms,
         error=settled.error,
-        lapsed=settled.lapsed,
-        begun=settled.begun,
+        expired=settled.lapsed,
+        started=settled.begun,
         now_ms=now_ms,
     )
     if state is None:
