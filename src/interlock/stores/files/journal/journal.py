@@ -78,7 +78,7 @@ OnWorkChanged = Callable[[EntityDirectory, WorkChanges, Position], None]
 the end of the journal that the changes include."""
 
 UpdateState = Callable[[WorkItem], WorkState | None]
-"""The new state of a piece of work; None: it is gone; the same state: nothing is written."""
+"""The new state of a piece of work; None: it is removed; the same state: nothing is written."""
 
 _logger = logging.getLogger(__name__)
 
@@ -348,7 +348,7 @@ class Journal:
             return self.work.items()
 
     def remove_marker(self) -> bool:
-        """Remove the marker if no work is left; whether it is gone. Raises OSError when it cannot be removed."""
+        """Remove the marker if no work is left; whether it was removed. Raises OSError when it cannot be removed."""
         with self._exclusive() as exists:
             if exists:
                 self._file.cut_torn_tail()
@@ -392,7 +392,7 @@ class Journal:
     # Snapshots
 
     def _is_snapshot_due(self, before: int, snapshot: Snapshot) -> bool:
-        """At every so many versions; when the entity ends; at once when its directory name does not contain its id."""
+        """At every so many versions; when the entity ends; at its first entry when its directory name was cut."""
         interval = snapshot_interval(self._settings.snapshot_every, len(self._keys))
         if snapshot.version // interval > before // interval or snapshot.ended is not None:
             return True
@@ -457,7 +457,7 @@ class Journal:
             return self.position.version
 
     def release(self, version: int, archive: str) -> bool:
-        """Release the records, if the entity has ended and is at this version. They are gone on return."""
+        """Release the records, if the entity has ended and is at this version. They are removed on return."""
         with self._exclusive() as exists:
             if not exists or self.position.version != version or self._ended() is None:
                 return False

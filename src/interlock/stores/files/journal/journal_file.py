@@ -81,7 +81,7 @@ class JournalFile:
     ) -> None:
         self.address = address
         self.chain = Chain(address, io.settings.tenant, io.settings.store_key)
-        self.position = self.chain.beginning()
+        self.position = self.chain.start()
         self.base = self.chain.base()
         self.durable_end = 0
         self.directory = -1
@@ -153,7 +153,7 @@ class JournalFile:
         fs.drop_cache(self._file)
         self._begin(active_segment(fs, self.directory, self._file, self.chain))
         self.sweep()
-        self.position = self.chain.beginning()
+        self.position = self.chain.start()
         snapshot = self.read_snapshot()
         if snapshot is not None:
             self._check_contains(snapshot)
@@ -357,7 +357,7 @@ class JournalFile:
         return max(0, end - self.position.work_bytes)
 
     def cut_torn_tail(self) -> None:
-        """Cut off a torn tail. Raises CorruptionError when those bytes were durable, or every record is gone."""
+        """Cut off a torn tail. Raises CorruptionError when those bytes were durable, or every record is missing."""
         reader = self._reader
         assert reader is not None
         if not reader.rest and self.position.version > 0:

@@ -21,8 +21,8 @@ Work is recorded in two more lines:
     {"t":"mark","d":1234,"p":{"lane":"effect","version":7,"ordinal":0},"stand":{...},"c":"<32 hex>","h":"<32 hex>"}\n
 
 A `work` line is directly before the record of version `v` and is written together with it: it is valid only with that
-record. A `mark` line has the current state of one piece of work; without `stand` the work is gone. `d` is the number of
-bytes of the segment that the writer knew to be durable.
+record. A `mark` line has the current state of one piece of work; without `stand` the work is removed. `d` is the number
+of bytes of the segment that the writer knew to be durable.
 
 In all four lines `h` is the head of the chain at that place and `c` the hash of the line itself.
 
@@ -66,7 +66,7 @@ PADDING_SHARE = 2
 """Padding beyond a block is this fraction of the journal: it grows seldom, and never to twice its size."""
 
 PADDING_BYTES_MAX = 65_536
-"""The most padding at once: it is written while a caller waits."""
+"""The most padding of one write: a caller waits for it."""
 
 BASE = b'{"t":"base"'
 SEAL = b'{"t":"seal"'
@@ -108,7 +108,7 @@ def strip_padding(rest: bytes) -> bytes:
     return rest if rest.strip(BLANKS) else b""
 
 
-# Lines with a hash of their own
+# Lines that are not records
 
 
 def sign_line(body: bytes, head: str, store_key: bytes) -> bytes:
@@ -178,9 +178,9 @@ class _BaseLine(Struct, forbid_unknown_fields=True):
 _bases = msgspec.json.Decoder(_BaseLine)
 
 
-def first_base(beginning: Position) -> Base:
+def first_base(start: Position) -> Base:
     """The base of a journal that was never rotated: it has no line."""
-    return Base(1, 1, 1, beginning.head, 0, "", beginning.head)
+    return Base(1, 1, 1, start.head, 0, "", start.head)
 
 
 def encode_base(base: Base, *, store_key: bytes = b"") -> bytes:
@@ -191,10 +191,10 @@ def encode_base(base: Base, *, store_key: bytes = b"") -> bytes:
     return sign_line(body, base.head, store_key)
 
 
-def decode_base(data: bytes, beginning: Position, *, store_key: bytes = b"") -> Base | None:
+def decode_base(data: bytes, start: Position, *, store_key: bytes = b"") -> Base | None:
     """The base of a segment that starts with these bytes; None when its base line is damaged."""
     if not data.startswith(BASE):
-        return first_base(beginning)
+        return first_base(start)
     line = data[: data.find(b"\n") + 1]
     try:
         found = _bases.decode(line)
@@ -234,7 +234,7 @@ class WorkLine(Struct, frozen=True, rename={"durable": "d", "version": "v", "del
 
 
 class MarkLine(Struct, frozen=True, rename={"durable": "d", "work_id": "p", "state": "stand"}):
-    """The state of a piece of work from here on; None: it is gone."""
+    """The state of a piece of work from here on; None: it is removed."""
 
     durable: int
     work_id: WorkId
@@ -262,7 +262,7 @@ def encode_mark(work_id: WorkId, state: WorkState | None, head: str, durable: in
 def decode_work_or_mark(line: bytes, position: Position, *, store_key: bytes = b"") -> WorkLine | MarkLine | None:
     """The line at this position; None when it is damaged or belongs to another place.
 
-    Raises UsageError when the line is undamaged and unknown: cutting it off would lose what it says.
+    Raises UsageError when the line is undamaged and unknown: cutting it off would lose its content.
     """
     if not is_intact(line, position.head, store_key):
         return None

@@ -8,7 +8,7 @@ Rule 4: a `work` line counts only with the record after it: alone it is a torn t
 Rule 5: a segment other than the active one ends with its seal, or is damaged: it was complete before the next one
 existed, and nothing writes it any more.
 Rule 6: a segment that is missing raises `SegmentMovedError`: a rotation or a release may have happened meanwhile, and
-only a reader that holds the lock can tell that from damage.
+only a reader that holds the lock can distinguish that from damage.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class Chain(Struct, frozen=True):
         """The id of the entity."""
         return self.address.entity
 
-    def beginning(self) -> Position:
+    def start(self) -> Position:
         """The position before the first record."""
         return Position(0, 0, chain_start(self.entity, tenant=self.tenant, store_key=self.store_key))
 
     def base(self) -> Base:
         """The base of a journal that was never rotated."""
-        return first_base(self.beginning())
+        return first_base(self.start())
 
 
 class Active(Struct, frozen=True):
@@ -85,14 +85,14 @@ class Active(Struct, frozen=True):
 
 def active_segment(fs: FileSystem, directory: int, file: int, chain: Chain) -> Active:
     """The active segment in an open file. Raises CorruptionError when its first line is damaged."""
-    base = _read_base(fs, file, chain.beginning(), chain)
+    base = _read_base(fs, file, chain.start(), chain)
     if base is None:
-        raise corrupt(chain.address, chain.beginning(), "the first line of the segment is damaged")
+        raise corrupt(chain.address, chain.start(), "the first line of the segment is damaged")
     return Active(directory, file, base)
 
 
-def _read_base(fs: FileSystem, file: int, beginning: Position, chain: Chain) -> Base | None:
-    return decode_base(fs.read(file, 0, BASE_BYTES_MAX), beginning, store_key=chain.store_key)
+def _read_base(fs: FileSystem, file: int, start: Position, chain: Chain) -> Base | None:
+    return decode_base(fs.read(file, 0, BASE_BYTES_MAX), start, store_key=chain.store_key)
 
 
 # One segment
@@ -259,8 +259,8 @@ class JournalReader:
         return None
 
     def has_no_record(self) -> bool:
-        """Whether not even a first record was read: only the other names in the directory tell a new journal from one
-        that lost its base.
+        """Whether not even a first record was read: the journal may be new, or have lost its base. Only the other names
+        in the directory show which.
         """
         return self.position.version == 0
 
@@ -373,7 +373,7 @@ def _has_line_beyond(
     return False
 
 
-# The snapshot beside a journal
+# The snapshot of an entity
 
 
 def read_snapshot(

@@ -1,4 +1,4 @@
-"""`state.json`: the snapshot of an entity beside its journal. A cache for loading, and proof of what was durable.
+"""`state.json`: the stored snapshot of an entity. A cache for loading, and proof of what was durable.
 
     {<the fields of the snapshot>,"store":{<position in the journal, recent keys, facts for lists>},"h":"<32 hex>"}
 

@@ -24,7 +24,7 @@ class WorkItem(Struct, frozen=True, omit_defaults=True, rename={"state": "stand"
 class WorkChanges(Struct, frozen=True):
     """The unfinished work of an entity: all of it (`is_whole`), or what changed since it was last published.
 
-    An id without an item is gone. `is_idle`: no work is left.
+    An id without an item was removed. `is_idle`: no work is left.
     """
 
     items: dict[WorkId, WorkItem | None]
@@ -113,7 +113,7 @@ class UnfinishedWork:
                 self.set_state(work_id, cancel(item.state))
 
     def set_state(self, work_id: WorkId, state: WorkState | None) -> None:
-        """Set the state of a piece of work; None: it is gone."""
+        """Set the state of a piece of work; None: remove it."""
         item = self._items.get(work_id)
         if item is not None:
             self._put(work_id, None if state is None else WorkItem(item.work, state))

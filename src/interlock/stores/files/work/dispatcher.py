@@ -47,7 +47,7 @@ DISPATCH = "dispatch"
 WHAT = "the work of the store"
 
 POLLED_MAX = 256
-"""Entities read before work is handed out: a restart with many of them starts at once, and continues in between."""
+"""Entities read before work is handed out: a restart with many of them runs work early, and reads on in between."""
 
 SCAN_MS = 30_000
 """How often all markers are scanned: work that no hint announced waits for so long at most."""
@@ -107,7 +107,7 @@ class Dispatcher:
         return tuple(started)
 
     def _start_attempt(self, claim: Claim) -> bool:
-        """Rule 2. False when the work is gone."""
+        """Rule 2. False when the work does not exist any more."""
 
         def start(item: WorkItem) -> WorkState:
             if item.state.attempts >= claim.attempt:  # written before, for an attempt that was then not started
@@ -152,7 +152,7 @@ class Dispatcher:
         return item is not None
 
     def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
-        """When the next work is due; at once while there are entities to read."""
+        """When the next work is due; now while there are entities to read."""
         with self._guard:
             if not self._is_holder:
                 return None
@@ -217,7 +217,7 @@ class Dispatcher:
     def _record(self, entity: str, audit: Refusal | None) -> None:
         """Record who acts on work, before the act. Raises UnavailableError: without its record the act is not done.
 
-        Called while the journal of the entity is locked, so that the act follows at once (`refusals`).
+        Called while the journal of the entity is locked, so that the act follows directly (`refusals`).
         """
         if audit is None:
             return
