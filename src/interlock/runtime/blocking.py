@@ -301,7 +301,7 @@ class _Latch:
         self._lock = Lock()
         self._lock.acquire()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake whoever waits."""
         self._lock.release()
 

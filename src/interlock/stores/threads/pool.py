@@ -44,7 +44,7 @@ class ThreadPool:
         self._loops = LoopEntryQueue()
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Return the result of a function, called in a thread. Raises UnavailableError once closed, or without threads."""
+        """Return the result of a function, called in a thread. Raises UnavailableError once closed, or without one."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = thread_future(loop)
         self._loops.listen(loop)
@@ -63,7 +63,7 @@ class ThreadPool:
         return await future
 
     def _start_thread(self) -> None:
-        """Start one more thread, if the system allows it. Raises UnavailableError when it is refused and there is none."""
+        """Start one more thread. Raises UnavailableError when the system refuses it and there is no other one."""
         thread = Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
         try:
             start_thread(thread)  # before it is counted: the system may refuse it
