@@ -67,6 +67,10 @@ SELECT_SETTINGS = """
            pg_is_in_recovery()"""
 
 
+SELECT_PLACE = "SELECT to_regnamespace($1) IS NOT NULL, to_regclass('schema_version') IS NOT NULL"
+"""Whether the schema exists, and whether it has tables of a store."""
+
+
 class Transaction(Protocol):
     """The part of the driver's transactions that we use: they end with their block."""
 

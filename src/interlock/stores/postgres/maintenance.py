@@ -16,8 +16,14 @@ from interlock.model.limits import KEY_WINDOW_MS
 from interlock.ports.clock import SystemClock
 from interlock.stores.key_expiry import window_begin_ms
 from interlock.stores.postgres.address import PostgresAddress
-from interlock.stores.postgres.connection import Connection, is_lost, is_retryable, run_questions, sqlstate
-from interlock.stores.postgres.description import SELECT_PLACE
+from interlock.stores.postgres.connection import (
+    SELECT_PLACE,
+    Connection,
+    is_lost,
+    is_retryable,
+    run_questions,
+    sqlstate,
+)
 from interlock.stores.sql.key_retention import KeyRetention
 from interlock.stores.sql.schema import SELECT_SCHEMA, pending_migrations
 
