@@ -39,7 +39,7 @@ def find_entities(sql: Statements, tenant: str, query: EntityQuery) -> Questions
         many = yield Ask(sql.has_many_tagged, (tenant, query.kind, query.tag, FEW_MAX))
         if not many:
             rows = yield Ask(sql.list_by_tag, (tenant, query.kind, query.tag))
-            placed = ((entered_ms, *row[1:]) for row in rows if (entered_ms := row_position(row, query)) is not None)
+            placed = ((at_ms, *row[1:]) for row in rows if (at_ms := row_position(row, query)) is not None)
             found = sorted(each for each in placed if each[:2] > position)
             return page(query, found[:limit], last=found[limit - 1][:2] if len(found) > limit else None)
     return (yield from _walk(_pieces(sql, tenant, query), query, position, limit))
