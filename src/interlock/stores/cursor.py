@@ -1,4 +1,4 @@
-"""Cursors of lists: where a page ended, as an opaque text that a client hands back."""
+"""Cursors of lists: the end of a page, as an opaque text that a client passes back."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ import msgspec
 from interlock.errors import UsageError
 
 Milliseconds = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""What a database can compare with."""
+"""A time that a database can compare with."""
 
 
 def encode_cursor(entered_ms: int, entity: str) -> str:
-    """The cursor behind this row."""
+    """Return the cursor after this row."""
     return urlsafe_b64encode(msgspec.json.encode((entered_ms, entity))).decode().rstrip("=")
 
 
 def decode_cursor(text: str) -> tuple[int, str]:
-    """The row a cursor stands behind. Raises UsageError when the text is no cursor."""
+    """Return the position that a cursor stands for. Raises UsageError (`cursor.malformed`) for an invalid one."""
     try:
         return msgspec.json.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=tuple[Milliseconds, str])
     except (ValueError, msgspec.MsgspecError) as error:
-        raise UsageError(
-            "this is not a cursor of a list", code="cursor.malformed", hint="take it from the last page"
-        ) from error
+        raise invalid_cursor() from error
+
+
+def invalid_cursor() -> UsageError:
+    """Return the error for text that is not a cursor."""
+    hint = "pass the cursor of the previous page unchanged"
+    return UsageError("invalid list cursor", code="cursor.malformed", hint=hint)

@@ -1,10 +1,10 @@
-"""Leases and downtimes in memory. The memory store keeps one; it is the reference for others.
+"""Leases and downtimes in memory: the reference for the other stores.
 
-Rule 1: a name that was given back keeps its fence: whoever takes it next has a higher one.
-Rule 2: the last sign of life never goes back by itself. A clock that goes back a little is harmless: nothing is noted
-until it has caught up. After one that was far ahead it is put right by `correct`.
-Rule 3: a lease that ends later than any lease can is not valid: it was taken under a wrong clock.
-Rule 4: not safe for threads by itself: its owner holds a lock.
+Rule 1: a lease that was released keeps its fence: the next owner gets a higher one.
+Rule 2: the last heartbeat never goes back by itself. A clock that goes back a little is harmless: nothing is recorded
+until it has caught up. After a clock that was far ahead, `correct` repairs it.
+Rule 3: a lease that ends later than any lease can is not valid: it was acquired under a wrong clock.
+Rule 4: not safe for threads by itself: the owner of the table holds a lock.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from interlock.model.limits import CLOCK_AHEAD_MS_MAX, DOWNTIMES_MAX, LEASE_MS_M
 from interlock.ports.leases import Downtime, Lease
 
 NOBODY = ""
-"""The owner of a name that was given back: no worker is called so."""
+"""The owner of a released lease: no worker has this name."""
 
 
 class LeaseTable:
-    """Who holds which name, and when nobody was there."""
+    """Leases by name, the last heartbeat, and downtimes."""
 
     def __init__(self) -> None:
         self._leases: dict[str, Lease] = {}
@@ -27,7 +27,7 @@ class LeaseTable:
         self._downtimes: list[Downtime] = []
 
     def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
-        """Take a name, or hold it longer; None while another holds it."""
+        """Acquire or extend a lease; None while another owner holds it."""
         held = self._leases.get(name)
         if held is not None and held.owner != owner and now_ms < held.until_ms <= now_ms + LEASE_MS_MAX:
             return None
@@ -37,7 +37,7 @@ class LeaseTable:
         return lease
 
     def give_back(self, lease: Lease) -> bool:
-        """Let go of a name at once; False when it was no longer ours."""
+        """Release a lease; False when it was no longer held."""
         held = self._leases.get(lease.name)
         if held is None or (held.owner, held.fence) != (lease.owner, lease.fence):
             return False
@@ -45,7 +45,7 @@ class LeaseTable:
         return True
 
     def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
-        """Note that a worker is alive; the downtime that ends with this, if it does."""
+        """Record that a worker is alive; return the downtime that ends with this, if any."""
         last_ms = self._alive_ms
         if last_ms is not None and last_ms > now_ms + CLOCK_AHEAD_MS_MAX:
             return Downtime(last_ms, now_ms)
@@ -57,12 +57,12 @@ class LeaseTable:
         return ended
 
     def correct(self, *, now_ms: int) -> None:
-        """Forget what is stamped in the future; now counts as a sign of life."""
+        """Delete downtimes with a time in the future; now counts as a heartbeat."""
         latest_ms = now_ms + CLOCK_AHEAD_MS_MAX
         if self._alive_ms is not None and self._alive_ms > latest_ms:
             self._alive_ms = now_ms
         self._downtimes = [each for each in self._downtimes if each.ended_ms <= latest_ms]
 
     def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
-        """The downtimes that ended after a time, in order."""
+        """Return the downtimes that ended after a time, in order."""
         return tuple(self._downtimes[bisect_right(self._downtimes, since_ms, key=lambda each: each.ended_ms) :])

@@ -1,6 +1,6 @@
-"""What steps add to rates and dwell times, summed in memory until a store writes it down.
+"""Rates and dwell times of recent steps, summed in memory until a store writes them.
 
-Rule: a tally is of one thread. What it holds is lost with its process: it is statistics, not truth.
+Rule: a buffer belongs to one thread. What it has is lost with its process: it is statistics, not truth.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StatisticsBuffer:
         return bool(self.stays or self.minutes)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Empty the buffer."""
         self.stays.clear()
         self.minutes.clear()
 
@@ -41,17 +41,17 @@ class StatisticsBuffer:
             self.stays[place] = self.stays.get(place, 0) + 1
 
     def count(self, kind: str, what: int, time_ms: int) -> None:
-        """One more step, conflict or refusal."""
+        """Count one step (`STEPS`), conflict (`CONFLICTS`) or refusal (`REFUSALS`)."""
         minute = self.minutes.setdefault((kind, time_ms // MINUTE_MS * MINUTE_MS), [0, 0, 0])
         minute[what] += 1
 
     def forget_after(self, now_ms: int) -> None:
-        """Forget what is counted for days and minutes that have not begun yet: a clock was ahead."""
+        """Delete counts of days and minutes that have not started yet: a clock was ahead."""
         self.stays = {place: count for place, count in self.stays.items() if place[2] <= now_ms}
         self.minutes = {when: counts for when, counts in self.minutes.items() if when[1] <= now_ms}
 
     def add(self, other: StatisticsBuffer) -> None:
-        """Everything of another tally, too."""
+        """Add the counts of another buffer."""
         for place, count in other.stays.items():
             self.stays[place] = self.stays.get(place, 0) + count
         for when, counts in other.minutes.items():

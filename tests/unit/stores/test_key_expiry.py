@@ -41,7 +41,7 @@ def test_a_boundary_keeps_to_the_window_while_time_passes(ticks: Ticks) -> None:
     kept, reached = KeyExpiry(BEGIN), list[int]()
     for hours in range(1, 4):
         ticks.ms += HOUR
-        reached.append(kept.moved(BEGIN + hours * HOUR))
+        reached.append(kept.advance(BEGIN + hours * HOUR))
 
     assert [BEGIN + HOUR, BEGIN + 2 * HOUR, BEGIN + 3 * HOUR] == reached
 
@@ -49,9 +49,9 @@ def test_a_boundary_keeps_to_the_window_while_time_passes(ticks: Ticks) -> None:
 def test_a_clock_that_jumps_moves_nothing(ticks: Ticks) -> None:
     """However far ahead it says the window begins; a second later it is a second and a quarter."""
     kept = KeyExpiry(BEGIN)
-    at_once = kept.moved(FAR)
+    at_once = kept.advance(FAR)
     ticks.ms += 1_000
-    later = kept.moved(FAR)
+    later = kept.advance(FAR)
 
     assert (BEGIN, BEGIN + 1_250) == (at_once, later)
 
@@ -60,10 +60,10 @@ def test_after_a_jump_the_boundary_waits_until_the_window_is_there(ticks: Ticks)
     """What was moved too far lets go of nothing more, and what the window says counts."""
     kept = KeyExpiry(BEGIN)
     ticks.ms += HOUR
-    too_far = kept.moved(FAR)
-    back = kept.moved(BEGIN + HOUR)
+    too_far = kept.advance(FAR)
+    back = kept.advance(BEGIN + HOUR)
     ticks.ms += HOUR
-    level = kept.moved(BEGIN + 2 * HOUR)
+    level = kept.advance(BEGIN + 2 * HOUR)
 
     assert (BEGIN + HOUR * 5 // 4, BEGIN + HOUR, BEGIN + 2 * HOUR) == (too_far, back, level)
     assert BEGIN + 2 * HOUR == kept.time_ms
@@ -72,9 +72,9 @@ def test_after_a_jump_the_boundary_waits_until_the_window_is_there(ticks: Ticks)
 def test_a_clock_that_falls_back_does_not_move_the_boundary_back(ticks: Ticks) -> None:
     """A machine that starts in 1970 would need decades to make up for it."""
     kept = KeyExpiry(BEGIN)
-    fallen = kept.moved(-KEY_WINDOW_MS)
+    fallen = kept.advance(-KEY_WINDOW_MS)
     ticks.ms += HOUR
-    risen = kept.moved(BEGIN + HOUR)
+    risen = kept.advance(BEGIN + HOUR)
 
     assert (-KEY_WINDOW_MS, BEGIN + HOUR) == (fallen, risen)
 
@@ -84,9 +84,9 @@ def test_time_that_the_clock_held_back_is_not_saved_up(ticks: Ticks) -> None:
     kept = KeyExpiry(BEGIN)
     for hours in range(1, 365 * 24 + 1):
         ticks.ms += HOUR
-        kept.moved(BEGIN + hours * HOUR)
+        kept.advance(BEGIN + hours * HOUR)
 
-    assert BEGIN + 365 * 24 * HOUR == kept.moved(FAR)
+    assert BEGIN + 365 * 24 * HOUR == kept.advance(FAR)
 
 
 def test_a_writer_without_a_quiet_moment_saves_up_little(ticks: Ticks) -> None:
@@ -94,7 +94,7 @@ def test_a_writer_without_a_quiet_moment_saves_up_little(ticks: Ticks) -> None:
     kept = KeyExpiry(BEGIN)
     ticks.ms += KEY_WINDOW_MS
 
-    assert BEGIN + KEY_WINDOW_MS + MORE_MS_MAX == kept.moved(FAR)
+    assert BEGIN + KEY_WINDOW_MS + MORE_MS_MAX == kept.advance(FAR)
 
 
 def test_a_boundary_that_is_behind_catches_up_by_a_quarter(ticks: Ticks) -> None:
@@ -103,6 +103,6 @@ def test_a_boundary_that_is_behind_catches_up_by_a_quarter(ticks: Ticks) -> None
     kept, reached = KeyExpiry(BEGIN - day), list[int]()
     for hours in range(1, 5 * 24):
         ticks.ms += HOUR
-        reached.append(BEGIN + hours * HOUR - kept.moved(BEGIN + hours * HOUR))
+        reached.append(BEGIN + hours * HOUR - kept.advance(BEGIN + hours * HOUR))
 
     assert (day - HOUR // 4, HOUR // 4, 0) == (reached[0], reached[4 * 24 - 2], reached[4 * 24 - 1])

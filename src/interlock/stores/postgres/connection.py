@@ -1,14 +1,13 @@
-"""Connections to a PostgreSQL server: how they are opened, what they promise, and what their errors mean to a caller.
+"""Connections to a PostgreSQL server: how they are opened, what they guarantee, and how errors are translated.
 
-Rule 1: a server that does not flush, or that only follows another, is refused, at each new connection: after a failover
-it may be another one.
-Rule 2: nothing is left on the server's side of a connection: no setting or lock outlives a transaction, so none is
-reset.
-Rule 3: a plan must not depend on how full a table was when it was made. Scanning tables and joining by loops are
-switched off on our connections (lookups are written so that nothing else is possible), and so is compiling plans, which
-the costs of what is switched off would set off.
-Rule 4: warnings are heard, whatever a user's own settings are: one of them says that a commit was not waited for to the
-end (`postgres_standbys`).
+Rule 1: a server that does not flush, or that is a standby, is refused at each new connection: after a failover it may
+be another server.
+Rule 2: a connection leaves no state on the server: no setting or lock outlives a transaction, so none is reset.
+Rule 3: a plan must not depend on how full a table was when it was made. Sequential scans and nested loops are disabled
+on our connections (lookups are written so that nothing else is possible), and so is JIT, which the high costs of
+disabled plans would trigger.
+Rule 4: warnings are received, whatever the settings of the user are: one of them says that the wait of a commit was
+cancelled (`standbys`).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, cast
 
-import asyncpg  # type: ignore[import-untyped]  # it ships no types: `Connection` below says what we use of it
+import asyncpg  # type: ignore[import-untyped]  # it ships no types: `Connection` below declares what we use
 
 from interlock.errors import InterlockError, InternalError, UnavailableError, UsageError
 from interlock.stores.postgres.address import PostgresAddress
@@ -27,19 +26,19 @@ from interlock.stores.sql.database import Questions
 T = TypeVar("T")
 
 SERVER_MIN = 140_000
-"""The oldest server whose statements we use, as `server_version_num` writes it."""
+"""The oldest supported server, as `server_version_num` writes it."""
 
 CONNECT_SECONDS = 5.0
-"""How long a connection may take to be made: a server that is farther away than this is not there."""
+"""How long opening a connection may take: a server that is slower counts as unreachable."""
 
 ANSWER_SECONDS = 15.0
-"""How long an answer may take. The server itself gives a statement up after 10; beyond that the network is silent."""
+"""How long an answer may take. The server itself cancels a statement after 10; beyond that the network is down."""
 
 CLOSE_SECONDS = 2.0
-"""How long taking leave of the server may last."""
+"""How long closing a connection may take."""
 
 LOSING = frozenset({"off", "local", "remote_write"})
-"""What a setting says that lets a commit return before it is flushed, here and on synchronous standbys."""
+"""Values of a setting that let a commit return before it is flushed, here and on synchronous standbys."""
 
 SETTINGS = {
     "synchronous_commit": "on",
@@ -60,16 +59,20 @@ CONNECTION_LOST = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
 )
-"""What is raised when a connection breaks, besides the server's own last words (classes 08 and 57P0)."""
+"""Errors of a connection that broke, besides the server's own (classes 08 and 57P0)."""
 
-SELECT_PROMISES = """
+SELECT_SETTINGS = """
     SELECT current_setting('server_version_num')::integer, current_setting('server_encoding'),
            current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
            pg_is_in_recovery()"""
 
 
+SELECT_PLACE = "SELECT to_regnamespace($1) IS NOT NULL, to_regclass('schema_version') IS NOT NULL"
+"""Whether the schema exists, and whether it has tables of a store."""
+
+
 class Transaction(Protocol):
-    """What we use of the driver's transactions: they end with their block."""
+    """The part of the driver's transactions that we use: they end with their block."""
 
     async def __aenter__(self) -> object: ...
 
@@ -79,43 +82,43 @@ class Transaction(Protocol):
 
 
 class Connection(Protocol):
-    """What we use of the driver's connections."""
+    """The part of the driver's connections that we use."""
 
-    def add_log_listener(self, heard: Callable[[Any, Any], None]) -> None:
-        """Tell of warnings, each with the connection."""
+    def add_log_listener(self, callback: Callable[[Any, Any], None]) -> None:
+        """Call a function for each warning, with the connection."""
 
     async def execute(
         self,
         query: str,
         *values: Any,
-        timeout: float | None = None,  # noqa: ASYNC109  # so the driver calls it
+        timeout: float | None = None,  # noqa: ASYNC109  # the name that the driver uses
     ) -> str:
-        """Run a statement, or several when there are no values; in `ANSWER_SECONDS` unless it says otherwise."""
+        """Run a statement, or several without values; within `ANSWER_SECONDS` unless another timeout is given."""
 
     async def fetch(self, query: str, *values: Any) -> list[Any]:
-        """All rows."""
+        """Return all rows."""
 
     async def fetchrow(self, query: str, *values: Any) -> Any:
-        """The first row, or None."""
+        """Return the first row, or None."""
 
     async def fetchval(self, query: str, *values: Any) -> Any:
-        """The first value of the first row, or None."""
+        """Return the first value of the first row, or None."""
 
     def transaction(self) -> Transaction:
-        """A transaction that ends with its block."""
+        """Return a transaction that ends with its block."""
 
     def is_closed(self) -> bool:
-        """Whether it broke, or was closed."""
+        """Return whether it broke, or was closed."""
 
     def terminate(self) -> None:
-        """Let go at once."""
+        """Close the socket at once."""
 
     async def close(self) -> None:
-        """Take leave of the server."""
+        """Close the connection in an orderly way."""
 
 
 async def connect(address: PostgresAddress) -> Connection:
-    """A connection that can be trusted with a promise. Raises UsageError or UnavailableError, saying which is not."""
+    """Open a connection to a server that keeps the guarantees. Raises UsageError or UnavailableError."""
     try:
         made = await asyncpg.connect(
             address.dsn,
@@ -124,13 +127,13 @@ async def connect(address: PostgresAddress) -> Connection:
             server_settings=SETTINGS | {"search_path": address.schema, "application_name": address.application_name},
         )
     except (asyncpg.PostgresError, ValueError, *CONNECTION_LOST) as error:
-        raise _unreachable(error, address) from error
+        raise _connection_error(error, address) from error
     connection = cast("Connection", made)
     try:
-        _check(await connection.fetchrow(SELECT_PROMISES), address)
+        _check(await connection.fetchrow(SELECT_SETTINGS), address)
     except CONNECTION_LOST as error:
         connection.terminate()
-        raise _unreachable(error, address) from error
+        raise _connection_error(error, address) from error
     except BaseException:
         connection.terminate()
         raise
@@ -138,7 +141,7 @@ async def connect(address: PostgresAddress) -> Connection:
 
 
 async def disconnect(connection: Connection) -> None:
-    """Take leave of the server, in a bounded time; a statement that was given up is called off there."""
+    """Close a connection, in a bounded time; a statement in progress is cancelled on the server."""
     try:
         async with asyncio.timeout(CLOSE_SECONDS):
             await connection.close()
@@ -147,16 +150,18 @@ async def disconnect(connection: Connection) -> None:
 
 
 def _check(found: Any, address: PostgresAddress) -> None:
-    version, encoding, fsync, full_page_writes, synchronous_commit, follows = found
+    version, encoding, fsync, full_page_writes, synchronous_commit, is_standby = found
     if version < SERVER_MIN:
-        message = f"{address.place} is PostgreSQL {version // 10_000}: {SERVER_MIN // 10_000} is needed"
+        message = f"{address.place} is PostgreSQL {version // 10_000}; expected {SERVER_MIN // 10_000} or newer"
         raise UsageError(message, code="postgres.version")
     if encoding != "UTF8":
         hint = "CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
-        raise UsageError(f"{address.place} keeps texts as {encoding}", code="postgres.encoding", hint=hint)
-    if follows:
-        message = f"{address.place} follows another server and takes no writes"
-        raise UnavailableError(message, code="postgres.recovery", hint="name the primary")
+        raise UsageError(
+            f"{address.place} has the encoding {encoding}; expected UTF8", code="postgres.encoding", hint=hint
+        )
+    if is_standby:
+        message = f"{address.place} is a standby and does not accept writes"
+        raise UnavailableError(message, code="postgres.recovery", hint="use the address of the primary")
     off = [
         name
         for name, value in (
@@ -167,7 +172,7 @@ def _check(found: Any, address: PostgresAddress) -> None:
         if value in LOSING
     ]
     if off and not address.unsafe:
-        message = f"{address.place} can lose what it acknowledged: {' and '.join(off)} must be on"
+        message = f"{address.place} can lose acknowledged commits: {' and '.join(off)} must be on"
         raise UsageError(message, code="postgres.unsafe", hint="set it to on; for tests only: ?unsafe=1")
 
 
@@ -192,68 +197,70 @@ async def run_questions(connection: Connection, questions: Questions[T]) -> T:
 
 
 def sqlstate(error: BaseException) -> str:
-    """The server's code for an error; empty when it is not the server's."""
+    """Return the server's code of an error; empty when it is not from the server."""
     return getattr(error, "sqlstate", None) or ""
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether the connection is gone, so that nobody knows what became of a statement under way."""
+    """Return whether the connection is lost, so that the result of a statement in progress is unknown."""
     code = sqlstate(error)
     return code.startswith(("08", "57P0")) or (isinstance(error, CONNECTION_LOST) and not code)
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether the statement was undone for the sake of others, and may be sent again: a deadlock, a lock not had."""
+    """Return whether the server undid the statement for other transactions (deadlock, lock timeout): retry it."""
     code = sqlstate(error)
     return code.startswith("40") or code == "55P03"
 
 
 def is_bad_value(error: BaseException) -> bool:
-    """Whether a value cannot be kept as it is: out of range, against a constraint, beyond a limit."""
+    """Return whether a value cannot be stored: out of range, against a constraint, beyond a limit."""
     return sqlstate(error).startswith(("22", "23", "54"))
 
 
 def translate_error(error: BaseException, address: PostgresAddress) -> InterlockError:
-    """The error as one of ours, by what the caller should do next."""
+    """Return the error as one of ours, by what the caller should do next."""
     if isinstance(error, InterlockError):
         return error
     if is_lost(error):
-        return _unreachable(error, address)
+        return _connection_error(error, address)
     code = sqlstate(error)
     if code.startswith("40") or code in {"55P03", "57014"}:
-        return UnavailableError(f"{address.place} was busy with others for too long", code="store.busy")
+        return UnavailableError(f"{address.place} was busy for too long", code="store.busy")
     if code == "53100":
-        return UnavailableError(f"no room left at {address.place}", code="store.full", hint="free some space")
+        return UnavailableError(f"no space left at {address.place}", code="store.full", hint="free some space")
     if code.startswith("53"):
-        return UnavailableError(f"{address.place} is at its limits: {error}", code="store.busy")
+        return UnavailableError(f"{address.place} has reached a limit: {error}", code="store.busy")
     if code == "25006":
-        message = f"{address.place} takes no writes"
-        return UnavailableError(message, code="postgres.recovery", hint="name the primary")
+        message = f"{address.place} does not accept writes"
+        return UnavailableError(message, code="postgres.recovery", hint="use the address of the primary")
     if code == "42501":
-        hint = f"the user must own schema `{address.schema}`, or may create it"
-        return UnavailableError(f"{address.place} does not allow it: {error}", code="store.privilege", hint=hint)
+        hint = f"the user must own the schema `{address.schema}`, or be allowed to create it"
+        return UnavailableError(f"{address.place} denied a privilege: {error}", code="store.privilege", hint=hint)
     if code.startswith("58"):
         return UnavailableError(f"the disk failed under {address.place}: {error}", code="store.io")
-    return InternalError(f"PostgreSQL said no to a statement of ours: {error!r}", code="store.statement")
+    return InternalError(f"PostgreSQL rejected a statement of the store: {error!r}", code="store.statement")
 
 
-def _unreachable(error: BaseException, address: PostgresAddress) -> InterlockError:
-    """Why there is no connection; the driver's texts name hosts, users and databases, never a password."""
+def _connection_error(error: BaseException, address: PostgresAddress) -> InterlockError:
+    """Return why there is no connection; the driver's texts name hosts, users and databases, never a password."""
     if isinstance(error, InterlockError):
         return error
     code = sqlstate(error)
     if code.startswith("28"):
         hint = "check user and password, and pg_hba.conf"
-        return UsageError(f"{address.place} does not let us in: {error}", code="postgres.password", hint=hint)
+        return UsageError(f"{address.place} refused the login: {error}", code="postgres.password", hint=hint)
     if code == "3D000":
-        return UsageError(f"there is no such database: {error}", code="postgres.database", hint="createdb makes one")
+        return UsageError(
+            f"the database does not exist: {error}", code="postgres.database", hint="create it with createdb"
+        )
     if isinstance(error, asyncpg.ClientConfigurationError):
-        return UsageError(f"the address does not do: {error}", code="url.malformed")
+        return UsageError(f"invalid address: {error}", code="url.malformed")
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
-        return UnavailableError(f"no server of {address.place} takes writes", code="postgres.recovery")
+        return UnavailableError(f"no server of {address.place} accepts writes", code="postgres.recovery")
     if isinstance(error, asyncio.TimeoutError):
-        return UnavailableError(f"{address.place} does not answer in time", code="store.timeout")
+        return UnavailableError(f"{address.place} did not answer in time", code="store.timeout")
     if code in {"57P03", "53300"}:
-        return UnavailableError(f"{address.place} takes no connection now: {error}", code="store.busy")
+        return UnavailableError(f"{address.place} accepts no connections now: {error}", code="store.busy")
     what = str(error) or type(error).__name__
     return UnavailableError(f"no connection to {address.place}: {what}", code="store.connection", hint="is it running?")

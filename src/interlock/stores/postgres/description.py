@@ -17,12 +17,12 @@ from interlock.stores.sql.schema import SELECT_SCHEMA, SELECT_TENANTS, newest_sc
 if TYPE_CHECKING:
     from interlock.stores.postgres.connection import Connection
 
-SELECT_PLACE = "SELECT to_regnamespace($1) IS NOT NULL, to_regclass('schema_version') IS NOT NULL"
-
 
 async def describe(url: str) -> Schema:
     """Return the schema of the tables, 0 when there are none. Raises as opening the store would."""
     async with _connection(url) as connection:
+        from interlock.stores.postgres.connection import SELECT_PLACE
+
         _, has_versions = await connection.fetchrow(SELECT_PLACE, parse_address(url).schema)
         current = await connection.fetchval(SELECT_SCHEMA) if has_versions else 0
     return Schema("postgres", current, newest_schema("postgres"))

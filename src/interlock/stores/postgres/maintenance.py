@@ -16,25 +16,31 @@ from interlock.model.limits import KEY_WINDOW_MS
 from interlock.ports.clock import SystemClock
 from interlock.stores.key_expiry import window_begin_ms
 from interlock.stores.postgres.address import PostgresAddress
-from interlock.stores.postgres.connection import Connection, is_lost, is_retryable, run_questions, sqlstate
-from interlock.stores.postgres.description import SELECT_PLACE
+from interlock.stores.postgres.connection import (
+    SELECT_PLACE,
+    Connection,
+    is_lost,
+    is_retryable,
+    run_questions,
+    sqlstate,
+)
 from interlock.stores.sql.key_retention import KeyRetention
 from interlock.stores.sql.schema import SELECT_SCHEMA, pending_migrations
 
 MONTHS_AHEAD = 3
-"""Partitions that are there before their month: a quarter of a year without any process of ours."""
+"""Partitions created before their month: enough for a quarter of a year in which no process runs."""
 
 MIGRATE_TRIES = 5
-"""Tries to bring the schema up to date: of processes that open a new database at once, one does it."""
+"""Tries to upgrade the schema: of several processes that open a new database at once, one does it."""
 
 MIGRATE_BACKOFF = Backoff(200, 1_000)
 """The wait before such a try: a new schema takes the other process less than a second."""
 
 MIGRATE_SECONDS = 3_600.0
-"""How long one migration may take: it walks whole tables, and what it did is lost when it is given up."""
+"""How long one migration may take: it reads whole tables, and its work is lost when it is cancelled."""
 
 RACING = frozenset({"23505", "42P06", "42P07"})
-"""What two hear that make the same schema or table at once: they meet in the server's own catalogue."""
+"""Errors of two processes that create the same schema or table at once, from the server's catalogue."""
 
 INSERT_SCHEMA = "INSERT INTO schema_version (version, name) VALUES ($1, $2)"
 LOCK_MIGRATION = "SELECT pg_advisory_xact_lock(hashtextextended('interlock/migrate/' || current_schema(), 0))"
@@ -43,7 +49,7 @@ MIGRATION_SETTINGS = (
     "SET LOCAL statement_timeout = 0",
     "SET LOCAL enable_seqscan = on",
 )
-"""For what changes whole tables; those of the connection are for steps."""
+"""For statements that change whole tables; the settings of the connection are for steps."""
 
 LOCK_PARTITIONS = "SELECT pg_try_advisory_xact_lock(hashtextextended('interlock/partitions/' || current_schema(), 0))"
 KEEP_PARTITIONS = "SELECT keep_partitions($1)"

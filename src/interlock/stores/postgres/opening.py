@@ -1,7 +1,6 @@
-"""The PostgreSQL store by its address.
+"""Opens a PostgreSQL store by its address.
 
-Rule: the driver `asyncpg` is an extra: it is imported when a store is opened or looked at, and named when it is
-missing.
+Rule: the driver `asyncpg` is an extra: it is imported when a store is opened or described, and named when missing.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ if TYPE_CHECKING:
 
 
 async def open_store(url: str) -> PostgresStore:
-    """The store of `postgresql://user@host/database`; makes its tables, in schema `interlock`, when there are none.
+    """Open the store of `postgresql://user@host/database`; create its tables, in the schema `interlock`, if needed.
 
-    `?tenant=name` binds the handle to a tenant, `?schema=name` puts the tables elsewhere, `?connections=n` allows more
-    or fewer, `?commit=one|group` fixes what is otherwise chosen by load, `?application_name=` is what the server calls
-    us, `?unsafe=1` takes a server that does not flush. The options of libpq, such as `sslmode`, are the driver's.
-    Raises UsageError for an address that is none and for a server that cannot keep the promise, UnavailableError when
+    `?tenant=name` binds the store to a tenant, `?schema=name` sets the schema, `?connections=n` the number of
+    connections, `?commit=one|group` fixes what is otherwise chosen by load, `?application_name=` is shown by the
+    server, `?unsafe=1` accepts a server that does not flush. The options of libpq, such as `sslmode`, go to the driver.
+    Raises UsageError for an invalid address and for a server that does not keep the guarantees, UnavailableError when
     no server answers, MissingExtraError without the driver.
     """
     address = parse_address(url)
@@ -34,7 +33,7 @@ async def open_store(url: str) -> PostgresStore:
 
 @contextmanager
 def needing_driver() -> Iterator[None]:
-    """Imports inside need the driver. Raises MissingExtraError when it is not installed."""
+    """Wrap imports that need the driver. Raises MissingExtraError when it is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:

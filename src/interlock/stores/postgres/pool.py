@@ -1,12 +1,12 @@
-"""The connections of one event loop: opened when needed, at most so many, used by one caller at a time.
+"""The connections of one event loop: opened when needed, up to a limit, used by one caller at a time.
 
-Rule 1: a connection that broke, or whose caller went away in the middle, is never used again; and when one broke, those
-that lie idle are let go as well, since a server that was restarted broke them all.
-Rule 2: a question that only reads, or does no harm when done twice, is asked once more on a fresh connection; what else
-writes is its caller's to repeat.
-Rule 3: a connection that is being made is made, also when whoever asked has gone away meanwhile: the next one has it.
-Cut off in the middle, the driver would lose an error that nobody could take, and the loop complain of it.
-Rule 4: a block ends when what it wrote is committed as promised, also on standbys that a commit waits for.
+Rule 1: a connection that broke, or whose caller was cancelled in the middle, is never used again; and when one broke,
+the idle ones are closed as well: a server that was restarted broke them all.
+Rule 2: a query that only reads, or has the same effect when repeated, is asked once more on a new connection; other
+changes are repeated by their caller.
+Rule 3: a connection that is being opened is opened, even when its caller was cancelled meanwhile: the next caller gets
+it. If it were cancelled in the middle, the driver would lose an error, and the loop would complain about it.
+Rule 4: a block ends when its writes are committed as promised, also on standbys that a commit waits for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-import asyncpg  # type: ignore[import-untyped]  # see postgres_connect
+import asyncpg  # type: ignore[import-untyped]  # see `connection`
 
 from interlock.errors import InterlockError, UnavailableError
 from interlock.stores.postgres.address import PostgresAddress
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class ConnectionPool:
-    """What joins one event loop with the server."""
+    """The connections of one event loop to the server."""
 
     def __init__(self, address: PostgresAddress) -> None:
         self.address = address
@@ -49,12 +49,12 @@ class ConnectionPool:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection for the block. Raises UsageError or UnavailableError when none can be had.
+        """Lend a connection for the block. Raises UsageError or UnavailableError when none can be opened.
 
-        Raises UnavailableError behind it when a commit in it was not waited for to the end, and no standby confirms it.
+        Raises UnavailableError after the block when a commit in it was not confirmed by the standbys.
         """
         async with self._free:
-            connection = await self._taken()
+            connection = await self._take()
             self._used.add(connection)
             self.standbys.forget(connection)
             try:
@@ -67,15 +67,15 @@ class ConnectionPool:
             except CONNECTION_LOST:
                 self._drop_all(connection)
                 raise
-            except BaseException:  # its caller went away: what the server still says is not for the next one
+            except BaseException:  # the caller was cancelled: the next one must not get its answer
                 connection.terminate()
                 raise
             finally:
                 self._used.discard(connection)
-                self._give_back(connection)
+                self._return(connection)
 
     async def ask_with_retry(self, question: Callable[[Connection], Awaitable[T]]) -> T:
-        """The answer to a question that may be asked twice. Raises the driver's error if it is about the question."""
+        """Return the answer to a question that may be asked twice. Raises the driver's error about the question."""
         try:
             async with self.connection() as connection:
                 return await question(connection)
@@ -91,7 +91,7 @@ class ConnectionPool:
             raise translate_error(error, self.address) from error
 
     async def close(self) -> None:
-        """Take leave of the server on all connections; those in use end with their block."""
+        """Close all connections; those in use are closed at the end of their block."""
         self._closed = True
         if self._making:
             await asyncio.wait(tuple(self._making))
@@ -99,50 +99,50 @@ class ConnectionPool:
             await disconnect(self._idle.pop())
 
     def abandon(self) -> None:
-        """Let go of everything although the loop is gone; the server notices that nobody is there."""
+        """Close everything although the loop is gone; the server notices by itself."""
         self._closed = True
         for connection in (*self._idle, *self._used):
             try:
                 connection.terminate()
-            except RuntimeError:  # "Event loop is closed": then its sockets are closed with it
+            except RuntimeError:  # the loop is closed, and its sockets with it
                 continue
         self._idle.clear()
 
-    async def _taken(self) -> Connection:
+    async def _take(self) -> Connection:
         if self._closed:
             raise UnavailableError("the store is closed", code="store.closed")
         while self._idle:
             connection = self._idle.pop()
             if not connection.is_closed():
                 return connection
-        made = self._unclaimed.pop() if self._unclaimed else self._begun()  # one more would be one too many
+        made = self._unclaimed.pop() if self._unclaimed else self._start_connecting()  # within the limit
         try:
             return await asyncio.shield(made)
         except asyncio.CancelledError:
             self._unclaimed.append(made)
-            made.add_done_callback(self._keep)
+            made.add_done_callback(self._keep_unclaimed)
             raise
 
-    def _begun(self) -> asyncio.Task[Connection]:
-        made = self.loop.create_task(self._made())
+    def _start_connecting(self) -> asyncio.Task[Connection]:
+        made = self.loop.create_task(self._connect())
         self._making.add(made)
         made.add_done_callback(self._making.discard)
         return made
 
-    async def _made(self) -> Connection:
+    async def _connect(self) -> Connection:
         connection = await connect(self.address)
         self.standbys.watch(connection)
         return connection
 
-    def _keep(self, made: asyncio.Task[Connection]) -> None:
-        """A connection that nobody waits for any more is for the next one."""
+    def _keep_unclaimed(self, made: asyncio.Task[Connection]) -> None:
+        """Keep a connection whose caller was cancelled for the next one."""
         if made not in self._unclaimed:
             return
         self._unclaimed.remove(made)
         if not made.cancelled() and made.exception() is None:
-            self._give_back(made.result())
+            self._return(made.result())
 
-    def _give_back(self, connection: Connection) -> None:
+    def _return(self, connection: Connection) -> None:
         if connection.is_closed():
             return
         if self._closed:

@@ -99,8 +99,8 @@ def plan_commit(append: Append, snapshot: bytes, tip: JournalTip) -> CommitPlan:
         changes = ListChanges(
             [each for each in before.items() if each[0] not in active],
             [each for each in active.items() if each[0] not in before],
-            [tag for tag in tags_before if tag not in tags],
-            [tag for tag in tags if tag not in tags_before],
+            [tag for tag in tags_before if tag not in tags] if tags_before else [],
+            [tag for tag in tags if tag not in tags_before] if tags else [],
             _count_changes(tip.revision, before, after.revision, active),
         )
     return CommitPlan(append, snapshot, record, encode(after.configuration), tip, new_tip, changes)
@@ -111,5 +111,6 @@ def _count_changes(
 ) -> list[tuple[str, str, int]]:
     """Return the counters that change: those of states left and entered, or all when the revision is another."""
     is_same = revision_before == revision
-    left = [(revision_before, state, -1) for state in before if not (is_same and state in active)]
-    return left + [(revision, state, 1) for state in active if not (is_same and state in before)]
+    changes = [(revision_before, state, -1) for state in before if not (is_same and state in active)]
+    changes += [(revision, state, 1) for state in active if not (is_same and state in before)]
+    return changes

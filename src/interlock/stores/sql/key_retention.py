@@ -48,7 +48,7 @@ class KeyRetention:
         if self._expiry is None:
             yield from self.load()
         expiry = self._expiry = self._expiry or KeyExpiry((yield from self._oldest_ms(window_ms)))
-        before_ms = expiry.moved(window_ms)
+        before_ms = expiry.advance(window_ms)
         deleted = yield Ask(self._sql.delete_keys, (self.tenant, before_ms, DELETE_MAX))
         if not deleted and self._sql.oldest_key is not None:
             expiry.skip_to((yield from self._oldest_ms(window_ms)))

@@ -12,11 +12,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from interlock.errors import UsageError
 from interlock.model.codec import encode
 from interlock.model.journal.work import Work, WorkId
 from interlock.ports.store import PAGE_MAX
 from interlock.ports.work import Claim, WorkPage, WorkQuery, WorkRow
+from interlock.stores.cursor import invalid_cursor
 from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sql.database import Ask, Questions, Statements
 
@@ -158,5 +158,4 @@ def _decode_cursor(cursor: str) -> tuple[Any, ...]:
     try:
         return msgspec.json.decode(cursor, type=tuple[str, str, str, Number, Number])
     except (*UNREADABLE, UnicodeEncodeError) as error:
-        hint = "pass the cursor of the previous page unchanged"
-        raise UsageError("invalid list cursor", code="cursor.malformed", hint=hint) from error
+        raise invalid_cursor() from error

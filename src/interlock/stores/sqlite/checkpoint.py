@@ -1,12 +1,12 @@
 """How long the write-ahead log of a SQLite file is, since it was last restarted.
 
-The size of the file does not tell: a restarted log is written over from its beginning, and the file keeps its size,
-which also makes the flushes cheaper (no new blocks). What tells is the salt. The header of the log holds two numbers
-that change whenever it is restarted, and every frame of this round repeats them.
+The size of the file does not tell: a restarted log is written over from its start, and the file keeps its size, which
+also makes flushes cheaper (no new blocks). The salt tells: the header of the log has two numbers that change whenever
+the log is restarted, and every frame of this round repeats them.
 
-Rule 1: only read after a COMMIT of this process: until then the header may still be that of the round before.
-Rule 2: the log is a file of its own without locks; the database file itself is never opened here, because closing it
-would drop every lock that SQLite holds on it in this process.
+Rule 1: read it only after a COMMIT of this process: until then the header may still be that of the round before.
+Rule 2: the log is a file without locks. The database file itself is never opened here, because closing it would drop
+every lock that SQLite has on it in this process.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ SALTS = slice(16, 24)
 FRAME_SALTS = slice(8, 16)
 
 
-class Wal:
-    """The log beside a database file. Used by one thread."""
+class WriteAheadLog:
+    """The log of a database file. Used by one thread."""
 
     def __init__(self, database: Path) -> None:
         self._path = database.with_name(database.name + "-wal")
         self._file: int | None = None
 
     def reaches(self, length: int) -> bool:
-        """Whether the log has at least so many bytes; False where it cannot be read: no step fails for that."""
+        """Return whether the log has at least so many bytes; False when it cannot be read: no step fails for that."""
         try:
             if self._file is None:
                 self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
@@ -42,7 +42,7 @@ class Wal:
         return len(frame) == FRAME_HEADER_BYTES and frame[FRAME_SALTS] == header[SALTS]
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

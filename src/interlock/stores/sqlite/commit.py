@@ -91,10 +91,14 @@ class _Rows:
         self.keys.append((*name, append.entry.key, tip.version, time_ms))
         if changes is not None:
             tenant, kind, own = name
-            self.states_left.extend((*name, *each) for each in changes.states_left)
-            self.states_entered.extend((*name, *each) for each in changes.states_entered)
-            self.tags_left.extend((tenant, kind, tag, own) for tag in changes.tags_left)
-            self.tags_entered.extend((tenant, kind, tag, own) for tag in changes.tags_entered)
+            for state, since_ms in changes.states_left:
+                self.states_left.append((tenant, kind, own, state, since_ms))
+            for state, since_ms in changes.states_entered:
+                self.states_entered.append((tenant, kind, own, state, since_ms))
+            for tag in changes.tags_left:
+                self.tags_left.append((tenant, kind, tag, own))
+            for tag in changes.tags_entered:
+                self.tags_entered.append((tenant, kind, tag, own))
         if append.left.born or append.left.ended or append.left.cancelled:
             self.work.append((name, append.left))
 

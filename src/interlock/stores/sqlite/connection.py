@@ -1,9 +1,9 @@
-"""Connections to a SQLite file: how they are opened, what they promise, and what their errors mean to a caller.
+"""Connections to a SQLite file: how they are opened, what they guarantee, and how errors are translated.
 
 Rule 1: WAL with `synchronous=FULL`: a COMMIT that returned is on stable storage. NORMAL would lose the last ones.
 Rule 2: one connection writes and checkpoints; readers are `query_only` and never checkpoint.
-Rule 3: a file that is not ours, or that a newer release wrote, is refused before anything in it is touched.
-Rule 4: schema changes are numbered files, applied in one transaction under the write lock.
+Rule 3: a file of another program, or of a newer release, is refused before anything in it is touched.
+Rule 4: migrations run in one transaction under the write lock.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ from interlock.stores.sqlite.files import CALLS, Connection, connect
 T = TypeVar("T")
 
 APPLICATION_ID = 0x494E544C
-"""What `PRAGMA application_id` holds in our files ("INTL"): other people's databases are told apart by it."""
+"""The `PRAGMA application_id` of our files ("INTL"): it tells them from databases of other programs."""
 
 BUSY_MS = 5_000
-"""How long a connection waits for another process's write lock: the longest batch plus a slow flush."""
+"""How long a connection waits for the write lock of another process: the longest batch plus a slow flush."""
 
 BUSY_MS_EACH = 10
-"""How long one try for the write lock lasts. SQLite's own wait looks less and less often, up to every 100 ms, and then
-starves beside a process that commits one batch after the other; many short waits get their turn."""
+"""How long one try for the write lock lasts. SQLite's own wait polls less and less often, up to every 100 ms, and then
+starves while another process commits one batch after the other; many short waits get their turn."""
 
 BUSY = "store.busy"
-"""The code of an error that another process's write lock is the reason of."""
+"""The error code when another process holds the write lock."""
 
 BEGIN = "BEGIN IMMEDIATE"
 
 CACHE_KIB = 16_384
-"""Pages that the writer keeps in memory: those of a busy batch; SQLite's own 2 MiB are read again and again."""
+"""The page cache of the writer: the pages of a busy batch; SQLite's default of 2 MiB would be read repeatedly."""
 
 LIBRARY_MIN = (3, 37, 0)
 """The first SQLite with STRICT tables."""
 
 MOUNTS = "/proc/self/mounts"
-"""Where Linux tells which file system is where."""
+"""Where Linux lists the mounted file systems."""
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs"}
 )
-"""Where locks and shared memory of WAL cannot be trusted between hosts."""
+"""File systems where locks and shared memory of WAL do not work between hosts."""
 
 SELECT_TABLES = "SELECT count(*) FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
 INSERT_SCHEMA = "INSERT INTO schema_version (version, name) VALUES (?, ?)"
@@ -76,16 +76,16 @@ _POISONING = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQ
 
 
 def open_writer(path: Path) -> Connection:
-    """The connection that writes, on a file with the newest schema; creates the file (0600) when there is none.
+    """Open the connection that writes, on a file with the newest schema; create the file (0600) if needed.
 
-    Raises NotFoundError when its folder is missing, UsageError when the file is not ours, newer than this release, or
-    was open in the parent of this process when it forked (`store.forked`).
+    Raises NotFoundError when its folder is missing, UsageError when the file belongs to another program or a newer
+    release, or was open in the parent of this process when it forked (`store.forked`).
     """
     if sqlite3.sqlite_version_info < LIBRARY_MIN:
-        raise UsageError(f"SQLite {sqlite3.sqlite_version} is too old: 3.37 is needed", code="sqlite.version")
+        raise UsageError(f"SQLite {sqlite3.sqlite_version} is too old; expected 3.37 or newer", code="sqlite.version")
     check_file_system(path)
     if not path.parent.is_dir():
-        raise NotFoundError(f"there is no folder {path.parent}", code="store.folder", hint="make it first")
+        raise NotFoundError(f"the folder {path.parent} does not exist", code="store.folder", hint="create it first")
     with CALLS:
         try:
             connection = connect(path, busy_ms=BUSY_MS, create=True)
@@ -95,7 +95,7 @@ def open_writer(path: Path) -> Connection:
             for pragma in (*_COMMON, *_WRITER):
                 connection.execute(pragma)
             _check_ours(connection, path)
-            _become_wal(connection, path)
+            _enable_wal(connection, path)
             _migrate(connection, path)
             _flush(path)
         except sqlite3.Error as error:
@@ -108,7 +108,7 @@ def open_writer(path: Path) -> Connection:
 
 
 def open_reader(path: Path) -> Connection:
-    """A connection that can only read. Raises as `connect` of `sqlite_files` does."""
+    """Open a connection that can only read. Raises as `files.connect` does."""
     with CALLS:
         connection = connect(path, busy_ms=BUSY_MS)
         try:
@@ -124,17 +124,17 @@ def _check_ours(connection: sqlite3.Connection, path: Path) -> None:
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     tables = connection.execute(SELECT_TABLES).fetchone()[0]
     if application != APPLICATION_ID and (application != 0 or tables):
-        raise UsageError(f"{path} is a database of another program", code="store.foreign", hint="name another file")
+        raise UsageError(f"{path} is a database of another program", code="store.foreign", hint="use another file")
 
 
-def _become_wal(connection: sqlite3.Connection, path: Path) -> None:
+def _enable_wal(connection: sqlite3.Connection, path: Path) -> None:
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":
-        raise UnavailableError(f"{path} cannot be kept in WAL mode (it stays {mode})", code="store.journal_mode")
+        raise UnavailableError(f"{path} cannot use WAL mode (its mode is {mode})", code="store.journal_mode")
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring the schema up to date; of several processes that open a new file at once, one does it."""
+    """Upgrade the schema; of several processes that open a new file at once, one does it."""
     if not pending_migrations("sqlite", _schema(connection), place=str(path)):
         return  # without the write lock, for which busy processes would make this one wait
     begin(connection)
@@ -174,7 +174,7 @@ def run_questions(connection: sqlite3.Connection, questions: Questions[T]) -> T:
 
 
 def begin(connection: sqlite3.Connection, *, waits: bool = True) -> None:
-    """Begin a transaction that writes; waits up to `BUSY_MS` for other processes, in many short waits, or for one."""
+    """Begin a transaction that writes; wait for other processes up to `BUSY_MS`, or just for one short try."""
     for _ in range(BUSY_MS // BUSY_MS_EACH - 1 if waits else 0):
         try:
             connection.execute(BEGIN)
@@ -197,11 +197,11 @@ def _statements(text: str) -> Iterator[str]:
 
 
 def _flush(path: Path) -> None:
-    """Flush what recovery may have read from the page cache only, and the names of the files.
+    """Flush what recovery may have read from the page cache only, and the directory entries.
 
-    A writer killed between its write and its flush leaves whole frames that SQLite takes over without a flush of its
-    own; answering `duplicate` from them would acknowledge what a power cut can still take away. The database file
-    itself is never opened here: closing it would drop every lock that SQLite holds on it in this process.
+    A writer killed between its write and its flush leaves whole frames that SQLite recovers without a flush of its
+    own; a `duplicate` answered from them would acknowledge what a power cut can still lose. The database file itself
+    is never opened here: closing it would drop every lock that SQLite has on it in this process.
     """
     for each in (path.with_name(path.name + "-wal"), path.parent):
         try:
@@ -211,21 +211,21 @@ def _flush(path: Path) -> None:
             finally:
                 os.close(descriptor)
         except FileNotFoundError:
-            continue  # the last process to close took its WAL with it
+            continue  # the last process that closed the file deleted its WAL
         except OSError as error:
             raise UnavailableError(f"{each} cannot be flushed: {error.strerror}", code="store.io") from error
 
 
 def check_file_system(path: Path, mounts: str = MOUNTS) -> None:
-    """Raises UsageError when the file would lie on a network file system; says nothing where that cannot be known."""
+    """Raises UsageError when the file would be on a network file system, where that can be known."""
     found = file_system(path, mounts)
     if found in NETWORK_FILE_SYSTEMS:
-        message = f"{path} lies on {found}: SQLite's write-ahead log needs a local disk"
-        raise UsageError(message, code="store.network", hint="use a local file, or a server")
+        message = f"{path} is on {found}; the write-ahead log of SQLite needs a local disk"
+        raise UsageError(message, code="store.network", hint="use a local file, or PostgreSQL")
 
 
 def file_system(path: Path, mounts: str = MOUNTS) -> str | None:
-    """The kind of file system that a file lies on, such as ext4; None where that cannot be known."""
+    """Return the type of file system that a file is on, such as ext4; None when it is unknown."""
     try:
         lines = Path(mounts).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -243,32 +243,32 @@ def file_system(path: Path, mounts: str = MOUNTS) -> str | None:
 
 
 def poisons(error: sqlite3.Error) -> bool:
-    """Whether nothing that this connection says can be believed any more."""
+    """Return whether the connection can no longer be trusted."""
     return _primary(error) in _POISONING
 
 
 def translate_error(error: sqlite3.Error, path: Path) -> InterlockError:
-    """The error as one of ours, by what the caller should do next."""
+    """Return the error as one of ours, by what the caller should do next."""
     match _primary(error):
         case sqlite3.SQLITE_FULL:
-            return UnavailableError(f"no room left for {path.name}", code="store.full", hint="free some space")
+            return UnavailableError(f"no space left for {path.name}", code="store.full", hint="free some space")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return UnavailableError(f"{path.name} was locked by another process for too long", code=BUSY)
         case sqlite3.SQLITE_PROTOCOL:
             return UnavailableError(f"{path.name} cannot be locked: {error}", code="store.lock")
         case sqlite3.SQLITE_IOERR:
-            message = f"the disk failed under {path.name}: {error}"
-            return UnavailableError(message, code="store.io", hint="check the disk, then start the process again")
+            message = f"disk error on {path.name}: {error}"
+            return UnavailableError(message, code="store.io", hint="check the disk, then restart the process")
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            message = f"{path.name} is damaged, or no store at all: {error}"
-            return CorruptionError(message, code="store.corrupt", hint="keep the file")
+            message = f"{path.name} is damaged, or is not a SQLite file: {error}"
+            return CorruptionError(message, code="store.corrupt", hint="keep the file as evidence")
         case sqlite3.SQLITE_NOMEM:
             return UnavailableError(f"{path.name} cannot be used: {error}", code="store.open")
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
-            hint = "the file and its folder have to be writable, for reading too: SQLite keeps files beside it"
+            hint = "the file and its folder must be writable, even for reading: SQLite creates files next to it"
             return UnavailableError(f"{path.name} cannot be used: {error}", code="store.open", hint=hint)
         case _:
-            return InternalError(f"SQLite said no to a statement of ours: {error}", code="store.statement")
+            return InternalError(f"SQLite rejected a statement of the store: {error}", code="store.statement")
 
 
 def _primary(error: sqlite3.Error) -> int:

@@ -1,20 +1,20 @@
-"""The files of a SQLite database as this process has them open: who may use them after a fork, and whether their names
-still lead to them.
+"""The files of a SQLite database that this process has open: who may use them after a fork, and whether they are still
+the files at their paths.
 
-SQLite keeps POSIX locks, which belong to a process, and its own list of files and locks in memory. A forked child
-inherits that list, but not one of the locks: it takes files for locked that anybody may lock, and the other processes
-delete or restart the write-ahead log that it writes to. Entries that were acknowledged are lost, and nobody notices.
+SQLite uses POSIX locks, which belong to a process, and its own list of files and locks in memory. A forked child
+inherits that list, but none of the locks: it believes that it holds locks that others can take, and the other processes
+delete or restart the write-ahead log that it writes to. Acknowledged entries are lost, and no error is raised.
 
-Rule 1: every connection of this package is opened here, and is known until it is closed.
+Rule 1: every connection of this package is opened here, and is registered until it is closed.
 Rule 2: a forked child refuses (`store.forked`) a database that was open in its parent at the moment of the fork. It is
-recognized by device and inode: another name or a link leads to the same file. Other databases work as usual.
+recognized by device and inode: another path or a link leads to the same file. Other databases work as usual.
 Rule 3: a forked child never runs a statement on an inherited connection, and never closes it, not even when the
 interpreter exits: closing the last connection deletes the write-ahead log.
 Rule 4: a fork waits until no thread is inside SQLite (`CALLS`), for `FORK_WAIT_MS_MAX` at most: a mutex of the library
 that a thread held at that moment would stay locked in the child. If a thread stays inside, the child refuses every
 database.
-Rule 5: nothing is acknowledged that is in a file without its name (`DatabaseFiles`). Closing such a database harms no
-other: SQLite deletes the write-ahead log only if the database still has its name.
+Rule 5: nothing is acknowledged that is in a file that lost its path (`DatabaseFiles`). Closing such a database does no
+harm: SQLite deletes the write-ahead log only if the database is still at its path.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from interlock.stores.file_identity import replaced_error
 
 
 class Identity(NamedTuple):
-    """What tells a file from every other, whatever its names are."""
+    """Device and inode: they identify a file, whatever its paths are."""
 
     device: int
     inode: int
 
 
 def identity_at(path: Path | str) -> Identity | None:
-    """The identity of the file at a path; None when there is none, or it cannot be looked at."""
+    """Return the identity of the file at a path; None when there is none, or it cannot be read."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - at every commit; `Path.stat` takes twice as long
+        found = os.stat(path)  # noqa: PTH116 - called at every commit; `Path.stat` takes twice as long
     except OSError:
         return None
     return Identity(found.st_dev, found.st_ino)
@@ -51,25 +51,27 @@ def identity_at(path: Path | str) -> Identity | None:
 class Calls:
     """`with CALLS:` around everything that runs inside SQLite. Waits while a thread of this process forks.
 
-    It holds no lock: Ctrl-C may be raised between any two instructions, and what is left behind then is corrected by
-    the next call of the same thread. It is not nested.
+    It uses no lock: Ctrl-C may be raised between any two instructions, and the next call of the same thread corrects
+    what it left behind. Calls are not nested.
     """
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """In a forked child: the other threads are not here."""
+        """Start anew in a forked child: the other threads do not exist here."""
         self._inside: dict[int, None] = {}
         self._forking: dict[int, None] = {}
         self._over = Event()
 
     def __enter__(self) -> None:
         inside, me = self._inside, get_ident()
-        inside[me] = None  # first: a fork that begins now sees it
+        inside[me] = None  # before the check: a fork that starts now sees it
         while self._forking and me not in self._forking:
             inside.pop(me, None)
-            if not self._over.wait(2 * FORK_WAIT_MS_MAX / 1000):  # the end of the fork was interrupted, and told nobody
+            if not self._over.wait(
+                2 * FORK_WAIT_MS_MAX / 1000
+            ):  # the end of the fork was interrupted before it was signalled
                 self._forking.clear()
             inside[me] = None
 
@@ -77,12 +79,12 @@ class Calls:
         self._inside.pop(get_ident(), None)
 
     def others_inside(self) -> bool:
-        """Whether another thread is inside SQLite."""
+        """Return whether another thread is inside SQLite."""
         me = get_ident()
         return any(each != me for each in list(self._inside))
 
     def before_fork(self) -> None:
-        """Let no thread in, and wait for those that are inside."""
+        """Keep other threads out, and wait for those that are inside."""
         self._over.clear()
         self._forking[get_ident()] = None
         for _ in range(FORK_WAIT_MS_MAX * 1000 // FORK_PAUSE_US):
@@ -91,7 +93,7 @@ class Calls:
             time.sleep(FORK_PAUSE_US / 1_000_000)
 
     def after_fork(self) -> None:
-        """In the process that forked: let threads in again."""
+        """Let threads in again, in the process that forked."""
         self._forking.pop(get_ident(), None)
         if not self._forking:
             self._over.set()
@@ -102,22 +104,22 @@ CALLS = Calls()
 
 
 class Connection(sqlite3.Connection):
-    """A connection that knows which file it has open. Made by `connect`."""
+    """A connection that knows which file it has open. Created by `connect`."""
 
     path: Path
     identity: Identity
 
     def close(self) -> None:
-        """Close it. It is known until then."""
+        """Close and unregister it."""
         super().close()
         _open.pop(id(self), None)
 
     def inherit(self) -> None:
-        """In a forked child: refuse every use of it, without a call of SQLite."""
+        """Refuse every use in a forked child, without a call of SQLite."""
         keep_forever(self)
         for name in ("execute", "executemany", "executescript", "cursor", "commit", "rollback", "backup"):
             setattr(self, name, _refuse)
-        setattr(self, "close", _leave)  # noqa: B010 - a checker takes an assignment for a mistake
+        setattr(self, "close", _leave)  # noqa: B010 - a type checker rejects the assignment
 
 
 def _refuse(*_: object, **__: object) -> NoReturn:
@@ -125,52 +127,52 @@ def _refuse(*_: object, **__: object) -> NoReturn:
 
 
 def _leave() -> None:
-    """Closing an inherited connection does nothing."""
+    """Do nothing: an inherited connection is never closed."""
 
 
 _open: dict[int, Connection] = {}
-"""The open connections of this process, by their ids. They are held here: one that is dropped is not closed."""
+"""The open connections of this process, by their ids. The reference keeps them open when a caller drops them."""
 
 _inherited: set[Identity] = set()
 """The files that were open in a parent of this process when it forked."""
 
 _process = os.getpid()
 _is_tainted = False
-"""Whether a thread of a parent was inside SQLite at the fork: then a mutex of the library may be locked for good."""
+"""Whether a thread of a parent was inside SQLite at the fork: then a mutex of the library may be locked forever."""
 
 _opening = Lock()
-"""Held while a file is made and opened. Closing a descriptor drops all POSIX locks of this process on its file, so no
-other connection may have a new file open before the descriptor that made it is closed."""
+"""Held while a file is created and opened. Closing a descriptor drops all POSIX locks of this process on its file, so
+no other connection may have a new file open before the descriptor that created it is closed."""
 
 
 def connect(path: Path, *, busy_ms: int, create: bool = False) -> Connection:
-    """A connection to a database file; with `create`, a new file (0600) when there is none. Called inside `CALLS`.
+    """Open a connection to a database file; with `create`, create a missing file (0600). Called inside `CALLS`.
 
     Raises UsageError (`store.forked`) for a file that a parent of this process had open when it forked, sqlite3.Error
-    when it cannot be opened, UnavailableError (`store.replaced`) when it does not keep its name meanwhile.
+    when it cannot be opened, UnavailableError (`store.replaced`) when it is replaced meanwhile.
     """
-    if os.getpid() != _process:  # a fork that ran no rules of Python, as one in a C library
+    if os.getpid() != _process:  # a fork without the hooks of Python, such as one in a C library
         _become_child()
     if _is_tainted:
         message = f"{path} cannot be opened: another thread was inside SQLite when this process was forked"
         raise UsageError(message, code="store.forked", hint=FORKED_HINT)
     for _ in range(REPLACED_TRIES_MAX):
         with _opening:
-            connection = _connected(path, busy_ms=busy_ms, create=create)
+            connection = _try_connect(path, busy_ms=busy_ms, create=create)
         if connection is not None:
             return connection
     raise replaced_error(f"{path} was replaced again and again")
 
 
-def _connected(path: Path, *, busy_ms: int, create: bool) -> Connection | None:
-    """The same, tried once; None when the file was replaced meanwhile."""
+def _try_connect(path: Path, *, busy_ms: int, create: bool) -> Connection | None:
+    """Try once; None when the file was replaced meanwhile."""
     if create:
         _create(path)
     found = identity_at(path)
     if found in _inherited:
         raise forked_error(str(path))
-    # Transactions are begun and ended by name (isolation_level None). A connection is used by one thread at a time,
-    # but is closed by another one than it worked in.
+    # Transactions are started and ended explicitly (isolation_level None). A connection is used by one thread at a
+    # time, but may be closed by another one.
     connection = sqlite3.connect(
         f"{path.as_uri()}?mode=rw",
         uri=True,
@@ -188,11 +190,11 @@ def _connected(path: Path, *, busy_ms: int, create: bool) -> Connection | None:
 
 
 def _create(path: Path) -> None:
-    """Make an empty file that only its owner can read. The log and the shared memory take their mode from it."""
+    """Create an empty file that only its owner can read. SQLite gives the log and the shared memory the same mode."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError:
-        return  # it exists; or it cannot be made, and SQLite says why
+        return  # it exists; or it cannot be created, and SQLite says why
     os.close(descriptor)
 
 
@@ -209,7 +211,7 @@ class DatabaseFiles:
         self._known = [(str(self._path), self.identity), *((each, identity_at(each)) for each in beside)]
 
     def problem(self) -> InterlockError | None:
-        """Why nothing that is written now can be acknowledged; None when all names lead to the open files."""
+        """Return why nothing that is written now can be acknowledged; None when all paths lead to the open files."""
         for path, identity in self._known:
             found = identity_at(path)
             if found is None or found != identity:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from queue import Empty, LifoQueue
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote
 
 import msgspec
@@ -108,10 +108,10 @@ class SqliteDatabase:
         self._idle: LifoQueue[Connection] = LifoQueue()
         self.queue.start()
 
-    async def append(self, append: Append) -> Answer:
+    def append(self, append: Append) -> Coroutine[Any, Any, Answer]:
         """Commit one step."""
         self._check_process()
-        return await self.queue.append(append)
+        return self.queue.append(append)
 
     def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
         """Queue refusals; they are written with the next batch."""

@@ -156,8 +156,8 @@ class SqliteWork:
             settlement.verdict,
             next_ms=settlement.next_ms,
             error=settlement.error,
-            lapsed=settlement.lapsed,
-            begun=settlement.begun,
+            expired=settlement.lapsed,
+            started=settlement.begun,
             now_ms=now_ms,
         )
         if state is None:

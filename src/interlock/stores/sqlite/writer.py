@@ -34,7 +34,7 @@ from interlock.stores.sql.database import Answer, Questions
 from interlock.stores.sql.key_retention import KeyRetention
 from interlock.stores.sql.refusals import append_refusals
 from interlock.stores.sql.statistics import write_statistics
-from interlock.stores.sqlite.checkpoint import Wal
+from interlock.stores.sqlite.checkpoint import WriteAheadLog
 from interlock.stores.sqlite.commit import Counts, write_counts, write_steps
 from interlock.stores.sqlite.connection import (
     BEGIN,
@@ -108,7 +108,7 @@ class SqliteWriter:
         self._tenant = tenant
         self._clock = clock or SystemClock()
         self._turn = Lock()
-        self._wal = Wal(path)
+        self._wal = WriteAheadLog(path)
         self._checkpoint_at = WAL_BYTES_MAX
         self._was_full = False
         self._statistics = StatisticsBuffer()

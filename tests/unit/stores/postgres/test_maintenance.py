@@ -42,7 +42,7 @@ async def test_partitions_are_kept_up_beside_the_steps(store: PostgresStore, url
     await kept(store, life.created())
     name = asked(url, MONTHS)[3][0]
     asked(url, f"DROP TABLE {name}")
-    store.database.connections().writer._upkeep_at = 0
+    store.database.connections().writer._housekeeping_at = 0
     await kept(store, life.stepped(key="a"))
     await store.database.connections().writer.drain()
 
@@ -55,7 +55,7 @@ HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
 async def upkeep(store: PostgresStore, append: Append) -> None:
     """Keep a step, with which an hour is over."""
-    store.database.connections().writer._upkeep_at = 0
+    store.database.connections().writer._housekeeping_at = 0
     await kept(store, append)
     await store.database.connections().writer.drain()
 
@@ -180,7 +180,7 @@ async def test_upkeep_that_fails_stops_no_step(store: PostgresStore, url: str) -
     asked(url, "DROP FUNCTION keep_partitions")
     life = Life("parcel/1")
     for append in (life.created(), life.stepped(key="a")):
-        store.database.connections().writer._upkeep_at = 0
+        store.database.connections().writer._housekeeping_at = 0
         await kept(store, append)
         await store.database.connections().writer.drain()
     await (await open_store(url)).close()

@@ -314,7 +314,7 @@ async def test_a_warning_is_known_by_where_it_comes_from(
     """Its text is in the language of the server; and who does not say where it comes from is not trusted."""
     link = store.database.connections().pool
     async with link.connection() as connection:
-        link.standbys._heard(connection, Warned(code, origin))
+        link.standbys._on_warning(connection, Warned(code, origin))
     async with link.connection() as same:
         pass  # whoever comes next has nothing to wait for
 
@@ -331,7 +331,7 @@ async def test_a_warning_is_nothing_to_whoever_uses_the_connection_next(
     async def fails() -> None:
         async with link.connection() as connection:
             used.append(connection)
-            link.standbys._heard(connection, Warned("01000", "SyncRepWaitForLSN"))
+            link.standbys._on_warning(connection, Warned("01000", "SyncRepWaitForLSN"))
             raise UsageError("no", code="append.version")
 
     with pytest.raises(UsageError):

@@ -186,7 +186,7 @@ async def test_steps_of_one_entity_wait_for_each_other(store: PostgresStore) -> 
 
     assert [2, 3, 4, 5, 6, 2] == [each.version for each in answers]
     assert 5 == len(wire.statements)
-    assert {} == store.database.connections().writer._held
+    assert {} == store.database.connections().writer._behind
 
 
 async def test_one_of_each_in_a_batch_gets_its_own_answer(store: PostgresStore) -> None:
@@ -483,7 +483,7 @@ async def test_a_caller_that_goes_before_its_batch_does_is_not_sent(store: Postg
     await asyncio.gather(*tasks, return_exceptions=True)
 
     assert [2, 1, 2] == [len(await journal(store, life.entity)) for life in lives]
-    assert (0, {}) == (store.database.connections().writer._waiting, store.database.connections().writer._held)
+    assert (0, {}) == (store.database.connections().writer._waiting, store.database.connections().writer._behind)
 
 
 async def test_a_cancelled_reader_spoils_no_connection(store: PostgresStore) -> None:
@@ -521,7 +521,7 @@ def test_a_loop_that_ends_in_the_middle_answers_whoever_still_waits(url: str) ->
         waiting = store.database.connections().writer.submit(Life("parcel/1").created())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        (flight,) = store.database.connections().writer._flights
+        (flight,) = store.database.connections().writer._commits
         flight.cancel()
         await asyncio.wait([waiting])
         error = waiting.exception()
@@ -538,7 +538,7 @@ async def test_one_connection_is_enough(url: str) -> None:
     """Steps, upkeep and questions take turns; nobody is forgotten."""
     store = await open_store(f"{url}&connections=1")
     lives = await born(store, 5)
-    store.database.connections().writer._upkeep_at = 0
+    store.database.connections().writer._housekeeping_at = 0
     first = asyncio.ensure_future(together(store, *(life.stepped(key="a") for life in lives)))
     reads = [asyncio.ensure_future(store.read(life.entity)) for life in lives]
     await asyncio.sleep(0)

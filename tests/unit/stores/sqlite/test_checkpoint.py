@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.stores.sqlite.checkpoint import FRAME_HEADER_BYTES, HEADER_BYTES, Wal
+from interlock.stores.sqlite.checkpoint import FRAME_HEADER_BYTES, HEADER_BYTES, WriteAheadLog
 
 PAGE = 4_096
 FRAME = FRAME_HEADER_BYTES + PAGE
@@ -28,9 +28,9 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 @pytest.fixture
-def wal(tmp_path: Path) -> Iterator[Wal]:
+def wal(tmp_path: Path) -> Iterator[WriteAheadLog]:
     """Its log."""
-    found = Wal(tmp_path / "x.db")
+    found = WriteAheadLog(tmp_path / "x.db")
     yield found
     found.close()
 
@@ -40,12 +40,14 @@ def _grow(connection: sqlite3.Connection, pages: int) -> None:
         connection.execute("INSERT INTO pages VALUES (zeroblob(3900))")
 
 
-def _frames(wal: Wal) -> int:
+def _frames(wal: WriteAheadLog) -> int:
     """The frames of the log, as `reaches` tells them."""
     return next(count for count in range(1_000) if not wal.reaches(HEADER_BYTES + count * FRAME + 1))
 
 
-def test_a_log_reaches_what_was_written_to_it(connection: sqlite3.Connection, wal: Wal, tmp_path: Path) -> None:
+def test_a_log_reaches_what_was_written_to_it(
+    connection: sqlite3.Connection, wal: WriteAheadLog, tmp_path: Path
+) -> None:
     """Right after its first round the size of the file and the salts agree, to the byte."""
     _grow(connection, 20)
     size = (tmp_path / "x.db-wal").stat().st_size
@@ -56,7 +58,7 @@ def test_a_log_reaches_what_was_written_to_it(connection: sqlite3.Connection, wa
 
 
 def test_a_restarted_log_is_short_again_although_its_file_is_not(
-    connection: sqlite3.Connection, wal: Wal, tmp_path: Path
+    connection: sqlite3.Connection, wal: WriteAheadLog, tmp_path: Path
 ) -> None:
     """After a restart the file keeps its size; only what was written since counts."""
     _grow(connection, 50)
@@ -69,7 +71,7 @@ def test_a_restarted_log_is_short_again_although_its_file_is_not(
     assert 1 <= _frames(wal) <= 4
 
 
-def test_an_empty_log_reaches_nothing(connection: sqlite3.Connection, wal: Wal) -> None:
+def test_an_empty_log_reaches_nothing(connection: sqlite3.Connection, wal: WriteAheadLog) -> None:
     """A log that was cut to nothing has no frame; the same file is looked at again when it grows."""
     _grow(connection, 5)
 
@@ -86,7 +88,7 @@ def test_an_empty_log_reaches_nothing(connection: sqlite3.Connection, wal: Wal) 
 
 def test_a_missing_log_reaches_nothing(tmp_path: Path) -> None:
     """Where there is no log there is nothing to take in, and no error."""
-    wal = Wal(tmp_path / "none.db")
+    wal = WriteAheadLog(tmp_path / "none.db")
 
     assert not wal.reaches(1)
 
