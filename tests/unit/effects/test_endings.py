@@ -130,8 +130,7 @@ async def test_a_renewal_that_meets_the_append_stops_nothing(
 
 
 @pytest.mark.parametrize("settled", [True, False], ids=["by its settlement", "by nobody here"])
-async def test_a_renewal_that_meets_the_settlement_stops_nothing(settled: bool) -> None:
-    """The question was under way when the work was let go; a row that went otherwise is a loss, and is stopped."""
+async def test_a_renewal_during_the_settlement_stops_nothing(settled: bool) -> None:
     work, clock, ends = _invoke("charge", {}), VirtualClock(0), []
     store = TableStore(work)
     settle, renew = store.settle, store.renew
@@ -165,8 +164,7 @@ async def test_a_renewal_that_meets_the_settlement_stops_nothing(settled: bool) 
     assert ["settled" if settled else "stopped"] == ends
 
 
-async def test_an_attempt_whose_work_another_has_is_stopped_before_it_has_a_result() -> None:
-    """A handler that waits does no second deed beside the newer attempt: it is stopped with the next renewal."""
+async def test_an_attempt_is_stopped_when_another_worker_has_claimed_its_work() -> None:
     work, clock, ends = _invoke("charge", {"id": "pay", "src": "charge", "type": "handler"}), VirtualClock(0), []
     store = TableStore(work)
     driver = SlowDriver(store, clock)
@@ -186,8 +184,7 @@ async def test_an_attempt_whose_work_another_has_is_stopped_before_it_has_a_resu
     assert ([LEASE_MS / 3], []) == (ends, driver.given)
 
 
-async def test_an_answer_under_way_is_held_on_to() -> None:
-    """Its append is tried for a while: nobody begins the deed again meanwhile."""
+async def test_the_lease_is_renewed_while_a_result_is_delivered() -> None:
     work, clock = _invoke("charge", {"id": "pay", "src": "charge", "type": "handler"}), VirtualClock(0)
     store = TableStore(work)
     driver = SlowDriver(store, clock)
