@@ -36,16 +36,16 @@ class Quiet:
         self.refused: set[str] = set()
         self.unheard: set[str] = set()
 
-    async def do(self, deed: str, key: str, entity: str) -> str:
+    async def do(self, operation: str, key: str, entity: str) -> str:
         """Done once per key; refused, or done and not answered the first time, as the test says."""
-        if deed in self.refused:
+        if operation in self.refused:
             raise RejectedError("no", code="refused")
         try:
-            number = self.ledger.do(deed, key, entity)
+            number = self.ledger.do(operation, key, entity)
         except RefusedError:
             raise RejectedError("no", code="refused") from None
-        if deed in self.unheard:
-            self.unheard.remove(deed)
+        if operation in self.unheard:
+            self.unheard.remove(operation)
             raise UnavailableError("cut", code="bank.unreachable")
         return number
 
@@ -113,9 +113,9 @@ async def test_a_handler_that_ignores_its_key_is_found(tmp_path: Path) -> None:
     class Forgetful(Quiet):
         calls = 0
 
-        async def do(self, deed: str, key: str, entity: str) -> str:
+        async def do(self, operation: str, key: str, entity: str) -> str:
             self.calls += 1
-            return await super().do(deed, f"{key}.{self.calls}", entity)
+            return await super().do(operation, f"{key}.{self.calls}", entity)
 
     services = Forgetful()
     services.unheard = {"charge"}
@@ -124,7 +124,7 @@ async def test_a_handler_that_ignores_its_key_is_found(tmp_path: Path) -> None:
         verdict = await here.verdict()
 
     assert "order/1 has a second charge, under order/1/charge.2" in verdict.doubles
-    assert ["order/1 is shipped and holds 2 of charge, not 1"] == verdict.unsettled
+    assert ["order/1 is shipped and has 2 of charge, not 1"] == verdict.unsettled
 
 
 async def test_an_effect_before_its_entry_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ async def test_an_effect_before_its_entry_is_found(tmp_path: Path, monkeypatch: 
             await here.runtime.send("order/1", "order.placed", key="placed", principal=CUSTOMER)
         verdict = await here.verdict()
 
-    assert ["order/1/charge: done, and no entry asks for it"] == verdict.doubles
+    assert ["order/1/charge: done, but no entry asks for it"] == verdict.doubles
 
 
 async def test_a_lost_row_of_work_is_found(tmp_path: Path) -> None:
@@ -181,12 +181,12 @@ async def test_a_skipped_compensation_is_found(tmp_path: Path, refused: str) -> 
 
     expected = {
         "parcel": [
-            "order/1 is refunded and holds 1 of charge, not 0",
-            "order/1 is refunded and holds 1 of reservation, not 0",
+            "order/1 is refunded and has 1 of charge, not 0",
+            "order/1 is refunded and has 1 of reservation, not 0",
         ],
         "content": [
-            "vm/1 is setup_failed and holds 1 of address, not 0",
-            "vm/1 is setup_failed and holds 1 of volume, not 0",
+            "vm/1 is setup_failed and has 1 of address, not 0",
+            "vm/1 is setup_failed and has 1 of volume, not 0",
         ],
     }
     assert expected[refused] == verdict.unsettled
@@ -200,22 +200,22 @@ async def test_an_effect_after_its_compensation_is_found(tmp_path: Path) -> None
         await here.order()
         assert [] == (await here.verdict()).found()
         ledger = services.ledger
-        (key,) = [each.key for each in ledger.deeds.values() if each.deed == "reservation"]
+        (key,) = [each.key for each in ledger.operations.values() if each.operation == "reservation"]
         with pytest.raises(RefusedError):
             ledger.do("reservation", key, "order/1")
         ledger.closed.clear()
-        del ledger.deeds[key]
+        del ledger.operations[key]
         ledger.do("reservation", key, "order/1")
 
-        assert ["order/1 is refunded and holds 1 of reservation, not 0"] == (await here.verdict()).unsettled
+        assert ["order/1 is refunded and has 1 of reservation, not 0"] == (await here.verdict()).unsettled
 
 
 @pytest.mark.parametrize(
     ("kept", "said"),
     [
-        ({("order/1", "paid"): 2}, "order/1: `paid` was acknowledged at 2, and is None"),
-        ({("order/1", "placed"): 3}, "order/1: `placed` was acknowledged at 3, and is 2"),
-        ({("order/9", "created"): 1}, "order/9: `created` was acknowledged at 1, and is None"),
+        ({("order/1", "paid"): 2}, "order/1: `paid` was acknowledged at 2, but is at None"),
+        ({("order/1", "placed"): 3}, "order/1: `placed` was acknowledged at 3, but is at 2"),
+        ({("order/9", "created"): 1}, "order/9: `created` was acknowledged at 1, but is at None"),
     ],
 )
 async def test_a_lost_acknowledged_event_is_found(tmp_path: Path, kept: Kept, said: str) -> None:
@@ -228,8 +228,8 @@ async def test_a_lost_acknowledged_event_is_found(tmp_path: Path, kept: Kept, sa
 async def test_a_missing_effect_is_found(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         await here.order()
-        deeds = here.services.ledger.deeds
-        del deeds[next(key for key, each in deeds.items() if each.deed == "parcel")]
+        operations = here.services.ledger.operations
+        del operations[next(key for key, each in operations.items() if each.operation == "parcel")]
 
         assert ["order/1 is shipped and has no parcel"] == (await here.verdict()).lost
 
@@ -244,9 +244,9 @@ def _told(entity: str, version: int, *, type: str = "order.state.changed") -> Me
     [
         ([1, 2, 3], [], []),
         ([1, 1, 2, 3, 2], [], []),
-        ([1, 3], ["order/1: nobody was told of version 2"], []),
-        ([2, 1, 3], ["order/1: told in the order [2, 1, 3]"], []),
-        ([1, 2, 3, 4], [], ["order/1: told of version 4, and did not apply it"]),
+        ([1, 3], ["order/1: version 2 was not published"], []),
+        ([2, 1, 3], ["order/1: published in the order [2, 1, 3]"], []),
+        ([1, 2, 3, 4], [], ["order/1: version 4 was published, but not applied"]),
     ],
 )
 def test_messages_that_are_missing_or_out_of_order_are_found(
@@ -263,7 +263,7 @@ def test_a_message_of_an_unknown_entity_is_found() -> None:
     verdict = Verdict()
     judge_messages(verdict, [_told("order/9", 1)])
 
-    assert ["order/9: told of, and unknown"] == verdict.doubles
+    assert ["order/9: published, but unknown"] == verdict.doubles
 
 
 def test_a_ledger_records_a_key_once() -> None:
@@ -282,7 +282,7 @@ def test_a_ledger_reports_a_key_used_for_two_effects() -> None:
     ledger.do("charge", "a", "order/1")
     ledger.do("charge", "a", "order/2")
 
-    assert ["a is the charge of order/1, and is asked for as the charge of order/2"] == ledger.doubles
+    assert ["a is the charge of order/1, and is used for the charge of order/2"] == ledger.doubles
 
 
 def test_a_ledger_refuses_closed_keys() -> None:
