@@ -1,4 +1,4 @@
-"""A process that is killed while it tells: nothing stays untold, and nothing is told that did not happen."""
+"""A process that is killed while it publishes: no entry is lost, and no message without an entry is published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a bus says when it does not take a message: each by its class, with what to do, and never with a password."""
+"""The error class of each refusal of a bus, with a hint, and never with a password."""
 
 from __future__ import annotations
 

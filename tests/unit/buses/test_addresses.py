@@ -1,4 +1,4 @@
-"""Addresses of buses: what is taken, what is refused and how, and what is never shown."""
+"""Addresses of buses: valid ones, invalid ones, and what is never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places in a partition of Kafka: they move on when everything before is taken, and not before."""
+"""Offsets in a Kafka partition advance when everything before is acknowledged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bus in memory over a fork: a child waits for no thread of its parent."""
+"""The bus in memory after a fork: a child does not wait for a thread of its parent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking a bus: whoever stops leaves nothing lying with a reader that is gone."""
+"""Polling a bus: a cancelled poll leaves no message with a reader that has ended."""
 
 from __future__ import annotations
 

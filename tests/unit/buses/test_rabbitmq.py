@@ -1,4 +1,4 @@
-"""RabbitMQ, as far as it needs no broker."""
+"""RabbitMQ without a broker."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which addresses a webhook reaches: judged one by one, when it connects, and not by the name alone."""
+"""Which addresses a webhook may connect to: each is checked when it connects."""
 
 from __future__ import annotations
 

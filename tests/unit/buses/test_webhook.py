@@ -1,4 +1,4 @@
-"""Webhooks: signed, never redirected, bounded in time, and what each answer means."""
+"""Webhooks: signed, never redirected, limited in time; and the meaning of each status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Children: begun, waited for, begun again, ended in time."""
+"""Children: started, waited for, restarted, ended in time."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from interlock.ports.delivery import Child
 from interlock.ports.work import Settlement
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
-from tests.unit.effects.scene import CHARGE, NotingDriver, held
+from tests.unit.effects.scene import CHARGE, RecordingDelivery, held
 
 NOW = 1_000_000
 
 
 def child_work(**payload: Any) -> RunningWork:
-    """The work that stands for a child."""
+    """Return the work of a child."""
     return held({"id": "net", "src": "network", "type": "chart", "state": "a", **payload}, name=CHILD_WORK)
 
 
-def driver_with(child: Child | None = None) -> NotingDriver:
-    """A driver that knows one child, as begun for the first time."""
-    driver = NotingDriver()
+def driver_with(child: Child | None = None) -> RecordingDelivery:
+    """Return a delivery with one child that was started once."""
+    driver = RecordingDelivery()
     if child is not None:
         driver.children["network/0"] = child
     return driver
 
 
-async def performed(driver: NotingDriver, work: RunningWork) -> Settlement | None:
+async def performed(driver: RecordingDelivery, work: RunningWork) -> Settlement | None:
     """How the work was settled."""
     return await Children(driver, VirtualClock(NOW)).perform(work)
 
@@ -134,7 +134,7 @@ def test_a_failed_child_is_restarted_while_tries_are_left() -> None:
 
 
 async def test_a_due_row_fires_all_due_timers_of_its_entity() -> None:
-    driver, work = NotingDriver(), held({"event": "late"}, name="t")
+    driver, work = RecordingDelivery(), held({"event": "late"}, name="t")
     gone = await Timers(driver, VirtualClock(NOW)).perform(work)
     driver.fired = frozenset({CHARGE, WorkId("timer", 2, 1)})
     fired = await Timers(driver, VirtualClock(NOW)).perform(work)
@@ -144,7 +144,7 @@ async def test_a_due_row_fires_all_due_timers_of_its_entity() -> None:
 
 async def test_the_row_of_a_timer_that_still_waits_is_never_removed() -> None:
     """The store's clock may be ahead of the runtime's."""
-    driver, work = NotingDriver(), held({"event": "late"}, name="t")
+    driver, work = RecordingDelivery(), held({"event": "late"}, name="t")
     driver.waiting = {CHARGE: NOW + 3}
     early = await Timers(driver, VirtualClock(NOW)).perform(work)
     driver.waiting = {CHARGE: NOW}

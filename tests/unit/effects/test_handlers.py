@@ -1,4 +1,4 @@
-"""Handlers: what they are given, what becomes of their results, and of their failures."""
+"""Handlers: their input, results and failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from interlock.model.step import Outcome
 from interlock.ports.work import Settlement
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS
-from tests.unit.effects.scene import CHARGE, NOW, ONE, NotingDriver, Scene, call, invoke
+from tests.unit.effects.scene import CHARGE, NOW, ONE, RecordingDelivery, Scene, call, invoke
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ async def test_a_result_that_cannot_be_delivered_is_delivered_again_without_a_se
     settled = await scene.performed(charge, invoke(), advance_ms=60_000)
 
     assert (None, [1]) == (settled, begun)
-    assert [("done.invoke.pay", 3, False)] == scene.told()
+    assert [("done.invoke.pay", 3, False)] == scene.delivered()
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ async def test_a_result_that_cannot_be_brought_at_all_puts_the_work_off(
 
     with pytest.raises(UnavailableError):
         await scene.performed(_fine, invoke(), advance_ms=60_000)
-    assert ([], []) == (scene.driver.troubles, scene.told())
+    assert ([], []) == (scene.driver.troubles, scene.delivered())
 
 
 async def test_a_failure_is_fenced_by_the_newest_attempt_at_its_delivery(scene: Scene) -> None:
@@ -98,7 +98,7 @@ async def test_a_result_whose_step_cannot_be_stored_is_a_failure_that_may_be_don
     settled = await scene.performed(_fine, invoke())
 
     assert settled is None
-    assert [("snapshot.size", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
+    assert [("snapshot.size", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.delivered()]
 
 
 async def test_a_failure_whose_step_cannot_be_stored_is_a_dead_letter(scene: Scene) -> None:
@@ -113,11 +113,10 @@ async def test_a_failure_whose_step_cannot_be_stored_is_a_dead_letter(scene: Sce
 
 
 async def test_a_call_that_succeeds_is_done_without_an_entry(scene: Scene) -> None:
-    """Nobody waits for it."""
     held = call()
 
     assert Settlement(held.claim, "done") == await scene.performed(_fine, held)
-    assert [] == scene.told()
+    assert [] == scene.delivered()
 
 
 async def test_a_handler_sees_its_input_and_a_key_that_stays(scene: Scene) -> None:
@@ -157,7 +156,7 @@ async def test_a_plain_function_runs_in_a_thread(scene: Scene) -> None:
     await scene.performed(work, invoke())
 
     assert threads[0].startswith("interlock-handler")
-    assert [("done.invoke.pay", "fine", False)] == scene.told()
+    assert [("done.invoke.pay", "fine", False)] == scene.delivered()
 
 
 async def _lost(attempt: Attempt) -> None:
@@ -170,7 +169,7 @@ async def test_a_failure_is_retried_by_the_policy_of_the_chart(scene: Scene) -> 
     why = {"code": "ConnectionError", "message": "gone", "attempts": 1, "done": "unknown"}
 
     assert Settlement(held.claim, "again", NOW + 1_000, error=why) == await scene.performed(_lost, held)
-    assert [] == scene.told()
+    assert [] == scene.delivered()
 
 
 async def test_a_final_failure_is_delivered_by_the_newest_attempt_only(scene: Scene) -> None:
@@ -178,13 +177,13 @@ async def test_a_final_failure_is_delivered_by_the_newest_attempt_only(scene: Sc
     data = {"code": "ConnectionError", "message": "gone", "attempts": 2, "done": "unknown"}
 
     assert settled is None
-    assert [("error.invoke.pay", data, True)] == scene.told()
+    assert [("error.invoke.pay", data, True)] == scene.delivered()
 
 
 async def test_an_invoke_without_a_policy_is_tried_once(scene: Scene) -> None:
     await scene.performed(_lost, invoke())
 
-    assert ["error.invoke.pay"] == [name for name, _, _ in scene.told()]
+    assert ["error.invoke.pay"] == [name for name, _, _ in scene.delivered()]
 
 
 async def test_a_rejection_by_the_handler_is_final_and_not_done(scene: Scene) -> None:
@@ -193,7 +192,7 @@ async def test_a_rejection_by_the_handler_is_final_and_not_done(scene: Scene) ->
 
     await scene.performed(refuse, invoke(retry=ONE))
 
-    assert [("card.unknown", "no")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
+    assert [("card.unknown", "no")] == [(data["code"], data["done"]) for _, data, _ in scene.delivered()]
 
 
 async def test_a_failed_call_that_the_chart_does_not_handle_is_a_dead_letter(scene: Scene) -> None:
@@ -202,7 +201,7 @@ async def test_a_failed_call_that_the_chart_does_not_handle_is_a_dead_letter(sce
 
     assert settled is not None
     assert ("dead", "ConnectionError") == (settled.verdict, settled.error["code"])
-    assert ["error.communication"] == [name for name, _, _ in scene.told()]
+    assert ["error.communication"] == [name for name, _, _ in scene.delivered()]
 
 
 async def test_a_failed_call_that_the_chart_handles_is_finished(scene: Scene) -> None:
@@ -240,7 +239,7 @@ async def test_a_thread_that_exceeds_its_timeout_is_the_last_attempt(scene: Scen
     finally:
         gate.set()
 
-    assert [("timeout", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
+    assert [("timeout", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.delivered()]
 
 
 async def _called_off(scene: Scene, function: Handler, held: RunningWork) -> Settlement | None:
@@ -258,7 +257,7 @@ async def test_a_coroutine_whose_state_was_left_is_cancelled(scene: Scene) -> No
     held = invoke()
     settled = await _called_off(scene, _hang, held)
 
-    assert (Settlement(held.claim, "done"), []) == (settled, scene.told())
+    assert (Settlement(held.claim, "done"), []) == (settled, scene.delivered())
 
 
 async def test_a_result_after_the_cancellation_is_delivered(scene: Scene) -> None:
@@ -273,7 +272,7 @@ async def test_a_result_after_the_cancellation_is_delivered(scene: Scene) -> Non
 
     await _called_off(scene, stubborn, invoke())
 
-    assert [("done.invoke.pay", "done already", False)] == scene.told()
+    assert [("done.invoke.pay", "done already", False)] == scene.delivered()
 
 
 async def test_a_cancelled_step_of_a_saga_runs_to_its_end(scene: Scene) -> None:
@@ -291,7 +290,7 @@ async def test_a_cancelled_step_of_a_saga_runs_to_its_end(scene: Scene) -> None:
     gate.set()
     await work
 
-    assert [("done.invoke.pay", True, False)] == scene.told()
+    assert [("done.invoke.pay", True, False)] == scene.delivered()
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["succeeds", "fails"])
@@ -317,22 +316,22 @@ async def test_a_cancelled_thread_is_waited_for(scene: Scene, fails: bool) -> No
 
     assert waited
     if fails:
-        assert (Settlement(held.claim, "done"), []) == (settled, scene.told())
+        assert (Settlement(held.claim, "done"), []) == (settled, scene.delivered())
     else:
-        assert [("done.invoke.pay", True, False)] == scene.told()
+        assert [("done.invoke.pay", True, False)] == scene.delivered()
 
 
 async def test_cancelled_work_of_a_dead_worker_is_not_started_again(scene: Scene) -> None:
     held = invoke(attempt=2, cancelled=True)
 
-    assert (Settlement(held.claim, "done"), []) == (await scene.performed(_fine, held), scene.told())
+    assert (Settlement(held.claim, "done"), []) == (await scene.performed(_fine, held), scene.delivered())
 
 
 async def test_a_cancelled_step_of_a_saga_whose_worker_died_may_be_done(scene: Scene) -> None:
     await scene.performed(_fine, invoke(attempt=2, cancelled=True, late=True))
 
     assert [("error.invoke.pay", "lapsed", "unknown")] == [
-        (name, data["code"], data["done"]) for name, data, _ in scene.told()
+        (name, data["code"], data["done"]) for name, data, _ in scene.delivered()
     ]
 
 
@@ -340,19 +339,19 @@ async def test_a_chart_may_forbid_a_second_run(scene: Scene) -> None:
     """`onRestore: fail`, after its worker died."""
     await scene.performed(_fine, invoke(attempt=2, restore="fail"))
 
-    assert ["interrupted"] == [data["code"] for _, data, _ in scene.told()]
+    assert ["interrupted"] == [data["code"] for _, data, _ in scene.delivered()]
 
 
 async def test_a_failed_attempt_is_not_a_dead_worker(scene: Scene) -> None:
     await scene.performed(_fine, invoke(attempt=2, failures=1, restore="fail"))
 
-    assert ["done.invoke.pay"] == [name for name, _, _ in scene.told()]
+    assert ["done.invoke.pay"] == [name for name, _, _ in scene.delivered()]
 
 
 async def test_work_that_kills_every_worker_ends_after_a_limit(scene: Scene) -> None:
     await scene.performed(_fine, invoke(attempt=ATTEMPTS_MAX + 1))
 
-    assert ["lapsed"] == [data["code"] for _, data, _ in scene.told()]
+    assert ["lapsed"] == [data["code"] for _, data, _ in scene.delivered()]
 
 
 @pytest.mark.parametrize("garbage", [object(), {1: 2}, float("nan"), "x" * PAYLOAD_BYTES_MAX])
@@ -362,12 +361,14 @@ async def test_an_invalid_result_is_a_failure(scene: Scene, garbage: Any) -> Non
 
     await scene.performed(nonsense, invoke(retry=ONE))
 
-    assert [("result.malformed", True)] == [(data["code"], "charge" in data["message"]) for _, data, _ in scene.told()]
+    assert [("result.malformed", True)] == [
+        (data["code"], "charge" in data["message"]) for _, data, _ in scene.delivered()
+    ]
 
 
 def test_handlers_know_their_names_and_must_be_functions() -> None:
     """Work for others waits."""
-    handlers = HandlerRunner({"charge": _fine}, NotingDriver(), VirtualClock())
+    handlers = HandlerRunner({"charge": _fine}, RecordingDelivery(), VirtualClock())
 
     assert ("charge",) == handlers.names
     check_functions({"charge": _fine})
@@ -379,14 +380,14 @@ async def test_a_saga_step_that_was_left_is_not_tried_again(scene: Scene) -> Non
     """It failed once and was perhaps done; the saga makes up for it now."""
     await scene.performed(_fine, invoke(attempt=2, failures=1, cancelled=True, late=True))
 
-    assert [("error.invoke.pay", "unknown")] == [(name, data["done"]) for name, data, _ in scene.told()]
+    assert [("error.invoke.pay", "unknown")] == [(name, data["done"]) for name, data, _ in scene.delivered()]
 
 
 async def test_a_thread_that_runs_out_of_items_has_failed(scene: Scene) -> None:
     """A future cannot hold a StopIteration: its attempt would never end."""
     await scene.performed(lambda attempt: next(iter(())), invoke())
 
-    assert ["RuntimeError"] == [data["code"] for _, data, _ in scene.told()]
+    assert ["RuntimeError"] == [data["code"] for _, data, _ in scene.delivered()]
 
 
 async def test_a_process_without_the_chart_does_not_start_the_handler(scene: Scene) -> None:

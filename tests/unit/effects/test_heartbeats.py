@@ -1,4 +1,4 @@
-"""Long jobs and stubborn ones: signs of life, what they tell, and what becomes of those that cannot be stopped."""
+"""Heartbeats of long attempts, and attempts that cannot be stopped."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_an_attempt_with_heartbeats_continues(scene: Scene) -> None:
 
     await scene.performed(slow, invoke(), advance_ms=90_000, heartbeats={"charge": 1_000})
 
-    assert [("done.invoke.pay", "done", False)] == scene.told()
+    assert [("done.invoke.pay", "done", False)] == scene.delivered()
 
 
 async def test_a_thread_without_heartbeats_is_the_last_attempt(scene: Scene) -> None:
@@ -103,7 +103,7 @@ async def test_a_thread_without_heartbeats_is_the_last_attempt(scene: Scene) -> 
     finally:
         gate.set()
 
-    assert [("heartbeat", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
+    assert [("heartbeat", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.delivered()]
     assert b'{"page":1}' == held.details
 
 
@@ -120,7 +120,7 @@ async def test_invalid_details_of_a_heartbeat_are_logged_and_the_attempt_continu
     with caplog.at_level(logging.WARNING, logger="interlock.effects"):
         await scene.performed(work, held)
 
-    assert ([("done.invoke.pay", "done", False)], 2, b'"fine"') == (scene.told(), held.heartbeats, held.details)
+    assert ([("done.invoke.pay", "done", False)], 2, b'"fine"') == (scene.delivered(), held.heartbeats, held.details)
     assert ["the details of a heartbeat cannot be stored"] == [each.message for each in caplog.records]
 
 
@@ -182,11 +182,11 @@ async def test_a_coroutine_that_ignores_its_cancellation_is_the_last_attempt(sce
     held = invoke(timeout_ms=500, retry=ONE)
     await scene.performed(stubborn, held, advance_ms=500 + STOP_MS_MAX)
 
-    assert [("timeout", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
+    assert [("timeout", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.delivered()]
     assert held.is_running
     gate.set()
     await scene.clock.advance()
-    assert (False, 1) == (held.is_running, len(scene.told()))
+    assert (False, 1) == (held.is_running, len(scene.delivered()))
 
 
 async def test_an_error_of_a_stopped_coroutine_is_not_reported(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
@@ -206,7 +206,7 @@ async def test_an_error_of_a_stopped_coroutine_is_not_reported(scene: Scene, cap
     del held
     gc.collect()
 
-    assert ([], [], set()) == (caplog.records, scene.told(), handlers._futures)
+    assert ([], [], set()) == (caplog.records, scene.delivered(), handlers._futures)
 
 
 async def test_no_thread_is_started_beyond_the_limit(scene: Scene) -> None:
@@ -286,7 +286,7 @@ async def test_work_is_postponed_when_the_process_pool_cannot_run_it(scene: Scen
     with nullcontext() if told else pytest.raises(UnavailableError, match="not now"):
         await scene.performed(busy, invoke(), cpu_handlers=frozenset({"charge"}), run_in_process=elsewhere)
 
-    assert told == [data["code"] for _, data, _ in scene.told()]
+    assert told == [data["code"] for _, data, _ in scene.delivered()]
 
 
 async def test_work_in_a_process_that_will_not_end_stays_alone(scene: Scene) -> None:
@@ -309,5 +309,5 @@ async def test_work_in_a_process_that_will_not_end_stays_alone(scene: Scene) -> 
     gate.set()
     await scene.clock.advance()
 
-    assert [("timeout", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
+    assert [("timeout", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.delivered()]
     assert (True, False) == (ran_on, held.is_running)

@@ -1,4 +1,4 @@
-"""A lane of work: claimed, performed, renewed, settled, drained."""
+"""A lane of work: claimed, run, renewed, settled, drained."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def running(
 
 
 async def drained(loop: LaneWorker, timeout_ms: int = 1_000) -> StopReport:
-    """How a lane ended that was told to."""
+    """Stop a lane and return its report."""
     await loop.stop(timeout_ms)
     return await loop.requeue_unfinished()
 
@@ -238,7 +238,7 @@ async def test_a_suspended_process_continues_its_work() -> None:
 
     async with running(store, perform, clock) as loop:
         await clock.advance()
-        clock.time_ms += 10 * LEASE_MS  # nobody in it ran
+        clock.time_ms += 10 * LEASE_MS  # the process was suspended
         loop.wake()
         await clock.advance()
         let.set()
@@ -493,7 +493,7 @@ async def test_work_that_ignores_its_cancellation_does_not_block_the_drain() -> 
 
 
 async def test_details_are_stored_at_renewals_and_when_work_is_requeued() -> None:
-    store, clock = NotingStore(work(2)), VirtualClock(0)
+    store, clock = DetailStore(work(2)), VirtualClock(0)
 
     async def perform(held: RunningWork) -> Settlement:
         held.restore({"code": "ConnectionError"})
@@ -517,7 +517,7 @@ async def test_details_are_stored_at_renewals_and_when_work_is_requeued() -> Non
     assert ({"code": "ConnectionError", "details": {"page": 2}}, None) == (row.error, row.owner)
 
 
-class NotingStore(TableStore):
+class DetailStore(TableStore):
     """A store that keeps details, and counts how often."""
 
     notes = 0
@@ -530,7 +530,7 @@ class NotingStore(TableStore):
 
 
 async def test_details_that_cannot_be_stored_are_stored_at_the_next_renewal() -> None:
-    store, clock = NotingStore(work(2)), VirtualClock(0)
+    store, clock = DetailStore(work(2)), VirtualClock(0)
 
     async def perform(held: RunningWork) -> Settlement:
         held.beat(b'"here"')

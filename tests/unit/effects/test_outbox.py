@@ -1,4 +1,4 @@
-"""The relay: to entities, parents, children and the bus, in order, at least once and counted once."""
+"""The outbox relay: to entities, parents and children, in order, each delivery counted once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from interlock.ports.delivery import Child
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkRow
 from interlock.stores.work_table import WorkTable
 from interlock.testing.clock import VirtualClock
-from tests.unit.effects.scene import CHARGE, NotingDriver
+from tests.unit.effects.scene import CHARGE, RecordingDelivery
 
 NOW = 1_000_000
 SENT = WorkId("outbox", 3, 1)
@@ -44,7 +44,7 @@ class Scene:
     """A relay, its driver and its books."""
 
     def __init__(self) -> None:
-        self.driver = NotingDriver()
+        self.driver = RecordingDelivery()
         self.books = Books()
         self.relay = OutboxRelay(self.books, self.driver, VirtualClock(NOW))  # type: ignore[arg-type]  # two methods
 

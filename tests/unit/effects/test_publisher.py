@@ -17,7 +17,7 @@ from interlock.ports.work import Claim, Settlement
 from interlock.testing.clock import VirtualClock
 
 NOW = 1_000_000
-AWAY = UnavailableError("nobody answers", code="bus.away")
+AWAY = UnavailableError("no response", code="bus.away")
 
 
 class NotingBus:
@@ -41,7 +41,7 @@ class Shut:
     """A door that is shut."""
 
     def try_enter(self) -> AdmissionPermit | None:
-        """Nobody comes in."""
+        """Give no permit."""
         return None
 
 
@@ -60,7 +60,7 @@ class Scene:
 
 
 def claimed(failures: int = 0) -> Claim:
-    """A message in hand."""
+    """Return a running message."""
     work = Work(WorkId("message", 3, 1), BUS_WORK, {"type": "order.paid", "time_ms": 5}, 0)
     return Claim("order/1", work, failures + 1, failures)
 

@@ -1,4 +1,4 @@
-"""What downtime does to a timer: pure arithmetic over the times in which nobody was there (S39)."""
+"""What downtime does to a timer (S39)."""
 
 from __future__ import annotations
 

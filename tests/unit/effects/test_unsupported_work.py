@@ -1,4 +1,4 @@
-"""What others must do for entities: told by a chart, by the effects of a step, and by what a store loads."""
+"""The work that a chart, a step or a loaded entity needs a worker for."""
 
 from __future__ import annotations
 

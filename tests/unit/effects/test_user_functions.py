@@ -43,7 +43,7 @@ async def test_a_handler_that_raises_system_exit_has_failed(
 
     with caplog.at_level(logging.WARNING, "interlock.effects"):
         await scene.performed(leave_thread if plain else leave, invoke())
-    ((_, data, fenced),) = scene.told()
+    ((_, data, fenced),) = scene.delivered()
 
     assert (type(error).__name__, "unknown", True) == (data["code"], data["done"], fenced)
     assert repr(error) in data["message"]
@@ -191,7 +191,7 @@ async def test_an_exception_whose_text_raises_is_a_failure(
         raise error
 
     await scene.performed(fail_thread if plain else fail, invoke())
-    ((_, data, _),) = scene.told()
+    ((_, data, _),) = scene.delivered()
 
     assert type(error).__name__ == data["code"]
     assert data["message"].isprintable(), "it can be kept"

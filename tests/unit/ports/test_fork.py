@@ -1,4 +1,4 @@
-"""Rules for forked children: all of them run, and objects that are gone have none."""
+"""Rules for forked children: all of them run, and freed objects have none."""
 
 from __future__ import annotations
 

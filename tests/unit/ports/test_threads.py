@@ -1,4 +1,4 @@
-"""A system that refuses threads: every caller hears of it as an error with a code, and nothing is half begun."""
+"""A system that refuses threads: every caller gets an error with a code, and nothing is half started."""
 
 from __future__ import annotations
 

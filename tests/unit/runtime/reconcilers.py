@@ -1,4 +1,4 @@
-"""A chart with a reconciler, a function that notes whom it was asked about, and loops at work on a virtual clock."""
+"""A chart with a reconciler, a function that records its calls, and loops on a virtual clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A runtime on the memory store and a clock that the test moves, and stores that let a rival in."""
+"""A runtime on the memory store with a clock that the test moves, and stores with a concurrent writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runtime whose methods wait: threads that wait while another one closes it."""
+"""The blocking runtime: threads that wait while another one closes it."""
 
 from __future__ import annotations
 

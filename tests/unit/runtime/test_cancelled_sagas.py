@@ -1,4 +1,4 @@
-"""A child that its parent leaves in the middle of a saga: nothing charged stays charged, on every store."""
+"""A child whose parent leaves during a saga: every charge is refunded, on every store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After a wrong clock: timers, leases and waits follow the clock that is right, and the journal never goes back."""
+"""After a wrong clock: timers, leases and waits follow the right clock, and the journal never goes back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chart that calls itself compatible, and lacks the state in which an entity is: the entity waits, undamaged."""
+"""A compatible chart that lacks the state of an entity: the entity waits, undamaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timers after downtime: what the policy of each says happens, is an entry, and happens once."""
+"""Timers after downtime: each is shifted by its policy, in an entry, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events that are only rehearsed, events that come too late, and senders and watchers that share a loop."""
+"""Dry runs, events that are too old, and senders and watchers that share a loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys that were kept before: the same event again is a duplicate, whatever is refused now; another event is told."""
+"""Known keys: the same event again is a duplicate, whatever is refused now; another event is an error."""
 
 from __future__ import annotations
 

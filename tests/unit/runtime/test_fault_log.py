@@ -1,4 +1,4 @@
-"""Errors of a chart that no transition took, in steps whose receipt nobody reads: the log has them."""
+"""Errors of a chart that no transition handled are logged."""
 
 from __future__ import annotations
 

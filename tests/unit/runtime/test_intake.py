@@ -1,4 +1,4 @@
-"""The intake: each message becomes an event once; what cannot is set aside, and nothing is lost on the way."""
+"""The intake: each message becomes an event once; others are dead letters, and none is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A deed of a saga that turns out to be done after the entity ended: it is kept, and made up for."""
+"""A step of a saga that succeeds after the entity ended: it is recorded and compensated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns: one at a time per entity, in order, and nothing left behind."""
+"""Mailboxes: one caller at a time per entity, in order."""
 
 from __future__ import annotations
 

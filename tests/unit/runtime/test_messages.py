@@ -1,4 +1,4 @@
-"""Entries leave messages, and the runtime brings them to the bus: once it has one."""
+"""Entries create messages, and the worker publishes them."""
 
 from __future__ import annotations
 

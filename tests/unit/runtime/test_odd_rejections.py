@@ -1,4 +1,4 @@
-"""Rejections whose text no store can keep as it is: the handler is called once, and the chart takes `onError`."""
+"""Rejections whose text cannot be stored: the handler is called once, and the chart takes `onError`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`interlock.open`: a store by its address, charts, and a runtime that waits or is awaited."""
+"""`interlock.open`: a store by its address, charts, and a runtime that blocks or is awaited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the driver answers about entities: now, at a version, at a time, as lists, as they happen."""
+"""Reading entities: now, at a version, at a time, as lists, as a watch."""
 
 from __future__ import annotations
 

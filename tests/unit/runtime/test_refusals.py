@@ -1,4 +1,4 @@
-"""What the driver refuses: by the chart, by policy, by size and shape; and the keys that events make of themselves."""
+"""Refusals: by the chart, by policy, by size and shape; and keys made by `dedupe`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The six duties of the driver: load, step, append, retry; and what it refuses, on what evidence."""
+"""The contract of the runtime: load, step, append, retry; and when it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a runtime: signals, requests under way, work in hand; and what is refused meanwhile."""
+"""The end of a runtime: signals, requests in progress, running work, and what is refused meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Journals of ended entities go to an archive: in which order, which ones, and what happens when something dies."""
+"""Archiving journals of ended entities: the order, the selection, and crashes."""
 
 from __future__ import annotations
 

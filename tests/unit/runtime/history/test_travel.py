@@ -1,4 +1,4 @@
-"""An entity as it was: by version and by time, with and without the shortcut of a stored snapshot."""
+"""An entity as it was: by version and by time, with and without a stored snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is proven of a store: every link and every step, each entity for itself, and what is said when it is not so."""
+"""Verification of a store: every link and every step, entity by entity."""
 
 from __future__ import annotations
 

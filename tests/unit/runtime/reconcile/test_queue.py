@@ -1,4 +1,4 @@
-"""A queue of keyed values: each key once, at a rate, later each time that it failed."""
+"""A queue of values by key: each key once, at a rate, later each time that it failed."""
 
 from __future__ import annotations
 
@@ -97,7 +97,6 @@ def test_of_too_many_failing_ones_the_one_that_failed_longest_ago_is_forgotten()
 
 @pytest.mark.parametrize("rate", [1, 50, 1_000])
 def test_an_empty_queue_has_no_next(rate: float) -> None:
-    """Nobody waits for nothing."""
     assert (None, None, 0) == (queue(rate).next_ms(), queue(rate).take(1), queue(rate).waiting)
 
 

@@ -1,4 +1,4 @@
-"""Reconcilers: whom they ask about, how often, and what becomes of an answer."""
+"""Reconcilers: which entities they check, how often, and what becomes of a result."""
 
 from __future__ import annotations
 

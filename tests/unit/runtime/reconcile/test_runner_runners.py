@@ -1,4 +1,4 @@
-"""Reconcilers: who runs them, on which stores, and how they are written."""
+"""Reconcilers: which process runs them, on which stores, and how they are registered."""
 
 from __future__ import annotations
 

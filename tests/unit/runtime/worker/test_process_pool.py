@@ -1,4 +1,4 @@
-"""Handlers in processes of their own."""
+"""CPU handlers in a pool of processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole driver: what entries leave is performed, and its results come back, on stores that keep work."""
+"""The whole runtime: effects run, and their results come back."""
 
 from __future__ import annotations
 

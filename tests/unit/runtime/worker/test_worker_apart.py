@@ -1,4 +1,4 @@
-"""Workers that do not have everything, and answers that no sender could give: nothing is lost, nothing gets stuck."""
+"""Workers that lack charts or handlers, and results that no caller could send."""
 
 from __future__ import annotations
 

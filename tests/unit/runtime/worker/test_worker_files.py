@@ -1,4 +1,4 @@
-"""The worker on files: one process performs; what it leaves behind, dead or alive, the next one does."""
+"""The worker on files: one process runs effects; the next one continues its work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole driver on a PostgreSQL server: what entries leave is performed, by any process, and results come back."""
+"""The whole runtime on a PostgreSQL server: any process runs effects, and results come back."""
 
 from __future__ import annotations
 
