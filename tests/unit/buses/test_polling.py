@@ -11,7 +11,7 @@ from interlock.buses.polling import poll_once
 
 
 class Noting:
-    """A message that notes that it was put back."""
+    """A message that records that it was requeued."""
 
     body = b""
 

@@ -30,7 +30,7 @@ REFUSED = [
 
 @pytest.fixture
 def listening() -> Iterator[socket.socket]:
-    """A listener on this machine, which nobody answers for."""
+    """A listener on this machine that accepts no connection."""
     with socket.create_server(("127.0.0.2", 0)) as own:
         own.setblocking(False)
         yield own

@@ -375,7 +375,7 @@ async def test_draining_requeues_work_that_does_not_finish() -> None:
 
 
 async def test_a_store_that_can_be_read_and_not_written_is_not_asked_without_end() -> None:
-    """Work is due and cannot be claimed: a full disk. The lane waits as if nothing were due."""
+    """Work is due and cannot be claimed, as with a full disk: the lane waits for its next poll."""
     store, clock = TableStore(work(2)), VirtualClock(0)
 
     async def refuse(*_: object, **__: object) -> tuple[Claim, ...]:

@@ -55,7 +55,7 @@ class Scene:
         return await self.relay.perform(RunningWork(claimed(address, body, failures=failures, sender=sender)))
 
     def child(self, *, begun: bool = True, **payload: Any) -> None:
-        """An invoke of a chart stands in the sender's books."""
+        """Add an invoke of a chart to the sender's work."""
         body = {"id": "net", "src": "network", "type": "chart", **payload}
         self.books.table.keep("order/1", WorkDelta(born=(Work(CHARGE, CHILD_WORK, body, 0),)))
         if begun:
@@ -68,7 +68,7 @@ class Scene:
 
 
 def claimed(address: str, body: Any, *, failures: int = 0, sender: str = "order/1") -> Claim:
-    """A row of the outbox in hand."""
+    """Return a claimed row of the outbox."""
     return Claim(sender, Work(SENT, address, body, 0), failures + 1, failures)
 
 
@@ -377,7 +377,7 @@ async def test_a_child_that_failed_while_it_started_is_restarted() -> None:
 
 
 async def test_a_failure_that_could_not_be_noted_is_delivered_again() -> None:
-    """Somebody took the work up to look whether its time was over."""
+    """A worker has claimed the work to check its timeout."""
     scene = Scene()
     scene.child(retry={"max": 1, "backoff": "1s", "jitter": "none", "on": None})
     works = scene.books.works

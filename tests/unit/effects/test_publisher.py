@@ -34,7 +34,7 @@ class NotingBus:
         self.taken.append(message)
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 class Shut:

@@ -37,7 +37,7 @@ def leaves(attempt: Attempt) -> None:
 
 
 def interrupts(attempt: Attempt) -> None:
-    """What nobody at a keyboard did."""
+    """Raises KeyboardInterrupt."""
     raise KeyboardInterrupt
 
 

@@ -43,7 +43,7 @@ class Asked:
         self.seen: list[ReconcileRequest] = []
 
     async def look(self, seen: ReconcileRequest) -> Any:
-        """What it was told to answer; an exception is raised."""
+        """Return the configured result; an exception is raised."""
         self.seen.append(seen)
         if isinstance(self.answer, BaseException):
             raise self.answer

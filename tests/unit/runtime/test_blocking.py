@@ -41,7 +41,7 @@ class Endless(MemoryStore):
         self.seen = ""
 
     async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
-        """As the memory store, until it is told to be stuck."""
+        """As the memory store, unless it is set to hang."""
         self.seen = ABOUT.get()
         if self.stuck:
             self.reached.set()
@@ -294,7 +294,6 @@ def test_closing_answers_the_caller_of_a_call_that_ignores_its_cancellation(monk
 
 
 def test_code_in_the_loop_that_means_to_end_the_program_ends_itself() -> None:
-    """Whoever waits for the loop is answered, then and later."""
     doors = _opened()
     doors.create("door/1")
 

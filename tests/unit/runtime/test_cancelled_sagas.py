@@ -59,7 +59,7 @@ CHARGES = ("room", "flight", "taxi")
 
 
 class Bank:
-    """A ledger. It halts at the deed of a number, until it is let on; the last charge may be refused."""
+    """A ledger. It blocks at the operation of a number until it is released; the last charge may be refused."""
 
     def __init__(self, halt: int, *, refuses_taxi: bool = False) -> None:
         self.halt, self.refuses_taxi = halt, refuses_taxi
@@ -108,7 +108,7 @@ async def _child(trips: Any) -> str:
 
 
 async def _settled(trips: Any, bank: Bank) -> None:
-    """Wait until nothing stands in the ledger and no work is left; a list of work may miss what is just being kept."""
+    """Wait until the ledger is empty and no work is left."""
 
     async def is_settled() -> bool:
         return not (bank.stands or await _works(trips))

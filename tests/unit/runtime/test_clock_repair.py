@@ -245,7 +245,7 @@ async def test_a_clock_that_goes_back_while_a_worker_runs_is_noticed(url: str) -
 
 
 class Held:
-    """A memory store with one piece of work in hand until far in the future, and its repair."""
+    """A memory store with one piece of work leased until far in the future, and its repair."""
 
     def __init__(self, store: MemoryStore | None = None) -> None:
         self.clock = VirtualClock(DAY)
@@ -265,7 +265,7 @@ class Held:
         return claim
 
     async def row(self) -> Any:
-        """The work of the first entity as it stands."""
+        """Return the work of the first entity."""
         (row,) = (await self.store.works(WorkQuery(entity="job/1"))).rows
         return row
 

@@ -46,7 +46,7 @@ ADDRESSES = pytest.mark.parametrize(
 
 @asynccontextmanager
 async def opened(address: str, folder: Path, *texts: str) -> AsyncGenerator[Runtime, None]:
-    """A runtime for these charts on a store of this kind; nobody performs its work."""
+    """Return a runtime for these charts on a store of this kind, without a worker."""
     charts = [interlock.loads(each) for each in texts]
     url = store_or_skip() if address == "postgresql:" else address.format(folder)
     async with interlock.open(url, charts=charts, work=False) as found:

@@ -247,7 +247,7 @@ class Handing:
         await asyncio.Event().wait()
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 async def test_a_message_is_acknowledged_after_its_receipt() -> None:

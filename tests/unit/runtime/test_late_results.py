@@ -42,7 +42,7 @@ states:
 
 
 class Hotel:
-    """Books when it is let, and frees what it is told to."""
+    """Books when it is released, and cancels bookings."""
 
     def __init__(self) -> None:
         self.asked, self.let = asyncio.Event(), asyncio.Event()

@@ -40,14 +40,14 @@ EAR = "interlock: 1\nkind: ear\ninitial: open\nstates: {open: {on: {heard: full}
 
 
 class MoodyBus(MemoryBus):
-    """A bus that can be told to fail."""
+    """A bus that can be set to fail."""
 
     def __init__(self) -> None:
         super().__init__()
         self.problem: Callable[[Message], Exception | None] = lambda message: None
 
     async def publish(self, message: Message) -> None:
-        """Fail as told, or take it."""
+        """Fail as configured, or accept it."""
         problem = self.problem(message)
         if problem is not None:
             raise problem
@@ -200,7 +200,7 @@ async def test_messages_of_a_killed_process_are_published_by_another(tmp_path: P
 async def test_a_store_without_work_refuses_a_bus() -> None:
     class Plain:
         async def close(self) -> None:
-            """Nothing to let go of."""
+            """Do nothing."""
 
     opening = interlock.open("memory:", charts=charts(), bus=MemoryBus())
     opening._opener = lambda url: Plain()  # type: ignore[assignment]  # less than a store

@@ -215,7 +215,6 @@ async def test_a_cancelled_watch_leaves_no_task_behind() -> None:
 
 
 async def test_a_watch_ends_when_the_runtime_closes() -> None:
-    """Nobody waits for entries of a closed store."""
     doors = runtime(clock=Patient())
     await doors.create("door/1")
     heard = [await anext(watching := doors.watch("door/1"))]

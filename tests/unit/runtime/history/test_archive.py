@@ -152,7 +152,7 @@ async def test_once_more_finds_it_done(shelf: Shelf) -> None:
 
 
 class Dying(MemoryStore):
-    """Dies when it is told to release, once."""
+    """Crashes once, at a release."""
 
     died = False
 

@@ -75,7 +75,7 @@ async def test_a_process_that_stops_releases_its_lease() -> None:
 
 async def test_a_process_that_cannot_renew_its_lease_stops_before_it_expires() -> None:
     class Shaky(MemoryStore):
-        """A store that renews no lease while it is told so."""
+        """A store that can be set to renew no lease."""
 
         deaf = False
 
@@ -172,7 +172,7 @@ async def test_a_failed_list_is_tried_again() -> None:
 
 async def test_while_the_gate_drains_no_entity_is_checked() -> None:
     class Shut:
-        """A door that lets nobody in."""
+        """A gate that gives no permit."""
 
         def try_enter(self) -> AdmissionPermit | None:
             """No."""

@@ -72,7 +72,7 @@ states:
 
 
 class Bank:
-    """A payment service that honours keys, and fails as it is told."""
+    """A payment service that honours keys, and fails as configured."""
 
     def __init__(self) -> None:
         self.deeds: dict[str, int] = {}
@@ -189,7 +189,7 @@ async def test_timers_fire_when_they_are_due_and_are_cancelled_with_their_state(
 
 
 async def test_work_survives_the_process_that_left_it(tmp_path: Path) -> None:
-    """Whoever opens the store next performs it, under the same key."""
+    """The next process that opens the store runs it, under the same key."""
     url, bank = f"sqlite:///{tmp_path}/orders.db", Bank()
     async with interlock.open(url, charts=[order_chart(bank)], work=False) as sender:
         await sender.create("order/1")
@@ -423,7 +423,7 @@ async def test_a_store_without_work_logs_a_warning_or_is_refused(
 
 
 async def _closed(runtime: Runtime, clock: VirtualClock) -> None:
-    """Close while the clock goes on: draining waits on it."""
+    """Close while the clock advances: draining waits on it."""
     closing = asyncio.ensure_future(runtime.close())
     await clock.advance(20_000)
     await closing

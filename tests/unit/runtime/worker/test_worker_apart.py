@@ -96,7 +96,7 @@ class Shared:
             await worker.stop()
 
     async def left(self) -> list[str]:
-        """The names of the work that is left and goes on."""
+        """Return the names of the unfinished work."""
         return [each.work.name for each in (await self.store.works(WorkQuery(dead=False))).rows]
 
 

@@ -65,7 +65,7 @@ Charge = Callable[[Attempt], Awaitable[dict[str, str]]]
 
 
 class Bank:
-    """A payment service that honours keys, and fails as it is told."""
+    """A payment service that honours keys, and fails as configured."""
 
     def __init__(self, *failures: Exception) -> None:
         self.asked: list[str] = []
@@ -167,7 +167,7 @@ async def test_a_failure_for_good_reaches_the_chart(url: str) -> None:
 
 
 async def test_work_survives_the_process_that_left_it(url: str) -> None:
-    """Whoever opens the store next performs it, under the same key."""
+    """The next process that opens the store runs it, under the same key."""
     bank = Bank()
     async with interlock.open(url, charts=[order(bank)], work=False) as sender:
         await sender.create("order/1")
