@@ -1,4 +1,4 @@
-"""One broker of each kind for all tests of a process, ended with them."""
+"""One broker of each kind for all tests of a process, stopped at its end."""
 
 from __future__ import annotations
 

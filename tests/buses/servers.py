@@ -26,7 +26,7 @@ import pytest
 READY_SECONDS = 180
 
 GUARD = '("$@" </dev/null; kill -9 0) & read -r _; kill -9 0'
-"""Ends a broker and all it has begun when it ends, or when the pipe from the tests closes: also after they died."""
+"""Ends a broker and its child processes when it ends, or when the pipe from the tests closes, also after a crash."""
 
 
 class Broker(ABC):
@@ -75,7 +75,7 @@ class Broker(ABC):
         return process
 
     def kill(self) -> None:
-        """End it as a crash would: its process, and what that has begun."""
+        """Kill it and its child processes."""
         while self._processes:
             process = self._processes.pop()
             with suppress(ProcessLookupError):
@@ -213,11 +213,11 @@ while True:
         self.run(sys.executable, "-c", self.HOST, str(self.folder / "address"))
 
     def is_ready(self) -> bool:
-        """Whether it has told its address."""
+        """Whether it has reported its address."""
         return (self.folder / "address").exists()
 
     def pause(self) -> None:
-        """Let it answer nobody."""
+        """Stop it from responding."""
         os.killpg(self._processes[-1].pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
@@ -247,7 +247,7 @@ def started(kind: type[Any]) -> Any:
 
 
 def free_port() -> int:
-    """A port that nobody uses now."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""A process that is killed while it tells: nothing stays untold, and nothing is told that did not happen."""
+"""A process that is killed while it publishes: no entry is lost, and no message without an entry is published."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ async def all_of(port: int, stream: str) -> list[Message]:
     return [decode_message(fields[b"body"]) for _, fields in found]
 
 
-async def test_killed_anywhere_every_entry_is_told_in_order_and_repeats_carry_the_same_id(
+async def test_after_kills_every_entry_is_published_in_order_and_repeats_have_the_same_id(
     redis: servers.Redis, tmp_path: Path
 ) -> None:
-    """Redis drops no repeats, so that all of them are seen."""
     store, bus = f"sqlite:///{tmp_path}/orders.db", redis.url("killed")
     for number in range(KILLS):
         command = [sys.executable, "-m", "tests.buses.writer", store, bus]

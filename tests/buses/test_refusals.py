@@ -1,4 +1,4 @@
-"""What a bus says when it does not take a message: each by its class, with what to do, and never with a password."""
+"""The error class of each refusal of a bus, with a hint, and never with a password."""
 
 from __future__ import annotations
 
@@ -29,23 +29,20 @@ async def refused(url: str, message: Message = MESSAGE) -> InterlockError:
     return caught.value
 
 
-async def test_a_missing_stream_of_nats_is_told_with_what_to_do(nats: servers.Nats) -> None:
-    """Until somebody makes it."""
+async def test_a_missing_nats_stream_is_an_error_with_a_hint(nats: servers.Nats) -> None:
     found = await refused(nats.url("nowhere", ""))
 
     assert (NotFoundError, "bus.stream") == (type(found), found.code)
     assert "create=1" in str(found.hint)
 
 
-async def test_a_message_too_large_for_nats_is_never_taken(nats: servers.Nats) -> None:
-    """By the server's own limit, or the stream's."""
+async def test_a_message_too_large_for_nats_is_rejected(nats: servers.Nats) -> None:
     found = await refused(nats.url("sizes"), LARGE)
 
     assert (RejectedError, "bus.size") == (type(found), found.code)
 
 
-async def test_a_subject_that_another_stream_has_is_told(nats: servers.Nats) -> None:
-    """The message must not go to a stream that nobody meant."""
+async def test_a_subject_of_another_nats_stream_is_refused(nats: servers.Nats) -> None:
     bus = open_bus_url(nats.url("mine"))
     await bus.publish(MESSAGE)
     await bus.close()
@@ -69,8 +66,7 @@ def guarded() -> Iterator[servers.Nats]:
     broker.remove()
 
 
-async def test_a_missing_right_at_nats_is_told(guarded: servers.Nats, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To publish, or to come in at all."""
+async def test_a_missing_permission_of_nats_is_denied(guarded: servers.Nats, monkeypatch: pytest.MonkeyPatch) -> None:
     from interlock.buses import nats
 
     monkeypatch.setattr(nats, "SECONDS", 3.0)
@@ -84,8 +80,7 @@ async def test_a_missing_right_at_nats_is_told(guarded: servers.Nats, monkeypatc
     assert "orders" in str(publish.hint)
 
 
-async def test_a_name_that_is_no_stream_of_redis_is_told(redis: servers.Redis) -> None:
-    """Somebody uses it for something else."""
+async def test_a_redis_key_that_is_not_a_stream_is_refused(redis: servers.Redis) -> None:
     from redis.asyncio import Redis
 
     client = Redis(port=redis.port)
@@ -96,8 +91,7 @@ async def test_a_name_that_is_no_stream_of_redis_is_told(redis: servers.Redis) -
     assert (NotFoundError, "bus.stream") == (type(found), found.code)
 
 
-async def test_a_missing_right_at_redis_is_told(redis: servers.Redis) -> None:
-    """To write, or to come in at all."""
+async def test_a_missing_permission_of_redis_is_denied(redis: servers.Redis) -> None:
     from redis.asyncio import Redis
 
     client = Redis(port=redis.port)
@@ -108,8 +102,7 @@ async def test_a_missing_right_at_redis_is_told(redis: servers.Redis) -> None:
     assert [(DeniedError, "bus.denied")] * 2 == [(type(each), each.code) for each in found]
 
 
-async def test_a_length_keeps_a_stream_of_redis_short(redis: servers.Redis) -> None:
-    """About so long: Redis cuts whole blocks."""
+async def test_a_length_trims_a_redis_stream(redis: servers.Redis) -> None:
     from redis.asyncio import Redis
 
     bus = open_bus_url(redis.url("short", "&length=10"))
@@ -122,10 +115,9 @@ async def test_a_length_keeps_a_stream_of_redis_short(redis: servers.Redis) -> N
     assert 10 <= length < 500
 
 
-async def test_a_missing_queue_of_rabbitmq_is_told_and_so_is_a_message_that_no_queue_takes(
+async def test_a_missing_queue_and_an_unroutable_message_of_rabbitmq_are_errors(
     rabbitmq: servers.Rabbit,
 ) -> None:
-    """An exchange without a queue would drop it in silence."""
     from aio_pika import connect
 
     connection = await connect(f"amqp://guest:guest@127.0.0.1:{rabbitmq.port}/")
@@ -163,8 +155,7 @@ async def test_a_message_that_rabbitmq_refuses_disturbs_no_other(rabbitmq: serve
     assert {NotFoundError} == {type(each) for each in found if each is not None}
 
 
-async def test_a_message_too_large_for_kafka_is_never_taken(kafka: servers.Kafka) -> None:
-    """By the client's limit, before it is sent."""
+async def test_a_message_too_large_for_kafka_is_rejected(kafka: servers.Kafka) -> None:
     found = await refused(kafka.url("sizes", "?message.max.bytes=100000"), LARGE)
 
     assert (RejectedError, "bus.size") == (type(found), found.code)
@@ -179,8 +170,7 @@ async def test_a_message_too_large_for_kafka_is_never_taken(kafka: servers.Kafka
         "kafka://127.0.0.1:{port}/orders?message.timeout.ms=500",
     ],
 )
-async def test_nobody_there_is_a_bus_that_is_away(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message waits."""
+async def test_an_unreachable_broker_is_unavailable(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from interlock.buses import nats, redis
 
     for module in (nats, redis):

@@ -1,4 +1,4 @@
-"""A process that steps orders and tells a bus, until it is killed: `python -m tests.buses.writer STORE BUS`."""
+"""A process that steps orders and publishes until it is killed: `python -m tests.buses.writer STORE BUS`."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""The verdict on a storm: what the journals say, held against what the services did and what the client was told.
+"""The verdict on a storm: the journals compared with the operations of the services and the receipts of the client.
 
 | word | meaning |
 |---|---|
-| stuck | an entity that rests nowhere, or work that nobody does |
-| lost | what was acknowledged and is not in the journal; a deed that must have been done and nobody knows of; an entry
-of which no message told, or not in its order |
-| double | a second deed beside a first one; a deed that no entry asked for |
-| unsettled | a deed still held that its entity's state says was made up for |
+| stuck | an entity in no resting state, or unfinished work |
+| lost | an acknowledged event that is not in the journal; a missing operation; an entry without a message, or out of
+order |
+| double | a second operation of a kind; an operation that no entry asked for |
+| unsettled | an active operation that was compensated according to its entity's state |
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ HELD: dict[str, dict[str, tuple[str, ...]]] = {
     "network": {"ready": (), "refused": ()},
     "storage": {"ready": (), "refused": ()},
 }
-"""Where an entity of each kind may rest, and what it then has. What children make is their machine's."""
+"""The resting states of each kind, and the operations that are active there. Those of children belong to their vm."""
 
 Kept = Mapping[tuple[str, str], int]
-"""What the client was told: entity and key, to version."""
+"""The receipts of the client: entity and key, to version."""
 
 
 @dataclass
 class Verdict:
-    """All that is wrong; nothing, hopefully."""
+    """Everything that is wrong."""
 
     entities: int = 0
     entries: int = 0
@@ -58,19 +58,19 @@ class Verdict:
     unsettled: list[str] = field(default_factory=list)
 
     def found(self) -> list[str]:
-        """Everything, each with its word."""
+        """Return all findings, each with its word."""
         words = {"stuck": self.stuck, "lost": self.lost, "double": self.doubles, "unsettled": self.unsettled}
         return [f"{word}: {each}" for word, all_of_them in words.items() for each in all_of_them]
 
     def line(self) -> str:
-        """The last line of a report."""
+        """Return the last line of a report."""
         sagas = f"{len(self.unsettled)} sagas unsettled" if self.unsettled else "all sagas settled"
         counts = f"{len(self.stuck)} stuck, {len(self.lost)} lost, {len(self.doubles)} double effects"
         return f"chaos: {self.entities:,} entities, {counts}, {sagas}"
 
 
 async def rows_of(runtime: Runtime) -> list[EntityRow]:
-    """Every entity of the kinds that a storm plays with, as lists show it."""
+    """Return every entity of the kinds of a storm, as lists show it."""
     found: list[EntityRow] = []
     for kind in HELD:
         after: str | None = None
@@ -84,7 +84,7 @@ async def rows_of(runtime: Runtime) -> list[EntityRow]:
 
 
 async def judged(runtime: Runtime, kept: Kept, book: Mapping[str, Any]) -> Verdict:
-    """Reads everything once, when all is at rest, and judges."""
+    """Read everything once, when no work is left, and return the verdict."""
     verdict = Verdict(doubles=list(book["doubles"]))
     asked: set[str] = set()
     versions: dict[tuple[str, str], int] = {}
@@ -103,8 +103,10 @@ async def judged(runtime: Runtime, kept: Kept, book: Mapping[str, Any]) -> Verdi
             verdict.lost.append(f"{entity}: {proof.problem.code}: {proof.problem.message}")
     for place, version in kept.items():
         if versions.get(place) != version:
-            verdict.lost.append(f"{place[0]}: `{place[1]}` was acknowledged at {version}, and is {versions.get(place)}")
-    verdict.doubles += [f"{key}: done, and no entry asks for it" for key in book["deeds"] if key not in asked]
+            verdict.lost.append(
+                f"{place[0]}: `{place[1]}` was acknowledged at {version}, but is at {versions.get(place)}"
+            )
+    verdict.doubles += [f"{key}: done, but no entry asks for it" for key in book["operations"] if key not in asked]
     assert isinstance(runtime.store, WorkStore)
     rest = (await runtime.store.works(WorkQuery(limit=500))).rows
     verdict.stuck += [f"{each.entity}: work `{each.work.name}` is left, {each.error}" for each in rest]
@@ -112,47 +114,47 @@ async def judged(runtime: Runtime, kept: Kept, book: Mapping[str, Any]) -> Verdi
 
 
 def judge_messages(verdict: Verdict, messages: Iterable[Message]) -> None:
-    """Whether each applied entry was told, and the entries of an entity in their order, once repeats are dropped."""
-    told: dict[str, list[int]] = {}
+    """Check that each applied entry was published, in order per entity, once repeats are dropped."""
+    published: dict[str, list[int]] = {}
     seen: set[str] = set()
     for each in messages:
         if each.id not in seen and each.type.endswith(".changed"):
-            told.setdefault(each.subject or "", []).append(each.data["version"])
+            published.setdefault(each.subject or "", []).append(each.data["version"])
         seen.add(each.id)
     verdict.messages = len(seen)
     for entity, versions in verdict.applied.items():
-        heard = told.pop(entity, [])
-        missing = sorted(set(versions) - set(heard))
-        verdict.lost += [f"{entity}: nobody was told of version {each}" for each in missing]
-        if heard != sorted(heard):
-            verdict.lost.append(f"{entity}: told in the order {heard}")
+        received = published.pop(entity, [])
+        missing = sorted(set(versions) - set(received))
+        verdict.lost += [f"{entity}: version {each} was not published" for each in missing]
+        if received != sorted(received):
+            verdict.lost.append(f"{entity}: published in the order {received}")
         verdict.doubles += [
-            f"{entity}: told of version {each}, and did not apply it" for each in {*heard} - {*versions}
+            f"{entity}: version {each} was published, but not applied" for each in {*received} - {*versions}
         ]
-    verdict.doubles += [f"{entity}: told of, and unknown" for entity in told]
+    verdict.doubles += [f"{entity}: published, but unknown" for entity in published]
 
 
 def _judge_rest(verdict: Verdict, snapshot: Snapshot, held: Counter[str]) -> None:
-    """Whether an entity is where it may rest, with what it then has."""
+    """Check that an entity is in a resting state, with the operations of that state."""
     entity, state = snapshot.entity, ", ".join(snapshot.configuration)
     wanted = HELD[snapshot.kind].get(state)
     verdict.ends[f"{snapshot.kind} {state}"] += 1
     if wanted is None:
         verdict.stuck.append(f"{entity} is in {state}")
         return
-    for deed in sorted({*wanted, *held}):
-        expected, actual = wanted.count(deed), held[deed]
+    for operation in sorted({*wanted, *held}):
+        expected, actual = wanted.count(operation), held[operation]
         if actual > expected:
-            verdict.unsettled.append(f"{entity} is {state} and holds {actual} of {deed}, not {expected}")
+            verdict.unsettled.append(f"{entity} is {state} and has {actual} of {operation}, not {expected}")
         elif actual < expected:
-            verdict.lost.append(f"{entity} is {state} and has no {deed}")
+            verdict.lost.append(f"{entity} is {state} and has no {operation}")
 
 
 def _held(book: Mapping[str, Any]) -> dict[str, Counter[str]]:
     held: dict[str, Counter[str]] = {}
-    for each in book["deeds"].values():
-        if not each["undone"] and each["deed"] not in FLEETING:
-            held.setdefault(each["entity"], Counter())[each["deed"]] += 1
+    for each in book["operations"].values():
+        if not each["undone"] and each["operation"] not in FLEETING:
+            held.setdefault(each["entity"], Counter())[each["operation"]] += 1
     return held
 
 

@@ -1,6 +1,6 @@
-"""The client of a storm: begins orders and machines and sends them events, and does not always listen.
+"""The client of a storm: creates orders and machines, sends them events, and loses some answers.
 
-Rule: whatever was acknowledged is remembered, with its version, and must be there in the end, once.
+Rule: every acknowledged event is remembered with its version, and must be in the journal once at the end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INSISTED_MAX = 10
 
 @dataclass(frozen=True)
 class Letter:
-    """An event that the client wants an entity to have, under a key."""
+    """An event that the client sends to an entity, with a key."""
 
     entity: str
     event: str
@@ -32,7 +32,7 @@ class Letter:
 
 
 class Client:
-    """Begins entities, sends them events, and does not always listen."""
+    """Creates entities, sends them events, and loses some answers."""
 
     def __init__(self, runtime: Runtime, chance: random.Random) -> None:
         self.counts: Counter[str] = Counter()
@@ -45,30 +45,30 @@ class Client:
         self.kept: dict[tuple[str, str], int] = {}
 
     async def begin(self) -> None:
-        """One more entity, and what it is to hear."""
+        """Create one more entity, and plan its events."""
         self._count += 1
         if self._count % 3:
             entity, context, letters = self._order(f"order/o-{self._count}")
         else:
             entity, context, letters = self._machine(f"vm/m-{self._count}")
-        for _ in range(1 + (self._chance.random() < 0.2)):  # the answer was not heard: once more
+        for _ in range(1 + (self._chance.random() < 0.2)):  # the answer was lost: send it again
             self._note(entity, "created", await self._insist(self._runtime.create, entity, context, key="created"))
         for letter in letters:
             await self._post(letter)
 
     async def deliver(self) -> None:
-        """Some of what was held back arrives."""
+        """Send some of the delayed events."""
         self._chance.shuffle(self._later)
         for _ in range(self._chance.randrange(len(self._later) + 1)):
             await self._send(self._later.pop())
 
     async def deliver_all(self) -> None:
-        """Everything that was held back arrives."""
+        """Send all delayed events."""
         while self._later:
             await self._send(self._later.pop())
 
     async def repeat_all(self) -> None:
-        """Every event once more, out of some old queue: each that was taken is known."""
+        """Send every event once more: each applied one must be a duplicate."""
         for letter in self._sent:
             receipt = await self._told(letter)
             known = self.kept.get((letter.entity, letter.key))
@@ -89,7 +89,7 @@ class Client:
         return entity, {"image": "debian"}, letters
 
     async def _post(self, letter: Letter) -> None:
-        """Send it now, or twice, or some time later."""
+        """Send it now, twice, or later."""
         fate = self._chance.random()
         if fate < 0.25:
             self.counts["held back"] += 1
@@ -111,7 +111,7 @@ class Client:
         )
 
     async def _insist(self, call: Callable[..., Awaitable[Receipt]], *arguments: Any, **more: Any) -> Receipt:
-        """Ask again, with the same key, while the store cannot answer: a stopped worker may hold it up."""
+        """Retry with the same key while the store is unavailable: a suspended worker may block it."""
         for _ in range(INSISTED_MAX):
             with suppress(UnavailableError):
                 return await call(*arguments, **more)
@@ -119,7 +119,7 @@ class Client:
         return await call(*arguments, **more)
 
     def _note(self, entity: str, key: str, receipt: Receipt) -> None:
-        """What is acknowledged must be there in the end, once, at that version."""
+        """Remember an acknowledged event with its version."""
         self.counts[receipt.outcome] += 1
         if receipt.outcome not in ("applied", "duplicate"):
             return

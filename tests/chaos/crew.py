@@ -1,6 +1,6 @@
-"""The workers of a storm: always as many, each by a clock of its own, some of them always dying.
+"""The workers of a storm: a fixed number, each with its own clock. Killed ones are replaced.
 
-Rule: whoever ends without having been killed has fallen; that is told, and too many of them end the storm.
+Rule: a worker that ends without having been killed has crashed. Crashes are counted, and too many end the storm.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SKEWS_MS = (0, 0, 0, 400, -400, 3_000)
 
 
 class Crew:
-    """The workers, some of them always dying."""
+    """The workers of a storm."""
 
     def __init__(self, chance: random.Random, *arguments: object) -> None:
         self._chance = chance
@@ -38,44 +38,44 @@ class Crew:
         self.fallen = 0
 
     def fill(self) -> None:
-        """As many as there should be."""
+        """Start workers until there are enough."""
         while len(self._workers) < WORKERS:
             self._workers.append(started(works, *self._arguments, self._chance.choice(SKEWS_MS)))
 
     def hear(self, seconds: float) -> int:
-        """Take in what was said within some time; how many words. Waits, so it is called in a thread."""
+        """Receive reports for some time; return how many. It blocks, so it is called in a thread."""
         with self._listening:
             by_pipe = {each.pipe: each for each in self._workers}
             ready = wait(list(by_pipe), timeout=seconds)
             for pipe in ready:
-                worker = by_pipe[pipe]  # type: ignore[index]  # they are the pipes that were asked
+                worker = by_pipe[pipe]  # type: ignore[index]  # the pipes that were waited for
                 try:
                     self._last[worker] = worker.pipe.recv_bytes()
-                except EOFError:  # nobody killed it
+                except EOFError:  # it was not killed
                     self.fallen += 1
                     self._forget(worker)
             return len(ready)
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether they die faster than anybody kills them: then there is no storm to speak of."""
+        """Whether too many workers crash for a storm."""
         return self.fallen > FALLEN_MAX
 
     def pause(self) -> None:
-        """Stop one for longer than its lease, which it does not notice; one at a time."""
+        """Suspend one worker for longer than its lease; one at a time."""
         if self._paused is None:
             self._paused = self._chance.choice(self._workers)
             os.kill(self._paused.process.pid, signal.SIGSTOP)
-            asyncio.get_running_loop().call_later(PAUSE_S, self._go_on, self._paused)  # it may hold what we wait for
+            asyncio.get_running_loop().call_later(PAUSE_S, self._resume, self._paused)  # it may hold a lock
             self.pauses += 1
 
-    def _go_on(self, worker: Worker) -> None:
+    def _resume(self, worker: Worker) -> None:
         if self._paused is worker:
             os.kill(worker.process.pid, signal.SIGCONT)
             self._paused = None
 
     def kill(self) -> bool:
-        """Kill one that has spoken; whether a handler was at work."""
+        """Kill a worker that has reported; return whether a handler was running."""
         able = [each for each in self._workers if each in self._last and each is not self._paused]
         victim = self._chance.choice(able or self._workers)
         said = self._last.get(victim, b"here")
@@ -90,7 +90,7 @@ class Crew:
         worker.killed()
 
     def dismiss(self) -> None:
-        """Tell one to leave (SIGTERM): it finishes what it has in hand, or puts it back, while others work on."""
+        """Send SIGTERM to a worker: it finishes its running work, or requeues it."""
         able = [each for each in self._workers if each in self._last and each is not self._paused]
         if able:
             leaving = self._chance.choice(able)
@@ -101,8 +101,8 @@ class Crew:
             self.dismissed += 1
 
     def end(self) -> list[str]:
-        """Nobody works any more; what those who were told to leave did wrong."""
-        with self._listening:  # when the storm was broken off, a thread may still be at it
+        """End all workers; return the faults of those that were dismissed."""
+        with self._listening:  # after an interrupted storm a thread may still receive
             for each in self._workers:
                 each.killed()
             self._workers.clear()
@@ -110,7 +110,7 @@ class Crew:
         for each in self._leaving:
             each.process.join(ANSWER_SECONDS_MAX)
             if each.process.exitcode != 0:
-                found.append(f"a worker that was told to leave ended with {each.process.exitcode}")
+                found.append(f"a dismissed worker ended with {each.process.exitcode}")
             each.killed()
         self._leaving.clear()
         return found

@@ -1,4 +1,4 @@
-"""The messages of a storm: a broker that is killed in the middle of it, and all that it was given, read at the end."""
+"""The messages of a storm: a broker that is killed during the storm, and read at the end."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.buses.servers import Nats
 
 STREAM = "chaos"
 SILENCE_S = 10.0
-"""So long nothing comes any more before what is missing counts as lost."""
+"""How long to wait for a message before the missing ones count as lost."""
 
 
 class Post:
-    """A broker of the storm's own: NATS, with a stream that keeps everything."""
+    """A NATS broker for one storm, with a stream that keeps everything."""
 
     def __init__(self) -> None:
         self._broker = Nats()
@@ -29,28 +29,28 @@ class Post:
 
     @property
     def bus(self) -> str:
-        """Its address, for those who publish."""
+        """Its address for publishers."""
         return self._broker.url(STREAM)
 
     def open(self) -> None:
-        """Serve, with what was kept."""
+        """Start it, with its stored messages."""
         if not self._is_up:
             self._broker.start()
             self._is_up = True
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill it."""
         if self._is_up:
             self._broker.kill()
             self._is_up = False
             self.deaths += 1
 
     def close(self) -> None:
-        """End it, and leave nothing behind."""
+        """Stop it, and delete its files."""
         self._broker.remove()
 
     async def read(self, count: int) -> list[Message]:
-        """What it was given, in its order: so many, or fewer when nothing comes any more."""
+        """Return `count` messages in order, or fewer when no more arrive."""
         source = open_source_url(self._broker.url(STREAM, "&group=checker"))
         found: list[Message] = []
         try:

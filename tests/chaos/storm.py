@@ -1,13 +1,12 @@
-"""A storm: two workers, killed again and again; a client that repeats itself; services that fail. Then the verdict.
+"""A storm: two workers that are killed repeatedly, a client that repeats itself, services that fail; then the verdict.
 
-1. The client begins orders and machines and sends them events: some answers it does not hear and sends again, some
-   events arrive twice, some much later. The broker, where there is one, dies twice.
-2. Workers perform what the entries leave, each by a clock of its own. One of them is killed (SIGKILL) after it has
-   spoken a few times, most of them with a handler at work, and another begins in its place. Some are stopped instead
-   (SIGSTOP), for longer than their lease, and go on as if nothing had happened; some are told to leave (SIGTERM), and
-   must end in good order.
-3. When enough were killed, whoever is stuck for good by the chart's own word waits for a person: the driver plays that.
-4. When all is at rest every event is sent once more, and must be known; then everything is read and judged.
+1. The client creates orders and machines and sends them events. Some answers are lost and the event is sent again;
+   some events arrive twice, some much later. The broker, where there is one, is killed twice.
+2. Workers run effects, each with its own clock. A worker is killed (SIGKILL) after a few reports, mostly while a
+   handler runs, and replaced. Some are suspended (SIGSTOP) for longer than their lease; some get SIGTERM
+   and must shut down cleanly.
+3. After enough kills, the storm acts as the operator for entities that wait for one by their chart.
+4. When no work is left, every event is sent once more and must be a duplicate; then everything is read and checked.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ from tests.chaos.world import SLOW_S, charts, write_definitions
 from tests.crash.crowd import ANSWER_SECONDS_MAX, started
 
 WORDS_MAX = 24
-"""So many words at most are heard between two kills."""
+"""Reports at most between two kills."""
 MOMENT_S = 0.03
 UNDER_WAY_MAX = 30
-"""So many entities at most are under way: kills then meet work, and work meets kills."""
+"""Active entities at most, so that kills hit running work."""
 DISMISSED = 0.1
-"""Beside so many kills of one worker another is told to leave in good order."""
+"""Kills per dismissed worker."""
 PAUSED = 0.1
-"""Beside so many kills of one worker the other is stopped, for longer than its lease."""
+"""Kills per suspended worker."""
 AWAY_KILLS = 2
-"""So many workers die while the broker is away."""
+"""Kills while the broker is down."""
 SETTLE_SECONDS_MAX = 300.0
 PEOPLE = {
     "charge_unresolved": ("lookup.repeated", "support"),
@@ -53,12 +52,12 @@ PEOPLE = {
     "network unsettled": ("network.settled", "operator"),
     "storage unsettled": ("storage.settled", "operator"),
 }
-"""What a person sends who is called to an entity in such a state, and in which role."""
+"""The event that an operator sends to an entity in such a state, and the role."""
 
 
 @dataclass
 class Outcome:
-    """What came of a storm."""
+    """The result of a storm."""
 
     verdict: Verdict = field(default_factory=Verdict)
     kills: int = 0
@@ -67,12 +66,12 @@ class Outcome:
     other: list[str] = field(default_factory=list)
 
     def found(self) -> list[str]:
-        """All that is wrong."""
+        """Return all findings."""
         return [*self.verdict.found(), *self.other]
 
 
 def storm(url: str, folder: Path, *, kills: int, seed: int, fault: str = "", post: Post | None = None) -> Outcome:
-    """One storm on a store, with its definitions in a folder; with a `post`, every entry is told, too."""
+    """Run one storm on a store, with its definitions in a folder; with a `post`, every entry is published."""
     write_definitions(folder)
     services = started(serves, seed, SLOW_S)
     try:
@@ -118,7 +117,7 @@ async def _stormed(
 async def _raged(
     runtime: Runtime, client: Client, crew: Crew, kills: int, chance: random.Random, outcome: Outcome, post: Post | None
 ) -> None:
-    """Begin, send, kill, begin again; the broker dies twice, and is away for a while."""
+    """Create, send, kill, restart; the broker is killed twice."""
     under_way = 0
     while outcome.kills < kills and not crew.is_hopeless:
         crew.fill()
@@ -135,8 +134,8 @@ async def _raged(
         words, patience = chance.randrange(1, WORDS_MAX), time.monotonic() + 5
         while words > 0 and time.monotonic() < patience:
             words -= await asyncio.to_thread(crew.hear, 0.5)
-        await asyncio.sleep(chance.random() * MOMENT_S)  # not only where words are spoken
-        crew.fill()  # some may have fallen meanwhile
+        await asyncio.sleep(chance.random() * MOMENT_S)  # not only right after reports
+        crew.fill()  # some may have crashed meanwhile
         if chance.random() < PAUSED:
             crew.pause()
         if chance.random() < DISMISSED:
@@ -154,7 +153,7 @@ async def _count_under_way(runtime: Runtime) -> int:
 
 
 async def _settled(runtime: Runtime, line: Line, crew: Crew, outcome: Outcome) -> None:
-    """Let the living finish, and be the person whom some of them call. Bounded: whoever is left then is stuck."""
+    """Let entities finish, and act as the operator. Bounded: entities that are left then are stuck."""
     patience = time.monotonic() + SETTLE_SECONDS_MAX
     while time.monotonic() < patience and not crew.is_hopeless:
         crew.fill()
@@ -180,7 +179,7 @@ def _kind(row: EntityRow) -> str:
 
 
 async def _attended(runtime: Runtime, line: Line, row: EntityRow, outcome: Outcome) -> None:
-    """An entity that waits for a person gets one, who puts right by hand what has to be, and says so."""
+    """Act as the operator for an entity that waits for one: undo operations by hand, and send the event."""
     state = ", ".join(row.configuration)
     answer = PEOPLE.get(state) or PEOPLE.get(f"{_kind(row)} {state}")
     if answer is None:
@@ -188,14 +187,14 @@ async def _attended(runtime: Runtime, line: Line, row: EntityRow, outcome: Outco
     event, role = answer
     snapshot = await runtime.state(row.entity)
     if state.endswith("unsettled"):
-        for deed in _half_done(snapshot.context):
-            await line.undo(deed, plainly=True)
+        for operation in _half_done(snapshot.context):
+            await line.undo(operation, plainly=True)
     outcome.counts["called a person"] += 1
     key = f"person-{snapshot.version}"
     await runtime.send(row.entity, event, key=key, principal={"id": "joan", "roles": [role]})
 
 
 def _half_done(context: dict[str, Any]) -> list[str]:
-    """The keys of what a saga has done and could not compensate: it keeps them for whoever is called."""
+    """Return the keys of steps that a saga could not compensate; its context has them."""
     sagas = [value for name, value in context.items() if name.startswith("saga_")]
     return [each["key"] for saga in sagas for each in saga["done"].values() if each is not None]

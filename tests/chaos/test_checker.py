@@ -36,16 +36,16 @@ class Quiet:
         self.refused: set[str] = set()
         self.unheard: set[str] = set()
 
-    async def do(self, deed: str, key: str, entity: str) -> str:
+    async def do(self, operation: str, key: str, entity: str) -> str:
         """Done once per key; refused, or done and not answered the first time, as the test says."""
-        if deed in self.refused:
+        if operation in self.refused:
             raise RejectedError("no", code="refused")
         try:
-            number = self.ledger.do(deed, key, entity)
+            number = self.ledger.do(operation, key, entity)
         except RefusedError:
             raise RejectedError("no", code="refused") from None
-        if deed in self.unheard:
-            self.unheard.remove(deed)
+        if operation in self.unheard:
+            self.unheard.remove(operation)
             raise UnavailableError("cut", code="bank.unreachable")
         return number
 
@@ -110,14 +110,12 @@ async def test_a_sound_run_is_found_sound(tmp_path: Path) -> None:
 
 
 async def test_a_handler_that_ignores_its_key_is_found(tmp_path: Path) -> None:
-    """It charges twice when the first answer was not heard."""
-
     class Forgetful(Quiet):
         calls = 0
 
-        async def do(self, deed: str, key: str, entity: str) -> str:
+        async def do(self, operation: str, key: str, entity: str) -> str:
             self.calls += 1
-            return await super().do(deed, f"{key}.{self.calls}", entity)
+            return await super().do(operation, f"{key}.{self.calls}", entity)
 
     services = Forgetful()
     services.unheard = {"charge"}
@@ -126,11 +124,10 @@ async def test_a_handler_that_ignores_its_key_is_found(tmp_path: Path) -> None:
         verdict = await here.verdict()
 
     assert "order/1 has a second charge, under order/1/charge.2" in verdict.doubles
-    assert ["order/1 is shipped and holds 2 of charge, not 1"] == verdict.unsettled
+    assert ["order/1 is shipped and has 2 of charge, not 1"] == verdict.unsettled
 
 
-async def test_a_deed_before_its_entry_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker performs, then appends, and dies in between: nobody asked for the charge."""
+async def test_an_effect_before_its_entry_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with stage(tmp_path, at_work=False) as here:
         kept = here.store.append
 
@@ -147,11 +144,10 @@ async def test_a_deed_before_its_entry_is_found(tmp_path: Path, monkeypatch: pyt
             await here.runtime.send("order/1", "order.placed", key="placed", principal=CUSTOMER)
         verdict = await here.verdict()
 
-    assert ["order/1/charge: done, and no entry asks for it"] == verdict.doubles
+    assert ["order/1/charge: done, but no entry asks for it"] == verdict.doubles
 
 
-async def test_a_lost_row_is_found(tmp_path: Path) -> None:
-    """The entry is there, its work is not: the order waits for ever."""
+async def test_a_lost_row_of_work_is_found(tmp_path: Path) -> None:
     async with stage(tmp_path, at_work=False) as here:
         await here.runtime.create("order/1", ORDER, key="created")
         await here.runtime.send("order/1", "order.placed", key="placed", principal=CUSTOMER)
@@ -161,8 +157,7 @@ async def test_a_lost_row_is_found(tmp_path: Path) -> None:
         assert ["order/1 is in charge_pending"] == (await here.verdict()).stuck
 
 
-async def test_work_that_nobody_does_is_found(tmp_path: Path) -> None:
-    """A row that is left when all is at rest is told with its name."""
+async def test_unfinished_work_is_found(tmp_path: Path) -> None:
     async with stage(tmp_path, at_work=False) as here:
         await here.runtime.create("order/1", ORDER, key="created")
         verdict = await here.verdict()
@@ -171,9 +166,7 @@ async def test_work_that_nobody_does_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("refused", ["parcel", "content"])
-async def test_a_compensation_that_is_skipped_is_found(tmp_path: Path, refused: str) -> None:
-    """It says that it made up for the deed, and did nothing."""
-
+async def test_a_skipped_compensation_is_found(tmp_path: Path, refused: str) -> None:
     class Idle(Quiet):
         async def undo(self, name: str) -> None:
             pass
@@ -188,58 +181,55 @@ async def test_a_compensation_that_is_skipped_is_found(tmp_path: Path, refused: 
 
     expected = {
         "parcel": [
-            "order/1 is refunded and holds 1 of charge, not 0",
-            "order/1 is refunded and holds 1 of reservation, not 0",
+            "order/1 is refunded and has 1 of charge, not 0",
+            "order/1 is refunded and has 1 of reservation, not 0",
         ],
         "content": [
-            "vm/1 is setup_failed and holds 1 of address, not 0",
-            "vm/1 is setup_failed and holds 1 of volume, not 0",
+            "vm/1 is setup_failed and has 1 of address, not 0",
+            "vm/1 is setup_failed and has 1 of volume, not 0",
         ],
     }
     assert expected[refused] == verdict.unsettled
     assert verdict.line().endswith("2 sagas unsettled")
 
 
-async def test_a_deed_after_its_compensation_is_found(tmp_path: Path) -> None:
-    """A service that forgets which keys it closed lets a late deed in."""
+async def test_an_effect_after_its_compensation_is_found(tmp_path: Path) -> None:
     services = Quiet()
     services.refused = {"parcel"}
     async with stage(tmp_path, services) as here:
         await here.order()
         assert [] == (await here.verdict()).found()
         ledger = services.ledger
-        (key,) = [each.key for each in ledger.deeds.values() if each.deed == "reservation"]
+        (key,) = [each.key for each in ledger.operations.values() if each.operation == "reservation"]
         with pytest.raises(RefusedError):
             ledger.do("reservation", key, "order/1")
         ledger.closed.clear()
-        del ledger.deeds[key]
+        del ledger.operations[key]
         ledger.do("reservation", key, "order/1")
 
-        assert ["order/1 is refunded and holds 1 of reservation, not 0"] == (await here.verdict()).unsettled
+        assert ["order/1 is refunded and has 1 of reservation, not 0"] == (await here.verdict()).unsettled
 
 
 @pytest.mark.parametrize(
     ("kept", "said"),
     [
-        ({("order/1", "paid"): 2}, "order/1: `paid` was acknowledged at 2, and is None"),
-        ({("order/1", "placed"): 3}, "order/1: `placed` was acknowledged at 3, and is 2"),
-        ({("order/9", "created"): 1}, "order/9: `created` was acknowledged at 1, and is None"),
+        ({("order/1", "paid"): 2}, "order/1: `paid` was acknowledged at 2, but is at None"),
+        ({("order/1", "placed"): 3}, "order/1: `placed` was acknowledged at 3, but is at 2"),
+        ({("order/9", "created"): 1}, "order/9: `created` was acknowledged at 1, but is at None"),
     ],
 )
-async def test_what_was_acknowledged_and_is_not_there_is_found(tmp_path: Path, kept: Kept, said: str) -> None:
-    """By its key, at its version, of its entity."""
+async def test_a_lost_acknowledged_event_is_found(tmp_path: Path, kept: Kept, said: str) -> None:
     async with stage(tmp_path) as here:
         await here.order()
 
         assert [said] == (await here.verdict(kept)).lost
 
 
-async def test_a_deed_that_never_happened_is_found(tmp_path: Path) -> None:
-    """The order says that it was shipped, and no carrier knows of it."""
+async def test_a_missing_effect_is_found(tmp_path: Path) -> None:
     async with stage(tmp_path) as here:
         await here.order()
-        deeds = here.services.ledger.deeds
-        del deeds[next(key for key, each in deeds.items() if each.deed == "parcel")]
+        operations = here.services.ledger.operations
+        del operations[next(key for key, each in operations.items() if each.operation == "parcel")]
 
         assert ["order/1 is shipped and has no parcel"] == (await here.verdict()).lost
 
@@ -254,15 +244,14 @@ def _told(entity: str, version: int, *, type: str = "order.state.changed") -> Me
     [
         ([1, 2, 3], [], []),
         ([1, 1, 2, 3, 2], [], []),
-        ([1, 3], ["order/1: nobody was told of version 2"], []),
-        ([2, 1, 3], ["order/1: told in the order [2, 1, 3]"], []),
-        ([1, 2, 3, 4], [], ["order/1: told of version 4, and did not apply it"]),
+        ([1, 3], ["order/1: version 2 was not published"], []),
+        ([2, 1, 3], ["order/1: published in the order [2, 1, 3]"], []),
+        ([1, 2, 3, 4], [], ["order/1: version 4 was published, but not applied"]),
     ],
 )
 def test_messages_that_are_missing_or_out_of_order_are_found(
     versions: list[int], lost: list[str], doubles: list[str]
 ) -> None:
-    """A repeat under the same id is no fault; what else a chart emits is its own."""
     verdict = Verdict(applied={"order/1": [1, 2, 3]})
     emitted = _told("order/1", 9, type="order.paid")
     judge_messages(verdict, [emitted, *(_told("order/1", each) for each in versions)])
@@ -270,16 +259,14 @@ def test_messages_that_are_missing_or_out_of_order_are_found(
     assert (lost, doubles) == (verdict.lost, verdict.doubles)
 
 
-def test_a_message_of_nobody_is_found() -> None:
-    """An entity that is in no journal cannot have said anything."""
+def test_a_message_of_an_unknown_entity_is_found() -> None:
     verdict = Verdict()
     judge_messages(verdict, [_told("order/9", 1)])
 
-    assert ["order/9: told of, and unknown"] == verdict.doubles
+    assert ["order/9: published, but unknown"] == verdict.doubles
 
 
-def test_a_ledger_takes_a_key_once() -> None:
-    """The same key again is the same deed; another key for the same need is a double, until the first is undone."""
+def test_a_ledger_records_a_key_once() -> None:
     ledger = Ledger()
     assert ledger.do("charge", "a", "order/1") == ledger.do("charge", "a", "order/1")
     ledger.undo("a")
@@ -290,17 +277,15 @@ def test_a_ledger_takes_a_key_once() -> None:
     assert ["order/1 has a second charge, under c"] == ledger.doubles
 
 
-def test_a_ledger_tells_when_two_share_a_key() -> None:
-    """The second would be answered with the first one's deed."""
+def test_a_ledger_reports_a_key_used_for_two_effects() -> None:
     ledger = Ledger()
     ledger.do("charge", "a", "order/1")
     ledger.do("charge", "a", "order/2")
 
-    assert ["a is the charge of order/1, and is asked for as the charge of order/2"] == ledger.doubles
+    assert ["a is the charge of order/1, and is used for the charge of order/2"] == ledger.doubles
 
 
-def test_a_ledger_refuses_what_was_closed() -> None:
-    """By a compensation before the deed, by a lookup that found nothing, by a refusal."""
+def test_a_ledger_refuses_closed_keys() -> None:
     ledger = Ledger()
     ledger.undo("a")
     ledger.refuse("b")

@@ -1,9 +1,8 @@
-"""What a storm plays with: the charts of the examples, hurried; and the workers that perform their work.
+"""The charts of a storm, which are those of the examples with shorter durations, and its workers.
 
-Rule 1: the charts are the examples' own, word for word; only each duration is a fraction of itself, since a storm has
-no two days to wait for.
-Rule 2: a worker is an ordinary runtime with a short lease: what a killed one had in hand is taken up after that. Its
-clock may be wrong, as on another host.
+Rule 1: the charts are those of the examples; only their durations are shorter.
+Rule 2: a worker is an ordinary runtime with a short lease, after which the work of a killed one is claimed by another.
+Its clock may be wrong, as on another host.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ HURRY = 8
 """Durations are divided by this: a charge may take 250 ms, a saga's step of ten seconds 1,250."""
 LEASE_MS = 1_000
 SLOW_S = 1.6
-"""How long a slow service takes: longer than most calls may, by a good measure."""
+"""How long a slow service takes: longer than most timeouts."""
 
 _DURATION = re.compile(r"(?<![\w.])(\d+(?:ms|s|m|h|d))\b")
 
 
 def hurried(text: str, by: float) -> str:
-    """A definition with every duration a fraction of itself."""
+    """Return a definition with every duration divided."""
 
     def shorter(found: re.Match[str]) -> str:
         return f"{round((parse_duration(found[1]) or 0) / by)}ms"
@@ -45,27 +44,27 @@ def hurried(text: str, by: float) -> str:
 
 
 def write_definitions(folder: Path, hurry: float = HURRY) -> None:
-    """The hurried definitions, in a folder."""
+    """Write the definitions with shorter durations to a folder."""
     for source in (order.CHART, *sorted(vm.FOLDER.glob("*.interlock.yaml"))):
         (folder / source.name).write_text(hurried(source.read_text(encoding="utf-8"), hurry), encoding="utf-8")
 
 
 def charts(services: Any, folder: Path) -> list[BoundChart]:
-    """The charts of both examples with their handlers, on these services."""
+    """Return the charts of both examples with their handlers, on these services."""
     return [order.shop(services, folder / order.CHART.name), *vm.provider(services, folder)]
 
 
 class Loud:
-    """The services, with a word to the driver before each call: a kill then meets a handler at work."""
+    """The services, with a report to the storm before each call: a kill then hits a running handler."""
 
     def __init__(self, line: Line, say: Callable[[bytes], None]) -> None:
         self._line = line
         self._say = say
 
-    async def do(self, deed: str, key: str, entity: str) -> str:
+    async def do(self, operation: str, key: str, entity: str) -> str:
         """As `Line.do`."""
         self._say(b"do")
-        number = await self._line.do(deed, key, entity)
+        number = await self._line.do(operation, key, entity)
         self._say(b"done")
         return number
 
@@ -81,22 +80,22 @@ class Loud:
 
 
 class Forgetful(Loud):
-    """A control: it makes up a key for each call, as a handler does that ignores the one it is given."""
+    """A control: it uses a new key for each call, like a handler that ignores its key."""
 
     _calls = 0
 
-    async def do(self, deed: str, key: str, entity: str) -> str:
-        """Do it under another key each time."""
+    async def do(self, operation: str, key: str, entity: str) -> str:
+        """Do it under a new key each time."""
         self._calls += 1
-        return await super().do(deed, f"{key}~{os.getpid()}.{self._calls}", entity)
+        return await super().do(operation, f"{key}~{os.getpid()}.{self._calls}", entity)
 
 
 class Mortal(Loud):
-    """Not a fault of ours, but of the day: the process is killed when the deed is done, before its result is kept."""
+    """Kills the process after the operation and before its result is stored."""
 
-    async def do(self, deed: str, key: str, entity: str) -> str:
-        """Do it, and die."""
-        await super().do(deed, key, entity)
+    async def do(self, operation: str, key: str, entity: str) -> str:
+        """Do it, and kill the process."""
+        await super().do(operation, key, entity)
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("still alive")
 
@@ -105,20 +104,20 @@ FAULTS: dict[str, type[Loud]] = {"": Loud, "ignores_key": Forgetful, "dies_after
 
 
 class Skewed(SystemClock):
-    """The clock of a host that goes wrong by some time."""
+    """A clock that is wrong by some time."""
 
     def __init__(self, skew_ms: int) -> None:
         self._skew_ms = skew_ms
 
     def now_ms(self) -> int:
-        """What this host takes for the time."""
+        """Return the wrong time."""
         return super().now_ms() + self._skew_ms
 
 
 def works(
     pipe: Connection, url: str, port: int, folder: str, fault: str = "", bus: str | None = None, skew_ms: int = 0
 ) -> None:
-    """The process: performs what it finds until it is killed, or told to leave (SIGTERM)."""
+    """Run a worker process until it is killed or gets SIGTERM."""
     opened = opening(
         url,
         charts=charts(FAULTS[fault](Line(port), pipe.send_bytes), Path(folder)),
@@ -132,7 +131,7 @@ def works(
 async def _worked(opened: PendingRuntime, pipe: Connection) -> None:
     told_to_leave, loop = asyncio.Event(), asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, told_to_leave.set)
-    loop.add_reader(pipe.fileno(), os._exit, 1)  # nothing ever comes but its end: nobody is there to end us
+    loop.add_reader(pipe.fileno(), os._exit, 1)  # the parent has ended
     async with opened:
         pipe.send_bytes(b"here")
         await told_to_leave.wait()

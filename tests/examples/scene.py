@@ -67,7 +67,7 @@ class Services:
 
     def held(self, entity: str) -> list[str]:
         """What an entity has."""
-        return sorted(each.deed for each in self.ledger.held(entity))
+        return sorted(each.operation for each in self.ledger.held(entity))
 
 
 async def reached(runtime: Runtime, entity: str, states: Iterable[str]) -> list[str]:

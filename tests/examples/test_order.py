@@ -225,7 +225,9 @@ async def test_what_cannot_be_compensated_waits_for_a_person(tmp_path: Path) -> 
         await reached(runtime, "order/1", ["fulfilment_unsettled"])
         assert ["charge", "reservation"] == services.held("order/1")
         del services.troubles["undo"]
-        services.ledger.undo(next(each.key for each in services.ledger.held("order/1") if each.deed == "reservation"))
+        services.ledger.undo(
+            next(each.key for each in services.ledger.held("order/1") if each.operation == "reservation")
+        )
         await runtime.send("order/1", "fulfilment.settled", principal=SUPPORT)
 
         assert "refunded" == (await reached(runtime, "order/1", ENDS))[-1]

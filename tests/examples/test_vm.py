@@ -126,7 +126,7 @@ async def test_a_child_that_cannot_settle_holds_its_machine_up_until_a_person_ca
             each for each in (await runtime.state("vm/1")).configuration if "network" in each
         ]
         del services.troubles["undo"]
-        services.ledger.undo(next(each.key for each in services.ledger.held("vm/1") if each.deed == "address"))
+        services.ledger.undo(next(each.key for each in services.ledger.held("vm/1") if each.operation == "address"))
         await runtime.send(network.entity, "network.settled", principal={"id": "joan", "roles": ["operator"]})
 
         assert "setup_failed" == (await reached(runtime, "vm/1", RESTS))[-1]

@@ -1,4 +1,4 @@
-"""Addresses of buses: what is taken, what is refused and how, and what is never shown."""
+"""Addresses of buses: valid ones, invalid ones, and what is never shown."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("url", GOOD)
-async def test_good_addresses_open_without_a_server(url: str) -> None:
-    """A bus that is away when a runtime starts is no reason not to start."""
+async def test_valid_addresses_open_without_a_server(url: str) -> None:
     await open_bus_url(url).close()
 
 
@@ -88,8 +87,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("url", "code"), BAD)
-def test_bad_addresses_are_refused_where_they_are_written_with_a_hint(url: str, code: str) -> None:
-    """Not when the first message goes."""
+def test_invalid_addresses_are_refused_when_opened_with_a_hint(url: str, code: str) -> None:
     with pytest.raises(UsageError) as caught:
         open_bus_url(url)
 
@@ -99,7 +97,6 @@ def test_bad_addresses_are_refused_where_they_are_written_with_a_hint(url: str, 
 
 @pytest.mark.parametrize("url", [each for each, _ in BAD])
 def test_no_error_shows_a_password(url: str) -> None:
-    """Wherever in the address it stands."""
     scheme, slashes, rest = url.partition("://")
     secret = f"{scheme}{slashes}ada:hunter2@{rest}" if slashes else url
     with pytest.raises(UsageError) as caught:
@@ -109,8 +106,7 @@ def test_no_error_shows_a_password(url: str) -> None:
     assert SECRET not in str(caught.value)
 
 
-def test_the_nearest_name_is_told() -> None:
-    """Of a scheme, and of an option."""
+def test_the_closest_name_is_suggested() -> None:
     with pytest.raises(UsageError, match="nats"):
         open_bus_url("natss://127.0.0.1?stream=a")
     with pytest.raises(UsageError, match="stream"):
@@ -128,8 +124,7 @@ def test_the_nearest_name_is_told() -> None:
         "sqlite:///orders.db",
     ],
 )
-def test_a_reader_needs_to_say_for_whom_it_reads(url: str) -> None:
-    """A group or a queue; and nothing comes from a webhook."""
+def test_a_reader_needs_a_group_or_a_queue(url: str) -> None:
     with pytest.raises(UsageError) as caught:
         open_source_url(url)
 
@@ -154,8 +149,7 @@ def test_a_missing_client_is_named_with_the_line_that_installs_it(extra: str, ur
     assert expected == error_without(package, code=code)
 
 
-def test_every_bus_is_declared_as_an_entry_point_too() -> None:
-    """Ours come in by the same door as others'."""
+def test_every_bus_is_declared_as_an_entry_point() -> None:
     import tomllib
     from pathlib import Path
 
@@ -181,16 +175,14 @@ def test_ids_on_the_wire_are_bound_to_their_source_and_fit_a_header() -> None:
     assert wire_id(one) != wire_id(two)
 
 
-def test_long_ids_on_the_wire_are_not_cut_short() -> None:
-    """By it a broker says which of many messages it returns: two must never be one."""
+def test_long_ids_are_replaced_by_a_digest() -> None:
     found = [wire_id(Message(id="ä" * 200 + end, source="/x", type="t")) for end in "ab"]
 
     assert 2 == len(set(found))
     assert all(len(each) <= 255 for each in found)
 
 
-def test_secrets_are_taken_apart_and_never_shown() -> None:
-    """Several sign together while one is replaced."""
+def test_several_secrets_are_parsed_and_never_shown() -> None:
     assert 2 == len(webhook.secrets_of(f"{SECRET} {SECRET.removeprefix('whsec_')}"))
     for wrong in ("whsec_c2hvcnQ=", "whsec_?", "whsec_" + "YWFh" * 40):
         with pytest.raises(UsageError) as caught:

@@ -1,4 +1,4 @@
-"""The bus in memory over a fork: a child waits for no thread of its parent."""
+"""The bus in memory after a fork: a child does not wait for a thread of its parent."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ MESSAGE = Message(id="order/A.1/7/0", source="/shop/order", type="order.paid", d
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_child_does_not_wait_for_locks_that_its_parent_held() -> None:
-    """Neither for that of the names, nor for that of a bus; what it publishes is its own."""
+def test_a_forked_child_does_not_wait_for_locks_of_its_parent() -> None:
     bus = memory.open_bus("memory:forks")
 
     def child(line: Line) -> None:

@@ -1,4 +1,4 @@
-"""Asking a bus: whoever stops leaves nothing lying with a reader that is gone."""
+"""Polling a bus: a cancelled poll leaves no message with a reader that has ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from interlock.buses.polling import poll_once
 
 
 class Noting:
-    """A message that notes that it was put back."""
+    """A message that records that it was requeued."""
 
     body = b""
 
@@ -35,8 +35,7 @@ def messages(noted: list[str]) -> list[Noting]:
     return [Noting(name, noted) for name in "abc"]
 
 
-async def test_what_a_question_brings_is_handed_out_in_order() -> None:
-    """And nothing is put back."""
+async def test_messages_of_a_poll_are_yielded_in_order() -> None:
     noted: list[str] = []
 
     async def question() -> list[Noting]:
@@ -47,8 +46,7 @@ async def test_what_a_question_brings_is_handed_out_in_order() -> None:
     assert [] == noted
 
 
-async def test_what_was_not_handed_out_is_put_back() -> None:
-    """The one in hand is its holder's to answer for."""
+async def test_messages_that_were_not_yielded_are_requeued() -> None:
     noted: list[str] = []
 
     async def question() -> list[Noting]:
@@ -60,8 +58,7 @@ async def test_what_was_not_handed_out_is_put_back() -> None:
     assert ("a", ["b", "c"]) == (first.name, noted)
 
 
-async def test_whoever_stops_waits_for_the_end_of_the_question_and_puts_back_what_it_brought() -> None:
-    """The broker answers it, whether anybody waits or not."""
+async def test_a_cancelled_poll_requeues_its_messages() -> None:
     noted: list[str] = []
     answer = asyncio.Event()
 
@@ -81,8 +78,7 @@ async def test_whoever_stops_waits_for_the_end_of_the_question_and_puts_back_wha
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-async def test_a_question_that_fails_says_so_unless_nobody_waits(stopped: bool) -> None:
-    """Stopped is stopped."""
+async def test_a_failed_poll_raises_unless_it_was_cancelled(stopped: bool) -> None:
     answer = asyncio.Event()
 
     async def question() -> list[Noting]:

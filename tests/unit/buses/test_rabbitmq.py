@@ -1,4 +1,4 @@
-"""RabbitMQ, as far as it needs no broker."""
+"""RabbitMQ without a broker."""
 
 import pytest
 
@@ -15,8 +15,7 @@ def typed(type: str) -> Message:
 
 
 @pytest.mark.parametrize("type", ["x" * (TYPE_BYTES_MAX + 1), "ü" * (TYPE_BYTES_MAX // 2 + 1)])
-async def test_a_type_that_amqp_does_not_carry_is_refused_for_good(type: str) -> None:
-    """As an absence of the broker it would hold back every message there is, for ever."""
+async def test_a_type_that_is_too_long_for_amqp_is_rejected(type: str) -> None:
     bus = open_bus(NOWHERE)
     with pytest.raises(RejectedError) as caught:
         await bus.publish(typed(type))
@@ -25,8 +24,7 @@ async def test_a_type_that_amqp_does_not_carry_is_refused_for_good(type: str) ->
     assert "bus.size" == caught.value.code
 
 
-async def test_the_longest_type_that_amqp_carries_goes_to_the_broker() -> None:
-    """Here there is none."""
+async def test_the_longest_type_of_amqp_is_sent_to_the_broker() -> None:
     bus = open_bus(NOWHERE)
     with pytest.raises(UnavailableError):
         await bus.publish(typed("x" * TYPE_BYTES_MAX))

@@ -1,4 +1,4 @@
-"""Which addresses a webhook reaches: judged one by one, when it connects, and not by the name alone."""
+"""Which addresses a webhook may connect to: each is checked when it connects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REFUSED = [
 
 @pytest.fixture
 def listening() -> Iterator[socket.socket]:
-    """A listener on this machine, which nobody answers for."""
+    """A listener on this machine that accepts no connection."""
     with socket.create_server(("127.0.0.2", 0)) as own:
         own.setblocking(False)
         yield own
@@ -62,14 +62,12 @@ def test_addresses_of_the_public_internet_are_reached(address: str) -> None:
 
 @pytest.mark.parametrize("address", REFUSED)
 def test_this_machine_and_private_networks_are_refused(address: str) -> None:
-    """Loopback, private, link-local, shared, multicast, reserved, documentation; and those inside IPv6."""
     assert not is_public(address)
 
 
 async def test_a_public_name_with_a_private_address_is_refused_and_nothing_is_sent(
     monkeypatch: pytest.MonkeyPatch, listening: socket.socket
 ) -> None:
-    """Not even a connection begins; the error says what was found and what to do."""
     monkeypatch.setenv("INTERLOCK_WEBHOOK_SECRET", "whsec_" + "c2VjcmV0" * 5)
     bus = webhook.open_bus(f"https://hooks.example:{listening.getsockname()[1]}/")
     _names(monkeypatch, ["127.0.0.2"])
@@ -96,10 +94,9 @@ def test_a_name_is_asked_for_once_and_the_address_that_was_judged_is_reached(
     assert (["hooks.example"], "127.0.0.2") == (asked, peer[0])
 
 
-def test_of_several_addresses_only_those_that_may_be_are_tried(
+def test_only_permitted_addresses_of_a_name_are_tried(
     monkeypatch: pytest.MonkeyPatch, listening: socket.socket
 ) -> None:
-    """In the order in which the name has them."""
     monkeypatch.setattr(ssrf_guard, "is_public", lambda address: address == "127.0.0.2")
     with socket.create_server(("127.0.0.1", 0)) as private:
         private.setblocking(False)
@@ -112,10 +109,9 @@ def test_of_several_addresses_only_those_that_may_be_are_tried(
     assert "127.0.0.2" == peer[0]
 
 
-def test_an_address_that_nobody_answers_at_gives_way_to_the_next(
+def test_an_address_that_does_not_respond_is_followed_by_the_next(
     monkeypatch: pytest.MonkeyPatch, listening: socket.socket
 ) -> None:
-    """And when none answers, the last error is told."""
     port = listening.getsockname()[1]
     _names(monkeypatch, ["127.0.0.3", "127.0.0.2"], ["127.0.0.3"])
     with connect_public("x", port, seconds=5, private=True) as own:
@@ -124,10 +120,9 @@ def test_an_address_that_nobody_answers_at_gives_way_to_the_next(
         connect_public("x", port, seconds=5, private=True)
 
 
-def test_when_the_time_is_over_no_other_address_is_tried(
+def test_after_the_timeout_no_further_address_is_tried(
     monkeypatch: pytest.MonkeyPatch, listening: socket.socket
 ) -> None:
-    """A name may have any number of addresses at which nobody answers."""
     late = threading.Event()
     late.set()
     _names(monkeypatch, ["127.0.0.3", "127.0.0.2"])
@@ -173,8 +168,7 @@ def _ended() -> None:
     assert [] == _asking()
 
 
-def test_a_name_that_nobody_resolves_ends_with_the_time_of_the_attempt(silent: Silent) -> None:
-    """However long the resolver of this machine takes; and one thread is in it, however often it is tried."""
+def test_a_slow_resolver_ends_with_the_timeout_of_the_attempt(silent: Silent) -> None:
     for _ in range(5):
         with pytest.raises(TimeoutError, match=r"`hooks\.example`"):
             connect_public("hooks.example", 443, seconds=5, private=True, within=0.01)
@@ -182,10 +176,9 @@ def test_a_name_that_nobody_resolves_ends_with_the_time_of_the_attempt(silent: S
     assert (1, 1) == (silent.asked, len(_asking()))
 
 
-def test_names_that_nobody_resolves_take_no_thread_beyond_their_number(
+def test_slow_lookups_use_a_limited_number_of_threads(
     silent: Silent, monkeypatch: pytest.MonkeyPatch, listening: socket.socket
 ) -> None:
-    """Then a name is refused at once, for the time being; an address is reached as ever."""
     monkeypatch.setattr(ssrf_guard, "LOOKUPS_MAX", 2)
     for name in ("a.example", "b.example", "c.example", "d.example"):
         with pytest.raises(TimeoutError):
@@ -196,8 +189,7 @@ def test_names_that_nobody_resolves_take_no_thread_beyond_their_number(
     assert (2, 2, "127.0.0.2") == (silent.asked, len(_asking()), peer)
 
 
-def test_a_name_that_is_resolved_at_last_is_reached_the_next_time(silent: Silent, listening: socket.socket) -> None:
-    """What came too late is forgotten: a name may have moved since."""
+def test_a_late_lookup_is_not_reused(silent: Silent, listening: socket.socket) -> None:
     port = listening.getsockname()[1]
     with pytest.raises(TimeoutError):
         connect_public("hooks.example", port, seconds=5, private=True, within=0.01)
@@ -209,9 +201,7 @@ def test_a_name_that_is_resolved_at_last_is_reached_the_next_time(silent: Silent
     assert (2, "127.0.0.2") == (silent.asked, peer)
 
 
-def test_a_name_that_is_not_there_is_told_as_the_resolver_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the thread that asked it."""
-
+def test_an_unknown_name_raises_the_error_of_the_resolver(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "not known")
 
@@ -220,8 +210,7 @@ def test_a_name_that_is_not_there_is_told_as_the_resolver_tells_it(monkeypatch: 
         connect_public("no.example", 443, seconds=5, private=True)
 
 
-def test_a_name_under_way_when_the_process_was_forked_is_asked_for_anew(silent: Silent) -> None:
-    """No thread of the parent's lives in a child: whoever waited for it would wait in vain."""
+def test_a_lookup_of_the_parent_is_repeated_in_a_forked_child(silent: Silent) -> None:
     with pytest.raises(TimeoutError):
         connect_public("hooks.example", 443, seconds=5, private=True, within=0.01)
     with warnings.catch_warnings():
@@ -241,10 +230,9 @@ def test_a_name_under_way_when_the_process_was_forked_is_asked_for_anew(silent: 
     assert 0 == os.waitstatus_to_exitcode(status)
 
 
-async def test_a_webhook_whose_name_nobody_resolves_is_away_in_its_time(
+async def test_a_webhook_with_a_slow_resolver_is_unreachable_in_time(
     silent: Silent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one that does not answer; and its bus can be closed."""
     monkeypatch.setenv("INTERLOCK_WEBHOOK_SECRET", "whsec_" + "c2VjcmV0" * 5)
     monkeypatch.setattr(webhook, "SECONDS", 0.05)
     bus = webhook.open_bus("https://hooks.example/#private=1")
@@ -282,10 +270,7 @@ async def test_an_attempt_whose_time_is_over_when_it_has_connected_asks_for_noth
         assert b"" == own.recv(1)
 
 
-async def test_whoever_is_at_the_address_must_be_who_the_name_says(
-    monkeypatch: pytest.MonkeyPatch, listening: socket.socket
-) -> None:
-    """The connection goes to the address that was judged; the certificate is held against the name."""
+async def test_the_certificate_must_match_the_name(monkeypatch: pytest.MonkeyPatch, listening: socket.socket) -> None:
     monkeypatch.setenv("INTERLOCK_WEBHOOK_SECRET", "whsec_" + "c2VjcmV0" * 5)
     asked: list[tuple[str, str | None, bool, ssl.VerifyMode]] = []
 

@@ -1,4 +1,4 @@
-"""Webhooks: signed, never redirected, bounded in time, and what each answer means."""
+"""Webhooks: signed, never redirected, limited in time; and the meaning of each status."""
 
 from __future__ import annotations
 
@@ -101,8 +101,7 @@ async def posted(url: str, *messages: Message) -> None:
         await bus.close()
 
 
-def test_signatures_are_those_of_standard_webhooks() -> None:
-    """The example that its libraries are tested with."""
+def test_signatures_match_the_example_of_standard_webhooks() -> None:
     found = webhook.signature(
         webhook.secrets_of(SECRET), "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}'
     )
@@ -124,10 +123,7 @@ async def test_a_message_is_posted_signed_and_once(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize("path", ["a b", "käse", "x?q=\x7f"])
-def test_a_path_that_no_request_carries_is_refused_when_it_is_opened(
-    monkeypatch: pytest.MonkeyPatch, path: str
-) -> None:
-    """Later it would look as if the endpoint were away, and every message would wait for ever."""
+def test_a_path_with_invalid_characters_is_refused_when_opened(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.setenv("INTERLOCK_WEBHOOK_SECRET", SECRET)
     with pytest.raises(UsageError) as caught:
         webhook.open_bus(f"https://hooks.example/{path}")
@@ -144,8 +140,7 @@ async def test_two_secrets_both_sign(endpoint: Endpoint, monkeypatch: pytest.Mon
     assert 2 == len(set(headers["webhook-signature"].split()))
 
 
-async def test_connections_are_kept_and_a_closed_one_is_made_anew(endpoint: Endpoint) -> None:
-    """The receiver may close one at any time; the message goes on the next."""
+async def test_connections_are_reused_and_a_closed_one_is_replaced(endpoint: Endpoint) -> None:
     bus = webhook.open_bus(endpoint.url)
     try:
         await bus.publish(MESSAGE)
@@ -174,8 +169,9 @@ ANSWERS: list[tuple[int, type[InterlockError], str]] = [
 
 
 @pytest.mark.parametrize(("status", "kind", "code"), ANSWERS)
-async def test_what_each_answer_means(endpoint: Endpoint, status: int, kind: type[InterlockError], code: str) -> None:
-    """The relay goes by the class alone; nothing of the answer is shown."""
+async def test_each_status_has_an_error_class(
+    endpoint: Endpoint, status: int, kind: type[InterlockError], code: str
+) -> None:
     endpoint.status, endpoint.location, endpoint.answer = status, endpoint.url, b"internal secrets"
     with pytest.raises(InterlockError) as caught:
         await posted(endpoint.url)
@@ -185,16 +181,14 @@ async def test_what_each_answer_means(endpoint: Endpoint, status: int, kind: typ
     assert 1 == len(endpoint.seen)
 
 
-async def test_an_endless_answer_costs_its_connection_and_not_the_message(endpoint: Endpoint) -> None:
-    """What was taken is taken."""
+async def test_an_endless_response_costs_its_connection_and_not_the_message(endpoint: Endpoint) -> None:
     endpoint.status, endpoint.answer = 200, b"x" * (webhook.RESPONSE_BYTES_MAX + 10)
 
     await posted(endpoint.url, MESSAGE, MESSAGE)
     assert (2, 2) == (len(endpoint.seen), endpoint.connections)
 
 
-async def test_a_silent_endpoint_is_away(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long it keeps the connection."""
+async def test_a_silent_endpoint_is_unreachable(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook, "SECONDS", 0.2)
     endpoint.silent.clear()
     with pytest.raises(UnavailableError) as caught:
@@ -208,8 +202,9 @@ async def test_a_silent_endpoint_is_away(endpoint: Endpoint, monkeypatch: pytest
     ("begun", "sent"),
     [(b"HTTP/1.1 200 OK\r\nX: ", False), (b"HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n", True)],
 )
-async def test_an_endpoint_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch, begun: bytes, sent: bool) -> None:
-    """The whole attempt is bounded, not each byte of it. One that has said 2xx has said it."""
+async def test_an_endpoint_that_responds_byte_by_byte_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch, begun: bytes, sent: bool
+) -> None:
     monkeypatch.setenv("INTERLOCK_WEBHOOK_SECRET", SECRET)
     monkeypatch.setattr(webhook, "SECONDS", 0.3)
     ending, ended = asyncio.Event(), asyncio.Event()
@@ -242,11 +237,9 @@ async def test_an_endpoint_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError, IncompleteRead(b"")], ids=["reset", "no chunk"])
-async def test_an_answer_that_breaks_off_behind_its_status_has_been_given(
+async def test_a_response_that_breaks_off_after_its_status_counts(
     monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint, error: Exception
 ) -> None:
-    """It is not asked again, whatever becomes of the rest; a socket that was cut is reset by what still comes."""
-
     def broken(self: HTTPResponse, amt: int | None = None) -> bytes:
         raise error
 
@@ -256,8 +249,7 @@ async def test_an_answer_that_breaks_off_behind_its_status_has_been_given(
     assert 1 == len(endpoint.seen)
 
 
-async def test_nobody_there_is_away_and_garbage_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both may be mended by the next start of the receiver."""
+async def test_a_closed_port_and_garbage_mean_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INTERLOCK_WEBHOOK_SECRET", SECRET)
 
     async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

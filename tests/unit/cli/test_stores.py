@@ -241,7 +241,7 @@ def test_verify_finds_a_snapshot_that_the_journal_does_not_give(call: Caller, la
 
     assert (8, 0) == (whole.code, chains.code)
     assert "lamp/2  journal.divergence" in whole.out
-    assert "another configuration" in whole.out
+    assert "`configuration`" in whole.out
 
 
 def test_verify_finds_one_changed_byte_in_a_folder(call: Caller, folder: Path) -> None:

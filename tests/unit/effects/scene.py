@@ -1,4 +1,4 @@
-"""A driver that only notes what it is given, and claims to perform."""
+"""A delivery that only records what it gets, and claims to run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOW = 1_000_000
 ONE = {"max": 1, "backoff": "1s", "jitter": "none", "on": None}
 
 
-class NotingDriver:
+class RecordingDelivery:
     """Answers every delivery with one outcome."""
 
     def __init__(self, outcome: Outcome = "applied") -> None:
@@ -31,20 +31,20 @@ class NotingDriver:
         self.fired: frozenset[WorkId] = frozenset()
         self.waiting: dict[WorkId, int] = {}
         self.children: dict[str, Child] = {}
-        self.begun: list[tuple[str, Any, int]] = []
+        self.started: list[tuple[str, Any, int]] = []
         self.missing: set[str] = set()
         self.elsewhere: set[str] = set()
         self.refusal: InterlockError | None = None
         self.troubles: list[InterlockError] = []
 
     async def has_chart(self, entity: str) -> bool:
-        """Unless the test says that its chart is elsewhere."""
+        """Whether the chart is in this process, as the test says."""
         return entity not in self.elsewhere
 
     async def deliver(
         self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
     ) -> Receipt:
-        """Notes it."""
+        """Record it."""
         if entity in self.missing:
             raise NotFoundError(f"no entity `{entity}`", code="entity.unknown")
         if self.troubles:
@@ -53,12 +53,12 @@ class NotingDriver:
         return Receipt(entity, self.outcome, 3)
 
     async def fire_timers(self, entity: str) -> TimersFired:
-        """As the test said."""
+        """Return what the test set."""
         return TimersFired(self.fired, self.waiting)
 
     async def start_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child:
-        """The child that the test put there."""
-        self.begun.append((parent, payload, restarts))
+        """Return the child that the test set."""
+        self.started.append((parent, payload, restarts))
         if self.refusal is not None:
             raise self.refusal
         name = f"{payload['src']}/{restarts}"
@@ -67,19 +67,19 @@ class NotingDriver:
         return self.children[name]
 
     async def find_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child | None:
-        """The child that the test put there, if it did."""
+        """Return the child that the test set, if any."""
         return self.children.get(f"{payload['src']}/{restarts}")
 
 
 def call(**facts: Any) -> RunningWork:
-    """Work of a named action in hand."""
+    """Return running work of a named action."""
     return held({"name": "charge", "input": {"amount": 3}}, **facts)
 
 
 def invoke(
     *, attempt: int = 1, failures: int = 0, cancelled: bool = False, name: str = "charge", **payload: Any
 ) -> RunningWork:
-    """Work of an invoke in hand."""
+    """Return running work of an invoke."""
     body = {"id": "pay", "src": name, "type": "handler", "state": "a", "input": 3, **payload}
     return held(body, attempt=attempt, failures=failures, cancelled=cancelled, name=name)
 
@@ -87,26 +87,26 @@ def invoke(
 def held(
     body: Any, *, attempt: int = 1, failures: int = 0, cancelled: bool = False, name: str = "charge"
 ) -> RunningWork:
-    """Work in hand."""
+    """Return running work."""
     return RunningWork(Claim("order/1", Work(CHARGE, name, body, 0), attempt, failures, cancelled))
 
 
 class Scene:
-    """Handlers with a driver that notes, and a clock that stands."""
+    """Handlers with a recording delivery and a virtual clock."""
 
     def __init__(self) -> None:
-        self.driver = NotingDriver()
+        self.driver = RecordingDelivery()
         self.clock = VirtualClock(NOW)
 
     async def performed(
         self, function: Handler, held: RunningWork, *, advance_ms: int = 0, **settings: Any
     ) -> Settlement | None:
-        """How the work was settled, once the clock has moved."""
+        """Run the work, advance the clock, and return how the work was settled."""
         handlers = HandlerRunner({"charge": function}, self.driver, self.clock, **settings)
         work = asyncio.ensure_future(handlers.perform(held))
         await self.clock.advance(advance_ms)
         return await asyncio.wait_for(work, PATIENCE_SECONDS)
 
-    def told(self) -> list[tuple[str, Any, bool]]:
-        """The events delivered: name, data, and whether only the newest attempt may say so."""
+    def delivered(self) -> list[tuple[str, Any, bool]]:
+        """Return the delivered events: name, data, and whether they are fenced."""
         return [(event.name, event.data, fence is not None) for _, event, _, _, fence in self.driver.given]

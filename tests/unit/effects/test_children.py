@@ -1,4 +1,4 @@
-"""Children: begun, waited for, begun again, ended in time."""
+"""Children: started, waited for, restarted, ended in time."""
 
 from __future__ import annotations
 
@@ -19,31 +19,30 @@ from interlock.ports.delivery import Child
 from interlock.ports.work import Settlement
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
-from tests.unit.effects.scene import CHARGE, NotingDriver, held
+from tests.unit.effects.scene import CHARGE, RecordingDelivery, held
 
 NOW = 1_000_000
 
 
 def child_work(**payload: Any) -> RunningWork:
-    """The work that stands for a child."""
+    """Return the work of a child."""
     return held({"id": "net", "src": "network", "type": "chart", "state": "a", **payload}, name=CHILD_WORK)
 
 
-def driver_with(child: Child | None = None) -> NotingDriver:
-    """A driver that knows one child, as begun for the first time."""
-    driver = NotingDriver()
+def driver_with(child: Child | None = None) -> RecordingDelivery:
+    """Return a delivery with one child that was started once."""
+    driver = RecordingDelivery()
     if child is not None:
         driver.children["network/0"] = child
     return driver
 
 
-async def performed(driver: NotingDriver, work: RunningWork) -> Settlement | None:
+async def performed(driver: RecordingDelivery, work: RunningWork) -> Settlement | None:
     """How the work was settled."""
     return await Children(driver, VirtualClock(NOW)).perform(work)
 
 
-async def test_a_child_is_begun_and_waited_for() -> None:
-    """Its answer will end the work."""
+async def test_a_child_is_started_and_waited_for() -> None:
     work = child_work()
 
     assert Settlement(work.claim, "wait") == await performed(
@@ -51,16 +50,15 @@ async def test_a_child_is_begun_and_waited_for() -> None:
     )
 
 
-async def test_a_child_with_a_time_limit_is_looked_at_again() -> None:
-    """That is no failure."""
+async def test_a_child_with_a_timeout_is_checked_again_without_a_failure() -> None:
     work = child_work(timeout_ms=500)
     settled = await performed(driver_with(Child("network/net-1", NOW - 100, ended=False)), work)
 
     assert Settlement(work.claim, "again", NOW + 400, lapsed=True) == settled
 
 
-async def test_a_child_whose_time_is_up_is_ended_before_its_parent_hears() -> None:
-    """Killed in between, both are done again; the other way round the child would live on."""
+async def test_a_child_that_exceeds_its_timeout_is_ended_before_its_parent_gets_the_error() -> None:
+    """After a kill in between, both are repeated; in the other order the child would keep running."""
     driver = driver_with(Child("network/net-1", NOW - 500, ended=False))
     settled = await performed(driver, child_work(timeout_ms=500))
 
@@ -71,15 +69,14 @@ async def test_a_child_whose_time_is_up_is_ended_before_its_parent_hears() -> No
     assert ("timeout", CHARGE, 1) == (driver.given[1][1].data["code"], driver.given[1][3], driver.given[1][4])
 
 
-async def test_a_child_that_ended_has_an_answer_under_way() -> None:
-    """Its time limit no longer counts."""
+async def test_the_timeout_of_a_child_that_ended_does_not_count() -> None:
     work = child_work(timeout_ms=500)
 
     assert Settlement(work.claim, "wait") == await performed(driver_with(Child("network/n", 0, ended=True)), work)
 
 
-async def test_a_chart_that_is_not_here_leaves_the_child_to_others() -> None:
-    """As with a handler: it waits, that is no attempt, and beside the work stands why."""
+async def test_without_the_chart_the_child_is_left_to_other_processes() -> None:
+    """The work is postponed without an attempt, and the reason is stored with it."""
     driver, work = driver_with(), child_work()
     settled = await performed(driver, work)
     why = {"code": "kind.unknown", "message": "no chart `network`"}
@@ -98,8 +95,7 @@ async def test_a_parent_whose_chart_is_not_here_waits_too() -> None:
     assert ("again", True, False) == (settled.verdict, settled.lapsed, settled.begun)
 
 
-async def test_a_store_that_is_away_is_no_answer() -> None:
-    """The lane puts the work off."""
+async def test_an_unavailable_store_is_not_a_failure_of_the_child() -> None:
     driver = driver_with()
     driver.refusal = UnavailableError("away", code="store.away")
     with pytest.raises(UnavailableError, match="away"):
@@ -118,8 +114,7 @@ async def test_an_input_that_the_chart_refuses_is_an_error_of_the_invoke() -> No
 
 
 @pytest.mark.parametrize("outcome", ["rejected", "ignored"])
-async def test_a_parent_that_ended_lets_the_work_go(outcome: Outcome) -> None:
-    """There is nobody to tell."""
+async def test_the_work_of_a_child_ends_with_its_parent(outcome: Outcome) -> None:
     driver = driver_with()
     driver.refusal = RejectedError("no size", code="context.missing")
     driver.outcome = outcome
@@ -128,8 +123,7 @@ async def test_a_parent_that_ended_lets_the_work_go(outcome: Outcome) -> None:
     assert Settlement(work.claim, "done") == await performed(driver, work)
 
 
-def test_a_failed_child_is_begun_again_while_tries_are_left() -> None:
-    """Then its parent hears."""
+def test_a_failed_child_is_restarted_while_tries_are_left() -> None:
     retry = {"max": 1, "backoff": "1s", "jitter": "none", "on": None}
     first = child_work(retry=retry).claim
     second = held(first.work.body, attempt=2, failures=1, name=CHILD_WORK).claim
@@ -139,9 +133,8 @@ def test_a_failed_child_is_begun_again_while_tries_are_left() -> None:
     assert restart_child(second, failed, now_ms=NOW, chance=0.0) is None
 
 
-async def test_a_due_row_rings_for_all_timers_of_its_entity() -> None:
-    """Those that fired ended with their entries; one that is gone is dropped."""
-    driver, work = NotingDriver(), held({"event": "late"}, name="t")
+async def test_a_due_row_fires_all_due_timers_of_its_entity() -> None:
+    driver, work = RecordingDelivery(), held({"event": "late"}, name="t")
     gone = await Timers(driver, VirtualClock(NOW)).perform(work)
     driver.fired = frozenset({CHARGE, WorkId("timer", 2, 1)})
     fired = await Timers(driver, VirtualClock(NOW)).perform(work)
@@ -149,9 +142,9 @@ async def test_a_due_row_rings_for_all_timers_of_its_entity() -> None:
     assert (Settlement(work.claim, "done"), None) == (gone, fired)
 
 
-async def test_a_timer_that_still_stands_is_never_dropped() -> None:
-    """The store's clock may be ahead of the driver's; and one that could not fire is looked at again, not at once."""
-    driver, work = NotingDriver(), held({"event": "late"}, name="t")
+async def test_the_row_of_a_timer_that_still_waits_is_never_removed() -> None:
+    """The store's clock may be ahead of the runtime's."""
+    driver, work = RecordingDelivery(), held({"event": "late"}, name="t")
     driver.waiting = {CHARGE: NOW + 3}
     early = await Timers(driver, VirtualClock(NOW)).perform(work)
     driver.waiting = {CHARGE: NOW}
@@ -161,8 +154,7 @@ async def test_a_timer_that_still_stands_is_never_dropped() -> None:
     assert Settlement(work.claim, "again", NOW + LOOK_MS_MAX, lapsed=True) == kept
 
 
-async def test_the_time_of_a_child_from_the_future_counts_from_when_it_is_noticed() -> None:
-    """It was created under a wrong clock; a note beside the work says from when, and then its time is up."""
+async def test_the_timeout_of_a_child_created_in_the_future_counts_from_when_that_is_noticed() -> None:
     clock = VirtualClock(NOW)
     driver = driver_with(Child("network/net-1", NOW + 10**9, ended=False))
     work = child_work(timeout_ms=500)
@@ -183,8 +175,7 @@ async def test_the_time_of_a_child_from_the_future_counts_from_when_it_is_notice
     assert ["_cancel", "error.invoke.net"] == [event.name for _, event, *_ in driver.given]
 
 
-async def test_without_a_note_the_time_of_such_a_child_begins_now() -> None:
-    """Nobody keeps one where there is no store."""
+async def test_without_a_note_the_timeout_of_such_a_child_starts_now() -> None:
     work = child_work(timeout_ms=500)
     settled = await performed(driver_with(Child("network/net-1", NOW + 10**9, ended=False)), work)
 

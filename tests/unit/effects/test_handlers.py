@@ -1,4 +1,4 @@
-"""Handlers: what they are given, what becomes of their results, and of their failures."""
+"""Handlers: their input, results and failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from interlock.model.step import Outcome
 from interlock.ports.work import Settlement
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS
-from tests.unit.effects.scene import CHARGE, NOW, ONE, NotingDriver, Scene, call, invoke
+from tests.unit.effects.scene import CHARGE, NOW, ONE, RecordingDelivery, Scene, call, invoke
 
 
 @pytest.fixture
@@ -30,8 +30,7 @@ async def _fine(attempt: Attempt) -> Any:
     return {"charged": attempt.input}
 
 
-async def test_a_result_comes_back_as_an_event_that_ends_the_work(scene: Scene) -> None:
-    """From any attempt: no fence."""
+async def test_a_result_is_delivered_as_an_event_that_ends_the_work(scene: Scene) -> None:
     settled = await scene.performed(_fine, invoke())
     ((entity, event, key, answers, fence),) = scene.driver.given
 
@@ -42,8 +41,7 @@ async def test_a_result_comes_back_as_an_event_that_ends_the_work(scene: Scene) 
 
 
 @pytest.mark.parametrize("outcome", ["duplicate", "ignored", "rejected"])
-async def test_a_result_that_made_no_entry_lets_the_work_go(scene: Scene, outcome: Outcome) -> None:
-    """The entity has ended, or another attempt answered first."""
+async def test_work_whose_result_made_no_entry_is_settled(scene: Scene, outcome: Outcome) -> None:
     scene.driver.outcome = outcome
 
     assert Settlement(invoke().claim, "done") == await scene.performed(_fine, invoke())
@@ -53,8 +51,7 @@ AWAY = UnavailableError("the store is away", code="store.away")
 LOST = ConflictError("others kept winning", code="conflict.retries")
 
 
-async def test_a_result_that_cannot_be_brought_now_is_brought_again_and_the_deed_not_done_again(scene: Scene) -> None:
-    """The store comes back while the work is in hand."""
+async def test_a_result_that_cannot_be_delivered_is_delivered_again_without_a_second_attempt(scene: Scene) -> None:
     scene.driver.troubles = [AWAY, LOST]
     begun: list[int] = []
 
@@ -65,7 +62,7 @@ async def test_a_result_that_cannot_be_brought_now_is_brought_again_and_the_deed
     settled = await scene.performed(charge, invoke(), advance_ms=60_000)
 
     assert (None, [1]) == (settled, begun)
-    assert [("done.invoke.pay", 3, False)] == scene.told()
+    assert [("done.invoke.pay", 3, False)] == scene.delivered()
 
 
 @pytest.mark.parametrize(
@@ -81,11 +78,10 @@ async def test_a_result_that_cannot_be_brought_at_all_puts_the_work_off(
 
     with pytest.raises(UnavailableError):
         await scene.performed(_fine, invoke(), advance_ms=60_000)
-    assert ([], []) == (scene.driver.troubles, scene.told())
+    assert ([], []) == (scene.driver.troubles, scene.delivered())
 
 
-async def test_a_failure_is_brought_by_whichever_attempt_is_the_newest_then(scene: Scene) -> None:
-    """The work was taken up once more, by the process that has it, while its answer waited."""
+async def test_a_failure_is_fenced_by_the_newest_attempt_at_its_delivery(scene: Scene) -> None:
     scene.driver.troubles, held = [AWAY], invoke()
     handlers = HandlerRunner({"charge": _lost}, scene.driver, scene.clock)
     work = asyncio.ensure_future(handlers.perform(held))
@@ -97,17 +93,15 @@ async def test_a_failure_is_brought_by_whichever_attempt_is_the_newest_then(scen
     assert [2] == [fence for _, _, _, _, fence in scene.driver.given]
 
 
-async def test_a_result_whose_step_cannot_be_kept_is_a_failure_that_was_perhaps_done(scene: Scene) -> None:
-    """Asked for again, the deed would come to the same."""
+async def test_a_result_whose_step_cannot_be_stored_is_a_failure_that_may_be_done(scene: Scene) -> None:
     scene.driver.troubles = [RejectedError("the snapshot would be too large", code="snapshot.size")]
     settled = await scene.performed(_fine, invoke())
 
     assert settled is None
-    assert [("snapshot.size", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
+    assert [("snapshot.size", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.delivered()]
 
 
-async def test_an_answer_that_the_entity_cannot_take_in_any_form_is_a_dead_letter(scene: Scene) -> None:
-    """The reason stands with it."""
+async def test_a_failure_whose_step_cannot_be_stored_is_a_dead_letter(scene: Scene) -> None:
     scene.driver.troubles = [
         RejectedError("too large", code="snapshot.size"),
         RejectedError("still", code="entry.size"),
@@ -119,11 +113,10 @@ async def test_an_answer_that_the_entity_cannot_take_in_any_form_is_a_dead_lette
 
 
 async def test_a_call_that_succeeds_is_done_without_an_entry(scene: Scene) -> None:
-    """Nobody waits for it."""
     held = call()
 
     assert Settlement(held.claim, "done") == await scene.performed(_fine, held)
-    assert [] == scene.told()
+    assert [] == scene.delivered()
 
 
 async def test_a_handler_sees_its_input_and_a_key_that_stays(scene: Scene) -> None:
@@ -141,7 +134,7 @@ async def test_a_handler_sees_its_input_and_a_key_that_stays(scene: Scene) -> No
 
 
 async def test_the_author_may_choose_the_key(scene: Scene) -> None:
-    """And may ask for another one in each attempt."""
+    """And may ask for a new key per attempt."""
     seen: list[str] = []
 
     async def look(attempt: Attempt) -> None:
@@ -154,7 +147,6 @@ async def test_the_author_may_choose_the_key(scene: Scene) -> None:
 
 
 async def test_a_plain_function_runs_in_a_thread(scene: Scene) -> None:
-    """The loop goes on meanwhile."""
     threads: list[str] = []
 
     def work(attempt: Attempt) -> str:
@@ -164,67 +156,59 @@ async def test_a_plain_function_runs_in_a_thread(scene: Scene) -> None:
     await scene.performed(work, invoke())
 
     assert threads[0].startswith("interlock-handler")
-    assert [("done.invoke.pay", "fine", False)] == scene.told()
+    assert [("done.invoke.pay", "fine", False)] == scene.delivered()
 
 
 async def _lost(attempt: Attempt) -> None:
     raise ConnectionError("gone")
 
 
-async def test_a_failure_is_tried_again_as_the_chart_says(scene: Scene) -> None:
-    """After the backoff, with no word to the chart."""
+async def test_a_failure_is_retried_by_the_policy_of_the_chart(scene: Scene) -> None:
     held = invoke(retry=ONE)
 
     why = {"code": "ConnectionError", "message": "gone", "attempts": 1, "done": "unknown"}
 
     assert Settlement(held.claim, "again", NOW + 1_000, error=why) == await scene.performed(_lost, held)
-    assert [] == scene.told()
+    assert [] == scene.delivered()
 
 
-async def test_a_failure_for_good_is_told_by_the_newest_attempt_only(scene: Scene) -> None:
-    """With what went wrong, how often it was tried, and that it was perhaps done."""
+async def test_a_final_failure_is_delivered_by_the_newest_attempt_only(scene: Scene) -> None:
     settled = await scene.performed(_lost, invoke(retry=ONE, attempt=2, failures=1))
     data = {"code": "ConnectionError", "message": "gone", "attempts": 2, "done": "unknown"}
 
     assert settled is None
-    assert [("error.invoke.pay", data, True)] == scene.told()
+    assert [("error.invoke.pay", data, True)] == scene.delivered()
 
 
 async def test_an_invoke_without_a_policy_is_tried_once(scene: Scene) -> None:
-    """The chart said nothing else."""
     await scene.performed(_lost, invoke())
 
-    assert ["error.invoke.pay"] == [name for name, _, _ in scene.told()]
+    assert ["error.invoke.pay"] == [name for name, _, _ in scene.delivered()]
 
 
-async def test_what_the_handler_refused_was_not_done(scene: Scene) -> None:
-    """And is not tried again."""
-
+async def test_a_rejection_by_the_handler_is_final_and_not_done(scene: Scene) -> None:
     async def refuse(attempt: Attempt) -> None:
         raise RejectedError("no such card", code="card.unknown")
 
     await scene.performed(refuse, invoke(retry=ONE))
 
-    assert [("card.unknown", "no")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
+    assert [("card.unknown", "no")] == [(data["code"], data["done"]) for _, data, _ in scene.delivered()]
 
 
-async def test_a_call_that_nobody_takes_the_failure_of_is_a_dead_letter(scene: Scene) -> None:
-    """It stays for a person."""
+async def test_a_failed_call_that_the_chart_does_not_handle_is_a_dead_letter(scene: Scene) -> None:
     scene.driver.outcome = "ignored"
     settled = await scene.performed(_lost, call(attempt=6, failures=5))
 
     assert settled is not None
     assert ("dead", "ConnectionError") == (settled.verdict, settled.error["code"])
-    assert ["error.communication"] == [name for name, _, _ in scene.told()]
+    assert ["error.communication"] == [name for name, _, _ in scene.delivered()]
 
 
-async def test_a_call_whose_failure_the_chart_takes_is_over(scene: Scene) -> None:
-    """Its entry ends the work."""
+async def test_a_failed_call_that_the_chart_handles_is_finished(scene: Scene) -> None:
     assert await scene.performed(_lost, call(attempt=6, failures=5)) is None
 
 
-async def test_an_invoke_whose_entity_ended_is_let_go(scene: Scene) -> None:
-    """There is nobody to tell."""
+async def test_a_failed_invoke_of_an_ended_entity_is_settled(scene: Scene) -> None:
     scene.driver.outcome = "rejected"
     held = invoke()
 
@@ -235,8 +219,7 @@ async def _hang(attempt: Attempt) -> None:
     await asyncio.Event().wait()
 
 
-async def test_a_coroutine_that_takes_too_long_is_cancelled_and_tried_again(scene: Scene) -> None:
-    """Perhaps it was done: the key is the same."""
+async def test_a_coroutine_that_exceeds_its_timeout_is_cancelled_and_retried(scene: Scene) -> None:
     held = invoke(timeout_ms=500, retry=ONE)
 
     settled = await scene.performed(_hang, held, advance_ms=500)
@@ -245,8 +228,7 @@ async def test_a_coroutine_that_takes_too_long_is_cancelled_and_tried_again(scen
     assert ("again", NOW + 1_500, "timeout") == (settled.verdict, settled.next_ms, settled.error["code"])
 
 
-async def test_a_thread_that_takes_too_long_is_the_last_attempt(scene: Scene) -> None:
-    """It cannot be stopped, and nothing may run beside it."""
+async def test_a_thread_that_exceeds_its_timeout_is_the_last_attempt(scene: Scene) -> None:
     gate = threading.Event()
 
     def block(attempt: Attempt) -> None:
@@ -257,7 +239,7 @@ async def test_a_thread_that_takes_too_long_is_the_last_attempt(scene: Scene) ->
     finally:
         gate.set()
 
-    assert [("timeout", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
+    assert [("timeout", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.delivered()]
 
 
 async def _called_off(scene: Scene, function: Handler, held: RunningWork) -> Settlement | None:
@@ -271,16 +253,15 @@ async def _called_off(scene: Scene, function: Handler, held: RunningWork) -> Set
     return await asyncio.wait_for(work, PATIENCE_SECONDS)
 
 
-async def test_a_coroutine_that_nobody_waits_for_is_cancelled(scene: Scene) -> None:
-    """Without a word."""
+async def test_a_coroutine_whose_state_was_left_is_cancelled(scene: Scene) -> None:
     held = invoke()
     settled = await _called_off(scene, _hang, held)
 
-    assert (Settlement(held.claim, "done"), []) == (settled, scene.told())
+    assert (Settlement(held.claim, "done"), []) == (settled, scene.delivered())
 
 
-async def test_a_result_that_comes_all_the_same_is_told(scene: Scene) -> None:
-    """The chart may have to make up for it."""
+async def test_a_result_after_the_cancellation_is_delivered(scene: Scene) -> None:
+    """The chart may have to compensate it."""
 
     async def stubborn(attempt: Attempt) -> str:
         try:
@@ -291,11 +272,10 @@ async def test_a_result_that_comes_all_the_same_is_told(scene: Scene) -> None:
 
     await _called_off(scene, stubborn, invoke())
 
-    assert [("done.invoke.pay", "done already", False)] == scene.told()
+    assert [("done.invoke.pay", "done already", False)] == scene.delivered()
 
 
-async def test_a_saga_step_goes_on_to_its_end(scene: Scene) -> None:
-    """It must be known whether it was done."""
+async def test_a_cancelled_step_of_a_saga_runs_to_its_end(scene: Scene) -> None:
     gate = asyncio.Event()
 
     async def step(attempt: Attempt) -> bool:
@@ -310,12 +290,12 @@ async def test_a_saga_step_goes_on_to_its_end(scene: Scene) -> None:
     gate.set()
     await work
 
-    assert [("done.invoke.pay", True, False)] == scene.told()
+    assert [("done.invoke.pay", True, False)] == scene.delivered()
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["succeeds", "fails"])
-async def test_a_thread_that_was_called_off_is_waited_for(scene: Scene, fails: bool) -> None:
-    """It cannot be stopped. Its deed must show in the journal; a failure goes with it, and is not tried again."""
+async def test_a_cancelled_thread_is_waited_for(scene: Scene, fails: bool) -> None:
+    """Its success is delivered; its failure is settled without a retry."""
     began, gate = threading.Event(), threading.Event()
 
     def slow(attempt: Attempt) -> bool:
@@ -336,63 +316,59 @@ async def test_a_thread_that_was_called_off_is_waited_for(scene: Scene, fails: b
 
     assert waited
     if fails:
-        assert (Settlement(held.claim, "done"), []) == (settled, scene.told())
+        assert (Settlement(held.claim, "done"), []) == (settled, scene.delivered())
     else:
-        assert [("done.invoke.pay", True, False)] == scene.told()
+        assert [("done.invoke.pay", True, False)] == scene.delivered()
 
 
-async def test_work_called_off_whose_worker_died_is_not_begun_again(scene: Scene) -> None:
-    """Nobody asks any more."""
+async def test_cancelled_work_of_a_dead_worker_is_not_started_again(scene: Scene) -> None:
     held = invoke(attempt=2, cancelled=True)
 
-    assert (Settlement(held.claim, "done"), []) == (await scene.performed(_fine, held), scene.told())
+    assert (Settlement(held.claim, "done"), []) == (await scene.performed(_fine, held), scene.delivered())
 
 
-async def test_a_saga_step_called_off_whose_worker_died_is_perhaps_done(scene: Scene) -> None:
-    """The saga makes up for it."""
+async def test_a_cancelled_step_of_a_saga_whose_worker_died_may_be_done(scene: Scene) -> None:
     await scene.performed(_fine, invoke(attempt=2, cancelled=True, late=True))
 
     assert [("error.invoke.pay", "lapsed", "unknown")] == [
-        (name, data["code"], data["done"]) for name, data, _ in scene.told()
+        (name, data["code"], data["done"]) for name, data, _ in scene.delivered()
     ]
 
 
-async def test_a_chart_may_say_not_to_begin_again(scene: Scene) -> None:
-    """`onRestore: fail`: its worker died."""
+async def test_a_chart_may_forbid_a_second_run(scene: Scene) -> None:
+    """`onRestore: fail`, after its worker died."""
     await scene.performed(_fine, invoke(attempt=2, restore="fail"))
 
-    assert ["interrupted"] == [data["code"] for _, data, _ in scene.told()]
+    assert ["interrupted"] == [data["code"] for _, data, _ in scene.delivered()]
 
 
-async def test_a_failed_attempt_is_no_dead_worker(scene: Scene) -> None:
-    """`onRestore: fail` says nothing of failures."""
+async def test_a_failed_attempt_is_not_a_dead_worker(scene: Scene) -> None:
     await scene.performed(_fine, invoke(attempt=2, failures=1, restore="fail"))
 
-    assert ["done.invoke.pay"] == [name for name, _, _ in scene.told()]
+    assert ["done.invoke.pay"] == [name for name, _, _ in scene.delivered()]
 
 
-async def test_what_kills_every_worker_ends(scene: Scene) -> None:
-    """After so many attempts somebody must look."""
+async def test_work_that_kills_every_worker_ends_after_a_limit(scene: Scene) -> None:
     await scene.performed(_fine, invoke(attempt=ATTEMPTS_MAX + 1))
 
-    assert ["lapsed"] == [data["code"] for _, data, _ in scene.told()]
+    assert ["lapsed"] == [data["code"] for _, data, _ in scene.delivered()]
 
 
 @pytest.mark.parametrize("garbage", [object(), {1: 2}, float("nan"), "x" * PAYLOAD_BYTES_MAX])
-async def test_a_result_that_cannot_be_kept_is_an_error_that_says_so(scene: Scene, garbage: Any) -> None:
-    """It was done; doing it again would give the same."""
-
+async def test_an_invalid_result_is_a_failure(scene: Scene, garbage: Any) -> None:
     async def nonsense(attempt: Attempt) -> Any:
         return garbage
 
     await scene.performed(nonsense, invoke(retry=ONE))
 
-    assert [("result.malformed", True)] == [(data["code"], "charge" in data["message"]) for _, data, _ in scene.told()]
+    assert [("result.malformed", True)] == [
+        (data["code"], "charge" in data["message"]) for _, data, _ in scene.delivered()
+    ]
 
 
 def test_handlers_know_their_names_and_must_be_functions() -> None:
     """Work for others waits."""
-    handlers = HandlerRunner({"charge": _fine}, NotingDriver(), VirtualClock())
+    handlers = HandlerRunner({"charge": _fine}, RecordingDelivery(), VirtualClock())
 
     assert ("charge",) == handlers.names
     check_functions({"charge": _fine})
@@ -404,18 +380,17 @@ async def test_a_saga_step_that_was_left_is_not_tried_again(scene: Scene) -> Non
     """It failed once and was perhaps done; the saga makes up for it now."""
     await scene.performed(_fine, invoke(attempt=2, failures=1, cancelled=True, late=True))
 
-    assert [("error.invoke.pay", "unknown")] == [(name, data["done"]) for name, data, _ in scene.told()]
+    assert [("error.invoke.pay", "unknown")] == [(name, data["done"]) for name, data, _ in scene.delivered()]
 
 
 async def test_a_thread_that_runs_out_of_items_has_failed(scene: Scene) -> None:
     """A future cannot hold a StopIteration: its attempt would never end."""
     await scene.performed(lambda attempt: next(iter(())), invoke())
 
-    assert ["RuntimeError"] == [data["code"] for _, data, _ in scene.told()]
+    assert ["RuntimeError"] == [data["code"] for _, data, _ in scene.delivered()]
 
 
-async def test_a_process_without_the_chart_does_not_begin(scene: Scene) -> None:
-    """The deed would be done, and nobody could take its result; it waits, and that is no attempt."""
+async def test_a_process_without_the_chart_does_not_start_the_handler(scene: Scene) -> None:
     held = invoke()
     scene.driver.elsewhere.add("order/1")
     settled = await scene.performed(_fine, held)

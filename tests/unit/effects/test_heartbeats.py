@@ -1,4 +1,4 @@
-"""Long jobs and stubborn ones: signs of life, what they tell, and what becomes of those that cannot be stopped."""
+"""Heartbeats of long attempts, and attempts that cannot be stopped."""
 
 from __future__ import annotations
 
@@ -43,8 +43,7 @@ async def _beating(attempt: Attempt, clock: VirtualClock, pages: int) -> None:
     await asyncio.Event().wait()
 
 
-async def test_an_attempt_without_a_sign_of_life_is_over_and_tried_again(scene: Scene) -> None:
-    """Perhaps it was done; with what it told last."""
+async def test_an_attempt_without_heartbeats_is_stopped_and_retried(scene: Scene) -> None:
     held = invoke(retry=ONE)
     settled = await scene.performed(
         lambda_coroutine(lambda attempt: _beating(attempt, scene.clock, 5)),
@@ -74,9 +73,7 @@ def lambda_coroutine(function: Any) -> Handler:
     return run
 
 
-async def test_an_attempt_that_gives_signs_of_life_goes_on(scene: Scene) -> None:
-    """However long it takes."""
-
+async def test_an_attempt_with_heartbeats_continues(scene: Scene) -> None:
     async def slow(attempt: Attempt) -> str:
         for _ in range(100):
             await scene.clock.sleep_ms(900)
@@ -85,11 +82,10 @@ async def test_an_attempt_that_gives_signs_of_life_goes_on(scene: Scene) -> None
 
     await scene.performed(slow, invoke(), advance_ms=90_000, heartbeats={"charge": 1_000})
 
-    assert [("done.invoke.pay", "done", False)] == scene.told()
+    assert [("done.invoke.pay", "done", False)] == scene.delivered()
 
 
-async def test_a_thread_gives_signs_of_life_too_and_its_silence_is_its_end(scene: Scene) -> None:
-    """It cannot be stopped, so that attempt is the last."""
+async def test_a_thread_without_heartbeats_is_the_last_attempt(scene: Scene) -> None:
     gate, told = threading.Event(), threading.Event()
 
     def work(attempt: Attempt) -> None:
@@ -107,16 +103,14 @@ async def test_a_thread_gives_signs_of_life_too_and_its_silence_is_its_end(scene
     finally:
         gate.set()
 
-    assert [("heartbeat", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
+    assert [("heartbeat", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.delivered()]
     assert b'{"page":1}' == held.details
 
 
 @pytest.mark.parametrize("garbage", [object(), {1: 2}, float("nan"), "x" * DETAILS_BYTES_MAX])
-async def test_details_that_cannot_be_kept_cost_nothing(
+async def test_invalid_details_of_a_heartbeat_are_logged_and_the_attempt_continues(
     scene: Scene, garbage: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The sign of life counts, the attempt goes on, and the log says why; what was told before stays."""
-
     async def work(attempt: Attempt) -> str:
         attempt.heartbeat("fine")
         attempt.heartbeat(garbage)
@@ -126,13 +120,11 @@ async def test_details_that_cannot_be_kept_cost_nothing(
     with caplog.at_level(logging.WARNING, logger="interlock.effects"):
         await scene.performed(work, held)
 
-    assert ([("done.invoke.pay", "done", False)], 2, b'"fine"') == (scene.told(), held.heartbeats, held.details)
+    assert ([("done.invoke.pay", "done", False)], 2, b'"fine"') == (scene.delivered(), held.heartbeats, held.details)
     assert ["the details of a heartbeat cannot be stored"] == [each.message for each in caplog.records]
 
 
-async def test_what_is_told_is_kept_as_it_was_when_it_was_told(scene: Scene) -> None:
-    """A handler may go on with its own value."""
-
+async def test_details_are_encoded_when_the_heartbeat_is_sent(scene: Scene) -> None:
     async def work(attempt: Attempt) -> None:
         progress = {"page": 1}
         attempt.heartbeat(progress)
@@ -144,8 +136,7 @@ async def test_what_is_told_is_kept_as_it_was_when_it_was_told(scene: Scene) -> 
     assert b'{"page":1}' == held.details
 
 
-async def test_the_next_attempt_is_given_what_the_last_one_told(scene: Scene) -> None:
-    """Whether that failed or died; and what stood beside the work stays there when this one fails too."""
+async def test_the_next_attempt_gets_the_details_of_the_last_one(scene: Scene) -> None:
     store, seen = MemoryStore(), list[Any]()
     store._work.keep("order/1", WorkDelta(born=(invoke().claim.work,)))
     (first,) = await store.claim("effect", ("charge",), owner="w1", now_ms=NOW, until_ms=NOW + 1, limit=1)
@@ -164,8 +155,7 @@ async def test_the_next_attempt_is_given_what_the_last_one_told(scene: Scene) ->
     assert ("ConnectionError", {"page": 7}) == (settled.error["code"], settled.error["details"])
 
 
-async def test_work_that_goes_elsewhere_takes_its_details_along(scene: Scene) -> None:
-    """This process does not have the chart: what it found is put back as it was."""
+async def test_postponed_work_keeps_its_details(scene: Scene) -> None:
     store = MemoryStore()
     store._work.keep("order/1", WorkDelta(born=(invoke().claim.work,)))
     (first,) = await store.claim("effect", ("charge",), owner="w1", now_ms=NOW, until_ms=NOW + 1, limit=1)
@@ -178,8 +168,7 @@ async def test_work_that_goes_elsewhere_takes_its_details_along(scene: Scene) ->
     assert ({"details": 7}, False) == (settled.error, settled.begun)
 
 
-async def test_a_coroutine_that_swallows_its_cancellation_is_the_last_attempt(scene: Scene) -> None:
-    """It gives its place free; nothing runs beside it, and when it ends at last nobody listens."""
+async def test_a_coroutine_that_ignores_its_cancellation_is_the_last_attempt(scene: Scene) -> None:
     gate = asyncio.Event()
 
     async def stubborn(attempt: Attempt) -> str:
@@ -193,18 +182,14 @@ async def test_a_coroutine_that_swallows_its_cancellation_is_the_last_attempt(sc
     held = invoke(timeout_ms=500, retry=ONE)
     await scene.performed(stubborn, held, advance_ms=500 + STOP_MS_MAX)
 
-    assert [("timeout", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
+    assert [("timeout", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.delivered()]
     assert held.is_running
     gate.set()
     await scene.clock.advance()
-    assert (False, 1) == (held.is_running, len(scene.told()))
+    assert (False, 1) == (held.is_running, len(scene.delivered()))
 
 
-async def test_a_coroutine_that_fails_when_it_is_stopped_is_heard_by_nobody(
-    scene: Scene, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The worker stops: the work is put back, and the loop does not complain of an error that nobody asked for."""
-
+async def test_an_error_of_a_stopped_coroutine_is_not_reported(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     async def sore(attempt: Attempt) -> None:
         try:
             await asyncio.Event().wait()
@@ -221,11 +206,10 @@ async def test_a_coroutine_that_fails_when_it_is_stopped_is_heard_by_nobody(
     del held
     gc.collect()
 
-    assert ([], [], set()) == (caplog.records, scene.told(), handlers._futures)
+    assert ([], [], set()) == (caplog.records, scene.delivered(), handlers._futures)
 
 
-async def test_no_thread_is_begun_beyond_their_number(scene: Scene) -> None:
-    """Those that were given up still count; the work waits, for another process too, and that is no attempt."""
+async def test_no_thread_is_started_beyond_the_limit(scene: Scene) -> None:
     gate = threading.Event()
 
     def block(attempt: Attempt) -> None:
@@ -251,10 +235,9 @@ async def test_no_thread_is_begun_beyond_their_number(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("restore", ["restart", "fail"])
-async def test_an_attempt_that_gets_no_thread_was_not_begun(
+async def test_an_attempt_without_a_thread_does_not_count(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, restore: str
 ) -> None:
-    """The work waits, and the attempt does not count: also where it must not be begun twice."""
     handlers = HandlerRunner({"charge": lambda attempt: attempt.input}, scene.driver, scene.clock)
     held = invoke(restore=restore)
 
@@ -270,8 +253,7 @@ async def test_an_attempt_that_gets_no_thread_was_not_begun(
     assert (None, 0) == (again, len(handlers._threads))
 
 
-async def test_work_in_a_process_is_ended_with_its_attempt_and_tried_again(scene: Scene) -> None:
-    """What is given up after its time is killed there: nothing runs on, so another attempt may begin."""
+async def test_a_process_is_killed_with_its_attempt_and_the_work_retried(scene: Scene) -> None:
     ended = []
 
     async def elsewhere(function: Handler, attempt: Attempt) -> None:
@@ -294,9 +276,7 @@ async def test_work_in_a_process_is_ended_with_its_attempt_and_tried_again(scene
 
 
 @pytest.mark.parametrize(("code", "told"), [("pool.workers", []), ("pool.full", []), ("bank.away", ["bank.away"])])
-async def test_work_that_no_process_can_take_is_put_off(scene: Scene, code: str, told: list[str]) -> None:
-    """Processes that cannot live are no failure of the handler, which nobody has called; what it says itself is."""
-
+async def test_work_is_postponed_when_the_process_pool_cannot_run_it(scene: Scene, code: str, told: list[str]) -> None:
     async def elsewhere(function: Handler, attempt: Attempt) -> None:
         raise UnavailableError("not now", code=code)
 
@@ -306,7 +286,7 @@ async def test_work_that_no_process_can_take_is_put_off(scene: Scene, code: str,
     with nullcontext() if told else pytest.raises(UnavailableError, match="not now"):
         await scene.performed(busy, invoke(), cpu_handlers=frozenset({"charge"}), run_in_process=elsewhere)
 
-    assert told == [data["code"] for _, data, _ in scene.told()]
+    assert told == [data["code"] for _, data, _ in scene.delivered()]
 
 
 async def test_work_in_a_process_that_will_not_end_stays_alone(scene: Scene) -> None:
@@ -329,5 +309,5 @@ async def test_work_in_a_process_that_will_not_end_stays_alone(scene: Scene) -> 
     gate.set()
     await scene.clock.advance()
 
-    assert [("timeout", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
+    assert [("timeout", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.delivered()]
     assert (True, False) == (ran_on, held.is_running)

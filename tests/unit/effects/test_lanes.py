@@ -1,4 +1,4 @@
-"""A lane of work: claimed, performed, renewed, settled, drained."""
+"""A lane of work: claimed, run, renewed, settled, drained."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def running(
 
 
 async def drained(loop: LaneWorker, timeout_ms: int = 1_000) -> StopReport:
-    """How a lane ended that was told to."""
+    """Stop a lane and return its report."""
     await loop.stop(timeout_ms)
     return await loop.requeue_unfinished()
 
@@ -107,8 +107,7 @@ async def test_due_work_is_performed_and_settled() -> None:
     assert ([2, 3], ()) == (sorted(seen), store.table.works(WorkQuery()).rows)
 
 
-async def test_work_is_taken_up_when_it_is_due() -> None:
-    """Not at the next look: the loop knows when."""
+async def test_work_is_claimed_when_it_is_due() -> None:
     clock = VirtualClock(0)
     store, seen = TableStore(work(2, due_ms=300)), []
 
@@ -122,8 +121,7 @@ async def test_work_is_taken_up_when_it_is_due() -> None:
     assert [300] == seen
 
 
-async def test_work_of_this_process_is_taken_up_at_once() -> None:
-    """A signal, no look."""
+async def test_work_of_this_process_is_claimed_immediately() -> None:
     clock, store, seen = VirtualClock(0), TableStore(), []
 
     async def perform(held: RunningWork) -> Settlement:
@@ -139,8 +137,7 @@ async def test_work_of_this_process_is_taken_up_at_once() -> None:
     assert [10] == seen
 
 
-async def test_work_of_another_process_is_found_at_the_next_look() -> None:
-    """Within a second."""
+async def test_work_of_another_process_is_found_at_the_next_poll() -> None:
     clock, store, seen = VirtualClock(0), TableStore(), []
 
     async def perform(held: RunningWork) -> Settlement:
@@ -155,8 +152,7 @@ async def test_work_of_another_process_is_found_at_the_next_look() -> None:
     assert [LOOK_MS_MAX] == seen
 
 
-async def test_an_idle_lane_looks_once_a_second() -> None:
-    """On a clock that takes every wait alike, as the system's clock does."""
+async def test_an_idle_lane_polls_once_a_second() -> None:
     clock, store = VirtualClock(0), TableStore()
 
     async def perform(held: RunningWork) -> Settlement | None:
@@ -175,8 +171,7 @@ class PlainClock:
         self.now_ms, self.sleep_ms, self.jitter, self.token = clock.now_ms, clock.sleep_ms, clock.jitter, clock.token
 
 
-async def test_no_more_work_is_in_hand_than_allowed() -> None:
-    """The rest stays in the store, for others too."""
+async def test_no_more_work_runs_than_allowed() -> None:
     store, clock, gate = TableStore(*(work(n) for n in range(2, 10))), VirtualClock(), asyncio.Event()
     most = 0
 
@@ -196,8 +191,7 @@ async def test_no_more_work_is_in_hand_than_allowed() -> None:
     assert (3, ()) == (most, store.table.works(WorkQuery()).rows)
 
 
-async def test_work_in_hand_is_renewed() -> None:
-    """However long it takes, nobody else gets it."""
+async def test_the_lease_of_running_work_is_renewed() -> None:
     store, clock, gate, begun = TableStore(work(2)), VirtualClock(0), asyncio.Event(), []
 
     async def perform(held: RunningWork) -> Settlement:
@@ -213,8 +207,7 @@ async def test_work_in_hand_is_renewed() -> None:
     assert ([1], ()) == (begun, store.table.works(WorkQuery()).rows)
 
 
-async def test_work_that_another_has_is_stopped() -> None:
-    """It was paused past its lease; the newer attempt goes on alone."""
+async def test_work_that_another_worker_has_claimed_is_stopped() -> None:
     store, clock, stopped = TableStore(work(2)), VirtualClock(0), asyncio.Event()
 
     async def perform(held: RunningWork) -> Settlement:
@@ -233,8 +226,8 @@ async def test_work_that_another_has_is_stopped() -> None:
     assert [(2, "w2")] == [(row.attempts, row.owner) for row in store.table.works(WorkQuery()).rows]
 
 
-async def test_a_process_that_stood_still_goes_on_with_what_it_has() -> None:
-    """Its lease lapsed and nobody came: taken up by the same process, the work does not begin beside itself."""
+async def test_a_suspended_process_continues_its_work() -> None:
+    """Its lease expired and no other worker claimed the work: no second attempt starts."""
     store, clock, begun, let = TableStore(work(2)), VirtualClock(0), [], asyncio.Event()
 
     async def perform(held: RunningWork) -> Settlement:
@@ -245,7 +238,7 @@ async def test_a_process_that_stood_still_goes_on_with_what_it_has() -> None:
 
     async with running(store, perform, clock) as loop:
         await clock.advance()
-        clock.time_ms += 10 * LEASE_MS  # nobody in it ran
+        clock.time_ms += 10 * LEASE_MS  # the process was suspended
         loop.wake()
         await clock.advance()
         let.set()
@@ -255,8 +248,7 @@ async def test_a_process_that_stood_still_goes_on_with_what_it_has() -> None:
     assert ([1], 2, 1, None) == (begun, row.attempts, row.failures, row.owner)
 
 
-async def test_work_let_go_at_the_last_moment_begins_anew() -> None:
-    """What was settled, and whose task has not ended yet, is neither held on to nor taken for what is in hand."""
+async def test_work_claimed_again_after_its_settlement_starts_anew() -> None:
     store, clock, begun = TableStore(work(2)), VirtualClock(0), []
     settle, told = store.settle, asyncio.Event()
 
@@ -280,8 +272,7 @@ async def test_work_let_go_at_the_last_moment_begins_anew() -> None:
     assert ([1, 2], ()) == (begun, store.table.works(WorkQuery()).rows)
 
 
-async def test_work_that_was_called_off_hears_of_it() -> None:
-    """At the next renewal."""
+async def test_cancelled_work_is_notified_at_the_next_renewal() -> None:
     store, clock, heard = TableStore(work(2)), VirtualClock(0), []
 
     async def perform(held: RunningWork) -> Settlement:
@@ -297,8 +288,7 @@ async def test_work_that_was_called_off_hears_of_it() -> None:
     assert [LEASE_MS / 3] == heard
 
 
-async def test_work_called_off_before_it_was_claimed_again_knows_at_once() -> None:
-    """Its worker died after the state was left."""
+async def test_work_cancelled_before_its_claim_is_notified_immediately() -> None:
     store, clock, known = TableStore(work(2)), VirtualClock(0), []
     store.table.claim("effect", ("charge",), owner="w0", now_ms=0, until_ms=5, limit=1)
     store.table.keep("order/1", WorkDelta(cancelled=(WorkId("effect", 2, 0),)))
@@ -313,8 +303,7 @@ async def test_work_called_off_before_it_was_claimed_again_knows_at_once() -> No
     assert [True] == known
 
 
-async def test_a_store_out_of_order_ends_nothing() -> None:
-    """The lane looks again, renews again, and goes on when it can."""
+async def test_a_failing_store_does_not_end_the_lane() -> None:
     store, clock, done = TableStore(work(2), work(3, due_ms=LEASE_MS)), VirtualClock(0), []
 
     async def perform(held: RunningWork) -> Settlement:
@@ -349,8 +338,7 @@ async def test_an_entity_that_cannot_answer_puts_its_work_off_without_a_failure(
     assert [(1, 0), (2, 0)] == tries
 
 
-async def test_draining_lets_work_finish_and_takes_up_no_more() -> None:
-    """What is due stays for others."""
+async def test_draining_lets_work_finish_and_claims_no_more() -> None:
     store, clock, gate = TableStore(work(2), work(3, due_ms=50)), VirtualClock(0), asyncio.Event()
 
     async def perform(held: RunningWork) -> Settlement:
@@ -368,8 +356,8 @@ async def test_draining_lets_work_finish_and_takes_up_no_more() -> None:
     assert [3] == [row.work.place.version for row in store.table.works(WorkQuery()).rows]
 
 
-async def test_draining_puts_back_what_does_not_finish() -> None:
-    """At once, under its key, without a failure: another may take it up."""
+async def test_draining_requeues_work_that_does_not_finish() -> None:
+    """Immediately, under its key, without a failure."""
     store, clock = TableStore(work(2)), VirtualClock(0)
 
     async def perform(held: RunningWork) -> Settlement:
@@ -387,7 +375,7 @@ async def test_draining_puts_back_what_does_not_finish() -> None:
 
 
 async def test_a_store_that_can_be_read_and_not_written_is_not_asked_without_end() -> None:
-    """Work is due and cannot be claimed: a full disk. The lane waits as if nothing were due."""
+    """Work is due and cannot be claimed, as with a full disk: the lane waits for its next poll."""
     store, clock = TableStore(work(2)), VirtualClock(0)
 
     async def refuse(*_: object, **__: object) -> tuple[Claim, ...]:
@@ -431,8 +419,7 @@ async def test_a_door_that_drains_is_not_asked_without_end() -> None:
     assert 7 >= door.asked
 
 
-async def test_a_bug_in_what_performs_ends_neither_the_lane_nor_the_work(caplog: pytest.LogCaptureFixture) -> None:
-    """It is told with its traceback and the key of the work, which is put off without a failure."""
+async def test_an_unexpected_error_ends_neither_the_lane_nor_the_work(caplog: pytest.LogCaptureFixture) -> None:
     store, clock, tries = TableStore(work(2)), VirtualClock(0), []
 
     async def perform(held: RunningWork) -> Settlement:
@@ -447,8 +434,7 @@ async def test_a_bug_in_what_performs_ends_neither_the_lane_nor_the_work(caplog:
     assert ([0, 0], (), "order/1/2/0") == (tries, store.table.works(WorkQuery()).rows, vars(caplog.records[0])["key"])
 
 
-async def test_work_in_hand_is_renewed_while_the_lane_drains() -> None:
-    """However much longer than its lease that takes: nobody begins it a second time."""
+async def test_leases_are_renewed_while_the_lane_drains() -> None:
     store, clock, gate = TableStore(work(2)), VirtualClock(0), asyncio.Event()
 
     async def perform(held: RunningWork) -> Settlement:
@@ -466,8 +452,7 @@ async def test_work_in_hand_is_renewed_while_the_lane_drains() -> None:
         assert ((), StopReport(finished=1)) == (others, await draining)
 
 
-async def test_work_that_cannot_be_stopped_is_not_put_back_while_it_runs() -> None:
-    """A thread goes on: its lease lapses, and only then may another begin."""
+async def test_work_that_cannot_be_stopped_is_not_requeued_while_it_runs() -> None:
     store, clock = TableStore(work(2)), VirtualClock(0)
 
     async def perform(held: RunningWork) -> Settlement:
@@ -485,8 +470,7 @@ async def test_work_that_cannot_be_stopped_is_not_put_back_while_it_runs() -> No
     assert ("w1", LEASE_MS) == (row.owner, row.next_ms)
 
 
-async def test_what_swallows_its_cancellation_does_not_hold_the_drain_up() -> None:
-    """It is given a little time, and then left to itself with its lease."""
+async def test_work_that_ignores_its_cancellation_does_not_block_the_drain() -> None:
     store, clock, gate = TableStore(work(2), work(3)), VirtualClock(0), asyncio.Event()
 
     async def perform(held: RunningWork) -> Settlement:
@@ -508,9 +492,8 @@ async def test_what_swallows_its_cancellation_does_not_hold_the_drain_up() -> No
         await clock.advance()
 
 
-async def test_what_an_attempt_tells_is_kept_at_its_renewals_and_when_it_is_put_back() -> None:
-    """Beside the reason of the failure before it."""
-    store, clock = NotingStore(work(2)), VirtualClock(0)
+async def test_details_are_stored_at_renewals_and_when_work_is_requeued() -> None:
+    store, clock = DetailStore(work(2)), VirtualClock(0)
 
     async def perform(held: RunningWork) -> Settlement:
         held.restore({"code": "ConnectionError"})
@@ -534,7 +517,7 @@ async def test_what_an_attempt_tells_is_kept_at_its_renewals_and_when_it_is_put_
     assert ({"code": "ConnectionError", "details": {"page": 2}}, None) == (row.error, row.owner)
 
 
-class NotingStore(TableStore):
+class DetailStore(TableStore):
     """A store that keeps details, and counts how often."""
 
     notes = 0
@@ -546,9 +529,8 @@ class NotingStore(TableStore):
         return self.table.note(claim, error)
 
 
-async def test_details_that_cannot_be_kept_now_are_kept_with_the_next_renewal() -> None:
-    """The lane goes on."""
-    store, clock = NotingStore(work(2)), VirtualClock(0)
+async def test_details_that_cannot_be_stored_are_stored_at_the_next_renewal() -> None:
+    store, clock = DetailStore(work(2)), VirtualClock(0)
 
     async def perform(held: RunningWork) -> Settlement:
         held.beat(b'"here"')
@@ -576,8 +558,7 @@ async def test_details_that_cannot_be_kept_now_are_kept_with_the_next_renewal() 
     ],
     ids=["a bug", "a step that cannot be kept"],
 )
-async def test_work_that_nobody_can_make_sense_of_is_a_dead_letter_in_the_end(error: Exception, facts: object) -> None:
-    """With the reason; it holds nothing up, and is not tried for ever."""
+async def test_work_that_always_fails_unexpectedly_becomes_a_dead_letter(error: Exception, facts: object) -> None:
     store, clock = TableStore(work(2)), VirtualClock(0)
 
     async def perform(held: RunningWork) -> Settlement:
@@ -590,8 +571,7 @@ async def test_work_that_nobody_can_make_sense_of_is_a_dead_letter_in_the_end(er
     assert (ATTEMPTS_MAX, facts) == (row.attempts, row.error)
 
 
-async def test_work_that_another_has_a_hand_on_is_not_asked_for_without_end() -> None:
-    """A store on a server passes over a row that somebody holds locked, and still calls it due."""
+async def test_due_work_that_is_locked_elsewhere_is_not_claimed_in_a_busy_loop() -> None:
     store, clock = TableStore(work(2)), VirtualClock(0)
 
     async def none(*_: object, **__: object) -> tuple[Claim, ...]:

@@ -1,4 +1,4 @@
-"""The relay: to entities, parents, children and the bus, in order, at least once and counted once."""
+"""The outbox relay: to entities, parents and children, in order, each delivery counted once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from interlock.ports.delivery import Child
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkRow
 from interlock.stores.work_table import WorkTable
 from interlock.testing.clock import VirtualClock
-from tests.unit.effects.scene import CHARGE, NotingDriver
+from tests.unit.effects.scene import CHARGE, RecordingDelivery
 
 NOW = 1_000_000
 SENT = WorkId("outbox", 3, 1)
@@ -44,7 +44,7 @@ class Scene:
     """A relay, its driver and its books."""
 
     def __init__(self) -> None:
-        self.driver = NotingDriver()
+        self.driver = RecordingDelivery()
         self.books = Books()
         self.relay = OutboxRelay(self.books, self.driver, VirtualClock(NOW))  # type: ignore[arg-type]  # two methods
 
@@ -55,7 +55,7 @@ class Scene:
         return await self.relay.perform(RunningWork(claimed(address, body, failures=failures, sender=sender)))
 
     def child(self, *, begun: bool = True, **payload: Any) -> None:
-        """An invoke of a chart stands in the sender's books."""
+        """Add an invoke of a chart to the sender's work."""
         body = {"id": "net", "src": "network", "type": "chart", **payload}
         self.books.table.keep("order/1", WorkDelta(born=(Work(CHARGE, CHILD_WORK, body, 0),)))
         if begun:
@@ -68,7 +68,7 @@ class Scene:
 
 
 def claimed(address: str, body: Any, *, failures: int = 0, sender: str = "order/1") -> Claim:
-    """A row of the outbox in hand."""
+    """Return a claimed row of the outbox."""
     return Claim(sender, Work(SENT, address, body, 0), failures + 1, failures)
 
 
@@ -88,8 +88,7 @@ async def test_a_send_is_delivered_under_its_own_key() -> None:
     assert ("_sent/order/1/3/1", None, None) == (key, answers, fence)
 
 
-async def test_a_target_that_is_not_there_is_told_to_the_sender() -> None:
-    """With the id of its send; that entry ends the row."""
+async def test_the_sender_gets_an_error_for_an_unknown_target() -> None:
     scene = Scene()
     scene.driver.missing.add("door/7")
     settled = await scene.relayed("entity/door/7", event("open", sendid="s1"))
@@ -100,8 +99,7 @@ async def test_a_target_that_is_not_there_is_told_to_the_sender() -> None:
     assert {"effect": "send", "key": "order/1/3/1", "code": "undeliverable"} == given.data
 
 
-async def test_a_target_that_may_not_be_sent_to_is_told_to_the_sender() -> None:
-    """Denied is no answer of the chart."""
+async def test_the_sender_gets_an_error_for_a_denied_target() -> None:
     scene = Scene()
     scene.driver.outcome = "denied"
     settled = await scene.relayed("entity/door/7", event("open"))
@@ -111,8 +109,7 @@ async def test_a_target_that_may_not_be_sent_to_is_told_to_the_sender() -> None:
     assert [("door/7", "open"), ("order/1", "error.communication")] == scene.given()
 
 
-async def test_an_answer_to_somebody_who_is_gone_is_dropped() -> None:
-    """There is nobody who could do anything about it."""
+async def test_a_result_for_a_missing_parent_is_dropped() -> None:
     scene = Scene()
     scene.driver.missing.add("vm/1")
     body = event("done.invoke.net", type="platform", invokeid="net", source="invoke/vm/1/2/0", last=True)
@@ -122,9 +119,7 @@ async def test_an_answer_to_somebody_who_is_gone_is_dropped() -> None:
     assert ("done", []) == (settled.verdict, scene.given())
 
 
-async def test_a_target_that_is_away_is_tried_again_later_and_at_last_a_person_must_look() -> None:
-    """Longer each time; the row holds back its own entity only."""
-
+async def test_an_unavailable_target_is_retried_and_finally_a_dead_letter() -> None:
     async def away(*_: Any, **__: Any) -> Receipt:
         raise UnavailableError("away", code="store.away")
 
@@ -139,8 +134,7 @@ async def test_a_target_that_is_away_is_tried_again_later_and_at_last_a_person_m
     assert ("dead", "store.away") == (last.verdict, last.error["code"])
 
 
-async def test_an_event_for_a_child_waits_until_the_child_is_there() -> None:
-    """That is no failure."""
+async def test_an_event_for_a_child_waits_until_the_child_exists() -> None:
     scene = Scene()
     scene.child(begun=False)
     settled = await scene.relayed("child/2/0", event("up"))
@@ -158,8 +152,7 @@ async def test_an_event_for_a_child_reaches_it() -> None:
     assert [("network/net-1", "up")] == scene.given()
 
 
-async def test_the_end_of_a_child_ends_the_work_that_stood_for_it() -> None:
-    """After the child has heard."""
+async def test_ending_a_child_ends_its_work() -> None:
     scene = Scene()
     scene.child()
     await scene.relayed("child/2/0", event("_cancel", type="platform"))
@@ -168,8 +161,7 @@ async def test_the_end_of_a_child_ends_the_work_that_stood_for_it() -> None:
     assert () == scene.books.table.works(WorkQuery()).rows
 
 
-async def test_a_child_that_was_never_begun_is_not_begun_to_be_ended() -> None:
-    """The state was left before anybody took it up."""
+async def test_a_child_that_never_started_is_not_started_to_be_ended() -> None:
     scene = Scene()
     scene.child(begun=False)
     await scene.relayed("child/2/0", event("_cancel", type="platform"))
@@ -177,8 +169,7 @@ async def test_a_child_that_was_never_begun_is_not_begun_to_be_ended() -> None:
     assert ([], ()) == (scene.given(), scene.books.table.works(WorkQuery()).rows)
 
 
-async def test_a_child_that_is_being_begun_is_ended_afterwards() -> None:
-    """Else it would live on, and nobody know of it."""
+async def test_a_child_that_is_starting_is_ended_afterwards() -> None:
     scene = Scene()
     scene.child()
     scene.driver.children.clear()
@@ -189,8 +180,7 @@ async def test_a_child_that_is_being_begun_is_ended_afterwards() -> None:
 
 
 @pytest.mark.parametrize(("forwarded", "told"), [(False, ["error.communication"]), (True, [])])
-async def test_an_event_for_a_handler_does_not_wait_for_its_end(forwarded: bool, told: list[str]) -> None:
-    """Nobody there hears it: its sender is told of a send, and nobody of what was only passed on."""
+async def test_an_event_for_a_handler_is_undeliverable_immediately(forwarded: bool, told: list[str]) -> None:
     scene = Scene()
     scene.books.table.keep("order/1", WorkDelta(born=(Work(CHARGE, "charge", {"id": "pay", "src": "charge"}, 0),)))
     settled = await scene.relayed("child/2/0", event("up", forwarded=forwarded))
@@ -199,8 +189,7 @@ async def test_an_event_for_a_handler_does_not_wait_for_its_end(forwarded: bool,
     assert (None if told else "done") == (None if settled is None else settled.verdict)
 
 
-async def test_an_event_for_a_child_that_has_answered_is_dropped() -> None:
-    """Nobody is there to hear."""
+async def test_an_event_for_a_finished_child_is_dropped() -> None:
     settled = await Scene().relayed("child/2/0", event("up"))
 
     assert settled is not None
@@ -210,8 +199,7 @@ async def test_an_event_for_a_child_that_has_answered_is_dropped() -> None:
 ANSWER: dict[str, Any] = {"type": "platform", "invokeid": "net", "source": "invoke/order/1/2/0", "last": True}
 
 
-async def test_a_childs_answer_ends_the_work_that_stood_for_it() -> None:
-    """In the parent's own entry."""
+async def test_the_result_of_a_child_ends_its_work() -> None:
     scene = Scene()
     scene.child()
     await scene.relayed("entity/order/1", event("done.invoke.net", data=3, **ANSWER), sender="network/net-1")
@@ -219,8 +207,7 @@ async def test_a_childs_answer_ends_the_work_that_stood_for_it() -> None:
     assert [("order/1", CHARGE)] == [(entity, answers) for entity, _, _, answers, _ in scene.driver.given]
 
 
-async def test_a_failed_child_with_tries_left_is_begun_again_and_nobody_told() -> None:
-    """Restart: the work waits for its backoff."""
+async def test_a_failed_child_with_tries_left_is_restarted_without_an_event() -> None:
     scene = Scene()
     scene.child(retry={"max": 1, "backoff": "1s", "jitter": "none", "on": None})
     failed = event("error.invoke.net", data={"code": "child_failed", "message": "broke"}, **ANSWER)
@@ -232,8 +219,7 @@ async def test_a_failed_child_with_tries_left_is_begun_again_and_nobody_told() -
     assert (1, NOW + 1_000) == (row.failures, row.next_ms)
 
 
-async def test_a_failed_child_without_tries_left_is_told() -> None:
-    """Escalate."""
+async def test_the_parent_gets_the_error_of_a_child_without_tries_left() -> None:
     scene = Scene()
     scene.child()
     failed = event("error.invoke.net", data={"code": "child_failed"}, **ANSWER)
@@ -262,8 +248,7 @@ async def test_a_second_answer_of_a_child_is_dropped() -> None:
     assert "done" == settled.verdict
 
 
-async def test_a_child_taken_up_at_the_last_moment_is_ended_afterwards() -> None:
-    """Its work is removed only when nobody can begin it any more."""
+async def test_a_child_claimed_at_the_last_moment_is_ended_afterwards() -> None:
     scene = Scene()
     scene.child(begun=False)
     works = scene.books.works
@@ -280,8 +265,7 @@ async def test_a_child_taken_up_at_the_last_moment_is_ended_afterwards() -> None
     assert ("again", 1) == (settled.verdict, len(scene.books.table.works(WorkQuery()).rows))
 
 
-async def test_a_child_that_fails_while_it_is_ended_is_not_begun_anew_behind_its_end() -> None:
-    """Its failure, delivered by another worker in the very moment, must not leave a second child that nobody ends."""
+async def test_a_child_that_fails_while_it_is_ended_is_not_restarted() -> None:
     scene = Scene()
     scene.child(retry={"max": 1, "backoff": "0s", "jitter": "none", "on": None})
     failed = event("error.invoke.net", data={"code": "child_failed"}, **ANSWER)
@@ -300,8 +284,7 @@ async def test_a_child_that_fails_while_it_is_ended_is_not_begun_anew_behind_its
     assert ("done", [], ()) == (settled.verdict, begun, scene.books.table.works(WorkQuery()).rows)
 
 
-async def test_a_relay_killed_while_it_ended_a_child_ends_it_the_next_time() -> None:
-    """The work that stood for the child says so meanwhile, and goes with it."""
+async def test_a_relay_killed_while_ending_a_child_ends_it_the_next_time() -> None:
     scene = Scene()
     scene.child()
     deliver = scene.driver.deliver
@@ -320,8 +303,7 @@ async def test_a_relay_killed_while_it_ended_a_child_ends_it_the_next_time() -> 
     assert ([("network/net-1", "_cancel")], ()) == (scene.given(), scene.books.table.works(WorkQuery()).rows)
 
 
-async def test_a_child_that_is_ended_is_at_no_moment_a_dead_letter() -> None:
-    """Nothing is wrong with it, and no person has to look; nor can one have it begun again."""
+async def test_a_child_that_is_being_ended_is_never_a_dead_letter() -> None:
     scene = Scene()
     scene.child()
     settle = scene.books.settle
@@ -339,8 +321,7 @@ async def test_a_child_that_is_ended_is_at_no_moment_a_dead_letter() -> None:
 
 
 @pytest.mark.parametrize("claims", [0, 1])
-async def test_a_failure_read_before_its_child_is_ended_restarts_nothing_after_that(claims: int) -> None:
-    """Whoever saw the work before it was parked can no longer change it, however often it was taken up since."""
+async def test_a_failure_read_before_the_child_was_parked_restarts_nothing(claims: int) -> None:
     scene = Scene()
     scene.child(retry={"max": 1, "backoff": "0s", "jitter": "none", "on": None})
     failed = event("error.invoke.net", data={"code": "child_failed"}, **ANSWER)
@@ -372,8 +353,7 @@ async def test_a_failure_read_before_its_child_is_ended_restarts_nothing_after_t
     )
 
 
-async def test_a_child_that_waits_to_be_begun_again_is_not_begun_to_be_ended() -> None:
-    """What its parent sends does not wait for the backoff of a child that nobody asks for."""
+async def test_a_child_that_waits_for_its_restart_is_not_restarted_to_be_ended() -> None:
     scene = Scene()
     scene.child(retry={"max": 1, "backoff": "1h", "jitter": "none", "on": None})
     failed = event("error.invoke.net", data={"code": "child_failed"}, **ANSWER)
@@ -384,8 +364,7 @@ async def test_a_child_that_waits_to_be_begun_again_is_not_begun_to_be_ended() -
     assert ("done", [], ()) == (settled.verdict, scene.given(), scene.books.table.works(WorkQuery()).rows)
 
 
-async def test_a_child_that_failed_while_it_was_begun_is_begun_again() -> None:
-    """Whoever began it says afterwards that it waits for an answer: that is no longer so, and changes nothing."""
+async def test_a_child_that_failed_while_it_started_is_restarted() -> None:
     scene = Scene()
     scene.child(begun=False, retry={"max": 1, "backoff": "1s", "jitter": "none", "on": None})
     (beginning,) = scene.books.table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=1)
@@ -398,7 +377,7 @@ async def test_a_child_that_failed_while_it_was_begun_is_begun_again() -> None:
 
 
 async def test_a_failure_that_could_not_be_noted_is_delivered_again() -> None:
-    """Somebody took the work up to look whether its time was over."""
+    """A worker has claimed the work to check its timeout."""
     scene = Scene()
     scene.child(retry={"max": 1, "backoff": "1s", "jitter": "none", "on": None})
     works = scene.books.works

@@ -17,7 +17,7 @@ from interlock.ports.work import Claim, Settlement
 from interlock.testing.clock import VirtualClock
 
 NOW = 1_000_000
-AWAY = UnavailableError("nobody answers", code="bus.away")
+AWAY = UnavailableError("no response", code="bus.away")
 
 
 class NotingBus:
@@ -34,14 +34,14 @@ class NotingBus:
         self.taken.append(message)
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 class Shut:
     """A door that is shut."""
 
     def try_enter(self) -> AdmissionPermit | None:
-        """Nobody comes in."""
+        """Give no permit."""
         return None
 
 
@@ -60,7 +60,7 @@ class Scene:
 
 
 def claimed(failures: int = 0) -> Claim:
-    """A message in hand."""
+    """Return a running message."""
     work = Work(WorkId("message", 3, 1), BUS_WORK, {"type": "order.paid", "time_ms": 5}, 0)
     return Claim("order/1", work, failures + 1, failures)
 
@@ -75,8 +75,7 @@ async def test_a_message_is_done_once_the_bus_has_it() -> None:
     ]
 
 
-async def test_a_bus_that_is_away_is_no_failure_of_the_message() -> None:
-    """However often it was away before, nothing dies of that: it is no attempt either, of which there are so many."""
+async def test_an_unreachable_bus_is_not_a_failure_of_the_message() -> None:
     settled = await Scene().settled(failures=MESSAGE_ATTEMPTS_MAX - 1, problem=AWAY)
 
     assert ("again", True, False, NOW + 500, "bus.away") == (
@@ -88,8 +87,7 @@ async def test_a_bus_that_is_away_is_no_failure_of_the_message() -> None:
     )
 
 
-async def test_while_the_bus_is_away_nothing_is_taken_up_longer_each_time() -> None:
-    """And all of it at once when it is back."""
+async def test_while_the_bus_is_unreachable_nothing_is_claimed_longer_each_time() -> None:
     scene = Scene()
     waits = []
     for _ in range(8):
@@ -113,8 +111,7 @@ async def test_of_many_that_find_the_bus_away_together_the_first_counts() -> Non
     assert {NOW + 500} == {(await scene.settled(problem=AWAY)).next_ms for _ in range(64)}
 
 
-async def test_behind_the_bus_stands_the_door_of_the_runtime() -> None:
-    """A process that drains takes no messages up."""
+async def test_the_gate_of_the_runtime_applies_to_messages_too() -> None:
     clock = VirtualClock(NOW)
 
     assert BusPublisher(NotingBus(), clock, gate=Shut()).try_enter() is None
@@ -122,8 +119,7 @@ async def test_behind_the_bus_stands_the_door_of_the_runtime() -> None:
 
 
 @pytest.mark.parametrize("problem", [DeniedError("no right"), NotFoundError("no stream")])
-async def test_a_bus_that_is_not_set_up_is_tried_again_and_then_a_person_must_look(problem: InterlockError) -> None:
-    """Somebody may put it right in time."""
+async def test_a_bus_that_is_not_set_up_is_retried_and_then_a_dead_letter(problem: InterlockError) -> None:
     scene = Scene()
     first = await scene.settled(problem=problem)
     last = await scene.settled(problem=problem, failures=MESSAGE_ATTEMPTS_MAX - 1)
@@ -133,8 +129,7 @@ async def test_a_bus_that_is_not_set_up_is_tried_again_and_then_a_person_must_lo
     assert scene.messages.try_enter() is not None
 
 
-async def test_a_message_that_is_never_taken_is_a_dead_letter_at_once_and_says_what_to_do() -> None:
-    """The next one goes."""
+async def test_a_rejected_message_is_a_dead_letter_immediately_with_a_hint() -> None:
     settled = await Scene().settled(problem=RejectedError("too large", code="bus.size", hint="emit less"))
 
     assert ("dead", {"code": "bus.size", "message": "too large", "hint": "emit less"}) == (

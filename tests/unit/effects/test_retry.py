@@ -23,8 +23,7 @@ LOST = Failure("ConnectionError", "gone")
 THREE = RetryPolicy(retries_max=3, backoff=Backoff(100, 1_000, jitter=0.0))
 
 
-def test_an_effect_without_a_policy_takes_the_one_given() -> None:
-    """Calls have one of their own, invokes are tried once."""
+def test_an_effect_without_a_policy_uses_the_default() -> None:
     assert THREE == retry_policy({}, default=THREE)
 
 
@@ -40,8 +39,7 @@ def test_an_effect_without_a_policy_takes_the_one_given() -> None:
         ({"max": 1, "backoff": "1m..1s", "jitter": None, "on": None}, RetryPolicy(1, Backoff(1_000, 1_000))),
     ],
 )
-def test_a_policy_reads_as_the_chart_wrote_it(stated: dict[str, object], policy: RetryPolicy) -> None:
-    """Backoff as a range or one wait; full jitter unless the chart says none."""
+def test_a_policy_is_read_from_the_payload(stated: dict[str, object], policy: RetryPolicy) -> None:
     assert policy == retry_policy({"retry": stated}, default=RetryPolicy())
 
 
@@ -52,16 +50,14 @@ def test_a_failure_is_tried_again_while_tries_are_left() -> None:
     assert [RetryAt(105), RetryAt(205), RetryAt(405), GiveUp(LOST)] == answers
 
 
-def test_what_the_handler_did_not_do_is_final_at_once() -> None:
-    """Trying again would give the same answer."""
+def test_a_rejection_by_the_handler_is_final() -> None:
     refused = failure_from(RejectedError("no such card", code="card.unknown"))
 
     assert Failure("card.unknown", "no such card", "no") == refused
     assert GiveUp(refused) == decide_retry(THREE, refused, failures=0, attempts=1, now_ms=0, chance=1.0)
 
 
-def test_what_may_pass_is_perhaps_done() -> None:
-    """An unavailable service, or anything else that a handler raises."""
+def test_any_other_error_may_be_done() -> None:
     assert Failure("unavailable", "later", "unknown") == failure_from(UnavailableError("later", code="unavailable"))
     assert Failure("KeyError", "'x'", "unknown") == failure_from(KeyError("x"))
 
@@ -73,8 +69,7 @@ def test_a_policy_may_name_the_codes_it_is_for() -> None:
     assert GiveUp(LOST) == decide_retry(policy, LOST, failures=0, attempts=1, now_ms=0, chance=0.0)
 
 
-def test_what_keeps_killing_its_workers_ends() -> None:
-    """Lapses cost no try, yet attempts have a limit."""
+def test_work_that_keeps_killing_its_workers_ends() -> None:
     assert GiveUp(LOST) == decide_retry(THREE, LOST, failures=0, attempts=ATTEMPTS_MAX, now_ms=0, chance=0.0)
 
 
@@ -112,8 +107,7 @@ def _coded(code: object) -> RejectedError:
     ],
     ids=["surrogate", "nul", "megabyte", "number", "list", "property", "no constructor"],
 )
-def test_a_final_rejection_is_final_whatever_its_code(error: RejectedError, code: str) -> None:
-    """Its code is made storable; what cannot be a code is replaced by that of its class."""
+def test_a_rejection_is_final_whatever_its_code(error: RejectedError, code: str) -> None:
     failed = failure_from(error)
 
     assert (code, "no") == (failed.code, failed.done)
@@ -121,8 +115,7 @@ def test_a_final_rejection_is_final_whatever_its_code(error: RejectedError, code
     assert GiveUp(failed) == decide_retry(THREE, failed, failures=0, attempts=1, now_ms=0, chance=1.0)
 
 
-def test_what_is_stored_of_an_error_is_bounded() -> None:
-    """Code, message and hint, each; a hint only where there is one."""
+def test_stored_errors_are_limited_in_size() -> None:
     long = error_facts(UnavailableError("m" * 9_999, code="c\ud83d", hint="h\0"))
 
     assert ("c\\ud83d", "m" * 499 + "…", "h\\x00") == (long["code"], long["message"], long["hint"])

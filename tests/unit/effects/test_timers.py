@@ -1,4 +1,4 @@
-"""What downtime does to a timer: pure arithmetic over the times in which nobody was there (S39)."""
+"""What downtime does to a timer (S39)."""
 
 from __future__ import annotations
 
@@ -33,15 +33,13 @@ def test_a_deadline_is_never_moved() -> None:
     ],
     ids=["over its end", "within", "set meanwhile", "two", "one after it was moved", "just before"],
 )
-def test_what_was_left_is_left(gaps: list[tuple[int, int]], due_ms: int) -> None:
-    """The time in which nobody was there, and the timer was, does not count."""
+def test_a_remaining_timer_keeps_its_remaining_time(gaps: list[tuple[int, int]], due_ms: int) -> None:
     downtimes = tuple(Downtime(*each) for each in gaps)
 
     assert TimerShift(due_ms, downtimes[-1].ended_ms) == shift_for_downtime(downtimes, REMAINING, SET)
 
 
-def test_a_delay_begins_anew_with_the_end_of_the_last_downtime() -> None:
-    """The whole of it, however little was left."""
+def test_a_restarted_timer_counts_from_the_end_of_the_last_downtime() -> None:
     assert TimerShift(1_600, 1_500) == shift_for_downtime((Downtime(1_099, 1_500),), RESTART, SET)
     assert TimerShift(2_100, 2_000) == shift_for_downtime(
         (Downtime(1_010, 1_500), Downtime(1_550, 2_000)), RESTART, SET
@@ -50,8 +48,9 @@ def test_a_delay_begins_anew_with_the_end_of_the_last_downtime() -> None:
 
 @pytest.mark.parametrize("timer", [REMAINING, RESTART])
 @pytest.mark.parametrize("gap", [(1_100, 2_000), (1_101, 2_000), (500, 1_000), (500, 900)])
-def test_a_downtime_after_it_was_due_or_before_it_was_set_does_nothing(timer: Timer, gap: tuple[int, int]) -> None:
-    """It was late for another reason, or not there."""
+def test_a_downtime_after_the_due_time_or_before_the_timer_was_set_has_no_effect(
+    timer: Timer, gap: tuple[int, int]
+) -> None:
     assert None is shift_for_downtime((Downtime(*gap),), timer, SET)
 
 
@@ -62,10 +61,7 @@ def test_a_downtime_after_it_was_due_or_before_it_was_set_does_nothing(timer: Ti
     st.integers(1, 300),
 )
 def test_no_downtime_is_counted_twice(times: list[int], restore: str, since_ms: int, delay_ms: int) -> None:
-    """A moved timer, asked again with the same downtimes, stays, and never goes to before its old time.
-
-    Between the downtimes it had its whole delay (`remaining`), or has it yet (`restart`).
-    """
+    """A shifted timer that is shifted again by the same downtimes stays the same."""
     gaps = tuple(Downtime(*pair) for pair in zip(times[::2], times[1::2], strict=False) if pair[0] < pair[1])
     timer = Timer("t", "due", since_ms + delay_ms, 1, 0, restore=restore)
     moved = shift_for_downtime(gaps, timer, since_ms)

@@ -1,4 +1,4 @@
-"""What others must do for entities: told by a chart, by the effects of a step, and by what a store loads."""
+"""The work that a chart, a step or a loaded entity needs a worker for."""
 
 from __future__ import annotations
 
@@ -30,30 +30,26 @@ CHARTS = {
 
 
 @pytest.mark.parametrize("states", CHARTS)
-def test_a_chart_tells_what_its_entities_may_ask_for(states: str) -> None:
-    """At any depth; what stays inside the step is asked of nobody."""
+def test_a_chart_shows_the_work_that_its_entities_may_request(states: str) -> None:
     chart = interlock.loads(f"{HEAD}states: {states}").chart
 
     assert ({"lamp": CHARTS[states]} if CHARTS[states] else {}) == work_used_by([chart])
 
 
-def test_what_was_put_off_comes_back_as_a_send() -> None:
-    """A chart that defers asks for it."""
+def test_a_chart_that_defers_events_needs_sends() -> None:
     chart = interlock.loads(f"{HEAD}unhandled: defer\nstates: {{dark: {{on: {{press: bright}}}}, bright: {{}}}}").chart
 
     assert {"lamp": ("sends",)} == work_used_by([chart])
 
 
-def test_revisions_of_a_kind_are_told_once() -> None:
-    """A kind asks for what any of its charts asks for."""
+def test_revisions_of_a_kind_are_reported_together() -> None:
     texts = ("{dark: {after: {10m: bright}}, bright: {}}", "{dark: {entry: [ring]}}")
     charts = [interlock.loads(f"{HEAD}states: {each}").chart for each in texts]
 
     assert {"lamp": ("timers", "handlers")} == work_used_by(charts)
 
 
-def test_a_step_tells_what_it_asks_for() -> None:
-    """A timer and a call; what cancels them is asked of nobody."""
+def test_the_effects_of_a_step_show_the_requested_work() -> None:
     lamp = interlock.loads(
         f"{HEAD}states: {{dark: {{entry: [ring], after: {{10m: bright}}, on: {{press: bright}}}}, bright: {{}}}}"
     )
@@ -65,8 +61,7 @@ def test_a_step_tells_what_it_asks_for() -> None:
     assert () == work_requested(pressed.effects)
 
 
-async def test_an_entity_tells_what_it_waits_for_without_a_chart() -> None:
-    """By its snapshot, and by entries that are not in one yet."""
+async def test_a_loaded_entity_shows_its_outstanding_work() -> None:
     text = f"{HEAD}revision: 1.0.0\nstates: {{dark: {{entry: [ring], after: {{10m: bright}}}}, bright: {{}}}}"
     store = MemoryStore()
     await runtime(text, store=store).create("lamp/1")

@@ -30,10 +30,9 @@ NAMES = ["SystemExit", "GeneratorExit", "Odd"]
 
 @pytest.mark.parametrize("error", EXITS, ids=NAMES)
 @pytest.mark.parametrize("plain", [False, True], ids=["coroutine", "thread"])
-async def test_a_handler_that_wants_to_leave_has_failed(
+async def test_a_handler_that_raises_system_exit_has_failed(
     error: BaseException, plain: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Like any other exception: it is told and logged, and the loop and its other work go on."""
     scene = Scene()
 
     async def leave(attempt: Attempt) -> None:
@@ -44,15 +43,14 @@ async def test_a_handler_that_wants_to_leave_has_failed(
 
     with caplog.at_level(logging.WARNING, "interlock.effects"):
         await scene.performed(leave_thread if plain else leave, invoke())
-    ((_, data, fenced),) = scene.told()
+    ((_, data, fenced),) = scene.delivered()
 
     assert (type(error).__name__, "unknown", True) == (data["code"], data["done"], fenced)
     assert repr(error) in data["message"]
     assert ["a handler raised"] == [each.getMessage() for each in caplog.records]
 
 
-async def test_a_handler_that_wants_to_leave_is_tried_again() -> None:
-    """It may have done its deed, or not: the policy decides, as for any failure."""
+async def test_a_handler_that_raises_system_exit_is_retried() -> None:
     scene, held = Scene(), invoke(retry=ONE)
 
     async def leave(attempt: Attempt) -> None:
@@ -66,8 +64,7 @@ async def test_a_handler_that_wants_to_leave_is_tried_again() -> None:
     assert "SystemExit" == settled.error["code"]
 
 
-async def test_a_called_coroutine_that_is_cancelled_is_cancelled() -> None:
-    """Whoever waits has given up: no failure."""
+async def test_cancelling_a_call_is_not_a_failure() -> None:
     begun = asyncio.Event()
 
     async def wait(_: None) -> None:
@@ -82,8 +79,7 @@ async def test_a_called_coroutine_that_is_cancelled_is_cancelled() -> None:
     assert task.cancelled()
 
 
-async def test_a_call_that_is_cancelled_before_it_begins_never_was() -> None:
-    """As when a loop ends at once: no coroutine is left that nobody awaits, which the interpreter would tell."""
+async def test_a_call_cancelled_before_it_starts_leaves_no_coroutine() -> None:
     begun = []
 
     async def begin(given: str) -> None:
@@ -99,8 +95,7 @@ async def test_a_call_that_is_cancelled_before_it_begins_never_was() -> None:
     assert ([], []) == (begun, [str(each.message) for each in told if issubclass(each.category, RuntimeWarning)])
 
 
-async def test_a_called_coroutine_that_is_closed_is_closed() -> None:
-    """As at the end of a process: nothing is raised to nobody."""
+async def test_closing_a_call_is_not_a_failure() -> None:
     ends = []
 
     async def wait(_: None) -> None:
@@ -116,9 +111,7 @@ async def test_a_called_coroutine_that_is_closed_is_closed() -> None:
     assert ["closed"] == ends
 
 
-async def test_what_a_function_gives_or_raises_comes_back_as_it_is() -> None:
-    """Only what would end more than its call is made another."""
-
+async def test_results_and_exceptions_are_passed_on_unchanged() -> None:
     async def give(value: Any) -> Any:
         if isinstance(value, Exception):
             raise value
@@ -134,8 +127,7 @@ async def test_what_a_function_gives_or_raises_comes_back_as_it_is() -> None:
     assert lost is raised.value
 
 
-async def test_an_exit_keeps_its_cause() -> None:
-    """Whoever looks at the log sees where it came from."""
+async def test_a_converted_exit_keeps_its_cause() -> None:
     error = SystemExit(3)
 
     async def leave(_: None) -> None:
@@ -165,8 +157,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_an_interrupt_from_the_keyboard_ends_the_loop() -> None:
-    """A person wants the process to end, whichever line it was at."""
+def test_a_keyboard_interrupt_ends_the_loop() -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
     )
@@ -187,10 +178,9 @@ class Mute:
     ids=["mute", "odd and mute", "half a character", "odd half a character"],
 )
 @pytest.mark.parametrize("plain", [False, True], ids=["coroutine", "thread"])
-async def test_an_exception_that_cannot_say_what_it_is_is_an_answer(
+async def test_an_exception_whose_text_raises_is_a_failure(
     error: BaseException, plain: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its class at least: neither is the work put off instead, nor does anybody wait for its thread for ever."""
     monkeypatch.setattr(logging.getLogger("interlock.effects"), "disabled", True)  # no report can carry such a text
     scene = Scene()
 
@@ -201,7 +191,7 @@ async def test_an_exception_that_cannot_say_what_it_is_is_an_answer(
         raise error
 
     await scene.performed(fail_thread if plain else fail, invoke())
-    ((_, data, _),) = scene.told()
+    ((_, data, _),) = scene.delivered()
 
     assert type(error).__name__ == data["code"]
     assert data["message"].isprintable(), "it can be kept"

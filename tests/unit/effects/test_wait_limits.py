@@ -65,6 +65,5 @@ def test_the_longest_wait_is_believed_and_no_longer_one(longest: WorkRow) -> Non
     ],
     ids=["timer", "ending child", "dead letter", "waits for others"],
 )
-def test_what_has_no_bound_is_left_alone(unbounded: WorkRow) -> None:
-    """The delay of a timer is the chart's; the others do not wait for a time."""
+def test_work_without_a_limit_is_left_alone(unbounded: WorkRow) -> None:
     assert not is_put_off_too_far(unbounded, NOW)

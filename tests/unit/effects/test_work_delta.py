@@ -54,8 +54,7 @@ def test_a_named_action_is_work_for_its_handler() -> None:
     assert (Work(place, "charge", {"name": "charge", "input": {"amount": 3}}, NOW),) == found.born
 
 
-def test_a_log_leaves_nothing() -> None:
-    """It is written once the entry is kept, and may be lost."""
+def test_a_log_creates_no_work() -> None:
     assert WorkDelta() == left_by("initial: a\nstates: {a: {entry: [{log: hello}]}}")
 
 
@@ -66,8 +65,7 @@ def test_an_invoke_is_work_for_its_handler() -> None:
     assert (WorkId("effect", 1, 0), "payment.charge", NOW) == (work.place, work.name, work.due_ms)
 
 
-def test_a_state_that_is_left_calls_its_invoke_off() -> None:
-    """The work goes or is told to stop; a handler hears of it by its lease, not by an event."""
+def test_leaving_a_state_cancels_its_invoke() -> None:
     found = left_by("initial: a\nstates: {a: {invoke: {id: pay, src: charge}, on: {go: b}}, b: {}}", "go")
 
     assert WorkDelta(cancelled=(WorkId("effect", 1, 0),)) == found
@@ -76,15 +74,13 @@ def test_a_state_that_is_left_calls_its_invoke_off() -> None:
 CHILD = "{id: net, type: chart, src: network}"
 
 
-def test_a_child_is_work_that_begins_it_and_waits_for_its_answer() -> None:
-    """One row stands for it as long as it lives."""
+def test_a_child_is_one_piece_of_work() -> None:
     (work,) = left_by(f"initial: a\nstates: {{a: {{invoke: {CHILD}}}}}").born
 
     assert (WorkId("effect", 1, 0), "_child", "network", NOW) == (work.place, work.name, work.body["src"], work.due_ms)
 
 
-def test_a_child_whose_parent_left_is_told_after_all_that_was_sent_to_it() -> None:
-    """The event goes the way of all others, so it cannot overtake the creation."""
+def test_the_cancellation_of_a_child_comes_after_everything_sent_to_it() -> None:
     found = left_by(f"initial: a\nstates: {{a: {{invoke: {CHILD}, on: {{go: b}}}}, b: {{}}}}", "go")
 
     (work,) = found.born
@@ -93,8 +89,7 @@ def test_a_child_whose_parent_left_is_told_after_all_that_was_sent_to_it() -> No
 
 
 @pytest.mark.parametrize(("how", "addresses"), [("chart", ["child/1/0"]), ("handler", [])])
-def test_an_invoke_of_a_computed_type_is_what_it_came_to(how: str, addresses: list[str]) -> None:
-    """The snapshot remembers which it was."""
+def test_an_invoke_of_a_computed_type_is_cancelled_by_its_result(how: str, addresses: list[str]) -> None:
     text = f"""
     initial: a
     context: {{how: {{type: string, default: {how}}}}}
@@ -105,8 +100,7 @@ def test_an_invoke_of_a_computed_type_is_what_it_came_to(how: str, addresses: li
 
 
 @pytest.mark.parametrize(("first", "second"), [("chart", "handler"), ("handler", "chart")])
-def test_an_invoke_that_is_left_ends_as_what_it_was_and_not_as_its_successor(first: str, second: str) -> None:
-    """Two states may use one id, one after the other."""
+def test_an_invoke_is_cancelled_as_itself_and_not_as_its_successor_with_the_same_id(first: str, second: str) -> None:
     text = f"""
     initial: a
     states:
@@ -119,8 +113,7 @@ def test_an_invoke_that_is_left_ends_as_what_it_was_and_not_as_its_successor(fir
     assert (first == "handler") == (found.cancelled == (WorkId("effect", 1, 0),))
 
 
-def test_what_a_state_sends_on_its_way_out_reaches_the_child_it_had() -> None:
-    """Not the one that is begun when the state is entered again, which has the same id."""
+def test_an_event_sent_on_exit_reaches_the_child_of_the_state_that_is_left() -> None:
     child = "{id: net, type: chart, src: network, autoforward: true}"
     on = "{go: {target: a, reenter: true}}"
     text = f"initial: a\nstates: {{a: {{invoke: {child}, exit: [{{send: {{event: bye, to: net}}}}], on: {on}}}}}"
@@ -131,8 +124,7 @@ def test_what_a_state_sends_on_its_way_out_reaches_the_child_it_had() -> None:
     ]
 
 
-def test_a_send_to_an_invoke_that_was_withdrawn_in_the_same_step_goes_nowhere() -> None:
-    """The second invoke fails, the state is left, and its exit says goodbye to the first, which never was."""
+def test_a_send_to_an_invoke_cancelled_in_the_same_step_is_dropped() -> None:
     text = """
     initial: a
     context: {none: {type: integer, default: 0}}
@@ -147,8 +139,7 @@ def test_a_send_to_an_invoke_that_was_withdrawn_in_the_same_step_goes_nowhere() 
     assert WorkDelta() == left_by(text)
 
 
-def test_a_timer_is_work_for_the_clock() -> None:
-    """Due when its snapshot says."""
+def test_a_timer_is_work_with_a_due_time() -> None:
     (work,) = left_by("initial: a\nstates: {a: {after: {5s: b}}, b: {}}").born
 
     assert (WorkId("timer", 1, 0), NOW + 5_000) == (work.place, work.due_ms)
@@ -161,8 +152,7 @@ def test_a_cancelled_timer_ends_with_its_state() -> None:
     assert WorkDelta(ended=(WorkId("timer", 1, 0),)) == found
 
 
-def test_a_timer_that_goes_on_is_not_born_again() -> None:
-    """Only the step that set it leaves it."""
+def test_a_timer_that_continues_creates_no_second_work() -> None:
     text = "initial: a\nstates: {a: {after: {5s: b}, on: {stay: {actions: [{log: x}]}}}, b: {}}"
 
     assert WorkDelta() == left_by(text, "stay")
@@ -175,8 +165,7 @@ def test_a_timer_set_and_cancelled_in_one_step_was_never_there() -> None:
     assert WorkDelta() == left_by(text)
 
 
-def test_a_send_goes_to_its_entity_from_the_system() -> None:
-    """With its sender as origin, so that the other can answer."""
+def test_a_send_has_the_system_as_principal_and_its_sender_as_origin() -> None:
     (work,) = left_by("initial: a\nstates: {a: {entry: [{send: {event: hi, to: \"= 'door/7'\", data: 3}}]}}").born
 
     event = the_event(work)
@@ -184,8 +173,7 @@ def test_a_send_goes_to_its_entity_from_the_system() -> None:
     assert {"id": ENTITY, "kind": "system", "roles": ["system"]} == event["principal"]
 
 
-def test_a_send_to_a_child_goes_to_its_place() -> None:
-    """Whatever the child is called."""
+def test_a_send_to_a_child_is_addressed_by_its_invoke() -> None:
     text = (
         f"initial: a\nstates: {{a: {{invoke: {CHILD}, on: {{go: {{actions: [{{send: {{event: up, to: net}}}}]}}}}}}}}"
     )
@@ -208,8 +196,7 @@ def test_an_event_is_forwarded_to_the_child_even_when_it_ends_the_invoke() -> No
 PARENT = Parent("vm/1", "net", "vm/1/4/2")
 
 
-def test_a_send_to_the_parent_says_whose_child_it_is() -> None:
-    """And whether it was the child's last step."""
+def test_a_send_to_the_parent_names_the_invoke() -> None:
     (work,) = left_by("initial: a\nstates: {a: {entry: [{send: {event: up, to: parent}}]}}", parent=PARENT).born
 
     event = the_event(work)
@@ -217,8 +204,7 @@ def test_a_send_to_the_parent_says_whose_child_it_is() -> None:
     assert "last" not in event
 
 
-def test_a_child_that_ended_gives_its_result_last() -> None:
-    """As the invoke's done event."""
+def test_the_result_of_a_child_is_its_last_event() -> None:
     text = "initial: a\nstates: {a: {on: {go: z}}, z: {type: final, output: {ip: 3}}}"
     (work,) = left_by(text, "go", parent=PARENT).born
 
@@ -226,8 +212,7 @@ def test_a_child_that_ended_gives_its_result_last() -> None:
     assert ("done.invoke.net", {"ip": 3}, True) == (event["name"], event["data"], event["last"])
 
 
-def test_a_child_that_failed_tells_its_parent() -> None:
-    """An error of the invoke: perhaps something was done."""
+def test_a_failed_child_sends_its_parent_an_error() -> None:
     text = "errors: raise\ninitial: a\nstates: {a: {on: {go: b}}, b: {}}"
     kernel = kernel_of(text)
     before = kernel.start(None, entity=ENTITY, time_ms=NOW, parent=PARENT).snapshot
@@ -238,8 +223,7 @@ def test_a_child_that_failed_tells_its_parent() -> None:
     assert ("error.invoke.net", "child_failed") == (event["name"], event["data"]["code"])
 
 
-def test_a_child_that_failed_before_tells_nothing_more() -> None:
-    """Entries may follow the end: a deed of its saga is made up for, and its parent has heard long ago."""
+def test_a_child_that_failed_before_sends_no_second_error() -> None:
     kernel = kernel_of("initial: a\nstates: {a: {}}")
     before = kernel.start(None, entity=ENTITY, time_ms=NOW, parent=Parent("vm/1", "net", "vm/1/1/0")).snapshot
     ended = snapshot_ended(before, "failed")
@@ -271,8 +255,7 @@ def test_messages_leave_work_only_when_there_is_a_bus() -> None:
     ]
 
 
-def test_a_hidden_change_sends_no_message_of_its_own() -> None:
-    """What the chart emits, it means to tell."""
+def test_a_hidden_change_publishes_only_the_messages_of_the_chart() -> None:
     text = "initial: a\nstates: {a: {entry: [{emit: {type: order.opened}}]}}"
 
     assert ["order.opened"] == [each.body["type"] for each in left_by(text, messages=True, hidden=True).born]
@@ -285,8 +268,7 @@ def test_messages_have_a_lane_of_their_own() -> None:
     assert ["outbox", "message", "message"] == [each.place.lane for each in left_by(text, messages=True).born]
 
 
-def test_an_ignored_event_sends_no_message() -> None:
-    """Nothing happened that others should hear of."""
+def test_an_ignored_event_publishes_no_message() -> None:
     kernel = kernel_of("initial: a\nunhandled: ignore\nstates: {a: {}}")
     before = kernel.start(None, entity=ENTITY, time_ms=NOW).snapshot
     step = kernel.step(before, Event("what", time_ms=NOW))
@@ -294,8 +276,7 @@ def test_an_ignored_event_sends_no_message() -> None:
     assert WorkDelta() == work_delta(before, step, NOW, published=told(before, step))
 
 
-def test_a_deferred_event_comes_back_as_it_was() -> None:
-    """From its sender; its id says in which version it was taken up again."""
+def test_a_deferred_event_keeps_all_its_fields() -> None:
     text = """
     unhandled: defer
     initial: a
@@ -310,7 +291,6 @@ def test_a_deferred_event_comes_back_as_it_was() -> None:
     ]
 
 
-def test_places_and_addresses_come_from_keys() -> None:
-    """An id may hold slashes of its own."""
+def test_work_ids_and_addresses_come_from_keys() -> None:
     assert WorkId("effect", 4, 2) == work_id_of("effect", "vm/rack/1/4/2")
     assert "child/4/2" == child_address("vm/rack/1/4/2")

@@ -1,4 +1,4 @@
-"""Rules for forked children: all of them run, and objects that are gone have none."""
+"""Rules for forked children: all of them run, and freed objects have none."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ class Thing:
         self.told = 0
 
 
-def test_an_error_in_one_rule_keeps_no_other_from_running() -> None:
-    """The errors are told together, once all have run."""
+def test_an_error_in_one_rule_does_not_stop_the_others() -> None:
     things = [Thing(), Thing(), Thing()]
 
     def told(thing: Thing) -> None:
@@ -41,8 +40,7 @@ def test_an_error_in_one_rule_keeps_no_other_from_running() -> None:
     assert ([1, 1, 1], 1) == ([each.told for each in things], len(caught.value.exceptions))
 
 
-def test_an_object_that_is_gone_has_no_rule() -> None:
-    """Rules hold nothing alive."""
+def test_a_freed_object_has_no_rule() -> None:
     gc.collect()  # what other tests left
     before = len(fork._rules)
     things = [Thing() for _ in range(5)]
@@ -71,8 +69,7 @@ os.write(1, b"end\\n")
 """
 
 
-def test_what_is_kept_forever_is_not_freed_when_python_exits() -> None:
-    """Its finalizer never runs; that of another object does."""
+def test_an_object_kept_forever_is_not_freed_at_exit() -> None:
     done = subprocess.run([sys.executable, "-c", KEPT], capture_output=True, check=True, env=os.environ)
 
     assert b"freed\nend\n" == done.stdout

@@ -1,4 +1,4 @@
-"""A system that refuses threads: every caller hears of it as an error with a code, and nothing is half begun."""
+"""A system that refuses threads: every caller gets an error with a code, and nothing is half started."""
 
 from __future__ import annotations
 
@@ -34,16 +34,14 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 @pytest.mark.usefixtures("refused")
-def test_a_refused_thread_is_told_with_its_code_and_the_fix() -> None:
-    """The next move is to retry later: nothing was begun."""
+def test_a_refused_thread_is_an_unavailable_error_with_a_hint() -> None:
     with pytest.raises(UnavailableError) as caught:
         start_thread(threading.Thread(name="mine"))
 
     assert ("process.threads", True) == (caught.value.code, "ulimit" in (caught.value.hint or ""))
 
 
-def test_a_thread_that_is_started_twice_is_the_callers_mistake() -> None:
-    """That is no answer of the system."""
+def test_starting_a_thread_twice_raises_runtime_error() -> None:
     thread = threading.Thread()
     start_thread(thread)
     thread.join()
@@ -51,8 +49,7 @@ def test_a_thread_that_is_started_twice_is_the_callers_mistake() -> None:
         start_thread(thread)
 
 
-async def test_a_call_in_a_thread_gives_what_the_function_gives_or_raises() -> None:
-    """In the context of the caller; the thread has ended when the answer is there."""
+async def test_a_call_in_a_thread_returns_or_raises_as_the_function() -> None:
     here: ContextVar[int] = ContextVar("here")
     here.set(3)
     before = threading.active_count()
@@ -69,8 +66,7 @@ async def test_a_call_in_a_thread_gives_what_the_function_gives_or_raises() -> N
     assert (3, before) == (answer, threading.active_count())
 
 
-async def test_a_call_that_is_cancelled_goes_on_in_its_thread() -> None:
-    """Nobody waits for it any more."""
+async def test_a_cancelled_call_continues_in_its_thread() -> None:
     go, done = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -86,8 +82,7 @@ async def test_a_call_that_is_cancelled_goes_on_in_its_thread() -> None:
     assert await asyncio.to_thread(done.wait, 60)
 
 
-async def test_an_end_comes_also_without_a_thread(refused: pytest.MonkeyPatch) -> None:
-    """It is called once: in a thread, or here; its own errors are its caller's."""
+async def test_in_thread_or_here_calls_the_function_once(refused: pytest.MonkeyPatch) -> None:
     done = []
     await in_thread_or_here(lambda: done.append(threading.current_thread().name))
     refused.undo()

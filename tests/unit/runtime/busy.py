@@ -1,4 +1,4 @@
-"""Handlers that other processes can find."""
+"""CPU handlers that other processes can import."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def leaves(attempt: Attempt) -> None:
 
 
 def interrupts(attempt: Attempt) -> None:
-    """What nobody at a keyboard did."""
+    """Raises KeyboardInterrupt."""
     raise KeyboardInterrupt
 
 
@@ -65,18 +65,18 @@ def hangs(attempt: Attempt) -> None:
 
 
 def spins(attempt: Attempt) -> int:
-    """Says who runs it; keeps a processor busy for ever the first time, and is done at once the second."""
+    """Reports its process; runs without end the first time, and returns immediately the second time."""
     mark = Path(attempt.input["mark"])
     if mark.exists():
         return os.getpid()
     mark.with_suffix(".new").write_text(str(os.getpid()), encoding="utf-8")
     mark.with_suffix(".new").rename(mark)
-    while True:  # by intent: whoever gives it up must kill it
+    while True:  # on purpose: it must be killed
         pass
 
 
 def pages(attempt: Attempt) -> list[int]:
-    """Goes on where it was told, tells how far it is, and fails in the middle once."""
+    """Continues from its details, reports its progress, and fails once in the middle."""
     done = []
     for page in range(attempt.details or 0, 5):  # fewer than a socket holds, or one might be lost
         done.append(page)

@@ -1,4 +1,4 @@
-"""A chart with a reconciler, a function that notes whom it was asked about, and loops at work on a virtual clock."""
+"""A chart with a reconciler, a function that records its calls, and loops on a virtual clock."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Asked:
         self.seen: list[ReconcileRequest] = []
 
     async def look(self, seen: ReconcileRequest) -> Any:
-        """What it was told to answer; an exception is raised."""
+        """Return the configured result; an exception is raised."""
         self.seen.append(seen)
         if isinstance(self.answer, BaseException):
             raise self.answer

@@ -1,4 +1,4 @@
-"""A runtime on the memory store and a clock that the test moves, and stores that let a rival in."""
+"""A runtime on the memory store with a clock that the test moves, and stores with a concurrent writer."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _TOKENS = count()
 
 
 class StillClock:
-    """A clock that stands until it is moved; waits are noted, and over at once."""
+    """A clock that the test moves; waits are recorded and end immediately."""
 
     def __init__(self, time_ms: int = 1_000) -> None:
         self.time_ms = time_ms
@@ -136,6 +136,6 @@ def kernel(text: str) -> Kernel:
 
 
 def runtime(*texts: str, store: MemoryStore | Store | None = None, clock: StillClock | None = None) -> Runtime:
-    """A runtime for these charts, the door and the order unless told."""
+    """Return a runtime for these charts; by default the door and the order."""
     kernels = [kernel(each) for each in texts or (DOOR, ORDER)]
     return Runtime(store or MemoryStore(), ChartRegistry(kernels), clock or StillClock())

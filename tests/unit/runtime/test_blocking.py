@@ -1,4 +1,4 @@
-"""The runtime whose methods wait: threads that wait while another one closes it."""
+"""The blocking runtime: threads that wait while another one closes it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Endless(MemoryStore):
         self.seen = ""
 
     async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
-        """As the memory store, until it is told to be stuck."""
+        """As the memory store, unless it is set to hang."""
         self.seen = ABOUT.get()
         if self.stuck:
             self.reached.set()
@@ -59,8 +59,7 @@ def _opened(store: MemoryStore | None = None) -> BlockingRuntime:
     return BlockingRuntime(make)
 
 
-def test_closing_again_is_nothing_and_calls_afterwards_say_so() -> None:
-    """Nobody hangs on a loop that has stopped."""
+def test_closing_again_does_nothing_and_later_calls_are_refused() -> None:
     doors = _opened()
     doors.close()
     doors.close()
@@ -70,8 +69,7 @@ def test_closing_again_is_nothing_and_calls_afterwards_say_so() -> None:
     assert "runtime.closed" == raised.value.code
 
 
-def test_a_thread_that_waits_is_answered_when_another_closes() -> None:
-    """Its send was not acknowledged; it hears that the runtime was closed."""
+def test_a_waiting_call_raises_when_another_thread_closes() -> None:
     store = Endless()
     doors = _opened(store)
     doors.create("door/1")
@@ -86,8 +84,7 @@ def test_a_thread_that_waits_is_answered_when_another_closes() -> None:
     assert "runtime.closed" == raised.value.code
 
 
-def test_a_thread_that_watches_comes_to_the_end_when_another_closes() -> None:
-    """The iterator ends; no thread and no task is left."""
+def test_a_watch_ends_when_another_thread_closes() -> None:
     doors = _opened()
     doors.create("door/1")
     heard = Event()
@@ -108,7 +105,6 @@ def test_a_thread_that_watches_comes_to_the_end_when_another_closes() -> None:
 
 
 def test_many_threads_send_through_one_loop() -> None:
-    """Every event is taken once."""
     doors = _opened()
     doors.create("door/1")
     with ThreadPoolExecutor(8) as pool:
@@ -118,8 +114,7 @@ def test_many_threads_send_through_one_loop() -> None:
     assert list(range(2, 42)) == sorted(each.version for each in receipts)
 
 
-def test_a_call_sees_the_context_of_its_caller() -> None:
-    """As of a function that is called: a trace that is begun around a send goes on in the store."""
+def test_a_call_runs_in_the_context_of_its_caller() -> None:
     store = Endless()
     doors = _opened(store)
     doors.create("door/1")
@@ -132,8 +127,7 @@ def test_a_call_sees_the_context_of_its_caller() -> None:
     assert ("nothing", "a trace") == (before, store.seen)
 
 
-def test_what_a_call_raises_reaches_its_caller_and_nobody_else() -> None:
-    """The next call is answered by its own answer."""
+def test_an_exception_reaches_only_its_own_caller() -> None:
     doors = _opened()
     doors.create("door/1")
     for _ in range(3):
@@ -163,9 +157,7 @@ def _interrupted(handler: Callable[[int, FrameType | None], None], when: Event) 
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_an_interrupted_call_is_given_up_and_the_next_one_is_not_mistaken_for_it() -> None:
-    """As by Ctrl-C: what the first one was about to be told reaches nobody."""
-
+def test_an_interrupted_call_is_cancelled_and_the_next_gets_its_own_result() -> None:
     def interrupt(_: int, __: FrameType | None) -> None:
         raise KeyboardInterrupt
 
@@ -184,8 +176,7 @@ def test_an_interrupted_call_is_given_up_and_the_next_one_is_not_mistaken_for_it
     assert [2, 3, 4] == [each.version for each in receipts]
 
 
-def test_a_call_that_is_interrupted_before_its_caller_waits_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop may have it already: nobody would ever hear of it."""
+def test_a_call_interrupted_before_the_wait_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Endless()
     doors = _opened(store)
     doors.create("door/1")
@@ -208,7 +199,6 @@ def test_a_call_that_is_interrupted_before_its_caller_waits_is_given_up(monkeypa
 
 
 def test_a_signal_handler_may_call_while_its_thread_waits() -> None:
-    """The inner call is answered first, by its own answer; the outer one goes on waiting for its own."""
     store = Endless()
     doors = _opened(store)
     doors.create("door/1")
@@ -258,9 +248,7 @@ def test_callers_beyond_the_pipes_are_answered_without_one(monkeypatch: pytest.M
     assert ([not is_refused, True], 1) == (kept, version)
 
 
-def test_interrupted_calls_use_up_no_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pipe of one that was given up is let go, and the next call may have another."""
-
+def test_interrupted_calls_leak_no_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_: int, __: FrameType | None) -> None:
         raise KeyboardInterrupt
 
@@ -281,8 +269,7 @@ def test_interrupted_calls_use_up_no_pipes(monkeypatch: pytest.MonkeyPatch) -> N
     assert [True] == kept
 
 
-def test_a_caller_whose_call_does_not_let_itself_be_cancelled_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Closing waits for it for a while; then it is left to itself, and its caller is not."""
+def test_closing_answers_the_caller_of_a_call_that_ignores_its_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocking, "STOP_MS_MAX", 10)
     doors = _opened()
     begun = Event()
@@ -307,7 +294,6 @@ def test_a_caller_whose_call_does_not_let_itself_be_cancelled_is_answered(monkey
 
 
 def test_code_in_the_loop_that_means_to_end_the_program_ends_itself() -> None:
-    """Whoever waits for the loop is answered, then and later."""
     doors = _opened()
     doors.create("door/1")
 
@@ -347,8 +333,7 @@ def test_a_coroutine_of_its_own_loop_is_refused_and_does_not_hang() -> None:
     assert ("runtime.loop", ("closed",)) == (code, alive)
 
 
-def test_a_forked_child_is_told_to_open_its_own() -> None:
-    """What it would wait by is its parent's; the parent goes on, and a close in the child closes nothing."""
+def test_calls_in_a_forked_child_are_refused() -> None:
     doors = _opened()
     doors.create("door/1")
     child = os.fork()
@@ -370,8 +355,7 @@ def test_a_forked_child_is_told_to_open_its_own() -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite:///doors.db", "file:doors"])
-def test_a_runtime_may_be_closed_when_python_ends(url: str, tmp_path: Path) -> None:
-    """In `atexit` no thread can be begun any more; it closes all the same, and says nothing."""
+def test_a_runtime_may_be_closed_in_atexit(url: str, tmp_path: Path) -> None:
     program = f"""
 import atexit
 import interlock

@@ -1,4 +1,4 @@
-"""A child that its parent leaves in the middle of a saga: nothing charged stays charged, on every store."""
+"""A child whose parent leaves during a saga: every charge is refunded, on every store."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ CHARGES = ("room", "flight", "taxi")
 
 
 class Bank:
-    """A ledger. It halts at the deed of a number, until it is let on; the last charge may be refused."""
+    """A ledger. It blocks at the operation of a number until it is released; the last charge may be refused."""
 
     def __init__(self, halt: int, *, refuses_taxi: bool = False) -> None:
         self.halt, self.refuses_taxi = halt, refuses_taxi
@@ -108,7 +108,7 @@ async def _child(trips: Any) -> str:
 
 
 async def _settled(trips: Any, bank: Bank) -> None:
-    """Wait until nothing stands in the ledger and no work is left; a list of work may miss what is just being kept."""
+    """Wait until the ledger is empty and no work is left."""
 
     async def is_settled() -> bool:
         return not (bank.stands or await _works(trips))
@@ -127,10 +127,9 @@ async def _until_ended(trips: Any, entity: str) -> None:
 
 @STORES
 @pytest.mark.parametrize("halt", range(1, 6))
-async def test_a_child_cancelled_at_any_deed_of_its_saga_leaves_the_ledger_settled(
+async def test_a_child_cancelled_at_any_step_of_its_saga_leaves_the_ledger_balanced(
     address: str, halt: int, tmp_path: Path
 ) -> None:
-    """While each of three charges is under way, and while either refund is, after the third charge was refused."""
     bank = Bank(halt, refuses_taxi=halt > 3)
     url = store_or_skip() if address == "postgresql:" else address.format(tmp_path)
     async with interlock.open(url, charts=_charts(bank)) as trips:
@@ -151,8 +150,7 @@ async def test_a_child_cancelled_at_any_deed_of_its_saga_leaves_the_ledger_settl
         assert () == await _works(trips)
 
 
-async def test_what_is_charged_before_the_step_under_way_is_refunded_the_last_first() -> None:
-    """One after the other, each an entry behind the end of the child."""
+async def test_finished_steps_are_compensated_in_reverse_order() -> None:
     bank, clock = Bank(3), VirtualClock()
     async with interlock.open("memory:", charts=_charts(bank), clock=clock) as trips:
         await trips.create("trip/1")
@@ -171,8 +169,8 @@ async def test_what_is_charged_before_the_step_under_way_is_refunded_the_last_fi
         ] == told
 
 
-async def test_a_refund_that_fails_for_good_waits_for_a_person_and_the_rest_waits_behind_it() -> None:
-    """It is a dead letter with its reason; tried again with success, the saga goes on turning back."""
+async def test_a_compensation_that_fails_for_good_is_a_dead_letter_and_blocks_the_others() -> None:
+    """Retried with success, the saga continues."""
     bank, clock = Bank(3), VirtualClock()
     bank.closed = True
     async with interlock.open("memory:", charts=_charts(bank), clock=clock) as trips:
@@ -195,10 +193,7 @@ async def test_a_refund_that_fails_for_good_waits_for_a_person_and_the_rest_wait
 
 
 @pytest.mark.parametrize("address", ["memory:", "sqlite:///{}/trips.db", "file://{}/trips"])
-async def test_a_refund_that_others_wait_for_is_not_dropped_unless_somebody_insists(
-    address: str, tmp_path: Path
-) -> None:
-    """An entity that has ended takes no event that could set the others going."""
+async def test_a_compensation_that_others_wait_for_is_deleted_only_with_force(address: str, tmp_path: Path) -> None:
     bank = Bank(3)
     bank.closed = True
     async with interlock.open(address.format(tmp_path), charts=_charts(bank)) as trips:
@@ -220,10 +215,9 @@ async def test_a_refund_that_others_wait_for_is_not_dropped_unless_somebody_insi
 
 
 @pytest.mark.parametrize("address", ["sqlite:///{}/trips.db", "file://{}/trips"], ids=["sqlite", "files"])
-async def test_another_process_goes_on_where_one_stopped_in_the_middle_of_a_refund(
+async def test_another_process_continues_a_saga_that_was_stopped_during_a_compensation(
     address: str, tmp_path: Path
 ) -> None:
-    """What was turned back is in the journal, and the rest is work like any other."""
     bank = Bank(4)  # three charges, of which the last is refused; the first refund is under way
     bank.refuses_taxi = True
     url = address.format(tmp_path)

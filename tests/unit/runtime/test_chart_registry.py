@@ -27,7 +27,7 @@ from tests.unit.runtime.scene import DOOR, kernel
     ],
 )
 def test_a_range_is_compared_number_by_number(label: str, bounds: str, expected: bool) -> None:
-    """Missing numbers are zero; a label that is no version is in no range."""
+    """Missing numbers are zero; a label that is not a version is in no range."""
     assert expected == is_within(label, bounds)
 
 

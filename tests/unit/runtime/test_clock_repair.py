@@ -1,4 +1,4 @@
-"""After a wrong clock: timers, leases and waits follow the clock that is right, and the journal never goes back."""
+"""After a wrong clock: timers, leases and waits follow the right clock, and the journal never goes back."""
 
 from __future__ import annotations
 
@@ -111,7 +111,6 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 async def test_one_event_from_the_future_stops_neither_timers_nor_work(url: str) -> None:
-    """The entity's own time stays where it was stamped; what counts from now on is the clock."""
     clock = ShiftedClock()
     async with interlock.open(url, charts=[chart()], clock=clock) as jobs:
         await jobs.create("job/1")
@@ -153,8 +152,7 @@ async def test_a_clock_that_is_right_leaves_no_mark() -> None:
 # What a wrong clock left in the store
 
 
-async def test_a_timer_that_was_set_by_a_wrong_clock_counts_from_when_a_worker_sees_it(kept: str) -> None:
-    """Nobody performed meanwhile, so no sign of life tells of it."""
+async def test_a_timer_set_by_a_wrong_clock_counts_from_when_a_worker_sees_it(kept: str) -> None:
     async with interlock.open(kept, charts=[chart()], clock=ShiftedClock(YEARS), work=False) as jobs:
         await jobs.create("job/1")
         await jobs.send("job/1", "go")
@@ -168,8 +166,7 @@ async def test_a_timer_that_was_set_by_a_wrong_clock_counts_from_when_a_worker_s
 
 
 @pytest.mark.parametrize("kept", ["sqlite", "file"], indirect=True)
-async def test_a_timer_that_was_moved_stays_so_over_a_restart(kept: str) -> None:
-    """Its row was due in ten years; whoever comes next finds it at its new time. (A server's row never was.)"""
+async def test_a_shifted_timer_survives_a_restart(kept: str) -> None:
     slow = interlock.loads(CHART.replace("50ms", "1h"))
     async with interlock.open(kept, charts=[slow], clock=ShiftedClock(YEARS), work=False) as jobs:
         await jobs.create("job/1")
@@ -180,8 +177,7 @@ async def test_a_timer_that_was_moved_stays_so_over_a_restart(kept: str) -> None
         await reached(jobs, "fired")
 
 
-async def test_work_of_an_entity_in_the_future_is_taken_up(kept: str) -> None:
-    """It was due when it was born, by a clock that was ahead."""
+async def test_work_of_an_entity_in_the_future_is_claimed(kept: str) -> None:
     attempts: list[int] = []
     async with interlock.open(kept, charts=[chart()], clock=ShiftedClock(YEARS), work=False) as jobs:
         await jobs.create("job/1")
@@ -208,8 +204,7 @@ async def _claimed(url: str, ahead_ms: int) -> AsyncIterator[tuple[Any, Claim]]:
         await store.close()
 
 
-async def test_a_lease_that_was_taken_under_a_wrong_clock_is_not_waited_for(kept: str) -> None:
-    """Its worker died; the next one has the time of a lease to renew it, and then it is taken up."""
+async def test_a_lease_from_a_wrong_clock_is_not_waited_for(kept: str) -> None:
     attempts: list[int] = []
     async with _claimed(kept, DAY):
         pass
@@ -235,7 +230,6 @@ async def test_a_next_try_in_the_future_is_not_waited_for(kept: str) -> None:
 
 
 async def test_a_clock_that_goes_back_while_a_worker_runs_is_noticed(url: str) -> None:
-    """A second and its mistake: the timer was set by it, and no other entity tells of it."""
     clock = ShiftedClock()
     async with interlock.open(url, charts=[interlock.loads(CHART.replace("50ms", "2s"))], clock=clock) as jobs:
         await jobs.create("job/1")
@@ -251,7 +245,7 @@ async def test_a_clock_that_goes_back_while_a_worker_runs_is_noticed(url: str) -
 
 
 class Held:
-    """A memory store with one piece of work in hand until far in the future, and its repair."""
+    """A memory store with one piece of work leased until far in the future, and its repair."""
 
     def __init__(self, store: MemoryStore | None = None) -> None:
         self.clock = VirtualClock(DAY)
@@ -271,13 +265,12 @@ class Held:
         return claim
 
     async def row(self) -> Any:
-        """The work of the first entity as it stands."""
+        """Return the work of the first entity."""
         (row,) = (await self.store.works(WorkQuery(entity="job/1"))).rows
         return row
 
 
-async def test_a_holder_that_is_alive_keeps_its_lease() -> None:
-    """It renews it, by a clock that is right now, before anybody is given its work."""
+async def test_a_worker_that_is_alive_keeps_its_lease() -> None:
     scene = Held()
     claim = await scene.begin()
     await scene.clock.advance(500)
@@ -289,8 +282,7 @@ async def test_a_holder_that_is_alive_keeps_its_lease() -> None:
     assert ("w", DAY + 30_500) == (row.owner, row.next_ms)
 
 
-async def test_a_holder_that_is_gone_loses_it_after_the_time_of_a_lease() -> None:
-    """Then the work is due, with the attempt counted; what the holder still says of its failure does not count."""
+async def test_a_dead_worker_loses_its_lease_after_the_length_of_a_lease() -> None:
     scene = Held()
     claim = await scene.begin()
     await scene.clock.advance(999)
@@ -330,10 +322,7 @@ class Reluctant(MemoryStore):
 
 
 @pytest.mark.parametrize("store", [Moody, Reluctant])
-async def test_what_could_not_be_put_right_is_tried_again(
-    store: type[MemoryStore], caplog: pytest.LogCaptureFixture
-) -> None:
-    """A little later; the sign of life in the future stays until it is done."""
+async def test_a_failed_repair_is_tried_again(store: type[MemoryStore], caplog: pytest.LogCaptureFixture) -> None:
     scene = Held(store())
     await scene.store.alive(now_ms=scene.clock.time_ms + YEARS, gap_ms=1)
     await scene.begin()
@@ -348,9 +337,7 @@ async def test_what_could_not_be_put_right_is_tried_again(
     assert (None, True, None) == (row.owner, before is not None and before.began_ms > before.ended_ms, after)
 
 
-async def test_one_entity_is_looked_at_once() -> None:
-    """Each of its events tells of it; the work of a store is not read for every one."""
-
+async def test_an_entity_is_checked_once() -> None:
     class Counting(MemoryStore):
         asked = 0
 
@@ -370,8 +357,7 @@ async def test_one_entity_is_looked_at_once() -> None:
     assert 1 == scene.store.asked
 
 
-async def test_what_is_in_the_future_is_found_and_not_changed() -> None:
-    """Entities, leases, timers, waiting work and downtimes, each by itself."""
+async def test_find_ahead_changes_nothing() -> None:
     scene = Held()
     claim = await scene.begin()
     await scene.repair.stop()
@@ -407,8 +393,7 @@ async def test_entities_are_walked_where_a_store_has_no_index_for_it(tmp_path: P
         assert ("job/1",) == (await find_ahead(jobs.store, now_ms=now_ms)).entities
 
 
-async def test_a_downtime_in_the_future_moves_no_timer(caplog: pytest.LogCaptureFixture) -> None:
-    """The jump of the clock was taken for one; it is not believed once the clock is right."""
+async def test_a_downtime_in_the_future_shifts_no_timer(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     clock = VirtualClock(DAY)
     store = MemoryStore()
@@ -430,6 +415,5 @@ async def test_a_downtime_in_the_future_moves_no_timer(caplog: pytest.LogCapture
     assert any("a clock was ahead" in each.message for each in caplog.records)
 
 
-def test_the_bounds_leave_room_for_each_other() -> None:
-    """A lease of the full length, seen by a clock that differs by what clocks may, is not broken."""
+def test_the_limits_leave_room_for_each_other() -> None:
     assert CLOCK_AHEAD_MS_MAX < LEASE_MS_MAX

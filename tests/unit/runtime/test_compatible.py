@@ -1,4 +1,4 @@
-"""A chart that calls itself compatible, and lacks the state in which an entity is: the entity waits, undamaged."""
+"""A compatible chart that lacks the state of an entity: the entity waits, undamaged."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ def lamps(store: MemoryStore, clock: VirtualClock, *texts: str) -> Runtime:
     return Runtime(store, ChartRegistry([interlock.loads(each).kernel for each in texts]), clock)
 
 
-async def test_an_entity_in_a_state_that_is_gone_waits_and_is_no_damage() -> None:
-    """It is not for this process; with the chart that wrote it, it goes on."""
+async def test_an_entity_in_a_removed_state_is_unavailable_and_not_damaged() -> None:
     store, clock = MemoryStore(), VirtualClock()
     await lamps(store, clock, OLD).create("lamp/1")
     newer = lamps(store, clock, NEW)
@@ -56,7 +55,6 @@ async def test_an_entity_in_a_state_that_is_gone_waits_and_is_no_damage() -> Non
 
 
 async def test_a_timer_waits_for_a_chart_that_has_its_state() -> None:
-    """However often a worker without it looks, it is no dead letter, and fires once the chart is there."""
     store, clock = MemoryStore(), VirtualClock()
     older, newer = lamps(store, clock, OLD), lamps(store, clock, NEW)
     await older.create("lamp/1")
@@ -75,8 +73,7 @@ async def test_a_timer_waits_for_a_chart_that_has_its_state() -> None:
     assert (("dark",), ("bright",)) == (waiting, (await older.state("lamp/1")).configuration)
 
 
-async def test_a_history_that_remembers_a_state_that_is_gone_waits_too() -> None:
-    """Entering it would lead nowhere."""
+async def test_an_entity_whose_history_has_a_removed_state_is_unavailable() -> None:
     text = """
 interlock: 1
 kind: radio
@@ -104,8 +101,7 @@ states:
     assert ("revision.unknown", "applied") == (raised.value.code, other.outcome)
 
 
-async def test_a_snapshot_that_its_own_chart_does_not_have_is_damage() -> None:
-    """Nobody says that another chart would do: that stays corruption."""
+async def test_a_snapshot_with_states_unknown_to_its_own_revision_is_damage() -> None:
     store, clock = MemoryStore(), VirtualClock()
     older = lamps(store, clock, OLD)
     receipt = await older.create("lamp/1")
@@ -121,8 +117,7 @@ async def test_a_snapshot_that_its_own_chart_does_not_have_is_damage() -> None:
         kernel.candidates(false)
 
 
-async def test_an_entity_that_ended_in_a_state_that_is_gone_is_not_shown_by_the_wrong_chart() -> None:
-    """Its last state is looked for by itself, and one that is there will do."""
+async def test_an_entity_that_ended_in_a_removed_state_is_not_shown_by_the_wrong_chart() -> None:
     store, clock = MemoryStore(), VirtualClock()
     older = lamps(store, clock, OLD)
     await older.create("lamp/1")

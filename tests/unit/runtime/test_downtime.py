@@ -1,4 +1,4 @@
-"""Timers after downtime: what the policy of each says happens, is an entry, and happens once."""
+"""Timers after downtime: each is shifted by its policy, in an entry, once."""
 
 from __future__ import annotations
 
@@ -85,8 +85,7 @@ async def test_each_policy_after_an_hour_without_a_worker(policy: str, left_ms: 
 
 
 @pytest.mark.parametrize("policy", ["remaining", "restart"])
-async def test_a_quick_restart_is_no_downtime(policy: str) -> None:
-    """Up to half a minute of silence changes nothing."""
+async def test_a_quick_restart_is_not_a_downtime(policy: str) -> None:
     clock = VirtualClock()
     runtime = oven(MemoryStore(), clock, policy)
     async with working(runtime, clock):
@@ -120,8 +119,7 @@ async def test_every_downtime_moves_it_once() -> None:
         assert 2 >= len(await moves(runtime))
 
 
-async def test_a_timer_set_after_the_downtime_is_not_moved() -> None:
-    """Nor is one that somebody set anew since."""
+async def test_a_timer_set_after_the_downtime_is_not_shifted() -> None:
     clock = VirtualClock()
     runtime = oven(MemoryStore(), clock, "remaining")
     async with working(runtime, clock):
@@ -134,8 +132,7 @@ async def test_a_timer_set_after_the_downtime_is_not_moved() -> None:
         assert (("done",), []) == (await states(runtime), await moves(runtime))
 
 
-async def test_two_workers_move_a_timer_once() -> None:
-    """The key of the move is made from what it answers."""
+async def test_two_workers_shift_a_timer_once() -> None:
     clock = VirtualClock()
     runtime = oven(MemoryStore(), clock, "restart")
     async with working(runtime, clock):
@@ -149,8 +146,7 @@ async def test_two_workers_move_a_timer_once() -> None:
         assert 1 == len(await moves(runtime))
 
 
-async def test_a_process_that_slept_has_been_down() -> None:
-    """Nobody ended, and nobody was there: whoever looks at the timer first notes that."""
+async def test_a_suspended_process_counts_as_downtime() -> None:
     clock = VirtualClock()
     runtime = oven(MemoryStore(), clock, "remaining")
     async with working(runtime, clock):
@@ -166,7 +162,6 @@ async def test_a_process_that_slept_has_been_down() -> None:
 
 @pytest.mark.parametrize("policy", ["deadline", "remaining", "restart"])
 async def test_a_clock_that_goes_back_a_little_is_harmless(policy: str) -> None:
-    """No downtime comes of it; the timer fires when the clock has reached its time again."""
     clock = VirtualClock(10 * HOUR)
     runtime = oven(MemoryStore(), clock, policy)
     async with working(runtime, clock):
@@ -200,8 +195,7 @@ async def test_a_timer_that_was_set_by_a_clock_an_hour_ahead_counts_from_when_it
         assert (await runtime.verify("oven/1")).replayed
 
 
-async def test_a_driver_without_signs_of_life_goes_by_deadlines() -> None:
-    """Where nobody knows of downtime there is none."""
+async def test_without_a_downtime_monitor_timers_keep_their_deadline() -> None:
     clock = VirtualClock()
     runtime = oven(MemoryStore(), clock, "remaining")
     await runtime.create("oven/1")
@@ -212,8 +206,7 @@ async def test_a_driver_without_signs_of_life_goes_by_deadlines() -> None:
 
 
 @pytest.mark.parametrize("policy", ["remaining", "restart"])
-async def test_firing_again_after_a_move_moves_nothing(policy: str, tmp_path: Path) -> None:
-    """On SQLite: whoever dies between the move and the letting go of the row leaves a doorbell that rings again."""
+async def test_firing_again_after_a_shift_shifts_nothing(policy: str, tmp_path: Path) -> None:
     clock = VirtualClock()
     store = SqliteStore(tmp_path / "ovens.db")
     runtime = oven(store, clock, policy)
@@ -234,9 +227,7 @@ async def test_firing_again_after_a_move_moves_nothing(policy: str, tmp_path: Pa
     await runtime.close()
 
 
-async def test_a_sign_of_life_that_cannot_be_noted_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    """It is told; a timer that needs to know of downtime waits."""
-
+async def test_a_heartbeat_that_cannot_be_written_does_not_stop_the_worker(caplog: pytest.LogCaptureFixture) -> None:
     class Deaf(MemoryStore):
         """Keeps work, and no signs of life."""
 
@@ -254,8 +245,7 @@ async def test_a_sign_of_life_that_cannot_be_noted_stops_nobody(caplog: pytest.L
     assert "the heartbeat of the worker cannot be written" in caplog.text
 
 
-async def test_downtime_is_told_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
-    """One line, with its times."""
+async def test_downtime_is_logged_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
     clock = VirtualClock()
     store = MemoryStore()
     began = clock.now_ms()

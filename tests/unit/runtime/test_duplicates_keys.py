@@ -1,4 +1,4 @@
-"""Keys that were kept before: the same event again is a duplicate, whatever is refused now; another event is told."""
+"""Known keys: the same event again is a duplicate, whatever is refused now; another event is an error."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ADDRESSES = pytest.mark.parametrize(
 
 @asynccontextmanager
 async def opened(address: str, folder: Path, *texts: str) -> AsyncGenerator[Runtime, None]:
-    """A runtime for these charts on a store of this kind; nobody performs its work."""
+    """Return a runtime for these charts on a store of this kind, without a worker."""
     charts = [interlock.loads(each) for each in texts]
     url = store_or_skip() if address == "postgresql:" else address.format(folder)
     async with interlock.open(url, charts=charts, work=False) as found:
@@ -70,8 +70,7 @@ class Counted(MemoryStore):
 
 
 @ADDRESSES
-async def test_a_kept_event_is_a_duplicate_also_where_it_would_be_too_large_now(address: str, tmp_path: Path) -> None:
-    """Its answer was lost, and it is sent again: a snapshot or an entry that would burst says nothing about it."""
+async def test_a_recorded_event_is_a_duplicate_even_if_it_would_be_too_large_now(address: str, tmp_path: Path) -> None:
     async with opened(address, tmp_path, HEAP) as heaps:
         await heaps.create("heap/1")
         await heaps.send("heap/1", "grown", {"text": "x"})
@@ -91,8 +90,7 @@ async def test_a_kept_event_is_a_duplicate_also_where_it_would_be_too_large_now(
         assert 7 == (await heaps.state("heap/1")).version
 
 
-async def test_a_size_is_refused_on_a_fresh_snapshot_only() -> None:
-    """What is remembered here would burst; another process has emptied it."""
+async def test_a_step_is_too_large_only_on_a_fresh_snapshot() -> None:
     store = MemoryStore()
     mine, theirs = runtime(HEAP, store=store), runtime(HEAP, store=store)
     await mine.create("heap/1")
@@ -105,8 +103,7 @@ async def test_a_size_is_refused_on_a_fresh_snapshot_only() -> None:
     assert [] == store.refusals
 
 
-async def test_a_step_that_is_too_large_is_kept_among_the_refusals() -> None:
-    """Like any other attempt that changed nothing: who, what, when and why."""
+async def test_a_step_that_is_too_large_is_recorded_as_a_refusal() -> None:
     store = MemoryStore()
     heaps = runtime(HEAP, store=store)
     await heaps.create("heap/1")
@@ -123,10 +120,9 @@ async def test_a_step_that_is_too_large_is_kept_among_the_refusals() -> None:
 
 
 @ADDRESSES
-async def test_a_creation_is_a_duplicate_also_where_its_context_would_be_refused_now(
+async def test_a_recorded_creation_is_a_duplicate_even_if_its_context_would_be_refused_now(
     address: str, tmp_path: Path
 ) -> None:
-    """By a newer revision, by the chart that took it, or because it is not plain: the key says that it was taken."""
     async with opened(address, tmp_path, DOOR) as doors:
         await doors.create("door/1", {"openings": 9}, key="c")
         unknown = await doors.create("door/1", {"openings": 9, "no": 1}, key="c")
@@ -137,8 +133,7 @@ async def test_a_creation_is_a_duplicate_also_where_its_context_would_be_refused
 
 
 @pytest.mark.parametrize("context", [{"no": 1}, {"note": object()}])
-async def test_a_creation_that_is_refused_is_kept_among_the_refusals(context: dict[str, Any]) -> None:
-    """Also without a key, and where the entity is there under another one."""
+async def test_a_refused_creation_is_recorded_as_a_refusal(context: dict[str, Any]) -> None:
     store = MemoryStore()
     doors = runtime(store=store)
     with pytest.raises(RejectedError):
@@ -153,8 +148,7 @@ async def test_a_creation_that_is_refused_is_kept_among_the_refusals(context: di
     assert ["ada", None] == [each.principal for each in store.refusals]
 
 
-async def test_a_child_that_was_begun_is_a_duplicate_also_where_it_would_be_refused_now() -> None:
-    """Its parent asks again after a crash, with a chart that takes less. A first refusal is for the parent to hear."""
+async def test_an_existing_child_is_a_duplicate_even_if_it_would_be_refused_now() -> None:
     store = MemoryStore()
     doors = runtime(store=store)
     parent = Parent("order/1", "door", "order/1/2/0")
@@ -170,8 +164,7 @@ async def test_a_child_that_was_begun_is_a_duplicate_also_where_it_would_be_refu
 
 
 @ADDRESSES
-async def test_a_key_that_another_event_has_is_told_with_its_name_and_version(address: str, tmp_path: Path) -> None:
-    """Creation among them: whoever uses one key for a whole request would lose every event but the first."""
+async def test_a_key_of_another_event_is_an_error(address: str, tmp_path: Path) -> None:
     async with opened(address, tmp_path, DOOR) as doors:
         await doors.create("door/1", key="request")
         await doors.send("door/1", "opened", key="second")
@@ -203,8 +196,7 @@ async def test_a_key_that_another_event_has_is_told_with_its_name_and_version(ad
     ] == told
 
 
-async def test_what_is_sent_again_may_carry_another_payload() -> None:
-    """A retry stamps it anew, perhaps: the name decides, and of a creation there is one."""
+async def test_a_repeated_event_may_carry_another_payload() -> None:
     doors = runtime()
     await doors.create("door/1", {"note": "a"}, key="c")
     await doors.send("door/1", "noted", {"text": "a"}, key="k")
@@ -218,8 +210,7 @@ async def test_what_is_sent_again_may_carry_another_payload() -> None:
     assert "a" == (await doors.state("door/1")).context["note"]
 
 
-async def test_a_key_that_a_rival_took_for_another_event_is_told() -> None:
-    """Between the look and the write: the store says that it is known, and the journal whose it is."""
+async def test_a_key_that_another_process_used_meanwhile_is_an_error() -> None:
     store = Interrupted()
     mine, theirs = runtime(store=store), runtime(store=store)
     await mine.create("door/1")
@@ -232,8 +223,7 @@ async def test_a_key_that_a_rival_took_for_another_event_is_told() -> None:
 
 
 @ADDRESSES
-async def test_a_key_whose_entry_an_archive_has_is_a_duplicate(address: str, tmp_path: Path) -> None:
-    """Whose it was cannot be asked any more; that it was kept is known."""
+async def test_a_key_whose_entry_is_archived_is_a_duplicate(address: str, tmp_path: Path) -> None:
     async with opened(address, tmp_path, DOOR) as doors:
         await doors.create("door/1", key="c")
         await doors.send("door/1", "smashed", key="k")
@@ -244,8 +234,7 @@ async def test_a_key_whose_entry_an_archive_has_is_a_duplicate(address: str, tmp
     assert [("duplicate", 1), ("duplicate", 2)] == [(each.outcome, each.version) for each in again]
 
 
-async def test_nothing_is_read_but_for_a_duplicate_under_a_senders_key() -> None:
-    """Neither on the usual path nor for keys that the driver or the chart makes: those hold what they name."""
+async def test_the_journal_is_read_only_for_a_duplicate_under_a_callers_key() -> None:
     store = Counted()
     doors = runtime(store=store)
     await doors.create("door/1", key="c")
@@ -265,8 +254,7 @@ async def test_nothing_is_read_but_for_a_duplicate_under_a_senders_key() -> None
 # Who may not send at all
 
 
-async def test_roles_come_before_the_version_that_a_sender_expects() -> None:
-    """A stranger is denied whatever he expects and whichever key he guesses, and that is kept."""
+async def test_roles_are_checked_before_the_expected_version() -> None:
     store = MemoryStore()
     orders = runtime(store=store)
     await orders.create("order/1")
@@ -283,8 +271,7 @@ async def test_roles_come_before_the_version_that_a_sender_expects() -> None:
     ]
 
 
-async def test_a_permit_is_asked_of_the_version_that_the_sender_meant() -> None:
-    """On another one its answer says nothing: first the conflict."""
+async def test_a_permit_is_evaluated_on_the_expected_version() -> None:
     orders = runtime(ORDER)
     await orders.create("order/1")
     with pytest.raises(ConflictError) as raised:

@@ -51,7 +51,6 @@ NAMES = ["error", "done", "after", "error.x", "done.x", "after.1s.a", "_x", "err
 
 @pytest.mark.parametrize("event", ["done.invoke.charge", "error.invoke.charge", "after.48h.paying"])
 async def test_a_computed_send_cannot_end_the_invoke_or_fire_the_timer_of_another_entity(event: str) -> None:
-    """The sender has an error, and nothing is sent."""
     async with interlock.open("memory:", charts=[ORDER, EVIL]) as runtime:
         await runtime.create("order/1")
         await runtime.create("evil/1")
@@ -93,8 +92,7 @@ async def test_every_door_refuses_a_reserved_name_with_the_same_code(name: str) 
     assert "event.reserved" == caught.value.code
 
 
-def test_a_simulation_takes_the_events_of_the_driver() -> None:
-    """A test may play the driver: it then says so."""
+def test_a_simulation_accepts_events_of_the_runtime() -> None:
     play = Simulation(WILD)
     play.create("wild/1")
 

@@ -1,4 +1,4 @@
-"""The intake: each message becomes an event once; what cannot is set aside, and nothing is lost on the way."""
+"""The intake: each message becomes an event once; others are dead letters, and none is lost."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ async def invoices() -> AsyncGenerator[Runtime, None]:
 
 
 async def test_a_message_becomes_an_event_of_an_entity() -> None:
-    """With its id as key, its source as sender and its trace; an invoice that is not there is begun."""
     bus = MemoryBus()
     trace = f"00-{'a' * 32}-{'b' * 16}-01"
     async with invoices() as runtime, Consumer(bus, runtime, to_invoice) as intake:
@@ -66,8 +65,7 @@ async def test_a_message_becomes_an_event_of_an_entity() -> None:
     assert {"id": "bus:/shop/order", "kind": "bus", "roles": []} == entry.event.principal
 
 
-async def test_a_message_that_comes_again_is_a_duplicate() -> None:
-    """In another intake, after a restart, or from a bus that drops no repeats."""
+async def test_a_repeated_message_is_a_duplicate() -> None:
     bus = MemoryBus()
     async with invoices() as runtime:
         counts = []
@@ -99,8 +97,7 @@ async def test_where_order_matters_an_old_message_after_a_newer_one_is_dropped()
     assert {"applied": 4, "passed": 2} == intake.counts
 
 
-async def test_messages_of_one_source_entity_are_taken_in_order_also_while_the_first_one_waits() -> None:
-    """Others go past."""
+async def test_messages_of_one_source_entity_are_processed_in_order_even_while_the_first_waits() -> None:
     bus = MemoryBus()
     taken: list[str] = []
     async with invoices() as runtime:
@@ -126,8 +123,7 @@ async def test_messages_of_one_source_entity_are_taken_in_order_also_while_the_f
     assert ["order/2/1/0", "order/1/1/0", "order/1/2/0"] == [each.partition("#")[2] for each in taken]
 
 
-async def test_a_refused_message_is_told_and_done_with(caplog: pytest.LogCaptureFixture) -> None:
-    """The chart said no: again it would say no again."""
+async def test_a_refused_message_is_logged_and_acknowledged(caplog: pytest.LogCaptureFixture) -> None:
     bus = MemoryBus()
     async with invoices() as runtime, Consumer(bus, runtime, to_invoice) as intake:
         await runtime.create("invoice/1")
@@ -157,10 +153,9 @@ POISON: list[tuple[Any, bytes, str]] = [
 
 
 @pytest.mark.parametrize(("route", "body", "code"), POISON)
-async def test_what_can_never_be_taken_is_set_aside_with_the_reason_and_the_next_goes(
+async def test_a_message_that_can_never_be_applied_is_a_dead_letter_and_the_next_is_processed(
     route: Any, body: bytes, code: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """On the bus for such, whole; so that it can be sent again when the cause is mended."""
     bus, dead = MemoryBus(), MemoryBus()
     async with invoices() as runtime, Consumer(bus, runtime, route, dead_letters=dead) as intake:
         bus.put(body)
@@ -173,8 +168,7 @@ async def test_what_can_never_be_taken_is_set_aside_with_the_reason_and_the_next
     assert "a message is a dead letter" in [each.message for each in caplog.records]
 
 
-async def test_another_message_under_a_source_and_id_that_are_known_is_set_aside() -> None:
-    """Its sender numbers badly, or the route has changed: as a duplicate it would be lost without a word."""
+async def test_another_message_with_the_same_source_and_id_is_a_dead_letter() -> None:
     bus, dead = MemoryBus(), MemoryBus()
 
     def route(found: Message) -> Delivery:
@@ -201,10 +195,9 @@ async def test_a_message_whose_key_may_be_forgotten_is_set_aside() -> None:
     assert ({"applied": 1, "dead": 1}, "key.expired") == (intake.counts, letter.data["code"])
 
 
-async def test_without_a_bus_for_them_dead_letters_go_where_the_source_keeps_such(
+async def test_without_a_bus_for_dead_letters_the_source_gets_them(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """And are told with what to do."""
     bus = MemoryBus()
     async with invoices() as runtime, Consumer(bus, runtime, to_invoice) as intake:
         bus.put(b"{")
@@ -254,11 +247,10 @@ class Handing:
         await asyncio.Event().wait()
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 async def test_a_message_is_acknowledged_after_its_receipt() -> None:
-    """The other way round, a crash in between would lose it."""
     async with invoices() as runtime:
         await runtime.create("invoice/1")
         spy = Spy(encode_message(message()), runtime)
@@ -268,8 +260,7 @@ async def test_a_message_is_acknowledged_after_its_receipt() -> None:
     assert [("taken", 2)] == spy.answers
 
 
-async def test_an_acknowledgement_that_is_lost_costs_nothing_but_a_duplicate(caplog: pytest.LogCaptureFixture) -> None:
-    """The bus brings the message again, and the next one of that entity is not held up."""
+async def test_a_lost_acknowledgement_causes_only_a_duplicate(caplog: pytest.LogCaptureFixture) -> None:
     async with invoices() as runtime:
         await runtime.create("invoice/1")
         spies = [Spy(encode_message(message(number)), runtime) for number in (1, 1, 2)]
@@ -281,8 +272,7 @@ async def test_an_acknowledgement_that_is_lost_costs_nothing_but_a_duplicate(cap
     assert "a message failed unexpectedly" in [each.message for each in caplog.records]
 
 
-async def test_what_waits_when_the_intake_ends_is_put_back() -> None:
-    """For the next one to take."""
+async def test_waiting_messages_are_requeued_when_the_intake_stops() -> None:
     bus = MemoryBus()
     async with invoices() as runtime:
         real = runtime.submit
@@ -301,10 +291,9 @@ async def test_what_waits_when_the_intake_ends_is_put_back() -> None:
     assert {"applied": 1} == intake.counts
 
 
-async def test_what_does_not_end_in_time_is_put_back_with_all_that_stands_behind_it(
+async def test_messages_that_do_not_finish_in_time_are_requeued_in_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In the order in which it came."""
     monkeypatch.setattr("interlock.runtime.intake.DRAIN_MS", 10)
     async with invoices() as runtime:
         await runtime.create("invoice/1")
@@ -357,7 +346,7 @@ async def test_an_intake_can_be_run_until_it_is_cancelled() -> None:
 
 
 async def test_two_sources_never_share_a_key() -> None:
-    """Where a source ends and an id begins is part of the key: `a` and `b#c` are not `a#b` and `c`."""
+    """`a` and `b#c` are not `a#b` and `c`."""
     bus = MemoryBus()
     async with invoices() as runtime, Consumer(bus, runtime, to_invoice) as intake:
         for source, name in (("a", "b#c"), ("a#b", "c"), ("1:a", "b"), ("1", ":a#b")):
@@ -368,8 +357,7 @@ async def test_two_sources_never_share_a_key() -> None:
     assert (4, {"applied": 4}) == (found.context["paid"], intake.counts)
 
 
-async def test_no_sender_can_take_the_key_of_a_message() -> None:
-    """Neither the one that releases before this one gave it, nor the one that it has."""
+async def test_no_caller_can_use_the_key_of_a_message() -> None:
     bus = MemoryBus()
     async with invoices() as runtime, Consumer(bus, runtime, to_invoice) as intake:
         await runtime.create("invoice/1")
@@ -392,8 +380,7 @@ async def test_no_sender_can_take_the_key_of_a_message() -> None:
     [({"n": 1}, {"id": "another name"}), ({"n": 2}, {"id": "bus:/shop/order", "kind": "bus", "roles": []})],
     ids=["the same payload", "the same sender"],
 )
-async def test_a_message_that_an_earlier_release_took_is_a_duplicate(payload: Any, principal: Any) -> None:
-    """It was kept as `source#id`; brought again after an upgrade it is not taken again."""
+async def test_a_message_that_an_earlier_release_recorded_is_a_duplicate(payload: Any, principal: Any) -> None:
     bus = MemoryBus()
     async with invoices() as runtime, Consumer(bus, runtime, to_invoice) as intake:
         await runtime.create("invoice/1")
@@ -436,8 +423,7 @@ ODD = [
 ]
 
 
-async def test_poison_leaves_the_intake_alive_and_every_message_is_counted() -> None:
-    """What is no message is set aside, what is only odd is taken, and the next message goes."""
+async def test_invalid_messages_do_not_stop_the_intake_and_every_message_is_counted() -> None:
     bus, dead = MemoryBus(), MemoryBus()
     async with invoices() as runtime, Consumer(bus, runtime, to_invoice, dead_letters=dead) as intake:
         for body in (*NO_MESSAGES, *ODD):
@@ -450,8 +436,7 @@ async def test_poison_leaves_the_intake_alive_and_every_message_is_counted() -> 
     assert len(ODD) + 1 == found.context["paid"]
 
 
-async def test_an_intake_is_asked_for_by_an_address() -> None:
-    """Of a bus from which messages come, with a runtime whose methods are awaited, and a route."""
+async def test_a_consumer_is_opened_by_an_address() -> None:
     async with invoices() as runtime:
         async with interlock.consume("memory:asked", runtime, to_invoice, dead_letters="memory:dead") as intake:
             await open_bus_url("memory:asked").publish(message())
@@ -469,8 +454,7 @@ async def test_an_intake_is_asked_for_by_an_address() -> None:
     assert {"applied": 1} == intake.counts
 
 
-async def test_what_fails_in_a_way_that_nobody_foresaw_is_put_back() -> None:
-    """A bus that waits for an answer would hold it for ever, and at last bring nothing more."""
+async def test_a_message_that_fails_unexpectedly_is_requeued() -> None:
     bus = MemoryBus()
     asked: list[str] = []
 

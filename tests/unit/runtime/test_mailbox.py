@@ -1,4 +1,4 @@
-"""Turns: one at a time per entity, in order, and nothing left behind."""
+"""Mailboxes: one caller at a time per entity, in order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ class Held(MemoryStore):
 
 
 async def test_callers_of_one_entity_take_turns_in_order() -> None:
-    """Whoever asks first is served first, and nobody is served beside another."""
     busy: Mailboxes = {}
     told: list[str] = []
 
@@ -48,7 +47,6 @@ async def test_callers_of_one_entity_take_turns_in_order() -> None:
 
 
 async def test_entities_do_not_wait_for_each_other() -> None:
-    """A turn of one entity is no turn of another."""
     busy: Mailboxes = {}
     async with EntityTurn(busy, "door/1"), asyncio.timeout(PATIENCE_SECONDS), EntityTurn(busy, "door/2"):
         assert {"door/1", "door/2"} == set(busy)
@@ -68,8 +66,7 @@ async def test_an_error_ends_a_turn() -> None:
     assert {} == busy
 
 
-async def test_a_caller_that_gives_up_leaves_the_queue() -> None:
-    """Cancelled while it waited: those behind it are served, and the table is empty at the end."""
+async def test_a_cancelled_caller_leaves_the_queue() -> None:
     busy: Mailboxes = {}
     served: list[int] = []
 
@@ -99,8 +96,7 @@ def waiting(busy: Mailboxes, served: list[str], *names: str) -> list[asyncio.Tas
     return [asyncio.create_task(step(name)) for name in names]
 
 
-async def test_results_go_before_sends_and_sends_before_events_from_outside() -> None:
-    """And within a level, whoever asked first."""
+async def test_results_come_before_events_of_entities_and_those_before_callers() -> None:
     busy: Mailboxes = {}
     served: list[str] = []
     async with EntityTurn(busy, "door/1"):
@@ -111,8 +107,7 @@ async def test_results_go_before_sends_and_sends_before_events_from_outside() ->
     assert (["r1", "r2", "s1", "s2", "o1", "o2"], {}) == (served, busy)
 
 
-async def test_nobody_waits_for_ever_behind_those_who_go_first() -> None:
-    """An entity that keeps answering itself: an event from outside has its turn after a bounded number of others."""
+async def test_no_caller_starves() -> None:
     busy: Mailboxes = {}
     served: list[str] = []
 
@@ -140,8 +135,7 @@ async def test_nobody_waits_for_ever_behind_those_who_go_first() -> None:
     assert {} == busy
 
 
-async def test_a_full_mailbox_refuses_a_sender_and_no_delivery() -> None:
-    """What is refused was not kept; those who wait are served, results at once."""
+async def test_a_full_mailbox_refuses_callers_but_no_deliveries() -> None:
     busy: Mailboxes = {}
     served: list[str] = []
     async with EntityTurn(busy, "door/1"):
@@ -158,8 +152,7 @@ async def test_a_full_mailbox_refuses_a_sender_and_no_delivery() -> None:
     assert (["r1", "s0", "s1"], 2 * MAILBOX_MAX + 2, {}) == (served[:3], len(served), busy)
 
 
-async def test_a_caller_cancelled_in_the_moment_of_its_turn_passes_it_on() -> None:
-    """Called, and gone before it could begin: the next one is served."""
+async def test_a_caller_cancelled_at_its_turn_passes_it_on() -> None:
     busy: Mailboxes = {}
     served: list[str] = []
     async with EntityTurn(busy, "door/1"):
@@ -171,8 +164,7 @@ async def test_a_caller_cancelled_in_the_moment_of_its_turn_passes_it_on() -> No
     assert (["o2"], {}) == (served, busy)
 
 
-async def test_a_turn_is_not_given_to_somebody_who_is_about_to_go() -> None:
-    """Cancelled, and not yet gone when the turn before ends."""
+async def test_a_cancelled_caller_does_not_get_the_turn() -> None:
     busy: Mailboxes = {}
     served: list[str] = []
     async with EntityTurn(busy, "door/1"):
@@ -187,8 +179,7 @@ async def test_a_turn_is_not_given_to_somebody_who_is_about_to_go() -> None:
     assert (["after"], {}) == (served, busy)
 
 
-async def test_a_full_mailbox_loses_nothing_of_a_send() -> None:
-    """The same key again, later, is taken as if for the first time."""
+async def test_a_refused_send_can_be_repeated_with_the_same_key() -> None:
     store = Held()
     doors = runtime(store=store)
     await doors.create("door/1")

@@ -1,4 +1,4 @@
-"""Entries leave messages, and the runtime brings them to the bus: once it has one."""
+"""Entries create messages, and the worker publishes them."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ EAR = "interlock: 1\nkind: ear\ninitial: open\nstates: {open: {on: {heard: full}
 
 
 class MoodyBus(MemoryBus):
-    """A bus that can be told to fail."""
+    """A bus that can be set to fail."""
 
     def __init__(self) -> None:
         super().__init__()
         self.problem: Callable[[Message], Exception | None] = lambda message: None
 
     async def publish(self, message: Message) -> None:
-        """Fail as told, or take it."""
+        """Fail as configured, or accept it."""
         problem = self.problem(message)
         if problem is not None:
             raise problem
@@ -71,8 +71,7 @@ async def left_over(runtime: interlock.Runtime) -> list[tuple[str, Any]]:
     return [(f"{row.entity}/{row.work.place.version}", row.error and row.error["code"]) for row in page.rows]
 
 
-async def test_every_entry_leaves_a_message_and_each_emit_another() -> None:
-    """In the order of the journal; with the emitted before the entry that emitted it."""
+async def test_every_entry_is_published_after_the_messages_it_emits() -> None:
     bus, clock = MemoryBus(), VirtualClock()
     async with interlock.open("memory:", charts=charts(), clock=clock, bus=bus) as orders:
         await orders.create("order/1")
@@ -110,8 +109,7 @@ async def test_without_a_bus_nothing_is_left() -> None:
         assert [] == await left_over(orders)
 
 
-async def test_a_hidden_state_sends_no_message_of_itself() -> None:
-    """Neither of entering, staying nor leaving; what the chart emits there, it means to tell."""
+async def test_a_hidden_state_publishes_only_the_messages_of_the_chart() -> None:
     bus, clock = MemoryBus(), VirtualClock()
     async with interlock.open("memory:", charts=charts(), clock=clock, bus=bus) as orders:
         await orders.create("order/1")
@@ -122,8 +120,7 @@ async def test_a_hidden_state_sends_no_message_of_itself() -> None:
     assert ["order.state.changed", "order.seen", "order.context.changed"] == [each.type for each in bus.messages]
 
 
-async def test_while_the_bus_is_away_entities_still_hear_each_other_and_no_message_dies() -> None:
-    """It waits for as long as it takes, and all goes in order when the bus is back."""
+async def test_while_the_bus_is_unreachable_events_between_entities_continue_and_messages_wait() -> None:
     bus, clock = MoodyBus(), VirtualClock()
     bus.problem = lambda message: UnavailableError("away", code="bus.away")
     async with interlock.open("memory:", charts=charts(), clock=clock, bus=bus) as orders:
@@ -144,8 +141,7 @@ async def test_while_the_bus_is_away_entities_still_hear_each_other_and_no_messa
     assert ["order/1/1/0", "order/1/2/1"] == [each.id for each in bus.messages if each.kind == "order"]
 
 
-async def test_a_message_that_is_never_taken_lets_the_next_go_and_is_shown_as_a_dead_letter() -> None:
-    """The gap shows in the sequence; other entities notice nothing."""
+async def test_a_rejected_message_is_a_dead_letter_and_the_next_is_published() -> None:
     bus, clock = MoodyBus(), VirtualClock()
     bus.problem = lambda message: (
         RejectedError("too large", code="bus.size", hint="emit less") if message.type == "order.paid" else None
@@ -161,8 +157,7 @@ async def test_a_message_that_is_never_taken_lets_the_next_go_and_is_shown_as_a_
     assert ["order/1/1/0", "order/1/2/1"] == [each.id for each in bus.messages]
 
 
-async def test_a_message_that_fails_holds_back_its_own_entity_only() -> None:
-    """Until it goes, or is a dead letter."""
+async def test_a_failing_message_blocks_only_its_own_entity() -> None:
     bus, clock = MoodyBus(), VirtualClock()
     refused = interlock.DeniedError("no right", code="bus.denied")
     bus.problem = lambda message: refused if message.subject == "order/1" else None
@@ -182,8 +177,7 @@ async def test_a_message_that_fails_holds_back_its_own_entity_only() -> None:
 
 
 @pytest.mark.parametrize("store", ["sqlite", "file", "postgresql"])
-async def test_messages_of_a_killed_process_go_when_another_looks(tmp_path: Path, store: str) -> None:
-    """They were kept with their entries. A process that performs nothing leaves them, too."""
+async def test_messages_of_a_killed_process_are_published_by_another(tmp_path: Path, store: str) -> None:
     places = {"sqlite": f"sqlite:///{tmp_path}/orders.db", "file": f"file:{tmp_path}/orders"}
     url = places[store] if store in places else postgres_server.store_or_skip()
     async with interlock.open(url, charts=charts(), bus="memory:gone", work=False) as orders:
@@ -203,12 +197,10 @@ async def test_messages_of_a_killed_process_go_when_another_looks(tmp_path: Path
     assert [("order/1/1/0", "https://shop.example/order")] == [(each.id, each.source) for each in bus.messages]
 
 
-async def test_a_store_that_keeps_no_work_takes_no_bus() -> None:
-    """A message that is only tried once is a message lost."""
-
+async def test_a_store_without_work_refuses_a_bus() -> None:
     class Plain:
         async def close(self) -> None:
-            """Nothing to let go of."""
+            """Do nothing."""
 
     opening = interlock.open("memory:", charts=charts(), bus=MemoryBus())
     opening._opener = lambda url: Plain()  # type: ignore[assignment]  # less than a store
@@ -220,7 +212,6 @@ async def test_a_store_that_keeps_no_work_takes_no_bus() -> None:
 
 
 @pytest.mark.parametrize("bus", [5, object(), "nats://127.0.0.1", "nowhere"])
-def test_what_is_no_bus_is_refused_when_the_runtime_is_asked_for(bus: Any) -> None:
-    """An address or an object that publishes."""
+def test_an_invalid_bus_is_refused_by_open(bus: Any) -> None:
     with pytest.raises(UsageError):
         interlock.open("memory:", charts=charts(), bus=bus)

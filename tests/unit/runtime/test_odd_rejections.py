@@ -1,4 +1,4 @@
-"""Rejections whose text no store can keep as it is: the handler is called once, and the chart takes `onError`."""
+"""Rejections whose text cannot be stored: the handler is called once, and the chart takes `onError`."""
 
 from __future__ import annotations
 
@@ -86,7 +86,6 @@ async def _ended(orders: interlock.Runtime) -> Any:
 
 @pytest.mark.parametrize("code", CODES, ids=["surrogate", "nul", "megabyte", "number"])
 async def test_the_chart_takes_on_error_at_the_first_attempt(store: str, code: Any) -> None:
-    """The code is made storable; nothing is tried again."""
     chart, calls = interlock.loads(ORDER), list[str]()
 
     @chart.handler("pay.charge")
@@ -104,7 +103,6 @@ async def test_the_chart_takes_on_error_at_the_first_attempt(store: str, code: A
 
 
 async def test_a_thread_and_a_process_reject_alike(tmp_path: Path) -> None:
-    """A rejection from another process comes back as one from here."""
     chart = interlock.loads(ORDER)
     chart.handler("pay.charge", cpu=True)(busy.odd)
 
@@ -149,10 +147,9 @@ async def test_an_odd_rejection_of_a_saga_step_compensates_the_others(
     [lambda: "\ud83d", lambda: {1: 2}, object, lambda: "x" * 2_000_000, lambda: _deep(500), _circle],
     ids=["surrogate", "number as key", "object", "huge", "deep", "circle"],
 )
-async def test_a_result_that_cannot_be_kept_is_an_error_of_its_invoke(
+async def test_an_invalid_result_is_an_error_of_its_invoke(
     returned: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Named `result.malformed`, once: a second call would return the same."""
     monkeypatch.setattr(logging.getLogger("interlock.effects"), "disabled", True)
     chart, calls = interlock.loads(ORDER), list[str]()
 

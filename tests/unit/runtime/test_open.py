@@ -1,4 +1,4 @@
-"""`interlock.open`: a store by its address, charts, and a runtime that waits or is awaited."""
+"""`interlock.open`: a store by its address, charts, and a runtime that blocks or is awaited."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ door = interlock.loads(DOOR)
 
 @pytest.mark.parametrize("scheme", ["memory:", "sqlite:///{}/doors.db", "file://{}/doors"])
 async def test_a_runtime_is_opened_by_its_address(scheme: str, tmp_path: Path) -> None:
-    """`async with` gives a runtime, and closes it with its store."""
     async with interlock.open(scheme.format(tmp_path), charts=[door], clock=StillClock(7)) as doors:
         created = await doors.create("door/1")
         entry = (await doors.journal("door/1"))[0]
@@ -29,8 +28,7 @@ async def test_a_runtime_is_opened_by_its_address(scheme: str, tmp_path: Path) -
         await doors.send("door/1", "opened")
 
 
-def test_a_runtime_waits_where_there_is_no_event_loop(tmp_path: Path) -> None:
-    """`with` gives the same runtime for plain code; what it kept is there when it is opened again."""
+def test_a_blocking_runtime_needs_no_event_loop(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/doors.db"
     before = set(threading.enumerate())
     with interlock.open(address, charts=[door]) as doors:
@@ -87,8 +85,7 @@ def test_an_unknown_address_names_the_known_ones(address: str, hint: str) -> Non
         ("sqlite:///x.db?cache=1", "url.option"),
     ],
 )
-def test_an_address_that_names_no_place_is_refused(address: str, code: str) -> None:
-    """The store says what its addresses look like; the thread of the runtime ends."""
+def test_an_invalid_address_is_refused(address: str, code: str) -> None:
     before = set(threading.enumerate())
     with pytest.raises(UsageError) as raised, interlock.open(address, charts=[door]):
         pass
@@ -97,8 +94,7 @@ def test_an_address_that_names_no_place_is_refused(address: str, code: str) -> N
     assert set() == set(threading.enumerate()) - before
 
 
-def test_charts_are_needed() -> None:
-    """None at all, and one that is not in a list, are told apart."""
+def test_charts_are_required() -> None:
     with pytest.raises(UsageError) as missing:
         interlock.open("memory:", charts=[])
     with pytest.raises(UsageError) as single:
@@ -107,8 +103,7 @@ def test_charts_are_needed() -> None:
     assert ("charts.missing", "charts.malformed") == (missing.value.code, single.value.code)
 
 
-def test_a_chart_without_its_functions_is_refused_at_once() -> None:
-    """A guard that nobody registered is named before any event comes."""
+def test_a_chart_without_its_functions_is_refused_by_open() -> None:
     text = "interlock: 1\nkind: k\ninitial: a\nstates: {a: {on: {go: {target: b, guard: is_ready}}}, b: {}}\n"
     with pytest.raises(UsageError, match="is_ready"):
         interlock.open("memory:", charts=[interlock.loads(text)])
@@ -130,8 +125,7 @@ def test_another_package_brings_a_store(monkeypatch: pytest.MonkeyPatch) -> None
         assert "applied" == doors.create("door/1").outcome
 
 
-def test_the_entry_points_say_what_the_table_says() -> None:
-    """Others find our stores as we find theirs."""
+def test_the_entry_points_match_the_table() -> None:
     import tomllib
 
     from interlock.stores.registry import STORE_GROUP, STORES
@@ -141,8 +135,7 @@ def test_the_entry_points_say_what_the_table_says() -> None:
     assert {scheme: f"{module}:open_store" for scheme, module in STORES.items()} == project["entry-points"][STORE_GROUP]
 
 
-async def test_a_prefix_stands_before_every_key_that_handlers_see() -> None:
-    """Two stores that share an account of a payment service would give out the same keys."""
+async def test_the_prefix_is_part_of_every_key_that_handlers_see() -> None:
     chart = interlock.loads("interlock: 1\nkind: bill\nstates:\n  due: {entry: [charge]}\n")
     asked: list[str] = []
     heard = asyncio.Event()
@@ -159,8 +152,7 @@ async def test_a_prefix_stands_before_every_key_that_handlers_see() -> None:
     assert ["eu/bill/1/1/0"] == asked
 
 
-async def test_a_prefix_stands_before_keys_of_a_saga_and_before_what_a_compensation_answers() -> None:
-    """A service that is asked to take back a deed finds it by the key that the deed was asked for with."""
+async def test_the_prefix_is_part_of_keys_of_sagas_and_of_what_a_compensation_compensates() -> None:
     chart = interlock.loads(
         """
         interlock: 1
@@ -201,8 +193,7 @@ async def test_a_prefix_stands_before_keys_of_a_saga_and_before_what_a_compensat
     ] == seen
 
 
-async def test_a_prefix_stands_before_no_input_of_another_kind() -> None:
-    """An author's own input may be called `compensates`, in a call, an invoke, or a step of a saga: it is theirs."""
+async def test_the_prefix_does_not_change_an_authors_own_input() -> None:
     chart = interlock.loads(
         """
         interlock: 1

@@ -1,4 +1,4 @@
-"""What the driver answers about entities: now, at a version, at a time, as lists, as they happen."""
+"""Reading entities: now, at a version, at a time, as lists, as a watch."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ async def test_a_state_of_the_past_is_replayed() -> None:
 
 
 @pytest.mark.parametrize("when", [4, 0, -1, 2**70, "1970-01-01T00:00:00.999Z"])
-async def test_what_was_not_yet_is_not_found(when: int | str) -> None:
-    """A version never reached, and a time before the creation."""
+async def test_a_version_or_time_before_the_creation_is_not_found(when: int | str) -> None:
     clock = StillClock()
     doors = runtime(clock=clock)
     await _life(doors, clock)
@@ -67,8 +66,7 @@ async def test_a_journal_is_read_in_order_by_pages() -> None:
     assert [2] == [each.version for each in await doors.journal("door/1", after=1, limit=1)]
 
 
-async def test_a_journal_is_given_whole_however_many_pages_it_has() -> None:
-    """Without a limit every entry; with one exactly so many, above a store's page too."""
+async def test_a_journal_is_returned_whole_however_many_pages_it_has() -> None:
     doors = runtime()
     await doors.create("door/1")
     for number in range(PAGE_MAX + 4):
@@ -104,8 +102,7 @@ async def test_a_journal_of_no_entries_cannot_be_asked_for(limit: Any) -> None:
 
 
 @pytest.mark.parametrize("after", [-1, True, 1.0, "1", None, 2**62 + 1])
-async def test_entries_come_after_a_version_and_nothing_else(after: Any) -> None:
-    """Of a journal, and for those who watch."""
+async def test_only_versions_are_accepted_as_after(after: Any) -> None:
     doors = runtime()
     await doors.create("door/1")
     with pytest.raises(UsageError) as read:
@@ -116,8 +113,7 @@ async def test_entries_come_after_a_version_and_nothing_else(after: Any) -> None
     assert ["after.range"] * 2 == [read.value.code, watched.value.code]
 
 
-async def test_an_entity_that_is_not_there_has_no_journal() -> None:
-    """A mistyped id is told as `state` tells it, and is neither an empty journal nor a watch without end."""
+async def test_the_journal_of_an_unknown_entity_is_not_found() -> None:
     doors = runtime()
     await doors.create("door/1")
     with pytest.raises(NotFoundError) as read:
@@ -142,8 +138,7 @@ async def test_a_list_of_no_rows_cannot_be_asked_for(limit: Any) -> None:
     assert "limit.range" == raised.value.code
 
 
-async def test_a_list_of_anything_but_a_query_says_what_to_write() -> None:
-    """The name of a kind is the likely slip."""
+async def test_list_refuses_anything_but_a_query() -> None:
     with pytest.raises(UsageError) as raised:
         await runtime().list("door")  # type: ignore[arg-type]  # the slip in question
 
@@ -161,8 +156,7 @@ async def test_entities_are_listed_by_state() -> None:
     assert ["door/a"] == [each.entity for each in page.rows]
 
 
-async def test_can_tells_what_each_guard_says_now() -> None:
-    """The transitions in question, with the verdict of each guard."""
+async def test_can_returns_the_verdict_of_each_guard() -> None:
     doors = runtime()
     await doors.create("door/1")
     locked = [each for each in await doors.can("door/1") if each.event == "locked"]
@@ -177,8 +171,7 @@ async def test_a_malformed_id_is_the_readers_mistake(call: str) -> None:
         await getattr(runtime(), call)("door")
 
 
-async def test_those_who_watch_hear_of_each_entry() -> None:
-    """First what is there, then what this process keeps, at once: no wait of the clock is needed."""
+async def test_a_watch_yields_entries_of_this_process_immediately() -> None:
     doors = runtime(clock=Patient())
     await doors.create("door/1")
     watching = doors.watch("door/1")
@@ -191,8 +184,7 @@ async def test_those_who_watch_hear_of_each_entry() -> None:
     await watching.aclose()
 
 
-async def test_those_who_watch_find_what_others_wrote_after_a_poll() -> None:
-    """Another process's entry is found when the wait is over."""
+async def test_a_watch_yields_entries_of_other_processes_after_a_poll() -> None:
     store, clock = MemoryStore(), Patient()
     mine, theirs = runtime(store=store, clock=clock), runtime(store=store)
     await mine.create("door/1")
@@ -208,8 +200,7 @@ async def test_those_who_watch_find_what_others_wrote_after_a_poll() -> None:
     await watching.aclose()
 
 
-async def test_a_watch_that_is_given_up_leaves_no_task_behind() -> None:
-    """Whoever stops to watch stops the waiting."""
+async def test_a_cancelled_watch_leaves_no_task_behind() -> None:
     clock = Patient()
     doors = runtime(clock=clock)
     await doors.create("door/1")
@@ -224,7 +215,6 @@ async def test_a_watch_that_is_given_up_leaves_no_task_behind() -> None:
 
 
 async def test_a_watch_ends_when_the_runtime_closes() -> None:
-    """Nobody waits for entries of a closed store."""
     doors = runtime(clock=Patient())
     await doors.create("door/1")
     heard = [await anext(watching := doors.watch("door/1"))]
@@ -250,8 +240,7 @@ class _JournalOnly(MemoryStore):
         return Loaded(found.version, found.time_ms, None, await self.read(entity))
 
 
-async def test_a_store_may_load_a_journal_to_replay() -> None:
-    """Without a snapshot the records give the same."""
+async def test_a_store_may_load_records_without_a_snapshot() -> None:
     store, clock = _JournalOnly(), StillClock()
     doors = runtime(store=store, clock=clock)
     await _life(doors, clock)
@@ -274,8 +263,7 @@ async def test_an_entity_without_snapshot_and_records_is_not_found() -> None:
         await runtime(store=_Empty()).state("door/1")
 
 
-async def test_a_journal_that_leads_elsewhere_is_corruption() -> None:
-    """A replayed entry must lead where it says it led."""
+async def test_a_diverging_journal_is_corruption() -> None:
     doors = runtime(DOOR)
     await doors.create("door/1")
     await doors.send("door/1", "opened")
@@ -287,8 +275,7 @@ async def test_a_journal_that_leads_elsewhere_is_corruption() -> None:
     assert "journal.divergence" == raised.value.code
 
 
-async def test_a_journal_that_does_not_begin_with_the_creation_is_corruption() -> None:
-    """There is no snapshot to step on."""
+async def test_a_journal_that_does_not_start_with_the_creation_is_corruption() -> None:
     doors = runtime(DOOR)
     await doors.create("door/1")
     await doors.send("door/1", "opened")
@@ -300,8 +287,7 @@ async def test_a_journal_that_does_not_begin_with_the_creation_is_corruption() -
     assert replay(doors.charts, "door/1", None, []) is None
 
 
-async def test_the_append_of_a_step_names_states_and_tags_for_lists() -> None:
-    """What the store lists by comes from the chart, through the driver."""
+async def test_the_append_of_a_step_has_states_and_tags_for_lists() -> None:
     kept: list[Append] = []
 
     class Spy(MemoryStore):

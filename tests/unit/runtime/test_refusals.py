@@ -1,4 +1,4 @@
-"""What the driver refuses: by the chart, by policy, by size and shape; and the keys that events make of themselves."""
+"""Refusals: by the chart, by policy, by size and shape; and keys made by `dedupe`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ ADA = {"id": "ada", "roles": ["customer"]}
 DEEP: Any = json.loads("[" * (PAYLOAD_DEPTH_MAX + 1) + "]" * (PAYLOAD_DEPTH_MAX + 1))
 
 
-async def test_a_rejection_tells_which_guard_said_no() -> None:
-    """The receipt carries the guard's verdict with what it read, and `expect` raises it."""
+async def test_a_rejection_names_the_guard() -> None:
     doors = runtime()
     await doors.create("door/1")
     receipt = await doors.send("door/1", "locked")
@@ -33,8 +32,7 @@ async def test_a_rejection_tells_which_guard_said_no() -> None:
         receipt.expect()
 
 
-async def test_refusals_are_kept_apart() -> None:
-    """A store that keeps refusals gets who, what, when and why."""
+async def test_refusals_are_recorded_apart_from_journals() -> None:
     store = MemoryStore()
     doors = runtime(store=store)
     await doors.create("door/1")
@@ -77,8 +75,7 @@ states:
 
 
 @pytest.mark.parametrize("expected", [None, 2])
-async def test_roles_are_those_of_the_chart_that_the_entity_has_now(tmp_path: Path, expected: int | None) -> None:
-    """Another process took it to a revision with other roles: what this one remembers is no reason to deny."""
+async def test_roles_come_from_the_current_chart_of_the_entity(tmp_path: Path, expected: int | None) -> None:
     one = interlock.loads(LEAVE.format(revision="1.0", roles="clerk"))
     two = interlock.loads(LEAVE.format(revision="2.0", roles="clerk, boss"))
     clerk, boss = {"id": "c", "roles": ["clerk"]}, {"id": "b", "roles": ["boss"]}
@@ -120,7 +117,6 @@ async def test_a_permit_decides_by_principal_and_context() -> None:
 
 
 async def test_dedupe_makes_the_key_of_an_event() -> None:
-    """The same payment twice, without a key, is taken once; long ids that begin alike are two."""
     orders = runtime()
     await orders.create("order/1")
     first = await orders.send("order/1", "payment.confirmed", {"id": "p1"}, principal=PAYMENTS)
@@ -134,8 +130,7 @@ async def test_dedupe_makes_the_key_of_an_event() -> None:
     assert {"duplicate"}.isdisjoint(each.outcome for each in long)
 
 
-async def test_no_sender_can_take_the_key_of_a_dedupe() -> None:
-    """A key given by a stranger is never the one that an event makes of itself."""
+async def test_no_caller_can_use_the_key_of_a_dedupe() -> None:
     orders = runtime()
     await orders.create("order/1")
     await orders.send("order/1", "order.noted", key="payment.confirmed:p1", principal=ADA)
@@ -144,8 +139,7 @@ async def test_no_sender_can_take_the_key_of_a_dedupe() -> None:
     assert "applied" == receipt.outcome
 
 
-async def test_a_dedupe_that_gives_nothing_is_no_key() -> None:
-    """An empty or missing value leaves the event without a key of its own."""
+async def test_an_empty_dedupe_gives_no_key() -> None:
     orders = runtime()
     await orders.create("order/1")
     for payload in ({"id": ""}, {"id": None}, {}, None, "text"):
@@ -165,14 +159,12 @@ async def test_a_context_that_the_chart_refuses_creates_nothing(context: dict[st
 
 @pytest.mark.parametrize("value", [object(), float("nan"), "x" * PAYLOAD_BYTES_MAX, "\ud800", {1: 2}])
 async def test_a_context_that_is_not_plain_is_refused(value: Any) -> None:
-    """What could not be kept is refused before anything is stepped."""
     with pytest.raises(RejectedError):
         await runtime().create("door/1", {"note": value})
 
 
 @pytest.mark.parametrize("payload", [object(), float("inf"), "x" * PAYLOAD_BYTES_MAX, "\ud800", {1: 2}, DEEP])
-async def test_a_payload_that_cannot_be_kept_is_rejected(payload: Any) -> None:
-    """Not plain, too large, too deep: outcome rejected, reason payload, no entry, no key used."""
+async def test_an_invalid_payload_is_rejected(payload: Any) -> None:
     doors = runtime()
     await doors.create("door/1")
     receipt = await doors.send("door/1", "noted", payload, key="k")
@@ -181,8 +173,7 @@ async def test_a_payload_that_cannot_be_kept_is_rejected(payload: Any) -> None:
     assert "applied" == (await doors.send("door/1", "noted", {"text": "x"}, key="k")).outcome
 
 
-async def test_an_entry_or_snapshot_that_grows_too_large_is_rejected() -> None:
-    """The step is right and too large to keep: RejectedError, and the entity stays as it was."""
+async def test_an_entry_or_snapshot_that_is_too_large_is_rejected() -> None:
     text = """
 interlock: 1
 kind: heap

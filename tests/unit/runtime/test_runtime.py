@@ -1,4 +1,4 @@
-"""The six duties of the driver: load, step, append, retry; and what it refuses, on what evidence."""
+"""The contract of the runtime: load, step, append, retry; and when it refuses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from tests.unit.runtime.scene import DOOR, ORDER, Interrupted, StillClock, Watch
 
 
 async def test_an_applied_event_is_one_durable_entry() -> None:
-    """The receipt says applied once the store has the entry, and names its version."""
     doors = runtime()
     await doors.create("door/1")
     receipt = await doors.send("door/1", "opened", key="k", trace="t", principal={"id": "ada"})
@@ -32,8 +31,7 @@ async def test_an_applied_event_is_one_durable_entry() -> None:
     assert (("closed",), ("open",)) == (record.entry.before, record.entry.after)
 
 
-async def test_a_repeated_key_is_a_duplicate_after_the_state_moved_on() -> None:
-    """The chart would refuse the event now; the key says that it was taken."""
+async def test_a_repeated_key_is_a_duplicate_after_the_entity_has_moved_on() -> None:
     doors = runtime()
     await doors.create("door/1")
     first = await doors.send("door/1", "opened", key="k")
@@ -56,7 +54,6 @@ async def test_a_refusal_uses_up_no_key() -> None:
 
 
 async def test_a_lost_swap_is_retried_on_a_fresh_snapshot() -> None:
-    """Another process wins first: the step is done again on what it left, and both are kept."""
     store, clock = Interrupted(), StillClock()
     mine, theirs = runtime(store=store, clock=clock), runtime(store=store)
     await mine.create("door/1")
@@ -72,7 +69,6 @@ async def test_a_lost_swap_is_retried_on_a_fresh_snapshot() -> None:
 
 
 async def test_a_swap_that_is_always_lost_ends_in_a_conflict() -> None:
-    """The driver gives up after a bounded number of tries, each after a longer wait."""
     store, clock = Interrupted(), StillClock()
     mine, theirs = runtime(store=store, clock=clock), runtime(store=store)
     await mine.create("door/1")
@@ -92,7 +88,6 @@ async def _nothing() -> None:
 
 
 async def test_a_stale_cache_costs_a_conflict_and_never_a_wrong_step() -> None:
-    """Another process wrote: what this one remembers is not what it steps on."""
     store = MemoryStore()
     mine, theirs = runtime(store=store), runtime(store=store)
     await mine.create("door/1")
@@ -105,7 +100,6 @@ async def test_a_stale_cache_costs_a_conflict_and_never_a_wrong_step() -> None:
 
 
 async def test_a_refusal_is_only_given_on_a_fresh_snapshot() -> None:
-    """The remembered snapshot would refuse; the entity has moved on, so it is asked again."""
     store = MemoryStore()
     mine, theirs = runtime(store=store), runtime(store=store)
     await mine.create("door/1")
@@ -115,8 +109,7 @@ async def test_a_refusal_is_only_given_on_a_fresh_snapshot() -> None:
     assert ("applied", 3) == (receipt.outcome, receipt.version)
 
 
-async def test_expected_is_the_version_that_the_sender_saw() -> None:
-    """With the right one the event is taken; with another it is a conflict at once, without retries."""
+async def test_a_wrong_expected_version_is_a_conflict_without_retries() -> None:
     clock = StillClock()
     doors = runtime(clock=clock)
     await doors.create("door/1")
@@ -141,8 +134,7 @@ async def test_expected_holds_against_a_rival_in_between() -> None:
     assert "conflict.expected" == raised.value.code
 
 
-async def test_time_never_goes_back() -> None:
-    """An entry is not before the one before it, whatever the clock says, also after a restart."""
+async def test_the_time_of_an_entity_never_goes_back() -> None:
     store, clock = MemoryStore(), StillClock(5_000)
     doors = runtime(store=store, clock=clock)
     await doors.create("door/1")
@@ -155,7 +147,6 @@ async def test_time_never_goes_back() -> None:
 
 
 async def test_an_entity_is_created_once() -> None:
-    """The same key again is a duplicate, another one finds it there."""
     doors = runtime()
     first = await doors.create("door/1", {"note": "x"}, key="k")
     again = await doors.create("door/1", key="k")
@@ -169,7 +160,6 @@ async def test_an_entity_is_created_once() -> None:
 
 
 async def test_an_unknown_kind_and_an_unknown_entity_are_not_found() -> None:
-    """What is not there is named, with a guess at what was meant."""
     doors = runtime()
     with pytest.raises(NotFoundError) as kind:
         await doors.create("doro/1")
@@ -180,8 +170,7 @@ async def test_an_unknown_kind_and_an_unknown_entity_are_not_found() -> None:
     assert "door" in str(kind.value)
 
 
-async def test_senders_of_one_process_never_conflict_with_each_other() -> None:
-    """They queue for their entity: every event is taken once, no swap is lost, nothing is left behind."""
+async def test_callers_of_one_process_never_conflict_with_each_other() -> None:
     store = Watched()
     doors = runtime(store=store)
     await doors.create("door/1")
@@ -192,8 +181,7 @@ async def test_senders_of_one_process_never_conflict_with_each_other() -> None:
     assert {} == doors.sender._mailboxes
 
 
-async def test_a_cancelled_sender_leaves_the_entity_usable() -> None:
-    """Whoever waits behind it goes on, and the queue is empty in the end."""
+async def test_a_cancelled_send_leaves_the_entity_usable() -> None:
     doors = runtime(store=Watched())
     await doors.create("door/1")
     first = asyncio.ensure_future(doors.send("door/1", "noted", {"text": "a"}))
@@ -206,8 +194,7 @@ async def test_a_cancelled_sender_leaves_the_entity_usable() -> None:
     assert {} == doors.sender._mailboxes
 
 
-async def test_the_cache_of_snapshots_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading and writing many entities keeps only the newest in memory."""
+async def test_the_snapshot_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "SNAPSHOTS_CACHED_MAX", 3)
     store = MemoryStore()
     doors = runtime(store=store)
@@ -221,8 +208,7 @@ async def test_the_cache_of_snapshots_is_bounded(monkeypatch: pytest.MonkeyPatch
     assert ["door/3", "door/4", "door/5"] == list(reader.sender.snapshots)
 
 
-async def test_a_closed_runtime_takes_nothing() -> None:
-    """After close each call says so."""
+async def test_a_closed_runtime_refuses_calls() -> None:
     doors = runtime()
     await doors.create("door/1")
     await doors.close()
@@ -246,8 +232,7 @@ class _Lossy(MemoryStore):
         return answer
 
 
-async def test_an_unknown_result_is_settled_by_the_key() -> None:
-    """The entry was kept but the answer was lost: the same key again is a duplicate, and nothing is done twice."""
+async def test_after_a_lost_answer_the_same_key_is_a_duplicate() -> None:
     store = _Lossy()
     doors = runtime(store=store)
     await doors.create("door/1")
@@ -261,7 +246,6 @@ async def test_an_unknown_result_is_settled_by_the_key() -> None:
 
 
 async def test_an_entity_runs_on_the_revision_that_wrote_it() -> None:
-    """Older entities stay on their chart while new ones begin on the last one given."""
     newer = DOOR.replace("revision: 1.0.0", "revision: 2.0.0")
     store = MemoryStore()
     await runtime(DOOR, store=store).create("door/old")
@@ -288,7 +272,6 @@ async def test_an_unknown_revision_is_not_guessed() -> None:
 
 
 async def test_a_compatible_chart_takes_over() -> None:
-    """A chart that says so goes on with entities of an older revision, under its own."""
     newer = DOOR.replace("revision: 1.0.0", 'revision: 1.1.0\ncompatible: ">=1.0 <1.2"')
     store = MemoryStore()
     await runtime(DOOR, store=store).create("door/1")
@@ -304,8 +287,7 @@ def test_the_sample_charts_read() -> None:
 
 
 @pytest.mark.parametrize("expected", ["1", True, 1.0, -1])
-async def test_what_is_no_version_cannot_be_expected(expected: Any) -> None:
-    """It would be a conflict for ever, or hold by chance; nothing is written."""
+async def test_an_invalid_expected_version_is_refused(expected: Any) -> None:
     doors = runtime()
     await doors.create("door/1")
     with pytest.raises(UsageError) as raised:
@@ -316,8 +298,7 @@ async def test_what_is_no_version_cannot_be_expected(expected: Any) -> None:
 
 
 @pytest.mark.parametrize("sent_ms", ["now", True, 5.0])
-async def test_what_is_no_time_cannot_be_when_it_was_sent(sent_ms: Any) -> None:
-    """Whole milliseconds, and the fix is told."""
+async def test_an_invalid_sent_time_is_refused(sent_ms: Any) -> None:
     doors = runtime()
     await doors.create("door/1")
     with pytest.raises(UsageError) as raised:

@@ -1,4 +1,4 @@
-"""The end of a runtime: signals, requests under way, work in hand; and what is refused meanwhile."""
+"""The end of a runtime: signals, requests in progress, running work, and what is refused meanwhile."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ def charging(handler: Handler | None = None) -> interlock.BoundChart:
     return chart
 
 
-async def test_a_signal_lets_work_in_hand_finish() -> None:
-    """The helper for those who embed a runtime: its answer says what became of everything."""
+async def test_a_signal_lets_running_work_finish() -> None:
     gate, numbers, before = asyncio.Event(), list[int](), signal.getsignal(signal.SIGTERM)
 
     async def charge(attempt: Attempt) -> None:
@@ -70,8 +69,7 @@ async def test_a_signal_lets_work_in_hand_finish() -> None:
     assert ([signal.SIGTERM], before) == (numbers, signal.getsignal(signal.SIGTERM))
 
 
-async def test_a_drain_that_was_given_up_is_ended_by_the_close() -> None:
-    """Whoever lost patience with it leaves nothing running behind a closed store."""
+async def test_close_completes_a_cancelled_drain() -> None:
     asked, begun, let = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def charge(attempt: Attempt) -> None:
@@ -96,8 +94,7 @@ async def test_a_drain_that_was_given_up_is_ended_by_the_close() -> None:
     assert [1] == finished
 
 
-def test_the_same_waits_where_there_is_no_event_loop() -> None:
-    """In the main thread, while the runtime has a loop of its own."""
+def test_run_until_signal_works_without_an_event_loop() -> None:
     gate, before = threading.Event(), signal.getsignal(signal.SIGINT)
 
     def charge(attempt: Attempt) -> None:
@@ -116,8 +113,7 @@ def test_the_same_waits_where_there_is_no_event_loop() -> None:
     assert (0, 0, before) == (ended.requeued, ended.still_running, signal.getsignal(signal.SIGINT))
 
 
-def test_signals_are_heard_in_the_main_thread_only() -> None:
-    """Elsewhere it says what to do instead."""
+def test_signals_are_handled_in_the_main_thread_only() -> None:
     raised: list[UsageError] = []
 
     def elsewhere() -> None:
@@ -134,8 +130,7 @@ def test_signals_are_heard_in_the_main_thread_only() -> None:
     assert ["signal.thread"] == [each.code for each in raised]
 
 
-async def test_a_lifecycle_that_others_close_ends_it_too() -> None:
-    """No signal came here: another process of the same life drained it."""
+async def test_a_lifecycle_closed_by_another_process_ends_the_runtime() -> None:
     numbers: list[int] = []
     with MemoryRegion.create(slots=4) as region, Lifecycle(region) as life:
         life.start()
@@ -152,8 +147,7 @@ async def test_a_lifecycle_that_others_close_ends_it_too() -> None:
     assert ([0], 0) == (numbers, ended.finished)
 
 
-async def test_draining_drains_the_life_that_is_shared() -> None:
-    """From one runtime to all."""
+async def test_draining_a_runtime_drains_its_shared_lifecycle() -> None:
     with MemoryRegion.create(slots=4) as region, Lifecycle(region) as life:
         life.start()
         async with (
@@ -165,8 +159,7 @@ async def test_draining_drains_the_life_that_is_shared() -> None:
             assert Phase.CLOSED is life.phase
 
 
-async def test_requests_under_way_are_answered_before_the_end() -> None:
-    """And new ones are refused at once, before anything of them was read: the same key elsewhere is safe."""
+async def test_requests_in_progress_are_answered_during_a_drain() -> None:
     store, clock = Held(), VirtualClock()
     doors = runtime(store=store)
     doors.clock = clock
@@ -188,8 +181,7 @@ async def test_requests_under_way_are_answered_before_the_end() -> None:
     )
 
 
-async def test_requests_that_get_no_answer_in_time_are_counted() -> None:
-    """The store hangs; the end does not wait for ever."""
+async def test_requests_without_an_answer_in_time_are_counted() -> None:
     store, clock = Held(), VirtualClock()
     doors = runtime(store=store)
     doors.clock = clock
@@ -205,8 +197,7 @@ async def test_requests_that_get_no_answer_in_time_are_counted() -> None:
     await under_way
 
 
-async def test_work_in_a_process_of_the_pool_is_put_back_once_that_has_ended(tmp_path: Path) -> None:
-    """At once, and not before: nothing runs beside it, and nobody waits for a lease."""
+async def test_work_in_a_process_of_the_pool_is_requeued_after_the_process_has_ended(tmp_path: Path) -> None:
     chart = interlock.loads(
         ORDER.replace("src: payment.charge", f'src: payment.charge, input: {{mark: "{tmp_path}/m"}}')
     )
@@ -225,8 +216,7 @@ async def test_work_in_a_process_of_the_pool_is_put_back_once_that_has_ended(tmp
             os.kill(pid, 0)
 
 
-def test_a_handler_that_swallows_its_cancellation_does_not_hold_the_end_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither that of the work, nor that of the thread with the loop; its lease says that it was left."""
+def test_a_handler_that_ignores_its_cancellation_does_not_block_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interlock.effects.lanes.STOP_MS_MAX", 10)
     monkeypatch.setattr("interlock.runtime.blocking.STOP_MS_MAX", 10)
     begun, tasks = threading.Event(), list[Any]()
@@ -248,8 +238,7 @@ def test_a_handler_that_swallows_its_cancellation_does_not_hold_the_end_up(monke
     assert (0, 0, 1) == (drained.finished, drained.requeued, drained.still_running)
 
 
-def test_a_runtime_that_is_not_open_says_how_to_open_it() -> None:
-    """For what a runtime can do; anything else it has not is an ordinary mistake."""
+def test_a_runtime_that_is_not_open_refuses_its_methods() -> None:
     opening = interlock.open("memory:", charts=[charging()])
     with pytest.raises(UsageError, check=lambda error: error.code == "runtime.not_open") as raised:
         opening.send("order/1", "pay")  # type: ignore[attr-defined]  # the mistake in question
@@ -269,8 +258,7 @@ def test_a_lease_is_whole_milliseconds(lease_ms: object) -> None:
     assert "lease.malformed" == raised.value.code
 
 
-async def test_a_heartbeat_is_registered_with_the_handler_and_ends_a_silent_attempt() -> None:
-    """Through the whole runtime; and what it told goes to the next attempt, on this store."""
+async def test_a_missing_heartbeat_ends_an_attempt_and_its_details_reach_the_next() -> None:
     clock, seen = VirtualClock(), list[object]()
     chart = interlock.loads(ORDER.replace("src: payment.charge", "src: payment.charge, retry: {max: 1, backoff: 1s}"))
 
@@ -291,8 +279,7 @@ async def test_a_heartbeat_is_registered_with_the_handler_and_ends_a_silent_atte
         await closing
 
 
-async def test_a_shared_life_is_joined_by_name_and_used_anew() -> None:
-    """Whoever names it is in it; once it has closed, the name begins another, and with the last process it is gone."""
+async def test_a_shared_lifecycle_is_joined_by_name_and_reused() -> None:
     name = f"test-serving-{os.getpid()}"
     with shared_lifecycle(name) as one, shared_lifecycle(name) as two:
         report = await one.drain(timeout=20)

@@ -1,4 +1,4 @@
-"""Journals of ended entities go to an archive: in which order, which ones, and what happens when something dies."""
+"""Archiving journals of ended entities: the order, the selection, and crashes."""
 
 from __future__ import annotations
 
@@ -69,8 +69,7 @@ async def _run(made: Runtime, opened: Opener, *, dry_run: bool = False) -> list[
     return [each async for each in archive(made.store, made.charts, SMASHED, opened, dry_run=dry_run)]
 
 
-async def test_an_ended_and_old_journal_is_moved_to_its_month(shelf: Shelf) -> None:
-    """The archive has every byte, this store says where they went, and the entity is as it was."""
+async def test_an_old_journal_of_an_ended_entity_is_moved_to_its_month(shelf: Shelf) -> None:
     made = await doors()
     before = await made.store.read("door/1")
     snapshot = await made.state("door/1")
@@ -85,8 +84,7 @@ async def test_an_ended_and_old_journal_is_moved_to_its_month(shelf: Shelf) -> N
     assert snapshot == await made.state("door/1")
 
 
-async def test_an_archived_id_never_lives_again(shelf: Shelf) -> None:
-    """It is there with its keys: created again it is refused, a repeated event is still a duplicate."""
+async def test_an_archived_id_cannot_be_created_again(shelf: Shelf) -> None:
     made = await doors()
     await _run(made, shelf.opened)
     fresh = Runtime(made.store, made.charts, StillClock(MAY + 30_000))
@@ -96,8 +94,7 @@ async def test_an_archived_id_never_lives_again(shelf: Shelf) -> None:
     assert "rejected" == (await fresh.send("door/1", "opened", key="new")).outcome
 
 
-async def test_an_archive_proves_what_it_took(shelf: Shelf) -> None:
-    """It is a store like any other: read, listed, verified."""
+async def test_an_archive_can_be_verified(shelf: Shelf) -> None:
     made = await doors()
     await _run(made, shelf.opened)
     proof = await verify_entity(shelf.stores["2026-05"], made.charts, "door/1")
@@ -105,8 +102,7 @@ async def test_an_archive_proves_what_it_took(shelf: Shelf) -> None:
     assert (3, True, None) == (proof.entries, proof.replayed, proof.problem)
 
 
-async def test_what_does_not_follow_in_the_archive_is_kept_here(tmp_path: Path) -> None:
-    """One journal that cannot be taken over, as into another tenant's folder, is a finding; nothing is released."""
+async def test_a_journal_that_the_archive_refuses_is_not_released(tmp_path: Path) -> None:
     made = await doors()
     other = files.FileStore(tmp_path / "other", tenant="acme")
 
@@ -121,8 +117,7 @@ async def test_what_does_not_follow_in_the_archive_is_kept_here(tmp_path: Path) 
     assert 3 == len(await made.store.read("door/1"))
 
 
-async def test_only_what_the_rule_names_is_taken(shelf: Shelf) -> None:
-    """Young and living entities stay whole."""
+async def test_only_entities_of_the_rule_are_archived(shelf: Shelf) -> None:
     made = await doors()
     await _run(made, shelf.opened)
 
@@ -140,7 +135,6 @@ async def test_an_entity_in_the_state_that_has_not_ended_is_left_alone(shelf: Sh
 
 
 async def test_a_dry_run_changes_nothing(shelf: Shelf) -> None:
-    """It says what would go, and opens no archive."""
     made = await doors()
     done = await _run(made, shelf.opened, dry_run=True)
 
@@ -158,7 +152,7 @@ async def test_once_more_finds_it_done(shelf: Shelf) -> None:
 
 
 class Dying(MemoryStore):
-    """Dies when it is told to release, once."""
+    """Crashes once, at a release."""
 
     died = False
 
@@ -170,8 +164,7 @@ class Dying(MemoryStore):
         return await super().release(entity, version=version, archive=archive)
 
 
-async def test_death_between_copy_and_release_loses_nothing(shelf: Shelf) -> None:
-    """The journal is in both places, and the same call goes on."""
+async def test_a_crash_between_copy_and_release_loses_nothing(shelf: Shelf) -> None:
     made = await doors(Dying())
     with pytest.raises(UnavailableError):
         await _run(made, shelf.opened)
@@ -211,8 +204,8 @@ class Fragile:
 
 
 @pytest.mark.parametrize("after", [False, True])
-async def test_death_at_any_call_leaves_the_journal_whole_in_one_place_at_least(after: bool, tmp_path: Path) -> None:
-    """Every call of either store, killed before and after it worked; then the same command goes on to the end."""
+async def test_a_crash_at_any_call_leaves_the_journal_whole_in_at_least_one_place(after: bool, tmp_path: Path) -> None:
+    """Every call of either store, killed before and after it; then the same command completes."""
     deaths = 0
     for number in range(1, 100):
         made = await doors()
@@ -296,8 +289,7 @@ def _at(append: Append, record: JournalRecord) -> Append:
     return replace(append, expected=entry.version - 1, entry=entry, snapshot=snapshot)
 
 
-async def test_an_archive_with_another_journal_of_that_name_keeps_both(shelf: Shelf) -> None:
-    """Two stores that share an archive and an id: the second is told, and keeps its own."""
+async def test_an_archive_with_another_journal_of_the_same_id_keeps_both(shelf: Shelf) -> None:
     await _run(await doors(), shelf.opened)
     other = runtime(clock=StillClock(MAY))
     await other.create("door/1", key="another")
@@ -308,9 +300,7 @@ async def test_an_archive_with_another_journal_of_that_name_keeps_both(shelf: Sh
     assert 2 == len(await other.store.read("door/1"))
 
 
-async def test_a_store_that_cannot_release_or_adopt_is_told_so(shelf: Shelf) -> None:
-    """Both ends are asked before anything is written."""
-
+async def test_stores_that_cannot_release_or_adopt_are_refused(shelf: Shelf) -> None:
     class Plain:
         def __init__(self, store: MemoryStore) -> None:
             self.find, self.load, self.read = store.find, store.load, store.read
@@ -329,8 +319,9 @@ async def test_a_store_that_cannot_release_or_adopt_is_told_so(shelf: Shelf) -> 
     assert ["archive.source", "archive.target"] == [source.value.code, target.value.code]
 
 
-async def test_a_long_journal_goes_page_by_page(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More entries than one answer of `read` holds, from a store with a file to one with a folder."""
+async def test_a_long_journal_is_archived_page_by_page(
+    shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(retention, "PAGE_MAX", 4)
     monkeypatch.setattr(verify, "PAGE_MAX", 3)
     store = sqlite.open_store(f"sqlite:///{tmp_path}/doors.db")

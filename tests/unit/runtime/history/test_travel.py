@@ -1,4 +1,4 @@
-"""An entity as it was: by version and by time, with and without the shortcut of a stored snapshot."""
+"""An entity as it was: by version and by time, with and without a stored snapshot."""
 
 from __future__ import annotations
 
@@ -75,8 +75,7 @@ async def test_the_past_is_the_same_whatever_snapshot_is_stored(behind: int) -> 
         assert expected == (await doors.state("door/1", at=at)).version
 
 
-async def test_what_the_snapshot_covers_is_not_read_again() -> None:
-    """A moment after the stored snapshot costs no reading of the journal."""
+async def test_a_moment_after_the_stored_snapshot_reads_no_journal() -> None:
     store = Lagging(2)
     doors = await life(store)
     store.reads = 0
@@ -98,8 +97,7 @@ async def test_what_the_snapshot_covers_is_not_read_again() -> None:
         (datetime(1969, 12, 31, 23, 59, 59, 999_500, tzinfo=timezone(timedelta(0))), -1),
     ],
 )
-def test_a_time_is_whole_milliseconds_of_its_zone(time: str | datetime, expected: int) -> None:
-    """What is finer is cut to the millisecond that has begun."""
+def test_a_time_is_cut_to_whole_milliseconds(time: str | datetime, expected: int) -> None:
     assert expected == time_ms(time)
 
 
@@ -114,8 +112,7 @@ def test_a_time_is_whole_milliseconds_of_its_zone(time: str | datetime, expected
         (1.5, "at.type"),
     ],
 )
-async def test_what_is_no_moment_is_the_callers_mistake(at: Any, code: str) -> None:
-    """A time without a zone means another moment on another machine."""
+async def test_an_invalid_moment_is_a_usage_error(at: Any, code: str) -> None:
     doors = await life(MemoryStore())
     with pytest.raises(UsageError) as raised:
         await doors.state("door/1", at=at)
@@ -123,16 +120,14 @@ async def test_what_is_no_moment_is_the_callers_mistake(at: Any, code: str) -> N
     assert code == raised.value.code
 
 
-async def test_there_is_no_past_of_nobody() -> None:
-    """An entity that is not, was not."""
+async def test_an_unknown_entity_has_no_past() -> None:
     with pytest.raises(NotFoundError) as raised:
         await runtime().state("door/1", at=1)
 
     assert "entity.unknown" == raised.value.code
 
 
-async def test_a_past_that_a_compatible_chart_leads_elsewhere_is_not_told() -> None:
-    """It is no damage either: the chart that wrote it would tell."""
+async def test_a_past_on_which_a_compatible_chart_diverges_is_unavailable() -> None:
     store = MemoryStore()
     await life(store)
     newer = DOOR.replace("revision: 1.0.0", 'revision: 1.1.0\ncompatible: ">=1.0 <2"')

@@ -1,4 +1,4 @@
-"""What is proven of a store: every link and every step, each entity for itself, and what is said when it is not so."""
+"""Verification of a store: every link and every step, entity by entity."""
 
 from __future__ import annotations
 
@@ -64,16 +64,14 @@ def forged(made: Runtime) -> Forged:
     return made.store
 
 
-async def test_a_sound_entity_is_proven_to_its_last_hash() -> None:
-    """All entries, replayed, and the hash that an outside witness would keep."""
+async def test_a_sound_entity_is_verified_to_its_last_hash() -> None:
     made = await doors()
     (_, _, last) = await made.store.read("door/1")
 
     assert Verification("door/1", 3, last.head, replayed=True) == await made.verify("door/1")
 
 
-async def test_what_a_compatible_chart_does_otherwise_is_no_damage() -> None:
-    """Only the chart that wrote an entry can call it damaged; where another one agrees, it proves as much."""
+async def test_a_divergence_of_a_compatible_chart_is_not_damage() -> None:
     made = await doors()
     newer = DOOR.replace("revision: 1.0.0", 'revision: 1.1.0\ncompatible: ">=1.0 <2"')
     other = newer.replace("open:\n", "open:\n    after: {5m: closed}\n")
@@ -93,7 +91,6 @@ async def test_what_a_compatible_chart_does_otherwise_is_no_damage() -> None:
 
 
 async def test_a_journal_that_is_cut_off_is_damage_with_and_without_its_chart() -> None:
-    """What is missing at its end is missing for everybody: nobody takes it for a chart that is not here."""
     made = await doors()
     forged(made)._lives["door/1"].records.pop()
     newer = DOOR.replace("revision: 1.0.0", 'revision: 1.1.0\ncompatible: ">=1.0 <2"')
@@ -106,8 +103,7 @@ async def test_a_journal_that_is_cut_off_is_damage_with_and_without_its_chart() 
     assert ["journal.short"] * 4 == [None if each is None else each.code for each in problems]
 
 
-async def test_of_long_values_the_place_where_they_differ_is_told() -> None:
-    """Two texts that begin alike for eighty characters would say nothing."""
+async def test_of_long_values_the_part_that_differs_is_shown() -> None:
     slow = DOOR.replace("open:\n", "open:\n    after: {5m: closed}\n")
     made = runtime(slow, store=Forged())
     await made.create("door/1")
@@ -121,8 +117,7 @@ async def test_of_long_values_the_place_where_they_differ_is_told() -> None:
     assert f'"due_ms":{timer.payload["due_ms"]}' in problem.message.partition(", but the chart gives ")[2]
 
 
-async def test_without_charts_the_links_alone_are_proven() -> None:
-    """A store can be checked by somebody who has no chart."""
+async def test_without_charts_only_the_links_are_verified() -> None:
     made = await doors()
     forged(made).forge("door/1", 2, after=("locked",))
     proof = await verify_entity(made.store, None, "door/1")
@@ -140,8 +135,7 @@ LIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", LIES)
-async def test_an_entry_that_says_what_the_chart_does_not_give_is_a_divergence(name: str) -> None:
-    """Each thing that an entry says is compared, and the version is told."""
+async def test_an_entry_that_differs_from_its_repeated_step_is_a_divergence(name: str) -> None:
     made = await doors()
     forged(made).forge("door/1", 2, **LIES[name])
     proof = await made.verify("door/1")
@@ -153,8 +147,7 @@ async def test_an_entry_that_says_what_the_chart_does_not_give_is_a_divergence(n
 
 
 @pytest.mark.parametrize("fields", [{"context": {"openings": 7, "note": ""}}, {"configuration": ("open",)}])
-async def test_a_snapshot_that_the_journal_does_not_give_is_a_divergence(fields: dict[str, Any]) -> None:
-    """The journal is truth; the snapshot beside it is compared field by field."""
+async def test_a_stored_snapshot_that_differs_from_the_replayed_one_is_a_divergence(fields: dict[str, Any]) -> None:
     made = await doors()
     forged(made).forge_snapshot("door/1", **fields)
     proof = await made.verify("door/1")
@@ -163,8 +156,7 @@ async def test_a_snapshot_that_the_journal_does_not_give_is_a_divergence(fields:
     assert f"`{next(iter(fields))}`" in proof.problem.message
 
 
-async def test_a_bad_link_is_the_stores_word() -> None:
-    """What the store says of its damage is told, and what is proven before it; it is an answer, not an exception."""
+async def test_a_bad_link_is_reported_with_the_entries_before_it() -> None:
     made = await doors()
     forged(made).bad_link = 2
     proof = await made.verify("door/1")
@@ -174,8 +166,7 @@ async def test_a_bad_link_is_the_stores_word() -> None:
     assert 1 == proof.entries
 
 
-async def test_a_key_outside_must_be_the_one_inside() -> None:
-    """The key of a record is what a duplicate is known by."""
+async def test_the_key_of_a_record_must_be_the_key_of_its_entry() -> None:
     made = await doors()
     forged(made).forge("door/1", 3, key="another")
     proof = await made.verify("door/1")
@@ -194,9 +185,7 @@ async def test_a_journal_that_ends_before_its_entity_is_short() -> None:
     assert ("journal.short", 2) == (proof.problem.code, proof.entries)
 
 
-async def test_a_snapshot_that_does_not_load_is_damage() -> None:
-    """A store that cannot read its row says so when it is loaded."""
-
+async def test_a_snapshot_that_cannot_be_loaded_is_damage() -> None:
     class Broken(MemoryStore):
         async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
             raise CorruptionError("the row does not read", code="entity.row")
@@ -207,8 +196,7 @@ async def test_a_snapshot_that_does_not_load_is_damage() -> None:
     assert ("entity.row", 0) == (proof.problem.code, proof.entries)
 
 
-async def test_an_event_that_the_chart_cannot_take_again_is_a_divergence() -> None:
-    """Whatever the step raises, the entry is not what the chart gives."""
+async def test_a_repeated_step_that_raises_is_a_divergence() -> None:
     made = await doors()
     first = (await made.store.read("door/1"))[0].entry
     event = msgspec.structs.replace(first.event, data={"context": {"openings": "many"}})
@@ -234,8 +222,7 @@ async def test_an_entity_whose_chart_is_not_here_is_not_judged() -> None:
     assert (3, False) == (proof.entries, proof.replayed)
 
 
-async def test_nobody_is_not_proven() -> None:
-    """An id that is none of this store's, or no id at all."""
+async def test_an_unknown_entity_cannot_be_verified() -> None:
     made = await doors()
     with pytest.raises(NotFoundError):
         await made.verify("door/9")
@@ -281,8 +268,7 @@ class Sectored(Forged):
 
 
 @pytest.mark.parametrize("call", ["load", "read"])
-async def test_an_entity_that_cannot_be_read_is_an_answer_while_the_store_answers(call: str) -> None:
-    """It is no damage, and it hides none; but a store that is away proves nothing about anybody."""
+async def test_an_unreadable_entity_is_reported_while_the_store_responds(call: str) -> None:
     store = Sectored()
     made = await doors(3, store)
     store.lost = {"door/1": call}
@@ -297,9 +283,7 @@ async def test_an_entity_that_cannot_be_read_is_an_answer_while_the_store_answer
     assert [False, True] == [each.is_corruption for each in problems.values() if each is not None]
 
 
-async def test_entities_written_meanwhile_are_no_damage() -> None:
-    """What is kept between loading and reading is left for the next time."""
-
+async def test_entries_written_during_the_verification_are_not_damage() -> None:
     class Growing(Forged):
         async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
             found = await super().load(entity, key=key)
@@ -317,9 +301,7 @@ async def test_entities_written_meanwhile_are_no_damage() -> None:
     assert (1, None) == (proof.entries, proof.problem)
 
 
-async def test_a_busy_store_does_not_keep_the_walk_going_for_ever() -> None:
-    """An entity that moves each time it is looked at is listed again and again, and looked at twice at most."""
-
+async def test_the_verification_of_a_busy_store_ends() -> None:
     class Busy(MemoryStore):
         async def find(self, query: EntityQuery) -> EntityPage:
             page = await super().find(msgspec.structs.replace(query, after=None))
@@ -332,8 +314,7 @@ async def test_a_busy_store_does_not_keep_the_walk_going_for_ever() -> None:
     assert ["door/1"] == found
 
 
-async def test_an_archived_journal_is_no_damage() -> None:
-    """It is elsewhere, and that is said."""
+async def test_an_archived_journal_is_not_damage() -> None:
     made = await doors()
     await made.send("door/1", "smashed")
     assert isinstance(made.store, MemoryStore)
@@ -358,8 +339,7 @@ async def test_a_proof_can_be_asked_for_without_an_event_loop() -> None:
     assert (1, one) == (one.entries, same)
 
 
-def test_an_entry_is_what_it_says() -> None:
-    """A forged entry is made as a true one: the fields that can lie are those that are compared."""
+def test_every_field_of_an_entry_that_can_be_forged_is_compared() -> None:
     compared = {"version", "before", "after", "outcome", "reason", "effects", "key"}
 
     assert {"event", "revision", "trace"} == set(Entry.__struct_fields__) - compared

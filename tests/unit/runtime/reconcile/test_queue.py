@@ -1,4 +1,4 @@
-"""A queue of keyed values: each key once, at a rate, later each time that it failed."""
+"""A queue of values by key: each key once, at a rate, later each time that it failed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ def queue(rate: float = 1_000, failing_max: int = 100) -> KeyedQueue[int]:
 
 
 def test_values_come_in_the_order_in_which_they_were_added() -> None:
-    """First come, first served."""
     made = queue()
     for key in "abc":
         made.add(key, ord(key))
@@ -24,15 +23,13 @@ def test_values_come_in_the_order_in_which_they_were_added() -> None:
 
 
 def test_a_key_waits_once_with_its_newest_value() -> None:
-    """It keeps its place."""
     made = queue()
 
     assert [True, True, False] == [made.add("a", 1), made.add("b", 1), made.add("a", 2)]
     assert [("a", 2), ("b", 1), None] == [made.take(each) for each in (0, 1, 2)]
 
 
-def test_a_key_in_hand_is_not_added_until_it_is_done() -> None:
-    """Nobody is asked twice at once."""
+def test_a_running_key_is_not_added_until_it_is_done() -> None:
     made = queue()
     made.add("a", 1)
     made.take(0)
@@ -55,8 +52,7 @@ def test_the_rate_spaces_them_out() -> None:
     assert None is made.take(9_001)
 
 
-def test_what_failed_waits_twice_as_long_each_time() -> None:
-    """Up to a cap; half of it is sure, the rest is chance."""
+def test_a_failed_key_waits_twice_as_long_each_time() -> None:
     made = queue()
     waits = []
     for _ in range(14):
@@ -70,8 +66,7 @@ def test_what_failed_waits_twice_as_long_each_time() -> None:
     assert RECONCILE_BACKOFF_MS_MAX / 2 == made.failed("a", 1, now_ms=0, chance=0.0)
 
 
-def test_what_was_put_off_goes_when_its_time_has_come_and_not_for_being_added() -> None:
-    """Adding it again brings the newest value, and no hurry."""
+def test_a_postponed_key_waits_for_its_time_even_if_it_is_added_again() -> None:
     made = queue()
     made.add("a", 1)
     made.take(0)
@@ -82,8 +77,7 @@ def test_what_was_put_off_goes_when_its_time_has_come_and_not_for_being_added() 
     assert ("a", 2) == made.take(due)
 
 
-def test_what_was_done_is_forgiven() -> None:
-    """The next failure is the first again."""
+def test_a_success_resets_the_failures() -> None:
     made = queue()
     for _ in range(3):
         made.failed("a", 1, now_ms=0, chance=1.0)
@@ -103,12 +97,10 @@ def test_of_too_many_failing_ones_the_one_that_failed_longest_ago_is_forgotten()
 
 @pytest.mark.parametrize("rate", [1, 50, 1_000])
 def test_an_empty_queue_has_no_next(rate: float) -> None:
-    """Nobody waits for nothing."""
     assert (None, None, 0) == (queue(rate).next_ms(), queue(rate).take(1), queue(rate).waiting)
 
 
-def test_a_clock_that_was_ahead_holds_nothing_up() -> None:
-    """Times that are further away than any wait count as come: the rate's, and that of what was put off."""
+def test_a_clock_that_was_ahead_blocks_nothing() -> None:
     queue: KeyedQueue[int] = KeyedQueue(rate=1)
     queue.add("a", 1)
     queue.add("b", 2)

@@ -1,4 +1,4 @@
-"""Reconcilers: whom they ask about, how often, and what becomes of an answer."""
+"""Reconcilers: which entities they check, how often, and what becomes of a result."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from interlock.testing.clock import VirtualClock
 from tests.unit.runtime.reconcilers import MINUTE, ORDER, SECOND, Asked, created, orders, reconciling, runtime_of
 
 
-async def test_nobody_is_asked_about_before_the_horizon() -> None:
-    """Only what rests for five minutes or longer."""
+async def test_entities_are_reconciled_only_after_the_given_time() -> None:
     clock = VirtualClock()
     asked = Asked(clock)
     chart = orders(asked.look, older="5m", every="1s")
@@ -53,8 +52,7 @@ async def test_an_answer_is_an_event_under_a_key_of_the_version_that_was_seen() 
     assert 1 == len(asked.seen)
 
 
-async def test_what_needs_nothing_is_looked_at_once_each_pass() -> None:
-    """Levels, not events: the same question again, and no entry."""
+async def test_an_entity_that_needs_nothing_is_checked_once_per_pass() -> None:
     clock = VirtualClock()
     asked = Asked(clock)
     chart = orders(asked.look)
@@ -78,7 +76,6 @@ class WrongClock(VirtualClock):
 
 
 async def test_a_clock_that_was_ahead_for_a_moment_does_not_stop_the_passes() -> None:
-    """The time of the next pass, and of the next call, were in ten years; they come when the clock is right."""
     clock = WrongClock()
     asked = Asked(clock)
     chart = orders(asked.look)
@@ -131,8 +128,7 @@ async def test_no_more_calls_than_allowed_run_side_by_side() -> None:
 
 
 @pytest.mark.parametrize("problem", [ValueError("no"), UnavailableError("no", code="bank.down"), SystemExit(3)])
-async def test_a_failing_look_delays_its_entity_longer_each_time_and_nobody_else(problem: BaseException) -> None:
-    """It is asked about again in between passes; a pass does not hurry it."""
+async def test_a_failing_call_delays_only_its_own_entity_longer_each_time(problem: BaseException) -> None:
     clock = VirtualClock()
     failing, fine = Asked(clock, problem), Asked(clock)
 
@@ -175,8 +171,7 @@ async def test_a_function_that_hangs_is_stopped_and_holds_up_its_entity_only() -
         assert 7 == len(fine.seen)
 
 
-async def test_a_function_that_swallows_its_cancellation_is_left_to_itself() -> None:
-    """Nobody waits for it for ever; what it says later is not heard."""
+async def test_a_function_that_ignores_its_cancellation_is_left_running() -> None:
     clock, let = VirtualClock(), asyncio.Event()
     asked = Asked(clock)
 
@@ -203,8 +198,7 @@ async def test_a_function_that_swallows_its_cancellation_is_left_to_itself() -> 
 
 
 @pytest.mark.parametrize("garbage", ["charge.confirmed", {"event": "x"}, 7, ("charge.confirmed", None), object()])
-async def test_what_is_no_answer_is_a_failure_that_says_so(garbage: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is sent; it is tried again later."""
+async def test_an_invalid_result_is_a_failure(garbage: Any, caplog: pytest.LogCaptureFixture) -> None:
     clock = VirtualClock()
     asked = Asked(clock, garbage)
     chart = orders(asked.look)
@@ -240,8 +234,7 @@ async def test_an_answer_that_the_chart_or_the_driver_refuses_is_a_failure(answe
     assert (2, 1) == (len(asked.seen), (await runtime.state("order/0")).version)
 
 
-async def test_an_answer_that_is_already_true_is_fine() -> None:
-    """The chart says so: `waved: {}`."""
+async def test_an_event_that_changes_nothing_is_not_a_failure() -> None:
     clock = VirtualClock()
     asked = Asked(clock, ReconcileResult("waved"))
     chart = orders(asked.look)
@@ -253,8 +246,7 @@ async def test_an_answer_that_is_already_true_is_fine() -> None:
         assert (2, 0) == (len(asked.seen), loops._loops[0].last.failed)
 
 
-async def test_an_entity_that_went_on_meanwhile_does_not_get_the_answer() -> None:
-    """It was for another version; the next pass sees how things stand then."""
+async def test_an_entity_that_changed_meanwhile_does_not_get_the_event() -> None:
     clock = VirtualClock()
     chart = interlock.loads(ORDER)
     runtime = runtime_of(chart, clock)
@@ -277,8 +269,7 @@ async def test_an_entity_that_went_on_meanwhile_does_not_get_the_answer() -> Non
     assert ["touched", "charge.confirmed"] == [each.event.name for each in (await runtime.journal("order/0"))[1:]]
 
 
-async def test_an_entity_that_another_runner_answered_otherwise_does_not_get_the_answer() -> None:
-    """Both saw one version, and were told different things: the first answer counts, and the second is no failure."""
+async def test_of_two_events_for_one_version_only_the_first_counts() -> None:
     clock = VirtualClock()
     chart = interlock.loads(ORDER)
     runtime = runtime_of(chart, clock)
@@ -313,8 +304,7 @@ async def test_an_entity_that_went_on_before_its_turn_is_not_asked_about() -> No
     assert ["order/0"] == asked.entities
 
 
-async def test_a_pass_with_too_much_to_do_leaves_the_rest_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It goes on behind those it looked at; then it begins anew."""
+async def test_a_pass_over_its_limit_is_continued_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "RECONCILE_PASS_MAX", 4)
     monkeypatch.setattr(runner, "RECONCILE_PAGE", 2)
     clock = VirtualClock()
@@ -333,8 +323,7 @@ async def test_a_pass_with_too_much_to_do_leaves_the_rest_to_the_next(monkeypatc
 
 
 @pytest.mark.parametrize(("observed", "told"), [(2, []), (3, [{"desired": 2, "observed": 3}])])
-async def test_a_fleet_is_told_what_it_should_have_and_what_it_has(observed: int, told: list[Any]) -> None:
-    """Only where they differ; once it wants what it has, there is nothing to tell any more."""
+async def test_drift_is_sent_with_the_desired_and_the_observed_value(observed: int, told: list[Any]) -> None:
     clock = VirtualClock()
     asked = Asked(clock, observed)
     chart = orders(asked.look, desired="size", drift="size.drifted")
@@ -348,8 +337,7 @@ async def test_a_fleet_is_told_what_it_should_have_and_what_it_has(observed: int
     assert [2, observed, observed] == [each.desired for each in asked.seen][:3]
 
 
-async def test_what_is_desired_may_stand_deep_in_the_context() -> None:
-    """And what is not there is None."""
+async def test_the_desired_value_may_be_nested_in_the_context() -> None:
     clock = VirtualClock()
     asked = Asked(clock, 1)
     chart = orders(asked.look, desired="plan.a", drift="waved")
@@ -362,8 +350,7 @@ async def test_what_is_desired_may_stand_deep_in_the_context() -> None:
     assert {1, None} == {each.desired for each in asked.seen}
 
 
-async def test_each_pass_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """One line with its numbers; entities are no part of it."""
+async def test_each_pass_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     clock = VirtualClock()
     chart = orders(Asked(clock, ReconcileResult("charge.confirmed")).look, rate=2)
     runtime = runtime_of(chart, clock)

@@ -1,4 +1,4 @@
-"""Reconcilers: who runs them, on which stores, and how they are written."""
+"""Reconcilers: which process runs them, on which stores, and how they are registered."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ async def test_of_two_runtimes_one_looks() -> None:
             assert (11, 0) == (len(first.seen), len(second.seen))
 
 
-async def test_when_the_runner_dies_another_goes_on_once_its_lease_has_lapsed() -> None:
-    """Not before: it may only be slow."""
+async def test_when_a_process_dies_another_continues_after_its_lease_has_expired() -> None:
     clock, store = VirtualClock(), MemoryStore()
     first, second = Asked(clock), Asked(clock)
     charts = [orders(first.look, every="1s"), orders(second.look, every="1s")]
@@ -60,8 +59,7 @@ async def test_when_the_runner_dies_another_goes_on_once_its_lease_has_lapsed() 
         assert 0 < len(second.seen)
 
 
-async def test_a_runner_that_stops_lets_others_go_on_soon() -> None:
-    """It gives its lease back."""
+async def test_a_process_that_stops_releases_its_lease() -> None:
     clock, store = VirtualClock(), MemoryStore()
     first, second = Asked(clock), Asked(clock)
     charts = [orders(first.look), orders(second.look)]
@@ -75,11 +73,9 @@ async def test_a_runner_that_stops_lets_others_go_on_soon() -> None:
         assert 1 == len(second.seen)
 
 
-async def test_a_runner_that_cannot_renew_its_lease_stops_before_it_lapses() -> None:
-    """And begins again when it can."""
-
+async def test_a_process_that_cannot_renew_its_lease_stops_before_it_expires() -> None:
     class Shaky(MemoryStore):
-        """A store that renews no lease while it is told so."""
+        """A store that can be set to renew no lease."""
 
         deaf = False
 
@@ -106,8 +102,7 @@ async def test_a_runner_that_cannot_renew_its_lease_stops_before_it_lapses() -> 
         assert count < len(asked.seen)
 
 
-async def test_an_answer_that_comes_after_the_lease_lapsed_is_not_given() -> None:
-    """A process that slept: another may look after the entity by now, and asks for itself."""
+async def test_a_result_after_the_lease_expired_is_not_sent() -> None:
     clock, let = VirtualClock(), asyncio.Event()
     asked = Asked(clock)
 
@@ -128,8 +123,7 @@ async def test_an_answer_that_comes_after_the_lease_lapsed_is_not_given() -> Non
         assert (1, 1) == (len(asked.seen), (await runtime.state("order/0")).version)
 
 
-async def test_who_was_in_hand_when_the_lease_was_lost_is_asked_about_again() -> None:
-    """A runner that gets its lease back begins anew, and forgets nobody."""
+async def test_entities_in_progress_when_the_lease_was_lost_are_checked_again() -> None:
     clock, store = VirtualClock(), MemoryStore()
     asked = Asked(clock)
 
@@ -153,9 +147,7 @@ async def test_who_was_in_hand_when_the_lease_was_lost_is_asked_about_again() ->
         assert len(asked.seen) > 1
 
 
-async def test_a_list_that_cannot_be_had_is_asked_for_again() -> None:
-    """The loop goes on, whatever a store raises."""
-
+async def test_a_failed_list_is_tried_again() -> None:
     class Blind(MemoryStore):
         """A store that lists nothing the first time."""
 
@@ -178,11 +170,9 @@ async def test_a_list_that_cannot_be_had_is_asked_for_again() -> None:
     assert 1 == len(asked.seen)
 
 
-async def test_behind_a_door_that_drains_nobody_is_asked_about() -> None:
-    """What is in hand holds a permit until it ends."""
-
+async def test_while_the_gate_drains_no_entity_is_checked() -> None:
     class Shut:
-        """A door that lets nobody in."""
+        """A gate that gives no permit."""
 
         def try_enter(self) -> AdmissionPermit | None:
             """No."""
@@ -205,8 +195,7 @@ async def test_behind_a_door_that_drains_nobody_is_asked_about() -> None:
     ["memory:", "sqlite:///{}/orders.db", "file://{}/orders", "postgresql:"],
     ids=["memory", "sqlite", "file", "postgresql"],
 )
-async def test_an_open_runtime_looks_after_what_rests_too_long(address: str, tmp_path: Path) -> None:
-    """On the stores that keep leases, in real time."""
+async def test_an_open_runtime_runs_its_reconcilers(address: str, tmp_path: Path) -> None:
     url = store_or_skip() if address == "postgresql:" else address.format(tmp_path)
 
     async def look(seen: ReconcileRequest) -> ReconcileResult:
@@ -233,9 +222,7 @@ async def test_a_runtime_that_leaves_work_to_others_reconciles_nothing() -> None
     assert [] == asked.seen
 
 
-async def test_a_store_that_keeps_no_leases_is_refused() -> None:
-    """Two runners at once would ask the service twice as often."""
-
+async def test_a_store_without_leases_is_refused() -> None:
     class Plain:
         """A store with journals only."""
 
@@ -251,10 +238,9 @@ class Leaseless(MemoryStore):
 
 
 @pytest.mark.parametrize("wish", ["reconciler", "onRestore"])
-async def test_a_runtime_on_a_store_without_leases_says_what_it_does_not_do(
+async def test_a_runtime_on_a_store_without_leases_opens_with_a_warning(
     wish: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It opens all the same: everything else works."""
     monkeypatch.setattr("interlock.stores.memory.open_store", lambda url: Leaseless())
     clock = VirtualClock()
     asked = Asked(clock)

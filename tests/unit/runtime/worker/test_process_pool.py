@@ -1,4 +1,4 @@
-"""Handlers in processes of their own."""
+"""CPU handlers in a pool of processes."""
 
 from __future__ import annotations
 
@@ -70,8 +70,7 @@ def attempt(**given: Any) -> Attempt:
     return Attempt("sum/1", "squared", given, "k", 1, None, asyncio.Event())
 
 
-async def test_a_busy_handler_runs_in_another_process_and_its_result_comes_back() -> None:
-    """Through the whole runtime."""
+async def test_a_cpu_handler_runs_in_another_process() -> None:
     chart = interlock.loads(CHART)
     chart.handler("squared", cpu=True)(busy.squared)
     async with asyncio.timeout(PATIENCE_SECONDS), interlock.open("memory:", charts=[chart]) as sums:
@@ -85,8 +84,7 @@ async def test_a_busy_handler_runs_in_another_process_and_its_result_comes_back(
     assert context["pid"] not in (0, os.getpid())
 
 
-async def test_errors_come_back_as_what_they_say(processes: ProcessPool) -> None:
-    """Refused: not done. Anything else, and what cannot be kept: perhaps done."""
+async def test_errors_come_back_with_their_meaning(processes: ProcessPool) -> None:
     answers = []
     for function in (busy.refused, busy.lost, busy.garbage, busy.leaves, busy.interrupts):
         with pytest.raises(HandlerFailed) as raised:
@@ -106,14 +104,11 @@ async def test_a_process_that_dies_has_its_attempt_run_again(processes: ProcessP
     assert "done" == answer
 
 
-async def test_processes_that_never_began_are_closed_without_ado() -> None:
-    """No handler was busy."""
+async def test_a_pool_that_never_started_can_be_closed() -> None:
     await ProcessPool().close()
 
 
-def test_a_function_that_no_other_process_finds_is_refused() -> None:
-    """At once, with what to do."""
-
+def test_a_function_that_cannot_be_imported_is_refused() -> None:
     def inner(attempt: Attempt) -> None:
         return None
 
@@ -126,8 +121,7 @@ def test_a_function_that_no_other_process_finds_is_refused() -> None:
         interlock.open("memory:", charts=[chart]).__enter__()
 
 
-async def test_a_busy_handler_tells_how_far_it_is_and_the_next_attempt_goes_on_there() -> None:
-    """From another process, and to another: nothing told before the end is missed."""
+async def test_the_heartbeat_details_of_a_cpu_handler_reach_the_next_attempt() -> None:
     chart = interlock.loads(BOOK)
     chart.handler("pages", cpu=True, heartbeat="30s")(busy.pages)
     async with asyncio.timeout(PATIENCE_SECONDS), interlock.open("memory:", charts=[chart]) as sums:
@@ -139,8 +133,7 @@ async def test_a_busy_handler_tells_how_far_it_is_and_the_next_attempt_goes_on_t
     assert [3, 4] == entry.event.data
 
 
-async def test_a_busy_handler_that_takes_too_long_is_killed_and_tried_again(tmp_path: Path) -> None:
-    """It burns no processor on; its attempt failed with `timeout`, and the next one has another process."""
+async def test_a_cpu_handler_that_exceeds_its_timeout_is_killed_and_retried(tmp_path: Path) -> None:
     mark = tmp_path / "m"
     chart = interlock.loads(SPIN.replace("MARK", str(mark)))
     chart.handler("spins", cpu=True)(busy.spins)
@@ -155,8 +148,7 @@ async def test_a_busy_handler_that_takes_too_long_is_killed_and_tried_again(tmp_
     assert not _is_alive(killed)
 
 
-async def test_a_busy_handler_whose_tries_are_spent_has_failed(tmp_path: Path) -> None:
-    """As its policy says: the chart hears `timeout`, perhaps done."""
+async def test_a_cpu_handler_without_tries_left_has_failed(tmp_path: Path) -> None:
     mark = tmp_path / "m"
     chart = interlock.loads(SPIN.replace("MARK", str(mark)).replace("max: 20", "max: 0"))
     chart.handler("spins", cpu=True)(busy.spins)
@@ -170,8 +162,7 @@ async def test_a_busy_handler_whose_tries_are_spent_has_failed(tmp_path: Path) -
     assert not mark.exists() or not _is_alive(int(mark.read_text(encoding="utf-8")))
 
 
-async def test_an_attempt_that_is_given_up_takes_no_other_with_it(processes: ProcessPool, tmp_path: Path) -> None:
-    """Its own process is killed and replaced; the others go on, and what comes later is done."""
+async def test_killing_one_attempt_leaves_the_others_running(processes: ProcessPool, tmp_path: Path) -> None:
     mark = tmp_path / "m"
     spinning = asyncio.ensure_future(processes.run(busy.spins, attempt(mark=str(mark))))
     async with asyncio.timeout(PATIENCE_SECONDS):
@@ -185,10 +176,7 @@ async def test_an_attempt_that_is_given_up_takes_no_other_with_it(processes: Pro
     assert [each**2 for each in range(8)] == [each["square"] for each in answers]
 
 
-async def test_an_attempt_that_was_given_up_before_a_process_took_it_up_never_begins(
-    processes: ProcessPool, tmp_path: Path
-) -> None:
-    """Cancelled in the moment it is asked for; the processes that begin then are for others."""
+async def test_an_attempt_given_up_before_it_started_never_starts(processes: ProcessPool, tmp_path: Path) -> None:
     marks = [tmp_path / str(each) for each in range(4)]
     given_up = [asyncio.ensure_future(processes.run(busy.spins, attempt(mark=str(mark)))) for mark in marks]
     await asyncio.sleep(0)
@@ -201,8 +189,7 @@ async def test_an_attempt_that_was_given_up_before_a_process_took_it_up_never_be
     assert [] == [each for each in marks if each.exists()]
 
 
-async def test_a_process_does_not_begin_what_nobody_waits_for() -> None:
-    """Unknown numbers, numbers that are over, garbage, and a loop that is gone: the answer is no."""
+async def test_a_process_does_not_start_an_attempt_that_is_not_expected() -> None:
     holds = RunningAttempts("t")
     try:
         with holds.expect(7):
@@ -233,8 +220,7 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
-async def test_what_strangers_send_is_not_heard() -> None:
-    """Garbage, numbers of nobody, and what comes after the end: dropped, and the next is heard."""
+async def test_heartbeats_from_strangers_are_dropped() -> None:
     beats, told = HeartbeatListener("t"), list[object]()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
         try:

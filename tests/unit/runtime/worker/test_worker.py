@@ -1,4 +1,4 @@
-"""The whole driver: what entries leave is performed, and its results come back, on stores that keep work."""
+"""The whole runtime: effects run, and their results come back."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ states:
 
 
 class Bank:
-    """A payment service that honours keys, and fails as it is told."""
+    """A payment service that honours keys, and fails as configured."""
 
     def __init__(self) -> None:
         self.deeds: dict[str, int] = {}
@@ -133,8 +133,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return address.format(tmp_path)
 
 
-async def test_an_invoke_is_performed_and_its_result_moves_the_chart(url: str) -> None:
-    """And what the next state asks for is performed after it."""
+async def test_the_result_of_an_invoke_moves_the_chart(url: str) -> None:
     bank = Bank()
     async with asyncio.timeout(PATIENCE_SECONDS), orders(url, bank) as runtime:
         await runtime.create("order/1")
@@ -191,7 +190,7 @@ async def test_timers_fire_when_they_are_due_and_are_cancelled_with_their_state(
 
 
 async def test_work_survives_the_process_that_left_it(tmp_path: Path) -> None:
-    """Whoever opens the store next performs it, under the same key."""
+    """The next process that opens the store runs it, under the same key."""
     url, bank = f"sqlite:///{tmp_path}/orders.db", Bank()
     async with interlock.open(url, charts=[order_chart(bank)], work=False) as sender:
         await sender.create("order/1")
@@ -218,8 +217,7 @@ async def test_two_workers_share_the_work_and_do_each_piece_once(tmp_path: Path)
     assert (20, 20) == (len(bank.deeds), len(bank.asked))
 
 
-async def test_a_state_that_is_left_calls_its_handler_off() -> None:
-    """The result that never came changes nothing."""
+async def test_leaving_a_state_cancels_its_handler() -> None:
     clock, stopped = VirtualClock(), asyncio.Event()
 
     async def hang(attempt: Attempt) -> None:
@@ -254,8 +252,7 @@ states:
 """
 
 
-async def test_a_timer_whose_step_cannot_be_kept_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chart's way out is the second one; before that, the first is a dead letter that says why."""
+async def test_a_timer_whose_step_cannot_be_stored_does_not_block_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = VirtualClock()
     monkeypatch.setattr("interlock.runtime.sender.SNAPSHOT_BYTES_MAX", 3_500)
     async with interlock.open("memory:", charts=[interlock.loads(GROWING)], clock=clock) as runtime:
@@ -288,8 +285,7 @@ async def _child(runtime: Runtime) -> str:
     return page.rows[-1].entity
 
 
-async def test_a_child_is_begun_hears_its_parent_and_answers() -> None:
-    """Each is an entity with a journal of its own."""
+async def test_a_child_starts_receives_events_and_returns_a_result() -> None:
     clock = VirtualClock()
     async with machines(clock) as runtime:
         child = await _child(runtime)
@@ -303,8 +299,8 @@ async def test_a_child_is_begun_hears_its_parent_and_answers() -> None:
         assert [] == await rows(runtime)
 
 
-async def test_an_entity_that_a_stranger_created_is_no_child() -> None:
-    """Its id can be guessed. It has no parent and would never answer: the parent hears, instead of waiting for ever."""
+async def test_an_entity_created_by_another_caller_is_not_a_child() -> None:
+    """Its id can be guessed; the parent gets an error instead of waiting without end."""
     clock = VirtualClock()
     vm, network = interlock.loads(VM), interlock.loads(NETWORK)
     async with interlock.open("memory:", charts=[vm, network], clock=clock) as runtime:
@@ -331,8 +327,7 @@ async def test_a_child_ends_with_the_state_that_invoked_it() -> None:
         assert (("stopped",), []) == ((await runtime.state("vm/1")).configuration, await rows(runtime))
 
 
-async def test_a_missing_chart_of_a_child_is_no_failure() -> None:
-    """Its work waits for a process that has it, and says so; the parent hears nothing meanwhile."""
+async def test_a_missing_chart_of_a_child_is_not_a_failure() -> None:
     clock, store = VirtualClock(), MemoryStore()
     async with worked(store, clock, VM) as alone:
         await alone.create("vm/1")
@@ -359,8 +354,7 @@ async def worked(store: MemoryStore, clock: VirtualClock, *charts: str) -> Async
         await worker.stop()
 
 
-async def test_a_missing_handler_is_no_failure() -> None:
-    """Its work waits for a process that has it."""
+async def test_a_missing_handler_is_not_a_failure() -> None:
     clock = VirtualClock()
     async with interlock.open("memory:", charts=[interlock.loads(ORDER)], clock=clock) as runtime:
         await runtime.create("order/1")
@@ -372,8 +366,7 @@ async def test_a_missing_handler_is_no_failure() -> None:
         await _closed(runtime, clock)
 
 
-async def test_closing_puts_unfinished_work_back(tmp_path: Path) -> None:
-    """After a while; the next process begins it anew at once."""
+async def test_closing_requeues_unfinished_work(tmp_path: Path) -> None:
     url, begun = f"sqlite:///{tmp_path}/orders.db", asyncio.Event()
 
     async def hang(attempt: Attempt) -> None:
@@ -399,7 +392,6 @@ async def test_closing_puts_unfinished_work_back(tmp_path: Path) -> None:
 
 
 def test_two_functions_of_one_name_are_refused() -> None:
-    """Which of them should a piece of work be given to?"""
     bank, other = Bank(), Bank()
     with pytest.raises(UsageError, check=lambda error: error.code == "handler.twice"):
         interlock.open("memory:", charts=[order_chart(bank), order_chart(other)])
@@ -414,10 +406,9 @@ class Journals:
             setattr(self, name, getattr(inner, name))
 
 
-async def test_a_store_that_keeps_no_work_says_so(
+async def test_a_store_without_work_logs_a_warning_or_is_refused(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once, when a chart asks for what nobody will do; or at once, for those who insist."""
     chart = order_chart(Bank())
     monkeypatch.setattr("interlock.stores.registry.store_plugins", lambda: {"plain": lambda: lambda url: Journals()})
     with caplog.at_level(logging.WARNING, logger="interlock"):
@@ -431,14 +422,13 @@ async def test_a_store_that_keeps_no_work_says_so(
 
 
 async def _closed(runtime: Runtime, clock: VirtualClock) -> None:
-    """Close while the clock goes on: draining waits on it."""
+    """Close while the clock advances: draining waits on it."""
     closing = asyncio.ensure_future(runtime.close())
     await clock.advance(20_000)
     await closing
 
 
-async def test_a_drained_lifecycle_refuses_sends_and_waits_for_work_in_hand() -> None:
-    """What is in hand ends, nothing more is taken up, and then it closes."""
+async def test_a_drained_lifecycle_refuses_sends_and_waits_for_running_work() -> None:
     gate, begun = asyncio.Event(), asyncio.Event()
 
     async def slow(attempt: Attempt) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Workers that do not have everything, and answers that no sender could give: nothing is lost, nothing gets stuck."""
+"""Workers that lack charts or handlers, and results that no caller could send."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Shared:
             await worker.stop()
 
     async def left(self) -> list[str]:
-        """The names of the work that is left and goes on."""
+        """Return the names of the unfinished work."""
         return [each.work.name for each in (await self.store.works(WorkQuery(dead=False))).rows]
 
 
@@ -116,7 +116,6 @@ async def test_a_timer_waits_for_a_process_that_has_its_chart() -> None:
 
 
 async def test_a_send_waits_for_a_process_that_has_the_targets_chart() -> None:
-    """The sender does not hear that nobody is there: somebody is."""
     shared = Shared()
     both = shared.idle(TELLER, LAMP)
     await both.create("lamp/1")
@@ -149,7 +148,6 @@ async def test_the_answer_of_a_child_waits_for_a_process_that_has_both_charts(he
 
 
 async def test_a_timer_needs_neither_a_role_nor_a_new_key() -> None:
-    """The chart set it. Else it would stand in the snapshot for ever, and hold up those behind it."""
     shared = Shared()
     async with shared.working(GUARDED) as claims:
         await claims.create("claim/1")
@@ -161,8 +159,7 @@ async def test_a_timer_needs_neither_a_role_nor_a_new_key() -> None:
     assert (2, ()) == (snapshot.context["closings"], snapshot.timers)
 
 
-async def test_a_handler_waits_for_a_process_that_can_take_its_result() -> None:
-    """A process with such a handler and without the chart asks for nothing, however often it looks."""
+async def test_a_handler_waits_for_a_process_that_can_deliver_its_result() -> None:
     shared, asked = Shared(), list[str]()
 
     async def charge(attempt: Attempt) -> None:

@@ -1,4 +1,4 @@
-"""The worker on files: one process performs; what it leaves behind, dead or alive, the next one does."""
+"""The worker on files: one process runs effects; the next one continues its work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[4]
 
 
 async def test_work_survives_the_process_that_left_it(tmp_path: Path) -> None:
-    """Whoever opens the store next performs it, under the same key."""
+    """The next process that opens the store runs it, under the same key."""
     url, bank = f"file://{tmp_path}/orders", Bank()
     async with interlock.open(url, charts=[order_chart(bank)], work=False) as sender:
         await sender.create("order/1")
@@ -31,8 +31,7 @@ async def test_work_survives_the_process_that_left_it(tmp_path: Path) -> None:
     assert {"order/1/2/1": 3} == bank.deeds
 
 
-async def test_one_of_two_workers_performs_what_both_leave_and_the_other_goes_on_after_it(tmp_path: Path) -> None:
-    """No piece is done twice, and none waits for longer than a look."""
+async def test_one_of_two_workers_runs_all_work_and_the_other_continues_after_it(tmp_path: Path) -> None:
     url, first, second = f"file://{tmp_path}/orders", Bank(), Bank()
     async with orders(url, first) as one:
         await one.create("order/0")

@@ -1,4 +1,4 @@
-"""The whole driver on a PostgreSQL server: what entries leave is performed, by any process, and results come back."""
+"""The whole runtime on a PostgreSQL server: any process runs effects, and results come back."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ Charge = Callable[[Attempt], Awaitable[dict[str, str]]]
 
 
 class Bank:
-    """A payment service that honours keys, and fails as it is told."""
+    """A payment service that honours keys, and fails as configured."""
 
     def __init__(self, *failures: Exception) -> None:
         self.asked: list[str] = []
@@ -129,8 +129,7 @@ def url() -> str:
     return store_or_skip()
 
 
-async def test_an_invoke_an_action_and_a_timer_are_performed(url: str) -> None:
-    """One after the other, as the chart goes from state to state; then nothing is left."""
+async def test_an_invoke_an_action_and_a_timer_run(url: str) -> None:
     bank = Bank()
     async with working(url, bank) as runtime:
         await runtime.create("order/1")
@@ -168,7 +167,7 @@ async def test_a_failure_for_good_reaches_the_chart(url: str) -> None:
 
 
 async def test_work_survives_the_process_that_left_it(url: str) -> None:
-    """Whoever opens the store next performs it, under the same key."""
+    """The next process that opens the store runs it, under the same key."""
     bank = Bank()
     async with interlock.open(url, charts=[order(bank)], work=False) as sender:
         await sender.create("order/1")
@@ -192,8 +191,7 @@ async def test_two_workers_share_the_work_and_do_each_piece_once(url: str) -> No
     assert (20, 20, 20) == (len(bank.deeds), len(bank.asked), len(bank.mails))
 
 
-async def test_a_state_that_is_left_calls_its_handler_off(url: str) -> None:
-    """At the next renewal; the result that never came changes nothing."""
+async def test_leaving_a_state_cancels_its_handler(url: str) -> None:
     begun, stopped = asyncio.Event(), asyncio.Event()
 
     async def hang(attempt: Attempt) -> dict[str, str]:
@@ -216,8 +214,7 @@ async def test_a_state_that_is_left_calls_its_handler_off(url: str) -> None:
         assert ("cancelled",) == (await runtime.state("order/1")).configuration
 
 
-async def test_a_child_hears_its_parent_in_order_and_answers(url: str) -> None:
-    """Each is an entity of its own; sends wait until the child is there."""
+async def test_a_child_receives_events_in_order_and_returns_a_result(url: str) -> None:
     charts = [interlock.loads(VM), interlock.loads(NETWORK)]
     async with asyncio.timeout(PATIENCE_SECONDS), interlock.open(url, charts=charts) as runtime:
         await runtime.create("vm/1")

@@ -1,4 +1,4 @@
-"""Places in a partition of Kafka: they move on when everything before is taken, and not before."""
+"""Offsets in a Kafka partition advance when everything before is acknowledged."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from interlock.buses.kafka import _Offsets
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))
-def test_a_place_never_passes_a_record_that_is_not_taken(order: tuple[int, ...]) -> None:
-    """In whatever order they are taken; offsets may have gaps."""
+def test_the_offset_never_passes_an_unacknowledged_record(order: tuple[int, ...]) -> None:
     offsets = [5, 6, 9, 10]
     places = _Offsets()
     for each in offsets:

@@ -1,4 +1,4 @@
-"""Errors of a chart that no transition took, in steps whose receipt nobody reads: the log has them."""
+"""Errors of a chart that no transition handled are logged."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ async def told(text: str, caplog: pytest.LogCaptureFixture) -> list[logging.LogR
     return [each for each in caplog.records if each.getMessage() == "no transition handled an error"]
 
 
-async def test_an_error_in_a_timers_step_is_told_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """Which entity, which version, which event, which error and where; but not what was in it."""
+async def test_an_error_in_the_step_of_a_timer_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Without its message, which may quote a payload."""
     (record,) = await told(CARELESS, caplog)
     facts = {name: vars(record)[name] for name in ("entity_id", "version", "event", "code", "place")}
 
@@ -49,6 +49,5 @@ async def test_an_error_in_a_timers_step_is_told_to_the_log(caplog: pytest.LogCa
     assert facts["place"].startswith("states.low")
 
 
-async def test_an_error_that_a_transition_takes_is_nobodys_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """The chart has dealt with it."""
+async def test_an_error_that_a_transition_handles_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert [] == await told(CAREFUL, caplog)

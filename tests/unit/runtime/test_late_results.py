@@ -1,4 +1,4 @@
-"""A deed of a saga that turns out to be done after the entity ended: it is kept, and made up for."""
+"""A step of a saga that succeeds after the entity ended: it is recorded and compensated."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ states:
 
 
 class Hotel:
-    """Books when it is let, and frees what it is told to."""
+    """Books when it is released, and cancels bookings."""
 
     def __init__(self) -> None:
         self.asked, self.let = asyncio.Event(), asyncio.Event()
@@ -68,8 +68,7 @@ def _trip(hotel: Hotel, free: Callable[[Attempt], Awaitable[None]] | None = None
 
 @pytest.mark.parametrize("prefix", ["", "eu/"])
 @pytest.mark.parametrize("address", ["memory:", "sqlite:///{}/trips.db"], ids=["memory", "sqlite"])
-async def test_a_room_booked_after_the_trip_ended_is_given_back(address: str, prefix: str, tmp_path: Path) -> None:
-    """The journal shows it behind the end, replay proves it, and no work is left; by the key that the hotel knows."""
+async def test_a_step_that_succeeds_after_the_end_is_compensated(address: str, prefix: str, tmp_path: Path) -> None:
     hotel = Hotel()
     async with interlock.open(address.format(tmp_path), charts=[_trip(hotel)], key_prefix=prefix) as trips:
         await trips.create("trip/1")
@@ -87,8 +86,7 @@ async def test_a_room_booked_after_the_trip_ended_is_given_back(address: str, pr
         assert (3, None) == (proof.entries, proof.problem)
 
 
-async def test_a_compensation_after_the_end_that_fails_for_good_waits_for_a_person() -> None:
-    """No chart can hear of it any more: it is a dead letter."""
+async def test_a_compensation_after_the_end_that_fails_for_good_is_a_dead_letter() -> None:
     hotel, clock = Hotel(), VirtualClock()
 
     async def refuse(attempt: Attempt) -> None:
@@ -107,10 +105,7 @@ async def test_a_compensation_after_the_end_that_fails_for_good_waits_for_a_pers
 
 
 @pytest.mark.parametrize("address", ["memory:", "sqlite:///{}/trips.db", "file://{}/trips"])
-async def test_a_deed_may_turn_out_to_be_done_after_its_journal_went_to_an_archive(
-    address: str, tmp_path: Path
-) -> None:
-    """The entry follows those that are gone; what is here still verifies."""
+async def test_a_late_result_is_compensated_after_the_journal_was_archived(address: str, tmp_path: Path) -> None:
     async with interlock.open(address.format(tmp_path), charts=[_trip(Hotel())], work=False) as trips:
         receipt = await trips.create("trip/1")
         await trips.send("trip/1", "trip.cancelled")
@@ -127,8 +122,7 @@ async def test_a_deed_may_turn_out_to_be_done_after_its_journal_went_to_an_archi
         assert None is (await trips.verify("trip/1")).problem
 
 
-async def test_whether_work_answers_a_deed_is_told_by_who_asked_for_it() -> None:
-    """Its name and its input say nothing; where who asked can no longer be known, it counts as an answer."""
+async def test_compensations_are_recognised_by_who_asked_for_the_work() -> None:
     async with interlock.open("memory:", charts=[_trip(Hotel())], work=False) as trips:
         await trips.create("trip/1")
         driver = EntityDelivery(trips)

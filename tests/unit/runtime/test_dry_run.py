@@ -1,4 +1,4 @@
-"""Events that are only rehearsed, events that come too late, and senders and watchers that share a loop."""
+"""Dry runs, events that are too old, and senders and watchers that share a loop."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from tests.unit.runtime.scene import Patient, StillClock, runtime
 PAYMENTS = {"id": "bank", "roles": ["payments"]}
 
 
-async def test_a_rehearsal_says_what_send_would_and_writes_nothing() -> None:
-    """The same outcome, states, effects and reasons; neither an entry nor a refusal is kept."""
+async def test_a_dry_run_answers_as_send_would_and_writes_nothing() -> None:
     store = MemoryStore()
     doors = runtime(store=store)
     await doors.create("door/1")
@@ -37,8 +36,7 @@ async def _copy() -> MemoryStore:
     return store
 
 
-async def test_a_rehearsal_has_the_rights_of_its_sender() -> None:
-    """Who may not send learns no more by a dry run; and a known key is a duplicate for those who may."""
+async def test_a_dry_run_checks_roles_before_keys() -> None:
     orders = runtime()
     await orders.create("order/1")
     await orders.send("order/1", "payment.confirmed", {"id": "p"}, principal=PAYMENTS)
@@ -50,16 +48,14 @@ async def test_a_rehearsal_has_the_rights_of_its_sender() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"event": "_x"}, {"key": "_x"}, {"key": ""}, {"principal": {"id": object()}}])
-async def test_a_rehearsal_refuses_what_send_refuses(wrong: dict[str, object]) -> None:
-    """Malformed arguments are the caller's mistake here too."""
+async def test_a_dry_run_refuses_invalid_arguments(wrong: dict[str, object]) -> None:
     doors = runtime()
     await doors.create("door/1")
     with pytest.raises(UsageError):
         await doors.dry_run(**{"entity": "door/1", "event": "opened", **wrong})  # type: ignore[arg-type]  # wrong on purpose
 
 
-async def test_a_payload_that_cannot_be_kept_is_rejected_in_rehearsal() -> None:
-    """As when it is sent."""
+async def test_an_invalid_payload_is_rejected_by_a_dry_run() -> None:
     doors = runtime()
     await doors.create("door/1")
 
@@ -69,8 +65,7 @@ async def test_a_payload_that_cannot_be_kept_is_rejected_in_rehearsal() -> None:
 # Keys that are forgotten
 
 
-async def test_an_event_from_before_the_window_is_not_taken_twice() -> None:
-    """Its key may have been forgotten: unknown, it is rejected; known, it is a duplicate."""
+async def test_an_event_older_than_the_key_window_is_not_applied_twice() -> None:
     clock = StillClock(KEY_WINDOW_MS * 2)
     doors = runtime(clock=clock)
     await doors.create("door/1")
@@ -88,8 +83,7 @@ async def test_an_event_from_before_the_window_is_not_taken_twice() -> None:
 # Others in the same loop
 
 
-async def test_a_loop_of_sends_lets_others_run() -> None:
-    """Also on a store that never waits, and also when every event is refused."""
+async def test_a_loop_of_sends_lets_other_tasks_run() -> None:
     doors = runtime()
     await doors.create("door/1")
     await doors.create("order/1")
@@ -110,8 +104,7 @@ async def test_a_loop_of_sends_lets_others_run() -> None:
     task.cancel()
 
 
-async def test_those_who_watch_are_forgotten_when_they_go() -> None:
-    """Watching entities that nobody writes to leaves nothing behind."""
+async def test_an_ended_watch_leaves_nothing_behind() -> None:
     clock = Patient()
     doors = runtime(clock=clock)
     for number in range(3):

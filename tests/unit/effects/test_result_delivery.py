@@ -22,15 +22,15 @@ from interlock.model.journal.work import CHILD_WORK, Work, WorkId
 from interlock.ports.delivery import Child, TimersFired
 from interlock.ports.work import Settlement, WorkQuery
 from interlock.testing.clock import VirtualClock
-from tests.unit.effects.scene import NotingDriver
+from tests.unit.effects.scene import RecordingDelivery
 from tests.unit.effects.test_lanes import LEASE_MS, TableStore
 
-NOBODY = {"event": plain(Event("open"))}
+UNDELIVERABLE = {"event": plain(Event("open"))}
 INVOKE = {"id": "net", "src": "network", "type": "chart", "timeout_ms": 0}
 
 
-class SlowDriver(NotingDriver):
-    """Its append is durable long before whoever waits for it goes on; then it tells others, as the driver does."""
+class SlowDelivery(RecordingDelivery):
+    """Its append is durable long before its caller continues; then it wakes lanes, as the runtime does."""
 
     def __init__(self, store: TableStore, clock: VirtualClock) -> None:
         super().__init__()
@@ -58,31 +58,31 @@ class SlowDriver(NotingDriver):
         self.woken.append(finishes.lane)
 
 
-def _paid(driver: SlowDriver) -> Perform:
+def _paid(driver: SlowDelivery) -> Perform:
     async def charge(attempt: Attempt) -> str:
         return "paid"
 
     return HandlerRunner({"charge": charge}, driver, driver.clock).perform
 
 
-def _refused(driver: SlowDriver) -> Perform:
+def _refused(driver: SlowDelivery) -> Perform:
     async def charge(attempt: Attempt) -> str:
         raise RejectedError("no", code="card.refused")
 
     return HandlerRunner({"charge": charge}, driver, driver.clock).perform
 
 
-def _late(driver: SlowDriver) -> Perform:
+def _late(driver: SlowDelivery) -> Perform:
     driver.children["network/0"] = Child("network/net-1", driver.clock.now_ms(), ended=False)
     return Children(driver, driver.clock).perform
 
 
-def _unknown(driver: SlowDriver) -> Perform:
+def _unknown(driver: SlowDelivery) -> Perform:
     driver.missing.add("door/7")
     return OutboxRelay(driver.store, driver, driver.clock).perform
 
 
-def _fired(driver: SlowDriver) -> Perform:
+def _fired(driver: SlowDelivery) -> Perform:
     return Timers(driver, driver.clock).perform
 
 
@@ -112,26 +112,25 @@ async def _working(store: TableStore, work: Work, perform: Perform, clock: Virtu
         (_invoke("charge", {"id": "pay", "src": "charge", "type": "handler", "late": True}), _paid),
         (_invoke("charge", {"name": "charge"}), _refused),
         (_invoke(CHILD_WORK, INVOKE), _late),
-        (Work(WorkId("outbox", 2, 0), "entity/door/7", NOBODY, 0), _unknown),
+        (Work(WorkId("outbox", 2, 0), "entity/door/7", UNDELIVERABLE, 0), _unknown),
     ],
     ids=["timer", "answer", "failure", "step of a saga", "call", "child", "send"],
 )
 async def test_a_renewal_that_meets_the_append_stops_nothing(
-    work: Work, performer: Callable[[SlowDriver], Perform]
+    work: Work, performer: Callable[[SlowDelivery], Perform]
 ) -> None:
     """What follows the append is done: others are woken, who would otherwise look only later."""
     clock = VirtualClock(0)
     store = TableStore(work)
-    driver = SlowDriver(store, clock)
+    driver = SlowDelivery(store, clock)
     async with _working(store, work, performer(driver), clock) as loop:
         await clock.advance(2 * LEASE_MS)
 
         assert ([work.place.lane], 0) == (driver.woken, loop.running)
 
 
-@pytest.mark.parametrize("settled", [True, False], ids=["by its settlement", "by nobody here"])
-async def test_a_renewal_that_meets_the_settlement_stops_nothing(settled: bool) -> None:
-    """The question was under way when the work was let go; a row that went otherwise is a loss, and is stopped."""
+@pytest.mark.parametrize("settled", [True, False], ids=["by its settlement", "not here"])
+async def test_a_renewal_during_the_settlement_stops_nothing(settled: bool) -> None:
     work, clock, ends = _invoke("charge", {}), VirtualClock(0), []
     store = TableStore(work)
     settle, renew = store.settle, store.renew
@@ -165,11 +164,10 @@ async def test_a_renewal_that_meets_the_settlement_stops_nothing(settled: bool) 
     assert ["settled" if settled else "stopped"] == ends
 
 
-async def test_an_attempt_whose_work_another_has_is_stopped_before_it_has_a_result() -> None:
-    """A handler that waits does no second deed beside the newer attempt: it is stopped with the next renewal."""
+async def test_an_attempt_is_stopped_when_another_worker_has_claimed_its_work() -> None:
     work, clock, ends = _invoke("charge", {"id": "pay", "src": "charge", "type": "handler"}), VirtualClock(0), []
     store = TableStore(work)
-    driver = SlowDriver(store, clock)
+    driver = SlowDelivery(store, clock)
 
     async def charge(attempt: Attempt) -> str:
         try:
@@ -186,11 +184,10 @@ async def test_an_attempt_whose_work_another_has_is_stopped_before_it_has_a_resu
     assert ([LEASE_MS / 3], []) == (ends, driver.given)
 
 
-async def test_an_answer_under_way_is_held_on_to() -> None:
-    """Its append is tried for a while: nobody begins the deed again meanwhile."""
+async def test_the_lease_is_renewed_while_a_result_is_delivered() -> None:
     work, clock = _invoke("charge", {"id": "pay", "src": "charge", "type": "handler"}), VirtualClock(0)
     store = TableStore(work)
-    driver = SlowDriver(store, clock)
+    driver = SlowDelivery(store, clock)
     kept = driver._kept
 
     async def slow(finishes: WorkId | None) -> None:
