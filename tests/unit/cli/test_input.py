@@ -41,7 +41,7 @@ def test_stdin_is_read_as_the_named_format(monkeypatch: pytest.MonkeyPatch) -> N
         ("lmap.yaml", None, NotFoundError, 'no file "lmap.yaml"'),
         ("none/lamp.yaml", None, NotFoundError, 'no file "none/lamp.yaml"'),
         ("notes.txt", None, UsageError, "does not tell its format; add --from"),
-        ("lamp.yaml", "yml", UsageError, 'no format "yml"'),
+        ("lamp.yaml", "yml", UsageError, 'unknown format "yml"'),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_name(
