@@ -210,14 +210,10 @@ def test_fmt_is_for_yaml(call: Caller, folder: Path) -> None:
 def test_fmt_refuses_to_change_the_meaning(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was written is read back and compared before a file is touched."""
 
-    class Forgetful:
-        """A writer that loses a state."""
+    def write(_: object) -> WriteResult:
+        return WriteResult(text=LAMP.replace("bright", "bold"))
 
-        def write(self, _: object) -> WriteResult:
-            """Something else."""
-            return WriteResult(text=LAMP.replace("bright", "bold"))
-
-    monkeypatch.setattr("interlock.cli.commands.convert.get_format", lambda _: Forgetful())
+    monkeypatch.setattr("interlock.cli.commands.convert.format_writer", lambda _: write)
 
     ended = call("fmt", "lamp.yaml")
 

@@ -135,9 +135,8 @@ def _transition(json_node: Node, diagnostics: Diagnostics, *, is_root: bool) -> 
     targets = _targets(content, is_root=is_root)
     if targets:
         given = content.pop("internal", None)
-        internal = (
-            any(each.startswith(".") for each in _texts(content["target"])) if given is None else given.value is True
-        )
+        inward = any(each.startswith(".") for each in _texts(content["target"]))
+        internal = inward if given is None else given.value is True
         content["target"] = targets[0] if len(targets) == 1 else _at(content["target"], targets)
         if not internal:
             content["reenter"] = _at(json_node, value=True)
