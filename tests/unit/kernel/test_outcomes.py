@@ -7,7 +7,7 @@ from interlock.errors import UsageError
 from interlock.model.driver_events import call_failed
 from interlock.model.event import Event
 from interlock.model.step import FailedGuard, Fault, Step
-from tests.unit.kernel.charts import ENTITY, kernel_of, last_step, payloads
+from tests.unit.kernel.charts import ENTITY, kernel_of, last_step, payloads, started
 
 
 def said(step: Step) -> tuple[str, str | None]:
@@ -310,3 +310,18 @@ def test_what_only_roles_stop_is_denied_in_every_mode(mode: str) -> None:
 
     assert ("denied", "roles") == said(step)
     assert before is step.snapshot
+
+
+def test_the_active_states_of_a_snapshot_include_ancestors_but_not_the_root() -> None:
+    kernel = kernel_of("states: {a: {states: {b: {}}}}")
+
+    assert ["a", "a.b"] == [state.id for state in kernel.active(started(kernel))]
+
+
+def test_a_subclass_of_event_is_an_event() -> None:
+    class OwnEvent(Event, frozen=True):
+        pass
+
+    kernel = kernel_of("states: {a: {on: {go: b}}, b: {}}")
+
+    assert ("b",) == kernel.step(started(kernel), OwnEvent("go")).snapshot.configuration
