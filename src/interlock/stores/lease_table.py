@@ -14,7 +14,7 @@ from bisect import bisect_right
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, DOWNTIMES_MAX, LEASE_MS_MAX
 from interlock.ports.leases import Downtime, Lease
 
-NOBODY = ""
+RELEASED_OWNER = ""
 """The owner of a released lease: no worker has this name."""
 
 
@@ -41,7 +41,7 @@ class LeaseTable:
         held = self._leases.get(lease.name)
         if held is None or (held.owner, held.fence) != (lease.owner, lease.fence):
             return False
-        self._leases[lease.name] = Lease(lease.name, NOBODY, lease.fence, 0)
+        self._leases[lease.name] = Lease(lease.name, RELEASED_OWNER, lease.fence, 0)
         return True
 
     def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX
 from interlock.ports.leases import Downtime, Lease
-from interlock.stores.lease_table import NOBODY
+from interlock.stores.lease_table import RELEASED_OWNER
 from interlock.stores.sql.database import Ask, Questions, Statements
 
 
@@ -25,7 +25,7 @@ def acquire_lease(
 
 def release_lease(sql: Statements, tenant: str, lease: Lease) -> Questions[bool]:
     """Release a lease; False when it was no longer held."""
-    return bool((yield Ask(sql.release_lease, (tenant, lease.name, lease.owner, lease.fence, NOBODY))))
+    return bool((yield Ask(sql.release_lease, (tenant, lease.name, lease.owner, lease.fence, RELEASED_OWNER))))
 
 
 def heartbeat(sql: Statements, tenant: str, *, now_ms: int, gap_ms: int) -> Questions[Downtime | None]:

@@ -49,9 +49,9 @@ def _walk(
     ask: Callable[[tuple[int, str], int], Ask], query: EntityQuery, position: tuple[int, str], limit: int
 ) -> Questions[EntityPage]:
     found: list[Found] = []
-    piece, rest, last = limit + 1, WALK_MAX, position
-    while rest > 0:
-        rows = yield ask(last, min(piece, rest))
+    piece, remaining, last = limit + 1, WALK_MAX, position
+    while remaining > 0:
+        rows = yield ask(last, min(piece, remaining))
         for row in rows:
             if len(found) == limit:
                 return page(query, found, last=last)
@@ -60,9 +60,9 @@ def _walk(
             last = 0 if query.prefix else row[0], row[1]
             if row_position(row, query) is not None:
                 found.append(row)
-        if len(rows) < min(piece, rest):
+        if len(rows) < min(piece, remaining):
             return page(query, found, last=None)
-        rest -= len(rows)
+        remaining -= len(rows)
         piece *= 2
     return page(query, found, last=last)
 

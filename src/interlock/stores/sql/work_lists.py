@@ -39,9 +39,9 @@ def list_work(sql: Statements, tenant: str, query: WorkQuery) -> Questions[WorkP
         return (yield from _list_of_entity(sql, tenant, query, after, limit))
     statement = sql.dead_work if query.dead else sql.work
     found: list[WorkRow] = []
-    piece, rest = limit + 1, WALK_MAX
-    while rest > 0:
-        rows = yield Ask(statement, (tenant, *after, min(piece, rest)))
+    piece, remaining = limit + 1, WALK_MAX
+    while remaining > 0:
+        rows = yield Ask(statement, (tenant, *after, min(piece, remaining)))
         for row in rows:
             if query.kind not in (None, row[0]):  # the rows of a kind lie together
                 return WorkPage(tuple(found))
@@ -50,9 +50,9 @@ def list_work(sql: Statements, tenant: str, query: WorkQuery) -> Questions[WorkP
             after = tuple(row[:5])
             if _matches(row, query):
                 found.append(decode_row(row))
-        if len(rows) < min(piece, rest):
+        if len(rows) < min(piece, remaining):
             return WorkPage(tuple(found))
-        rest -= len(rows)
+        remaining -= len(rows)
         piece *= 2
     return WorkPage(tuple(found), _encode_cursor(after))
 
