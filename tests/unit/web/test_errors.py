@@ -36,7 +36,7 @@ CLASSES = [
     if isinstance(each, type) and issubclass(each, InterlockError) and each not in (DefinitionError, ArchivedError)
 ]
 
-SAYS_ITSELF = ("web/", "runtime/request_checks.py", "runtime/history/travel.py", "runtime/worker/work_operations.py")
+SAYS_ITSELF = ("web/", "runtime/request_checks.py", "runtime/history/replay.py", "runtime/worker/work_operations.py")
 """Modules whose messages are made for callers: of what these sent, and of limits."""
 
 ALSO_SAID_BY = {
@@ -45,13 +45,13 @@ ALSO_SAID_BY = {
     "context.refused": {"kernel/first_context.py", "runtime/runtime.py"},
     "context.unknown": {"kernel/first_context.py"},
     "entity.malformed": {"stores/files/names.py"},
-    "entry.size": {"runtime/receipts.py", "stores/files/log_layout/layout.py", "stores/files/journal/journal.py"},
+    "entry.size": {"runtime/sender.py", "stores/files/log_layout/layout.py", "stores/files/journal/journal.py"},
     "event.reserved": {"model/event.py"},
     "limit.range": {"ports/store.py"},
     "mailbox.full": {"runtime/mailbox.py"},
     "runtime.closed": {"runtime/blocking.py", "runtime/sender.py"},
     "runtime.draining": {"runtime/admission.py"},
-    "snapshot.size": {"runtime/receipts.py"},
+    "snapshot.size": {"runtime/sender.py"},
     "store.work": {"effects/unsupported_work.py", "assemble/runtimes.py"},
 }
 """Other modules that raise an open code. Before you add one, read its message: it may name no address, no version, no
