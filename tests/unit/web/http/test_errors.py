@@ -41,7 +41,7 @@ CALLER_MODULES = (
     "web/",
     "operate/",
     "runtime/request_checks.py",
-    "runtime/history/travel.py",
+    "runtime/history/replay.py",
     "runtime/worker/work_operations.py",
 )
 """Modules whose messages are written for callers: they quote the request and limits only."""
@@ -52,13 +52,13 @@ OTHER_MODULES = {
     "context.refused": {"kernel/first_context.py", "runtime/runtime.py"},
     "context.unknown": {"kernel/first_context.py"},
     "entity.malformed": {"stores/files/names.py"},
-    "entry.size": {"runtime/receipts.py", "stores/files/journal/journal.py"},
+    "entry.size": {"runtime/sender.py", "stores/files/journal/journal.py"},
     "event.reserved": {"model/event.py"},
     "limit.range": {"ports/store.py"},
     "mailbox.full": {"runtime/mailbox.py"},
     "runtime.closed": {"runtime/blocking.py", "runtime/sender.py"},
     "runtime.draining": {"runtime/admission.py"},
-    "snapshot.size": {"runtime/receipts.py"},
+    "snapshot.size": {"runtime/sender.py"},
     "store.work": {"effects/unsupported_work.py", "assemble/runtimes.py"},
 }
 """Other modules that raise an open code. Before you add one, read its message: it may name no address, no version, no
