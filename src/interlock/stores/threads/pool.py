@@ -43,7 +43,7 @@ class ThreadPool:
         self._loops = LoopEntryQueue()
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Return the result of a function, called in a thread. Raises UnavailableError when closed or without threads."""
+        """Return the result of a function called in a thread. Raises UnavailableError if closed or without a thread."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = thread_future(loop)
         self._loops.listen(loop)
@@ -62,7 +62,7 @@ class ThreadPool:
         return await future
 
     def _start_thread(self) -> None:
-        """Start one more thread, if the system allows it. Raises UnavailableError when it is refused and there is none."""
+        """Start one more thread, if the system allows it. Raises UnavailableError if it refuses and there is none."""
         thread = Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
         try:
             start_thread(thread)  # before it is counted: the system may refuse it
