@@ -34,6 +34,9 @@ export const entityLink = (name) => h("a.mono", attrs({href: entityPath(name)}),
 /** State names as labels. */
 export const states = (names) => names.map((each) => h("span.state", each));
 
+/** A state name that can break after an underscore or a dot. */
+export const breakable = (name) => name.split(/(?<=[_.])/).map((part) => [part, h("wbr")]);
+
 /** A list whose first items are shown; the others are folded. */
 export function foldedList(items, one, more = `${one}s`, limit = 8) {
   if (items.length <= limit + 1) return h("ul.plain", items);
