@@ -117,7 +117,7 @@ def test_a_port_that_is_taken_is_told(folder: Path, capsys: pytest.CaptureFixtur
         code = main(["serve", "--port", str(taken.getsockname()[1])])
 
     assert 7 == code
-    assert "another program has it: name another with --port" in capsys.readouterr().err
+    assert "--port" in capsys.readouterr().err
 
 
 def test_an_address_of_another_machine_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,7 +128,7 @@ def test_an_address_of_another_machine_is_told(folder: Path, capsys: pytest.Capt
     code = main(["serve", "--host", "203.0.113.1", "--port", "0", "--key-file", str(keys)])
     said = capsys.readouterr().err
 
-    assert (7, True, False) == (code, "name an address of this machine with --host" in said, "another program" in said)
+    assert (7, True, False) == (code, "--host" in said, "--port" in said)
 
 
 def test_a_store_that_is_not_there_is_not_made(
