@@ -18,7 +18,7 @@ from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
 from interlock.model.diagnostics import suggestion
 from interlock.observe.history import HistoryCache
-from interlock.observe.pulse import ChangeMarks
+from interlock.observe.population import ChangeMarks
 from interlock.ports.clock import Clock
 from interlock.ports.store import Store
 from interlock.ports.threads import in_thread

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock.observe.notebook import show
 from interlock.ports.store import EntityQuery, EntityRow
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import eventually
@@ -121,7 +122,7 @@ async def test_a_kind_of_which_all_were_cancelled_has_entities() -> None:
         await client.runtime.send("visit/0", "dropped")
         await stays(client, clock, 1, ["cancelled"])
         view = (await asked(client, "kinds/stay"))["kind"]
-        shown: Any = await client.runtime.show("stay")
+        shown: Any = await show(client.runtime, "stay")
 
     assert (1, {":cancelled": ("ended", 1)}) == (view["entities"], populated(view["states"]))
     assert (1, (":cancelled", 1)) == (shown.entities, shown.states[-1])
@@ -130,7 +131,7 @@ async def test_a_kind_of_which_all_were_cancelled_has_entities() -> None:
 async def test_a_notebook_shows_who_was_cancelled_behind_the_states(url: str) -> None:
     """Counted once, on any store."""
     async with visits(url) as client:
-        shown: Any = await client.runtime.show("stay")
+        shown: Any = await show(client.runtime, "stay")
 
     assert 3 == shown.entities
     assert {"open.booked": 1, "gone": 1, ":cancelled": 1} == {

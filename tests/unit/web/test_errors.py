@@ -36,7 +36,7 @@ CLASSES = [
     if isinstance(each, type) and issubclass(each, InterlockError) and each not in (DefinitionError, ArchivedError)
 ]
 
-SAYS_ITSELF = ("web/", "runtime/request_checks.py", "runtime/history/travel.py", "runtime/worker/work_operations.py")
+SAYS_ITSELF = ("web/", "runtime/request_checks.py", "runtime/history/travel.py", "operate/dead_letters.py")
 """Modules whose messages are made for callers: of what these sent, and of limits."""
 
 ALSO_SAID_BY = {

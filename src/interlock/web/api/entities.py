@@ -15,11 +15,11 @@ from interlock.errors import CorruptionError, NotFoundError
 from interlock.kernel.step import Kernel
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.snapshot import Snapshot
-from interlock.observe.history import NEAR_MAX
+from interlock.observe.acceptance import Acceptance, acceptances
+from interlock.observe.history import REPLAY_ENTRIES_MAX
 from interlock.observe.population import dwell_p95
 from interlock.observe.sagas import saga_views
 from interlock.ports.work import WorkQuery, WorkStore
-from interlock.runtime.acceptance import Acceptance, acceptances
 from interlock.runtime.history.replay import repeat_step
 from interlock.runtime.history.travel import time_ms
 from interlock.runtime.request_checks import check_entity
@@ -176,7 +176,7 @@ async def _past(asked: RequestContext, shown: Snapshot) -> tuple[tuple[Entry, ..
     after = max(0, version - SINCE_ENTRIES)
     try:
         entries = await runtime.journal(shown.entity, after=after, limit=version - after)
-        is_near = past.distance(shown.entity, version - 1) <= NEAR_MAX
+        is_near = past.distance(shown.entity, version - 1) <= REPLAY_ENTRIES_MAX
         before = await past.at(shown.entity, version - 1) if is_near or asked.query.far else None
     except NotFoundError:
         return (), None, None

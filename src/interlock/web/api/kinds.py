@@ -7,10 +7,10 @@ from typing import Any
 from msgspec import Struct
 from starlette.responses import Response
 
-from interlock.observe.population import RevisionView, StateView, population, rates
+from interlock.observe.acceptance import event_names, payload_schema
+from interlock.observe.population import RevisionPopulation, StatePopulation, population
 from interlock.ports.statistics import MinuteRates
 from interlock.ports.work import WorkQuery, WorkStore
-from interlock.runtime.acceptance import names, payload_schema
 from interlock.runtime.builtin_charts import BUILTIN_KINDS
 from interlock.web.api.work import seen_works
 from interlock.web.diagrams import ChangeView, changes
@@ -31,9 +31,10 @@ class KindView(Struct, frozen=True):
     partial: bool = False
     stuck: int = 0
     stuck_more: bool = False
-    states: tuple[StateView, ...] = ()
-    revisions: tuple[RevisionView, ...] = ()
+    states: tuple[StatePopulation, ...] = ()
+    revisions: tuple[RevisionPopulation, ...] = ()
     minutes: tuple[MinuteRates, ...] = ()
+    steps_per_second: float | None = None
 
 
 class FleetView(Struct, frozen=True):
@@ -113,13 +114,14 @@ async def kind_view(asked: RequestContext, kind: str) -> KindView:
         kind,
         True,
         asked.console.kernel(kind).chart.revision,
-        people.entities,
-        people.partial,
-        people.stuck,
+        people.entities or 0,
+        not people.is_complete,
+        people.stuck or 0,
         people.stuck_more,
         people.states,
         people.revisions,
-        await rates(runtime, kind),
+        people.minutes,
+        people.steps_per_second,
     )
 
 
@@ -137,7 +139,7 @@ async def one_kind(asked: RequestContext) -> KindDetail:
     chart = asked.console.chart_for(asked.person, kind)
     declared = {each.name: each for each in chart.events or ()}
     events = []
-    for name in names(chart):
+    for name in event_names(chart):
         known = declared.get(name)
         fields = None if known is None else known.payload
         events.append(

@@ -20,8 +20,10 @@ from interlock.errors import InterlockError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.model.codec import encode
 from interlock.model.limits import LAB_BYTES_MAX, TIMERS_MAX
-from interlock.runtime.acceptance import Acceptance, acceptances
-from interlock.testing.simulation import Simulation, SimulationRecord
+from interlock.observe.acceptance import Acceptance
+from interlock.testing.playback import Act as PlaybackAct
+from interlock.testing.playback import AdvanceClock, CompleteEffect, FailEffect, Playback, SendEvent
+from interlock.testing.simulation import SimulationRecord
 from interlock.web.api.views import Passed, TimerView, own_fields, passed_view, timers_view
 from interlock.web.http.endpoint import Endpoint, RequestContext
 
@@ -117,11 +119,8 @@ async def _played(asked: RequestContext) -> LabView:
     asked.console.chart_for(asked.person, kind, body.revision)
     kernel = asked.console.kernel(kind, body.revision)
     entity = f"{kind}/lab"
-    play = Simulation(kernel, steps_max=STEPS_MAX)
-    play.trace = _Trace()
-    play.create(entity, body.context, kind=kind)
-    play.settle()
-    principal = {"id": "player", "roles": _roles(kernel)}
+    playback = Playback(kernel, body.context, entity=entity, steps_max=STEPS_MAX, new_trace=_Trace)
+    play = playback.simulation
     problem = None
     for act in body.acts:
         await asyncio.sleep(0)
@@ -129,21 +128,23 @@ async def _played(asked: RequestContext) -> LabView:
             problem = f"a play ends after {TURNS_MAX:,} steps"
             break
         try:
-            _act(play, entity, act, principal)
+            performed = _act(act)
+            if performed is not None:
+                playback.apply(performed)
         except InterlockError as error:
             problem = error.message
             if error.code == "lab.size":
                 break
-    snapshot = play.snapshots[entity]
+    snapshot = playback.snapshot
     return LabView(
         kind=kind,
         revision=kernel.chart.revision,
         time_ms=play.time_ms,
         turns=_turns(kernel, [each for each in play.trace if each.entity == entity], body.context or {}),
         configuration=snapshot.configuration,
-        active=tuple(each.id for each in kernel.active(snapshot)),
+        active=playback.active(),
         context=snapshot.context,
-        accepted=acceptances(kernel, snapshot, principal),
+        accepted=playback.acceptances(),
         timers=timers_view(snapshot, None)[:TIMERS_MAX],
         pending=tuple(
             {"key": effect.key, "name": effect.name, "type": effect.type, "input": effect.input}
@@ -155,24 +156,14 @@ async def _played(asked: RequestContext) -> LabView:
     )
 
 
-def _roles(kernel: Kernel) -> list[str]:
-    chart = kernel.chart
-    said = [*(each.roles for each in chart.transitions), *(each.roles for each in chart.events or ())]
-    return sorted({role for roles in said for role in roles or ()})
-
-
-def _act(play: Simulation, entity: str, act: Act, principal: dict[str, Any]) -> None:
+def _act(act: Act) -> PlaybackAct | None:
     if act.event is not None:
-        play.send(entity, act.event, act.payload, principal=principal)
-        play.settle()
-    elif act.advance_ms is not None:
-        play.advance(act.advance_ms)
-    elif act.done is not None:
-        play.complete(act.done, act.result)
-        play.settle()
-    elif act.failed is not None:
-        play.fail(act.failed)
-        play.settle()
+        return SendEvent(act.event, act.payload)
+    if act.advance_ms is not None:
+        return AdvanceClock(act.advance_ms)
+    if act.done is not None:
+        return CompleteEffect(act.done, act.result)
+    return None if act.failed is None else FailEffect(act.failed)
 
 
 def _turns(kernel: Kernel, records: list[SimulationRecord], first: dict[str, Any]) -> tuple[Turn, ...]:

@@ -23,10 +23,11 @@ from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.journal.work import BUS_WORK, CHILD_WORK
 from interlock.model.snapshot import Snapshot
+from interlock.observe.acceptance import Acceptance, Refused
 from interlock.observe.sagas import SagaView
+from interlock.observe.work_status import work_status
 from interlock.ports.store import EntityRow
 from interlock.ports.work import WorkRow
-from interlock.runtime.acceptance import Acceptance, Refused
 from interlock.web.auth import User
 
 MASK = "•••"
@@ -309,7 +310,7 @@ def _effect(effect: Any) -> dict[str, Any]:
 
 
 def work_view(row: WorkRow, now_ms: int) -> WorkView:
-    """A piece of work, with what is becoming of it in one word."""
+    """A piece of work with its status."""
     body = row.work.body if isinstance(row.work.body, dict) else {}
     retry = body.get("retry")
     tries = retry.get("max") if isinstance(retry, dict) else None
@@ -319,7 +320,7 @@ def work_view(row: WorkRow, now_ms: int) -> WorkView:
         row.work.place.version,
         row.work.place.ordinal,
         row.work.name,
-        _status(row, now_ms),
+        work_status(row, now_ms=now_ms).word,
         row.attempts,
         row.failures,
         tries if isinstance(tries, int) else None,
@@ -330,18 +331,6 @@ def work_view(row: WorkRow, now_ms: int) -> WorkView:
         row.dead_ms,
         row.cancelled,
     )
-
-
-def _status(row: WorkRow, now_ms: int) -> str:
-    if row.dead_ms is not None:
-        return "dead"
-    if row.cancelled:
-        return "cancelled"
-    if row.owner is not None and row.next_ms is not None and row.next_ms > now_ms:
-        return "in hand"
-    if row.failures:
-        return "retry"
-    return "waiting"
 
 
 def masked_work(view: WorkView, hidden: Hidden | None) -> WorkView:

@@ -511,8 +511,9 @@ function workNote(each) {
       `↻ ${each.failures}${each.retries ? `/${each.retries}` : ""}, next `,
       each.next_ms ? until(each.next_ms) : "soon",
     );
-  if (each.status === "in hand") return h("span.muted", `● with ${each.owner}`);
-  if (each.status === "cancelled") return h("span.muted", "called off");
+  if (each.status === "running") return h("span.muted", `● running on ${each.owner}`);
+  if (each.status === "expired") return h("span.warn", `! lease of ${each.owner} expired`);
+  if (each.status === "cancelled") return h("span.muted", "cancelled");
   return h("span.muted", each.next_ms ? "due " : "waiting for something else", each.next_ms ? time(each.next_ms) : "");
 }
 

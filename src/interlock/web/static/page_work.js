@@ -35,8 +35,12 @@ page("/effects", async (main, _, given) => {
   const words = {
     dead: ["✗", "bad"],
     retry: ["↻", "warn"],
-    "in hand": ["●", "good"],
-    waiting: ["○", "muted"],
+    running: ["●", "good"],
+    expired: ["!", "warn"],
+    pending: ["○", "muted"],
+    scheduled: ["○", "muted"],
+    queued: ["○", "muted"],
+    waiting_child: ["○", "muted"],
     cancelled: ["∅", "muted"],
   };
   function line(each) {
@@ -61,7 +65,7 @@ page("/effects", async (main, _, given) => {
         label,
       );
     return row(
-      h("span", attrs({class: tone}), `${sign} ${each.status}`),
+      h("span", attrs({class: tone}), `${sign} ${each.status.replace("_", " for ")}`),
       h("span.kind", each.lane),
       h("b.mono", each.name),
       entityLink(each.entity),

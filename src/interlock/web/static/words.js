@@ -65,7 +65,7 @@ export const isOver = (state) => state.type === "final" || state.type === "ended
 /** A state in a table of states; what is no state of the chart says so. */
 export function stateName(state) {
   if (state.type === "ended") return `${state.id.slice(1)} (no final state)`;
-  return state.type === "gone" ? `${state.id} (gone)` : state.id.split(".").pop();
+  return state.type === "removed" ? `${state.id} (removed)` : state.id.split(".").pop();
 }
 
 /** A label of a revision: `3.1.0`, and the hash only when it has none. */
