@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from interlock.model.journal.message import Message
     from interlock.model.snapshot import Snapshot
     from interlock.model.step import Fault, Step
+    from interlock.observe.notebook import show
     from interlock.ports.reconcile import ReconcileRequest, ReconcileResult
     from interlock.ports.store import EntityPage, EntityQuery, EntityRow
     from interlock.render.drawing import Drawing
@@ -130,6 +131,7 @@ _HOMES = {
     "load": "interlock.assemble.charts",
     "loads": "interlock.assemble.charts",
     "open": "interlock.assemble.runtimes",
+    "show": "interlock.observe.notebook",
 }
 
 __all__ = (
@@ -197,6 +199,7 @@ __all__ = (
     "load",
     "loads",
     "open",
+    "show",
     "timer_event",
 )
 

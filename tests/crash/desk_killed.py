@@ -19,10 +19,10 @@ from msgspec.structs import replace
 
 from interlock.assemble.runtimes import open_store_url
 from interlock.model.journal.work import Work, WorkDelta, WorkId
+from interlock.operate.dead_letters import Act, WorkOperations
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Store
 from interlock.ports.work import Settlement, WorkStore
-from interlock.runtime.worker.work_operations import Act, WorkOperations
 from interlock.stores.files.filesystem import OperatingSystem
 from interlock.stores.sqlite.store import SqliteStore
 from interlock.testing.store_suite.samples import Life

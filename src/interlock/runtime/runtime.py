@@ -56,7 +56,7 @@ from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, until_signal
 
 if TYPE_CHECKING:
-    from interlock.render.notebook import EntityView, KindView
+    pass
 
 DRAIN_MS = 10_000
 """How long work in hand may take to finish when a runtime closes."""
@@ -292,12 +292,6 @@ class Runtime:
         if not found:  # nothing more, or nothing at all
             await self._steps.found(entity)
         return found
-
-    async def show(self, what: str, *, entries: int = 10) -> EntityView | KindView:
-        """An entity, `kind/id`, with its last entries, or the population of a kind: as notebooks show it."""
-        from interlock.runtime.notebook import shown  # a worker never draws, and does not wait for what draws
-
-        return await shown(self, what, entries=entries)
 
     async def list(self, query: EntityQuery) -> EntityPage:
         """Entities by kind, state, age and tag, page by page. Raises UsageError for anything but a Query."""

@@ -59,7 +59,7 @@ def _killed(folder: Path, *, after: int) -> None:
     try:
         assert process.stdout is not None
         for _ in range(after):
-            assert b"went to" in process.stdout.readline()
+            assert b"archived to" in process.stdout.readline()
     finally:
         process.kill()
         process.wait()

@@ -133,7 +133,7 @@ def test_a_handler_that_raises_is_seen_waiting_for_its_next_try(call: Caller, fo
 def test_a_handler_that_fails_for_good_is_in_the_journal(
     call: Caller, folder: Path, handler: Any, options: dict[str, str], code: str
 ) -> None:
-    """With its code and whether it was perhaps done; nothing is left to do."""
+    """With its code and whether it was perhaps done; no pending work."""
     chart = invoked(**options)
     chart.handler("payment.charge")(handler)
     _GATE.clear()
@@ -144,7 +144,7 @@ def test_a_handler_that_fails_for_good_is_in_the_journal(
     assert "error.invoke.charge  charging → declined" in journal
     assert f'"code":"{code}"' in journal
     assert '"done":"unknown"' in journal
-    assert ("", "nothing is left to do\n") == (listed.out, listed.err)
+    assert ("", "no pending work\n") == (listed.out, listed.err)
 
 
 def test_a_silent_handler_is_in_the_journal(call: Caller, folder: Path) -> None:
@@ -168,8 +168,8 @@ def test_a_named_action_that_nobody_answers_for_is_a_dead_letter(call: Caller, f
     _, listed = told(call)
     dropped = call("effects", "drop", STORE, "order/1/1/0")
 
-    assert "order/1/1/0  payment.charge  dead for T  T old  card.unknown: no such card\n" == plain(listed.out)
-    assert "1 dead letter waits for a person: interlock effects retry KEY, or drop KEY\n" == listed.err
+    assert "order/1/1/0  payment.charge  dead letter for T  T old  card.unknown: no such card\n" == plain(listed.out)
+    assert "1 dead letter needs attention: interlock effects retry KEY, or drop KEY\n" == listed.err
     assert (0, "") == (dropped.code, call("effects", "ls", STORE).out)
 
 
@@ -187,9 +187,9 @@ def test_a_missing_handler_is_told_to_whoever_has_the_charts(
     bare = call("effects", "ls", STORE)
     listed = call("effects", "ls", STORE, "--chart", "bare_order:order")
 
-    assert "order/1/1/0  payment.charge  waiting  T old\n" == plain(bare.out)
-    assert "order/1/1/0  payment.charge  waiting; nobody here performs it  T old\n" == plain(listed.out)
-    assert "nobody here performs payment.charge: run a process that does, with interlock run\n" == listed.err
+    assert "order/1/1/0  payment.charge  pending  T old\n" == plain(bare.out)
+    assert "order/1/1/0  payment.charge  pending; no handler  T old\n" == plain(listed.out)
+    assert "no handler for payment.charge: start a worker that has it, with interlock run\n" == listed.err
 
 
 def test_a_child_that_never_answers_is_seen_waiting(call: Caller, folder: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_child_that_never_answers_is_seen_waiting(call: Caller, folder: Path) 
     _, listed = told(call)
     name = child_entity("network", "net", "order/1/1/0")
 
-    assert f"order/1/1/0  child network  waits for its child {name}  T old\n" == plain(listed.out)
+    assert f"order/1/1/0  child network  waiting for child {name}  T old\n" == plain(listed.out)
     assert call("journal", STORE, name).out.endswith("_create  → making\n")
 
 
@@ -209,7 +209,7 @@ def test_a_chart_written_in_place_has_a_child_without_a_name_in_the_list(call: C
     asyncio.run(lived(has_a_child, order(child)))
     _, listed = told(call)
 
-    assert "order/1/1/0  child charging.0  waits for its child  T old\n" == plain(listed.out)
+    assert "order/1/1/0  child charging.0  waiting for child  T old\n" == plain(listed.out)
 
 
 def test_a_child_that_takes_too_long_is_in_the_journal(call: Caller, folder: Path) -> None:
@@ -229,9 +229,9 @@ def test_a_child_whose_chart_nobody_has_is_told(call: Caller, folder: Path) -> N
     asyncio.run(lived(has_failed, order(child)))
     _, listed = told(call)
 
-    assert "nobody here performs it" in listed.out
+    assert "no handler" in listed.out
     assert "kind.unknown: no chart of kind `network`" in listed.out
-    assert "nobody here performs network: run a process that does, with interlock run\n" == listed.err
+    assert "no handler for network: start a worker that has it, with interlock run\n" == listed.err
 
 
 def test_who_waits_for_an_answer_too_long_is_told_to_look_at_its_work(call: Caller, folder: Path) -> None:
@@ -253,7 +253,7 @@ states:
     lines = ended.out.splitlines()
 
     assert 0 == ended.code, ended.err
-    assert lines[1].endswith("takes no event of a person")
+    assert lines[1].endswith("accepts no external event")
     assert "  next: interlock show order/1, then interlock effects ls --entity order/1" == lines[2]
 
 

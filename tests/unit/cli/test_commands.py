@@ -42,7 +42,7 @@ def test_a_missing_file_does_not_hide_what_the_others_gave(call: Caller, folder:
     ended = call("check", "bad.yaml", "gone.yaml", "lamp.yaml")
 
     assert "bad.yaml:4:22 error target.unknown" in ended.out
-    assert (6, 'error: no file "gone.yaml"\n') == (ended.code, ended.err)
+    assert (6, 'error: file not found: "gone.yaml"\n') == (ended.code, ended.err)
     assert (6, "") == (call("check", "gone.yaml").code, call("check", "gone.yaml").out)
 
 
@@ -178,7 +178,7 @@ def test_fmt_writes_none_of_the_files_when_one_is_refused(call: Caller, folder: 
     ended = call("fmt", "lamp.yaml", "noted.yaml")
 
     assert 2 == ended.code
-    assert "1 comment that would be lost, the first in line 6" in ended.err
+    assert "would remove 1 comment, the first in line 6" in ended.err
     assert LAMP == (folder / "lamp.yaml").read_text(encoding="utf-8")
 
 
@@ -222,7 +222,7 @@ def test_fmt_refuses_to_change_the_meaning(call: Caller, folder: Path, monkeypat
     ended = call("fmt", "lamp.yaml")
 
     assert 70 == ended.code
-    assert "does not mean the same; nothing was written" in ended.err
+    assert "has another meaning; nothing was written" in ended.err
     assert LAMP == (folder / "lamp.yaml").read_text(encoding="utf-8")
 
 
@@ -262,7 +262,7 @@ def test_a_kind_of_picture_that_is_not_made_here_is_refused(call: Caller, folder
     ended = call("draw", "lamp.yaml", "-o", "x.pdf")
 
     assert (2, False) == (ended.code, (folder / "x.pdf").exists())
-    assert 'error: no drawing is made as "pdf"; write .svg or .png, and let another tool convert that\n' == ended.err
+    assert ended.err.startswith('error: unsupported picture format "pdf"')
     assert 0 == call("draw", "lamp.yaml", "--format", "dot", "-o", "x.pdf").code
 
 
@@ -311,7 +311,7 @@ def test_a_script_that_is_not_text_is_refused(call: Caller, folder: Path) -> Non
 
     ended = call("simulate", "lamp.yaml", "--script", "play.txt")
 
-    assert (2, "error: play.txt:2: this line is not UTF-8 text\n") == (ended.code, ended.err)
+    assert (2, "error: play.txt:2: invalid UTF-8\n") == (ended.code, ended.err)
 
 
 def test_a_context_may_stand_in_a_file(call: Caller, folder: Path, typed: Callable[[str], None]) -> None:
@@ -334,7 +334,7 @@ def test_a_context_that_is_no_object_is_refused(call: Caller, folder: Path, cont
     ended = call("simulate", "lamp.yaml", "--context", context)
 
     assert 2 == ended.code
-    assert ended.err.startswith("error: --context is not a JSON object")
+    assert ended.err.startswith("error: --context is not ")
 
 
 class Keyboard(io.StringIO):
@@ -352,7 +352,7 @@ def test_a_player_may_mistype_and_go_on(call: Caller, folder: Path, monkeypatch:
     ended = call("simulate", "lamp.yaml", "-q")
 
     assert 0 == ended.code
-    assert '"soon" is not a duration' in ended.err
+    assert 'invalid duration "soon"' in ended.err
     assert "press applied: dark → bright" in ended.out
 
 

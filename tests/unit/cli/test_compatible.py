@@ -35,7 +35,7 @@ def test_doctor_finds_entities_in_a_state_that_is_gone(call: Caller, folder: Pat
     well = _revisions(call)
     call("create", STORE, "lamp/2", "--chart", "old.yaml")
 
-    assert ("ok", "look") == (well["mark"], _revisions(call)["mark"])
+    assert ("ok", "warning") == (well["status"], _revisions(call)["status"])
     assert "has no state `dark`" in json.dumps(_revisions(call))
 
 

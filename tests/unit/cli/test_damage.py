@@ -76,8 +76,8 @@ def test_what_cannot_be_read_hides_no_damage_elsewhere(call: Caller, lamps: Path
     assert (7, 8) == (alone.code, both.code)
     assert "? lamp/1  journal.unread: `lamp/1`: read failed: Is a directory (resources/" in both.out
     assert "\n✗ lamp/3  journal.corrupt: " in both.out
-    assert "4 entities, 13 entries, chains and replay: 1 damaged, 1 could not be read" in both.out
-    assert "4 entities, 15 entries, chains and replay: 0 damaged, 1 could not be read" in alone.out
+    assert "4 entities, 13 entries, chains and replay: 1 corrupt, 1 could not be read" in both.out
+    assert "4 entities, 15 entries, chains and replay: 0 corrupt, 1 could not be read" in alone.out
     assert ("hint: " in both.err, "hint: " in alone.err) == (True, False)
 
 
@@ -101,8 +101,8 @@ def test_a_wrong_name_among_others_does_not_keep_them_from_being_looked_at(call:
     damaged = call("verify", STORE, "lamp/2", "lamp/9", "lamp/4", *CHARTED)
 
     assert (6, 8) == (sound.code, damaged.code)
-    assert "? lamp/9  entity.unknown: no entity `lamp/9`; check its name: interlock ls" in sound.out
-    assert "2 entities, 10 entries, chains and replay: 0 damaged, 1 not there" in sound.out
+    assert "? lamp/9  entity.unknown: no entity `lamp/9`; check the name: interlock ls" in sound.out
+    assert "2 entities, 10 entries, chains and replay: 0 corrupt, 1 unknown" in sound.out
     assert "✗ lamp/4" in damaged.out
 
 
@@ -140,7 +140,7 @@ def test_a_list_names_once_what_it_leaves_out_and_why(call_alone: Callable[..., 
     assert 2 == len(warnings)
     assert " left out of a list entity_id=lamp/1 code=store.read error=`lamp/1`: read failed: " in warnings[0]
     assert " left out of a list entity_id=lamp/3 code=journal.corrupt error=the journal of `lamp/3` " in warnings[1]
-    assert ended.err.endswith("left out: lamp/1 lamp/3\nhint: interlock verify lamp/1 lamp/3 tells why\n")
+    assert ended.err.endswith("unreadable: lamp/1 lamp/3\nhint: interlock verify lamp/1 lamp/3 for details\n")
 
 
 def test_programs_hear_what_a_list_leaves_out(call: Caller, lamps: Path) -> None:
@@ -150,7 +150,7 @@ def test_programs_hear_what_a_list_leaves_out(call: Caller, lamps: Path) -> None
     ended = call("ls", STORE, "--json")
     told = json.loads(ended.out)
 
-    assert (1, [], ["lamp/1", "lamp/2", "lamp/3", "lamp/4"]) == (ended.code, told["rows"], told["left_out"])
+    assert (1, [], ["lamp/1", "lamp/2", "lamp/3", "lamp/4"]) == (ended.code, told["rows"], told["unreadable"])
 
 
 def test_logging_is_left_as_it_was(call_alone: Callable[..., Ended], lamps: Path) -> None:
@@ -252,6 +252,6 @@ def test_a_list_tells_of_a_damaged_entity_whose_name_was_cut(call: Caller, lamps
     (place(lamps, entity) / "state.json").write_bytes(b"garbage")
     listed, data = call("ls", STORE), call("ls", STORE, "--json")
 
-    assert (1, 1, [directory_name(entity)]) == (listed.code, data.code, json.loads(data.out)["left_out"])
-    assert f"left out: {directory_name(entity)}\nhint: interlock verify tells why\n" in listed.err
+    assert (1, 1, [directory_name(entity)]) == (listed.code, data.code, json.loads(data.out)["unreadable"])
+    assert f"unreadable: {directory_name(entity)}\nhint: interlock verify for details\n" in listed.err
     assert 8 == call("verify", STORE, "--chains-only").code

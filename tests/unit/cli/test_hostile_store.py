@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from interlock.cli.main import _COMMANDS
+from interlock.cli.main import COMMANDS
 from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
 from interlock.model.effect import Effect
@@ -46,7 +46,7 @@ READING = {
     "replay": [[STORE, ENTITY, *CHART], [STORE, "parcel/plain", *CHART]],
     "show": [[STORE, ENTITY, *CHART], [STORE, ENTITY, *CHART, "--all"], [STORE, f"parcel/no {SEEN}", *CHART]],
     "stuck": [[STORE, *CHART], [STORE]],
-    "tail": [[STORE, "--from", "start"]],
+    "tail": [[STORE, "--since", "start"]],
     "top": [[STORE, "--once", *CHART]],
     "verify": [[STORE, *CHART], [STORE, "--chains-only"], [STORE, ENTITY, *CHART]],
 }
@@ -123,7 +123,7 @@ def wrong(text: str) -> list[str]:
 
 def test_every_command_is_known_here() -> None:
     """A new command that reads a store is called by these tests, too."""
-    assert set(_COMMANDS) == {*READING, *ACTING, *WITHOUT_A_STORE}
+    assert set(COMMANDS) == {*READING, *ACTING, *WITHOUT_A_STORE}
 
 
 @pytest.mark.parametrize("verbose", [False, True])

@@ -26,7 +26,7 @@ def switch(folder: Path) -> tuple[str, str]:
 def _work(call: Caller, *words: str) -> tuple[int, str, str]:
     ended = call("doctor", *words, "--json")
     (found,) = (each for each in json.loads(ended.out)["checks"] if each["name"] == "work")
-    return ended.code, found["mark"], found["told"]
+    return ended.code, found["status"], found["detail"]
 
 
 def test_a_step_whose_effects_nobody_performs_says_so(call: Caller, folder: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_step_whose_effects_nobody_performs_says_so(call: Caller, folder: Path
     rehearsed = call("send", STORE, "lamp/1", "press", "--dry-run", *CHARTED)
     pressed = call("send", STORE, "lamp/1", "press", "--json", *CHARTED)
     again = call("send", STORE, "lamp/1", "press", *CHARTED)
-    told = "this store keeps no work: nobody performs the timers of this step\n"
+    told = "warning: this store does not run effects: timers\n"
 
     assert [(0, ""), (0, told), (0, told), (0, "")] == [
         (each.code, each.err) for each in (created, rehearsed, pressed, again)
@@ -58,9 +58,9 @@ def test_the_doctor_tells_what_nobody_performs(call: Caller, folder: Path, switc
     resting = _work(call, STORE)
     call("send", STORE, "lamp/1", "press", *CHARTED)
 
-    assert (0, "ok", "this store keeps none, and none is asked for") == resting
-    assert (1, "bad", "this store keeps none: nobody performs the timers of lamp/1") == _work(call, STORE)
-    assert (1, "bad", "this store keeps none: nobody performs the timers of lamp") == _work(call, STORE, *CHARTED)
+    assert (0, "ok", "this store does not run effects, and none are requested") == resting
+    assert (1, "error", "this store does not run effects: timers of lamp/1") == _work(call, STORE)
+    assert (1, "error", "this store does not run effects: timers of lamp") == _work(call, STORE, *CHARTED)
 
 
 def test_the_doctor_has_nothing_against_a_chart_that_asks_for_nothing(
@@ -69,7 +69,7 @@ def test_the_doctor_has_nothing_against_a_chart_that_asks_for_nothing(
     """Layout C is right for it."""
     call("create", STORE, "switch/1", *switch)
 
-    assert (0, "ok", "this store keeps none, and none is asked for") == _work(call, STORE, *switch)
+    assert (0, "ok", "this store does not run effects, and none are requested") == _work(call, STORE, *switch)
 
 
 def test_stuck_says_that_it_cannot_know(call: Caller, folder: Path) -> None:
@@ -77,7 +77,7 @@ def test_stuck_says_that_it_cannot_know(call: Caller, folder: Path) -> None:
     call("create", STORE, "lamp/1", *CHARTED)
     ended, data = call("stuck", STORE, *CHARTED), call("stuck", STORE, "--json")
 
-    assert [True, True] == [each.err.startswith("this store keeps no work") for each in (ended, data)]
+    assert [True, True] == [each.err.startswith("warning: this store does not run effects") for each in (ended, data)]
     assert [] == json.loads(data.out)["work"]
 
 
@@ -86,7 +86,7 @@ def test_work_cannot_be_listed_where_none_is_kept(call: Caller, folder: Path) ->
     call("create", STORE, "lamp/1", *CHARTED)
     ended = call("effects", "ls", STORE)
 
-    assert (2, True) == (ended.code, ended.err.startswith("error: this store keeps no work; sqlite:"))
+    assert (2, True) == (ended.code, ended.err.startswith("error: this store keeps no work\nhint: sqlite:"))
 
 
 @pytest.mark.parametrize("work", [None, False])
@@ -159,16 +159,17 @@ def test_a_tenant_s_folder_that_lost_its_format_is_told_its_line_by_every_comman
 
 
 def test_a_word_that_is_a_file_is_no_kind(call: Caller, folder: Path) -> None:
-    """Where no store is named, a word that can only be meant for one says how to write it."""
+    """Where no store given, a word that can only be meant for one says how to write it."""
     call("create", "file:kept", "lamp/1", *CHARTED)
     (folder / "lamp").mkdir()
     told = {each: call(*each).err for each in (("ls", "x.db"), ("doctor", "x.db"), ("ls", "kept"), ("ls", "lamp"))}
 
-    assert "error: `x.db` is no address; did you mean sqlite:///x.db?\n" == told["ls", "x.db"] == told["doctor", "x.db"]
-    assert "error: `kept` is no address; did you mean file:kept?\n" == told["ls", "kept"]
-    assert told["ls", "lamp"].startswith("error: no store is named")
+    meant = "error: `x.db` is not a store URL\nhint: did you mean sqlite:///x.db?\n"
+    assert meant == told["ls", "x.db"] == told["doctor", "x.db"]
+    assert "error: `kept` is not a store URL\nhint: did you mean file:kept?\n" == told["ls", "kept"]
+    assert told["ls", "lamp"].startswith("error: no store given")
 
     (folder / "interlock.toml").write_text('store = "file:kept"\n')
-    assert "no entities; `x.db` was taken for a kind: write the address of a store, such as sqlite:///x.db\n" == (
+    assert "no entities; `x.db` was read as a kind: for a store write its URL, such as sqlite:///x.db\n" == (
         call("ls", "x.db").err
     )

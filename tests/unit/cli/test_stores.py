@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from interlock.cli.output.values import age_text, time_text
-from interlock.cli.session import Project, project
+from interlock.cli.project import Project, project
 from interlock.errors import UsageError
 from interlock.stores.schema import newest
 from tests.support.missing import run_without
@@ -127,9 +127,9 @@ def test_a_chart_with_code_is_named_by_its_module(call: Caller, folder: Path, mo
     wrong = [call("show", STORE, "lamp/1", "--chart", f"lamps_of_mine:{name}").err for name in ("x", "interlock")]
 
     assert (0, 5, 2) == (made.code, refused.code, without.code)
-    assert '"is_allowed" said no' in refused.out
+    assert "is false: is_allowed" in refused.out
     assert "is_allowed" in without.err
-    assert ["has no `x`; its charts are lamp" in wrong[0], "gives no charts" in wrong[1]] == [True, True]
+    assert ["has no `x`" in wrong[0], "is not a chart" in wrong[1]] == [True, True]
 
 
 def test_modules_of_the_project_are_looked_for_where_it_stands(
@@ -207,7 +207,7 @@ def test_a_kind_to_list_is_a_word_or_an_option(call: Caller, lamps: Path) -> Non
 
     assert ["lamp/1", "lamp/2", "lamp/3"] == named == optioned
     assert (0, "") == (call("ls", STORE, "desk").code, call("ls", STORE, "desk").out)
-    assert "lamp or desk?" in call("ls", STORE, "lamp", "--kind", "desk").err
+    assert "lamp and desk" in call("ls", STORE, "lamp", "--kind", "desk").err
 
 
 def test_verify_names_the_first_bad_link_of_each_entity_and_goes_on(call: Caller, lamps: Path) -> None:
@@ -224,10 +224,10 @@ def test_verify_names_the_first_bad_link_of_each_entity_and_goes_on(call: Caller
     assert "✗ lamp/3  journal.chain" in ended.out
     assert "lamp/2" not in ended.out
     assert "3 entities" in ended.out
-    assert "2 damaged" in ended.out
+    assert "2 corrupt" in ended.out
     assert 'hint: change nothing, and read "A journal is damaged"' in ended.err
-    assert "hash without a key" not in ended.err
-    assert "hash without a key" in call("verify", STORE, *CHARTED, "-v").err
+    assert "without a secret key" not in ended.err
+    assert "without a secret key" in call("verify", STORE, *CHARTED, "-v").err
 
 
 def test_verify_finds_a_snapshot_that_the_journal_does_not_give(call: Caller, lamps: Path) -> None:
@@ -260,7 +260,7 @@ def test_verify_finds_one_changed_byte_in_a_folder(call: Caller, folder: Path) -
 
     assert (8, True) == (ended.code, ended.out.startswith("✗ lamp/1  "))
     assert "2 entities" in ended.out
-    assert "1 damaged" in ended.out
+    assert "1 corrupt" in ended.out
 
 
 def test_verify_without_the_revision_is_not_damage(call: Caller, lamps: Path, folder: Path) -> None:
@@ -270,7 +270,7 @@ def test_verify_without_the_revision_is_not_damage(call: Caller, lamps: Path, fo
 
     assert 7 == ended.code
     assert "? lamp/1  revision.unknown" in ended.out
-    assert "2 not replayed for want of a chart" in ended.out
+    assert "2 not replayed (chart missing)" in ended.out
 
 
 def test_replay_stops_where_the_chart_no_longer_agrees(call: Caller, lamps: Path, folder: Path) -> None:
@@ -292,8 +292,8 @@ def test_replay_stops_where_the_chart_no_longer_agrees(call: Caller, lamps: Path
 
     assert (0, 2) == (agreed.code, agreed.out.count("✓"))
     assert (7, 1, 1) == (ended.code, ended.out.count("✓"), ended.out.count("✗"))
-    assert 'diverges at version 2: `to` is ["bright"], and the chart gives ["off"]' in ended.err
-    assert "whose chart is not here: no damage is proven" in ended.err
+    assert 'differs at version 2: `to` is ["bright"], and the chart gives ["off"]' in ended.err
+    assert "the journal may be intact" in ended.err
     assert (7, True) == (proof.code, "? lamp/9  revision.unknown: version 2" in proof.out)
 
 
@@ -368,8 +368,8 @@ def test_the_schema_of_a_store_is_told_and_brought_up_to_date(call: Caller, lamp
     refused = call("show", STORE, "lamp/1", *CHARTED)
     made = call("db", "upgrade", "sqlite:///fresh.db")
 
-    assert (0, f"sqlite: schema {now}; this release knows {now}\n") == (fine.code, fine.out)
-    assert (1, f"sqlite: schema {now + 1}; this release knows {now}\n") == (newer.code, newer.out)
+    assert (0, f"sqlite: schema {now}; this release uses {now}\n") == (fine.code, fine.out)
+    assert (1, f"sqlite: schema {now + 1}; this release uses {now}\n") == (newer.code, newer.out)
     assert (2, True) == (refused.code, "use the release that wrote it" in refused.err)
     assert (0, f"schema 0 → {now}\n") == (made.code, made.out)
 
@@ -382,7 +382,7 @@ def test_the_format_of_a_file_store_is_told(call: Caller, folder: Path) -> None:
     (folder / "kept" / "format.json").write_text("{")
     broken = call("db", "status", address)
 
-    assert (0, "file: schema 1, layout A; this release knows 1\n") == (fine.code, fine.out)
+    assert (0, "file: schema 1, layout A; this release uses 1\n") == (fine.code, fine.out)
     assert (8, True) == (broken.code, "format.json is not readable" in broken.err)
 
 
@@ -406,7 +406,7 @@ def test_progress_is_shown_on_a_terminal(lamps: Path, folder: Path) -> None:
     """A line that overwrites itself on the way, and is gone in the end."""
     words = ["verify", STORE, *CHARTED]
     starter = (
-        "import interlock.cli.output.progress as progress; progress.EVERY_SECONDS = 0; "
+        "import interlock.cli.output.progress as progress; progress.REDRAW_SECONDS = 0; "
         f"from interlock.cli.main import main; main({words!r})"
     )
     master, slave = pty.openpty()
@@ -421,8 +421,8 @@ def test_progress_is_shown_on_a_terminal(lamps: Path, folder: Path) -> None:
         os.close(slave)
         os.close(master)
 
-    assert "  33%  1 of 3 entities  0 damaged" in told
-    assert told.endswith("3 of 3 entities  0 damaged\r\x1b[K")
+    assert "  33%  1 of 3 entities  0 corrupt" in told
+    assert told.endswith("3 of 3 entities  0 corrupt\r\x1b[K")
 
 
 @pytest.mark.parametrize(

@@ -81,9 +81,9 @@ def test_what_a_reader_is_told_of_an_archive_can_be_pasted(call: Caller, folder:
     pasted = shlex.split(told.err.rpartition("interlock ")[2])
     assert (0, first) == ((again := call(*pasted)).code, again.out)
     looked = call("verify", url, *WITH_CHART)
-    assert "0 damaged, 2 in an archive\n  2 not looked at: interlock verify file:///" in looked.out
+    assert "0 corrupt, 2 archived\n  2 archived, not verified: interlock verify file:///" in looked.out
     pasted = shlex.split(looked.out.rpartition("interlock ")[2])
-    assert (0, "2 entities, 4 entries, chains and replay: 0 damaged\n") == (
+    assert (0, "2 entities, 4 entries, chains and replay: 0 corrupt\n") == (
         (proven := call(*pasted, *WITH_CHART)).code,
         proven.out,
     )
@@ -118,8 +118,8 @@ def test_a_folder_of_another_tenant_takes_no_journal(call: Caller, folder: Path,
 @pytest.mark.parametrize(
     ("tenant", "told"),
     [
-        ("", "the tenant without a name has no entities at this address; 2 others have: acme, umbrella"),
-        ("acmee", "tenant `acmee` has no entities at this address; 2 others have: acme, umbrella"),
+        ("", "the default tenant has no entities in this store; 2 others have: acme, umbrella"),
+        ("acmee", "tenant `acmee` has no entities in this store; 2 others have: acme, umbrella"),
     ],
 )
 def test_a_tenant_that_has_nothing_is_told_where_others_have(call: Caller, place: str, tenant: str, told: str) -> None:
@@ -133,7 +133,7 @@ def test_a_tenant_that_has_nothing_is_told_where_others_have(call: Caller, place
     assert told in proven.err
     assert [0, 0, 0] == [each.code for each in listed]
     assert [True, True, True] == [told in each.err for each in listed]
-    assert [("look", told)] == [(each["mark"], each["told"]) for each in tenants]
+    assert [("warning", told)] == [(each["status"], each["detail"]) for each in tenants]
 
 
 def test_a_near_name_is_told_and_otherwise_what_to_write(call: Caller, place: str) -> None:
@@ -141,7 +141,7 @@ def test_a_near_name_is_told_and_otherwise_what_to_write(call: Caller, place: st
     near, far = (call("verify", place + each, *WITH_CHART).err for each in ("acmee", ""))
 
     assert 'did you mean "acme"?' in near
-    assert "name the tenant in the address, ?tenant=acme" in far
+    assert "name the tenant in the URL, ?tenant=acme" in far
 
 
 def test_of_many_tenants_some_are_named(call: Caller, place: str) -> None:
@@ -150,7 +150,7 @@ def test_of_many_tenants_some_are_named(call: Caller, place: str) -> None:
         _fill(place, each, count=1)
     told = call("verify", f"{place}nobody", *WITH_CHART).err
 
-    assert "; 7 others have: the tenant without a name, acme, b, c, d, …" in told
+    assert "; 7 others have: the default tenant, acme, b, c, d, …" in told
 
 
 def test_whoever_has_something_hears_nothing_of_others(call: Caller, place: str) -> None:

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from interlock.model.journal.work import Lane, WorkId
 from interlock.observe.sagas import SagaView, saga_views, sagas
+from interlock.operate.dead_letters import Act, WorkOperations
 from interlock.ports.store import EntityQuery
 from interlock.ports.work import WorkPage, WorkQuery, WorkRow, WorkStore
 from interlock.runtime.request_checks import check_entity
-from interlock.runtime.worker.work_operations import Act, WorkOperations
 from interlock.web.api.views import WorkView, mask_for, masked_work, work_view
 from interlock.web.http.endpoint import Endpoint, RequestContext
 

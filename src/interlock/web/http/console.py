@@ -17,7 +17,7 @@ from interlock.model.chart import Chart
 from interlock.model.diagnostics import suggestion
 from interlock.model.limits import LAB_RUNNING_MAX, LAB_WAITING_MAX, LAB_WAITING_PERSON_MAX
 from interlock.observe.history import HistoryCache
-from interlock.observe.pulse import ChangeMarks
+from interlock.observe.population import ChangeMarks
 from interlock.operate.jobs.runner import JobRunner
 from interlock.ports.clock import Clock
 from interlock.ports.store import Store

@@ -95,12 +95,9 @@ export function spark(minutes, nowMs) {
   );
 }
 
-/** Steps per second over the last minutes. */
-export function rate(minutes, nowMs) {
-  const from = Math.floor(nowMs / 60000) * 60000 - 60000;
-  const found = minutes.filter((each) => each.minute_ms >= from).reduce((sum, each) => sum + each.steps, 0);
-  const seconds = (nowMs - from) / 1000;
-  const value = found / seconds;
+/** Steps per second as text; a store without counters has none. */
+export function rate(value) {
+  if (value === null) return "—";
   return value >= 100 ? number(Math.round(value)) : value >= 0.05 ? value.toFixed(1) : "0";
 }
 

@@ -41,7 +41,7 @@ def lamps(call: Caller, folder: Path) -> Path:
 def checks(call: Caller, *words: str) -> dict[str, tuple[str, str, str | None]]:
     """What was found, by name."""
     found = json.loads(call("doctor", *words, "--json").out)
-    return {each["name"]: (each["mark"], each["told"], each["fix"]) for each in found["checks"]}
+    return {each["name"]: (each["status"], each["detail"], each["fix"]) for each in found["checks"]}
 
 
 def test_a_store_that_is_well_has_no_other_mark(call: Caller, lamps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,8 +68,8 @@ def test_entities_that_no_chart_here_goes_on_with_are_told(call: Caller, lamps: 
     before, after = (checks(call, STORE, "--chart", each)["revisions"] for each in ("lamp.yaml", "other.yaml"))
 
     assert ("ok", None) == (before[0], before[2])
-    assert "look" == after[0]
-    assert after[1].startswith("entities of lamp 0+")
+    assert "warning" == after[0]
+    assert after[1].startswith("no chart loaded for lamp 0+")
     assert "declare `compatible`" in (after[2] or "")
 
 
@@ -78,7 +78,7 @@ def test_without_a_store_only_the_machine_is_checked(call: Caller, folder: Path)
     ended = call("doctor")
 
     assert 0 == ended.code
-    assert "no store is named" in ended.err
+    assert "no store given" in ended.err
     assert "disk" not in ended.out
 
 
@@ -93,7 +93,7 @@ def test_a_store_that_is_not_there_is_not_made(call: Caller, folder: Path) -> No
     """It is no failure: somebody may be about to begin."""
     found = checks(call, "sqlite:///none.db")
 
-    assert ("look", "interlock create, or db upgrade, makes it") == (found["store"][0], found["store"][2])
+    assert ("warning", "interlock create, or db upgrade, creates it") == (found["store"][0], found["store"][2])
     assert "work" not in found
     assert not (folder / "none.db").exists()
 
@@ -114,7 +114,7 @@ def _ahead(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("harm", "name", "told"),
-    [(_newer, "store", "newer release"), (_garbage, "store", "lamps.db"), (_ahead, "clock", "from now")],
+    [(_newer, "store", "newer release"), (_garbage, "store", "lamps.db"), (_ahead, "clock", "in the future")],
     ids=["newer", "garbage", "ahead"],
 )
 def test_what_does_not_work_is_told_and_the_code_is_one(
@@ -133,7 +133,7 @@ def test_what_does_not_work_is_told_and_the_code_is_one(
 
 
 @pytest.mark.parametrize(
-    ("free", "mark", "code"), [(10 << 30, "ok", 0), (512 << 20, "look", 0), (1 << 20, "bad", 1), (0, "bad", 1)]
+    ("free", "mark", "code"), [(10 << 30, "ok", 0), (512 << 20, "warning", 0), (1 << 20, "error", 1), (0, "error", 1)]
 )
 def test_a_disk_that_is_full_is_told_before_it_is(
     call: Caller, lamps: Path, monkeypatch: pytest.MonkeyPatch, free: int, mark: str, code: int
@@ -149,7 +149,8 @@ def test_a_network_file_system_is_told(call: Caller, lamps: Path, monkeypatch: p
     """Locks of other machines are not seen there."""
     monkeypatch.setattr(doctor, "file_system", lambda path: "nfs4")
 
-    assert ("bad", "use a local disk") == (checks(call, STORE)["file system"][0], checks(call, STORE)["file system"][2])
+    status, _, fix = checks(call, STORE)["file system"]
+    assert ("error", "use a local disk") == (status, fix)
 
 
 def test_an_extra_that_the_store_needs_is_a_failure_and_another_is_not(
@@ -161,7 +162,7 @@ def test_an_extra_that_the_store_needs_is_a_failure_and_another_is_not(
     here = checks(call, "postgresql://127.0.0.1/none")
     other = checks(call)
 
-    assert ("bad", "pip install 'interlock[postgres]'") == (here["extra"][0], here["extra"][2])
+    assert ("error", "pip install 'interlock[postgres]'") == (here["extra"][0], here["extra"][2])
     assert ("ok", False) == (other["extras"][0], "extra" in other)
 
 
@@ -178,8 +179,8 @@ def test_a_fallback_of_shared_memory_is_told_as_slower(
     monkeypatch.setattr(doctor, "chosen_mode", _refused)
     absent = checks(call)["shared memory"]
 
-    assert ("look", True) == (slower[0], "fallback flock" in slower[1])
-    assert ("look", "no", "use a store") == absent
+    assert ("warning", True) == (slower[0], "fallback flock" in slower[1])
+    assert ("warning", "no", "use a store") == absent
 
 
 def _refused() -> None:
@@ -207,7 +208,7 @@ def test_work_and_entities_that_wait_too_long_are_counted(call: Caller, lamps: P
     ended = call("doctor", STORE, "--chart", "job.yaml")
 
     assert 0 == ended.code
-    assert "! work           2 due that nobody takes up\n" in ended.out
+    assert "! work           2 overdue\n" in ended.out
     assert "! entities       2 longer in a state than expected\n                 fix: interlock stuck\n" in ended.out
 
 
@@ -224,8 +225,8 @@ def test_what_a_wrong_clock_stamped_is_named_with_its_fix(call: Caller, lamps: P
     mark, told, fix = checks(call, STORE, *CHARTED)["times"]
 
     assert ("ok", "none in the future", None) == before
-    assert "look" == mark
+    assert "warning" == mark
     assert "in the future: 1 entities, 1 timers, 1 pieces of work, such as job/1/1/" in told
-    assert "set the clock by NTP, then start a worker" in (fix or "")
+    assert "set the clock with NTP, then start a worker" in (fix or "")
     assert "interlock effects retry job/1/1/" in (fix or "")
     assert "--force" in (fix or "")

@@ -59,14 +59,14 @@ def test_levels_are_shut(call: Caller, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("--format", "dot", "--collapse", "1"), "--collapse is for pictures"),
-        (("--format", "text", "--theme", "dark"), "--theme is for pictures"),
-        (("--format", "png"), "a png is written to a file"),
-        (("-o", "x.png", "--json"), "a png is written to a file"),
+        (("--format", "dot", "--collapse", "1"), "--collapse needs a picture"),
+        (("--format", "text", "--theme", "dark"), "--theme needs a picture"),
+        (("--format", "png"), "a png needs an output file"),
+        (("-o", "x.png", "--json"), "a png needs an output file"),
         (("-o", "x.png", "--theme", "vars"), "a png has no theme `vars`"),
-        (("--watch",), "--watch draws a file to a file"),
-        (("--watch", "-o", "-"), "--watch draws a file to a file"),
-        (("-o", "x.jpeg"), 'no drawing is made as "jpeg"'),
+        (("--watch",), "--watch needs an input file"),
+        (("--watch", "-o", "-"), "--watch needs an input file"),
+        (("-o", "x.jpeg"), 'unsupported picture format "jpeg"'),
         (("--format", "svg", "--collapse", "0"), "0 is not in the range"),
     ],
 )

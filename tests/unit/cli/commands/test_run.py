@@ -18,9 +18,9 @@ import pytest
 import interlock
 from interlock.cli.output.log_handler import LogHandler
 from interlock.cli.output.terminal import Terminal
-from interlock.cli.session import charts_of_code
+from interlock.cli.user_code import load_code
 from interlock.errors import UsageError
-from interlock.observe.fleet import orphans
+from interlock.observe.stuck import missing_revisions
 from interlock.ports.store import EntityQuery
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.stores.sqlite.store import open_store
@@ -168,7 +168,7 @@ def test_work_in_hand_finishes_before_the_process_ends(orders: Path) -> None:
     assert ": order 1.0.0+" in running
     assert "1 handler" in running
     assert "SIGTERM" in draining
-    assert (0, "closed: 1 finished, 0 put back for others; it took") == (code, said[: said.index(" took") + 5])
+    assert (0, "stopped: 1 finished, 0 requeued") == (code, said.partition(" (")[0])
     assert ([], ("paid",)) == asyncio.run(settled())
 
 
@@ -179,7 +179,7 @@ def test_work_that_does_not_finish_is_put_back_for_others(orders: Path) -> None:
         process.process.send_signal(signal.SIGINT)
         code, said = process.ended()
 
-    assert (0, "closed: 0 finished, 1 put back for others") == (code, said.partition(";")[0])
+    assert (0, "stopped: 0 finished, 1 requeued") == (code, said.partition(" (")[0])
     assert ([key], ("paid",)) == asyncio.run(settled())
 
 
@@ -203,7 +203,7 @@ def test_a_thread_that_cannot_be_stopped_keeps_its_lease_and_holds_nothing_up(or
         process.process.send_signal(signal.SIGTERM)
         code, said = process.ended()
 
-    assert (0, True) == (code, "1 left running" in said)
+    assert (0, True) == (code, "1 abandoned" in said)
     assert ([key], ("paid",)) == asyncio.run(settled())
 
 
@@ -266,15 +266,15 @@ async def _paid(chart: interlock.BoundChart) -> None:
 
 def test_processes_of_one_life_stop_as_one(orders: Path) -> None:
     """A signal to one of them drains both; each ends with 0, and the work in hand is put back."""
-    life = ("--life", f"test-run-{os.getpid()}")
+    life = ("--lifecycle", f"test-run-{os.getpid()}")
     with worker(orders, "nothing", *life) as idle, worker(orders, "hangs", *life, "--drain", "100ms") as busy:
         idle.heard("running")
         key = busy.begun()
         busy.process.send_signal(signal.SIGTERM)
         ends = busy.ended(), idle.ended()
 
-    assert [(0, "closed: 0 finished, 1 put back for others"), (0, "closed: nothing was in hand")] == [
-        (code, said.partition(";")[0]) for code, said in ends
+    assert [(0, "stopped: 0 finished, 1 requeued"), (0, "stopped; no work in progress")] == [
+        (code, said.partition(" (")[0]) for code, said in ends
     ]
     assert ([key], ("paid",)) == asyncio.run(settled())
 
@@ -282,14 +282,14 @@ def test_processes_of_one_life_stop_as_one(orders: Path) -> None:
 def test_what_nobody_here_performs_is_said_at_once(orders: Path) -> None:
     """Its work waits; the process runs."""
     with worker(orders, "nothing") as process:
-        missing = process.heard("missing")
-        advice = process.heard("  name")
+        missing = process.heard("warning")
+        advice = process.heard("  handlers")
         process.process.send_signal(signal.SIGTERM)
         code, said = process.ended()
 
-    assert "`payment.charge` of order has no handler here" in missing
+    assert "no handler for `payment.charge` of order" in missing
     assert "interlock run MODULE:NAME" in advice
-    assert (0, True) == (code, said.startswith("closed: nothing was in hand; it took "))
+    assert (0, True) == (code, said.startswith("stopped; no work in progress ("))
 
 
 @pytest.mark.parametrize("verbose", [False, True])
@@ -326,17 +326,17 @@ def test_the_same_line_within_seconds_is_counted(capsys: pytest.CaptureFixture[s
         shown = capsys.readouterr().err.splitlines()
         line = "warning: late began=2026-01-01T00:00:00.000Z"
 
-        assert ([line] * 5 if verbose else [line, f"{line} (2 more like it)"]) == shown
+        assert ([line] * 5 if verbose else [line, f"{line} (2 repeated)"]) == shown
 
 
 def test_entities_of_another_revision_are_told_at_the_start(orders: Path) -> None:
     """Their work waits for a process that has their chart; without a word that would look like peace."""
     (orders / "order.yaml").write_text(ORDER + "description: changed\n", encoding="utf-8")
     with worker(orders, "quick") as process:
-        told = process.heard("missing: entities")
+        told = process.heard("warning: entities")
 
-    assert told.startswith("missing: entities of order 1.0.0+")
-    assert "no chart here goes on with them; load that revision too, or declare `compatible` in 1.0.0+" in told
+    assert told.startswith("warning: entities of order 1.0.0+")
+    assert "no chart loaded for this revision; load that revision too, or declare `compatible` in 1.0.0+" in told
 
 
 async def test_entities_of_another_revision_that_were_cancelled_wait_for_nothing(tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ states:
                 await trips.send(f"trip/{living}", "dropped")
                 await _until_a_stay(trips, "cancelled")
         async with interlock.open(url, charts=[trip, interlock.loads(f"{stay}description: changed\n")]) as trips:
-            found.append([each.kind for each in await orphans(trips) or ()])
+            found.append([each.kind for each in await missing_revisions(trips) or ()])
 
     assert [[], ["stay"]] == found
 
@@ -388,7 +388,7 @@ def test_an_application_is_a_chart_a_list_or_a_function(folder: Path, monkeypatc
     )
     (folder / "broken_of_mine.py").write_text("import json\n\njson.loads('{')\n")
     (folder / "unread_of_mine.py").write_text("x = 1\ndef (\n")
-    found = [[each.chart.kind for each in charts_of_code(f"app_of_mine:{name}")] for name in ("lamp", "lamps", "make")]
+    found = [[each.chart.kind for each in load_code(f"app_of_mine:{name}")] for name in ("lamp", "lamps", "make")]
     refused = []
     for name in (
         "app_of_mine:broken",
@@ -402,24 +402,24 @@ def test_an_application_is_a_chart_a_list_or_a_function(folder: Path, monkeypatc
         "x y",
     ):
         with pytest.raises(UsageError) as raised:
-            charts_of_code(name)
+            load_code(name)
         refused.append(f"{raised.value.message}; {raised.value.hint}")
 
     said = "Expecting property name enclosed in double quotes"
     absent = "is absent_of_mine.py in this folder, or installed?"
-    given = "name what interlock.load gave, a list of those, or a function that returns one"
+    given = "name the result of interlock.load, a list of those, or a function that returns one"
 
     assert [["lamp"]] * 3 == found
     assert [
-        "`app_of_mine:broken` raised ValueError: no; look at app_of_mine.py, line 7",
-        f"`app_of_mine:nothing` gives no charts; {given}",
-        f"`app_of_mine:number` gives no charts; {given}",
+        "`app_of_mine:broken` raised ValueError: no; see app_of_mine.py, line 7",
+        f"`app_of_mine:nothing` is not a chart; {given}",
+        f"`app_of_mine:number` is not a chart; {given}",
         "module `app_of_mine` has no `x`; its charts are lamp",
-        f"module `broken_of_mine` raised JSONDecodeError: {said}; look at broken_of_mine.py, line 3",
-        "module `unread_of_mine` raised SyntaxError: invalid syntax; look at unread_of_mine.py, line 2",
+        f"module `broken_of_mine` raised JSONDecodeError: {said}; see broken_of_mine.py, line 3",
+        "module `unread_of_mine` raised SyntaxError: invalid syntax; see unread_of_mine.py, line 2",
         f"module `absent_of_mine` cannot be imported: No module named 'absent_of_mine'; {absent}",
-        "`app_of_mine.py` names no charts; write module:name, as in app_of_mine:charts",
-        "`x y` names no charts; write module:name, as in orders:charts",
+        "`app_of_mine.py` is not of the form module:name; write module:name, as in app_of_mine:charts",
+        "`x y` is not of the form module:name; write module:name, as in orders:charts",
     ] == refused
 
 

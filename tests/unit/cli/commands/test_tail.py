@@ -58,7 +58,7 @@ def test_one_kind_is_shown_alone_and_as_json(call: Caller, store: str) -> None:
 def test_it_begins_where_it_is_told_to(call: Caller, store: str) -> None:
     """A time ago, a time, the start or now."""
     counts = [
-        len(call("tail", store, "--from", begin).out.splitlines())
+        len(call("tail", store, "--since", begin).out.splitlines())
         for begin in ("start", "now", "2h", "2001-01-01T00:00Z", "2999-01-01T00:00Z")
     ]
 
@@ -68,7 +68,7 @@ def test_it_begins_where_it_is_told_to(call: Caller, store: str) -> None:
 @pytest.mark.parametrize("begin", ["yesterday", "5", "2026-11-15T12:00", ""])
 def test_a_beginning_that_is_none_is_refused(call: Caller, folder: Path, begin: str) -> None:
     """With what can be written."""
-    ended = call("tail", "sqlite:///lamps.db", "--from", begin)
+    ended = call("tail", "sqlite:///lamps.db", "--since", begin)
 
     assert (2, True) == (ended.code, "10m" in ended.err)
 

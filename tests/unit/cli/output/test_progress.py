@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from interlock.cli.output import progress
-from interlock.cli.output.progress import Progress, bar
+from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
+from interlock.cli.output.values import bar
 
 
 class Screen(io.StringIO):
@@ -25,7 +26,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
     found = Screen()
     # Not `sys.stderr` itself: pytest puts its own back between a fixture and its test.
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=found, stdout=io.StringIO()))
-    monkeypatch.setattr(progress, "EVERY_SECONDS", 0)
+    monkeypatch.setattr(progress, "REDRAW_SECONDS", 0)
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
@@ -38,13 +39,13 @@ def test_a_known_end_has_a_bar_and_an_unknown_one_a_number(screen: Screen) -> No
         known.at(1)
         known.at(9)
     with Progress(Terminal(), "entries") as unknown:
-        unknown.at(1_234, "2 damaged")
+        unknown.at(1_234, "2 corrupt")
 
     assert [
         "▕██████                  ▏  25%  1 of 4 entities",
         "▕████████████████████████▏ 100%  9 of 4 entities",
         "",
-        "1,234 entries  2 damaged",
+        "1,234 entries  2 corrupt",
         "",
     ] == screen.getvalue().split("\r\x1b[K")[1:]
 
@@ -96,7 +97,7 @@ def test_it_makes_room_for_what_is_printed(screen: Screen, monkeypatch: pytest.M
 
 def test_it_is_drawn_seldom(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often it is told."""
-    monkeypatch.setattr(progress, "EVERY_SECONDS", 3_600)
+    monkeypatch.setattr(progress, "REDRAW_SECONDS", 3_600)
     monkeypatch.setattr(progress, "monotonic", lambda: 1_000_000.0)
     with Progress(Terminal(), "entities") as shown:
         for number in range(1_000):

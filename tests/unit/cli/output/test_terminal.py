@@ -5,7 +5,7 @@ import io
 import pytest
 
 from interlock.cli.output.diagnostics import finding_lines, summary
-from interlock.cli.output.terminal import Color, Terminal, harmless
+from interlock.cli.output.terminal import Color, Terminal, escape
 from interlock.errors import Diagnostic, Place, Severity
 
 
@@ -41,7 +41,7 @@ def test_colour_is_decided_by_option_then_environment_then_terminal(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
 
-    assert colorful is Terminal(color=color).colorful(Screen() if terminal else io.StringIO())
+    assert colorful is Terminal(color=color).has_color(Screen() if terminal else io.StringIO())
 
 
 def test_a_coloured_line_is_the_plain_line_with_codes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,8 +59,8 @@ def test_control_characters_are_shown_and_not_sent(capsys: pytest.CaptureFixture
     Terminal(color="never").report("a\x1b[2J\x9b\x07b\tc\r\n\u2028\u202eerror: d")
 
     assert "a\\x1b[2J\\x9b\\x07b\\tc\\r\\n\\u2028\\u202eerror: d\n" == capsys.readouterr().out
-    assert "\n" == harmless("\n")
-    assert "a\\udcff" == harmless("a\udcff")
+    assert "\n" == escape("\n")
+    assert "a\\udcff" == escape("a\udcff")
 
 
 def test_quiet_keeps_errors_and_drops_messages(capsys: pytest.CaptureFixture[str]) -> None:

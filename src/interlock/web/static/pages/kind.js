@@ -64,7 +64,7 @@ page("/k/([^/]+)", async (main, [kind]) => {
       h(
         "p.facts",
         h("span", quantity(view.entities, "entity", "entities"), view.partial && "+"),
-        h("span.pace", spark(view.minutes, detail.now_ms), h("b", rate(view.minutes, detail.now_ms)), " steps/s"),
+        h("span.pace", spark(view.minutes, detail.now_ms), h("b", rate(view.steps_per_second)), " steps/s"),
         view.stuck > 0
           ? h("span.bad", `⚠ ${number(view.stuck)}${view.stuck_more ? "+" : ""} stuck`)
           : h("span.good", "✓ none stuck"),

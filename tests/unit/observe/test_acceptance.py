@@ -4,7 +4,7 @@ from typing import Any
 
 import interlock
 from interlock.assemble.charts import BoundChart
-from interlock.runtime.acceptance import Acceptance, acceptances, names
+from interlock.observe.acceptance import Acceptance, acceptances, event_names
 
 CHART = """
 interlock: 1
@@ -115,5 +115,5 @@ def test_internal_events_are_nobodys_to_send() -> None:
         "interlock: 1\nkind: x\ninitial: a\nstates: {a: {after: {1s: b}, on: {go: b, 'wild.*': b, '*': b}}, b: {}}"
     )
 
-    assert ("open", "unlock", "burn") == names(listed.chart)
-    assert ("go",) == names(free.chart)
+    assert ("open", "unlock", "burn") == event_names(listed.chart)
+    assert ("go", "wild.*", "*") == event_names(free.chart)
