@@ -155,6 +155,7 @@ RANDOM = (
     (re.compile(r'"(after|before)":"[^"]*"'), r'"\1":"cursor"'),
     (re.compile(r'"head":"[^"]*"'), '"head":"-"'),
     (re.compile(r'"minutes":\[[^]]*\]'), '"minutes":[]'),  # statistics lag by up to a second
+    (re.compile(r'"steps_per_second":[^,}]*'), '"steps_per_second":0'),
 )
 
 
