@@ -1,4 +1,4 @@
-"""Entities as they were: long journals open at once, and what was replayed once is not replayed again."""
+"""Entities at earlier versions: long journals open without a replay, and a replay is not repeated."""
 
 from typing import Any
 
@@ -53,7 +53,6 @@ async def counted_to(client: Client, version: int, clock: VirtualClock | None = 
 
 
 async def test_a_long_journal_opens_without_being_replayed(seen: list[int]) -> None:
-    """The page has all but what the last step changed, and says how far that is."""
     async with opened(charts=(interlock.loads(COUNTER),)) as client:
         await counted_to(client, LONG)
         page = await client.json("entity/counter/1")
@@ -68,8 +67,7 @@ async def test_a_long_journal_opens_without_being_replayed(seen: list[int]) -> N
     assert ("more", LONG) == (page["entry"]["event"], page["entry"]["version"])
 
 
-async def test_what_is_far_is_replayed_when_it_is_asked_for_and_once_only(seen: list[int]) -> None:
-    """It is near from then on, and so is what lies between."""
+async def test_a_distant_version_is_replayed_on_request_and_only_once(seen: list[int]) -> None:
     async with opened(charts=(interlock.loads(COUNTER),)) as client:
         await counted_to(client, LONG)
         asked = await client.json("entity/counter/1?far=true")
@@ -86,8 +84,7 @@ async def test_what_is_far_is_replayed_when_it_is_asked_for_and_once_only(seen: 
     assert len(seen) - second <= SNAPSHOT_INTERVAL
 
 
-async def test_a_page_that_is_open_replays_nothing_when_an_entry_comes(seen: list[int]) -> None:
-    """What was shown last is what lies before."""
+async def test_an_open_page_replays_nothing_for_a_new_entry(seen: list[int]) -> None:
     async with opened(charts=(interlock.loads(COUNTER),)) as client:
         await counted_to(client, LONG)
         await client.json("entity/counter/1")
@@ -97,8 +94,7 @@ async def test_a_page_that_is_open_replays_nothing_when_an_entry_comes(seen: lis
     assert ([], {"sum": LONG - 1}, None) == (seen, page["context_before"], page["far"])
 
 
-async def test_a_short_journal_is_replayed_unasked(seen: list[int]) -> None:
-    """Up to the bound, which no page passes by itself."""
+async def test_a_short_journal_is_replayed_automatically(seen: list[int]) -> None:
     async with opened(charts=(interlock.loads(COUNTER),)) as client:
         await counted_to(client, REPLAY_ENTRIES_MAX + 1)
         page = await client.json("entity/counter/1")
@@ -107,8 +103,7 @@ async def test_a_short_journal_is_replayed_unasked(seen: list[int]) -> None:
     assert ({"sum": REPLAY_ENTRIES_MAX - 1}, None) == (page["context_before"], page["far"])
 
 
-async def test_a_version_is_what_the_runtime_says_it_was(seen: list[int]) -> None:
-    """However it is reached: from the beginning, or from what is remembered; by number or by time."""
+async def test_a_cached_version_equals_that_of_the_runtime(seen: list[int]) -> None:
     clock = VirtualClock(BEGIN_MS)
     async with opened(charts=(interlock.loads(COUNTER),), clock=clock) as client:
         await counted_to(client, 60, clock)
@@ -126,7 +121,6 @@ async def test_a_version_is_what_the_runtime_says_it_was(seen: list[int]) -> Non
 
 
 async def test_a_time_is_found_by_halves_and_not_by_reading_all() -> None:
-    """So few entries are read that a journal of a hundred thousand takes seventeen looks."""
     clock = VirtualClock(BEGIN_MS)
     async with opened(charts=(interlock.loads(COUNTER),), clock=clock) as client:
         await counted_to(client, 200, clock)
