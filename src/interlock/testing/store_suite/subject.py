@@ -1,4 +1,4 @@
-"""The store under test: how it is opened, and the helpers that many cases share."""
+"""The store under test: how it is opened, and the questions that many cases ask."""
 
 from __future__ import annotations
 
