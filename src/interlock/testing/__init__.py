@@ -1,4 +1,4 @@
-"""The public test kit: charts run in one process, on a clock that the test moves.
+"""The public test kit: a simulation of charts, a virtual clock, playback, and the suite for stores.
 
-It keeps nothing and reaches nothing outside; what it promises about delivery is what every driver promises.
+It has no side effects outside the process, and delivers as every driver does.
 """

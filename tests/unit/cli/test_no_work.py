@@ -1,4 +1,4 @@
-"""Files of layout C keep no work: whoever leaves some there hears that nobody performs it, from every command."""
+"""A file store of layout C runs no effects; every command says so."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.cli.calls import Caller
 STORE = "file:lamps?layout=C"
 CHARTED = ("--chart", "lamp.yaml")
 QUIET = "interlock: 1\nkind: switch\nstates: {off: {on: {press: on}}, on: {on: {press: off}}}\n"
-"""A chart that asks nobody for anything."""
+"""A chart without effects."""
 
 
 @pytest.fixture
@@ -29,31 +29,28 @@ def _work(call: Caller, *words: str) -> tuple[int, str, str]:
     return ended.code, found["status"], found["detail"]
 
 
-def test_a_step_whose_effects_nobody_performs_says_so(call: Caller, folder: Path) -> None:
-    """On stderr, and only where the step asks for something."""
+def test_a_step_with_unsupported_effects_prints_a_warning(call: Caller, folder: Path) -> None:
     created = call("create", STORE, "lamp/1", *CHARTED)
     rehearsed = call("send", STORE, "lamp/1", "press", "--dry-run", *CHARTED)
     pressed = call("send", STORE, "lamp/1", "press", "--json", *CHARTED)
     again = call("send", STORE, "lamp/1", "press", *CHARTED)
-    told = "warning: this store does not run effects: timers\n"
+    printed = "warning: this store does not run effects: timers\n"
 
-    assert [(0, ""), (0, told), (0, told), (0, "")] == [
+    assert [(0, ""), (0, printed), (0, printed), (0, "")] == [
         (each.code, each.err) for each in (created, rehearsed, pressed, again)
     ]
     assert "applied" == json.loads(pressed.out)["outcome"]
 
 
 @pytest.mark.parametrize("store", ["file:lamps", "sqlite:///lamps.db"])
-def test_a_store_that_keeps_work_says_nothing(call: Caller, folder: Path, store: str) -> None:
-    """Somebody will perform it."""
+def test_a_store_with_work_prints_no_warning(call: Caller, folder: Path, store: str) -> None:
     call("create", store, "lamp/1", *CHARTED)
     pressed = call("send", store, "lamp/1", "press", *CHARTED)
 
     assert (0, "") == (pressed.code, pressed.err)
 
 
-def test_the_doctor_tells_what_nobody_performs(call: Caller, folder: Path, switch: tuple[str, str]) -> None:
-    """By the charts; without any by the entities, once one waits for something. A timer never fires: that is bad."""
+def test_doctor_reports_unsupported_effects(call: Caller, folder: Path, switch: tuple[str, str]) -> None:
     call("create", STORE, "lamp/1", *CHARTED)
     resting = _work(call, STORE)
     call("send", STORE, "lamp/1", "press", *CHARTED)
@@ -63,17 +60,13 @@ def test_the_doctor_tells_what_nobody_performs(call: Caller, folder: Path, switc
     assert (1, "error", "this store does not run effects: timers of lamp") == _work(call, STORE, *CHARTED)
 
 
-def test_the_doctor_has_nothing_against_a_chart_that_asks_for_nothing(
-    call: Caller, folder: Path, switch: tuple[str, str]
-) -> None:
-    """Layout C is right for it."""
+def test_doctor_accepts_a_chart_without_effects(call: Caller, folder: Path, switch: tuple[str, str]) -> None:
     call("create", STORE, "switch/1", *switch)
 
     assert (0, "ok", "this store does not run effects, and none are requested") == _work(call, STORE, *switch)
 
 
-def test_stuck_says_that_it_cannot_know(call: Caller, folder: Path) -> None:
-    """With --json too, on stderr."""
+def test_stuck_warns_about_a_store_without_work(call: Caller, folder: Path) -> None:
     call("create", STORE, "lamp/1", *CHARTED)
     ended, data = call("stuck", STORE, *CHARTED), call("stuck", STORE, "--json")
 
@@ -81,8 +74,7 @@ def test_stuck_says_that_it_cannot_know(call: Caller, folder: Path) -> None:
     assert [] == json.loads(data.out)["work"]
 
 
-def test_work_cannot_be_listed_where_none_is_kept(call: Caller, folder: Path) -> None:
-    """Waiting would not help: it is the wrong store for that."""
+def test_a_store_without_work_has_no_list(call: Caller, folder: Path) -> None:
     call("create", STORE, "lamp/1", *CHARTED)
     ended = call("effects", "ls", STORE)
 
@@ -91,7 +83,6 @@ def test_work_cannot_be_listed_where_none_is_kept(call: Caller, folder: Path) ->
 
 @pytest.mark.parametrize("work", [None, False])
 def test_an_opening_warns_once_for_each_kind(folder: Path, work: bool | None, caplog: pytest.LogCaptureFixture) -> None:
-    """Of two revisions of one kind once, and not of a kind that asks for nothing: no other process performs it."""
     lamp, switch = interlock.load("lamp.yaml"), interlock.loads(QUIET)
     newer = interlock.loads((folder / "lamp.yaml").read_text().replace("10m", "20m"))
     with interlock.open(STORE, charts=[lamp, newer, switch], work=work):
@@ -106,15 +97,13 @@ def test_an_opening_warns_once_for_each_kind(folder: Path, work: bool | None, ca
 def test_an_opening_of_a_store_that_keeps_work_does_not_warn(
     folder: Path, store: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever leaves it to others has others."""
     with interlock.open(store, charts=[interlock.load("lamp.yaml")], work=False):
         pass
 
     assert [] == caplog.records
 
 
-def test_an_entity_that_has_ended_waits_for_nothing(call: Caller, folder: Path) -> None:
-    """Its timer went with its end."""
+def test_an_ended_entity_has_no_pending_effects(call: Caller, folder: Path) -> None:
     (folder / "fuse.yaml").write_text(
         "interlock: 1\nkind: fuse\nstates: {whole: {after: {10m: blown}, on: {burn: blown}}, blown: {type: final}}\n"
     )
@@ -125,7 +114,6 @@ def test_an_entity_that_has_ended_waits_for_nothing(call: Caller, folder: Path) 
 
 
 def test_a_folder_that_lost_its_format_is_refused_by_every_command(call: Caller, folder: Path) -> None:
-    """It is neither no store nor a new one: nothing is written, and the missing line is told."""
     call("create", STORE, "lamp/1", *CHARTED)
     line = (folder / "lamps" / "format.json").read_text().strip()
     (folder / "lamps" / "format.json").unlink()
@@ -137,8 +125,7 @@ def test_a_folder_that_lost_its_format_is_refused_by_every_command(call: Caller,
     assert before == sorted(folder.rglob("*"))
 
 
-def test_a_tenant_s_folder_that_lost_its_format_is_told_its_line_by_every_command(call: Caller, folder: Path) -> None:
-    """With the tenant, which the names of its folders tell; restored without it, its journals are told as damage."""
+def test_a_tenant_folder_without_its_format_file_is_reported_by_every_command(call: Caller, folder: Path) -> None:
     call("create", "file:lamps?tenant=acme", "lamp/1", *CHARTED)
     path = folder / "lamps" / "format.json"
     line = path.read_text().strip()
@@ -158,16 +145,15 @@ def test_a_tenant_s_folder_that_lost_its_format_is_told_its_line_by_every_comman
     assert 0 == call("verify", "file:lamps", "--chains-only").code
 
 
-def test_a_word_that_is_a_file_is_no_kind(call: Caller, folder: Path) -> None:
-    """Where no store given, a word that can only be meant for one says how to write it."""
+def test_a_file_name_in_place_of_a_kind_gets_a_hint(call: Caller, folder: Path) -> None:
     call("create", "file:kept", "lamp/1", *CHARTED)
     (folder / "lamp").mkdir()
-    told = {each: call(*each).err for each in (("ls", "x.db"), ("doctor", "x.db"), ("ls", "kept"), ("ls", "lamp"))}
+    printed = {each: call(*each).err for each in (("ls", "x.db"), ("doctor", "x.db"), ("ls", "kept"), ("ls", "lamp"))}
 
     meant = "error: `x.db` is not a store URL\nhint: did you mean sqlite:///x.db?\n"
-    assert meant == told["ls", "x.db"] == told["doctor", "x.db"]
-    assert "error: `kept` is not a store URL\nhint: did you mean file:kept?\n" == told["ls", "kept"]
-    assert told["ls", "lamp"].startswith("error: no store given")
+    assert meant == printed["ls", "x.db"] == printed["doctor", "x.db"]
+    assert "error: `kept` is not a store URL\nhint: did you mean file:kept?\n" == printed["ls", "kept"]
+    assert printed["ls", "lamp"].startswith("error: no store given")
 
     (folder / "interlock.toml").write_text('store = "file:kept"\n')
     assert "no entities; `x.db` was read as a kind: for a store write its URL, such as sqlite:///x.db\n" == (

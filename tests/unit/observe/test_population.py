@@ -20,7 +20,6 @@ HOUR_MS = 3_600_000
 
 
 def test_the_rate_is_that_of_the_last_minute() -> None:
-    """The previous minute counts for the part of it that is less than a minute ago."""
     minutes = (MinuteRates(0, 10_000, 0, 0), MinuteRates(60_000, 600, 0, 0), MinuteRates(120_000, 300, 100, 0))
 
     assert (10.0, 1 / 7) == recent_rate(minutes, 150_000)

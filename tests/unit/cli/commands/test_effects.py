@@ -113,8 +113,7 @@ def work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "work.db"
 
 
-def test_work_is_listed_with_how_it_stands(call: Caller, work: Path) -> None:
-    """Its key, what it is, how it stands, its age, and why it last failed; on one line each."""
+def test_work_is_listed_with_its_status(call: Caller, work: Path) -> None:
     ended = call("effects", "ls", STORE)
 
     assert 0 == ended.code
@@ -125,9 +124,7 @@ def test_work_is_listed_with_how_it_stands(call: Caller, work: Path) -> None:
     assert LISTED == ended.out
 
 
-def test_work_is_listed_by_what_is_asked_for_and_page_by_page(call: Caller, work: Path) -> None:
-    """Dead letters, one handler, one entity, one lane."""
-
+def test_work_is_listed_by_filter_and_page_by_page(call: Caller, work: Path) -> None:
     def keys(*options: str) -> list[str]:
         return [line.split()[0] for line in call("effects", "ls", STORE, *options).out.splitlines()]
 
@@ -144,7 +141,6 @@ def test_work_is_listed_by_what_is_asked_for_and_page_by_page(call: Caller, work
 def test_the_handlers_that_are_missing_are_named(
     call: Caller, work: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the charts and their code, it is known what nobody performs."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     (folder / "effects_of_mine.py").write_text(
         'import interlock\nlamp = interlock.loads("{interlock: 1, kind: k, states: {a: {entry: [waits]}}}")\n'
@@ -156,7 +152,6 @@ def test_the_handlers_that_are_missing_are_named(
 
 
 def test_programs_get_json_without_what_may_be_secret(call: Caller, work: Path) -> None:
-    """The input of an effect is not in it."""
     ended = call("effects", "ls", STORE, "--json")
     rows = json.loads(ended.out)["rows"]
 
@@ -206,7 +201,6 @@ def _audit() -> list[tuple[str, str, str | None]]:
 
 
 def test_a_dead_letter_is_retried_under_its_key(call: Caller, work: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """From its first attempt; who did it is noted in the log and in the store."""
     with caplog.at_level(logging.INFO, logger="interlock.audit"):
         ended = call("effects", "retry", STORE, "order/B/2/1/0", "--principal", "bob")
     (row,) = _rows(entity="order/B/2")
@@ -218,7 +212,6 @@ def test_a_dead_letter_is_retried_under_its_key(call: Caller, work: Path, caplog
 
 
 def test_a_dead_letter_is_dropped(call: Caller, work: Path) -> None:
-    """It is gone; unless told, it was you."""
     ended = call("effects", "drop", STORE, "order/A-1/1/3")
 
     assert (0, "order/A-1/1/3 dropped\n") == (ended.code, ended.out)
@@ -227,8 +220,7 @@ def test_a_dead_letter_is_dropped(call: Caller, work: Path) -> None:
 
 
 @pytest.mark.parametrize("act", ["retry", "drop"])
-def test_living_work_is_left_alone_unless_one_insists(call: Caller, work: Path, act: str) -> None:
-    """It says how that stands."""
+def test_work_that_is_not_dead_needs_force(call: Caller, work: Path, act: str) -> None:
     ended = call("effects", act, STORE, "order/A-1/1/2")
     forced = call("effects", act, STORE, "order/A-1/1/2", "--force")
     rows = _rows(entity="order/A-1", name="fails")
@@ -238,8 +230,7 @@ def test_living_work_is_left_alone_unless_one_insists(call: Caller, work: Path, 
     assert ([(NOW, 2)] if act == "retry" else []) == [(each.next_ms, each.failures) for each in rows]
 
 
-def test_one_who_insists_breaks_a_lease(call: Caller, work: Path) -> None:
-    """The work is due now, whoever held it until when; without --force it is left alone."""
+def test_force_breaks_a_lease(call: Caller, work: Path) -> None:
     ends = [call("effects", "retry", STORE, "order/A-1/1/1", *more) for more in ((), ("--force",))]
     (row,) = _rows(entity="order/A-1", name="held")
 
@@ -247,16 +238,14 @@ def test_one_who_insists_breaks_a_lease(call: Caller, work: Path) -> None:
     assert (None, NOW) == (row.owner, row.next_ms)
 
 
-def test_what_waits_for_others_is_not_retried(call: Caller, work: Path) -> None:
-    """A child that lives, what nobody asks for any more, and what waits behind another."""
+def test_work_that_waits_for_other_work_is_not_retried(call: Caller, work: Path) -> None:
     ends = [call("effects", "retry", STORE, f"order/A-1/1/{each}", "--force") for each in (4, 6, 9)]
 
     assert [5] * 3 == [each.code for each in ends]
 
 
 @pytest.mark.parametrize("act", ["retry", "drop"])
-def test_all_dead_letters_are_counted_before_anything_is_done(call: Caller, work: Path, act: str) -> None:
-    """Without --yes nothing changes, and the code is 1."""
+def test_all_dead_letters_are_only_counted_without_yes(call: Caller, work: Path, act: str) -> None:
     verb = {"retry": "retried", "drop": "dropped"}[act]
     asked = call("effects", act, STORE, "--all", "--name", "mail")
     before = len(_rows(dead=True))
@@ -284,7 +273,6 @@ def test_all_dead_letters_are_counted_before_anything_is_done(call: Caller, work
     ],
 )
 def test_a_wrong_call_changes_nothing(call: Caller, work: Path, words: list[str], code: int, said: str) -> None:
-    """And says what to write."""
     before = _rows()
     ended = call("effects", *words)
 
@@ -292,9 +280,7 @@ def test_a_wrong_call_changes_nothing(call: Caller, work: Path, words: list[str]
     assert before == _rows()
 
 
-def test_a_store_that_keeps_no_work_says_so(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its effects stand in the journals."""
-
+def test_a_store_without_work_is_refused(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Bare:
         async def close(self) -> None:
             """Nothing to let go."""
@@ -310,7 +296,6 @@ def test_a_store_that_keeps_no_work_says_so(call: Caller, folder: Path, monkeypa
 
 @pytest.mark.parametrize("place", ["files", "server"])
 def test_work_is_the_same_to_a_person_on_every_store(call: Caller, folder: Path, place: str) -> None:
-    """Listed, retried and dropped by the same keys, on files and on a PostgreSQL server too."""
     url = "file:orders" if place == "files" else store_or_skip()
     asyncio.run(_dead_letters(url))
     listed = call("effects", "ls", url, "--dead")
@@ -325,7 +310,6 @@ def test_work_is_the_same_to_a_person_on_every_store(call: Caller, folder: Path,
 
 
 def test_work_behind_much_that_is_not_asked_for_is_found(call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server walks a bounded number of rows for each page, and may give an empty one: that is not the end."""
     monkeypatch.setattr(postgres_work, "WALK_MAX", 1)
     url = store_or_skip()
     asyncio.run(_dead_letters(url))
@@ -359,8 +343,7 @@ async def _dead_letters(url: str) -> None:
         await store.close()
 
 
-async def test_of_all_what_is_refused_is_told_and_the_rest_is_done(capsys: pytest.CaptureFixture[str]) -> None:
-    """One compensation that must stay keeps no other dead letter from being forgotten."""
+async def test_a_rejected_row_does_not_stop_the_others(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [WorkRow(f"order/{each}", Work(WorkId("effect", 2, 0), "mail", {}, 0), 1, 1, None) for each in range(3)]
     done: list[str] = []
 
@@ -370,7 +353,7 @@ async def test_of_all_what_is_refused_is_told_and_the_rest_is_done(capsys: pytes
         done.append(row.entity)
 
     code = await command.act_on_rows(Terminal(), rows, drop, "dropped")
-    told = capsys.readouterr()
+    printed = capsys.readouterr()
 
     assert (5, ["order/0", "order/2"]) == (code, done)
-    assert ("2 dead letters dropped\n", True) == (told.out, "it must stay" in told.err)
+    assert ("2 dead letters dropped\n", True) == (printed.out, "it must stay" in printed.err)

@@ -220,7 +220,6 @@ def test_an_entity_with_one_ended_region_is_not_ended(call: Caller, folder: Path
 
 
 def test_the_screen_is_redrawn_until_interrupted(orders: Path) -> None:
-    """It uses the alternate screen; Ctrl-C ends it with exit code 130."""
     master, slave = pty.openpty()
     environment = {**os.environ, "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
     process = subprocess.Popen(
