@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from interlock.model.journal.message import Message
     from interlock.model.snapshot import Snapshot
     from interlock.model.step import Fault, Step
+    from interlock.observe.notebook import show
     from interlock.ports.store import EntityPage, EntityQuery, EntityRow
     from interlock.render.drawing import Drawing
     from interlock.runtime.blocking import BlockingRuntime
@@ -108,6 +109,7 @@ _HOMES = {
     "load": "interlock.assemble.charts",
     "loads": "interlock.assemble.charts",
     "open": "interlock.assemble.runtimes",
+    "show": "interlock.observe.notebook",
     "timer_event": "interlock.assemble.charts",
 }
 
@@ -163,6 +165,7 @@ __all__ = (
     "load",
     "loads",
     "open",
+    "show",
     "timer_event",
 )
 

@@ -18,10 +18,10 @@ import asyncpg  # type: ignore[import-untyped]  # it ships no types
 from msgspec.structs import replace
 
 from interlock.model.journal.work import Work, WorkDelta, WorkId
+from interlock.operate.dead_letters import Act, WorkOperations
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Store
 from interlock.ports.work import Settlement, WorkStore
-from interlock.runtime.worker.work_operations import Act, WorkOperations
 from interlock.stores.files.filesystem import OperatingSystem
 from interlock.stores.registry import open_store as open_store_url
 from interlock.stores.sqlite.store import SqliteStore

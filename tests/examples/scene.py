@@ -12,7 +12,7 @@ from tests.support.eventually import PATIENCE_SECONDS
 
 
 class Services:
-    """Bank, warehouse, carrier, network, disks: with a ledger, and with the trouble a test asks for, by deed."""
+    """Bank, warehouse, carrier, network, disks: with a ledger, and with failures per action."""
 
     def __init__(self, **troubles: str) -> None:
         self.ledger = Ledger()

@@ -1,4 +1,4 @@
-"""The definitions of the examples are what we tell others to write: no error, no warning."""
+"""The definitions of the examples have no errors and no warnings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ DEFINITIONS = sorted(EXAMPLES.glob("*/*.interlock.yaml"))
 
 
 def test_every_example_has_its_definitions() -> None:
-    """An empty folder would prove nothing."""
     assert ["device", "network", "order", "storage", "subscription", "vm"] == sorted(
         path.name.removesuffix(".interlock.yaml") for path in DEFINITIONS
     )
@@ -22,7 +21,6 @@ def test_every_example_has_its_definitions() -> None:
 
 @pytest.mark.parametrize("path", DEFINITIONS, ids=lambda path: path.name.split(".")[0])
 def test_a_definition_gets_no_error_and_no_warning(path: Path) -> None:
-    """What is worth knowing may be told; an editor finds the schema by the first line."""
     chart = load(path)
 
     assert [] == [str(each) for each in chart.diagnostics if each.severity != "info"]

@@ -20,7 +20,7 @@ DEVICE = "device/1"
 
 
 class Field:
-    """One device out there, and whoever looks at it."""
+    """One device and its observer."""
 
     def __init__(self, firmware: str = "1.0") -> None:
         self.firmware = firmware
@@ -72,7 +72,6 @@ async def updated(runtime: Runtime) -> None:
 
 
 async def test_a_device_that_is_as_it_should_be_is_left_alone(tmp_path: Path) -> None:
-    """However often it is looked at, nothing is written and nothing is done."""
     field = Field()
     async with devices(tmp_path, field) as runtime:
         await field.looked_at(3)
@@ -82,7 +81,6 @@ async def test_a_device_that_is_as_it_should_be_is_left_alone(tmp_path: Path) ->
 
 @pytest.mark.parametrize("cause", ["a wish", "a swap"])
 async def test_whatever_made_it_differ_it_is_brought_back(tmp_path: Path, cause: str) -> None:
-    """A new wish and a changed device look the same, and end the same."""
     field = Field()
     async with devices(tmp_path, field) as runtime:
         if cause == "a wish":
@@ -96,7 +94,6 @@ async def test_whatever_made_it_differ_it_is_brought_back(tmp_path: Path, cause:
 
 
 async def test_a_device_that_is_offline_is_tried_again_until_it_is_there(tmp_path: Path) -> None:
-    """It waits as unreachable, and how often it failed is known meanwhile and forgotten afterwards."""
     field = Field("0.9")
     field.is_offline = True
     async with devices(tmp_path, field) as runtime:
@@ -109,7 +106,6 @@ async def test_a_device_that_is_offline_is_tried_again_until_it_is_there(tmp_pat
 
 
 async def test_a_device_that_does_not_say_what_it_runs_is_not_touched(tmp_path: Path) -> None:
-    """Not knowing is no difference."""
     field = Field("0.9")
     field.is_silent = True
     async with devices(tmp_path, field) as runtime:
@@ -122,7 +118,6 @@ async def test_a_device_that_does_not_say_what_it_runs_is_not_touched(tmp_path: 
 
 
 async def test_a_retired_device_is_forgotten(tmp_path: Path) -> None:
-    """Nobody looks at it any more, and no wish reaches it."""
     field = Field()
     async with devices(tmp_path, field) as runtime:
         await runtime.send(DEVICE, "device.retired", principal=OPERATOR)

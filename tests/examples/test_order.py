@@ -70,7 +70,6 @@ async def placed(runtime: Runtime, entity: str = "order/1") -> None:
 
 
 async def test_an_order_is_charged_reserved_and_shipped(tmp_path: Path) -> None:
-    """Everything succeeded: paid, charged, once."""
     services = Services()
     async with orders(tmp_path, services) as runtime:
         await placed(runtime)
@@ -91,7 +90,6 @@ async def test_an_order_is_charged_reserved_and_shipped(tmp_path: Path) -> None:
 async def test_a_charge_that_timed_out_is_looked_up_by_its_id(
     tmp_path: Path, trouble: str, path: list[str], held: list[str]
 ) -> None:
-    """It is not asked again: the bank tells what became of it, and what was not charged will not be."""
     services = Services(charge=trouble)
     async with orders(tmp_path, services, hurry=8) as runtime:
         await placed(runtime)
@@ -105,7 +103,6 @@ async def test_a_charge_that_timed_out_is_looked_up_by_its_id(
 @pytest.mark.slow
 @pytest.mark.parametrize(("trouble", "end"), [("never answers", "shipped"), ("never comes", "charge_declined")])
 async def test_a_charge_that_could_not_be_looked_up_is_reconciled(tmp_path: Path, trouble: str, end: str) -> None:
-    """The bank was gone for long; nobody has to do anything once it is back."""
     services = Services(charge=trouble, find="refused")
     async with orders(tmp_path, services, hurry=8) as runtime:
         await placed(runtime)
@@ -120,7 +117,6 @@ async def test_a_charge_that_could_not_be_looked_up_is_reconciled(tmp_path: Path
 async def test_a_charge_whose_result_cannot_be_written_is_brought_again_and_not_charged_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The card was charged, the database was not there: what is repeated is the answer, as long as there is one."""
     services, lost = Services(), list[str]()
     async with orders(tmp_path, services) as runtime:
         kept = runtime.store.append
@@ -142,7 +138,6 @@ async def test_a_charge_whose_result_cannot_be_written_is_brought_again_and_not_
 
 @pytest.mark.slow
 async def test_a_process_killed_between_charge_and_write_charges_once(tmp_path: Path) -> None:
-    """The bank has the money, the process is gone: another takes the work up, under the same key."""
     write_definitions(tmp_path, hurry=0.1)  # no timeout may come in between, however slow the machine
     url, bank = f"sqlite:///{tmp_path}/orders.db", started(serves, 1, 0.0, True)
     assert bank.pipe.poll(ANSWER_SECONDS_MAX)
@@ -168,7 +163,6 @@ async def test_a_process_killed_between_charge_and_write_charges_once(tmp_path: 
 
 
 async def test_a_message_that_cannot_be_published_waits_for_the_bus(tmp_path: Path) -> None:
-    """The order goes on; what it had to tell was written with it, and is told in order once somebody listens."""
     bus, services = Bus(absences=2), Services()
     url = f"sqlite:///{tmp_path}/orders.db"
     async with opening(url, charts=[shop(services)], bus=bus) as runtime:
@@ -183,7 +177,6 @@ async def test_a_message_that_cannot_be_published_waits_for_the_bus(tmp_path: Pa
 
 
 async def test_a_lost_answer_costs_no_second_charge(tmp_path: Path) -> None:
-    """The line broke after the charge: asked again under its key, the bank answers."""
     services = Services(charge="answer lost")
     async with orders(tmp_path, services) as runtime:
         await placed(runtime)
@@ -207,7 +200,6 @@ async def test_a_lost_answer_costs_no_second_charge(tmp_path: Path) -> None:
 async def test_what_is_refused_is_made_up_for_in_reverse(
     tmp_path: Path, refused: str, path: list[str], undone: list[str]
 ) -> None:
-    """Each deed that was done before, the newest first; in the end nothing is held."""
     services = Services(**{refused: "refused"})
     async with orders(tmp_path, services) as runtime:
         await placed(runtime)
@@ -218,7 +210,6 @@ async def test_what_is_refused_is_made_up_for_in_reverse(
 
 
 async def test_what_cannot_be_compensated_waits_for_a_person(tmp_path: Path) -> None:
-    """The order says in which way it is unsettled; once it is put right it goes on."""
     services = Services(parcel="refused", undo="refused")
     async with orders(tmp_path, services) as runtime:
         await placed(runtime)
@@ -235,7 +226,6 @@ async def test_what_cannot_be_compensated_waits_for_a_person(tmp_path: Path) -> 
 
 
 async def test_a_refund_that_fails_is_repeated_by_a_person(tmp_path: Path) -> None:
-    """It does not end as anything that sounds settled."""
     services = Services(reservation="refused", undo="refused")
     async with orders(tmp_path, services) as runtime:
         await placed(runtime)
@@ -248,7 +238,6 @@ async def test_a_refund_that_fails_is_repeated_by_a_person(tmp_path: Path) -> No
 
 
 async def test_an_order_is_placed_once_and_by_its_customer(tmp_path: Path) -> None:
-    """The same key is known, another placing is no fault, a stranger is denied, and cancelling comes too late."""
     services = Services(charge="waits")
     async with orders(tmp_path, services, hurry=0.1) as runtime:
         await placed(runtime)

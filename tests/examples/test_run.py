@@ -1,4 +1,4 @@
-"""The examples as workers: `interlock run` performs what others have asked for, and ends when it is told to."""
+"""The examples as workers: `interlock run` runs effects of other processes and stops on a signal."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ async def _end(url: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_worker_process_ships_what_another_process_takes_in(tmp_path: Path) -> None:
-    """The one that takes orders in performs nothing; the worker says what it did, and ends with 0."""
+def test_a_worker_process_ships_orders_of_another_process(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/orders.db"
     command = [sys.executable, "-W", "error", "-m", "interlock", "run", "examples.order.order:app", "--store", url]
     with subprocess.Popen(
@@ -41,5 +40,5 @@ def test_a_worker_process_ships_what_another_process_takes_in(tmp_path: Path) ->
         finally:
             worker.kill()
 
-    assert ["running:", "draining:", "closed:"] == [line.partition(" ")[0] for line in said.splitlines()]
+    assert ["running:", "draining:", "stopped;"] == [line.partition(" ")[0] for line in said.splitlines()]
     assert 0 == worker.returncode

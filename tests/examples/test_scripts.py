@@ -61,8 +61,7 @@ all: active active active active
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(EXPECTED))
-def test_an_example_says_what_it_promises(name: str, tmp_path: Path) -> None:
-    """From any folder, with nothing on stderr, and leaving nothing behind."""
+def test_an_example_prints_what_it_promises(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", str(ROOT / "examples" / name)]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     ended = subprocess.run(

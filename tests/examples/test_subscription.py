@@ -23,7 +23,7 @@ LATE = "incomplete.verification_pending"
 
 
 class Heard(Tray):
-    """A tray that says when somebody was asked."""
+    """An outbox that signals each request."""
 
     def __init__(self, whom: str) -> None:
         super().__init__()
@@ -58,7 +58,6 @@ async def state(runtime: Runtime) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("order", list(permutations(SERVICES)), ids=" ".join)
 async def test_it_is_active_once_all_have_confirmed_and_not_before(tmp_path: Path, order: tuple[str, ...]) -> None:
-    """Whoever comes first."""
     async with runtime_of(tmp_path) as runtime:
         await runtime.create(ENTITY, {"customer": "ada"})
         for service in order[:-1]:
@@ -70,7 +69,6 @@ async def test_it_is_active_once_all_have_confirmed_and_not_before(tmp_path: Pat
 
 
 async def test_every_service_is_asked_once(tmp_path: Path) -> None:
-    """By the key of its own effect; the person only when one is needed."""
     tray = Heard("person")
     async with runtime_of(tmp_path, tray) as runtime:
         await runtime.create(ENTITY, {"customer": "ada", "patience": "1ms"})
@@ -82,7 +80,6 @@ async def test_every_service_is_asked_once(tmp_path: Path) -> None:
 
 
 async def test_a_service_may_repeat_itself(tmp_path: Path) -> None:
-    """The number that it gave makes the second one known; news of what is known is ignored."""
     async with runtime_of(tmp_path) as runtime:
         await runtime.create(ENTITY, {"customer": "ada"})
         assert ["applied", "duplicate"] == [(await confirmed(runtime, "payment")).outcome for _ in range(2)]
@@ -94,7 +91,6 @@ async def test_a_service_may_repeat_itself(tmp_path: Path) -> None:
 
 
 async def test_silence_leads_to_a_person(tmp_path: Path) -> None:
-    """Who may let it pass, or refuse it; nobody else may."""
     async with runtime_of(tmp_path) as runtime:
         await runtime.create(ENTITY, {"customer": "ada", "patience": "1ms"})
         await reached(runtime, ENTITY, [LATE])
@@ -108,7 +104,6 @@ async def test_silence_leads_to_a_person(tmp_path: Path) -> None:
 
 
 async def test_the_last_fact_may_come_while_a_person_looks(tmp_path: Path) -> None:
-    """Then nobody has to decide any more."""
     async with runtime_of(tmp_path) as runtime:
         await runtime.create(ENTITY, {"customer": "ada", "patience": "1ms"})
         await confirmed(runtime, "payment")
@@ -122,7 +117,6 @@ async def test_the_last_fact_may_come_while_a_person_looks(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("facts", [0, 3])
 async def test_it_can_be_cancelled_at_any_time(tmp_path: Path, facts: int) -> None:
-    """By its customer, before and after it is active."""
     async with runtime_of(tmp_path) as runtime:
         await runtime.create(ENTITY, {"customer": "ada"})
         for service in list(SERVICES)[:facts]:

@@ -34,8 +34,7 @@ async def children(runtime: Runtime) -> dict[str, str]:
     return {row.entity.partition("/")[0]: ", ".join(row.configuration) for row in found}
 
 
-async def test_network_and_storage_are_made_side_by_side(tmp_path: Path) -> None:
-    """Neither waits for the other: both are asked for while neither is done."""
+async def test_network_and_storage_are_created_in_parallel(tmp_path: Path) -> None:
     services = Services(address="waits", volume="waits")
     async with machines(tmp_path, services) as runtime:
         await wanted(runtime)
@@ -61,7 +60,6 @@ async def test_network_and_storage_are_made_side_by_side(tmp_path: Path) -> None
 async def test_what_one_part_cannot_have_the_others_give_back(
     tmp_path: Path, refused: str, undone: list[str], ends: dict[str, str]
 ) -> None:
-    """A child gives back what it had itself; what the other one had is given back by the machine."""
     services = Services(**{refused: "refused"})
     async with machines(tmp_path, services) as runtime:
         await wanted(runtime)
@@ -72,8 +70,7 @@ async def test_what_one_part_cannot_have_the_others_give_back(
         assert ends == await children(runtime)
 
 
-async def test_a_machine_deleted_while_it_is_made_is_finished_and_given_back(tmp_path: Path) -> None:
-    """Half a network cannot be given back: deletion is remembered, and nothing boots."""
+async def test_a_machine_deleted_during_setup_is_released(tmp_path: Path) -> None:
     services = Services(address="waits")
     async with machines(tmp_path, services) as runtime:
         await wanted(runtime)
@@ -87,7 +84,6 @@ async def test_a_machine_deleted_while_it_is_made_is_finished_and_given_back(tmp
 
 
 async def test_a_live_machine_is_deleted_the_newest_part_first(tmp_path: Path) -> None:
-    """Power, then volume, then address; a second request changes nothing."""
     services = Services()
     async with machines(tmp_path, services) as runtime:
         await wanted(runtime)
@@ -101,7 +97,6 @@ async def test_a_live_machine_is_deleted_the_newest_part_first(tmp_path: Path) -
 
 
 async def test_what_cannot_be_given_back_waits_for_an_operator(tmp_path: Path) -> None:
-    """The machine keeps what it has, and tries again when it is told to."""
     services = Services(power="refused", undo="refused")
     async with machines(tmp_path, services) as runtime:
         await wanted(runtime)
@@ -115,7 +110,6 @@ async def test_what_cannot_be_given_back_waits_for_an_operator(tmp_path: Path) -
 
 
 async def test_a_child_that_cannot_settle_holds_its_machine_up_until_a_person_came(tmp_path: Path) -> None:
-    """The machine does not go on as if nothing had been left behind."""
     services = Services(route="refused", undo="refused")
     async with machines(tmp_path, services) as runtime:
         await wanted(runtime)

@@ -1,20 +1,21 @@
-"""Reads scenario files, runs their commands in a folder of their own, and writes them anew.
+"""Reads scenario files, runs their commands in a temporary folder, and rewrites them.
 
 A file is a list of blocks. A block is a command line, any lines of input, `----`, and the output up to a blank line.
-Output that holds a blank line stands between doubled separators. Lines that begin with `#` between blocks are comments.
+Output with a blank line is between doubled separators. Lines that start with `#` between blocks are comments.
 
-    file order.yaml         the input becomes this file
-    interlock check ...     runs the command line; the input is its stdin
-    cat order.yaml          the output is what the file holds
-    advance 5m              the clock moves; it begins with the year 2026 and stands still otherwise
+    file order.yaml         write the input to this file
+    interlock check ...     run the command line; the input is its stdin
+    cat order.yaml          print the file
+    advance 5m              advance the clock, which starts at the beginning of 2026 and otherwise stands still
 
-stdout and stderr come together as on a terminal; the folder's own address is written `file:///here`. A code other than
-0 follows in a line of its own.
+stdout and stderr are mixed as on a terminal of 80 columns; the URL of the folder is written `file:///here`. An exit
+code other than 0 follows in its own line.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -29,20 +30,20 @@ from interlock.ports.clock import SystemClock
 SEPARATOR = "----"
 
 
-BEGINNING_MS = 1_767_225_600_000
-"""The first moment of 2026."""
+START_MS = 1_767_225_600_000
+"""The start of 2026."""
 
 
 class StillClock:
-    """The clock of a scenario, and its chance: the same commands give the same times and keys."""
+    """The clock and the tokens of a scenario: the same commands give the same times and keys."""
 
     def __init__(self) -> None:
-        self.time_ms = BEGINNING_MS
+        self.time_ms = START_MS
         self.tokens = 0
 
     @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """Stand in for the machine's own clock."""
+    def patched(self) -> Iterator[None]:
+        """Replace the clock of the machine."""
 
         def now_ms(_: SystemClock) -> int:
             return self.time_ms
@@ -57,7 +58,7 @@ class StillClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One command with its input and the output that is expected of it; `before` are the lines above it."""
+    """One command with its input and expected output; `before` are the lines above it."""
 
     before: tuple[str, ...]
     command: str
@@ -66,7 +67,7 @@ class Block:
 
 
 def parse(text: str) -> list[Block]:
-    """The blocks of a scenario file."""
+    """Return the blocks of a scenario file."""
     blocks = []
     lines = text.splitlines()
     position = 0
@@ -85,7 +86,7 @@ def parse(text: str) -> list[Block]:
 
 
 def _output(lines: list[str], start: int) -> tuple[tuple[str, ...], int]:
-    """The output that begins here, and where the next block may begin."""
+    """The output that starts here, and the line after it."""
     if start < len(lines) and lines[start] == SEPARATOR:
         end = next(each for each in range(start + 1, len(lines)) if lines[each : each + 2] == [SEPARATOR, SEPARATOR])
         return tuple(lines[start + 1 : end]), end + 2
@@ -93,8 +94,8 @@ def _output(lines: list[str], start: int) -> tuple[tuple[str, ...], int]:
     return tuple(lines[start:end]), end
 
 
-def written(blocks: list[Block]) -> str:
-    """The text of a scenario file."""
+def format_blocks(blocks: list[Block]) -> str:
+    """Return the text of a scenario file."""
     lines: list[str] = []
     for block in blocks:
         lines += [*block.before, block.command, *block.input, SEPARATOR]
@@ -104,7 +105,7 @@ def written(blocks: list[Block]) -> str:
 
 
 def run(block: Block, clock: StillClock) -> tuple[str, ...]:
-    """What a block's command really gives, in the current folder, at the clock's time."""
+    """Run the command of a block in the current folder and return its output."""
     word, _, rest = block.command.partition(" ")
     match word:
         case "file":
@@ -113,19 +114,20 @@ def run(block: Block, clock: StillClock) -> tuple[str, ...]:
         case "cat":
             return tuple(Path(rest).read_text(encoding="utf-8").splitlines())
         case "interlock":
-            with clock.in_place():
+            with clock.patched():
                 return _run_command(shlex.split(rest), "".join(f"{line}\n" for line in block.input))
         case "advance":
             clock.time_ms += parse_duration(rest) or 0
             return ()
         case _:
-            raise AssertionError(f"a scenario knows file, cat, advance and interlock, not: {block.command}")
+            raise AssertionError(f"expected file, cat, advance or interlock, got: {block.command}")
 
 
 def _run_command(arguments: list[str], given: str) -> tuple[str, ...]:
     stream = io.StringIO()
     stdin = io.TextIOWrapper(io.BytesIO(given.encode()), encoding="utf-8")
-    with redirect_stdout(stream), redirect_stderr(stream), mock.patch("sys.stdin", stdin):
+    columns = mock.patch.dict(os.environ, {"COLUMNS": "80"})
+    with redirect_stdout(stream), redirect_stderr(stream), mock.patch("sys.stdin", stdin), columns:
         code = main(arguments)
     lines = stream.getvalue().replace(Path.cwd().as_uri(), "file:///here").splitlines()
     return (*lines, f"exit {code}") if code else tuple(lines)

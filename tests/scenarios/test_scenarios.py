@@ -1,4 +1,4 @@
-"""Every scenario file: its commands give the output that stands below them.
+"""Every scenario file: its commands print the output below them.
 
 After an intended change run `pytest tests/scenarios --rewrite`, read the diff, and commit only what you can explain.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.runner import StillClock, parse, run, written
+from tests.scenarios.runner import StillClock, format_blocks, parse, run
 
 FOLDER = Path(__file__).parent
 EXAMPLES = FOLDER.parent.parent / "examples"
@@ -20,7 +20,7 @@ SCENARIOS = sorted(FOLDER.glob("*.txt"))
 def test_a_scenario_gives_its_output(
     scenario: Path, rewrite: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each command of the file, run in order in a fresh folder with the examples, prints what is written below it."""
+    """Each command of the file, run in order in a fresh folder with the examples, prints the output below it."""
     shutil.copytree(EXAMPLES, tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     for name in ("FORCE_COLOR", "INTERLOCK_STORE", "INTERLOCK_CHARTS"):
@@ -29,10 +29,10 @@ def test_a_scenario_gives_its_output(
     clock = StillClock()
     actual = [replace(block, output=run(block, clock)) for block in expected]
     if rewrite:
-        scenario.write_text(written(actual), encoding="utf-8")
+        scenario.write_text(format_blocks(actual), encoding="utf-8")
         return
 
-    assert written(expected) == written(actual)
+    assert format_blocks(expected) == format_blocks(actual)
 
 
 def test_there_are_scenarios() -> None:
@@ -41,18 +41,17 @@ def test_there_are_scenarios() -> None:
 
 
 def test_a_scenario_file_survives_its_own_rewriting() -> None:
-    """What is read and written again without a change is the same text."""
+    """ReadResult and writing a file without a change gives the same text."""
     for scenario in SCENARIOS:
         text = scenario.read_text(encoding="utf-8")
 
-        assert text == written(parse(text)), scenario.name
+        assert text == format_blocks(parse(text)), scenario.name
 
 
-def test_output_with_blank_lines_stands_between_doubled_separators() -> None:
-    """Otherwise its first blank line would end it."""
+def test_output_with_blank_lines_is_between_doubled_separators() -> None:
     text = "# a comment\ncat x\n----\n----\na\n\nb\n----\n----\n\nfile y\nin\n\nput\n----\n"
     blocks = parse(text)
 
     assert [("a", "", "b"), ()] == [block.output for block in blocks]
     assert ("in", "", "put") == blocks[1].input
-    assert text == written(blocks)
+    assert text == format_blocks(blocks)

@@ -1,5 +1,5 @@
-"""The command line: one module for each group of commands, and as little else as possible.
+"""The command line: one module for each group of commands.
 
-Reads files and arguments, calls the rooms below, prints data on stdout and the rest on stderr, and ends with a
-documented exit code. Holds no rule of its own: what a command knows, a Python caller can have too.
+A command parses its arguments, calls the packages below, prints data on stdout and messages on stderr, and ends with a
+documented exit code. It has no rules of its own: everything it does, a Python program can do too.
 """

@@ -1,6 +1,6 @@
-"""Where the command `interlock` begins: Ctrl-C is a quiet end, also while the command is still being imported.
+"""The entry point of the command `interlock`: Ctrl-C ends it without a traceback, also during imports.
 
-Rule 1: nothing heavy is imported at the top: what is imported there, nobody can guard.
+Rule: this module imports almost nothing, because an interrupt during its own imports cannot be caught.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import sys
 
 
 def start() -> int:
-    """Run the command line of this process, and give its exit code."""
+    """Run the command line of this process and return its exit code."""
     try:
         from interlock.cli.main import main
 
         return main()
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
-        return 130  # `exits.INTERRUPTED`, which may not be there yet
+        return 130  # `exit_codes.INTERRUPTED`, which may not be imported yet

@@ -1,7 +1,6 @@
-"""Exit codes: everything about which ending of a command gives which number lives here.
+"""Exit codes of commands, by error class.
 
-Rule 1: codes follow the error classes, which say what the caller should do next; a script can branch on them.
-Rule 2: the first class in the table that fits decides.
+Rule: the classes say what the caller should do next, so a script can branch on the code.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from interlock.errors import (
     UsageError,
 )
 
-DAMAGED_HINT = 'change nothing, and read "A journal is damaged" in docs/guide/operate.md'
-"""What to do once something is damaged; the same on every store."""
+CORRUPTION_HINT = 'change nothing, and read "A journal is damaged" in docs/guide/operate.md'
+"""What to do about corrupt data, on every store."""
 
 OK = 0
 FINDINGS = 1
@@ -50,16 +49,16 @@ _BY_CLASS: tuple[tuple[type[Exception], int], ...] = (
     (InternalError, INTERNAL),
 )
 
-# What a person can put right by calling differently; every other failure of the file system may pass by itself.
-_WRONG_CALL = frozenset(
+# Errors that another command line avoids; every other error of the file system may be temporary.
+_USAGE_ERRNOS = frozenset(
     {errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EROFS, errno.ENAMETOOLONG, errno.EINVAL}
 )
 
 
 def exit_code(error: Exception) -> int:
-    """The code a command ends with when this error reaches the top; 70 for one that nobody expected."""
+    """Return the exit code for an error; 70 for an unexpected one."""
     if isinstance(error, FileNotFoundError):
         return NOT_FOUND
     if isinstance(error, OSError):
-        return USAGE if error.errno in _WRONG_CALL else UNAVAILABLE
+        return USAGE if error.errno in _USAGE_ERRNOS else UNAVAILABLE
     return next((code for cls, code in _BY_CLASS if isinstance(error, cls)), INTERNAL)

@@ -1,8 +1,9 @@
-"""Files of the command line: read whole, written whole or not at all.
+"""Definitions and JSON from files or stdin, and files that are written whole or not at all.
 
-Rule 1: `-` is stdin or stdout, and needs its format named.
-Rule 2: a file is written beside its target under another name, flushed, and renamed: a reader sees the old or the new.
-Rule 3: every refusal names the file and what to do.
+Rule 1: `-` is stdin or stdout; the format of a definition on stdin must be given.
+Rule 2: a file is written next to its target under another name, flushed, and renamed: a reader sees the old file or the
+new one.
+Rule 3: every error names the file and the fix.
 """
 
 from __future__ import annotations
@@ -13,18 +14,24 @@ import tempfile
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from interlock.assemble.charts import FORMATS, format_for_suffix, get_format, read_file, read_text
 from interlock.definition.format import ReadResult
 from interlock.errors import NotFoundError, UsageError
-from interlock.model.limits import DEFINITION_BYTES_MAX
+from interlock.model.limits import DEFINITION_BYTES_MAX, PAYLOAD_BYTES_MAX
 
 STDIN = "-"
+
+NOT_JSON = (msgspec.MsgspecError, RecursionError, UnicodeError)
+"""What decoding JSON raises: for other text, for deep nesting, for invalid UTF-8."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A definition as found: its name for messages, its bytes, and the format they are in. No path: it was on stdin."""
+    """A definition: its name for messages, its bytes and their format. `path` is None for stdin."""
 
     name: str
     data: bytes
@@ -33,88 +40,112 @@ class Source:
     allow_src: bool = False
 
     def lines(self) -> list[str]:
-        """The text by lines, as far as it can be shown."""
+        """Return the lines of the text, with replacement characters for invalid UTF-8."""
         return self.data.decode("utf-8", "replace").splitlines()
 
     def reading(self) -> ReadResult:
-        """What the reader of its format makes of it. With `allow_src` a file may include others of its folder."""
+        """Parse the definition. With `allow_src` a file may include others of its folder."""
         if self.path is None or not self.path.is_file():
             return read_text(self.data, format=self.format, source=self.name)
         return read_file(self.path, format=self.format, allow_src=self.allow_src)
 
 
 def read_source(name: str, format: str | None = None, *, allow_src: bool = False) -> Source:
-    """The definition in a file, or on stdin. `allow_src`: it may include other files of its folder.
+    """Return the definition in a file or on stdin. With `allow_src` it may include other files of its folder.
 
-    Raises NotFoundError when there is no such file, UsageError when it is not a file or its format is not known.
+    Raises NotFoundError if the file does not exist, UsageError if it is a directory or its format is not known.
     """
     if format is not None:
         get_format(format)
     known = "|".join(FORMATS)
     if name == STDIN:
         if format is None:
-            raise UsageError(f"the format of stdin is not known; add --from {known}", code="format.unknown")
+            raise UsageError("the format of stdin is not known", code="format.unknown", hint=f"add --from {known}")
         data = sys.stdin.buffer.read(DEFINITION_BYTES_MAX + 1)
         return Source(name="<stdin>", data=data, format=format, path=None)
     path = Path(name)
     if path.is_dir():
-        raise UsageError(f'"{path}" is a directory; name the file in it', code="file.directory")
+        raise UsageError(f'"{path}" is a directory', code="file.directory", hint="name a file in it")
     data = read_bytes(path)
     found = format or format_for_suffix(name)
     if found is None:
-        raise UsageError(f'the name "{name}" does not tell its format; add --from {known}', code="format.unknown")
+        raise UsageError(f'the format of "{name}" is not known', code="format.unknown", hint=f"add --from {known}")
     return Source(name=name, data=data, format=found, path=path, allow_src=allow_src)
 
 
 def read_bytes(path: Path) -> bytes:
-    """What a file holds, up to one byte more than a definition may have: whoever reads it then refuses it by its size.
+    """Return the content of a file, at most one byte more than a definition may have; its reader checks the size.
 
-    Raises NotFoundError when there is no such file, OSError when it cannot be read.
+    Raises NotFoundError if the file does not exist, OSError if it cannot be read.
     """
     try:
         with path.open("rb") as stream:
             return stream.read(DEFINITION_BYTES_MAX + 1)
     except FileNotFoundError:
-        raise NotFoundError(f'no file "{path}"', code="file.unknown", hint=_similar(path)) from None
+        raise NotFoundError(f'file not found: "{path}"', code="file.unknown", hint=_similar(path)) from None
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error  # reading itself does not name the file
+        raise OSError(error.errno, error.strerror, str(path)) from error  # `read` does not name the file
 
 
 def _similar(path: Path) -> str | None:
-    """The nearest name beside a file that is not there."""
+    """The most similar name in the folder of a missing file."""
     try:
         known = [each.name for each in path.parent.iterdir() if each.is_file()]
     except OSError:
-        return f'there is no folder "{path.parent}"'
+        return f'the folder "{path.parent}" does not exist'
     close = get_close_matches(path.name, known, 1, 0.6)
     return f'did you mean "{path.parent / close[0]}"?' if close else None
 
 
+def read_json(text: str | None, what: str) -> Any:
+    """Return the value of JSON text, of `-` (stdin) or of `@FILE`; None for None. Raises UsageError for other text."""
+    if text is None:
+        return None
+    data: str | bytes = text
+    if text == STDIN:
+        data = sys.stdin.buffer.read(PAYLOAD_BYTES_MAX * 2)  # more is refused by its size anyway
+    elif text.startswith("@"):
+        data = read_bytes(Path(text[1:]))
+    try:
+        return msgspec.json.decode(data)
+    except NOT_JSON as error:
+        hint = """write it like '{"id": "p-1"}', and a string with its own quotes: '"yes"'"""
+        raise UsageError(f"{what} is not JSON: {error}", code="payload.json", hint=hint) from None
+
+
+def read_json_object(text: str | None, what: str) -> dict[str, Any] | None:
+    """Return the value of a JSON object, as `read_json` does. Raises UsageError for another type."""
+    found = read_json(text, what)
+    if found is not None and not isinstance(found, dict):
+        raise UsageError(f"{what} is not a JSON object", code="context.type", hint="""write '{"amount": 5}'""")
+    return found
+
+
 def write_text(path: Path, text: str) -> None:
-    """Make a file hold exactly this text, as `write_bytes` does."""
+    """Write a text to a file, as `write_bytes` does."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Make a file hold exactly these bytes, at once; the mode of a file that was there stays.
+    """Replace the content of a file atomically; an existing file keeps its mode.
 
-    Raises NotFoundError when its folder is missing, UsageError for a directory, OSError when it cannot be written.
+    Raises NotFoundError if its folder does not exist, UsageError for a directory, OSError if it cannot be written.
     """
     if path.is_dir():
-        raise UsageError(f'"{path}" is a directory; name a file to write', code="file.directory")
+        raise UsageError(f'"{path}" is a directory', code="file.directory", hint="name a file")
     if not path.parent.is_dir():
-        raise NotFoundError(f'no folder "{path.parent}" to write "{path.name}" into', code="file.folder")
+        raise NotFoundError(f'the folder "{path.parent}" does not exist', code="file.folder", hint="create it first")
     try:
         if path.exists() and not path.is_file():
-            path.write_bytes(data)  # a device or a pipe: there is nothing to replace
+            path.write_bytes(data)  # a device or a pipe cannot be replaced
         else:
-            _replace(path.resolve(), data)  # a link keeps pointing to the file that changes
+            _replace(path.resolve(), data)  # a link keeps its target
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error  # the name the caller knows
+        raise OSError(error.errno, error.strerror, str(path)) from error  # with the name that the caller gave
 
 
 def _replace(target: Path, data: bytes) -> None:
-    """Write beside the target, flush, rename. Whatever goes wrong, the target is as it was."""
+    """Write a temporary file, flush, rename. On any error the target is unchanged."""
     mode = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask()
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent)
     try:
@@ -130,7 +161,7 @@ def _replace(target: Path, data: bytes) -> None:
 
 
 def _umask() -> int:
-    """The mask of this process; it can only be read by setting it."""
+    """The umask of this process; it can only be read by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

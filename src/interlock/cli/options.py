@@ -1,25 +1,33 @@
-"""Options that every command takes, before or after its name, and what a command is given to work with.
+"""Options that commands share, and the parsing of their values: principals, durations, store URLs, pages.
 
-The terminal travels as click's context object; an option that is set changes it, so the later one wins.
+The terminal is click's context object. An option changes it only if it is given, so `-q` works before and after the
+name of the command.
 """
 
 from __future__ import annotations
 
+import getpass
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
 from interlock.cli.output.terminal import Terminal
+from interlock.errors import UsageError
+from interlock.model.duration import parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=click.Command)
+
+PAGE_ROWS_MAX = 1_000
+"""Rows of one page; the same as `ports.store.PAGE_MAX`, which is not imported for `--help`."""
 
 pass_terminal = click.make_pass_decorator(Terminal, ensure=True)
 
 
 def _set(context: click.Context, parameter: click.Parameter, value: object) -> None:
-    """Note an option in the terminal, but only when it was given: its default must not undo an earlier one."""
+    """Set an attribute of the terminal, if the option is given: its default must not undo an earlier one."""
     terminal = context.ensure_object(Terminal)
     if value and parameter.name is not None:
         setattr(terminal, parameter.name, value)
@@ -30,27 +38,30 @@ _COLOR = click.option(
     type=click.Choice(("auto", "always", "never")),
     expose_value=False,
     callback=_set,
-    help="Colour: auto looks at the terminal, NO_COLOR and FORCE_COLOR.",
+    help="Colour: auto follows the terminal, NO_COLOR and FORCE_COLOR.",
 )
 _VERBOSE = click.option(
-    "-v", "--verbose", is_flag=True, expose_value=False, callback=_set, help="Say more; show tracebacks of our bugs."
+    "-v",
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=_set,
+    help="Verbose; tracebacks for internal errors.",
 )
 _QUIET = click.option(
     "-q", "--quiet", is_flag=True, expose_value=False, callback=_set, help="Only data and errors, no messages."
 )
 
-
-_ADDRESS = (
-    "URL is the address of a store, such as sqlite:///orders.db. Left out, it is that of INTERLOCK_STORE, else of "
-    "interlock.toml."
+_URL_HELP = (
+    "URL is a store URL, such as sqlite:///orders.db. The default is INTERLOCK_STORE, then `store` in interlock.toml."
 )
 
 
 def example(*lines: str) -> Callable[[C], C]:
-    """Let a command's help end with examples, and with what URL means where it takes one."""
+    """Add examples to the help of a command, and the meaning of URL if the command takes one."""
 
-    def shown(command: C) -> C:
-        paragraphs = [_ADDRESS] if any(each.name == "words" for each in command.params) else []
+    def add(command: C) -> C:
+        paragraphs = [_URL_HELP] if any(each.name == "words" for each in command.params) else []
         # The character \\b keeps click from joining the lines that follow it.
         paragraphs.append(
             "\n".join(["\b", "Examples:" if len(lines) > 1 else "Example:", *(f"  {each}" for each in lines)])
@@ -58,36 +69,108 @@ def example(*lines: str) -> Callable[[C], C]:
         command.epilog = "\n\n".join(paragraphs)
         return command
 
-    return shown
+    return add
 
 
 def common(command: F) -> F:
-    """Give a command the options that all of them have."""
+    """Add the options that all commands have."""
     return _COLOR(_VERBOSE(_QUIET(command)))
 
 
+def words(text: str) -> Callable[[F], F]:
+    """Add the arguments of a command: an optional store URL, then `text`."""
+    return click.argument("words", nargs=-1, metavar=f"[URL] {text}".strip())
+
+
+def chart_option(command: F) -> F:
+    """Add `--chart`."""
+    text = "A chart of the entities: a definition, or module:name for charts with code. May be repeated."
+    return click.option("--chart", "charts", multiple=True, metavar="FILE", help=text)(command)
+
+
+def key_prefix_option(command: F) -> F:
+    """Add `--key-prefix`."""
+    text = "Prefix of keys passed to handlers; never change it."
+    return click.option("--key-prefix", metavar="TEXT", help=text)(command)
+
+
 def format_option(command: F) -> F:
-    """Give a command `--from`, the format of its input."""
-    option = click.option(
-        "--from",
-        "source_format",
-        metavar="FORMAT",
-        help="Format of the input, where its name does not tell: yaml, scxml, xstate, xstate4 or smcat.",
-    )
-    return option(command)
+    """Add `--from`, the format of the input."""
+    text = "Format of the input, if its name does not show it: yaml, scxml, xstate, xstate4 or smcat."
+    return click.option("--from", "source_format", metavar="FORMAT", help=text)(command)
 
 
 def src_option(command: F) -> F:
-    """Give a command `--allow-src`."""
+    """Add `--allow-src`."""
     text = "Let an SCXML file include files of its own folder by src. Only for a definition that you trust."
     return click.option("--allow-src", is_flag=True, help=text)(command)
 
 
 def json_option(command: F) -> F:
-    """Give a command `--json`."""
+    """Add `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(command)
 
 
 def output_option(command: F) -> F:
-    """Give a command `-o`."""
+    """Add `-o`."""
     return click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of stdout.")(command)
+
+
+def principal_option(command: F) -> F:
+    """Add `--principal`, with roles."""
+    text = "The sender: an id, and its roles after a colon."
+    return click.option("--principal", metavar="ID[:ROLE,...]", help=text)(command)
+
+
+def page_options(command: F) -> F:
+    """Add `--limit` and `--after`, which read a list page by page."""
+    limit = click.option(
+        "--limit",
+        type=click.IntRange(1, PAGE_ROWS_MAX),
+        default=50,
+        metavar="N",
+        help="Maximum rows (default 50).",
+    )
+    after = click.option("--after", metavar="CURSOR", help="Continue after this cursor.")
+    return limit(after(command))
+
+
+# Values
+
+
+def parse_principal(text: str | None) -> dict[str, Any] | None:
+    """Return the principal of `ID[:ROLE,...]`; None for None. Raises UsageError if the id is empty."""
+    if text is None:
+        return None
+    name, colon, roles = text.partition(":")
+    if not name:
+        hint = "write --principal ada:support"
+        raise UsageError("--principal has no id", code="principal.malformed", hint=hint)
+    return {"id": name, "roles": [each for each in roles.split(",") if each]} if colon else {"id": name}
+
+
+def duration_ms(text: str, option: str) -> int:
+    """Return a duration in milliseconds. Raises UsageError if it is invalid."""
+    found = parse_duration(text)
+    if found is None:
+        hint = "write 90s, 5m, 2h, 90d"
+        raise UsageError(f"{option}: invalid duration `{text}`", code="duration.malformed", hint=hint)
+    return found
+
+
+def user_name() -> str:
+    """Return the name of the user of this process; `uid N` for a user without a name, as in many containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
+def version_text() -> str:
+    """Return the version of the package."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("interlock")
+    except PackageNotFoundError:
+        return "unknown (not installed)"

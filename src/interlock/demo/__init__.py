@@ -1,4 +1,4 @@
-"""A small world that runs by itself: two trades, services that fail, and people who want something.
+"""The demo: orders and virtual machines that run by themselves, with services that fail.
 
-It shows what the console and the commands are for. It is no library: nothing outside `interlock demo` uses it.
+It shows what the console and the commands are for. It is not a library: only `interlock demo` uses it.
 """

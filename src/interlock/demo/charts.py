@@ -1,8 +1,8 @@
-"""The trades of the demo: the charts that lie beside this file, with handlers that ask the services.
+"""The charts of the demo, with handlers that call the services.
 
-Rule 1: the folder of a demo is a project. It holds copies of the definitions and an `interlock.toml`, so that every
-command works there without further words. The copies are written at each start: an edit is for looking, not keeping.
-Rule 2: a folder of somebody else is left alone: only an empty one, or one that says that it is a demo's, is used.
+Rule 1: the folder of a demo is a project with copies of the definitions and an `interlock.toml`, so that every command
+works there without options. The copies are written at each start: edits are lost.
+Rule 2: only an empty folder, or one that a demo created, is used.
 """
 
 from __future__ import annotations
@@ -20,36 +20,38 @@ DEFINITIONS = tuple(f"{kind}.interlock.yaml" for kind in ("order", "vm", "networ
 STORE = "demo.db"
 MARK = "# Written by `interlock demo`"
 PROJECT = f"""\
-{MARK}: in this folder `interlock top`, `stuck`, `tail` ... need no further words.
+{MARK}: in this folder `interlock top`, `stuck`, `tail` ... need no options.
 store = "sqlite:///{STORE}"
 charts = [{", ".join(f'"{each}"' for each in DEFINITIONS)}]
 """
 
 
-def settled_in(folder: Path) -> str:
-    """Make the folder a project, and give the address of its store. Raises UsageError for a folder of somebody else."""
+def prepare_folder(folder: Path) -> str:
+    """Make the folder a project and return its store URL. Raises UsageError for a folder with other files."""
     folder.mkdir(parents=True, exist_ok=True)
     project = folder / "interlock.toml"
-    is_ours = project.is_file() and project.read_text(encoding="utf-8", errors="replace").startswith(MARK)
-    if not is_ours and any(folder.iterdir()):
-        hint = "name a new or an empty one with --folder"
-        raise UsageError(f"{folder} holds something that is not of a demo", code="demo.folder", hint=hint)
-    project.write_text(PROJECT, encoding="utf-8")  # first: an interrupted start leaves a folder that is ours
+    is_demo = project.is_file() and project.read_text(encoding="utf-8", errors="replace").startswith(MARK)
+    if not is_demo and any(folder.iterdir()):
+        hint = "use a new or empty folder with --folder"
+        raise UsageError(f"{folder} has files that are not of a demo", code="demo.folder", hint=hint)
+    project.write_text(
+        PROJECT, encoding="utf-8"
+    )  # first, so that an interrupted start leaves a folder that a demo created
     for name in DEFINITIONS:
         text = (files("interlock.demo") / name).read_text(encoding="utf-8")
         (folder / name).write_text(text, encoding="utf-8")
     return f"sqlite:///{(folder / STORE).absolute()}"
 
 
-def trades(folder: Path, services: Services) -> list[BoundChart]:
-    """The charts of a folder with their handlers."""
+def load_charts(folder: Path, services: Services) -> list[BoundChart]:
+    """Return the charts of a folder with their handlers."""
     order, vm, network, storage = (load(folder / name) for name in DEFINITIONS)
-    _shop(order, services)
-    _provider(vm, network, storage, services)
+    _register_order_handlers(order, services)
+    _register_machine_handlers(vm, network, storage, services)
     return [order, vm, network, storage]
 
 
-def _shop(order: BoundChart, services: Services) -> None:
+def _register_order_handlers(order: BoundChart, services: Services) -> None:
     @order.handler("payment.charge")
     async def charge(attempt: Attempt) -> dict[str, str]:
         return {"charge": await services.do("charge", attempt.key, attempt.entity, attempt.number)}
@@ -59,9 +61,10 @@ def _shop(order: BoundChart, services: Services) -> None:
         return {"charge": await services.find(attempt.input["charge"], attempt.key, attempt.number)}
 
     @order.reconciler("unresolved-charges", state="charge_unresolved", older="40s", every="10s")
-    async def look_again(seen: ReconcileRequest) -> ReconcileResult:
+    async def look_up_again(request: ReconcileRequest) -> ReconcileResult:
         return ReconcileResult(
-            "charge.resolved", {"charge": await services.find(f"{seen.entity}/charge", seen.entity, seen.now_ms)}
+            "charge.resolved",
+            {"charge": await services.find(f"{request.entity}/charge", request.entity, request.now_ms)},
         )
 
     @order.handler("payment.refund")
@@ -89,7 +92,7 @@ def _shop(order: BoundChart, services: Services) -> None:
         await services.do("receipt", attempt.key, attempt.entity, attempt.number)
 
 
-def _provider(vm: BoundChart, network: BoundChart, storage: BoundChart, services: Services) -> None:
+def _register_machine_handlers(vm: BoundChart, network: BoundChart, storage: BoundChart, services: Services) -> None:
     @network.handler("net.allocate")
     async def allocate(attempt: Attempt) -> str:
         return await services.do("address", attempt.key, attempt.entity, attempt.number)
@@ -98,7 +101,7 @@ def _provider(vm: BoundChart, network: BoundChart, storage: BoundChart, services
     async def announce(attempt: Attempt) -> str:
         return await services.do("route", attempt.key, attempt.entity, attempt.number)
 
-    @network.handler("net.release")  # by the network itself, or by the machine that has it
+    @network.handler("net.release")  # for the network, or for its machine
     @vm.handler("net.release")
     async def release(attempt: Attempt) -> None:
         await services.undo("release", attempt.key, attempt.number)

@@ -1,8 +1,8 @@
-"""The outside of the demo: bank, warehouse, carrier, network, disks and hypervisor, and all that goes wrong with them.
+"""The external services of the demo: bank, warehouse, carrier, network, disks and hypervisor, with their failures.
 
-Rule 1: they remember nothing. What happens to a deed follows from the seed, its key and the number of the attempt, so
-a demo that was killed goes on with the same services, and one seed shows one world.
-Rule 2: whatever they answer, they answer the same under the same key: nothing is done twice.
+Rule 1: they have no state. The result of a request depends on the seed, its key and the number of the attempt, so a
+killed demo resumes with the same services, and one seed always shows the same demo.
+Rule 2: the same key always gets the same answer: nothing is done twice.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from interlock.errors import RejectedError, UnavailableError
 from interlock.ports.clock import Clock
 
 SEED = 24
-"""The world that is shown unless another is asked for: its first ten seconds hold every kind of trouble."""
+"""The default seed: its first ten seconds have every kind of failure."""
 
-REFUSED = {
+REFUSAL_RATES = {
     "charge": 0.08,
     "reservation": 0.03,
     "parcel": 0.12,
@@ -27,29 +27,29 @@ REFUSED = {
     "content": 0.10,
     "power": 0.06,
 }
-"""How often a deed is refused for good, by deed: sagas compensate then, and receipts become dead letters."""
+"""How often a request is refused permanently: sagas then compensate, and receipts become dead letters."""
 
-UNREACHABLE = 0.18
-"""How often a line is dead, per attempt: the retry shows."""
+UNREACHABLE_RATE = 0.18
+"""How often a service is unreachable, per attempt."""
 
-SILENT = 0.05
-"""How often the bank takes a charge and says nothing: it has to be looked up."""
+SILENT_RATE = 0.05
+"""How often the bank does not answer a charge, so that it must be looked up."""
 
-LOST = 0.60
-"""How often, per attempt, the bank cannot tell about a charge or pay one back."""
+BANK_FAILURE_RATE = 0.60
+"""How often a lookup or a refund fails, per attempt."""
 
-CHARGED = 0.5
-"""How often the card was charged when the bank said nothing."""
+CHARGED_RATE = 0.5
+"""How often the card was charged although the bank did not answer."""
 
-SLOW_MS = (30, 450)
-"""The shortest and the longest answer."""
+RESPONSE_MS = (30, 450)
+"""The shortest and the longest response time."""
 
-SILENCE_MS = 600_000
+NO_ANSWER_MS = 600_000
 """Longer than any timeout of the charts."""
 
 
 class Services:
-    """All of them, behind two doors: `do` and `undo`. `done` counts what they did, by deed."""
+    """All services. `done` counts what they did, by action."""
 
     def __init__(self, clock: Clock, seed: int) -> None:
         self._clock = clock
@@ -57,47 +57,47 @@ class Services:
         self.done: Counter[str] = Counter()
 
     def chance(self, *words: object) -> float:
-        """A number from 0 to 1 that is the same for the same words."""
+        """Return a number from 0 to 1 that depends only on the seed and the words."""
         return int.from_bytes(self._digest(*words)) / 2**64
 
-    async def do(self, deed: str, key: str, entity: str, number: int) -> str:
-        """Do it: its name. Raises RejectedError when it will never be done, UnavailableError when the line is dead."""
-        await self._answer_time(deed, key, number)
-        if self.chance("refused", deed, entity) < REFUSED[deed]:
-            raise RejectedError(f"no {deed} for {entity}", code=f"{deed}.refused")
-        if deed == "charge" and self.chance("silent", entity) < SILENT:
-            await self._clock.sleep_ms(SILENCE_MS)
-        self._reached(deed, key, number, UNREACHABLE)
-        return self._told(deed, key)
+    async def do(self, action: str, key: str, entity: str, number: int) -> str:
+        """Perform an action and return its id. Raises RejectedError and UnavailableError."""
+        await self._respond_slowly(action, key, number)
+        if self.chance("refused", action, entity) < REFUSAL_RATES[action]:
+            raise RejectedError(f"no {action} for {entity}", code=f"{action}.refused")
+        if action == "charge" and self.chance("silent", entity) < SILENT_RATE:
+            await self._clock.sleep_ms(NO_ANSWER_MS)
+        self._check_reachable(action, key, number, UNREACHABLE_RATE)
+        return self._record(action, key)
 
-    async def undo(self, deed: str, key: str, number: int) -> None:
-        """Make up for it. Raises UnavailableError when the line is dead."""
-        await self._answer_time(deed, key, number)
-        self._reached(deed, key, number, LOST if deed == "refund" else UNREACHABLE)
-        self._told(deed, key)
+    async def undo(self, action: str, key: str, number: int) -> None:
+        """Perform a compensating action. Raises UnavailableError if the service is unreachable."""
+        await self._respond_slowly(action, key, number)
+        self._check_reachable(action, key, number, BANK_FAILURE_RATE if action == "refund" else UNREACHABLE_RATE)
+        self._record(action, key)
 
     async def find(self, charge: str, key: str, number: int) -> str | None:
-        """The name of a charge, or None: it was not made. Raises UnavailableError when the bank cannot tell."""
-        await self._answer_time("lookup", key, number)
-        self._reached("lookup", key, number, LOST)
+        """Return the id of a charge, or None if it was not made. Raises UnavailableError if the lookup fails."""
+        await self._respond_slowly("lookup", key, number)
+        self._check_reachable("lookup", key, number, BANK_FAILURE_RATE)
         self.done["lookup"] += 1
-        return self._name("charge", charge) if self.chance("charged", charge) < CHARGED else None
+        return self._id("charge", charge) if self.chance("charged", charge) < CHARGED_RATE else None
 
-    async def _answer_time(self, deed: str, key: str, number: int) -> None:
-        shortest, longest = SLOW_MS
-        await self._clock.sleep_ms(shortest + (longest - shortest) * self.chance("time", deed, key, number))
+    async def _respond_slowly(self, action: str, key: str, number: int) -> None:
+        shortest, longest = RESPONSE_MS
+        await self._clock.sleep_ms(shortest + (longest - shortest) * self.chance("time", action, key, number))
 
-    def _reached(self, deed: str, key: str, number: int, share: float) -> None:
-        if self.chance("line", deed, key, number) < share:
-            code = "bank.unreachable" if deed in ("charge", "lookup", "refund") else "service.unreachable"
-            raise UnavailableError("the line is dead", code=code)
+    def _check_reachable(self, action: str, key: str, number: int, share: float) -> None:
+        if self.chance("line", action, key, number) < share:
+            code = "bank.unreachable" if action in ("charge", "lookup", "refund") else "service.unreachable"
+            raise UnavailableError("the service is unreachable", code=code)
 
-    def _told(self, deed: str, key: str) -> str:
-        self.done[deed] += 1
-        return self._name(deed, key)
+    def _record(self, action: str, key: str) -> str:
+        self.done[action] += 1
+        return self._id(action, key)
 
-    def _name(self, deed: str, key: str) -> str:
-        return f"{deed}-{self._digest(deed, key).hex()[:8]}"
+    def _id(self, action: str, key: str) -> str:
+        return f"{action}-{self._digest(action, key).hex()[:8]}"
 
     def _digest(self, *words: object) -> bytes:
         return blake2b("\n".join(map(str, (self._seed, *words))).encode(), digest_size=8).digest()

@@ -1,1 +1,5 @@
-"""Read-only questions about a store: populations, rates, history, sagas. Prints nothing, knows no HTTP."""
+"""Read-only questions about a store: populations, stuck entities, work status, accepted events, history.
+
+The command line, the console, the demo and notebooks ask them, so that all of them show the same numbers and words. It
+writes nothing, prints nothing and knows no HTTP.
+"""

@@ -1,11 +1,10 @@
-"""Entities as they were: replayed from the nearest snapshot that is remembered, and only so far unless it is asked for.
+"""Entities at an earlier version, replayed from the nearest cached snapshot.
 
-Rule 1: a page that opens by itself replays `NEAR_MAX` entries at most, however long the journal is; what lies further
-is replayed when somebody asks for it, a page of the journal at a time, so that other requests go on.
-Rule 2: whatever is replayed leaves a snapshot every `EVERY` versions behind, and so does whatever is shown: what was
-far once is near from then on.
-Rule 3: what is remembered is a cache. Entries are verified by the store, and a step that does not lead where its entry
-says is corruption, from here as from the beginning.
+Rule 1: a page that loads by itself replays at most `REPLAY_ENTRIES_MAX` entries. A longer replay runs only on request,
+one page of the journal at a time, so that other requests are served in between.
+Rule 2: a replay caches a snapshot every `SNAPSHOT_INTERVAL` versions, so the next one for a nearby version is short.
+Rule 3: snapshots are a cache. The store verifies entries, and a step that does not lead where its entry says is
+corruption, whether the replay started from a cached snapshot or from the first entry.
 """
 
 from __future__ import annotations
@@ -21,64 +20,68 @@ from interlock.ports.store import PAGE_MAX
 from interlock.runtime.history.replay import replay
 from interlock.runtime.runtime import Runtime
 
-NEAR_MAX = 1_000
-"""Entries that a page replays unasked: some ten milliseconds."""
+REPLAY_ENTRIES_MAX = 1_000
+"""Entries that a page replays without being asked: some ten milliseconds."""
 
-EVERY = 500
-"""Versions between two snapshots that a replay leaves behind."""
+SNAPSHOT_INTERVAL = 500
+"""Versions between two snapshots that a replay caches."""
 
-KEPT_BYTES_MAX = 32 * 1_048_576
-"""Bytes of all snapshots that are remembered, encoded: of a small entity some ten thousand."""
+CACHE_BYTES_MAX = 32 * 1_048_576
+"""Size of all cached snapshots, encoded: some ten thousand snapshots of a small entity."""
 
 
 class HistoryCache:
-    """Snapshots of some entities of one runtime, and the way from them to others."""
+    """Cached snapshots of entities of one runtime, and the replay from them."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, *, bytes_max: int = CACHE_BYTES_MAX) -> None:
         self._runtime = runtime
-        self._kept: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._bytes_max = bytes_max
+        self._snapshots: OrderedDict[tuple[str, int], bytes] = OrderedDict()
         self._versions: dict[str, list[int]] = {}
         self._bytes = 0
 
     def keep(self, snapshot: Snapshot) -> None:
-        """Remember a snapshot; those used longest ago make room."""
+        """Cache a snapshot; the least recently used ones are dropped when the cache is full."""
         place = (snapshot.entity, snapshot.version)
-        if place in self._kept:
-            self._kept.move_to_end(place)
+        if place in self._snapshots:
+            self._snapshots.move_to_end(place)
             return
         encoded = encode(snapshot)
-        self._kept[place] = encoded
+        self._snapshots[place] = encoded
         self._bytes += len(encoded)
         insort(self._versions.setdefault(snapshot.entity, []), snapshot.version)
-        while self._bytes > KEPT_BYTES_MAX:
-            (entity, version), dropped = self._kept.popitem(last=False)
+        while self._bytes > self._bytes_max:
+            (entity, version), dropped = self._snapshots.popitem(last=False)
             self._bytes -= len(dropped)
             self._versions[entity].remove(version)
             if not self._versions[entity]:
                 del self._versions[entity]
 
     def distance(self, entity: str, version: int) -> int:
-        """How many entries must be replayed to know an entity at a version."""
+        """Return how many entries must be replayed to get an entity at a version."""
         return version - self._nearest(entity, version)
 
     async def at(self, entity: str, version: int) -> Snapshot | None:
-        """An entity at a version of its journal; None at 0. Raises NotFoundError, CorruptionError."""
+        """Return an entity at a version; None at version 0. Raises NotFoundError and CorruptionError."""
         reached = self._nearest(entity, version)
-        found = self._remembered(entity, reached)
+        found = self._cached(entity, reached)
         while reached < version:
             limit = min(PAGE_MAX, version - reached)
             records = await self._runtime.store.read(entity, after=reached, limit=limit)
-            if not records:  # somebody let go of it meanwhile
+            if not records:  # archived in the meantime
                 return None
-            found = self._folded(entity, found, tuple(each.entry for each in records))
+            found = self._replay(entity, found, tuple(each.entry for each in records))
             reached = records[-1].version
-            await asyncio.sleep(0)  # requests go before
+            await asyncio.sleep(0)  # serve other requests
         if found is not None:
             self.keep(found)
         return found
 
     async def version_at(self, entity: str, time_ms: int, *, latest: int) -> int:
-        """The version of the last entry not after a time; 0 when it began later. Times of a journal do not go back."""
+        """Return the version of the last entry not after a time; 0 if all entries are later.
+
+        Times in a journal never decrease, so this is a binary search.
+        """
         low, high = 0, latest
         while low < high:
             middle = (low + high + 1) // 2
@@ -89,22 +92,22 @@ class HistoryCache:
                 high = middle - 1
         return low
 
-    def _folded(self, entity: str, found: Snapshot | None, entries: tuple[Entry, ...]) -> Snapshot | None:
+    def _replay(self, entity: str, found: Snapshot | None, entries: tuple[Entry, ...]) -> Snapshot | None:
         for entry in entries:
             found = replay(self._runtime.charts, entity, found, (entry,))
-            if found is not None and entry.version % EVERY == 0:
+            if found is not None and entry.version % SNAPSHOT_INTERVAL == 0:
                 self.keep(found)
         return found
 
     def _nearest(self, entity: str, version: int) -> int:
-        """The version of the last snapshot that is remembered and not after this one; 0: none."""
+        """The version of the last cached snapshot that is not after this version; 0 if there is none."""
         versions = self._versions.get(entity, [])
         at = bisect_right(versions, version)
         return versions[at - 1] if at else 0
 
-    def _remembered(self, entity: str, version: int) -> Snapshot | None:
-        encoded = self._kept.get((entity, version))
+    def _cached(self, entity: str, version: int) -> Snapshot | None:
+        encoded = self._snapshots.get((entity, version))
         if encoded is None:
             return None
-        self._kept.move_to_end((entity, version))
+        self._snapshots.move_to_end((entity, version))
         return decode_snapshot(encoded)

@@ -1,28 +1,46 @@
-"""How many entities are where: from a store's counters, or, on one that keeps none, from a walk with an end.
+"""How many entities of a kind are in which state, how long they stay, and how fast they step.
 
-Rule: a walk stops at `COUNT_MAX` entities and says so; nothing here grows with the number of entities.
+`top`, the console, the demo and notebooks all show these numbers.
+
+Rule 1: the cost does not grow with the number of entities: the numbers come from the store's counters. A store without
+counters is read page by page up to `COUNT_MAX` entities; the result then says that it is not complete.
+Rule 2: a kind whose chart is not loaded has states and rates, but no total: only a chart tells which states are nested.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
+
 from msgspec import Struct
 
+from interlock.errors import NotFoundError
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart, State
+from interlock.model.diagnostics import suggestion
 from interlock.model.duration import parse_duration
+from interlock.ports.paging import pages
 from interlock.ports.statistics import COUNT_MAX, DAY_MS, MINUTE_MS, MinuteRates, Statistics, entities_in
-from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow
+from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow, Store
+from interlock.ports.work import WorkQuery, WorkStore
+from interlock.runtime.chart_registry import BUILTIN_KINDS
 from interlock.runtime.runtime import Runtime
 
 DWELL_WINDOW_MS = 7 * DAY_MS
-SPARK_MINUTES = 60
+"""Stays that ended in the last week count for the time in a state."""
+
+RATE_MINUTES = 60
+"""Minutes of rates that are read: an hour, as the console draws it."""
+
+MARKS_MS = 250
+"""Time between two reads of the counters for change marks: half of the time between two events of a stream."""
 
 
-class StateView(Struct, frozen=True):
-    """A state and those in it. `stuck` is None when the chart does not say how long is too long.
+class StatePopulation(Struct, frozen=True):
+    """A state and the entities in it. `stuck` is None if the chart does not say how long is too long.
 
-    The type `gone` is of a state that the current chart does not have, and entities of other revisions are in; the type
-    `ended` of one of `ENDED_STATES`, which is no state: there are those who ended without a final one.
+    `type` is that of the chart, or `removed` (entities of older revisions are in a state that the current chart does
+    not have), `ended` (they ended without a final state, see `ENDED_STATES`), or `unknown` (no chart is loaded).
     """
 
     id: str
@@ -37,9 +55,14 @@ class StateView(Struct, frozen=True):
     tags: tuple[str, ...] = ()
     description: str | None = None
 
+    @property
+    def is_ended(self) -> bool:
+        """Whether the entities in this state have ended. In a nested final state only a region has ended."""
+        return self.type == "ended" or (self.type == "final" and self.parent is None)
 
-class RevisionView(Struct, frozen=True):
-    """A revision and how many entities were last written by it, by state. `chart_loaded`: its chart is loaded."""
+
+class RevisionPopulation(Struct, frozen=True):
+    """A revision and the entities that were last written by it. `chart_loaded`: its chart is loaded."""
 
     revision: str
     chart_loaded: bool
@@ -49,71 +72,163 @@ class RevisionView(Struct, frozen=True):
 
 
 class Population(Struct, frozen=True):
-    """The entities of a kind. `partial`: counted by a walk that ended at its bound, so there are more."""
+    """The entities of a kind.
 
-    entities: int
-    stuck: int
-    stuck_more: bool
-    partial: bool
-    states: tuple[StateView, ...]
-    revisions: tuple[RevisionView, ...]
+    `revision` is the current one, None if no chart is loaded; `entities` is None then. `is_complete` is False if
+    counting stopped at `COUNT_MAX`. `steps_per_second` and `conflict_share` (lost attempts of all attempts) cover the
+    last minute; they are None if the store has no counters.
+    """
+
+    kind: str
+    revision: str | None = None
+    entities: int | None = None
+    is_complete: bool = True
+    stuck: int | None = None
+    stuck_more: bool = False
+    states: tuple[StatePopulation, ...] = ()
+    revisions: tuple[RevisionPopulation, ...] = ()
+    minutes: tuple[MinuteRates, ...] = ()
+    steps_per_second: float | None = None
+    conflict_share: float | None = None
+
+    @property
+    def active(self) -> int:
+        """The entities that have not ended."""
+        ended = sum(each.entities for each in self.states if each.is_ended)
+        return max(0, (self.entities or 0) - ended)
+
+
+class Overview(Struct, frozen=True):
+    """All kinds of a store, or one. `dead_letters` stops at `PAGE_MAX`; None if the store does not run effects."""
+
+    kinds: tuple[Population, ...]
+    now_ms: int
+    dead_letters: int | None = None
+
+
+async def overview(runtime: Runtime, kind: str | None = None) -> Overview:
+    """Return the population of all kinds, or of one. Raises NotFoundError for an unknown kind."""
+    await check_kind(runtime, kind)
+    kinds = [each for each in await runtime.store.kinds() if each not in BUILTIN_KINDS] if kind is None else [kind]
+    found = [await population(runtime, each) for each in kinds]
+    return Overview(tuple(found), runtime.clock.now_ms(), await count_dead_letters(runtime.store))
+
+
+async def check_kind(runtime: Runtime, kind: str | None) -> None:
+    """Raise NotFoundError for a kind that has neither an entity nor a chart, with the nearest known name."""
+    if kind is None or kind in runtime.charts.kinds():
+        return
+    known = (*runtime.charts.kinds(), *await runtime.store.kinds())
+    if kind not in known:
+        raise NotFoundError(f"unknown kind `{kind}`", code="kind.unknown", hint=kind_hint(kind, known))
+
+
+def kind_hint(kind: str, known: tuple[str, ...]) -> str:
+    """Return the hint for an unknown kind: the nearest name, or all names."""
+    return suggestion(kind, known) or (f"known kinds: {', '.join(known)}" if known else "the store has no entities")
+
+
+async def count_dead_letters(store: Store) -> int | None:
+    """Return the number of dead letters, at most `PAGE_MAX`; None if the store does not run effects."""
+    if not isinstance(store, WorkStore):
+        return None
+    return len((await store.works(WorkQuery(dead=True, limit=PAGE_MAX))).rows)
 
 
 async def population(runtime: Runtime, kind: str) -> Population:
-    """The population of a kind whose chart is here."""
+    """Return the population of a kind."""
+    minutes = await _minutes(runtime, kind)
+    rate, conflicts = (None, None) if minutes is None else recent_rate(minutes, runtime.clock.now_ms())
+    if kind not in runtime.charts.kinds():
+        states = await _states_without_chart(runtime.store, kind)
+        return Population(kind, states=states, minutes=minutes or (), steps_per_second=rate, conflict_share=conflicts)
     kernel = runtime.charts.for_new_entity(kind)
-    by_revision, partial = await _counts(runtime, kind)
+    by_revision, is_complete = await _counts(runtime, kind)
     totals: dict[str, int] = {}
-    for states in by_revision.values():
-        for state, entities in states.items():
+    for counts in by_revision.values():
+        for state, entities in counts.items():
             totals[state] = totals.get(state, 0) + entities
-    p95 = await dwell_p95(runtime, kind)
-    views = [await _state(runtime, kind, each, totals, p95, kernel.chart) for each in kernel.chart.states[1:]]
-    views = [each for each in views if each.type != "history"]
-    views += [StateView(each, "gone", 1, None, totals[each]) for each in _gone(kernel.chart, totals)]
-    views += [StateView(each, "ended", 1, None, totals[each]) for each in ENDED_STATES.values() if totals.get(each)]
-    stuck = [each for each in views if each.stuck]
+    states = await _states(runtime, kernel, totals)
+    stuck = [each for each in states if each.stuck]
     revisions = _revisions(runtime, kernel, by_revision)
     return Population(
+        kind=kind,
+        revision=kernel.chart.revision,
         entities=sum(each.entities for each in revisions),
-        stuck=sum(each.stuck or 0 for each in stuck),
+        is_complete=is_complete,
+        stuck=None if minutes is None else sum(each.stuck or 0 for each in stuck),
         stuck_more=any(each.stuck_more for each in stuck),
-        partial=partial,
-        states=tuple(views),
+        states=states,
         revisions=revisions,
+        minutes=minutes or (),
+        steps_per_second=rate,
+        conflict_share=conflicts,
     )
 
 
-def _gone(chart: Chart, totals: dict[str, int]) -> list[str]:
-    known = {*ENDED_STATES.values(), *(each.id for each in chart.states)}
-    return sorted(each for each in totals if each not in known)
+def recent_rate(minutes: tuple[MinuteRates, ...], now_ms: int) -> tuple[float, float]:
+    """Return the steps per second of the last minute, and the share of attempts that lost to a conflict.
+
+    The current minute counts whole; the previous one counts for the part of it that is less than a minute ago.
+    """
+    current = now_ms // MINUTE_MS * MINUTE_MS
+    weights = {current: 1.0, current - MINUTE_MS: 1 - (now_ms - current) / MINUTE_MS}
+    steps = sum(weights.get(each.minute_ms, 0.0) * each.steps for each in minutes)
+    conflicts = sum(weights.get(each.minute_ms, 0.0) * each.conflicts for each in minutes)
+    return steps * 1_000 / MINUTE_MS, conflicts / (steps + conflicts) if conflicts else 0.0
 
 
-def _revisions(runtime: Runtime, kernel: Kernel, by_revision: dict[str, dict[str, int]]) -> tuple[RevisionView, ...]:
-    here = runtime.charts.revisions(kernel.chart.kind)
-    names = dict.fromkeys([*here, *sorted(by_revision)])
+async def dwell_p95(runtime: Runtime, kind: str) -> dict[str, int]:
+    """Return, by state, the time within which 95 % of the stays of the last week ended."""
+    if not isinstance(runtime.store, Statistics):
+        return {}
+    found = await runtime.store.dwell(kind, since_ms=runtime.clock.now_ms() - DWELL_WINDOW_MS)
+    quantiles = ((each.state, each.quantile_ms(0.95)) for each in found)
+    return {state: ms for state, ms in quantiles if ms is not None}
+
+
+async def _minutes(runtime: Runtime, kind: str) -> tuple[MinuteRates, ...] | None:
+    """The counters of each minute of the last hour; None if the store has no counters."""
+    if not isinstance(runtime.store, Statistics):
+        return None
+    return await runtime.store.rates(kind, since_ms=runtime.clock.now_ms() - RATE_MINUTES * MINUTE_MS)
+
+
+async def _states_without_chart(store: Store, kind: str) -> tuple[StatePopulation, ...]:
+    if not isinstance(store, Statistics):
+        return ()
+    counts: dict[str, int] = {}
+    for each in await store.counts(kind):
+        counts[each.state] = counts.get(each.state, 0) + each.entities
     return tuple(
-        RevisionView(
-            each,
-            each in here,
-            each == kernel.chart.revision,
-            entities_in((here.get(each) or kernel).chart, by_revision.get(each, {})),
-            by_revision.get(each, {}),
-        )
-        for each in names
+        StatePopulation(state, "ended" if state in ENDED_STATES.values() else "unknown", 1, None, entities)
+        for state, entities in sorted(counts.items())
+    )
+
+
+async def _states(runtime: Runtime, kernel: Kernel, totals: dict[str, int]) -> tuple[StatePopulation, ...]:
+    """The states of the chart, then states that only older revisions have, then those that ended in no state."""
+    chart = kernel.chart
+    p95 = await dwell_p95(runtime, chart.kind)
+    known = {*ENDED_STATES.values(), *(each.id for each in chart.states)}
+    removed = sorted(each for each in totals if each not in known)
+    return (
+        *[await _state(runtime, chart, each, totals, p95) for each in chart.states[1:] if each.type != "history"],
+        *(StatePopulation(each, "removed", 1, None, totals[each]) for each in removed),
+        *(StatePopulation(each, "ended", 1, None, totals[each]) for each in ENDED_STATES.values() if totals.get(each)),
     )
 
 
 async def _state(
-    runtime: Runtime, kind: str, state: State, totals: dict[str, int], p95: dict[str, int], chart: Chart
-) -> StateView:
+    runtime: Runtime, chart: Chart, state: State, totals: dict[str, int], p95: dict[str, int]
+) -> StatePopulation:
     within = None if state.expect is None else parse_duration(state.expect.within)
     stuck = None
     if within is not None and state.type != "final" and isinstance(runtime.store, Statistics):
         stuck = 0
         if totals.get(state.id):
-            stuck = await runtime.store.overdue(kind, state.id, before_ms=runtime.clock.now_ms() - within)
-    return StateView(
+            stuck = await runtime.store.overdue(chart.kind, state.id, before_ms=runtime.clock.now_ms() - within)
+    return StatePopulation(
         id=state.id,
         type=state.type,
         depth=state.depth,
@@ -128,55 +243,79 @@ async def _state(
     )
 
 
-async def dwell_p95(runtime: Runtime, kind: str) -> dict[str, int]:
-    """The bound that 95 of 100 stays of the last week did not pass, by state."""
-    if not isinstance(runtime.store, Statistics):
-        return {}
-    found = await runtime.store.dwell(kind, since_ms=runtime.clock.now_ms() - DWELL_WINDOW_MS)
-    quantiles = ((each.state, each.quantile_ms(0.95)) for each in found)
-    return {state: ms for state, ms in quantiles if ms is not None}
-
-
-async def rates(runtime: Runtime, kind: str) -> tuple[MinuteRates, ...]:
-    """What each minute of the last hour brought."""
-    if not isinstance(runtime.store, Statistics):
-        return ()
-    return await runtime.store.rates(kind, since_ms=runtime.clock.now_ms() - SPARK_MINUTES * MINUTE_MS)
+def _revisions(
+    runtime: Runtime, kernel: Kernel, by_revision: dict[str, dict[str, int]]
+) -> tuple[RevisionPopulation, ...]:
+    loaded = runtime.charts.revisions(kernel.chart.kind)
+    return tuple(
+        RevisionPopulation(
+            each,
+            each in loaded,
+            each == kernel.chart.revision,
+            entities_in((loaded.get(each) or kernel).chart, by_revision.get(each, {})),
+            by_revision.get(each, {}),
+        )
+        for each in dict.fromkeys([*loaded, *sorted(by_revision)])
+    )
 
 
 async def _counts(runtime: Runtime, kind: str) -> tuple[dict[str, dict[str, int]], bool]:
-    """How many by revision and state, and whether a bound ended the count."""
+    """The number of entities by revision and state, and whether all were counted."""
     found: dict[str, dict[str, int]] = {}
     if isinstance(runtime.store, Statistics):
         for each in await runtime.store.counts(kind):
             found.setdefault(each.revision, {})[each.state] = each.entities
-        return found, False
-    charts = runtime.charts.revisions(kind)
-    current = runtime.charts.for_new_entity(kind)
-    seen, cursor = 0, None
-    while True:  # ends with the last page, or at the bound
-        page = await runtime.store.find(EntityQuery(kind=kind, after=cursor, limit=PAGE_MAX))
+        return found, True
+    charts, current = runtime.charts.revisions(kind), runtime.charts.for_new_entity(kind)
+    is_complete = True
+    async for page in pages(runtime.store.find, EntityQuery(kind=kind, limit=PAGE_MAX), rows_max=COUNT_MAX):
         for row in page.rows:
-            kernel = charts.get(row.revision, current)
             states = found.setdefault(row.revision, {})
-            for name in _standing(kernel.chart, row):
+            for name in _counted_states(charts.get(row.revision, current).chart, row):
                 states[name] = states.get(name, 0) + 1
-        seen, cursor = seen + len(page.rows), page.after
-        if cursor is None or seen >= COUNT_MAX:
-            return found, cursor is not None
+        is_complete = page.after is None
+    return found, is_complete
 
 
-def _standing(chart: Chart, row: EntityRow) -> set[str]:
-    """The active states, compounds too; or, of one that ended without a final state, how it ended."""
-    return {ENDED_STATES[row.ended]} if row.ended in ENDED_STATES else _with_ancestors(chart, row.configuration)
-
-
-def _with_ancestors(chart: Chart, configuration: tuple[str, ...]) -> set[str]:
+def _counted_states(chart: Chart, row: EntityRow) -> set[str]:
+    """The states that an entity counts in: its active states with their ancestors, or how it ended without one."""
+    if row.ended in ENDED_STATES:
+        return {ENDED_STATES[row.ended]}
     by_id = {each.id: each for each in chart.states}
     found: set[str] = set()
-    for name in configuration:
+    for name in row.configuration:
         state = by_id.get(name)
         while state is not None and state.index > 0:
             found.add(state.id)
             state = chart.states[state.parent]
     return found
+
+
+class ChangeMarks:
+    """A number for each kind that differs when its counters changed; streams compare them.
+
+    The store is read at most once in `MARKS_MS`, whatever the number of streams.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._reading = asyncio.Lock()
+        self._read_ms: int | None = None
+        self._marks: dict[str, int] = {}
+
+    async def marks(self) -> Mapping[str, int]:
+        """Return a number for each kind with a loaded chart; empty if the store has no counters."""
+        async with self._reading:
+            now_ms = self._runtime.clock.now_ms()
+            if self._read_ms is None or not 0 <= now_ms - self._read_ms < MARKS_MS:
+                self._marks = await self._read(now_ms)
+                self._read_ms = now_ms
+            return self._marks
+
+    async def _read(self, now_ms: int) -> dict[str, int]:
+        store, found = self._runtime.store, {}
+        if isinstance(store, Statistics):
+            for kind in self._runtime.charts.kinds():
+                counts = await store.counts(kind)
+                found[kind] = hash((counts, await store.rates(kind, since_ms=now_ms - 2 * MINUTE_MS)))
+        return found

@@ -1,7 +1,7 @@
-"""Sagas as pages show them: which states of a chart are one, its steps in order, and what became of each.
+"""The sagas of a chart, and the progress of one entity in them.
 
-Rule: a saga is ordinary states (ADR 0008). It is known by the field in which it remembers what is done, and its steps
-by their states, so what is shown here is what the kernel runs on.
+Rule: a saga compiles to ordinary states (ADR 0008). It is recognised by the context field that records which steps are
+done, and its steps by their states, so this shows exactly what the kernel runs.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from interlock.model.chart import Chart, State
 from interlock.model.snapshot import Snapshot
 
 _RESERVED = frozenset({"completed", "compensated", "blocked", "compensation"})
-_BACK = "_compensation"
+_COMPENSATION_SUFFIX = "_compensation"
 
 
 class StepView(Struct, frozen=True):
-    """A step of a saga: `waiting`, `running`, `done`, `compensating`; `clear`: nothing of it is left to make up for;
-    `skipped`: a later one has its turn already.
+    """A step of a saga.
+
+    `status` is `waiting`, `running`, `done`, `compensating`, `clear` (nothing to compensate) or `skipped` (a later
+    step is already running).
     """
 
     id: str
@@ -29,7 +31,7 @@ class StepView(Struct, frozen=True):
 
 
 class SagaView(Struct, frozen=True):
-    """A saga that an entity is in: forward, in compensation, or blocked."""
+    """A saga that an entity is in. `phase` is `forward`, `compensation` or `blocked`."""
 
     state: str
     phase: str
@@ -38,7 +40,7 @@ class SagaView(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Saga:
-    """A saga of a chart: its state, the field it remembers in, its steps, and those that have a compensation."""
+    """A saga of a chart: its state, the context field with its progress, its steps, and those with a compensation."""
 
     state: State
     field: str
@@ -47,7 +49,7 @@ class Saga:
 
 
 def sagas(chart: Chart) -> tuple[Saga, ...]:
-    """The sagas of a chart, in document order."""
+    """Return the sagas of a chart, in document order."""
     found = []
     for state in chart.states:
         field = next((each.name for each in state.context if each.name.startswith("saga_")), None)
@@ -55,9 +57,15 @@ def sagas(chart: Chart) -> tuple[Saga, ...]:
         keys = [each.key for each in inside]
         if field is None or "completed" not in keys:
             continue
-        backs = frozenset(key.removesuffix(_BACK) for key in keys if key.endswith(_BACK))
-        steps = tuple(key for key in keys if key not in _RESERVED and not key.endswith(_BACK) and _invokes(inside, key))
-        found.append(Saga(state, field, steps, backs))
+        compensated = frozenset(
+            key.removesuffix(_COMPENSATION_SUFFIX) for key in keys if key.endswith(_COMPENSATION_SUFFIX)
+        )
+        steps = tuple(
+            key
+            for key in keys
+            if key not in _RESERVED and not key.endswith(_COMPENSATION_SUFFIX) and _invokes(inside, key)
+        )
+        found.append(Saga(state, field, steps, compensated))
     return tuple(found)
 
 
@@ -66,18 +74,20 @@ def _invokes(inside: list[State], key: str) -> bool:
 
 
 def saga_views(kernel: Kernel, snapshot: Snapshot) -> tuple[SagaView, ...]:
-    """The sagas that an entity is in now."""
+    """Return the sagas that an entity is in now."""
     active = {each.id: each for each in kernel.active(snapshot)}
     return tuple(_view(saga, active, snapshot) for saga in sagas(kernel.chart) if saga.state.id in active)
 
 
 def _view(saga: Saga, active: dict[str, State], snapshot: Snapshot) -> SagaView:
     inside = {each.key for each in active.values() if saga.state.index < each.index <= saga.state.last}
-    memory = snapshot.context.get(saga.field)
-    listed = memory.get("done") if isinstance(memory, dict) else None
-    done = {key for key, deed in listed.items() if deed is not None} if isinstance(listed, dict) else set()
-    backward = any(key.endswith(_BACK) or key in ("compensation", "compensated") for key in inside)
-    phase = "blocked" if "blocked" in inside else "compensation" if backward else "forward"
+    progress = snapshot.context.get(saga.field)
+    listed = progress.get("done") if isinstance(progress, dict) else None
+    done = {key for key, result in listed.items() if result is not None} if isinstance(listed, dict) else set()
+    is_compensating = any(
+        key.endswith(_COMPENSATION_SUFFIX) or key in ("compensation", "compensated") for key in inside
+    )
+    phase = "blocked" if "blocked" in inside else "compensation" if is_compensating else "forward"
     reached = max((at for at, each in enumerate(saga.steps) if each in inside or each in done), default=0)
     steps = (
         StepView(each, _status(each, inside, done, phase, passed=at < reached), each in saga.compensated)
@@ -87,7 +97,7 @@ def _view(saga: Saga, active: dict[str, State], snapshot: Snapshot) -> SagaView:
 
 
 def _status(step: str, inside: set[str], done: set[str], phase: str, *, passed: bool) -> str:
-    if step + _BACK in inside:
+    if step + _COMPENSATION_SUFFIX in inside:
         return "compensating"
     if step in inside:
         return "running"

@@ -37,7 +37,7 @@ from interlock.runtime.shutdown import DrainReport, Signals, until_stopped
 from interlock.stores.threads.wakeup import WakeupPipe
 
 if TYPE_CHECKING:
-    from interlock.render.notebook import EntityView, KindView
+    pass
 
 PIPES_MAX = 64
 """Callers that wait on a pipe at once: it uses two file descriptors, which are scarce. Others wait on a lock."""
@@ -189,9 +189,9 @@ class BlockingRuntime:
         """As `Runtime.journal`."""
         return self._wait(self.runtime.journal(entity, after=after, limit=limit))
 
-    def show(self, what: str, *, entries: int = 10) -> EntityView | KindView:
-        """As `Runtime.show`."""
-        return self._wait(self.runtime.show(what, entries=entries))
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine that uses `runtime` on its event loop, and return its result."""
+        return self._wait(work)
 
     def list(self, query: EntityQuery) -> EntityPage:
         """As `Runtime.list`."""

@@ -53,7 +53,7 @@ from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, until_signal
 
 if TYPE_CHECKING:
-    from interlock.render.notebook import EntityView, KindView
+    pass
 
 DRAIN_MS = 10_000
 """How long running work may take to finish when a runtime closes."""
@@ -244,12 +244,6 @@ class Runtime:
         if not found:  # no further entries, or no such entity
             await self.sender.load(entity)
         return found
-
-    async def show(self, what: str, *, entries: int = 10) -> EntityView | KindView:
-        """Return a view for notebooks: an entity, `kind/id`, with its last entries, or the population of a kind."""
-        from interlock.runtime.notebook import shown  # a worker does not load the drawing code
-
-        return await shown(self, what, entries=entries)
 
     async def list(self, query: EntityQuery) -> EntityPage:
         """Return entities by kind, state, age and tag, page by page. Raises UsageError for anything but a query."""

@@ -114,7 +114,7 @@ class VirtualClock:
     async def settle(self) -> None:
         """Wait until every task waits for time to pass, and no thread of a store works for this loop.
 
-        Handlers that are plain functions run in threads of their own and are not waited for: they may hang on purpose.
+        Handlers that are plain functions run in other threads and are not waited for: they may hang on purpose.
         Raises AssertionError when a task keeps running, or a store does not answer.
         """
         for _ in range(TURNS_MAX):

@@ -1,9 +1,10 @@
-"""A driver for tests: entities in memory, a clock that stands still until told, every delivery in one fixed order.
+"""A driver for tests: entities in memory, a clock that only the test advances, and a fixed order of deliveries.
 
-Rule 1: nothing here knows what an event means; steps are the kernel's, this file carries values to and from them.
-Rule 2: effects are performed in the order made, across all entities; equal due times fire in the order set.
-Rule 3: what cannot be delivered comes back to its sender as `error.communication`; what nobody handles is `pending`.
-Retries are a dispatcher's affair: a handler is asked once. Timeouts of invokes count on the same clock.
+Rule 1: the kernel computes every step; this module only carries values to and from it.
+Rule 2: effects run in the order in which they were requested, across all entities; timers with the same due time fire
+in the order in which they were set.
+Rule 3: an event that cannot be delivered comes back to its sender as `error.communication`. Calls and invokes without a
+handler stay `pending`. A handler is called once: there are no retries. Timeouts of invokes use the same clock.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ from interlock.model.step import Step
 from interlock.runtime.chart_registry import child_context, child_entity, inline_kernels
 
 STEPS_MAX = 100_000
-"""Steps of one `settle`, `advance` or `run`: two entities that answer each other for ever would not end."""
+"""Steps of one `settle`, `advance` or `run`: two entities that keep answering each other would never end."""
 
 RUN_MS_MAX = 86_400_000
-"""How far `run` moves the clock unless told otherwise: one day."""
+"""How far `run` advances the clock by default: one day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationRecord:
-    """One step that was taken: when, by which entity, for which event (None: its creation), and the answer."""
+    """One step: its time, entity, event (None for the creation) and result."""
 
     time_ms: int
     entity: str
@@ -49,7 +50,7 @@ class SimulationRecord:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Due:
-    """Something that the clock sets off; `key` is that of an invoke with a timeout, else None."""
+    """A timer, or the timeout of the invoke with this `key`."""
 
     due_ms: int
     order: int
@@ -62,10 +63,9 @@ class _Due:
 class Simulation:
     """Runs entities of one or more charts, deterministically.
 
-    A chart may be given as `load` made it: its registered handlers then come along. `handlers` answer calls and
-    invokes by name, as in a runtime: what one returns for an attempt becomes the result, an exception the error.
-    `charts` are invoked by name, beside the kernels given; `compile` makes a kernel of a computed `src`, a text or a
-    name. `steps_max`: how many steps one call may lead to.
+    The handlers of a chart that `load` returned are used. `handlers` adds others by name; as in a runtime, what a
+    handler returns is the result, and an exception is the error. `charts` can be invoked by name, in addition to the
+    given kernels. `compile` returns the kernel of a computed `src`. One call may lead to `steps_max` steps.
     """
 
     def __init__(
@@ -102,30 +102,30 @@ class Simulation:
         self._inline: dict[int, dict[str, Kernel]] = {}
         self._steps = 0
 
-    # What a test does
+    # The interface of a test
 
     @property
     def pending(self) -> list[tuple[str, Effect]]:
-        """The invokes and calls that nobody has answered, each with its entity, in order."""
+        """The invokes and calls without a result, each with its entity, in order."""
         return list(self._pending.values())
 
     def create(self, entity: str, context: Mapping[str, Any] | None = None, *, kind: str | None = None) -> Step:
-        """Start an entity. Its chart is `kind`, else what stands before the `/` of its id, else the first one given."""
+        """Create an entity. Its chart is `kind`, or the part of its id before the `/`, or the first chart."""
         if entity in self.snapshots:
-            raise UsageError(f"the entity `{entity}` is there already", code="entity.exists")
+            raise UsageError(f"the entity `{entity}` already exists", code="entity.exists")
         kernel = self.charts.get(kind or entity.partition("/")[0])
         if kernel is None and kind is None:
             kernel = self._first
         if kernel is None:
             known = ", ".join(self.charts) or "none"
-            raise NotFoundError(f"no chart `{kind or entity}`; known are {known}", code="kind.unknown")
-        return self._started(kernel, entity, context, None)
+            raise NotFoundError(f"no chart `{kind or entity}`; charts: {known}", code="kind.unknown")
+        return self._start(kernel, entity, context, None)
 
     def send(self, entity: str, name: str, data: Any = None, **fields: Any) -> Step:
-        """Give an entity one event from outside: one step. What it causes waits for `settle`.
+        """Send an event to an entity: one step. Its effects wait for `settle`.
 
-        `fields` are further fields of the Event. Raises UsageError (`event.reserved`) for a name that no sender may
-        use; with `type="platform"` or a `source` it is an event of the driver's.
+        `fields` are further fields of the Event. Raises UsageError (`event.reserved`) for a reserved name, unless
+        `type="platform"` or a `source` makes it an event of the driver.
         """
         if entity not in self.snapshots:
             raise NotFoundError(f"no entity `{entity}`", code="entity.unknown")
@@ -135,12 +135,12 @@ class Simulation:
         return self._step(entity, Event(name, data, time_ms=self.time_ms, **fields))
 
     def settle(self) -> None:
-        """Perform every effect that is due now, and what those cause, in order."""
+        """Run every effect that is due now, and the effects of those, in order."""
         self._steps = 0
         self._settle()
 
     def advance(self, ms: int) -> None:
-        """Move the clock, firing timers as they come due and settling after each."""
+        """Advance the clock; fire timers when they are due, and settle after each."""
         if ms < 0:
             raise UsageError("the clock only moves forward", code="clock.backwards")
         self._steps = 0
@@ -149,41 +149,39 @@ class Simulation:
         self.time_ms = target
 
     def run(self, limit_ms: int = RUN_MS_MAX) -> None:
-        """Settle and move the clock from timer to timer until nothing is left to happen, or the limit is reached."""
+        """Settle and advance the clock from timer to timer, until no timer is left or the limit is reached."""
         self._steps = 0
         self._until(self.time_ms + limit_ms)
 
     def complete(self, key: str, result: Any = None) -> None:
-        """Answer a pending invoke or call by hand."""
-        entity, effect = self._taken(key)
+        """Complete a pending invoke or call."""
+        entity, effect = self._take_pending(key)
         self._result(entity, effect, result)
 
     def fail(self, key: str, code: str = "failed", message: str = "") -> None:
-        """Let a pending invoke or call fail for good."""
-        entity, effect = self._taken(key)
+        """Let a pending invoke or call fail permanently."""
+        entity, effect = self._take_pending(key)
         self._failure(entity, effect, Failure(code, message, "no"))
 
     def children(self, entity: str) -> dict[str, str]:
-        """The entities that an entity has invoked and not left: by invoke id."""
+        """Return the child entities of active invokes, by invoke id."""
         invokes = self.snapshots[entity].invokes
         return {each.id: self._children[each.key] for each in invokes if each.key in self._children}
 
     # Steps
 
-    def _started(self, kernel: Kernel, entity: str, context: Any, parent: Parent | None) -> Step:
+    def _start(self, kernel: Kernel, entity: str, context: Any, parent: Parent | None) -> Step:
         step = kernel.start(context, entity=entity, time_ms=self.time_ms, parent=parent)
         self._kernels[entity] = kernel
-        return self._kept(entity, None, step)
+        return self._record(entity, None, step)
 
     def _step(self, entity: str, event: Event) -> Step:
         self._steps += 1
         if self._steps > self._steps_max:
-            raise UsageError(
-                f"more than {self._steps_max:,} steps: the entities keep each other busy", code="simulation.steps"
-            )
-        return self._kept(entity, event, self._kernels[entity].step(self.snapshots[entity], event))
+            raise UsageError(f"more than {self._steps_max:,} steps: the entities never settle", code="simulation.steps")
+        return self._record(entity, event, self._kernels[entity].step(self.snapshots[entity], event))
 
-    def _kept(self, entity: str, event: Event | None, step: Step) -> Step:
+    def _record(self, entity: str, event: Event | None, step: Step) -> Step:
         before = self.snapshots.get(entity)
         self.snapshots[entity] = step.snapshot
         self.trace.append(SimulationRecord(time_ms=self.time_ms, entity=entity, event=event, step=step))
@@ -204,12 +202,12 @@ class Simulation:
         self._settle()
         while self._due and self._due[0].due_ms <= target:
             due = heappop(self._due)
-            if self._stands(due):
+            if self._is_active(due):
                 self.time_ms = max(self.time_ms, due.due_ms)
                 self._fire(due)
                 self._settle()
 
-    def _stands(self, due: _Due) -> bool:
+    def _is_active(self, due: _Due) -> bool:
         snapshot = self.snapshots[due.entity]
         if due.key is not None:
             return any(each.key == due.key for each in snapshot.invokes)
@@ -225,7 +223,9 @@ class Simulation:
         timers = self.snapshots[due.entity].timers
         timer = next(each for each in timers if each.name == due.name and each.version == due.version)
         source = f"timer/{timer.name}/{timer.version}"
-        self._step(due.entity, self._own_event(due.entity, timer.event, timer.data, source=source, sendid=timer.id))
+        self._step(
+            due.entity, self._internal_event(due.entity, timer.event, timer.data, source=source, sendid=timer.id)
+        )
 
     def _fire_timeout(self, entity: str, key: str) -> None:
         invoke = next(each for each in self.snapshots[entity].invokes if each.key == key)
@@ -242,7 +242,7 @@ class Simulation:
             case "send":
                 self._deliver(entity, effect)
             case "timer":
-                self._wait(entity, payload["due_ms"], name=payload["name"], version=payload["version"])
+                self._schedule(entity, payload["due_ms"], name=payload["name"], version=payload["version"])
             case "invoke":
                 self._invoke(entity, effect)
             case "invoke_cancel":
@@ -253,21 +253,21 @@ class Simulation:
             case "done":
                 self._done(entity, payload)
             case "call":
-                self._ask(entity, effect)
+                self._call_handler(entity, effect)
             case "message":
                 self.messages.append((entity, payload["type"], payload.get("data")))
             case "log":
                 self.logs.append((entity, payload.get("label"), payload.get("value")))
             case _:
-                # A timer that was cancelled is no longer in the snapshot, which is asked when it comes due.
+                # A cancelled timer is not in the snapshot, which is checked when the timer is due.
                 assert effect.type == "timer_cancel"
 
-    def _wait(self, entity: str, due_ms: int, *, name: str = "", version: int = 0, key: str | None = None) -> None:
+    def _schedule(self, entity: str, due_ms: int, *, name: str = "", version: int = 0, key: str | None = None) -> None:
         self._order += 1
         heappush(self._due, _Due(due_ms, self._order, entity, name, version, key))
 
-    def _own_event(self, entity: str, name: str, data: Any, **fields: Any) -> Event:
-        """An event that comes from inside: stamped with its sender and with the system as principal."""
+    def _internal_event(self, entity: str, name: str, data: Any, **fields: Any) -> Event:
+        """An event of an entity or of the driver, with its origin and the system as principal."""
         fields.setdefault("origin", f"#_scxml_{entity}")
         fields.setdefault("origintype", SCXML_PROCESSOR)
         fields.setdefault("principal", {"id": entity, "kind": "system", "roles": ["system"]})
@@ -288,10 +288,12 @@ class Simulation:
         elif target is not None and target.startswith("#_"):
             target = self.children(entity).get(target[2:])
         if target in self.snapshots:
-            self._step(target, self._own_event(entity, payload["event"], payload.get("data"), **fields))
+            self._step(target, self._internal_event(entity, payload["event"], payload.get("data"), **fields))
         else:
             data = {"effect": "send", "key": effect.key, "code": "undeliverable"}
-            error = self._own_event(entity, "error.communication", data, type="platform", sendid=payload.get("sendid"))
+            error = self._internal_event(
+                entity, "error.communication", data, type="platform", sendid=payload.get("sendid")
+            )
             self._step(entity, error)
 
     def _forward(self, entity: str, effect: Effect) -> None:
@@ -302,7 +304,7 @@ class Simulation:
 
     # Handlers and children
 
-    def _ask(self, entity: str, effect: Effect) -> None:
+    def _call_handler(self, entity: str, effect: Effect) -> None:
         handler = self.handlers.get(effect.name or "")
         if handler is None:
             self._pending[effect.key] = (entity, effect)
@@ -312,8 +314,8 @@ class Simulation:
         try:
             result = handler(attempt)
             if iscoroutine(result):
-                result = _awaited(result)
-        except Exception as error:  # noqa: BLE001  # whatever a handler raises is its answer
+                result = _run_coroutine(result)
+        except Exception as error:  # noqa: BLE001  # any exception of a handler is its result
             self._failure(entity, effect, failure_from(error))
         else:
             problem = payload_refusal(result)
@@ -322,7 +324,7 @@ class Simulation:
             else:
                 self._failure(entity, effect, Failure("result.malformed", problem))
 
-    def _taken(self, key: str) -> tuple[str, Effect]:
+    def _take_pending(self, key: str) -> tuple[str, Effect]:
         if key not in self._pending:
             raise NotFoundError(f"no pending effect `{key}`", code="effect.unknown")
         return self._pending.pop(key)
@@ -342,11 +344,11 @@ class Simulation:
     def _invoke(self, entity: str, effect: Effect) -> None:
         timeout = effect.payload.get("timeout_ms")
         if timeout is not None:
-            self._wait(entity, self.time_ms + timeout, key=effect.key)
+            self._schedule(entity, self.time_ms + timeout, key=effect.key)
         if effect.payload.get("type", "handler") in CHART_TYPES:
             self._invoke_chart(entity, effect)
         else:
-            self._ask(entity, effect)
+            self._call_handler(entity, effect)
 
     def _invoke_chart(self, entity: str, effect: Effect) -> None:
         try:
@@ -360,13 +362,13 @@ class Simulation:
             child = child_entity(kernel.chart.kind, invokeid, effect.key)
             self._children[effect.key] = child
             parent = Parent(entity, invokeid, effect.key)
-            self._started(kernel, child, child_context(kernel, effect.payload.get("input")), parent)
+            self._start(kernel, child, child_context(kernel, effect.payload.get("input")), parent)
         except InterlockError as error:
             self._children.pop(effect.key, None)
             self._failure(entity, effect, failure_from(error))
 
     def _chart(self, entity: str, src: Any) -> Kernel | None:
-        """The kernel that a `src` means: an inline chart of the invoking one, a known one, or what `compile` makes."""
+        """The kernel of a `src`: an inline chart of the invoking chart, a known chart, or the result of `compile`."""
         kernel = self._kernels[entity]
         inline = self._inline.get(id(kernel))
         if inline is None:
@@ -389,17 +391,19 @@ class Simulation:
             self._step(child, Event("_cancel", time_ms=self.time_ms, type="platform"))
 
     def _done(self, entity: str, payload: Mapping[str, Any]) -> None:
-        """A child ended by itself: its parent hears, last of all."""
+        """Send the result of an ended child to its parent, as its last event."""
         parent = self.snapshots[entity].parent
         assert parent is not None
         word = "error" if "error" in payload else "done"
         data = payload.get("error", payload.get("data"))
         fields = {"type": "platform", "invokeid": parent.invokeid, "source": f"invoke/{parent.key}", "last": True}
-        self._step(parent.entity, self._own_event(parent.entity, f"{word}.invoke.{parent.invokeid}", data, **fields))
+        self._step(
+            parent.entity, self._internal_event(parent.entity, f"{word}.invoke.{parent.invokeid}", data, **fields)
+        )
 
 
-def _awaited(coroutine: Coroutine[Any, Any, object]) -> object:
-    """What a coroutine handler gives; the world stands still meanwhile."""
+def _run_coroutine(coroutine: Coroutine[Any, Any, object]) -> object:
+    """The result of a coroutine handler; the simulation waits for it."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -20,7 +20,7 @@ from interlock.runtime.history.verify import verify_entity
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files import store as files
 from tests.conformance.journals.stage import Stage, StillClock, charts_of
-from tests.scenarios.runner import Block, parse, written
+from tests.scenarios.runner import Block, format_blocks, parse
 from tests.support.postgres_server import store_or_skip
 
 FOLDER = Path(__file__).parent
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.conformance
 async def test_a_scenario_gives_the_same_journal_on_every_store(
     scenario: Path, store: str, rewrite: bool, tmp_path: Path
 ) -> None:
-    """Each command, played on this store, gives what is written below it: outcomes, versions, and every stored byte.
+    """Each command, played on this store, prints the output below it: outcomes, versions, and every stored byte.
 
     Then the store proves what it holds; and what ended goes to an archive, which proves the same bytes.
     """
@@ -55,7 +55,7 @@ async def test_a_scenario_gives_the_same_journal_on_every_store(
             _rewrite(scenario, actual)
             return
 
-        assert written(expected) == written(actual)
+        assert format_blocks(expected) == format_blocks(actual)
         for entity in stage.entities:
             await _is_proven(runtime.store, runtime, entity)
         await _archive_is_the_same(stage, tmp_path)
@@ -66,7 +66,7 @@ def _blocks(scenario: Path) -> list[Block]:
 
 
 def _rewrite(scenario: Path, blocks: list[Block]) -> None:
-    scenario.write_text(written(blocks), encoding="utf-8")
+    scenario.write_text(format_blocks(blocks), encoding="utf-8")
 
 
 async def _is_proven(store: Store, runtime: Runtime, entity: str) -> list[bytes]:

@@ -58,7 +58,7 @@ async def test_a_store_without_leases_fails_the_suite() -> None:
         async def close(self) -> None:
             """Nothing to let go."""
 
-    with pytest.raises(AssertionError, match="keeps no leases"):
+    with pytest.raises(AssertionError, match="has no leases"):
         await ALL[0](StoreSubject(open=Narrow))  # type: ignore[arg-type]  # the point
 
 

@@ -24,8 +24,7 @@ states:
 ARCHIVE = ("archive", "sqlite:///jobs.db", "--kind", "job", "--state", "over", "--older", "0ms", "--to", "file:shelf")
 
 
-def test_a_killed_archive_loses_nothing_and_goes_on(call: Caller, folder: Path) -> None:
-    """After a kill each journal is whole in one place at least; in the end all are in the archive, byte for byte."""
+def test_a_killed_archive_loses_nothing_and_can_be_resumed(call: Caller, folder: Path) -> None:
     (folder / "job.yaml").write_text(CHART, encoding="utf-8")
     with interlock.open(f"sqlite:///{folder}/jobs.db", charts=[interlock.loads(CHART)]) as jobs:
         for number in range(COUNT):
@@ -49,7 +48,7 @@ def test_a_killed_archive_loses_nothing_and_goes_on(call: Caller, folder: Path) 
 
 
 def _killed(folder: Path, *, after: int) -> None:
-    """Begin to archive, and kill the process once it has told of so many entities."""
+    """Start to archive, and kill the process when it has printed so many entities."""
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", "interlock", *ARCHIVE, "--chart", "job.yaml"],
         cwd=folder,
@@ -59,7 +58,7 @@ def _killed(folder: Path, *, after: int) -> None:
     try:
         assert process.stdout is not None
         for _ in range(after):
-            assert b"went to" in process.stdout.readline()
+            assert b"archived to" in process.stdout.readline()
     finally:
         process.kill()
         process.wait()

@@ -45,7 +45,7 @@ def invoked(**options: str) -> interlock.BoundChart:
     return order(f"invoke: {{id: charge, src: payment.charge{rest}, onDone: paid, onError: declined}}")
 
 
-async def lived(until: Callable[[interlock.Runtime], Any], *charts: interlock.BoundChart) -> None:
+async def run_until(until: Callable[[interlock.Runtime], Any], *charts: interlock.BoundChart) -> None:
     """An order's life until something is so."""
     async with interlock.open(STORE, charts=charts) as orders:
         await orders.create("order/1")
@@ -73,11 +73,11 @@ async def is_left(orders: interlock.Runtime) -> bool:
 
 
 async def has_a_child(orders: interlock.Runtime) -> bool:
-    """It began its child, and waits for it."""
+    """Whether it started its child and waits for it."""
     return any(each.next_ms is None for each in await _rows(orders))
 
 
-def told(call: Caller) -> tuple[str, Ended]:
+def journal_and_work(call: Caller) -> tuple[str, Ended]:
     """The last entry with what it carried, and the list of work."""
     journal = call("journal", STORE, "order/1", "-v").out
     return journal, call("effects", "ls", STORE)
@@ -107,12 +107,11 @@ async def _garbage(attempt: interlock.Attempt) -> object:
     return {"receipt": object()}
 
 
-def test_a_handler_that_raises_is_seen_waiting_for_its_next_try(call: Caller, folder: Path) -> None:
-    """With why, and when; the journal says nothing yet, since nothing was decided."""
+def test_a_handler_that_raises_is_listed_with_its_next_attempt(call: Caller, folder: Path) -> None:
     chart = invoked(retry="{max: 3, backoff: 1h, jitter: none}")
     chart.handler("payment.charge")(_raises)
-    asyncio.run(lived(has_failed, chart))
-    journal, listed = told(call)
+    asyncio.run(run_until(has_failed, chart))
+    journal, listed = journal_and_work(call)
 
     assert "order/1/1/0  payment.charge  retry 1/3 in T  T old  ConnectionError: the bank is away\n" == plain(
         listed.out
@@ -130,54 +129,50 @@ def test_a_handler_that_raises_is_seen_waiting_for_its_next_try(call: Caller, fo
     ],
     ids=["raises", "hangs", "hangs-in-a-thread", "garbage"],
 )
-def test_a_handler_that_fails_for_good_is_in_the_journal(
+def test_a_handler_that_fails_permanently_is_in_the_journal(
     call: Caller, folder: Path, handler: Any, options: dict[str, str], code: str
 ) -> None:
-    """With its code and whether it was perhaps done; nothing is left to do."""
     chart = invoked(**options)
     chart.handler("payment.charge")(handler)
     _GATE.clear()
-    asyncio.run(lived(is_declined, chart))
+    asyncio.run(run_until(is_declined, chart))
     _GATE.set()
-    journal, listed = told(call)
+    journal, listed = journal_and_work(call)
 
     assert "error.invoke.charge  charging → declined" in journal
     assert f'"code":"{code}"' in journal
     assert '"done":"unknown"' in journal
-    assert ("", "nothing is left to do\n") == (listed.out, listed.err)
+    assert ("", "no pending work\n") == (listed.out, listed.err)
 
 
 def test_a_silent_handler_is_in_the_journal(call: Caller, folder: Path) -> None:
-    """No heartbeat in time."""
     chart = invoked()
     chart.handler("payment.charge", heartbeat="20ms")(_hangs)
-    asyncio.run(lived(is_declined, chart))
+    asyncio.run(run_until(is_declined, chart))
 
-    assert '"code":"heartbeat"' in told(call)[0]
+    assert '"code":"heartbeat"' in journal_and_work(call)[0]
 
 
-def test_a_named_action_that_nobody_answers_for_is_a_dead_letter(call: Caller, folder: Path) -> None:
-    """The list says what to do; once it is dealt with, it is gone."""
+def test_a_failed_action_without_error_transition_is_a_dead_letter(call: Caller, folder: Path) -> None:
     chart = order("entry: [payment.charge]")
 
     @chart.handler("payment.charge")
     async def refuse(attempt: interlock.Attempt) -> None:
         raise interlock.RejectedError("no such card", code="card.unknown")
 
-    asyncio.run(lived(has_failed, chart))
-    _, listed = told(call)
+    asyncio.run(run_until(has_failed, chart))
+    _, listed = journal_and_work(call)
     dropped = call("effects", "drop", STORE, "order/1/1/0")
 
-    assert "order/1/1/0  payment.charge  dead for T  T old  card.unknown: no such card\n" == plain(listed.out)
-    assert "1 dead letter waits for a person: interlock effects retry KEY, or drop KEY\n" == listed.err
+    assert "order/1/1/0  payment.charge  dead letter for T  T old  card.unknown: no such card\n" == plain(listed.out)
+    assert "1 dead letter needs attention: interlock effects retry KEY, or drop KEY\n" == listed.err
     assert (0, "") == (dropped.code, call("effects", "ls", STORE).out)
 
 
-def test_a_missing_handler_is_told_to_whoever_has_the_charts(
+def test_a_missing_handler_is_shown_if_the_charts_are_given(
     call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its work waits, and is no failure; the list names what nobody performs and what to do."""
-    asyncio.run(lived(is_left, invoked()))
+    asyncio.run(run_until(is_left, invoked()))
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
     (folder / "bare_order.py").write_text(
         "import interlock\norder = interlock.loads("
@@ -187,55 +182,50 @@ def test_a_missing_handler_is_told_to_whoever_has_the_charts(
     bare = call("effects", "ls", STORE)
     listed = call("effects", "ls", STORE, "--chart", "bare_order:order")
 
-    assert "order/1/1/0  payment.charge  waiting  T old\n" == plain(bare.out)
-    assert "order/1/1/0  payment.charge  waiting; nobody here performs it  T old\n" == plain(listed.out)
-    assert "nobody here performs payment.charge: run a process that does, with interlock run\n" == listed.err
+    assert "order/1/1/0  payment.charge  pending  T old\n" == plain(bare.out)
+    assert "order/1/1/0  payment.charge  pending; no handler  T old\n" == plain(listed.out)
+    assert "no handler for payment.charge: start a worker that has it, with interlock run\n" == listed.err
 
 
 def test_a_child_that_never_answers_is_seen_waiting(call: Caller, folder: Path) -> None:
-    """By its name, so that one can look at it. And its parent hears when there is a time limit."""
     child = "invoke: {id: net, type: chart, src: network, onDone: paid, onError: declined}"
-    asyncio.run(lived(has_a_child, order(child), interlock.loads(NETWORK)))
-    _, listed = told(call)
+    asyncio.run(run_until(has_a_child, order(child), interlock.loads(NETWORK)))
+    _, listed = journal_and_work(call)
     name = child_entity("network", "net", "order/1/1/0")
 
-    assert f"order/1/1/0  child network  waits for its child {name}  T old\n" == plain(listed.out)
+    assert f"order/1/1/0  child network  waiting for child {name}  T old\n" == plain(listed.out)
     assert call("journal", STORE, name).out.endswith("_create  → making\n")
 
 
 def test_a_chart_written_in_place_has_a_child_without_a_name_in_the_list(call: Caller, folder: Path) -> None:
-    """Its kind is its own; the list does not guess."""
     child = f"invoke: {{id: net, type: chart, src: {NETWORK}, onDone: paid, onError: declined}}"
-    asyncio.run(lived(has_a_child, order(child)))
-    _, listed = told(call)
+    asyncio.run(run_until(has_a_child, order(child)))
+    _, listed = journal_and_work(call)
 
-    assert "order/1/1/0  child charging.0  waits for its child  T old\n" == plain(listed.out)
+    assert "order/1/1/0  child charging.0  waiting for child  T old\n" == plain(listed.out)
 
 
 def test_a_child_that_takes_too_long_is_in_the_journal(call: Caller, folder: Path) -> None:
-    """It was ended, and its parent heard."""
     child = "invoke: {id: net, type: chart, src: network, timeout: 20ms, onDone: paid, onError: declined}"
-    asyncio.run(lived(is_declined, order(child), interlock.loads(NETWORK)))
-    journal, listed = told(call)
+    asyncio.run(run_until(is_declined, order(child), interlock.loads(NETWORK)))
+    journal, listed = journal_and_work(call)
 
     assert "error.invoke.net  charging → declined" in journal
     assert '"code":"timeout"' in journal
     assert "" == listed.out
 
 
-def test_a_child_whose_chart_nobody_has_is_told(call: Caller, folder: Path) -> None:
-    """The parent waits; whoever looks at the list learns what is missing."""
+def test_a_child_without_a_chart_is_listed_as_missing_its_handler(call: Caller, folder: Path) -> None:
     child = "invoke: {id: net, type: chart, src: network, onDone: paid, onError: declined}"
-    asyncio.run(lived(has_failed, order(child)))
-    _, listed = told(call)
+    asyncio.run(run_until(has_failed, order(child)))
+    _, listed = journal_and_work(call)
 
-    assert "nobody here performs it" in listed.out
-    assert "kind.unknown: unknown kind `network`" in listed.out
-    assert "nobody here performs network: run a process that does, with interlock run\n" == listed.err
+    assert "no handler" in listed.out
+    assert "kind.unknown: no chart of kind `network`" in listed.out
+    assert "no handler for network: start a worker that has it, with interlock run\n" == listed.err
 
 
-def test_who_waits_for_an_answer_too_long_is_told_to_look_at_its_work(call: Caller, folder: Path) -> None:
-    """Nobody can send it what the driver brings: the advice leads to the work that does not come to an end."""
+def test_an_entity_stuck_on_a_result_points_to_its_work(call: Caller, folder: Path) -> None:
     text = """\
 interlock: 1
 kind: order
@@ -248,17 +238,16 @@ states:
   declined: {}
 """
     (folder / "order.yaml").write_text(text, encoding="utf-8")
-    asyncio.run(lived(is_left, interlock.loads(text)))
+    asyncio.run(run_until(is_left, interlock.loads(text)))
     ended = call("stuck", STORE, "--chart", "order.yaml")
     lines = ended.out.splitlines()
 
     assert 0 == ended.code, ended.err
-    assert lines[1].endswith("takes no event of a person")
+    assert lines[1].endswith("accepts no external event")
     assert "  next: interlock show order/1, then interlock effects ls --entity order/1" == lines[2]
 
 
-def test_showing_an_entity_tells_of_work_that_does_not_go_on(call: Caller, folder: Path) -> None:
-    """A handler that fails is seen where one looks first, with why and where to go on."""
+def test_show_lists_work_that_needs_attention(call: Caller, folder: Path) -> None:
     text = """\
 interlock: 1
 kind: order
@@ -271,7 +260,7 @@ states:
     (folder / "order.yaml").write_text(text, encoding="utf-8")
     chart = interlock.loads(text)
     chart.handler("payment.charge")(_raises)
-    asyncio.run(lived(has_failed, chart))
+    asyncio.run(run_until(has_failed, chart))
     ended = call("show", STORE, "order/1", "--chart", "order.yaml")
     past = call("show", STORE, "order/1", "--chart", "order.yaml", "--at", "1")
 

@@ -1,4 +1,4 @@
-"""Commands on an entity whose state a chart that calls itself compatible lacks, and on errors that nobody took."""
+"""Commands on an entity in a state that a compatible chart does not have, and on unhandled errors."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ OLD = LAMP.replace("kind: lamp", "kind: lamp\nrevision: 1.0.0")
 NEW = OLD.replace("revision: 1.0.0", 'revision: 1.1.0\ncompatible: ">=1 <2"').replace("dark", "black")
 
 
-def test_a_state_that_is_gone_is_told_as_a_missing_chart(call: Caller, folder: Path) -> None:
-    """Neither damage nor a bug of ours: code 7, with the chart to load."""
+def test_a_removed_state_is_reported_as_a_missing_chart(call: Caller, folder: Path) -> None:
     (folder / "old.yaml").write_text(OLD)
     (folder / "new.yaml").write_text(NEW)
     call("create", STORE, "lamp/1", "--chart", "old.yaml")
@@ -26,8 +25,7 @@ def test_a_state_that_is_gone_is_told_as_a_missing_chart(call: Caller, folder: P
     assert (0, True) == (both.code, "● dark" in both.out)
 
 
-def test_doctor_finds_entities_in_a_state_that_is_gone(call: Caller, folder: Path) -> None:
-    """Before one of them is sent anything; those in states that are still there are none of its business."""
+def test_doctor_reports_entities_in_a_removed_state(call: Caller, folder: Path) -> None:
     (folder / "old.yaml").write_text(OLD)
     (folder / "new.yaml").write_text(NEW)
     call("create", STORE, "lamp/1", "--chart", "old.yaml")
@@ -35,7 +33,7 @@ def test_doctor_finds_entities_in_a_state_that_is_gone(call: Caller, folder: Pat
     well = _revisions(call)
     call("create", STORE, "lamp/2", "--chart", "old.yaml")
 
-    assert ("ok", "look") == (well["mark"], _revisions(call)["mark"])
+    assert ("ok", "warning") == (well["status"], _revisions(call)["status"])
     assert "has no state `dark`" in json.dumps(_revisions(call))
 
 
@@ -46,8 +44,7 @@ def _revisions(call: Caller) -> dict[str, str]:
     return dict(check)
 
 
-def test_replay_shows_errors_that_no_transition_took(call: Caller, folder: Path) -> None:
-    """The journal does not keep them: the step does, whenever it is done again."""
+def test_replay_shows_unhandled_errors(call: Caller, folder: Path) -> None:
     text = LAMP.replace("kind: lamp", "kind: lamp\ncontext: {n: {type: integer, default: 0}}")
     text = text.replace("{press: bright}", "{press: {target: bright, actions: [{assign: {n: '= event.data.n'}}]}}")
     (folder / "faulty.yaml").write_text(text)

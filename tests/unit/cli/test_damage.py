@@ -1,4 +1,4 @@
-"""What commands tell of a store where something is damaged or cannot be read: of that, and of all the rest."""
+"""What commands print about a store with corrupt or unreadable entities."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def damage(root: Path, entity: str, version: int) -> None:
 
 
 def make_unreadable(root: Path, entity: str) -> None:
-    """A folder in the place of the journal: nobody can read that, root neither."""
+    """Put a folder in the place of the journal: not even root can read it."""
     path = place(root, entity) / "events.log"
     path.rename(path.with_name("elsewhere"))
     path.mkdir()
@@ -53,7 +53,7 @@ def make_unreadable(root: Path, entity: str) -> None:
 
 @pytest.fixture
 def call_alone(call: Caller, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
-    """Runs a command line as in a process of its own, where nobody has set up logging."""
+    """Run a command line as in a separate process, where logging is not configured."""
 
     def called(*words: str) -> Ended:
         with monkeypatch.context() as patch:
@@ -66,8 +66,7 @@ def call_alone(call: Caller, monkeypatch: pytest.MonkeyPatch) -> Callable[..., E
 # verify
 
 
-def test_what_cannot_be_read_hides_no_damage_elsewhere(call: Caller, lamps: Path) -> None:
-    """It is a finding of its own; the damage behind it is found, and decides the code."""
+def test_an_unreadable_entity_does_not_hide_corruption_elsewhere(call: Caller, lamps: Path) -> None:
     make_unreadable(lamps, "lamp/1")
     alone = call("verify", STORE, *CHARTED)
     damage(lamps, "lamp/3", 4)
@@ -76,13 +75,12 @@ def test_what_cannot_be_read_hides_no_damage_elsewhere(call: Caller, lamps: Path
     assert (7, 8) == (alone.code, both.code)
     assert "? lamp/1  journal.unread: `lamp/1`: read failed: Is a directory (resources/" in both.out
     assert "\n✗ lamp/3  journal.corrupt: " in both.out
-    assert "4 entities, 13 entries, chains and replay: 1 damaged, 1 could not be read" in both.out
-    assert "4 entities, 15 entries, chains and replay: 0 damaged, 1 could not be read" in alone.out
+    assert "4 entities, 13 entries, chains and replay: 1 corrupt, 1 could not be read" in both.out
+    assert "4 entities, 15 entries, chains and replay: 0 corrupt, 1 could not be read" in alone.out
     assert ("hint: " in both.err, "hint: " in alone.err) == (True, False)
 
 
 def test_programs_hear_of_every_entity_and_of_the_version_of_the_damage(call: Caller, lamps: Path) -> None:
-    """A line each, readable or not."""
     make_unreadable(lamps, "lamp/1")
     damage(lamps, "lamp/3", 4)
     lines = [json.loads(line) for line in call("verify", STORE, *CHARTED, "--json").out.splitlines()]
@@ -94,42 +92,41 @@ def test_programs_hear_of_every_entity_and_of_the_version_of_the_damage(call: Ca
     assert (None, None) == (problems["lamp/2"], problems["lamp/4"])
 
 
-def test_a_wrong_name_among_others_does_not_keep_them_from_being_looked_at(call: Caller, lamps: Path) -> None:
-    """Not found is said of it, and is the code if all the others are sound; damage goes before it."""
+def test_an_unknown_entity_does_not_stop_the_verification_of_others(call: Caller, lamps: Path) -> None:
     sound = call("verify", STORE, "lamp/2", "lamp/9", "lamp/4", *CHARTED)
     damage(lamps, "lamp/4", 2)
     damaged = call("verify", STORE, "lamp/2", "lamp/9", "lamp/4", *CHARTED)
 
     assert (6, 8) == (sound.code, damaged.code)
-    assert "? lamp/9  entity.unknown: unknown entity `lamp/9`; check its name: interlock ls" in sound.out
-    assert "2 entities, 10 entries, chains and replay: 0 damaged, 1 not there" in sound.out
+    assert "? lamp/9  entity.unknown: no entity `lamp/9`; check the name: interlock ls" in sound.out
+    assert "2 entities, 10 entries, chains and replay: 0 corrupt, 1 unknown" in sound.out
     assert "✗ lamp/4" in damaged.out
 
 
-def test_the_reason_and_the_file_of_damage_are_told(call: Caller, lamps: Path) -> None:
-    """Of a changed record that its hash does not follow; of a journal that was cut off, that it ends."""
+def test_corruption_is_reported_with_reason_and_file(call: Caller, lamps: Path) -> None:
     damage(lamps, "lamp/2", 4)
     cut = place(lamps, "lamp/3") / "events.log"
     data = cut.read_bytes()
     cut.write_bytes(data[: data.index(b"\n", data.index(b'{"v":3,')) + 1])
     torn = place(lamps, "lamp/4") / "events.log"
     torn.write_bytes(torn.read_bytes()[: data.index(b'{"v":3,') + 20])
-    told = dict(re.findall(r"^✗ (lamp/\d)  journal\.corrupt: (.*)$", call("verify", STORE, *CHARTED).out, re.MULTILINE))
-    names = {each: place(lamps, each).relative_to(lamps) / "events.log" for each in told}
+    printed = dict(
+        re.findall(r"^✗ (lamp/\d)  journal\.corrupt: (.*)$", call("verify", STORE, *CHARTED).out, re.MULTILINE)
+    )
+    names = {each: place(lamps, each).relative_to(lamps) / "events.log" for each in printed}
 
-    assert told["lamp/2"].startswith(
-        "the journal of `lamp/2` is damaged after version 3: the hash does not match, and the snapshot has version 5 "
+    assert printed["lamp/2"].startswith(
+        "the journal of `lamp/2` is damaged after version 3: the hash does not follow, and the snapshot has version 5 "
         f"({names['lamp/2']}, offset "
     )
-    assert "after version 3: the journal ends there, and the snapshot has version 5 (" in told["lamp/3"]
-    assert "after version 2: the line is incomplete, and the snapshot has version 5 (" in told["lamp/4"]
+    assert "after version 3: the journal ends there, and the snapshot has version 5 (" in printed["lamp/3"]
+    assert "after version 2: the line is cut, and the snapshot has version 5 (" in printed["lamp/4"]
 
 
 # ls
 
 
-def test_a_list_names_once_what_it_leaves_out_and_why(call_alone: Callable[..., Ended], lamps: Path) -> None:
-    """The others are listed; the code says that something is not in order."""
+def test_a_list_names_unreadable_entities_once_with_the_reason(call_alone: Callable[..., Ended], lamps: Path) -> None:
     make_unreadable(lamps, "lamp/1")
     damage(lamps, "lamp/3", 4)
     (place(lamps, "lamp/3") / "state.json").unlink()
@@ -140,21 +137,19 @@ def test_a_list_names_once_what_it_leaves_out_and_why(call_alone: Callable[..., 
     assert 2 == len(warnings)
     assert " left out of a list entity_id=lamp/1 code=store.read error=`lamp/1`: read failed: " in warnings[0]
     assert " left out of a list entity_id=lamp/3 code=journal.corrupt error=the journal of `lamp/3` " in warnings[1]
-    assert ended.err.endswith("left out: lamp/1 lamp/3\nhint: interlock verify lamp/1 lamp/3 tells why\n")
+    assert ended.err.endswith("unreadable: lamp/1 lamp/3\nhint: interlock verify lamp/1 lamp/3 for details\n")
 
 
-def test_programs_hear_what_a_list_leaves_out(call: Caller, lamps: Path) -> None:
-    """Also when that is all there is of a kind."""
+def test_json_lists_unreadable_entities(call: Caller, lamps: Path) -> None:
     for number in (1, 2, 3, 4):
         make_unreadable(lamps, f"lamp/{number}")
     ended = call("ls", STORE, "--json")
-    told = json.loads(ended.out)
+    printed = json.loads(ended.out)
 
-    assert (1, [], ["lamp/1", "lamp/2", "lamp/3", "lamp/4"]) == (ended.code, told["rows"], told["left_out"])
+    assert (1, [], ["lamp/1", "lamp/2", "lamp/3", "lamp/4"]) == (ended.code, printed["rows"], printed["unreadable"])
 
 
-def test_logging_is_left_as_it_was(call_alone: Callable[..., Ended], lamps: Path) -> None:
-    """A program that calls the command line finds its loggers untouched."""
+def test_logging_configuration_is_restored(call_alone: Callable[..., Ended], lamps: Path) -> None:
     logger = logging.getLogger("interlock")
     before = (logger.level, list(logger.handlers))
     damage(lamps, "lamp/3", 4)
@@ -168,14 +163,13 @@ def test_logging_is_left_as_it_was(call_alone: Callable[..., Ended], lamps: Path
 
 
 def test_the_entries_before_the_damage_are_printed(call: Caller, lamps: Path) -> None:
-    """Then the error, with its code; whoever asks for no more than what is sound hears of nothing else."""
     damage(lamps, "lamp/3", 4)
     whole, part = call("journal", STORE, "lamp/3"), call("journal", STORE, "lamp/3", "--limit", "2")
     behind = call("journal", STORE, "lamp/3", "--after", "3")
     again = call("replay", STORE, "lamp/3", *CHARTED)
 
     assert (8, ["1", "2", "3"]) == (whole.code, [line.split()[0] for line in whole.out.splitlines()])
-    assert "damaged after version 3: the hash does not match" in whole.err
+    assert "damaged after version 3: the hash does not follow" in whole.err
     assert '"A journal is damaged" in docs/guide/operate.md' in whole.err
     assert (0, 2, "") == (part.code, len(part.out.splitlines()), part.err)
     assert (8, "") == (behind.code, behind.out)
@@ -184,7 +178,6 @@ def test_the_entries_before_the_damage_are_printed(call: Caller, lamps: Path) ->
 
 @pytest.mark.parametrize("snapshot", ["kept", "lost"])
 def test_an_entity_is_shown_as_it_was_before_the_damage(call: Caller, lamps: Path, snapshot: str) -> None:
-    """Whether it loads or not: its journal proves it. What may have been after it is not shown."""
     damage(lamps, "lamp/3", 4)
     if snapshot == "lost":
         (place(lamps, "lamp/3") / "state.json").unlink()
@@ -195,8 +188,7 @@ def test_an_entity_is_shown_as_it_was_before_the_damage(call: Caller, lamps: Pat
     assert (2, ["bright"]) == (shown["version"], shown["configuration"])
 
 
-def test_a_journal_that_was_cut_off_shows_what_is_left(call: Caller, lamps: Path) -> None:
-    """Its snapshot stands for entries that are gone; those that are there are as sound as before."""
+def test_a_truncated_journal_shows_its_valid_entries(call: Caller, lamps: Path) -> None:
     path = place(lamps, "lamp/3") / "events.log"
     data = path.read_bytes()
     path.write_bytes(data[: data.index(b'{"v":3,') + 9])
@@ -207,7 +199,6 @@ def test_a_journal_that_was_cut_off_shows_what_is_left(call: Caller, lamps: Path
 
 
 def test_a_database_shows_the_entries_before_the_damage_too(call: Caller, folder: Path) -> None:
-    """The same answer on every store, and the same next step."""
     address = "sqlite:///lamps.db"
     call("create", address, "lamp/1", *CHARTED)
     for _ in range(3):
@@ -239,19 +230,17 @@ sys.exit(start())
 
 
 def test_an_interrupt_while_the_command_is_imported_is_a_quiet_end() -> None:
-    """No traceback in the first tenth of a second."""
     ended = run_without(code=_INTERRUPTED)
 
     assert (130, "", "interrupted\n") == (ended.returncode, ended.stdout, ended.stderr)
 
 
-def test_a_list_tells_of_a_damaged_entity_whose_name_was_cut(call: Caller, lamps: Path) -> None:
-    """By the name of its folder, which no command takes for an entity: the hint names none."""
+def test_a_list_names_a_corrupt_entity_with_a_truncated_name(call: Caller, lamps: Path) -> None:
     entity = f"lamp/{'é' * 90}"
     call("create", STORE, entity, *CHARTED)
     (place(lamps, entity) / "state.json").write_bytes(b"garbage")
     listed, data = call("ls", STORE), call("ls", STORE, "--json")
 
-    assert (1, 1, [directory_name(entity)]) == (listed.code, data.code, json.loads(data.out)["left_out"])
-    assert f"left out: {directory_name(entity)}\nhint: interlock verify tells why\n" in listed.err
+    assert (1, 1, [directory_name(entity)]) == (listed.code, data.code, json.loads(data.out)["unreadable"])
+    assert f"unreadable: {directory_name(entity)}\nhint: interlock verify for details\n" in listed.err
     assert 8 == call("verify", STORE, "--chains-only").code

@@ -13,8 +13,7 @@ from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.cli.calls import Caller
 
 
-def test_a_followed_journal_shows_what_others_keep(call: Caller, folder: Path) -> None:
-    """Entries of another process appear as they are kept; Ctrl-C ends it with 130."""
+def test_a_followed_journal_shows_entries_of_other_processes(call: Caller, folder: Path) -> None:
     call("create", "sqlite:///lamps.db", "lamp/1", "--chart", "lamp.yaml")
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", "interlock", "journal", "sqlite:///lamps.db", "lamp/1", "--follow", "--json"],

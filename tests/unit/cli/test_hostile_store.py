@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from interlock.cli.main import _COMMANDS
+from interlock.cli.main import COMMANDS
 from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
 from interlock.model.effect import Effect
@@ -46,7 +46,7 @@ READING = {
     "replay": [[STORE, ENTITY, *CHART], [STORE, "parcel/plain", *CHART]],
     "show": [[STORE, ENTITY, *CHART], [STORE, ENTITY, *CHART, "--all"], [STORE, f"parcel/no {SEEN}", *CHART]],
     "stuck": [[STORE, *CHART], [STORE]],
-    "tail": [[STORE, "--from", "start"]],
+    "tail": [[STORE, "--since", "start"]],
     "top": [[STORE, "--once", *CHART]],
     "verify": [[STORE, *CHART], [STORE, "--chains-only"], [STORE, ENTITY, *CHART]],
 }
@@ -122,29 +122,26 @@ def wrong(text: str) -> list[str]:
 
 
 def test_every_command_is_known_here() -> None:
-    """A new command that reads a store is called by these tests, too."""
-    assert set(_COMMANDS) == {*READING, *ACTING, *WITHOUT_A_STORE}
+    assert set(COMMANDS) == {*READING, *ACTING, *WITHOUT_A_STORE}
 
 
 @pytest.mark.parametrize("verbose", [False, True])
 @pytest.mark.parametrize("command", [*READING, *ACTING])
-def test_no_command_prints_what_steers_or_a_line_that_is_forged(
+def test_no_command_prints_control_characters_or_forged_lines(
     call: Caller, home: Path, command: str, verbose: bool
 ) -> None:
-    """Neither on stdout nor on stderr, whatever it ends with; and it does print something hostile, written out."""
-    told = ""
+    printed = ""
     for arguments in {**READING, **ACTING}[command]:
         ended = call(command, *arguments, *(["-v"] if verbose else []))
         assert [] == wrong(ended.out + ended.err), arguments
         assert ended.code != 70, ended.err
-        told += ended.out + ended.err
+        printed += ended.out + ended.err
     if command not in ("db", "top", "archive", "doctor"):
-        assert FORGED in told
+        assert FORGED in printed
 
 
 @pytest.mark.parametrize("command", [each for each in READING if each not in ("db", "tail")])
 def test_a_command_in_colour_sends_no_codes_but_its_own(call: Caller, home: Path, command: str) -> None:
-    """The colours are ours; what the store says has none."""
     for arguments in READING[command]:
         ended = call("--color", "always", command, *arguments)
         assert not any(
@@ -154,7 +151,6 @@ def test_a_command_in_colour_sends_no_codes_but_its_own(call: Caller, home: Path
 
 @pytest.mark.parametrize("command", ["journal", "show", "effects", "stuck", "ls", "verify"])
 def test_json_keeps_the_text_as_it_is(call: Caller, home: Path, command: str) -> None:
-    """A program gets what is stored; JSON itself writes out what would end a line."""
     ended = call(command, *READING[command][0], "--json")
     lines = ended.out.splitlines() if command in ("journal", "verify") else [ended.out]
     decoded: list[Any] = [json.loads(each) for each in ended.out.split("\n") if each] if len(lines) > 1 else []
@@ -164,7 +160,6 @@ def test_json_keeps_the_text_as_it_is(call: Caller, home: Path, command: str) ->
 
 
 def test_a_line_of_progress_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It overwrites itself, so a line feed in it would leave a line behind."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     progress = Progress(Terminal(color="never"), HOSTILE)

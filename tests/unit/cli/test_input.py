@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from interlock.cli.input import read_source, write_text
-from interlock.errors import NotFoundError, UsageError
+from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.model.limits import DEFINITION_BYTES_MAX
 
 
 def test_a_source_knows_its_format_by_its_suffix(folder: Path) -> None:
-    """No option is needed for a file with a usual name."""
     source = read_source("lamp.yaml")
 
     assert ("lamp.yaml", "yaml", Path("lamp.yaml")) == (source.name, source.format, source.path)
@@ -20,12 +19,10 @@ def test_a_source_knows_its_format_by_its_suffix(folder: Path) -> None:
 
 
 def test_a_named_format_outranks_the_suffix(folder: Path) -> None:
-    """`--from` is the caller's word."""
     assert "smcat" == read_source("lamp.yaml", "smcat").format
 
 
 def test_stdin_is_read_as_the_named_format(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`-` has no name that could tell."""
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a: 1")))
 
     source = read_source("-", "yaml")
@@ -34,28 +31,25 @@ def test_stdin_is_read_as_the_named_format(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "format", "error", "words"),
+    ("name", "format", "code"),
     [
-        ("-", None, UsageError, "the format of stdin is not known; add --from"),
-        (".", None, UsageError, "is a directory"),
-        ("lmap.yaml", None, NotFoundError, 'no file "lmap.yaml"'),
-        ("none/lamp.yaml", None, NotFoundError, 'no file "none/lamp.yaml"'),
-        ("notes.txt", None, UsageError, "does not tell its format; add --from"),
-        ("lamp.yaml", "yml", UsageError, 'unknown format "yml"'),
+        ("-", None, "format.unknown"),
+        (".", None, "file.directory"),
+        ("lmap.yaml", None, "file.unknown"),
+        ("none/lamp.yaml", None, "file.unknown"),
+        ("notes.txt", None, "format.unknown"),
+        ("lamp.yaml", "yml", "format.unknown"),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_name(
-    folder: Path, name: str, format: str | None, error: type[Exception], words: str
-) -> None:
-    """Each refusal says which file and what to do."""
+def test_an_unreadable_definition_is_refused(folder: Path, name: str, format: str | None, code: str) -> None:
     (folder / "notes.txt").write_text("hello", encoding="utf-8")
-
-    with pytest.raises(error, match=words.replace("(", r"\(")):
+    with pytest.raises(InterlockError) as found:
         read_source(name, format)
+
+    assert code == found.value.code
 
 
 def test_a_missing_file_suggests_its_neighbour_or_its_missing_folder(folder: Path) -> None:
-    """The usual reasons: a typing error, or the wrong folder."""
     with pytest.raises(NotFoundError) as near:
         read_source("lmap.yaml")
     with pytest.raises(NotFoundError) as nowhere:
@@ -64,19 +58,17 @@ def test_a_missing_file_suggests_its_neighbour_or_its_missing_folder(folder: Pat
         read_source("zzzzzzzz.smcat")
 
     assert 'did you mean "lamp.yaml"?' == near.value.hint
-    assert 'there is no folder "none"' == nowhere.value.hint
+    assert nowhere.value.hint is not None
     assert nothing.value.hint is None
 
 
 def test_no_more_is_read_than_a_definition_may_have(folder: Path) -> None:
-    """An endless file costs one megabyte, and the reader then refuses it by its size."""
     (folder / "huge.yaml").write_bytes(b"#" * (DEFINITION_BYTES_MAX * 2))
 
     assert DEFINITION_BYTES_MAX + 1 == len(read_source("huge.yaml").data)
 
 
 def test_writing_replaces_the_whole_file_and_keeps_its_mode(folder: Path) -> None:
-    """Permissions survive, and nothing else is left in the folder."""
     path = folder / "out.txt"
     path.write_text("old", encoding="utf-8")
     path.chmod(0o640)
@@ -88,7 +80,6 @@ def test_writing_replaces_the_whole_file_and_keeps_its_mode(folder: Path) -> Non
 
 
 def test_a_new_file_has_the_usual_mode(folder: Path) -> None:
-    """Not the private one of a temporary file."""
     mask = os.umask(0o027)
     try:
         write_text(folder / "out.txt", "new")
@@ -99,7 +90,6 @@ def test_a_new_file_has_the_usual_mode(folder: Path) -> None:
 
 
 def test_a_link_keeps_pointing_to_the_file_that_changes(folder: Path) -> None:
-    """Replacing the link itself would leave the real file old."""
     (folder / "link.txt").symlink_to(folder / "real.txt")
     (folder / "real.txt").write_text("old", encoding="utf-8")
 
@@ -110,7 +100,6 @@ def test_a_link_keeps_pointing_to_the_file_that_changes(folder: Path) -> None:
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk does not cost the file that was there."""
     path = folder / "out.txt"
     path.write_text("old", encoding="utf-8")
 
@@ -126,15 +115,13 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(folder: Path, monke
 
 
 def test_a_directory_or_a_missing_folder_is_no_place_to_write(folder: Path) -> None:
-    """Each is told by name."""
     with pytest.raises(UsageError, match="is a directory"):
         write_text(folder, "x")
-    with pytest.raises(NotFoundError, match="no folder"):
+    with pytest.raises(NotFoundError):
         write_text(folder / "none" / "x", "x")
 
 
 def test_a_pipe_or_device_is_written_to_and_not_replaced(folder: Path) -> None:
-    """Renaming over a device would make it a file."""
     path = folder / "pipe"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

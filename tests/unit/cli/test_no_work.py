@@ -1,4 +1,4 @@
-"""A store of another package may keep no work: every command says that nobody performs it there."""
+"""A file store of layout C runs no effects; every command says so."""
 
 from __future__ import annotations
 
@@ -8,19 +8,12 @@ from pathlib import Path
 import pytest
 
 import interlock
-from tests.support import journal_only_store
 from tests.unit.cli.calls import Caller
 
-STORE = "journals:lamps"
+STORE = "file:lamps?layout=C"
 CHARTED = ("--chart", "lamp.yaml")
 QUIET = "interlock: 1\nkind: switch\nstates: {off: {on: {press: on}}, on: {on: {press: off}}}\n"
-"""A chart that asks nobody for anything."""
-
-
-@pytest.fixture(autouse=True)
-def plugin(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Installs the store that keeps no work."""
-    journal_only_store.install(tmp_path_factory.mktemp("plugin"), monkeypatch)
+"""A chart without effects."""
 
 
 @pytest.fixture
@@ -33,78 +26,69 @@ def switch(folder: Path) -> tuple[str, str]:
 def _work(call: Caller, *words: str) -> tuple[int, str, str]:
     ended = call("doctor", *words, "--json")
     (found,) = (each for each in json.loads(ended.out)["checks"] if each["name"] == "work")
-    return ended.code, found["mark"], found["told"]
+    return ended.code, found["status"], found["detail"]
 
 
-def test_a_step_whose_effects_nobody_performs_says_so(call: Caller, folder: Path) -> None:
-    """On stderr, and only where the step asks for something."""
+def test_a_step_with_unsupported_effects_prints_a_warning(call: Caller, folder: Path) -> None:
     created = call("create", STORE, "lamp/1", *CHARTED)
     rehearsed = call("send", STORE, "lamp/1", "press", "--dry-run", *CHARTED)
     pressed = call("send", STORE, "lamp/1", "press", "--json", *CHARTED)
     again = call("send", STORE, "lamp/1", "press", *CHARTED)
-    told = "this store keeps no work: nobody performs the timers of this step\n"
+    printed = "warning: this store does not run effects: timers\n"
 
-    assert [(0, ""), (0, told), (0, told), (0, "")] == [
+    assert [(0, ""), (0, printed), (0, printed), (0, "")] == [
         (each.code, each.err) for each in (created, rehearsed, pressed, again)
     ]
     assert "applied" == json.loads(pressed.out)["outcome"]
 
 
 @pytest.mark.parametrize("store", ["file:lamps", "sqlite:///lamps.db"])
-def test_a_store_that_keeps_work_says_nothing(call: Caller, folder: Path, store: str) -> None:
-    """Somebody will perform it."""
+def test_a_store_with_work_prints_no_warning(call: Caller, folder: Path, store: str) -> None:
     call("create", store, "lamp/1", *CHARTED)
     pressed = call("send", store, "lamp/1", "press", *CHARTED)
 
     assert (0, "") == (pressed.code, pressed.err)
 
 
-def test_the_doctor_tells_what_nobody_performs(call: Caller, folder: Path, switch: tuple[str, str]) -> None:
-    """By the charts; without any by the entities, once one waits for something. A timer never fires: that is bad."""
+def test_doctor_reports_unsupported_effects(call: Caller, folder: Path, switch: tuple[str, str]) -> None:
     call("create", STORE, "lamp/1", *CHARTED)
     resting = _work(call, STORE)
     call("send", STORE, "lamp/1", "press", *CHARTED)
 
-    assert (0, "ok", "this store keeps none, and none is asked for") == resting
-    assert (1, "bad", "this store keeps none: nobody performs the timers of lamp/1") == _work(call, STORE)
-    assert (1, "bad", "this store keeps none: nobody performs the timers of lamp") == _work(call, STORE, *CHARTED)
+    assert (0, "ok", "this store does not run effects, and none are requested") == resting
+    assert (1, "error", "this store does not run effects: timers of lamp/1") == _work(call, STORE)
+    assert (1, "error", "this store does not run effects: timers of lamp") == _work(call, STORE, *CHARTED)
 
 
-def test_the_doctor_has_nothing_against_a_chart_that_asks_for_nothing(
-    call: Caller, folder: Path, switch: tuple[str, str]
-) -> None:
-    """Such a store is right for it."""
+def test_doctor_accepts_a_chart_without_effects(call: Caller, folder: Path, switch: tuple[str, str]) -> None:
     call("create", STORE, "switch/1", *switch)
 
-    assert (0, "ok", "this store keeps none, and none is asked for") == _work(call, STORE, *switch)
+    assert (0, "ok", "this store does not run effects, and none are requested") == _work(call, STORE, *switch)
 
 
-def test_stuck_says_that_it_cannot_know(call: Caller, folder: Path) -> None:
-    """With --json too, on stderr."""
+def test_stuck_warns_about_a_store_without_work(call: Caller, folder: Path) -> None:
     call("create", STORE, "lamp/1", *CHARTED)
     ended, data = call("stuck", STORE, *CHARTED), call("stuck", STORE, "--json")
 
-    assert [True, True] == [each.err.startswith("this store keeps no work") for each in (ended, data)]
+    assert [True, True] == [each.err.startswith("warning: this store does not run effects") for each in (ended, data)]
     assert [] == json.loads(data.out)["work"]
 
 
-def test_work_cannot_be_listed_where_none_is_kept(call: Caller, folder: Path) -> None:
-    """Waiting would not help: it is the wrong store for that."""
+def test_a_store_without_work_has_no_list(call: Caller, folder: Path) -> None:
     call("create", STORE, "lamp/1", *CHARTED)
     ended = call("effects", "ls", STORE)
 
-    assert (2, True) == (ended.code, ended.err.startswith("error: this store does not run effects; "))
+    assert (2, True) == (ended.code, ended.err.startswith("error: this store keeps no work\nhint: sqlite:"))
 
 
 @pytest.mark.parametrize("work", [None, False])
 def test_an_opening_warns_once_for_each_kind(folder: Path, work: bool | None, caplog: pytest.LogCaptureFixture) -> None:
-    """Of two revisions of one kind once, and not of a kind that asks for nothing: no other process performs it."""
     lamp, switch = interlock.load("lamp.yaml"), interlock.loads(QUIET)
     newer = interlock.loads((folder / "lamp.yaml").read_text().replace("10m", "20m"))
     with interlock.open(STORE, charts=[lamp, newer, switch], work=work):
         pass
 
-    assert [("this store does not run effects: the timers of `lamp` will not run", STORE)] == [
+    assert [("this store keeps no work: nobody performs the timers of `lamp`", STORE)] == [
         (each.message, vars(each)["store"]) for each in caplog.records
     ]
 
@@ -113,15 +97,13 @@ def test_an_opening_warns_once_for_each_kind(folder: Path, work: bool | None, ca
 def test_an_opening_of_a_store_that_keeps_work_does_not_warn(
     folder: Path, store: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever leaves it to others has others."""
     with interlock.open(store, charts=[interlock.load("lamp.yaml")], work=False):
         pass
 
     assert [] == caplog.records
 
 
-def test_an_entity_that_has_ended_waits_for_nothing(call: Caller, folder: Path) -> None:
-    """Its timer went with its end."""
+def test_an_ended_entity_has_no_pending_effects(call: Caller, folder: Path) -> None:
     (folder / "fuse.yaml").write_text(
         "interlock: 1\nkind: fuse\nstates: {whole: {after: {10m: blown}, on: {burn: blown}}, blown: {type: final}}\n"
     )
@@ -132,8 +114,7 @@ def test_an_entity_that_has_ended_waits_for_nothing(call: Caller, folder: Path) 
 
 
 def test_a_folder_that_lost_its_format_is_refused_by_every_command(call: Caller, folder: Path) -> None:
-    """It is neither no store nor a new one: nothing is written, and the missing line is told."""
-    call("create", "file:lamps", "lamp/1", *CHARTED)
+    call("create", STORE, "lamp/1", *CHARTED)
     line = (folder / "lamps" / "format.json").read_text().strip()
     (folder / "lamps" / "format.json").unlink()
     before = sorted(folder.rglob("*"))
@@ -144,8 +125,7 @@ def test_a_folder_that_lost_its_format_is_refused_by_every_command(call: Caller,
     assert before == sorted(folder.rglob("*"))
 
 
-def test_a_tenant_s_folder_that_lost_its_format_is_told_its_line_by_every_command(call: Caller, folder: Path) -> None:
-    """With the tenant, which the names of its folders tell; restored without it, its journals are told as damage."""
+def test_a_tenant_folder_without_its_format_file_is_reported_by_every_command(call: Caller, folder: Path) -> None:
     call("create", "file:lamps?tenant=acme", "lamp/1", *CHARTED)
     path = folder / "lamps" / "format.json"
     line = path.read_text().strip()
@@ -165,17 +145,17 @@ def test_a_tenant_s_folder_that_lost_its_format_is_told_its_line_by_every_comman
     assert 0 == call("verify", "file:lamps", "--chains-only").code
 
 
-def test_a_word_that_is_a_file_is_no_kind(call: Caller, folder: Path) -> None:
-    """Where no store is named, a word that can only be meant for one says how to write it."""
+def test_a_file_name_in_place_of_a_kind_gets_a_hint(call: Caller, folder: Path) -> None:
     call("create", "file:kept", "lamp/1", *CHARTED)
     (folder / "lamp").mkdir()
-    told = {each: call(*each).err for each in (("ls", "x.db"), ("doctor", "x.db"), ("ls", "kept"), ("ls", "lamp"))}
+    printed = {each: call(*each).err for each in (("ls", "x.db"), ("doctor", "x.db"), ("ls", "kept"), ("ls", "lamp"))}
 
-    assert "error: `x.db` is no address; did you mean sqlite:///x.db?\n" == told["ls", "x.db"] == told["doctor", "x.db"]
-    assert "error: `kept` is no address; did you mean file:kept?\n" == told["ls", "kept"]
-    assert told["ls", "lamp"].startswith("error: no store is named")
+    meant = "error: `x.db` is not a store URL\nhint: did you mean sqlite:///x.db?\n"
+    assert meant == printed["ls", "x.db"] == printed["doctor", "x.db"]
+    assert "error: `kept` is not a store URL\nhint: did you mean file:kept?\n" == printed["ls", "kept"]
+    assert printed["ls", "lamp"].startswith("error: no store given")
 
     (folder / "interlock.toml").write_text('store = "file:kept"\n')
-    assert "no entities; `x.db` was taken for a kind: write the address of a store, such as sqlite:///x.db\n" == (
+    assert "no entities; `x.db` was read as a kind: for a store write its URL, such as sqlite:///x.db\n" == (
         call("ls", "x.db").err
     )

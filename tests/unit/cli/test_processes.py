@@ -19,8 +19,7 @@ def environment(**changes: str) -> Mapping[str, str]:
     return kept | changes
 
 
-def test_an_interrupted_play_ends_with_130(folder: Path) -> None:
-    """Ctrl-C while the play waits for its next line."""
+def test_an_interrupted_simulation_has_exit_code_130(folder: Path) -> None:
     with subprocess.Popen(
         [*COMMAND, "simulate", "lamp.yaml", "--script", "-"],
         stdin=subprocess.PIPE,
@@ -42,7 +41,6 @@ def test_an_interrupted_play_ends_with_130(folder: Path) -> None:
 
 
 def test_a_reader_that_has_enough_is_no_error(folder: Path) -> None:
-    """`interlock ... | head -1`: no traceback, no complaint, code 0."""
     states = "".join(f"  s{number}: {{on: {{go: s{number + 1}}}}}\n" for number in range(1500))
     (folder / "long.yaml").write_text(
         f"interlock: 1\nkind: long\nstates:\n{states}  s1500: {{type: final}}\n", encoding="utf-8"
@@ -63,8 +61,7 @@ def test_a_reader_that_has_enough_is_no_error(folder: Path) -> None:
     assert (0, b"") == (process.returncode, err)
 
 
-def test_a_reader_that_is_gone_at_once_is_no_error(folder: Path) -> None:
-    """Output small enough to be written only at the end meets the closed pipe there."""
+def test_a_reader_that_closes_the_pipe_at_once_is_not_an_error(folder: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -77,8 +74,7 @@ def test_a_reader_that_is_gone_at_once_is_no_error(folder: Path) -> None:
     assert (0, b"") == (run.returncode, run.stderr)
 
 
-def test_a_full_disk_behind_stdout_is_told(folder: Path) -> None:
-    """What could not be written is not silently lost."""
+def test_a_full_disk_behind_stdout_is_an_error(folder: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         run = subprocess.run(
             [*COMMAND, "draw", "lamp.yaml"], stdout=full, stderr=subprocess.PIPE, env=environment(), check=False
@@ -90,7 +86,6 @@ def test_a_full_disk_behind_stdout_is_told(folder: Path) -> None:
 
 
 def test_a_definition_from_a_pipe_is_read_once(folder: Path) -> None:
-    """A shell's process substitution gives a path that can be read only once."""
     reader, writer = os.pipe()
     os.write(writer, LAMP.encode())
     os.close(writer)
@@ -109,16 +104,13 @@ def test_a_definition_from_a_pipe_is_read_once(folder: Path) -> None:
 
 
 def test_the_bare_command_shows_its_help(folder: Path) -> None:
-    """On stderr, with the code of a wrong call: a script that forgot the command notices."""
     run = subprocess.run(COMMAND, capture_output=True, text=True, env=environment(), check=False)
 
     assert (2, "") == (run.returncode, run.stdout)
     assert "Charts:\n" in run.stderr
 
 
-def test_no_color_and_force_color_are_heard(folder: Path) -> None:
-    """Without a terminal colour comes by FORCE_COLOR only, and NO_COLOR outranks it."""
-
+def test_no_color_and_force_color_are_respected(folder: Path) -> None:
     def painted(**changes: str) -> bool:
         command = [*COMMAND, "check", "bad.yaml"]
         run = subprocess.run(command, capture_output=True, env=environment(**changes), check=False)
@@ -127,8 +119,7 @@ def test_no_color_and_force_color_are_heard(folder: Path) -> None:
     assert [False, True, False] == [painted(), painted(FORCE_COLOR="1"), painted(FORCE_COLOR="1", NO_COLOR="1")]
 
 
-def test_output_is_utf8_whatever_the_locale_says(folder: Path) -> None:
-    """Definitions are UTF-8, and so is what comes out of them."""
+def test_output_is_utf8_in_any_locale(folder: Path) -> None:
     (folder / "cafe.yaml").write_text(LAMP + "description: café →\n", encoding="utf-8")
     run = subprocess.run(
         [*COMMAND, "convert", "cafe.yaml", "--to", "yaml"],
@@ -142,7 +133,6 @@ def test_output_is_utf8_whatever_the_locale_says(folder: Path) -> None:
 
 
 def test_version_and_help_import_neither_rich_nor_a_reader() -> None:
-    """They are asked often, by people and by scripts."""
     code = """
 import sys
 from interlock.cli.main import main
@@ -155,8 +145,7 @@ print(sorted(loaded), file=sys.stderr)
     assert "[]" == run.stderr.strip()
 
 
-def test_a_shell_is_told_what_completes(folder: Path) -> None:
-    """The completion script asks us through an environment variable."""
+def test_completion_prints_a_shell_script(folder: Path) -> None:
     asked = environment(_INTERLOCK_COMPLETE="bash_complete", COMP_WORDS="interlock ch", COMP_CWORD="1")
     run = subprocess.run(COMMAND, capture_output=True, text=True, env=asked, check=False)
 

@@ -1,4 +1,4 @@
-"""Commands on stores that tenants share: each archives to a folder of its own, and none proves another's by silence."""
+"""Commands on stores with several tenants: each archives to its own folder and verifies only its own entities."""
 
 from __future__ import annotations
 
@@ -58,7 +58,6 @@ def _entries(call: Caller, url: str) -> tuple[int, int]:
 
 
 def test_each_tenant_has_an_archive_of_its_own(call: Caller, folder: Path, place: str) -> None:
-    """The same ids do not meet, and each archive is proven by whoever knows its address alone."""
     codes = [_archive(call, place + each) for each in ("acme", "umbrella")]
     (acme,) = (folder / "shelf" / "tenant-acme").iterdir()
     (umbrella,) = (folder / "shelf" / "tenant-umbrella").iterdir()
@@ -69,43 +68,39 @@ def test_each_tenant_has_an_archive_of_its_own(call: Caller, folder: Path, place
 
 
 @pytest.mark.parametrize("tenant", [ODD, LONG], ids=["odd", "long"])
-def test_what_a_reader_is_told_of_an_archive_can_be_pasted(call: Caller, folder: Path, place: str, tenant: str) -> None:
-    """The error's command prints the journal, and the one below `verify` proves it; whatever the tenant is called."""
+def test_the_archive_url_that_verify_prints_can_be_used(call: Caller, folder: Path, place: str, tenant: str) -> None:
     url = place + quote(tenant, safe="")
     _fill(place, tenant)
     first = call("journal", url, "job/1").out
 
     assert 0 == _archive(call, url)
-    told = call("journal", url, "job/1")
-    assert 6 == told.code
-    pasted = shlex.split(told.err.rpartition("interlock ")[2])
+    printed = call("journal", url, "job/1")
+    assert 6 == printed.code
+    pasted = shlex.split(printed.err.rpartition("interlock ")[2])
     assert (0, first) == ((again := call(*pasted)).code, again.out)
     looked = call("verify", url, *WITH_CHART)
-    assert "0 damaged, 2 in an archive\n  2 not looked at: interlock verify file:///" in looked.out
+    assert "0 corrupt, 2 archived\n  2 archived, not verified: interlock verify file:///" in looked.out
     pasted = shlex.split(looked.out.rpartition("interlock ")[2])
-    assert (0, "2 entities, 4 entries, chains and replay: 0 damaged\n") == (
+    assert (0, "2 entities, 4 entries, chains and replay: 0 corrupt\n") == (
         (proven := call(*pasted, *WITH_CHART)).code,
         proven.out,
     )
 
 
 def test_a_proof_names_the_archive_for_programs(call: Caller, folder: Path, place: str) -> None:
-    """`archive` is the address, no sentence."""
     _archive(call, f"{place}umbrella")
-    told = json.loads(call("verify", f"{place}umbrella", "--json", *WITH_CHART).out)
+    printed = json.loads(call("verify", f"{place}umbrella", "--json", *WITH_CHART).out)
     (month,) = (folder / "shelf" / "tenant-umbrella").iterdir()
 
-    assert month.as_uri() == told["archive"]
+    assert month.as_uri() == printed["archive"]
 
 
-def test_a_rehearsed_archive_makes_no_folder(call: Caller, folder: Path, place: str) -> None:
-    """Neither the archive's nor the tenant's."""
+def test_a_dry_run_of_archive_creates_no_folder(call: Caller, folder: Path, place: str) -> None:
     assert 0 == _archive(call, f"{place}acme", "--dry-run")
     assert not (folder / "shelf").exists()
 
 
-def test_a_folder_of_another_tenant_takes_no_journal(call: Caller, folder: Path, place: str) -> None:
-    """It is refused before anything is released."""
+def test_a_folder_of_another_tenant_gets_no_journal(call: Caller, folder: Path, place: str) -> None:
     _archive(call, f"{place}acme")
     (month,) = (folder / "shelf" / "tenant-acme").iterdir()
     (folder / "shelf" / "tenant-umbrella").mkdir()
@@ -116,45 +111,43 @@ def test_a_folder_of_another_tenant_takes_no_journal(call: Caller, folder: Path,
 
 
 @pytest.mark.parametrize(
-    ("tenant", "told"),
+    ("tenant", "printed"),
     [
-        ("", "the tenant without a name has no entities at this address; 2 others have: acme, umbrella"),
-        ("acmee", "tenant `acmee` has no entities at this address; 2 others have: acme, umbrella"),
+        ("", "the default tenant has no entities in this store; 2 others have: acme, umbrella"),
+        ("acmee", "tenant `acmee` has no entities in this store; 2 others have: acme, umbrella"),
     ],
 )
-def test_a_tenant_that_has_nothing_is_told_where_others_have(call: Caller, place: str, tenant: str, told: str) -> None:
-    """`verify` proves nothing and does not end well; a list is empty and says why; the doctor wants a look."""
+def test_an_empty_tenant_is_reported_if_others_have_entities(
+    call: Caller, place: str, tenant: str, printed: str
+) -> None:
     proven = call("verify", place + tenant, *WITH_CHART)
     listed = [call("ls", place + tenant, *more) for more in ((), ("--json",), ("-q",))]
     looked = json.loads(call("doctor", place + tenant, "--json", *WITH_CHART).out)
     tenants = [each for each in looked["checks"] if each["name"] == "tenant"]
 
     assert (6, "") == (proven.code, proven.out)
-    assert told in proven.err
+    assert printed in proven.err
     assert [0, 0, 0] == [each.code for each in listed]
-    assert [True, True, True] == [told in each.err for each in listed]
-    assert [("look", told)] == [(each["mark"], each["told"]) for each in tenants]
+    assert [True, True, True] == [printed in each.err for each in listed]
+    assert [("warning", printed)] == [(each["status"], each["detail"]) for each in tenants]
 
 
-def test_a_near_name_is_told_and_otherwise_what_to_write(call: Caller, place: str) -> None:
-    """The hint."""
+def test_an_empty_tenant_suggests_a_similar_name_or_the_option(call: Caller, place: str) -> None:
     near, far = (call("verify", place + each, *WITH_CHART).err for each in ("acmee", ""))
 
     assert 'did you mean "acme"?' in near
-    assert "name the tenant in the address, ?tenant=acme" in far
+    assert "name the tenant in the URL, ?tenant=acme" in far
 
 
 def test_of_many_tenants_some_are_named(call: Caller, place: str) -> None:
-    """All are counted; the one without a name is among them."""
     for each in ("", "b", "c", "d", "e"):
         _fill(place, each, count=1)
-    told = call("verify", f"{place}nobody", *WITH_CHART).err
+    printed = call("verify", f"{place}nobody", *WITH_CHART).err
 
-    assert "; 7 others have: the tenant without a name, acme, b, c, d, …" in told
+    assert "; 7 others have: the default tenant, acme, b, c, d, …" in printed
 
 
-def test_whoever_has_something_hears_nothing_of_others(call: Caller, place: str) -> None:
-    """A list that is empty for another reason says that reason."""
+def test_a_tenant_with_entities_gets_no_hint_about_others(call: Caller, place: str) -> None:
     listed = call("ls", f"{place}acme", "--state", "open")
     looked = json.loads(call("doctor", f"{place}acme", "--json", *WITH_CHART).out)
 
@@ -163,8 +156,7 @@ def test_whoever_has_something_hears_nothing_of_others(call: Caller, place: str)
     assert (0, 4) == _entries(call, f"{place}acme")
 
 
-def test_tenants_are_listed_as_an_address_takes_them(call: Caller, place: str) -> None:
-    """Also the one without a name, and odd ones; a loop over the lines reaches each."""
+def test_tenants_are_listed_as_encoded_in_a_url(call: Caller, place: str) -> None:
     for each in ("", ODD):
         _fill(place, each, count=1)
     lines = call("db", "tenants", f"{place}whoever").out.split("\n")[:-1]
@@ -175,18 +167,15 @@ def test_tenants_are_listed_as_an_address_takes_them(call: Caller, place: str) -
 
 
 def test_a_place_that_is_not_there_has_no_tenants(call: Caller, folder: Path) -> None:
-    """And is not made."""
     assert (6, 6) == (call("db", "tenants", "sqlite:///no.db").code, call("db", "tenants", "file:no").code)
     assert not (folder / "no.db").exists()
 
 
-def test_a_store_that_knows_of_no_tenants_says_so(call: Caller, folder: Path) -> None:
-    """Rather than naming none."""
+def test_a_store_without_tenants_is_refused(call: Caller, folder: Path) -> None:
     assert 2 == call("db", "tenants", "memory:").code
 
 
 def test_the_folder_of_an_archive_names_a_month_below_it(call: Caller, folder: Path, place: str) -> None:
-    """It is no store itself; the hint is an address that is."""
     _archive(call, f"{place}acme")
     (month,) = (folder / "shelf" / "tenant-acme").iterdir()
     ended = call("verify", "file:shelf", *WITH_CHART)
@@ -195,7 +184,6 @@ def test_the_folder_of_an_archive_names_a_month_below_it(call: Caller, folder: P
 
 
 def test_a_folder_of_a_tenant_is_archived_as_that_tenant_s(call: Caller, folder: Path) -> None:
-    """Its format says whose it is; the address need not."""
     (folder / "job.yaml").write_text(JOB, encoding="utf-8")
     _fill("file:jobs?tenant=", "acme")
 

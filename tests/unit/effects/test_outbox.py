@@ -8,13 +8,13 @@ import pytest
 
 from interlock.effects.lanes import RunningWork
 from interlock.effects.outbox import OutboxRelay
-from interlock.effects.work_status import work_status
 from interlock.errors import UnavailableError
 from interlock.model.codec import plain
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import CHILD_WORK, Work, WorkDelta, WorkId
 from interlock.model.limits import MESSAGE_ATTEMPTS_MAX
+from interlock.observe.work_status import work_status
 from interlock.ports.delivery import Child
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkRow
 from interlock.stores.work_table import WorkTable

@@ -9,7 +9,7 @@ from interlock.model.codec import encode
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Snapshot
 from interlock.observe import history
-from interlock.observe.history import EVERY, NEAR_MAX, HistoryCache
+from interlock.observe.history import REPLAY_ENTRIES_MAX, SNAPSHOT_INTERVAL, HistoryCache
 from interlock.runtime.history.replay import replay
 from interlock.testing.clock import VirtualClock
 from tests.unit.web.consoles import Client, open_console
@@ -26,7 +26,7 @@ states:
 """
 
 BEGIN_MS = 1_000_000_000_000
-LONG = NEAR_MAX + 2 * EVERY + 7
+LONG = REPLAY_ENTRIES_MAX + 2 * SNAPSHOT_INTERVAL + 7
 """The version of an entity that is too long to be replayed unasked."""
 
 
@@ -76,15 +76,16 @@ async def test_what_is_far_is_replayed_when_it_is_asked_for_and_once_only(seen: 
         first = len(seen)
         again = await client.json("entity/counter/1")
         second = len(seen)
-        between = await client.json(f"entity/counter/1?version={EVERY + 3}")
+        between = await client.json(f"entity/counter/1?version={SNAPSHOT_INTERVAL + 3}")
 
     assert (LONG - 1, 0) == (first, second - first)
     assert [({"sum": LONG - 2}, None)] * 2 == [
         (each["context_before"], each["replay_distance"]) for each in (asked, again)
     ]
     assert ([{"source": "open", "ordinal": 0}], asked["transitions"]) == (asked["transitions"], again["transitions"])
-    assert ({"sum": EVERY + 2}, {"sum": EVERY + 1}) == (between["context"], between["context_before"])
-    assert len(seen) - second <= EVERY
+    assert {"sum": SNAPSHOT_INTERVAL + 2} == between["context"]
+    assert {"sum": SNAPSHOT_INTERVAL + 1} == between["context_before"]
+    assert len(seen) - second <= SNAPSHOT_INTERVAL
 
 
 async def test_a_page_that_is_open_replays_nothing_when_an_entry_comes(seen: list[int]) -> None:
@@ -101,10 +102,11 @@ async def test_a_page_that_is_open_replays_nothing_when_an_entry_comes(seen: lis
 async def test_a_short_journal_is_replayed_unasked(seen: list[int]) -> None:
     """Up to the bound, which no page passes by itself."""
     async with open_console(charts=(interlock.loads(COUNTER),)) as client:
-        await counted_to(client, NEAR_MAX + 1)
+        await counted_to(client, REPLAY_ENTRIES_MAX + 1)
         page = await client.json("entity/counter/1")
 
-    assert (NEAR_MAX, {"sum": NEAR_MAX - 1}, None) == (len(seen), page["context_before"], page["replay_distance"])
+    assert REPLAY_ENTRIES_MAX == len(seen)
+    assert ({"sum": REPLAY_ENTRIES_MAX - 1}, None) == (page["context_before"], page["replay_distance"])
 
 
 async def test_a_version_is_what_the_runtime_says_it_was(seen: list[int]) -> None:
@@ -144,13 +146,11 @@ async def test_a_time_is_found_by_halves_and_not_by_reading_all() -> None:
     assert (78, True) == (found, looks <= 8)
 
 
-async def test_what_is_remembered_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The snapshot that was used longest ago makes room, and is replayed if it is wanted again."""
+async def test_the_cache_drops_the_least_recently_used_snapshot() -> None:
     async with open_console(charts=(interlock.loads(COUNTER),)) as client:
         await counted_to(client, 30)
-        remembered = HistoryCache(client.runtime)
         size = len(encode(await client.runtime.state("counter/1")))
-        monkeypatch.setattr(history, "KEPT_BYTES_MAX", 3 * size)
+        remembered = HistoryCache(client.runtime, bytes_max=3 * size)
         for version in range(1, 31):
             await remembered.at("counter/1", version)
         near, far = remembered.distance("counter/1", 30), remembered.distance("counter/1", 20)
@@ -159,4 +159,3 @@ async def test_what_is_remembered_stays_small(monkeypatch: pytest.MonkeyPatch) -
     assert (0, 20) == (near, far)
     assert found is not None
     assert {"sum": 19} == found.context
-    assert remembered._bytes <= 3 * size

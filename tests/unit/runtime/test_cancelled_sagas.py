@@ -10,9 +10,9 @@ import pytest
 
 import interlock
 from interlock.effects.handlers import Attempt
+from interlock.operate.dead_letters import WorkOperations
 from interlock.ports.store import EntityQuery
 from interlock.ports.work import WorkQuery, WorkStore
-from interlock.runtime.worker.work_operations import WorkOperations
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.support.postgres_server import store_or_skip

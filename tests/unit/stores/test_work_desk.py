@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.journal.work import Work, WorkDelta, WorkId
+from interlock.operate.dead_letters import WorkOperations
 from interlock.ports.statistics import RefusalHistory
 from interlock.ports.store import Refusal, Store
 from interlock.ports.work import Claim, Settlement, WorkAdmin, WorkQuery, WorkStore
-from interlock.runtime.worker.work_operations import WorkOperations
 from interlock.stores.registry import open_store as open_store_url
 from interlock.testing.clock import VirtualClock
 from interlock.testing.store_suite.samples import Life

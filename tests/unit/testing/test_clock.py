@@ -48,7 +48,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 async def test_two_days_are_a_few_jumps(url: str) -> None:
-    """Idle lanes and heartbeats do not stop the clock each second."""
     clock = VirtualClock()
     async with interlock.open(url, charts=[ORDER], clock=clock) as orders:
         await orders.create("order/1")
@@ -62,7 +61,6 @@ async def test_two_days_are_a_few_jumps(url: str) -> None:
 
 
 async def test_a_jump_is_not_downtime(url: str) -> None:
-    """The worker was there all the time: its heartbeats were passed over by the clock, not missed."""
     clock = VirtualClock()
     async with interlock.open(url, charts=[ORDER], clock=clock) as orders:
         await orders.create("order/1")
@@ -73,7 +71,6 @@ async def test_a_jump_is_not_downtime(url: str) -> None:
 
 
 async def test_time_that_passes_without_the_clock_is_downtime() -> None:
-    """A process that was suspended runs nothing meanwhile."""
     clock = VirtualClock()
     async with interlock.open("memory:", charts=[ORDER], clock=clock) as orders:
         await clock.advance()
@@ -85,7 +82,6 @@ async def test_time_that_passes_without_the_clock_is_downtime() -> None:
 
 
 async def test_a_long_wait_for_a_reconciler_keeps_its_passes() -> None:
-    """They are what the chart asks for: none is passed over, and the loops beside them stay quiet."""
     clock, times = VirtualClock(0), []
 
     async def passes() -> None:
@@ -109,7 +105,6 @@ async def test_a_long_wait_for_a_reconciler_keeps_its_passes() -> None:
 
 
 async def test_idle_polls_come_ever_more_rarely_and_at_the_interval_after_something_happened() -> None:
-    """A sleep that ends may have left something to find."""
     clock, looks = VirtualClock(0), []
 
     async def polls() -> None:
@@ -124,7 +119,6 @@ async def test_idle_polls_come_ever_more_rarely_and_at_the_interval_after_someth
 
 
 async def test_a_poll_with_a_due_time_ends_then() -> None:
-    """Not at the next look before or after it."""
     clock = VirtualClock(0)
     waits = [wait_to_poll(clock, 1_000, due_ms=due_ms) for due_ms in (300, 7 * HOUR)]
     ends: list[int] = []
@@ -139,7 +133,6 @@ async def test_a_poll_with_a_due_time_ends_then() -> None:
 
 
 async def test_a_clock_without_knowledge_of_polls_sleeps_for_the_interval() -> None:
-    """Or until something is due."""
     clock = SystemClock()
 
     assert (1, 0.5, 1) == (
@@ -150,7 +143,6 @@ async def test_a_clock_without_knowledge_of_polls_sleeps_for_the_interval() -> N
 
 
 async def test_the_clock_waits_for_the_threads_of_a_store() -> None:
-    """The loop is idle, and yet something is under way."""
     clock, gate = VirtualClock(0), threading.Event()
     loop = asyncio.get_running_loop()
     times: list[int] = []
@@ -170,7 +162,6 @@ async def test_the_clock_waits_for_the_threads_of_a_store() -> None:
 
 
 async def test_a_store_that_does_not_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test fails and does not hang."""
     clock = VirtualClock(0)
     monkeypatch.setattr(clocks, "THREAD_SECONDS_MAX", 0.01)
     await clock.advance()
@@ -182,7 +173,6 @@ async def test_a_store_that_does_not_answer_is_an_error(monkeypatch: pytest.Monk
 
 
 async def test_a_task_that_never_waits_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test fails and does not hang."""
     clock = VirtualClock(0)
     monkeypatch.setattr(clocks, "TURNS_MAX", 10)
 
@@ -200,7 +190,6 @@ async def test_a_task_that_never_waits_is_an_error(monkeypatch: pytest.MonkeyPat
 
 
 async def test_autojump_moves_the_clock_whenever_everything_waits(url: str) -> None:
-    """The test waits for what it wants to see."""
     clock = VirtualClock(0, autojump=True)
     async with interlock.open(url, charts=[ORDER], clock=clock) as orders:
         await orders.create("order/1")
@@ -213,7 +202,6 @@ async def test_autojump_moves_the_clock_whenever_everything_waits(url: str) -> N
 
 
 async def test_autojump_and_advance_go_together() -> None:
-    """All that is due at the end of it is done."""
     clock = VirtualClock(0, autojump=True)
     async with interlock.open("memory:", charts=[ORDER], clock=clock) as orders:
         await orders.create("order/1")
@@ -226,7 +214,6 @@ async def test_autojump_and_advance_go_together() -> None:
 
 
 async def test_autojump_does_not_run_away_with_idle_loops() -> None:
-    """Nothing is due: after a while of looks in vain the clock stands still."""
     clock = VirtualClock(0, autojump=True)
 
     async def polls() -> None:

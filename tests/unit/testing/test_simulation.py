@@ -49,7 +49,6 @@ states:
 
 
 def test_an_event_is_one_step_and_its_effects_wait() -> None:
-    """`send` answers with the step; what it causes happens in `settle`, in order."""
     simulation = Simulation(kernel(LIGHT), time_ms=100)
     created = simulation.create("k/1", {"n": 4})
     step = simulation.send("k/1", "go")
@@ -67,7 +66,6 @@ def test_an_event_is_one_step_and_its_effects_wait() -> None:
 
 
 def test_timers_fire_in_order_of_due_time_when_the_clock_moves() -> None:
-    """Each at its own moment; the clock then stands where it was sent."""
     simulation = Simulation(kernel(LIGHT), handlers={"flash": lambda attempt: None})
     simulation.create("k/1")
     simulation.send("k/1", "go")
@@ -79,7 +77,6 @@ def test_timers_fire_in_order_of_due_time_when_the_clock_moves() -> None:
 
 
 def test_a_cancelled_timer_does_not_fire() -> None:
-    """What the snapshot no longer holds is passed over."""
     simulation = Simulation(kernel("states: {a: {after: {5s: c}, on: {go: b}}, b: {}, c: {}}"))
     simulation.create("k/1")
     simulation.send("k/1", "go")
@@ -89,7 +86,6 @@ def test_a_cancelled_timer_does_not_fire() -> None:
 
 
 def test_equal_due_times_fire_in_the_order_set_across_entities() -> None:
-    """One clock, one order: the run is the same every time."""
     simulation = Simulation(kernel("states: {a: {after: {5s: b}}, b: {type: final}}"))
     for name in ("k/2", "k/1", "k/3"):
         simulation.create(name)
@@ -100,7 +96,6 @@ def test_equal_due_times_fire_in_the_order_set_across_entities() -> None:
 
 
 def test_run_stops_at_its_limit() -> None:
-    """A chart that ticks for ever is run for as long as was asked."""
     simulation = Simulation(kernel("states: {a: {after: {1s: {target: a, reenter: true}}}}"))
     simulation.create("k/1")
     simulation.run(10_500)
@@ -110,16 +105,14 @@ def test_run_stops_at_its_limit() -> None:
 
 @pytest.mark.slow
 def test_entities_that_keep_each_other_busy_are_stopped() -> None:
-    """An endless exchange at one moment is an error, not a hang."""
     simulation = Simulation(kernel("states: {a: {entry: [{send: {event: x}}], on: {x: {target: a, reenter: true}}}}"))
     simulation.create("k/1")
 
-    with pytest.raises(UsageError, match="keep each other busy"):
+    with pytest.raises(UsageError, match="never settle"):
         simulation.settle()
 
 
 def test_entities_send_to_each_other_by_id() -> None:
-    """The event says where it came from; what has no addressee comes back as an error."""
     simulation = Simulation(
         kernel(
             "states: {a: {on: {go: {actions: [{send: {event: hi, to: other/1, id: one, data: {x: 1}}}, "
@@ -176,7 +169,6 @@ def family() -> Simulation:
 
 
 def test_an_invoked_chart_is_an_entity_of_its_own() -> None:
-    """Its id comes from the effect that began it, so the same run gives the same id."""
     simulation = family()
     child = simulation.children("k/1")["child"]
 
@@ -189,7 +181,6 @@ def test_an_invoked_chart_is_an_entity_of_its_own() -> None:
 
 
 def test_parent_and_child_talk() -> None:
-    """By invoke id down, as `parent` up, and every event of the parent is forwarded if it asks for that."""
     simulation = family()
     child = simulation.children("k/1")["child"]
     simulation.send("k/1", "seen")
@@ -204,7 +195,6 @@ def test_parent_and_child_talk() -> None:
 
 
 def test_the_result_of_a_child_comes_last() -> None:
-    """What its exit blocks sent arrives before `done.invoke` (W3C 236)."""
     simulation = family()
     simulation.send(simulation.children("k/1")["child"], "finish")
     simulation.settle()
@@ -217,7 +207,6 @@ def test_the_result_of_a_child_comes_last() -> None:
 
 
 def test_a_child_is_cancelled_when_its_state_is_left() -> None:
-    """It runs its exit blocks and ends; what those send to the parent is ignored (W3C 252)."""
     simulation = family()
     child = simulation.children("k/1")["child"]
     simulation.send("k/1", "leave")
@@ -240,8 +229,6 @@ def test_a_child_is_cancelled_when_its_state_is_left() -> None:
     ],
 )
 def test_an_invoke_that_fails_is_an_error_event(invoke: str, code: str) -> None:
-    """A chart that refuses its input, one too deep, a handler that raises, or one that takes too long."""
-
     def fails(attempt: Attempt) -> object:
         raise KeyError(attempt.key)
 
@@ -264,8 +251,7 @@ def test_an_invoke_that_fails_is_an_error_event(invoke: str, code: str) -> None:
     assert len(simulation.snapshots) <= CHILD_DEPTH_MAX + 1
 
 
-def test_a_handler_answers_an_invoke() -> None:
-    """What it returns is the result; it sees an attempt with its key and input, as in a runtime."""
+def test_a_handler_completes_an_invoke() -> None:
     seen: list[Attempt] = []
 
     def handler(attempt: Attempt) -> object:
@@ -281,8 +267,7 @@ def test_a_handler_answers_an_invoke() -> None:
     assert ("b",) == simulation.snapshots["k/1"].configuration
 
 
-def test_what_nobody_handles_is_pending_and_can_be_answered_by_hand() -> None:
-    """A missing handler is no failure: it waits until the test completes it or lets it fail."""
+def test_an_effect_without_a_handler_is_pending_and_can_be_completed() -> None:
     text = (
         "states: {a: {entry: [note], invoke: {id: i, src: f, onDone: b, onError: c}, on: {error.communication: c}}, "
         "b: {}, c: {}}"
@@ -304,8 +289,7 @@ def test_what_nobody_handles_is_pending_and_can_be_answered_by_hand() -> None:
         simulation.complete("k/1/1/1")
 
 
-def test_leaving_the_state_withdraws_what_is_pending() -> None:
-    """Nobody is asked for what is no longer wanted."""
+def test_leaving_the_state_cancels_pending_effects() -> None:
     simulation = Simulation(kernel("states: {a: {invoke: {id: i, src: f}, on: {go: b}}, b: {}}"))
     simulation.create("k/1")
     simulation.settle()
@@ -316,7 +300,6 @@ def test_leaving_the_state_withdraws_what_is_pending() -> None:
 
 
 def test_a_chart_may_be_written_in_place_or_computed() -> None:
-    """Inline charts keep the registered functions of their parent; a computed one is compiled when it is needed."""
     inline = "{interlock: 1, kind: in, states: {x: {always: {target: y, guard: fine}}, y: {type: final}}}"
     text = (
         f"states: {{a: {{invoke: {{id: i, type: chart, src: {inline}, onDone: b}}}}, "
@@ -339,8 +322,7 @@ def test_a_chart_may_be_written_in_place_or_computed() -> None:
     assert ["that", "that"] == made
 
 
-def test_a_chart_that_nobody_knows_is_pending() -> None:
-    """Like a handler: it may be brought later."""
+def test_an_invoke_of_an_unknown_chart_is_pending() -> None:
     simulation = Simulation(kernel("states: {a: {invoke: {id: i, type: chart, src: unknown}}}"))
     simulation.create("k/1")
     simulation.settle()
@@ -350,7 +332,6 @@ def test_a_chart_that_nobody_knows_is_pending() -> None:
 
 
 def test_a_child_that_fails_is_an_error_for_its_parent() -> None:
-    """Under `errors: raise` an untaken failure of an invoke ends the child, and its parent hears of it."""
     child = kernel("errors: raise\nstates: {x: {invoke: {id: i, src: f}}}", kind="other")
     simulation = Simulation(kernel("states: {a: {invoke: {id: c, type: chart, src: other, onError: b}}, b: {}}"), child)
     simulation.create("k/1")
@@ -361,9 +342,7 @@ def test_a_child_that_fails_is_an_error_for_its_parent() -> None:
     assert ("b",) == simulation.snapshots["k/1"].configuration
 
 
-def test_a_failing_call_is_told_to_its_entity() -> None:
-    """An action's effect that fails for good is `error.communication` with what failed."""
-
+def test_a_failed_call_is_an_event_of_its_entity() -> None:
     def breaks(attempt: Attempt) -> object:
         raise OSError("down")
 
@@ -379,7 +358,6 @@ def test_a_failing_call_is_told_to_its_entity() -> None:
 
 
 def test_scxml_passes_over_input_that_the_child_does_not_declare() -> None:
-    """W3C 245; our own dialect refuses it instead."""
     child = kernel("dialect: scxml\ncontext: {n: {type: any}}\nstates: {x: {}}", kind="other")
     simulation = Simulation(
         kernel("states: {a: {invoke: {id: c, type: chart, src: other, input: {n: 1, m: 2}}}}"), child
@@ -391,7 +369,6 @@ def test_scxml_passes_over_input_that_the_child_does_not_declare() -> None:
 
 
 def test_the_chart_of_an_entity_is_found_by_its_kind() -> None:
-    """Named, or before the slash of its id, or the first one given."""
     simulation = Simulation(kernel("states: {a: {}}"), kernel("states: {b: {}}", kind="other"))
 
     assert ("a",) == simulation.create("anything").snapshot.configuration
@@ -411,7 +388,6 @@ def test_the_chart_of_an_entity_is_found_by_its_kind() -> None:
     ],
 )
 def test_wrong_calls_are_refused(call: Any, error: type[Exception]) -> None:
-    """What only the test's author can fix is an exception."""
     simulation = Simulation(kernel("states: {a: {}}"))
     simulation.create("k/1")
 
@@ -419,8 +395,7 @@ def test_wrong_calls_are_refused(call: Any, error: type[Exception]) -> None:
         call(simulation)
 
 
-def test_a_coroutine_handler_is_run_to_its_end() -> None:
-    """The same handlers serve a runtime; here nobody else has anything to do meanwhile."""
+def test_a_coroutine_handler_runs_to_completion() -> None:
     chart = loads(
         """
         interlock: 1
@@ -445,7 +420,6 @@ def test_a_coroutine_handler_is_run_to_its_end() -> None:
 
 
 async def test_a_coroutine_handler_in_a_running_loop_is_refused() -> None:
-    """It would have to run inside itself."""
     chart = loads("interlock: 1\nkind: job\nstates: {a: {entry: [work], on: {error.communication: b}}, b: {}}")
 
     @chart.handler("work")
@@ -462,9 +436,7 @@ async def test_a_coroutine_handler_in_a_running_loop_is_refused() -> None:
 @pytest.mark.parametrize(
     ("error", "done"), [(RejectedError("no", code="card.unknown"), "no"), (ConnectionError("gone"), "unknown")]
 )
-def test_a_failure_says_whether_it_was_perhaps_done(error: Exception, done: str) -> None:
-    """As in a runtime: only what the handler refused was surely not done."""
-
+def test_a_failure_has_whether_the_effect_may_have_happened(error: Exception, done: str) -> None:
     def fails(attempt: Attempt) -> object:
         raise error
 
@@ -478,8 +450,7 @@ def test_a_failure_says_whether_it_was_perhaps_done(error: Exception, done: str)
     assert ("error.invoke.i", done) == (event.name, event.data["done"])
 
 
-def test_a_result_that_cannot_be_kept_is_an_error() -> None:
-    """As in a runtime."""
+def test_a_result_that_cannot_be_stored_is_an_error() -> None:
     text = "states: {a: {invoke: {id: i, src: f, onDone: c, onError: b}}, b: {}, c: {}}"
     simulation = Simulation(kernel(text), handlers={"f": lambda attempt: object()})
     simulation.create("k/1")

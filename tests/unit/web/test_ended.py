@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock.observe.notebook import show
 from interlock.ports.store import EntityQuery, EntityRow
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import eventually
@@ -118,7 +119,7 @@ async def test_kind_with_only_cancelled_entities_has_entities() -> None:
         await client.runtime.send("visit/0", "dropped")
         await stays(client, clock, 1, ["cancelled"])
         view = (await asked(client, "kinds/stay"))["kind"]
-        shown: Any = await client.runtime.show("stay")
+        shown: Any = await show(client.runtime, "stay")
 
     assert (1, {":cancelled": ("ended", 1)}) == (view["entities"], populated(view["states"]))
     assert (1, (":cancelled", 1)) == (shown.entities, shown.states[-1])
@@ -126,7 +127,7 @@ async def test_kind_with_only_cancelled_entities_has_entities() -> None:
 
 async def test_notebook_lists_cancelled_entities_after_the_states(url: str) -> None:
     async with visits(url) as client:
-        shown: Any = await client.runtime.show("stay")
+        shown: Any = await show(client.runtime, "stay")
 
     assert 3 == shown.entities
     assert {"open.booked": 1, "gone": 1, ":cancelled": 1} == {

@@ -1,4 +1,4 @@
-"""Reading endpoints: kinds, lists, entities, journals, accepted events."""
+"""ReadResult endpoints: kinds, lists, entities, journals, accepted events."""
 
 from functools import partial
 from pathlib import Path
@@ -61,7 +61,7 @@ async def test_population_includes_states_of_other_revisions(tmp_path: Path) -> 
         view = (await client.json("kinds/order"))["kind"]
 
     assert 2 == view["entities"]
-    assert [("lost", 1)] == [(each["id"], each["entities"]) for each in view["states"] if each["type"] == "gone"]
+    assert [("lost", 1)] == [(each["id"], each["entities"]) for each in view["states"] if each["type"] == "removed"]
     assert [False, True] == [each["current"] for each in view["revisions"]]
 
 

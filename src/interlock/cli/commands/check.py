@@ -1,20 +1,19 @@
-"""`interlock check`: every finding about definitions, for people, for programs and for pull requests."""
+"""`interlock check`: findings about definitions, for people, for programs and for pull requests."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
-import msgspec
 
 from interlock.assemble.charts import compile_reading
 from interlock.cli import exit_codes
 from interlock.cli.input import Source, read_source
 from interlock.cli.options import common, example, format_option, json_option, pass_terminal, src_option
-from interlock.cli.output.diagnostics import as_json as finding_as_json
-from interlock.cli.output.diagnostics import counted, finding_lines, summary
-from interlock.cli.output.terminal import Terminal, in_line
+from interlock.cli.output.diagnostics import count_findings, finding_json, finding_lines, summary
+from interlock.cli.output.terminal import Terminal, escape_line
+from interlock.cli.output.values import json_text
 from interlock.errors import Diagnostic, NotFoundError
 from interlock.model.chart import Chart
 from interlock.model.document.document import Document
@@ -22,7 +21,7 @@ from interlock.model.document.document import Document
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedFile:
-    """A definition with all that is known about it; no chart when a finding is an error."""
+    """A definition with its findings; `chart` is None if one of them is an error."""
 
     source: Source
     document: Document | None
@@ -30,8 +29,8 @@ class CheckedFile:
     findings: tuple[Diagnostic, ...]
 
 
-def checked(source: Source) -> CheckedFile:
-    """Read and compile a definition, and keep every finding of both."""
+def check_source(source: Source) -> CheckedFile:
+    """Read and compile a definition, and return the findings of both."""
     reading = source.reading()
     compilation = compile_reading(reading)
     return CheckedFile(
@@ -40,9 +39,9 @@ def checked(source: Source) -> CheckedFile:
 
 
 @example("interlock check", "interlock check order.interlock.yaml", "interlock check --strict charts/*.yaml")
-@click.command(short_help="Find errors and likely mistakes in definitions.")
+@click.command
 @click.argument("files", nargs=-1, metavar="[FILE...]")
-@click.option("--strict", is_flag=True, help="Let warnings fail too.")
+@click.option("--strict", is_flag=True, help="Warnings fail too.")
 @click.option("--github", is_flag=True, help="Print annotations for a GitHub workflow.")
 @json_option
 @format_option
@@ -59,66 +58,64 @@ def check(
     source_format: str | None,
     allow_src: bool,
 ) -> int:
-    """Find errors and likely mistakes in definitions; all of them at once.
+    """Prints all findings at once. Without FILE it checks the definitions of interlock.toml.
 
-    Without a FILE the definitions that interlock.toml names are meant. Ends with 1 when there is an error, with
-    --strict also when there is a warning. Notes are shown with -v.
+    Exit code 1 if there is an error, with --strict also if there is a warning. Notes are shown with -v.
     """
     if as_json and github:
-        raise click.UsageError("--json and --github exclude each other; choose one")
-    results, unread = _read(files or _of_project(), source_format, allow_src=allow_src)
+        raise click.UsageError("--json and --github cannot be used together")
+    results, missing = _read(files or _project_definitions(), source_format, allow_src=allow_src)
     if not results:
-        raise unread[0]
+        raise missing[0]
     findings = [finding for result in results for finding in result.findings]
     if as_json:
-        terminal.data(_document(results))
+        terminal.data(json_text(_report_json(results)))
     elif github:
         for finding in findings:
-            terminal.data(in_line(finding.annotation()) + "\n")
+            terminal.data(escape_line(finding.annotation()) + "\n")
     else:
-        _show(terminal, results)
-    if unread:
-        raise unread[0]  # after what the other files gave
-    counts = counted(findings)
+        _print_findings(terminal, results)
+    if missing:
+        raise missing[0]  # after the findings of the other files
+    counts = count_findings(findings)
     failed = counts["error"] or (strict and counts["warning"])
     return exit_codes.FINDINGS if failed else exit_codes.OK
 
 
-def _of_project() -> tuple[str, ...]:
-    """The definitions that the project names; charts with code are checked when they are loaded."""
-    from interlock.cli.session import project  # with all that stores need: not for one who names a file
+def _project_definitions() -> tuple[str, ...]:
+    """The definitions of the project; charts with code are checked when they are loaded."""
+    from interlock.cli.project import project
 
     found = tuple(each for each in project().charts if ":" not in each)
     if not found:
-        raise click.UsageError("missing argument 'FILE...', and no project here names a definition")
+        raise click.UsageError("missing argument 'FILE...', and there is no project with definitions")
     return found
 
 
 def _read(
     files: tuple[str, ...], source_format: str | None, *, allow_src: bool
 ) -> tuple[list[CheckedFile], list[NotFoundError]]:
-    """What could be read, checked, and the files that are not there."""
+    """The files that exist, checked, and an error for each missing file."""
     results: list[CheckedFile] = []
-    unread: list[NotFoundError] = []
+    missing: list[NotFoundError] = []
     for name in files:
         try:
-            results.append(checked(read_source(name, source_format, allow_src=allow_src)))
+            results.append(check_source(read_source(name, source_format, allow_src=allow_src)))
         except NotFoundError as error:
-            unread.append(error)
-    return results, unread
+            missing.append(error)
+    return results, missing
 
 
-def _document(results: list[CheckedFile]) -> str:
-    """Everything found, as one JSON document."""
-    counts = counted(finding for result in results for finding in result.findings)
-    said = {
+def _report_json(results: list[CheckedFile]) -> dict[str, Any]:
+    counts = count_findings(finding for result in results for finding in result.findings)
+    return {
         "files": [
             {
                 "file": result.source.name,
                 "format": result.source.format,
                 "kind": result.document.kind if result.document is not None else None,
                 "revision": result.chart.revision if result.chart is not None else None,
-                "findings": [finding_as_json(each) for each in result.findings],
+                "findings": [finding_json(each) for each in result.findings],
             }
             for result in results
         ],
@@ -126,11 +123,10 @@ def _document(results: list[CheckedFile]) -> str:
         "warnings": counts["warning"],
         "notes": counts["info"],
     }
-    return msgspec.json.format(msgspec.json.encode(said), indent=2).decode() + "\n"
 
 
-def _show(terminal: Terminal, results: list[CheckedFile]) -> None:
-    """The findings for a person; with -q one line each, with -v the notes too."""
+def _print_findings(terminal: Terminal, results: list[CheckedFile]) -> None:
+    """Print findings for people; with -q one line each, with -v also notes."""
     findings = []
     for result in results:
         lines = None if terminal.quiet else result.source.lines()
@@ -141,32 +137,32 @@ def _show(terminal: Terminal, results: list[CheckedFile]) -> None:
             for parts in finding_lines(finding, lines):
                 terminal.report(*parts)
     if not terminal.quiet:
-        worst = counted(findings)
-        style = "red" if worst["error"] else "yellow" if worst["warning"] else "green"
+        counts = count_findings(findings)
+        style = "red" if counts["error"] else "yellow" if counts["warning"] else "green"
         terminal.report((summary(findings, [result.source.name for result in results]), f"bold {style}"))
-        if worst["info"] and not terminal.verbose:
+        if counts["info"] and not terminal.verbose:
             terminal.message(("-v shows the notes", "dim"))
 
 
-def sound(source: Source, terminal: Terminal) -> tuple[Document, Chart]:
-    """The document and the chart of a definition without errors; warnings are only counted, for `check` tells them.
+def require_sound(source: Source, terminal: Terminal) -> tuple[Document, Chart]:
+    """Return the document and the chart of a definition without errors; warnings are only counted.
 
-    Ends the command, with every finding told, when one of them is an error.
+    If there is an error, print all findings and end the command.
     """
-    result = checked(source)
+    result = check_source(source)
     if result.chart is None or result.document is None:
-        refuse(terminal, source, result.findings)
+        exit_with_findings(terminal, source, result.findings)
     warnings = [finding for finding in result.findings if finding.severity == "warning"]
     if warnings:
-        terminal.message((f"{summary(warnings, [source.name])}; interlock check tells them", "yellow"))
+        terminal.message((f"{summary(warnings, [source.name])}; interlock check shows them", "yellow"))
     return result.document, result.chart
 
 
-def refuse(terminal: Terminal, source: Source, findings: tuple[Diagnostic, ...]) -> NoReturn:
-    """End a command that cannot use its definition: tell every error and warning on stderr."""
-    told = [finding for finding in findings if finding.severity != "info"]
-    for finding in told:
+def exit_with_findings(terminal: Terminal, source: Source, findings: tuple[Diagnostic, ...]) -> NoReturn:
+    """End a command that cannot use its definition: print every error and warning on stderr."""
+    shown = [finding for finding in findings if finding.severity != "info"]
+    for finding in shown:
         for parts in finding_lines(finding, source.lines()):
             terminal.note(*parts)
-    terminal.failure(summary(told, [source.name]))
+    terminal.failure(summary(shown, [source.name]))
     raise click.exceptions.Exit(exit_codes.FINDINGS)

@@ -1,4 +1,4 @@
-"""`interlock completion`: the script that makes a shell complete our commands."""
+"""`interlock completion`: the completion script of a shell."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from interlock.cli.output.terminal import Terminal
 @example(
     'eval "$(interlock completion bash)"', 'eval "$(interlock completion zsh)"', "interlock completion fish | source"
 )
-@click.command(short_help="Print the completion script of a shell.")
+@click.command
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")), metavar="SHELL")
 @common
 @pass_terminal
 def completion(terminal: Terminal, shell: str) -> int:
-    """Print the completion script of SHELL: bash, zsh or fish. What evaluates it belongs into the shell's profile."""
+    """SHELL is bash, zsh or fish. Evaluate the script in the profile of your shell."""
     from click.shell_completion import get_completion_class
 
     from interlock.cli.main import commands

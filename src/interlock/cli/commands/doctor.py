@@ -1,8 +1,8 @@
-"""`interlock doctor`: whether this machine and a store are well, and what to do where they are not.
+"""`interlock doctor`: checks of this machine and of a store, with fixes.
 
-Rule 1: it looks and changes nothing; what cannot be looked at is told, and the rest is looked at all the same.
-Rule 2: `✓` is well, `!` works but a person should look, `✗` does not work; each of the latter two says the fix.
-Rule 3: it ends with 1 when there is a `✗`, else with 0.
+Rule 1: it changes nothing. A check that fails does not stop the others.
+Rule 2: `✓` is ok, `!` a warning, `✗` an error; warnings and errors have a fix.
+Rule 3: the exit code is 1 if there is an error, otherwise 0.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
 from importlib.machinery import PathFinder
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
@@ -22,22 +21,21 @@ from msgspec import Struct, to_builtins
 
 from interlock.assemble.charts import BoundChart
 from interlock.cli import exit_codes
-from interlock.cli.commands.stuck import dead_letters, waiting_work
-from interlock.cli.options import common, example, json_option, pass_terminal
-from interlock.cli.output import values
-from interlock.cli.output.terminal import Part, Terminal
-from interlock.cli.session import chart_option, default_store, known_charts, opened, run, split_words, words
-from interlock.cli.tenants import empty_tenant
+from interlock.cli.options import chart_option, common, example, json_option, pass_terminal, version_text, words
+from interlock.cli.output.terminal import Line, Terminal
+from interlock.cli.output.values import age_text, json_text, time_text
+from interlock.cli.project import default_store, load_known_charts, split_words
+from interlock.cli.session import empty_tenant, open_for_reading, run
 from interlock.effects.unsupported_work import work_outstanding, work_used_by
 from interlock.errors import InterlockError, UsageError
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX
-from interlock.observe.fleet import orphans, stuck_entities
+from interlock.observe.stuck import dead_letters, missing_revisions, overdue_work, stuck_entities
+from interlock.operate.dead_letters import key_of
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded
 from interlock.ports.work import WorkStore
 from interlock.runtime.clock_repair import find_ahead
 from interlock.runtime.runtime import Runtime
-from interlock.runtime.worker.work_operations import key_of
 from interlock.shm.memory.modes import chosen_mode
 from interlock.stores.registry import schema_of, without_password
 from interlock.stores.schema import Schema
@@ -53,57 +51,60 @@ EXTRAS = {
     "rabbitmq": ("aio_pika", ()),
     "redis": ("redis", ()),
 }
-"""What each extra brings, and the schemes of the stores that need it."""
+"""The module of each extra, and the URL schemes of stores that need it."""
 
 FREE_BYTES_MIN, FREE_BYTES_LOW = 64 << 20, 1 << 30
-"""Below the first a store soon cannot write its log; below the second somebody should look."""
+"""Below the first a store soon cannot write; below the second there is a warning."""
 
-LOOKED_MAX = 100
-"""Entities of a kind that are looked at where no chart tells whether they ask for work."""
+ENTITIES_CHECKED_MAX = 100
+"""Entities of a kind that are checked for pending work if no chart is loaded."""
 
-Mark = Literal["ok", "look", "bad"]
-_SIGNS: dict[Mark, tuple[str, str]] = {"ok": ("✓", "green"), "look": ("!", "yellow"), "bad": ("✗", "bold red")}
+Status = Literal["ok", "warning", "error"]
+_MARKS: dict[Status, tuple[str, str]] = {
+    "ok": ("✓", "green"),
+    "warning": ("!", "yellow"),
+    "error": ("✗", "bold red"),
+}
 
 
 class Check(Struct, frozen=True):
-    """One thing that was looked at. `fix` says what to do where it is not well."""
+    """One check. `fix` is set for a warning or an error."""
 
     name: str
-    mark: Mark
-    told: str
+    status: Status
+    detail: str
     fix: str | None = None
 
 
 @example("interlock doctor", "interlock doctor sqlite:///orders.db --chart order.interlock.yaml")
-@click.command(short_help="Check this machine and a store, and tell what to fix.")
+@click.command
 @words("")
 @chart_option
 @json_option
 @common
 @pass_terminal
 def doctor(terminal: Terminal, words: tuple[str, ...], *, charts: tuple[str, ...], as_json: bool) -> int:
-    """Check Python, extras, SQLite, shared memory and the clock; and of a store its file system, disk space, schema,
-    work that nobody takes up, dead letters, times in the future, and entities that rest for too long.
+    """Checks Python, extras, SQLite, shared memory and the clock; of a store its file system, disk space, schema,
+    overdue work, dead letters, times in the future, and stuck entities.
 
-    The store is the one named, or that of this place; without one only the machine is checked. Ends with 1 when
-    something does not work.
+    Without a store only the machine is checked. Exit code 1 if there is an error.
     """
-    url = _store(words)
+    url = _store_url(words)
     checks = [*machine_checks(url)]
     if url is not None:
-        checks += run(store_checks(url, known_charts(charts)))
-    bad = sum(each.mark == "bad" for each in checks)
+        checks += run(store_checks(url, load_known_charts(charts)))
+    errors = sum(each.status == "error" for each in checks)
     if as_json:
-        terminal.data(values.json_text({"well": not bad, "checks": [to_builtins(each) for each in checks]}))
+        terminal.data(json_text({"ok": not errors, "checks": [to_builtins(each) for each in checks]}))
     else:
         for line in _lines(checks):
             terminal.report(*line)
         if url is None:
-            terminal.message(("no store is named: only this machine was checked", "dim"))
-    return exit_codes.FINDINGS if bad else exit_codes.OK
+            terminal.message(("no store given: only this machine was checked", "dim"))
+    return exit_codes.FINDINGS if errors else exit_codes.OK
 
 
-def _store(words: Sequence[str]) -> str | None:
+def _store_url(words: Sequence[str]) -> str | None:
     if not words:
         try:
             return default_store()
@@ -114,11 +115,11 @@ def _store(words: Sequence[str]) -> str | None:
     return split_words(words)[0]
 
 
-def _lines(checks: Sequence[Check]) -> Iterator[tuple[Part, ...]]:
+def _lines(checks: Sequence[Check]) -> Iterator[Line]:
     width = max(len(each.name) for each in checks)
     for each in checks:
-        yield (_SIGNS[each.mark], f" {each.name:<{width}}  {each.told}")
-        if each.fix is not None and each.mark != "ok":
+        yield (_MARKS[each.status], f" {each.name:<{width}}  {each.detail}")
+        if each.fix is not None and each.status != "ok":
             yield (f"  {'':<{width}}  ", (f"fix: {each.fix}", "dim"))
 
 
@@ -126,34 +127,27 @@ def _lines(checks: Sequence[Check]) -> Iterator[tuple[Part, ...]]:
 
 
 def machine_checks(url: str | None) -> Iterator[Check]:
-    """What can be said without a store; its address only says which extra it needs."""
+    """Yield the checks without a store; the URL only shows which extra it needs."""
     yield Check("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
-    yield Check("interlock", "ok", _version())
+    yield Check("interlock", "ok", version_text())
     yield from _extras("" if url is None else url.partition(":")[0])
     yield _sqlite()
     yield _shared_memory()
 
 
-def _version() -> str:
-    try:
-        return version("interlock")
-    except PackageNotFoundError:
-        return "not installed as a package"
-
-
 def _extras(scheme: str) -> Iterator[Check]:
-    """One line for what is there, and one for each that this store cannot do without."""
+    """The installed extras, and an error for a missing one that the store needs."""
     present = [name for name, (module, _) in EXTRAS.items() if _is_installed(module)]
     absent = [name for name in EXTRAS if name not in present]
-    told = ", ".join(present) or "none"
-    yield Check("extras", "ok", f"{told} (not installed: {', '.join(absent)})" if absent else told)
+    text = ", ".join(present) or "none"
+    yield Check("extras", "ok", f"{text} (not installed: {', '.join(absent)})" if absent else text)
     for name in absent:
         if scheme in EXTRAS[name][1]:
-            yield Check("extra", "bad", f"{scheme}: needs `{name}`", f"pip install 'interlock[{name}]'")
+            yield Check("extra", "error", f"{scheme}: needs `{name}`", f"pip install 'interlock[{name}]'")
 
 
 def _is_installed(module: str) -> bool:
-    """Whether it could be imported; it is not, because some of them are slow to."""
+    """Whether it can be imported. It is not imported, because some are slow."""
     return PathFinder.find_spec(module) is not None
 
 
@@ -161,7 +155,7 @@ def _sqlite() -> Check:
     if sqlite3.sqlite_version_info < LIBRARY_MIN:
         wanted = ".".join(map(str, LIBRARY_MIN))
         return Check(
-            "sqlite", "bad", f"library {sqlite3.sqlite_version}", f"use a Python with SQLite {wanted} or newer"
+            "sqlite", "error", f"library {sqlite3.sqlite_version}", f"use a Python with SQLite {wanted} or newer"
         )
     return Check("sqlite", "ok", f"library {sqlite3.sqlite_version}")
 
@@ -170,18 +164,18 @@ def _shared_memory() -> Check:
     try:
         mode = chosen_mode()
     except InterlockError as error:
-        return Check("shared memory", "look", error.message, error.hint)
+        return Check("shared memory", "warning", error.message, error.hint)
     if mode == "native":
         return Check("shared memory", "ok", "C core")
-    fix = "install a wheel, or a compiler, for the C core"
-    return Check("shared memory", "look", f"fallback {mode}: correct, and slower", fix)
+    fix = "install a wheel, or a compiler for the C core"
+    return Check("shared memory", "warning", f"slower fallback {mode}", fix)
 
 
 # A store
 
 
 async def store_checks(url: str, charts: Sequence[BoundChart]) -> list[Check]:
-    """What can be said of a store. Once it cannot be opened, no more."""
+    """Return the checks of a store, as many as are possible."""
     found: list[Check] = []
     try:
         schema = await schema_of(url)
@@ -189,17 +183,17 @@ async def store_checks(url: str, charts: Sequence[BoundChart]) -> list[Check]:
         place = _place(url)
         if place is not None:
             found += _disk(place)
-        if schema is not None and schema.current == 0:
+        if schema is not None and schema.current < schema.newest:  # opening it would create or upgrade it
             return found
-        async with opened(url, charts) as runtime:
-            nobody = await empty_tenant(url, runtime.store)
-            if nobody is not None:
-                found.append(Check("tenant", "look", nobody.message, nobody.hint))
-            found += [each async for each in _work(runtime, judged=bool(charts))]
+        async with open_for_reading(url, charts) as runtime:
+            wrong_tenant = await empty_tenant(url, runtime.store)
+            if wrong_tenant is not None:
+                found.append(Check("tenant", "warning", wrong_tenant.message, wrong_tenant.hint))
+            found += [each async for each in _work(runtime, has_charts=bool(charts))]
     except InterlockError as error:
-        found.append(Check("store", "bad", error.message, error.hint))
+        found.append(Check("store", "error", error.message, error.hint))
     except OSError as error:
-        found.append(Check("store", "bad", f"{error.filename}: {error.strerror}"))
+        found.append(Check("store", "error", f"{error.filename}: {error.strerror}"))
     return found
 
 
@@ -208,18 +202,18 @@ def _schema(url: str, schema: Schema | None) -> Check:
     if schema is None:
         return Check("store", "ok", f"{where}, without a schema")
     if schema.current == 0:
-        return Check("store", "look", f"{where} is not there yet", "interlock create, or db upgrade, makes it")
-    told = f"{where}, schema {schema.current}"
+        return Check("store", "warning", f"{where} does not exist", "interlock create, or db upgrade, creates it")
+    text = f"{where}, schema {schema.current}"
     if schema.current < schema.newest:
-        return Check("store", "look", f"{told} of {schema.newest}", "interlock db upgrade")
+        return Check("store", "warning", f"{text} of {schema.newest}", "interlock db upgrade")
     if schema.current > schema.newest:
-        fix = f"upgrade interlock: this release knows schema {schema.newest}"
-        return Check("store", "bad", f"{told} is of a newer release", fix)
-    return Check("store", "ok", told)
+        fix = f"upgrade interlock: this release uses schema {schema.newest}"
+        return Check("store", "error", f"{text} is of a newer release", fix)
+    return Check("store", "ok", text)
 
 
 def _place(url: str) -> Path | None:
-    """Where a store lies on this machine's disks; None when it lies elsewhere."""
+    """The path of a store on this machine; None for a server."""
     match url.partition(":")[0]:
         case "sqlite":
             return address(url)[0].absolute()
@@ -230,68 +224,65 @@ def _place(url: str) -> Path | None:
 
 
 def _disk(place: Path) -> Iterator[Check]:
-    """The file system, its space, and whether the clock went back since the store was written."""
+    """The file system, its free space, and whether the clock is behind the last write."""
     folder = next(each for each in (place, *place.parents) if each.is_dir())
     kind = file_system(folder / "any")
     if kind in NETWORK_FILE_SYSTEMS:
-        yield Check("file system", "bad", f"{kind}: locks of other machines are not seen", "use a local disk")
+        yield Check("file system", "error", f"{kind}: locks do not work across machines", "use a local disk")
     else:
         yield Check("file system", "ok", kind or "unknown")
     free = shutil.disk_usage(folder).free
-    told = f"{free / 2**30:,.1f} GiB free"
-    mark: Mark = "bad" if free < FREE_BYTES_MIN else "look" if free < FREE_BYTES_LOW else "ok"
-    yield Check("disk", mark, told, None if mark == "ok" else "make room, or interlock archive what has ended")
-    written_ms = max((_written_ms(each) for each in (place, place.with_name(f"{place.name}-wal"))), default=0)
-    ahead_ms = written_ms - SystemClock().now_ms()
+    status: Status = "error" if free < FREE_BYTES_MIN else "warning" if free < FREE_BYTES_LOW else "ok"
+    fix = None if status == "ok" else "free some space, or archive ended entities: interlock archive"
+    yield Check("disk", status, f"{free / 2**30:,.1f} GiB free", fix)
+    modified_ms = max((_modified_ms(each) for each in (place, place.with_name(f"{place.name}-wal"))), default=0)
+    ahead_ms = modified_ms - SystemClock().now_ms()
     if ahead_ms > CLOCK_AHEAD_MS_MAX:
-        told = f"the store was written {values.age_text(ahead_ms)} from now"
-        yield Check("clock", "bad", told, "set this machine's clock, and keep it by NTP: timers go by it")
+        text = f"the store was modified {age_text(ahead_ms)} in the future"
+        yield Check("clock", "error", text, "set this machine's clock and keep it with NTP: timers depend on it")
     else:
-        yield Check("clock", "ok", values.time_text(SystemClock().now_ms()))
+        yield Check("clock", "ok", time_text(SystemClock().now_ms()))
 
 
-def _written_ms(path: Path) -> int:
+def _modified_ms(path: Path) -> int:
     try:
         return path.stat().st_mtime_ns // 1_000_000
     except OSError:
         return 0
 
 
-async def _work(runtime: Runtime, *, judged: bool) -> AsyncIterator[Check]:
-    """What nobody takes up, what lapsed in somebody's hands, what nobody can do, and who cannot go on or rests."""
+async def _work(runtime: Runtime, *, has_charts: bool) -> AsyncIterator[Check]:
+    """Work, times, revisions and stuck entities."""
     if isinstance(runtime.store, WorkStore):
-        async for each in _kept_work(runtime):
+        async for each in _work_checks(runtime):
             yield each
     else:
-        yield await _work_of_nobody(runtime)
+        yield await _unsupported_work(runtime)
     yield await _times(runtime)
-    if judged:
-        left = await orphans(runtime)
-        if left:
-            told = ", ".join(f"{each.kind} {each.revision}" for each in left)
-            yield Check("revisions", "look", f"entities of {told} have no chart here", left[0].hint)
-        elif left is not None:
-            yield Check("revisions", "ok", "none without a chart that goes on with it")
-        late = len(await stuck_entities(runtime, None, PAGE_MAX))
-        many = "+" if late >= PAGE_MAX else ""
-        yield _counted("entities", late, many, "longer in a state than expected", "interlock stuck")
+    if has_charts:
+        missing = await missing_revisions(runtime)
+        if missing:
+            names = ", ".join(f"{each.kind} {each.revision}" for each in missing)
+            yield Check("revisions", "warning", f"no chart loaded for {names}", missing[0].hint)
+        elif missing is not None:
+            yield Check("revisions", "ok", "all revisions have a chart")
+        stuck = len(await stuck_entities(runtime, None, PAGE_MAX))
+        yield _count_check("entities", stuck, stuck < PAGE_MAX, "longer in a state than expected", "interlock stuck")
 
 
-async def _kept_work(runtime: Runtime) -> AsyncIterator[Check]:
-    waiting, is_partial = await waiting_work(runtime, None)
-    lapsed = [row for row in waiting if row.owner is not None]
-    more = "+" if is_partial else ""
-    yield _counted(
-        "work", len(waiting) - len(lapsed), more, "due that nobody takes up", "run a process that has its handlers"
-    )
-    yield _counted("leases", len(lapsed), more, "in hand of a process that is gone", "run a process that takes them up")
+async def _work_checks(runtime: Runtime) -> AsyncIterator[Check]:
+    overdue, is_complete = await overdue_work(runtime, None)
+    expired = sum(row.owner is not None for row in overdue)
+    yield _count_check("work", len(overdue) - expired, is_complete, "overdue", "start a worker that has its handlers")
+    what = "leased by a worker that is no longer running"
+    yield _count_check("leases", expired, is_complete, what, "start a worker; it claims them again")
     dead = len(await dead_letters(runtime, None))
-    many = "+" if dead >= PAGE_MAX else ""
-    yield _counted("dead letters", dead, many, "for a person", "interlock effects ls --dead, then retry or drop")
+    fix = "interlock effects ls --dead, then retry or drop"
+    yield _count_check("dead letters", dead, dead < PAGE_MAX, "", fix)
 
 
 async def _times(runtime: Runtime) -> Check:
-    """What is stamped in the future: a clock was ahead when it was written, or is behind now."""
+    """Times in the future: a clock was ahead when they were written, or is behind now."""
     ahead = await find_ahead(runtime.store, now_ms=runtime.clock.now_ms())
     more = "+" if ahead.is_partial else ""
     counts = {
@@ -306,34 +297,36 @@ async def _times(runtime: Runtime) -> Check:
         return Check("times", "ok", "none in the future")
     rows = (*ahead.leases, *ahead.timers, *ahead.work)
     which = key_of(rows[0]) if rows else ahead.entities[0] if ahead.entities else ""
-    told = f"in the future: {', '.join(found)}{f', such as {which}' if which else ''}: a clock was ahead"
-    fix = "set the clock by NTP, then start a worker, which takes up what the wrong clock put off"
+    text = f"in the future: {', '.join(found)}{f', such as {which}' if which else ''}: a clock was ahead"
+    fix = "set the clock with NTP, then start a worker, which runs what the wrong clock delayed"
     if rows:
         fix = f"{fix}; or, for one: interlock effects retry {which} --force"
-    return Check("times", "look", told, fix)
+    return Check("times", "warning", text, fix)
 
 
-async def _work_of_nobody(runtime: Runtime) -> Check:
-    """A store that keeps no work, and what its charts or entities ask for all the same."""
+async def _unsupported_work(runtime: Runtime) -> Check:
+    """A store that does not run effects, and the effects that its charts or entities request."""
     charts = runtime.charts
-    asked = work_used_by(each.chart for kind in charts.kinds() for each in charts.revisions(kind).values())
-    told = "; ".join(f"the {', '.join(deeds)} of {kind}" for kind, deeds in asked.items()) or await _asked_here(runtime)
-    if not told:
-        return Check("work", "ok", "this store keeps none, and none is asked for")
-    fix = "keep these entities in sqlite:, postgresql: or files of layout A"
-    return Check("work", "bad", f"this store keeps none: nobody performs {told}", fix)
+    used = work_used_by(each.chart for kind in charts.kinds() for each in charts.revisions(kind).values())
+    text = "; ".join(f"{', '.join(names)} of {kind}" for kind, names in used.items()) or await _requested_work(runtime)
+    if not text:
+        return Check("work", "ok", "this store does not run effects, and none are requested")
+    fix = "use sqlite:, postgresql: or files of layout A"
+    return Check("work", "error", f"this store does not run effects: {text}", fix)
 
 
-async def _asked_here(runtime: Runtime) -> str:
-    """What the first entity waits for that waits for anything; nothing where none of those looked at does."""
+async def _requested_work(runtime: Runtime) -> str:
+    """What the first entity with pending effects waits for; empty if none of those checked has any."""
     for kind in await runtime.store.kinds():
-        for row in (await runtime.store.find(EntityQuery(kind=kind, limit=LOOKED_MAX))).rows:
+        for row in (await runtime.store.find(EntityQuery(kind=kind, limit=ENTITIES_CHECKED_MAX))).rows:
             found = await runtime.store.load(row.entity)
-            deeds = work_outstanding(found) if isinstance(found, Loaded) else ()
-            if deeds:
-                return f"the {', '.join(deeds)} of {row.entity}"
+            names = work_outstanding(found) if isinstance(found, Loaded) else ()
+            if names:
+                return f"{', '.join(names)} of {row.entity}"
     return ""
 
 
-def _counted(name: str, count: int, more: str, what: str, fix: str) -> Check:
-    return Check(name, "look", f"{count:,}{more} {what}", fix) if count else Check(name, "ok", f"none {what}")
+def _count_check(name: str, count: int, is_complete: bool, what: str, fix: str) -> Check:  # noqa: FBT001 - local
+    if not count:
+        return Check(name, "ok", f"none {what}".rstrip())
+    return Check(name, "warning", f"{count:,}{'' if is_complete else '+'} {what}".rstrip(), fix)

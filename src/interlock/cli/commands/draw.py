@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 import click
-import msgspec
 
 from interlock.assemble.charts import format_writer
 from interlock.cli import exit_codes
-from interlock.cli.commands.check import sound
-from interlock.cli.commands.convert import put
+from interlock.cli.commands.check import require_sound
+from interlock.cli.commands.convert import write_output
 from interlock.cli.input import STDIN, read_source, write_bytes
 from interlock.cli.options import common, example, format_option, json_option, output_option, pass_terminal, src_option
 from interlock.cli.output.terminal import Terminal
+from interlock.cli.output.values import json_text
 from interlock.errors import UsageError
 from interlock.model.chart import Chart
 from interlock.model.document.document import Document
@@ -36,16 +36,16 @@ _SUFFIXES = {
     ".puml": "plantuml",
     ".plantuml": "plantuml",
 }
-_OTHERS = frozenset({".pdf", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".eps", ".ps"})
-"""Suffixes of pictures that are not drawn here, and under which nobody expects the text of a diagram."""
+_UNSUPPORTED_SUFFIXES = frozenset({".pdf", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".eps", ".ps"})
+"""Suffixes of pictures that cannot be drawn; diagram text in such a file would be a surprise."""
 
-_LOOK_S = 0.3
-"""How often a watched file is looked at."""
+_WATCH_SECONDS = 0.3
+"""Time between two checks of a watched file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawOptions:
-    """What is to be drawn, and how."""
+    """The options of a drawing."""
 
     file: str
     source_format: str | None
@@ -63,22 +63,22 @@ class DrawOptions:
     "interlock draw order.interlock.yaml -o order.png --active paid --theme dark",
     "interlock draw order.interlock.yaml --format text",
 )
-@click.command(short_help="Draw a chart as a picture or as diagram text.")
+@click.command
 @click.argument("file", metavar="FILE")
 @click.option(
     "--format",
     "drawn_format",
     type=click.Choice(FORMATS),
-    help="Of the drawing; by default the suffix of -o tells, else mermaid.",
+    help="By default the suffix of -o, otherwise mermaid.",
 )
-@click.option("--active", multiple=True, metavar="STATE", help="Light this state; may be given several times.")
+@click.option("--active", multiple=True, metavar="STATE", help="Highlight this state; may be repeated.")
 @click.option("--collapse", type=click.IntRange(min=1), metavar="N", help="Draw N levels of states; svg and png.")
 @click.option(
     "--theme",
     type=click.Choice(THEMES),
-    help="vars follows the reader's preference (svg), light and dark are fixed, bare brings no colours.",
+    help="vars follows the reader's preference (svg), light and dark are fixed, bare has no colours.",
 )
-@click.option("--watch", is_flag=True, help="Draw again whenever FILE changes, until interrupted; needs -o.")
+@click.option("--watch", is_flag=True, help="Draw again when FILE changes, until interrupted; needs -o.")
 @output_option
 @json_option
 @format_option
@@ -99,8 +99,8 @@ def draw(
     source_format: str | None,
     allow_src: bool,
 ) -> int:
-    """Draw a chart as a picture (svg, png), as a tree of words (text), or as text for another tool's diagrams."""
-    wish = DrawOptions(
+    """A picture is svg or png; text is an indented tree; the other formats are input of diagram tools."""
+    options = DrawOptions(
         file=file,
         source_format=source_format,
         allow_src=allow_src,
@@ -111,108 +111,112 @@ def draw(
         output=None if output == STDIN else output,
         as_json=as_json,
     )
-    _check(wish, watch=watch)
+    _check(options, watch=watch)
     if not watch:
-        _draw(terminal, wish)
+        _draw(terminal, options)
         return exit_codes.OK
     for _ in _changes(Path(file)):
         try:
-            _draw(terminal, wish)
+            _draw(terminal, options)
         except click.exceptions.Exit:
-            # The findings are told; the drawing stays as it is until the file is right again.
+            # The findings are printed; the drawing stays until the file is correct again.
             continue
     return exit_codes.OK
 
 
 def _format(drawn_format: str | None, output: str | None) -> str:
     suffix = PurePath(output or "").suffix.lower()
-    if drawn_format is None and suffix in _OTHERS:
-        message = f'no drawing is made as "{suffix[1:]}"'
-        raise UsageError(message, code="format.picture", hint="write .svg or .png, and let another tool convert that")
+    if drawn_format is None and suffix in _UNSUPPORTED_SUFFIXES:
+        message = f'unsupported picture format "{suffix[1:]}"'
+        raise UsageError(message, code="format.picture", hint="use .svg or .png, and convert that with another tool")
     return drawn_format or _SUFFIXES.get(suffix, "mermaid")
 
 
-def _check(wish: DrawOptions, *, watch: bool) -> None:
-    """Refuse what cannot be meant, before anything is read."""
-    drawn = wish.format in ("svg", "png")
-    if not drawn and (wish.collapse is not None or wish.theme is not None):
-        option = "--collapse" if wish.collapse is not None else "--theme"
-        raise UsageError(f"{option} is for pictures, and this is {wish.format}", code="draw.option", hint="draw an svg")
-    if wish.format == "png" and wish.theme in ("vars", "bare"):
-        raise UsageError(f"a png has no theme `{wish.theme}`", code="draw.theme", hint="choose light or dark")
-    if wish.format == "png" and (wish.output is None or wish.as_json):
-        raise UsageError("a png is written to a file", code="draw.output", hint="name one with -o, without --json")
-    if watch and (wish.output is None or wish.file == STDIN):
-        message = "--watch draws a file to a file, again and again"
-        raise UsageError(message, code="draw.watch", hint="name both: interlock draw FILE -o FILE --watch")
+def _check(options: DrawOptions, *, watch: bool) -> None:
+    """Raise UsageError for options that contradict each other, before anything is read."""
+    drawn = options.format in ("svg", "png")
+    if not drawn and (options.collapse is not None or options.theme is not None):
+        option = "--collapse" if options.collapse is not None else "--theme"
+        raise UsageError(
+            f"{option} needs a picture, and the format is {options.format}", code="draw.option", hint="draw an svg"
+        )
+    if options.format == "png" and options.theme in ("vars", "bare"):
+        raise UsageError(f"a png has no theme `{options.theme}`", code="draw.theme", hint="choose light or dark")
+    if options.format == "png" and (options.output is None or options.as_json):
+        raise UsageError("a png needs an output file", code="draw.output", hint="use -o FILE, without --json")
+    if watch and (options.output is None or options.file == STDIN):
+        message = "--watch needs an input file and an output file"
+        raise UsageError(message, code="draw.watch", hint="interlock draw FILE -o FILE --watch")
 
 
-def _draw(terminal: Terminal, wish: DrawOptions) -> None:
-    """Make one drawing and put it where it belongs."""
-    document, chart = sound(read_source(wish.file, wish.source_format, allow_src=wish.allow_src), terminal)
-    if wish.format == "png":
+def _draw(terminal: Terminal, options: DrawOptions) -> None:
+    """Draw once."""
+    document, chart = require_sound(
+        read_source(options.file, options.source_format, allow_src=options.allow_src), terminal
+    )
+    if options.format == "png":
         from interlock.render.svg.png import png
 
-        assert wish.output is not None
-        write_bytes(Path(wish.output), png(_picture(terminal, chart, wish, theme=wish.theme or "light")))
-        terminal.message(f"wrote {wish.output}")
+        assert options.output is not None
+        write_bytes(Path(options.output), png(_picture(terminal, chart, options, theme=options.theme or "light")))
+        terminal.message(f"wrote {options.output}")
         return
-    text = _text(terminal, wish, document, chart)
-    if wish.as_json:
-        said = {"format": wish.format, "kind": chart.kind, "revision": chart.revision, "text": text}
-        text = msgspec.json.format(msgspec.json.encode(said), indent=2).decode() + "\n"
-    put(terminal, text, wish.output)
+    text = _text(terminal, options, document, chart)
+    if options.as_json:
+        text = json_text({"format": options.format, "kind": chart.kind, "revision": chart.revision, "text": text})
+    write_output(terminal, text, options.output)
 
 
-def _text(terminal: Terminal, wish: DrawOptions, document: Document, chart: Chart) -> str:
-    """The drawing in a format that is text, imported now. Smcat is a format of definitions, and its writer draws."""
-    match wish.format:
+def _text(terminal: Terminal, options: DrawOptions, document: Document, chart: Chart) -> str:
+    """The drawing in a text format. The writer of smcat definitions also makes the smcat drawing."""
+    match options.format:
         case "svg":
-            return _picture(terminal, chart, wish, theme=wish.theme or "vars")
+            return _picture(terminal, chart, options, theme=options.theme or "vars")
         case "text":
             from interlock.render.drawing import text_tree
 
-            return text_tree(chart, active=wish.active)
+            return text_tree(chart, active=options.active)
         case "dot":
             from interlock.render.diagram.dot import dot
 
-            return dot(chart, active=wish.active)
+            return dot(chart, active=options.active)
         case "plantuml":
             from interlock.render.diagram.plantuml import plantuml
 
-            return plantuml(chart, active=wish.active)
+            return plantuml(chart, active=options.active)
         case "smcat":
-            if wish.active:
-                raise UsageError("smcat text cannot light states; draw as svg, mermaid or dot", code="draw.active")
+            if options.active:
+                hint = "use svg, mermaid or dot"
+                raise UsageError("smcat cannot highlight states", code="draw.active", hint=hint)
             return format_writer("smcat")(document).text
         case _:
             from interlock.render.diagram.mermaid import mermaid
 
-            return mermaid(chart, active=wish.active)
+            return mermaid(chart, active=options.active)
 
 
-def _picture(terminal: Terminal, chart: Chart, wish: DrawOptions, *, theme: str) -> str:
-    """The chart as SVG; says so when it is only an outline."""
+def _picture(terminal: Terminal, chart: Chart, options: DrawOptions, *, theme: str) -> str:
+    """The chart as SVG, with a message if only an outline could be drawn."""
     from interlock.render.drawing import Options, draw_svg
     from interlock.render.svg.theme import theme_named
 
-    made = draw_svg(chart, Options(active=wish.active, collapse=wish.collapse, theme=theme_named(theme)))
-    if made.fallback_reason:
-        terminal.message((f"drawn as an outline: {made.fallback_reason}", "yellow"))
-    return made.svg
+    drawing = draw_svg(chart, Options(active=options.active, collapse=options.collapse, theme=theme_named(theme)))
+    if drawing.fallback_reason:
+        terminal.message((f"drawn as an outline: {drawing.fallback_reason}", "yellow"))
+    return drawing.svg
 
 
 def _changes(path: Path) -> Iterator[None]:
-    """Now, and whenever the file is another than before; without an end: the caller is interrupted."""
-    seen: object = None
+    """Yield at once, and whenever the file changes. Ends only by an interrupt."""
+    last: object = None
     while True:
         try:
             found = path.stat()
-            here: object = (found.st_mtime_ns, found.st_size, found.st_ino)
+            current: object = (found.st_mtime_ns, found.st_size, found.st_ino)
         except FileNotFoundError:
-            # Editors take a file away for a moment while they write it.
-            here = seen
-        if here != seen or here is None:
-            seen = here
+            # Some editors remove a file for a moment while they write it.
+            current = last
+        if current != last or current is None:
+            last = current
             yield
-        time.sleep(_LOOK_S)
+        time.sleep(_WATCH_SECONDS)

@@ -1,7 +1,8 @@
-"""`interlock new`: a project to begin with: a chart, its handlers, a test that passes, and what to do next.
+"""`interlock new`: a project with a chart, its handlers and a test that passes.
 
-Rule 1: nothing is overwritten, and nothing half made: the folder is filled beside its place, and then put there.
-Rule 2: what it writes is an ordinary project of few files; nothing has to be generated again, ever.
+Rule 1: nothing is overwritten and no folder is half complete: the files are written to a temporary folder, which is
+then renamed.
+Rule 2: the result is an ordinary project of few files; nothing has to be generated again.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import click
-import msgspec
 
 from interlock.cli import exit_codes
 from interlock.cli.options import common, example, pass_terminal
 from interlock.cli.output.terminal import Terminal
+from interlock.cli.output.values import json_text
 from interlock.definition.schema import json_schema
 from interlock.errors import NotFoundError, UsageError
 
@@ -26,60 +27,60 @@ SUFFIX = ".in"
 SCHEMA = "interlock.schema.json"
 
 NEXT = "cd {folder} && pip install -r requirements.txt && python -m pytest, then README.md"
-"""The environment of a demo has no pytest; one from elsewhere would be found, and find no interlock."""
+"""The requirements come first: a pytest of another environment would not find interlock."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 
 
 @example("interlock new shop", "interlock new parcels/return --template blank")
-@click.command(short_help="Make a project: a chart, its handlers and a test.")
+@click.command
 @click.argument("folder", metavar="NAME", type=click.Path(path_type=Path))
 @click.option(
-    "--template", type=click.Choice(TEMPLATES), default="order", help="A whole order, or almost nothing (order)."
+    "--template", type=click.Choice(TEMPLATES), default="order", help="Full order example, or minimal (default order)."
 )
 @common
 @pass_terminal
 def new(terminal: Terminal, folder: Path, *, template: str) -> int:
-    """Make the folder NAME with a chart of that name, its handlers, a test that passes, and a README.
+    """NAME is the folder and the name of the chart; it may be a path.
 
-    NAME may be a path; its last part is the name. A folder that has something in it is left alone.
+    An existing folder must be empty.
     """
     name = folder.name
     if not _NAME.fullmatch(name):
-        hint = "letters, digits, _ and -, beginning with a letter, such as parcel-return"
-        raise UsageError(f"`{name}` cannot be the name of a chart", code="new.name", hint=hint)
+        hint = "use letters, digits, _ and -, starting with a letter, such as parcel-return"
+        raise UsageError(f"invalid chart name `{name}`", code="new.name", hint=hint)
     _check_free(folder)
     try:
-        made = Path(mkdtemp(prefix=f".{name}-", dir=folder.parent))
-    except OSError as error:  # it would tell of a name that nobody has given
+        temporary = Path(mkdtemp(prefix=f".{name}-", dir=folder.parent))
+    except OSError as error:  # with the name that the user gave
         raise OSError(error.errno, error.strerror, str(folder)) from error
     try:
-        written = _fill(made, template, name)
-        made.chmod(0o755)  # mkdtemp keeps others out; a project is an ordinary folder
-        made.replace(folder)  # an empty folder gives way; one that was filled meanwhile does not
+        written = _fill(temporary, template, name)
+        temporary.chmod(0o755)  # mkdtemp makes it private
+        temporary.replace(folder)  # replaces an empty folder; fails if it has files now
     except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
     for each in written:
         terminal.report(("  ", "dim"), f"{folder / each}")
-    terminal.message(("made", "bold green"), f" {folder}; next: {NEXT.format(folder=folder)}")
+    terminal.message(("created", "bold green"), f" {folder}; next: {NEXT.format(folder=folder)}")
     return exit_codes.OK
 
 
 def _check_free(folder: Path) -> None:
-    """Raises UsageError when something is there already, NotFoundError when there is no place for it."""
+    """Raise UsageError if the folder exists and is not empty, NotFoundError if its parent does not exist."""
     if not folder.parent.is_dir():
-        raise NotFoundError(f"there is no folder {folder.parent}", code="file.not_found", hint="make it first")
+        raise NotFoundError(f"the folder {folder.parent} does not exist", code="file.not_found", hint="create it first")
     if folder.is_dir() and not any(folder.iterdir()):
         return
     if folder.exists() or folder.is_symlink():
-        raise UsageError(f"{folder} is there already", code="file.exists", hint="take another name, or move it away")
+        raise UsageError(f"{folder} already exists", code="file.exists", hint="use another name, or move it away")
 
 
 def _fill(folder: Path, template: str, name: str) -> list[str]:
-    """Write every file of a template, and the schema that editors look for; their names."""
+    """Write the files of a template and the JSON Schema for editors; return their names."""
     kind = name.replace("-", "_")
-    written = {SCHEMA: msgspec.json.format(msgspec.json.encode(json_schema()), indent=2).decode() + "\n"}
+    written = {SCHEMA: json_text(json_schema())}
     for each in (files("interlock.cli") / "templates" / template).iterdir():
         target = each.name.removesuffix(SUFFIX).replace("chart.", f"{name}.").replace("test_life", f"test_{kind}")
         written[target] = each.read_text(encoding="utf-8").replace("@name@", name).replace("@kind@", kind)

@@ -1,8 +1,7 @@
-"""`interlock run`: a process that performs the work of a store until it is told to stop.
+"""`interlock run`: a worker that runs handlers, timers and messages of a store until it is stopped.
 
-Rule 1: it says what it does when that changes: running, draining, closed. The last line is the report.
-Rule 2: it ends with 0 after a drain, however that went: what was put back or left running is not lost.
-Rule 3: what the worker logs is shown with its facts (`logs`).
+Rule 1: it prints its status when that changes: running, draining, stopped. The last line is the report.
+Rule 2: the exit code after a drain is 0, whatever its result: requeued and abandoned work is not lost.
 """
 
 from __future__ import annotations
@@ -19,21 +18,15 @@ import click
 from interlock.assemble.charts import BoundChart
 from interlock.assemble.runtimes import open as open_runtime
 from interlock.cli import exit_codes
-from interlock.cli.commands.history import duration_ms
-from interlock.cli.options import common, example, pass_terminal
-from interlock.cli.output import values
+from interlock.cli.options import common, duration_ms, example, key_prefix_option, pass_terminal
 from interlock.cli.output.terminal import Terminal
-from interlock.cli.session import (
-    charts_of_code,
-    default_store,
-    key_prefix_of,
-    key_prefix_option,
-    loaded_charts,
-    run,
-)
+from interlock.cli.output.values import age_text, count_text
+from interlock.cli.project import default_store, key_prefix_of, load_charts
+from interlock.cli.session import run
+from interlock.cli.user_code import load_code
 from interlock.errors import UsageError
 from interlock.model.limits import LEASE_MS_MAX, LEASE_MS_MIN
-from interlock.observe.fleet import orphans
+from interlock.observe.stuck import missing_revisions
 from interlock.runtime.shutdown import DrainReport, Signals, until_stopped
 from interlock.shm.lifecycle.asgi import shared_lifecycle
 from interlock.stores.registry import without_password
@@ -43,13 +36,17 @@ from interlock.stores.registry import without_password
     "interlock run orders:charts --store sqlite:///orders.db",
     "interlock run orders:charts --bus nats://127.0.0.1:4222?stream=orders",
 )
-@click.command("run", short_help="Perform the work of a store until told to stop.")
+@click.command("run")
 @click.argument("app", required=False, metavar="[MODULE:NAME]")
-@click.option("--store", metavar="URL", help="The store; otherwise that of the project.")
+@click.option("--store", metavar="URL", help="The store (default: that of the project).")
 @click.option("--bus", metavar="URL", help="Where messages go, such as nats://127.0.0.1:4222?stream=orders.")
-@click.option("--drain", default="30s", metavar="DURATION", help="How long work may take to finish at the end (30s).")
-@click.option("--lease", default="30s", metavar="DURATION", help="How long work of a dead process waits (30s).")
-@click.option("--life", metavar="NAME", help="Stop as one with all processes of this name on this machine.")
+@click.option(
+    "--drain", default="30s", metavar="DURATION", help="Time for running work to finish at the end (default 30s)."
+)
+@click.option(
+    "--lease", default="30s", metavar="DURATION", help="Time until work of a dead worker is requeued (default 30s)."
+)
+@click.option("--lifecycle", metavar="NAME", help="Stop with all processes of this shared lifecycle.")
 @key_prefix_option
 @common
 @pass_terminal
@@ -61,83 +58,88 @@ def run_command(
     bus: str | None,
     drain: str,
     lease: str,
-    life: str | None,
+    lifecycle: str | None,
     key_prefix: str | None,
 ) -> int:
-    """Call handlers, fire timers and deliver what entities send, until SIGTERM or Ctrl-C.
+    """Runs until SIGTERM or Ctrl-C. MODULE:NAME is a chart, a list of charts, or a function that returns either; the
+    default is the charts of the project.
 
-    MODULE:NAME is a chart with its handlers, a list of them, or a function that returns one; otherwise the charts of
-    the project. At the end it takes nothing more up, lets what is in hand finish, puts the rest back for others, and
-    ends with 0. A second signal ends it at once: what it had in hand is taken up by others when its lease ends.
+    At the end it claims no more work, waits for running work, requeues the rest, and ends with exit code 0. A second
+    signal stops it at once: its work is requeued when the leases expire.
     """
-    charts = loaded_charts(()) if app is None else charts_of_code(app)
-    address, prefix = store or default_store(), key_prefix_of(key_prefix)
+    charts = load_charts(()) if app is None else load_code(app)
+    url, prefix = store or default_store(), key_prefix_of(key_prefix)
     drain_ms, lease_ms = duration_ms(drain, "--drain"), duration_ms(lease, "--lease")
     if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
-        message = f"--lease {lease[:40]} is not between {LEASE_MS_MIN}ms and {LEASE_MS_MAX // 60_000}m"
-        raise UsageError(message, code="lease.malformed", hint="write 30s, or leave it out")
+        message = f"--lease must be {LEASE_MS_MIN}ms to {LEASE_MS_MAX // 60_000}m, got {lease[:40]}"
+        raise UsageError(message, code="lease.malformed", hint="write 30s, or omit it")
 
     async def work() -> DrainReport:
-        loop, heard = asyncio.get_running_loop(), asyncio.Event()
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
         with ExitStack() as stack:
-            # From the first moment to the last: a signal while it still opens is a signal, too.
-            signals = stack.enter_context(Signals(lambda _: loop.call_soon_threadsafe(heard.set)))
-            door = None if life is None else stack.enter_context(shared_lifecycle(life))
+            # Signals are handled from here on, also while the store is opened.
+            signals = stack.enter_context(Signals(lambda _: loop.call_soon_threadsafe(stop.set)))
+            gate = None if lifecycle is None else stack.enter_context(shared_lifecycle(lifecycle))
             opening = open_runtime(
-                address, charts=charts, work=True, lifecycle=door, bus=bus, lease_ms=lease_ms, key_prefix=prefix
+                url, charts=charts, work=True, lifecycle=gate, bus=bus, lease_ms=lease_ms, key_prefix=prefix
             )
             async with opening as runtime:
-                _say_running(terminal, charts, address)
-                for each in await orphans(runtime) or ():
-                    told = f": entities of {each.kind} {each.revision} wait: no chart here goes on with them"
-                    terminal.message(("missing", "yellow"), f"{told}; {each.hint}")
-                await until_stopped(runtime, heard)
-                _say_draining(terminal, signals.first, drain_ms)
-                ended = await runtime.drain(drain_ms)
-                if ended.still_running:
-                    # What cannot be stopped would hold the interpreter up; its lease lapses, as if this were killed.
-                    _say_closed(terminal, ended)
-                    _leave()
-            return ended
+                _print_running(terminal, charts, url)
+                for each in await missing_revisions(runtime) or ():
+                    text = f": entities of {each.kind} {each.revision} wait: no chart loaded for this revision"
+                    terminal.message(("warning", "yellow"), f"{text}; {each.hint}")
+                await until_stopped(runtime, stop)
+                _print_draining(terminal, signals.first, drain_ms)
+                report = await runtime.drain(drain_ms)
+                if report.still_running:
+                    # A handler that does not stop would block the exit of the interpreter; its lease expires.
+                    _print_stopped(terminal, report)
+                    _exit_now()
+            return report
 
-    _say_closed(terminal, run(work()))
+    _print_stopped(terminal, run(work()))
     return exit_codes.OK
 
 
-def _say_running(terminal: Terminal, charts: Sequence[BoundChart], address: str) -> None:
+def _print_running(terminal: Terminal, charts: Sequence[BoundChart], url: str) -> None:
     kinds = ", ".join(f"{each.chart.kind} {each.chart.revision}" for each in charts)
-    handlers = values.counted(len({name for each in charts for name in each.handlers}), "handler", "handlers")
+    handlers = count_text(len({name for each in charts for name in each.handlers}), "handler", "handlers")
     terminal.message(
-        ("running", "bold green"), f": {kinds} on {without_password(address)}, {handlers}, process {os.getpid()}"
+        ("running", "bold green"), f": {kinds} on {without_password(url)}, {handlers}, process {os.getpid()}"
     )
     for chart in charts:
         for name in chart.chart.handlers:
             if name not in chart.handlers:
-                told = f": `{name}` of {chart.chart.kind} has no handler here; its work waits for a process that has it"
-                terminal.message(("missing", "yellow"), told)
+                text = f": no handler for `{name}` of {chart.chart.kind}; its effects stay pending"
+                terminal.message(("warning", "yellow"), text)
     if not any(each.handlers for each in charts) and any(each.chart.handlers for each in charts):
-        terminal.message(("  name the module that registers them: interlock run MODULE:NAME", "dim"))
+        terminal.message(("  handlers are registered by a module: interlock run MODULE:NAME", "dim"))
 
 
-def _say_draining(terminal: Terminal, number: int | None, drain_ms: int) -> None:
-    why = "the others of this life have ended" if number is None else signal.Signals(number).name
-    wait = f"what is in hand may take {values.age_text(drain_ms)}; a second signal ends it at once"
+def _print_draining(terminal: Terminal, number: int | None, drain_ms: int) -> None:
+    why = "the lifecycle is closing" if number is None else signal.Signals(number).name
+    wait = f"waiting up to {age_text(drain_ms)} for running work; signal again to stop now"
     terminal.message(("draining", "bold yellow"), f": {why}; {wait}")
 
 
-def _say_closed(terminal: Terminal, ended: DrainReport) -> None:
-    told = f": {ended.finished} finished, {ended.requeued} put back for others"
-    if not (ended.finished or ended.requeued or ended.still_running):
-        told = ": nothing was in hand"
-    if ended.still_running:
-        told += f", {ended.still_running} left running: taken up by others when their leases end"
-    if ended.unanswered:
-        told += f", {values.counted(ended.unanswered, 'request', 'requests')} without an answer"
-    terminal.report(("closed", "bold"), f"{told}; it took {values.age_text(ended.took_ms)}")
+def _print_stopped(terminal: Terminal, report: DrainReport) -> None:
+    terminal.report(("stopped", "bold"), f"{drain_text(report)} ({age_text(report.took_ms)})")
 
 
-def _leave() -> None:
-    """End the process now, with what was said on its way."""
+def drain_text(report: DrainReport) -> str:
+    """Return what became of running work, as the rest of a line."""
+    text = f": {report.finished} finished, {report.requeued} requeued"
+    if not (report.finished or report.requeued or report.still_running):
+        text = "; no work in progress"
+    if report.still_running:
+        text += f", {report.still_running} abandoned; requeued when their leases expire"
+    if report.unanswered:
+        text += f", {count_text(report.unanswered, 'request', 'requests')} unanswered"
+    return text
+
+
+def _exit_now() -> None:
+    """End the process without waiting for its threads."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(exit_codes.OK)

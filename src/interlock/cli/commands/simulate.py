@@ -1,7 +1,8 @@
-"""`interlock simulate`: play a chart in the terminal, or from a script with the same output every time."""
+"""`interlock simulate`: simulate a chart in the terminal, or from a script that always prints the same output."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -12,32 +13,48 @@ import msgspec
 
 from interlock.assemble.charts import BoundChart
 from interlock.cli import exit_codes
-from interlock.cli.commands.check import sound
-from interlock.cli.input import STDIN, read_bytes, read_source
+from interlock.cli.commands.check import require_sound
+from interlock.cli.input import NOT_JSON, STDIN, read_bytes, read_json_object, read_source
 from interlock.cli.options import common, example, format_option, json_option, pass_terminal, src_option
-from interlock.cli.output import scene
-from interlock.cli.output.terminal import Terminal
-from interlock.cli.play import LOOKING, NOT_JSON, Playback, instant
+from interlock.cli.output import entity as entity_output
+from interlock.cli.output import simulation as output
+from interlock.cli.output.terminal import Line, Terminal
+from interlock.cli.output.values import json_line
 from interlock.errors import InterlockError, RejectedError, UsageError
+from interlock.model.chart import Chart
+from interlock.model.diagnostics import suggestion
+from interlock.model.duration import format_duration, parse_duration
+from interlock.observe.acceptance import event_names
+from interlock.testing.playback import (
+    Act,
+    AdvanceClock,
+    CompleteEffect,
+    FailEffect,
+    Playback,
+    SendEvent,
+    SetGuard,
+)
+from interlock.testing.simulation import SimulationRecord
 
-_VIEWS: dict[str, Callable[[Playback], Iterable[scene.Line]]] = {
-    "context": lambda play: scene.context_lines(play.chart, play.snapshot),
-    "effects": scene.effect_lines,
-    "events": scene.event_lines,
-    "timers": lambda play: [*scene.waiting_lines(play)] or [("  nothing waits",)],
-    "tree": lambda play: scene.tree_lines(play.chart, play.snapshot, play.visited()),
+ACTS = ("advance", "done", "fail", "guard", "send")
+VIEWS: dict[str, Callable[[Playback], Iterable[Line]]] = {
+    "context": lambda playback: entity_output.context_lines(playback.chart, playback.snapshot),
+    "effects": output.effect_lines,
+    "events": output.event_lines,
+    "timers": lambda playback: [*output.waiting_lines(playback)] or [("  no timers",)],
+    "tree": lambda playback: entity_output.tree_lines(playback.chart, playback.active(), playback.visited()),
 }
-assert set(_VIEWS) == set(LOOKING)
+COMMANDS = (*ACTS, *VIEWS, "back", "help", "quit")
 
 
 @example(
     "interlock simulate order.interlock.yaml --context '{\"amount\": 4990}'",
     "interlock simulate order.interlock.yaml --script life.txt",
 )
-@click.command(short_help="Play a chart: send events, advance time, go back.")
+@click.command
 @click.argument("file", metavar="FILE")
-@click.option("--script", metavar="FILE", help="Read the lines of the play from FILE, - for stdin.")
-@click.option("--context", metavar="JSON", help="The context to begin with, or @FILE.")
+@click.option("--script", metavar="FILE", help="Read the lines from FILE, - for stdin.")
+@click.option("--context", metavar="JSON", help="The initial context, or @FILE.")
 @json_option
 @format_option
 @src_option
@@ -53,36 +70,25 @@ def simulate(
     source_format: str | None,
     allow_src: bool,
 ) -> int:
-    """Play a chart: send events, advance a virtual clock, answer invokes, go back a step. Type help for the commands.
+    """Type help for the commands. The clock is virtual, and no handler runs: you complete invokes yourself.
 
-    Nothing outside is touched. With --json every line gives one JSON object on one line.
+    With --json every line gives one JSON object on one line.
     """
     if file == STDIN and script in {None, STDIN}:
-        raise click.UsageError("stdin cannot be both the definition and the play; name a file for one of them")
-    document, chart = sound(read_source(file, source_format, allow_src=allow_src), terminal)
-    typed = script is None and sys.stdin.isatty()
-    lines = iter(()) if typed else _script_lines(script)
-    play = _begun(BoundChart(chart, document), _context(context))
-    show = _JsonStage(terminal, play) if as_json else _Stage(terminal, play)
-    show.opening()
-    if typed:
-        return _interactive(show, play)
+        raise click.UsageError("stdin cannot be both the definition and the script; use a file for one of them")
+    document, chart = require_sound(read_source(file, source_format, allow_src=allow_src), terminal)
+    is_interactive = script is None and sys.stdin.isatty()
+    lines = iter(()) if is_interactive else _script_lines(script)
+    playback = _start(BoundChart(chart, document), read_json_object(context, "--context"))
+    view = _JsonView(terminal, playback) if as_json else _TextView(terminal, playback)
+    view.start()
+    if is_interactive:
+        return _run_interactive(view, playback)
     name = "<stdin>" if script in {None, STDIN} else str(script)
-    return _scripted(show, name, lines)
+    return _run_script(view, name, lines)
 
 
-def _context(text: str | None) -> dict[str, Any] | None:
-    if text is None:
-        return None
-    said = read_bytes(Path(text[1:])) if text.startswith("@") else text
-    try:
-        return msgspec.json.decode(said, type=dict[str, Any])
-    except NOT_JSON as error:
-        hint = """write it like --context '{"amount": 5}'"""
-        raise UsageError(f"--context is not a JSON object: {error}", code="simulate.context", hint=hint) from None
-
-
-def _begun(bound: BoundChart, context: dict[str, Any] | None) -> Playback:
+def _start(bound: BoundChart, context: dict[str, Any] | None) -> Playback:
     try:
         return Playback(bound, context)
     except RejectedError as error:
@@ -90,147 +96,249 @@ def _begun(bound: BoundChart, context: dict[str, Any] | None) -> Playback:
         raise RejectedError(error.message, code=error.code, hint=hint) from error
 
 
-class _Stage:
-    """Shows a play to a person."""
+# Lines
 
-    def __init__(self, terminal: Terminal, play: Playback) -> None:
+
+def parse_line(line: str, chart: Chart) -> Act:
+    """Return the act of a line. Raises UsageError if the line is invalid."""
+    word, _, rest = line.partition(" ")
+    rest = rest.strip()
+    name, _, text = rest.partition(" ")
+    match word:
+        case "advance":
+            return AdvanceClock(None if not rest else _duration_ms(rest))
+        case "done":
+            return CompleteEffect(name, parse_payload(text))
+        case "fail":
+            code, _, message = text.strip().partition(" ")
+            return FailEffect(name, code or "failed", message.strip())
+        case "guard":
+            if text.strip() not in {"true", "false"}:
+                raise UsageError("write: guard NAME true|false", code="play.guard")
+            return SetGuard(name, text.strip() == "true")
+        case "send":
+            if not name:
+                raise UsageError("missing event, as in: send order.paid", code="play.event")
+            return SendEvent(name, parse_payload(text, _string_fields(chart, name)))
+        case _:
+            return SendEvent(word, parse_payload(rest, _string_fields(chart, word)))
+
+
+def _duration_ms(text: str) -> int:
+    found = parse_duration(text)
+    if found is None:
+        raise UsageError(f'invalid duration "{text}"; write it like 30s or 1h30m', code="duration.syntax")
+    return found
+
+
+def _string_fields(chart: Chart, event: str) -> frozenset[str]:
+    declared = next((each.payload for each in chart.events or () if each.name == event), None)
+    return frozenset(field.name for field in declared or () if field.type == "string")
+
+
+def parse_payload(text: str, string_fields: frozenset[str] = frozenset()) -> Any:
+    """Return the payload of a line: JSON, or `name=value` pairs, or None for no text.
+
+    Values of `string_fields` stay strings. Raises UsageError if the text is neither.
+    """
+    text = text.strip()
+    if not text:
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except NOT_JSON as error:
+        pairs = _parse_pairs(text, string_fields)
+        if pairs is None:
+            problem = str(error).removeprefix("JSON is malformed: ")
+            message = f"the payload is neither JSON ({problem}) nor name=value pairs: {text[:60]}"
+            raise UsageError(message, code="play.payload") from None
+        return pairs
+
+
+def _parse_pairs(text: str, string_fields: frozenset[str]) -> dict[str, Any] | None:
+    """`id=p1 amount=3` as a mapping, or None. A value that is JSON is decoded; otherwise it is a string."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return None
+    found: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name.isidentifier():
+            return None
+        found[name] = value if name in string_fields else _parse_value(value)
+    return found
+
+
+def _parse_value(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except NOT_JSON:
+        return text
+
+
+# Views
+
+
+class _TextView:
+    """Prints a simulation for people."""
+
+    def __init__(self, terminal: Terminal, playback: Playback) -> None:
         self.terminal = terminal
-        self.play = play
+        self.playback = playback
+        self._lines: list[str] = []
 
-    def opening(self) -> None:
-        """The first step, and what there is to do."""
-        self._lines(scene.assumption_lines(self.play))
-        self._lines(scene.record_lines(self.play.simulation.trace, self.play.entity, {}, self.play.chart))
-        self._status()
+    def start(self) -> None:
+        """Print the first step and the possible events."""
+        self._print(output.assumption_lines(self.playback))
+        self._print(output.record_lines(self.playback.simulation.trace, self.playback, {}))
+        self._print_status()
 
     def line(self, line: str) -> None:
-        """Do and show one line. Raises UsageError when it makes no sense; nothing has changed then."""
-        play = self.play
+        """Run and print one line. Raises UsageError if it is invalid; nothing has changed then."""
+        playback = self.playback
         word = line.partition(" ")[0]
         if word == "help":
-            self._lines(scene.help_lines())
+            self._print(output.help_lines())
         elif word == "back":
-            self.terminal.report(f"took back: {play.back()}")
-            self._status()
-        elif word in _VIEWS and word == line:
-            self._lines(_VIEWS[word](play))
+            self.terminal.report(f"undone: {self.undo()}")
+            self._print_status()
+        elif word in VIEWS and word == line:
+            self._print(VIEWS[word](playback))
         else:
-            before = dict(play.simulation.snapshots)
-            records = play.change(line)
-            self._lines(scene.record_lines(records, play.entity, before, play.chart))
-            self._meant(records)
+            before = dict(playback.simulation.snapshots)
+            records = self.apply(line)
+            self._print(output.record_lines(records, playback, before))
+            self._print_suggestion(records)
             if word == "advance":
-                self.terminal.report(("  clock    ", "dim"), f"now {instant(play.simulation.time_ms)}")
-            self._status()
+                self.terminal.report(("  clock    ", "dim"), f"now {format_duration(playback.simulation.time_ms)}")
+            self._print_status()
+
+    def apply(self, line: str) -> list[SimulationRecord]:
+        """Apply the act of a line. Raises UsageError if it is not possible; nothing has changed then."""
+        try:
+            records = self.playback.apply(parse_line(line, self.playback.chart))
+        except InterlockError:
+            self.playback.replay()
+            raise
+        self._lines.append(line)
+        return records
+
+    def undo(self) -> str:
+        """Undo the last line and return it."""
+        self.playback.undo()
+        return self._lines.pop()
 
     def echo(self, line: str) -> None:
-        """Repeat a line that nobody typed, so that the output can be read by itself."""
+        """Print a line of a script."""
         self.terminal.report((f"> {line}", "bold"))
 
-    def _meant(self, records: list[Any]) -> None:
-        """A near name for an event that nothing took."""
+    def _print_suggestion(self, records: list[SimulationRecord]) -> None:
+        """Print a similar name for an unknown event."""
         if records and records[0].event is not None and records[0].step.outcome == "rejected":
-            near = self.play.meant(records[0].event.name)
-            if near is not None:
-                self.terminal.report(("  hint: ", "green"), near)
+            name, known = records[0].event.name, event_names(self.playback.chart)
+            hint = None if name in known else suggestion(name, [*known, *COMMANDS])
+            if hint is not None:
+                self.terminal.report(("  hint: ", "green"), hint)
 
-    def _status(self) -> None:
+    def _print_status(self) -> None:
         if not self.terminal.quiet:
-            self._lines(scene.status_lines(self.play))
+            self._print(output.status_lines(self.playback))
 
-    def _lines(self, lines: Iterable[scene.Line]) -> None:
+    def _print(self, lines: Iterable[Line]) -> None:
         for parts in lines:
             self.terminal.report(*parts)
 
 
-class _JsonStage(_Stage):
-    """Shows a play to a program: one JSON object to a line."""
+class _JsonView(_TextView):
+    """Prints a simulation for programs: one JSON object per line."""
 
-    def opening(self) -> None:
-        """The first step."""
-        self._turn("start", self.play.simulation.trace)
+    def start(self) -> None:
+        """Print the first step."""
+        self._print_turn("start", self.playback.simulation.trace)
 
     def line(self, line: str) -> None:
-        """Do one line and print all it led to; looking prints the play as it stands."""
+        """Run one line and print its steps; a view prints the simulation as it is."""
         word = line.partition(" ")[0]
         if word == "back":
-            self.play.back()
-            self._turn(line, [])
-        elif word == "help" or line in _VIEWS:
-            self._turn(line, [])
+            self.undo()
+            self._print_turn(line, [])
+        elif word == "help" or line in VIEWS:
+            self._print_turn(line, [])
         else:
-            self._turn(line, self.play.change(line))
+            self._print_turn(line, self.apply(line))
 
     def echo(self, line: str) -> None:
-        """Nothing: each object names its line."""
+        """Print nothing: each object has its line."""
 
-    def _turn(self, line: str, records: list[Any]) -> None:
-        self.terminal.data(msgspec.json.encode(scene.turn(self.play, line, records)).decode() + "\n")
+    def _print_turn(self, line: str, records: list[SimulationRecord]) -> None:
+        self.terminal.data(json_line(output.turn_json(self.playback, line, records)))
+
+
+# Input
 
 
 def _script_lines(script: str | None) -> Iterator[str]:
-    """The lines of a script; a file is read now, stdin as it comes.
-
-    Raises UsageError, when the line is taken, for one that is not UTF-8.
-    """
+    """The lines of a script; a file is read at once, stdin line by line. Raises UsageError for invalid UTF-8."""
     if script is None or script == STDIN:
-        return _decoded("<stdin>", sys.stdin.buffer)
-    return _decoded(script, read_bytes(Path(script)).splitlines())
+        return _decode_lines("<stdin>", sys.stdin.buffer)
+    return _decode_lines(script, read_bytes(Path(script)).splitlines())
 
 
-def _decoded(name: str, lines: Iterable[bytes]) -> Iterator[str]:
+def _decode_lines(name: str, lines: Iterable[bytes]) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
         try:
             yield line.decode()
         except UnicodeDecodeError:
-            raise UsageError(f"{name}:{number}: this line is not UTF-8 text", code="file.encoding") from None
+            raise UsageError(f"{name}:{number}: invalid UTF-8", code="file.encoding") from None
 
 
-def _scripted(show: _Stage, name: str, lines: Iterable[str]) -> int:
-    """Play the lines of a script; one that makes no sense ends it."""
+def _run_script(view: _TextView, name: str, lines: Iterable[str]) -> int:
+    """Run the lines of a script; the first invalid line ends it."""
     for number, raw in enumerate(lines, start=1):
         line = raw.strip()
         if not line or line.startswith("#"):
             continue
         if line == "quit":
             break
-        show.echo(line)
+        view.echo(line)
         try:
-            show.line(line)
+            view.line(line)
         except UsageError as error:
             raise UsageError(f"{name}:{number}: {error.message}", code=error.code, hint=error.hint) from error
     return exit_codes.OK
 
 
-def _interactive(show: _Stage, play: Playback) -> int:
-    """Play what is typed, until quit or the end of input; a line that makes no sense is told and forgotten."""
-    _complete(play)
-    while True:  # endless by intent: the player decides when it ends
+def _run_interactive(view: _TextView, playback: Playback) -> int:
+    """Run typed lines until quit or the end of input; an invalid line is reported."""
+    _enable_completion(playback)
+    while True:  # the user ends it
         try:
-            line = input(f"{play.entity} v{play.snapshot.version}> ").strip()
+            line = input(f"{playback.entity} v{playback.snapshot.version}> ").strip()
         except EOFError:
-            show.terminal.message("")
+            view.terminal.message("")
             return exit_codes.OK
         if line == "quit":
             return exit_codes.OK
         if line:
             try:
-                show.line(line)
+                view.line(line)
             except InterlockError as error:
-                show.terminal.failure(f"{error.message}; {error.hint}" if error.hint else error.message)
+                view.terminal.failure(error.message, error.hint)
 
 
-def _complete(play: Playback) -> None:
-    """Let the tab key complete events and commands, where the interpreter has readline."""
+def _enable_completion(playback: Playback) -> None:
+    """Complete events and commands with the tab key, if the interpreter has readline."""
     try:
         import readline
     except ImportError:
         return
+    words = sorted({*event_names(playback.chart), *COMMANDS})
 
-    def completed(text: str, position: int) -> str | None:
-        found = [word for word in scene.words(play) if word.startswith(text)]
+    def complete(text: str, position: int) -> str | None:
+        found = [word for word in words if word.startswith(text)]
         return found[position] if position < len(found) else None
 
     readline.set_completer_delims(" ")
-    readline.set_completer(completed)
+    readline.set_completer(complete)
     readline.parse_and_bind("tab: complete")

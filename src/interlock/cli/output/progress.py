@@ -1,8 +1,8 @@
-"""Signs of life while a command works: one line on a terminal's stderr that overwrites itself, and goes in the end.
+"""A status line on stderr while a command runs. It overwrites itself and is erased at the end.
 
-Rule 1: only a terminal sees it, and only when messages are wanted; a file or a pipe never does.
-Rule 2: what a command prints meanwhile is never mixed with it: the line is wiped before, and comes back after.
-Rule 3: it is drawn a few times a second at most, however often it is told.
+Rule 1: it appears on a terminal only, and not if the command is quiet.
+Rule 2: other output never mixes with it: the line is erased before and drawn again after.
+Rule 3: it is drawn a few times per second at most.
 """
 
 from __future__ import annotations
@@ -15,37 +15,30 @@ from time import monotonic
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
-from interlock.cli.output.terminal import Terminal, in_line
+from interlock.cli.output.terminal import Terminal, escape_line
+from interlock.cli.output.values import bar
 
-EVERY_SECONDS = 0.2
+REDRAW_SECONDS = 0.2
 BAR_CELLS = 24
-_EIGHTHS = " ▏▎▍▌▋▊▉"
-_WIPE = "\r\x1b[K"
+_ERASE = "\r\x1b[K"
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def bar(part: float, cells: int) -> str:
-    """A bar of so many cells, filled to a part of 0 to 1 in eighths of a cell."""
-    eighths = round(max(0.0, min(1.0, part)) * cells * 8)
-    full, rest = divmod(eighths, 8)
-    return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(cells)
-
-
 class Progress:
-    """`with Progress(terminal, "entities") as progress: progress.at(3)`. Without a terminal it does nothing.
+    """A progress line, for example `with Progress(terminal, "entities") as progress: progress.at(3)`.
 
-    `total` is how many there will be, where that is known: then there is a bar.
+    With a `total` there is a bar. Without a terminal it does nothing.
     """
 
     def __init__(self, terminal: Terminal, what: str, total: int | None = None) -> None:
-        self._shown = not terminal.quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._colors = terminal.colorful(sys.stderr)
+        self._is_enabled = not terminal.quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._colors = terminal.has_color(sys.stderr)
         self._what = what
         self._total = total
-        self._drawn = 0.0
-        self._is_drawn = False
+        self._drawn_s = 0.0
+        self._is_visible = False
 
     def __enter__(self) -> Self:
         return self
@@ -53,41 +46,41 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.wipe()
+        self.erase()
 
     def at(self, count: int, note: str = "") -> None:
-        """So many are done; drawn when it is time again."""
-        if self._shown and monotonic() - self._drawn >= EVERY_SECONDS:
+        """Show that `count` are done, at most every `REDRAW_SECONDS`."""
+        if self._is_enabled and monotonic() - self._drawn_s >= REDRAW_SECONDS:
             self._draw(self._text(count, note))
 
     def line(self, text: str) -> None:
-        """Show a line of one's own instead; drawn at once."""
-        if self._shown:
+        """Show this text at once."""
+        if self._is_enabled:
             self._draw(text)
 
-    def over(self, printing: Callable[P, R], *given: P.args, **named: P.kwargs) -> R:
-        """Do something that may print where the line is: on a terminal that both share, it makes room."""
+    def over(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a function that may print to stdout; the line is erased first if both share a terminal."""
         if sys.stdout.isatty():
-            self.wipe()
-        return printing(*given, **named)
+            self.erase()
+        return function(*args, **kwargs)
 
-    def wipe(self) -> None:
-        """Take the line away, because something else is printed, or it is over."""
-        if self._is_drawn:
-            sys.stderr.write(_WIPE)
+    def erase(self) -> None:
+        """Erase the line."""
+        if self._is_visible:
+            sys.stderr.write(_ERASE)
             sys.stderr.flush()
-            self._is_drawn = False
+            self._is_visible = False
 
     def _draw(self, text: str) -> None:
-        fitting = in_line(text)[: get_terminal_size().columns - 1]
-        sys.stderr.write(f"{_WIPE}\x1b[2m{fitting}\x1b[0m" if self._colors else f"{_WIPE}{fitting}")
+        fitted = escape_line(text)[: get_terminal_size().columns - 1]
+        sys.stderr.write(f"{_ERASE}\x1b[2m{fitted}\x1b[0m" if self._colors else f"{_ERASE}{fitted}")
         sys.stderr.flush()
-        self._is_drawn, self._drawn = True, monotonic()
+        self._is_visible, self._drawn_s = True, monotonic()
 
     def _text(self, count: int, note: str) -> str:
         if self._total:
             share = min(1.0, count / self._total)
-            told = f"▕{bar(share, BAR_CELLS)}▏ {share:4.0%}  {count:,} of {self._total:,} {self._what}"
+            text = f"▕{bar(share, BAR_CELLS)}▏ {share:4.0%}  {count:,} of {self._total:,} {self._what}"
         else:
-            told = f"{count:,} {self._what}"
-        return f"{told}  {note}" if note else told
+            text = f"{count:,} {self._what}"
+        return f"{text}  {note}" if note else text

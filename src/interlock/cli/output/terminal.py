@@ -1,11 +1,11 @@
-r"""Where a command's words go: data and reports to stdout, messages to stderr, in colour only where colour is wanted.
+r"""The two streams of a command: data and reports to stdout, messages to stderr, in colour where colour is wanted.
 
-Rule 1: colour is decided once: `--color`, then NO_COLOR, then FORCE_COLOR, then whether the stream is a terminal.
-Rule 2: without colour nothing of rich is imported, and a line is exactly its text.
-Rule 3: text that came from a file or a store cannot steer the terminal: control characters are shown, not sent, also
-those that turn the direction of writing.
-Rule 4: a line that people read is one line. A line feed in a principal's id or an error's code is shown as `\n`, so
-that nothing a sender or a handler wrote looks like a line of ours. What has several lines is written line by line.
+Rule 1: colour follows `--color`, then NO_COLOR, then FORCE_COLOR, then whether the stream is a terminal.
+Rule 2: without colour rich is not imported, and a line is exactly its text.
+Rule 3: text from a file or a store cannot control the terminal: control characters are escaped, also those that change
+the direction of writing.
+Rule 4: a line for people is one line. A line feed in a principal's id or in an error code is shown as `\n`, so that
+text of a sender or a handler cannot imitate a line of the command.
 """
 
 from __future__ import annotations
@@ -20,35 +20,37 @@ if TYPE_CHECKING:
 
 Color = Literal["auto", "always", "never"]
 Part = str | tuple[str, str]
-"""A piece of a line: text, or text with a style such as `bold red`."""
+"""A part of a line: text, or text with a style such as `bold red`."""
+
+Line = tuple[Part, ...]
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (ord("\n"), ord("\t"))}
 _CONTROLS |= {
     code: f"\\u{code:04x}" for code in (0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
 }
-"""What moves the cursor or changes colours, what turns the direction of writing (`A-1` must not look like `1-A`), and
-what separates lines and paragraphs."""
+"""Characters that move the cursor or change colours, that change the direction of writing (`A-1` must not look like
+`1-A`), and that separate lines and paragraphs."""
 
 _IN_LINE = {**_CONTROLS, ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
-"""The same, and what ends a line or moves to the next column."""
+"""The same, with line ends and tabs."""
 
 
-def harmless(text: str) -> str:
-    """The text with control characters written out, so that a file cannot move the cursor or rename the window.
+def escape(text: str) -> str:
+    """Return the text with control characters escaped, so that a file cannot move the cursor or rename the window.
 
-    What is no text at all, such as the bytes of a strange file name, is written out too.
+    Bytes that are not valid text, such as those of some file names, are escaped too.
     """
     return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
 
 
-def in_line(text: str) -> str:
-    """The text with control characters written out, line feeds and tabs too: a part of one line."""
+def escape_line(text: str) -> str:
+    """Return the text with control characters, line feeds and tabs escaped, for a part of one line."""
     return text.translate(_IN_LINE).encode("utf-8", "backslashreplace").decode()
 
 
 @dataclass(slots=True)
 class Terminal:
-    """The two streams of a command, and how loud and how colourful it may be. Made once per command line."""
+    """The two streams of a command, with its verbosity and colour. There is one for each command line."""
 
     color: Color = "auto"
     quiet: bool = False
@@ -56,28 +58,30 @@ class Terminal:
     _console: Console | None = None
 
     def data(self, text: str) -> None:
-        """Write what the command was asked for: as it is to a file or a pipe, harmless to a terminal."""
-        sys.stdout.write(harmless(text) if sys.stdout.isatty() else text)
+        """Write the result of the command to stdout; control characters are escaped on a terminal."""
+        sys.stdout.write(escape(text) if sys.stdout.isatty() else text)
 
     def report(self, *parts: Part) -> None:
-        """Write one line that people read, to stdout."""
+        """Write one line for people to stdout."""
         self._write(sys.stdout, parts)
 
     def message(self, *parts: Part) -> None:
-        """Write one line about what happened, to stderr; not when quiet."""
+        """Write one line to stderr, unless the command is quiet."""
         if not self.quiet:
             self._write(sys.stderr, parts)
 
     def note(self, *parts: Part) -> None:
-        """Write one line to stderr even when quiet: it belongs to a failure."""
+        """Write one line to stderr, also if the command is quiet: it explains a failure."""
         self._write(sys.stderr, parts)
 
-    def failure(self, text: str) -> None:
-        """Write the one line that says why the command failed, to stderr; one, whatever a file is called."""
+    def failure(self, text: str, hint: str | None = None) -> None:
+        """Write an `error:` line to stderr, and a `hint:` line if there is a hint."""
         self._write(sys.stderr, (("error:", "bold red"), f" {text}"))
+        if hint:
+            self._write(sys.stderr, (("hint:", "green"), f" {hint}"))
 
-    def colorful(self, stream: TextIO) -> bool:
-        """Whether lines to this stream carry colour."""
+    def has_color(self, stream: TextIO) -> bool:
+        """Return whether lines to this stream have colour."""
         if self.color != "auto":
             return self.color == "always"
         if os.environ.get("NO_COLOR"):
@@ -87,14 +91,14 @@ class Terminal:
         return stream.isatty() and os.environ.get("TERM") != "dumb"
 
     def _write(self, stream: TextIO, parts: tuple[Part, ...]) -> None:
-        safe = [in_line(part) if isinstance(part, str) else (in_line(part[0]), part[1]) for part in parts]
-        if self.colorful(stream):
-            stream.write(self._painted(safe))
+        safe = [escape_line(part) if isinstance(part, str) else (escape_line(part[0]), part[1]) for part in parts]
+        if self.has_color(stream):
+            stream.write(self._colored(safe))
         else:
             stream.write("".join(part if isinstance(part, str) else part[0] for part in safe) + "\n")
 
-    def _painted(self, parts: list[Part]) -> str:
-        """The line with its colours. rich only paints: it would end the process by itself when a pipe is closed."""
+    def _colored(self, parts: list[Part]) -> str:
+        """The line with escape codes. rich does not write it: it would end the process when a pipe is closed."""
         from rich.console import Console
         from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""Cases of the store suite: what is kept, what is refused, and what is still there afterwards."""
+"""Cases of the store suite: appends, refusals, and what is stored after them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ HOSTILE_IDS = (
     "`id`", "#a", "a:b", "a@1", "CON", "nul.txt", "events.log", "state.json", "日本語", "😀", "\u202ea", "\ufeffa",
     "a\u2028b", "0", "-1", "1e9", "null", "true",
 )  # fmt: skip
-"""Ids that a careless store confuses, escapes wrongly or takes for a path; all are allowed."""
+"""Valid ids that a careless store confuses, escapes wrongly or reads as a path."""
 
 IMPOSSIBLE_IDS = ("a\0b", "\ud800", "")
-"""Ids that no driver lets through. A store may refuse them with UsageError, or keep them exactly."""
+"""Invalid ids. A store may refuse them with UsageError, or store them exactly."""
 
 
 async def a_creation_is_version_one(subject: StoreSubject) -> None:
@@ -34,7 +34,7 @@ async def a_creation_is_version_one(subject: StoreSubject) -> None:
 
 
 async def an_unknown_entity_is_nothing(subject: StoreSubject) -> None:
-    """Nobody is there before the creation: no snapshot, no records, no key."""
+    """Before its creation an entity has no snapshot, no records and no key."""
     async with subject.opened() as store:
         expect(None, await store.load("parcel/1"))
         expect(None, await store.load("parcel/1", key="k"))
@@ -53,7 +53,7 @@ async def entries_stand_in_order_and_chained(subject: StoreSubject) -> None:
 
 
 async def a_known_key_is_a_duplicate(subject: StoreSubject) -> None:
-    """A key that was kept answers with its version, and nothing is written."""
+    """A known key returns its version, and nothing is written."""
     life = Life("parcel/1")
     born, first = life.created(), life.stepped(key="first")
     async with subject.opened() as store:
@@ -73,7 +73,7 @@ async def a_known_key_outranks_a_lost_swap(subject: StoreSubject) -> None:
 
 
 async def an_early_sending_is_kept_while_no_key_is_forgotten(subject: StoreSubject) -> None:
-    """How long ago an event was sent says nothing where every key is known: new is kept, known is a duplicate."""
+    """If every key is known, the time of sending does not matter: a new key is appended, a known one is a duplicate."""
     life = Life("parcel/1", time_ms=1_000_000)
     born, first = replace(life.created(), sent_ms=0), replace(life.stepped(key="first"), sent_ms=0)
     async with subject.opened() as store:
@@ -83,7 +83,7 @@ async def an_early_sending_is_kept_while_no_key_is_forgotten(subject: StoreSubje
 
 
 async def a_lost_swap_is_a_conflict(subject: StoreSubject) -> None:
-    """Another version than expected: the version there is, nothing written, the key not used up."""
+    """Another version than expected: the current version is returned, nothing is written, the key stays unused."""
     life, rival = Life("parcel/1"), Life("parcel/1")
     born = life.created()
     rival.created()
@@ -95,7 +95,7 @@ async def a_lost_swap_is_a_conflict(subject: StoreSubject) -> None:
 
 
 async def a_version_that_is_ahead_is_a_conflict(subject: StoreSubject) -> None:
-    """A step computed on what the store never kept is refused, also when there is no entity at all."""
+    """A step on a version that the store does not have is refused, also for a missing entity."""
     life = Life("parcel/1")
     born, _, third = life.created(), life.stepped(key="a"), life.stepped(key="b")
     async with subject.opened() as store:
@@ -150,7 +150,7 @@ async def replay_equals_the_snapshot(subject: StoreSubject) -> None:
 
 
 async def the_largest_entry_and_snapshot_are_kept(subject: StoreSubject) -> None:
-    """What is allowed is kept to the last byte: an entry of 256 KiB, a snapshot of nearly 1 MiB."""
+    """The largest entry (256 KiB) and snapshot (nearly 1 MiB) are stored exactly."""
     life, other = Life("parcel/1"), Life("parcel/2")
     born = life.created()
     empty = life.stepped("written", {"text": ""}, key="empty")
@@ -167,7 +167,7 @@ async def the_largest_entry_and_snapshot_are_kept(subject: StoreSubject) -> None
 
 
 async def texts_are_kept_exactly(subject: StoreSubject) -> None:
-    """Whatever a payload's text holds comes back: controls, NUL, line ends, other planes."""
+    """Every character of a payload is returned: controls, NUL, line ends, other planes."""
     life = Life("parcel/1")
     texts = ["\0", "\n", "\r\n", "\x1b[31m", "\u2028", "\ufeff", "😀", '","h":"', "'; --", "\x7f", "a\u0308"]
     appends = [life.created(), *(life.stepped("written", {"text": each}, key=f"k{each!r}") for each in texts)]
@@ -179,7 +179,7 @@ async def texts_are_kept_exactly(subject: StoreSubject) -> None:
 
 
 async def hostile_ids_are_kept_apart(subject: StoreSubject) -> None:
-    """Every allowed id is an entity of its own: no path, no pattern, no case folding, no normalising."""
+    """Every valid id is a separate entity: no paths, patterns, case folding or normalisation."""
     async with subject.opened() as store:
         for own in HOSTILE_IDS:
             life = Life(f"parcel/{own}")
@@ -192,7 +192,7 @@ async def hostile_ids_are_kept_apart(subject: StoreSubject) -> None:
 
 
 async def impossible_ids_are_refused_or_kept(subject: StoreSubject) -> None:
-    """What no driver lets through is a UsageError, or is kept exactly; nothing in between."""
+    """An invalid id is a UsageError, or is stored exactly."""
     async with subject.opened() as store:
         for own in IMPOSSIBLE_IDS:
             life = Life(f"parcel/{own}")
@@ -226,7 +226,7 @@ async def refusals_change_no_version(subject: StoreSubject) -> None:
 
 
 async def a_closed_store_refuses_everything(subject: StoreSubject) -> None:
-    """After close each call is an UnavailableError; closing again is nothing."""
+    """After close each call raises UnavailableError; closing again does nothing."""
     life = Life("parcel/1")
     async with subject.opened() as store:
         await kept(store, life.created())

@@ -1,4 +1,4 @@
-"""Cases of the store suite: many callers at once, in one process, on two handles, in several processes."""
+"""Cases of the store suite: concurrent callers in one process, on two handles, and in several processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ATTEMPTS_MAX = 10_000
 
 
 async def rivals_on_one_entity_lose_no_entry(subject: StoreSubject) -> None:
-    """Callers that swap one entity at once: each entry is kept once, each version is won once."""
+    """Concurrent callers of one entity: each entry is stored once, each version has one winner."""
     async with subject.opened() as store:
         await kept(store, Life("parcel/1").created())
         names = [f"caller{each}" for each in range(CALLERS)]
@@ -30,7 +30,7 @@ async def rivals_on_one_entity_lose_no_entry(subject: StoreSubject) -> None:
 
 
 async def one_key_is_kept_once(subject: StoreSubject) -> None:
-    """The same append by many at once: one is kept, all others hear its version."""
+    """The same append by many callers: one is stored, the others get its version."""
     life = Life("parcel/1")
     born, step = life.created(), life.stepped(key="once")
     async with subject.opened() as store:
@@ -44,7 +44,7 @@ async def one_key_is_kept_once(subject: StoreSubject) -> None:
 
 
 async def one_version_is_won_once(subject: StoreSubject) -> None:
-    """Different steps on the same version at once: one is kept, all others are conflicts."""
+    """Different steps on the same version: one is stored, the others are conflicts."""
     async with subject.opened() as store:
         await kept(store, Life("parcel/1").created())
         rivals = []
@@ -78,7 +78,7 @@ async def many_entities_go_on_side_by_side(subject: StoreSubject) -> None:
 
 
 async def close_lets_appends_under_way_end(subject: StoreSubject) -> None:
-    """Closing while busy answers every caller: kept, or UnavailableError. Nobody waits for ever."""
+    """Closing while busy answers every caller: stored, or UnavailableError. No caller hangs."""
     async with subject.opened() as store:
         lives = [Life(f"parcel/{each}") for each in range(30)]
         tasks = [asyncio.ensure_future(store.append(each.created())) for each in lives]
@@ -131,7 +131,7 @@ async def rivals_on_two_handles_lose_no_entry(subject: StoreSubject) -> None:
 
 
 async def rivals_in_several_processes_lose_no_entry(subject: StoreSubject) -> None:
-    """Processes that swap the same entities at once: each acknowledged entry is kept once, at its version."""
+    """Concurrent processes on the same entities: each acknowledged entry is stored once, at its version."""
     async with subject.opened() as store:
         await kept(store, Life("parcel/1").created())
         spawn = multiprocessing.get_context("spawn")

@@ -1,8 +1,8 @@
-"""Cases of the store suite for a store that keeps leases (`ports.lease.LeaseStore`): names, fences, downtimes.
+"""Cases of the store suite for a store with leases (`ports.leases.LeaseStore`): names, fences, downtimes.
 
-Rule: a case goes by real time and asks for nothing that takes any: a store may go by its server's clock. A lease that
-shall lapse has no length, and a silence that shall count as downtime none either. A clock that is wrong is one that a
-caller gives: a store that goes by its server's clock passes such a case without noticing anything.
+Rule: a case uses real time and never waits, because a store may use the clock of its server. A lease that must expire
+has no length, and a silence that must count as downtime has none either. A wrong clock is a time that the caller
+passes: a store that uses its server's clock passes such a case without noticing it.
 """
 
 from __future__ import annotations
@@ -21,50 +21,50 @@ MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 ANY_SILENCE_MS = -1
-"""A silence that even two notes in one millisecond keep."""
+"""Even two heartbeats in the same millisecond are this far apart."""
 
 
 @asynccontextmanager
 async def _leases(subject: StoreSubject) -> AsyncIterator[LeaseStore]:
     async with subject.opened() as store:
-        expect(True, isinstance(store, LeaseStore), f"a {type(store).__name__} keeps no leases")
+        expect(True, isinstance(store, LeaseStore), f"a {type(store).__name__} has no leases")
         yield cast("LeaseStore", store)
 
 
-async def _taken(store: LeaseStore, name: str, owner: str, length_ms: int = MINUTE_MS) -> Lease | None:
+async def _try_lease(store: LeaseStore, name: str, owner: str, length_ms: int = MINUTE_MS) -> Lease | None:
     now_ms = SystemClock().now_ms()
     return await store.lease(name, owner=owner, now_ms=now_ms, until_ms=now_ms + length_ms)
 
 
 async def _lease(store: LeaseStore, name: str, owner: str, length_ms: int = MINUTE_MS) -> Lease:
-    lease = await _taken(store, name, owner, length_ms)
+    lease = await _try_lease(store, name, owner, length_ms)
     if lease is None:
-        raise AssertionError(f"{owner} cannot take `{name}`, which nobody holds")
+        raise AssertionError(f"{owner} cannot take the free name `{name}`")
     expect((name, owner), (lease.name, lease.owner), "the lease")
     return lease
 
 
 async def a_name_is_held_by_one(subject: StoreSubject) -> None:
-    """While one holds a name another gets nothing; other names are free; holding it longer keeps the fence."""
+    """While one owner has a name, another gets nothing; other names are free; a renewal keeps the fence."""
     async with _leases(subject) as store:
         first = await _lease(store, "one", "ada")
-        expect(None, await _taken(store, "one", "bob"))
+        expect(None, await _try_lease(store, "one", "bob"))
         await _lease(store, "two", "bob")
         longer = await _lease(store, "one", "ada", 2 * MINUTE_MS)
         expect(first.fence, longer.fence, "the fence of a lease that is held longer")
         expect(True, longer.until_ms > first.until_ms, "a lease held longer ends later")
-        expect(None, await _taken(store, "one", "bob"))
+        expect(None, await _try_lease(store, "one", "bob"))
 
 
 async def a_lapsed_name_changes_hands_and_its_fence_rises(subject: StoreSubject) -> None:
-    """Whatever became of its holder: when its time is over the next may have it, and the last one is told so."""
+    """When a lease expires, another owner can take it, and the previous owner cannot release it."""
     async with _leases(subject) as store:
         lapsed = await _lease(store, "one", "ada", 0)
         taken = await _lease(store, "one", "bob")
         expect(True, taken.fence > lapsed.fence, "the fence rises")
-        expect(None, await _taken(store, "one", "ada"))
-        expect(False, await store.give_back(lapsed), "what is no longer ours cannot be given back")
-        expect(None, await _taken(store, "one", "ada"), "and nobody lost it by that")
+        expect(None, await _try_lease(store, "one", "ada"))
+        expect(False, await store.give_back(lapsed), "an expired lease cannot be released")
+        expect(None, await _try_lease(store, "one", "ada"), "the new owner still has it")
 
 
 async def a_name_that_was_given_back_is_free_at_once(subject: StoreSubject) -> None:
@@ -87,32 +87,32 @@ async def only_its_holder_gives_a_name_back(subject: StoreSubject) -> None:
         expect(False, await store.give_back(Lease("one", "bob", held.fence, held.until_ms)))
         expect(False, await store.give_back(Lease("one", "ada", held.fence + 1, held.until_ms)))
         expect(False, await store.give_back(Lease("none", "ada", 1, held.until_ms)))
-        expect(None, await _taken(store, "one", "bob"))
+        expect(None, await _try_lease(store, "one", "bob"))
 
 
 async def a_lease_from_a_clock_that_was_ahead_can_be_taken(subject: StoreSubject) -> None:
-    """It ends later than any lease can, so it is not valid; its holder loses it, and its fence tells the two apart."""
+    """It ends later than any lease can, so it is invalid; another owner takes it, and the fence rises."""
     async with _leases(subject) as store:
         ahead_ms = SystemClock().now_ms() + DAY_MS
         wrong = await store.lease("one", owner="ada", now_ms=ahead_ms, until_ms=ahead_ms)
         if wrong is None:
-            raise AssertionError("ada cannot take `one`, which nobody holds")
+            raise AssertionError("ada cannot take the free name `one`")
         taken = await _lease(store, "one", "bob")
         expect(True, taken.fence > wrong.fence, "the fence rises")
-        expect(False, await store.give_back(wrong), "what is no longer ours cannot be given back")
-        expect(None, await _taken(store, "one", "ada"))
+        expect(False, await store.give_back(wrong), "an expired lease cannot be released")
+        expect(None, await _try_lease(store, "one", "ada"))
 
 
 async def a_lease_of_the_full_length_is_held(subject: StoreSubject) -> None:
-    """However long it may be at most, nobody takes it before its end."""
+    """A lease of the maximum length is not taken before its end."""
     async with _leases(subject) as store:
         first = await _lease(store, "one", "ada", LEASE_MS_MAX)
-        expect(None, await _taken(store, "one", "bob"))
+        expect(None, await _try_lease(store, "one", "bob"))
         expect(first.fence, (await _lease(store, "one", "ada", LEASE_MS_MAX)).fence)
 
 
 async def signs_of_life_from_the_future_are_not_believed(subject: StoreSubject) -> None:
-    """A clock was ahead, and is right again: once that is corrected, silence is noticed as before."""
+    """A clock was ahead and is correct again: after the correction, silence is detected as before."""
     async with _leases(subject) as store:
         now_ms = SystemClock().now_ms()
         await store.alive(now_ms=now_ms, gap_ms=MINUTE_MS)
@@ -125,20 +125,20 @@ async def signs_of_life_from_the_future_are_not_believed(subject: StoreSubject) 
         expect(None, await store.alive(now_ms=now_ms + 1, gap_ms=MINUTE_MS))
         gap = await store.alive(now_ms=now_ms + 2, gap_ms=ANY_SILENCE_MS)
         if gap is None:
-            raise AssertionError("silence is not noticed any more after a clock was ahead")
+            raise AssertionError("silence is not detected after a clock was ahead")
         expect(True, gap.began_ms <= gap.ended_ms <= now_ms + HOUR_MS, "it is of now")
         expect((), await store.downtimes(since_ms=now_ms + HOUR_MS), "downtimes in the future")
 
 
 async def rivals_for_a_name_are_one_winner(subject: StoreSubject) -> None:
-    """Many at once: one holds it, all others get nothing."""
+    """Of many owners at the same time one gets it, all others get nothing."""
     async with _leases(subject) as store:
-        found = await asyncio.gather(*(_taken(store, "one", f"rival{each}") for each in range(8)))
+        found = await asyncio.gather(*(_try_lease(store, "one", f"rival{each}") for each in range(8)))
         expect(1, sum(each is not None for each in found), "the winners")
 
 
 async def signs_of_life_are_no_downtime(subject: StoreSubject) -> None:
-    """Nobody can say what was before the first one."""
+    """The time before the first heartbeat is unknown."""
     async with _leases(subject) as store:
         for _ in range(3):
             expect(None, await store.alive(now_ms=SystemClock().now_ms(), gap_ms=MINUTE_MS))
@@ -146,38 +146,38 @@ async def signs_of_life_are_no_downtime(subject: StoreSubject) -> None:
 
 
 async def silence_is_noticed_and_kept(subject: StoreSubject) -> None:
-    """The first who comes back hears of it, and whoever asks later by when it ended."""
+    """The first heartbeat after it returns it, and later queries find it by its end."""
     async with _leases(subject) as store:
         began_ms = SystemClock().now_ms()
         expect(None, await store.alive(now_ms=began_ms, gap_ms=MINUTE_MS))
         gap = await store.alive(now_ms=began_ms + 5, gap_ms=ANY_SILENCE_MS)
         if gap is None:
-            raise AssertionError("silence was not noticed")
+            raise AssertionError("silence was not detected")
         expect(True, gap.began_ms <= gap.ended_ms, "it ends after it began")
         expect((gap,), await store.downtimes(since_ms=gap.ended_ms - 1))
         expect((), await store.downtimes(since_ms=gap.ended_ms), "downtimes that ended after their end")
 
 
 async def leases_and_downtimes_outlive_a_handle(subject: StoreSubject) -> None:
-    """They are kept as journals are: a process that ends gives nothing back."""
+    """They are durable: a process that ends releases nothing."""
     async with _leases(subject) as store:
         held = await _lease(store, "one", "ada")
         await store.alive(now_ms=SystemClock().now_ms(), gap_ms=MINUTE_MS)
         gap = await store.alive(now_ms=SystemClock().now_ms(), gap_ms=ANY_SILENCE_MS)
     async with _leases(subject) as store:
-        expect(None, await _taken(store, "one", "bob"))
+        expect(None, await _try_lease(store, "one", "bob"))
         expect(True, await store.give_back(held))
         expect((gap,), await store.downtimes(since_ms=0))
 
 
 async def two_handles_see_one_holder(subject: StoreSubject) -> None:
-    """A lease holds for everybody who opens the place."""
+    """A lease is valid for every handle of the store."""
     async with _leases(subject) as one, _leases(subject) as two:
-        found = await asyncio.gather(*(_taken(each, "one", name) for each, name in ((one, "ada"), (two, "bob"))))
+        found = await asyncio.gather(*(_try_lease(each, "one", name) for each, name in ((one, "ada"), (two, "bob"))))
         (winner,) = [each for each in found if each is not None]
         loser = "bob" if winner.owner == "ada" else "ada"
         for store in (one, two):
-            expect(None, await _taken(store, "one", loser))
+            expect(None, await _try_lease(store, "one", loser))
             expect(winner.fence, (await _lease(store, "one", winner.owner)).fence)
 
 

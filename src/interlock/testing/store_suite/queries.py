@@ -34,7 +34,7 @@ async def a_journal_is_read_by_pages(subject: StoreSubject) -> None:
 
 
 async def a_row_tells_where_an_entity_is_and_since_when(subject: StoreSubject) -> None:
-    """Version, revision, configuration, when it was made, when it came into its state, when it last changed."""
+    """Version, revision, configuration, and the times of creation, of entering its state and of the last change."""
     life = Life("parcel/1", time_ms=100)
     async with subject.opened() as store:
         await kept(store, life.created(), life.stepped("shipped", key="a"), life.stepped("noted", key="b"))
@@ -47,7 +47,7 @@ async def a_row_tells_where_an_entity_is_and_since_when(subject: StoreSubject) -
 
 
 async def a_list_by_state_is_oldest_first(subject: StoreSubject) -> None:
-    """Since when an entity is in the asked state decides, compounds too; who left it is not there."""
+    """The order is by the time of entering the state, compound states too; entities that left it are not listed."""
     first, second, third = Life("parcel/c", time_ms=300), Life("parcel/b", time_ms=200), Life("parcel/a", time_ms=100)
     async with subject.opened() as store:
         await kept(store, first.created(), second.created(), third.created())
@@ -99,7 +99,7 @@ async def filters_join(subject: StoreSubject) -> None:
 
 
 async def a_list_by_prefix_is_in_the_order_of_ids(subject: StoreSubject) -> None:
-    """However long each is in its state: who looks for an id finds it where ids would have it, page by page."""
+    """A list by prefix is in the order of ids, whatever the time in a state."""
     names = [f"parcel/2024-{each}" for each in ("1", "10", "11", "2", "9")]
     async with subject.opened() as store:
         for age, name in enumerate((*reversed(names), "parcel/2023-1", "parcel/2025-1")):
@@ -110,7 +110,7 @@ async def a_list_by_prefix_is_in_the_order_of_ids(subject: StoreSubject) -> None
 
 
 async def kinds_do_not_mix(subject: StoreSubject) -> None:
-    """A list is of one kind: not of one whose name it begins, and a prefix is not a pattern."""
+    """A list is of one kind, not of kinds whose name starts with it; a prefix is not a pattern."""
     async with subject.opened() as store:
         for name in ("parcel/1", "parcel/1_", "parcel/1%", "parcels/1", "parcel/12"):
             await kept(store, Life(name, time_ms=100).created())
@@ -136,7 +136,7 @@ async def a_page_stays_where_it_was(subject: StoreSubject) -> None:
 
 
 async def a_malformed_cursor_is_refused(subject: StoreSubject) -> None:
-    """A text that is no cursor is the caller's mistake, and says so."""
+    """An invalid cursor is a UsageError."""
     async with subject.opened() as store:
         await kept(store, Life("parcel/1").created())
         for text in ("x", "é", "bnVsbA", "W10", "====", "WyJhIiwxXQ", "\0"):
@@ -173,7 +173,7 @@ def _queries(lives: list[Life]) -> list[EntityQuery]:
 
 
 def _place(life: Life, query: EntityQuery) -> int | None:
-    """Where the life stands in the order of the query's list; None when it is not in it."""
+    """The position of an entity in the order of a query; None if it is not in the list."""
     now = life.snapshot
     if now is None:
         return None

@@ -1,7 +1,7 @@
-"""Lives of sample entities, as the appends that a driver would ask a store to keep.
+"""Sample entities, as the appends that a driver sends to a store.
 
 Rule 1: every append is a real step of a real chart, so a journal can be replayed and compared with its snapshot.
-Rule 2: nothing here waits, and times are given: the same calls make the same bytes.
+Rule 2: times are inputs: the same calls make the same bytes.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ on:
 
 @cache
 def kernel(kind: str = "parcel", revision: str = "1.0.0") -> Kernel:
-    """The sample chart, under any kind and revision."""
+    """Return the sample chart with any kind and revision."""
     return loads(PARCEL.format(kind=kind, revision=revision)).kernel
 
 
 def charts(*kinds: str) -> ChartRegistry:
-    """What replays sample journals of these kinds."""
+    """Return the charts that replay sample journals of these kinds."""
     return ChartRegistry(kernel(kind) for kind in kinds or ("parcel",))
 
 
 class Life:
-    """One entity as its driver sees it: the snapshot it is at, and the append that would take it further."""
+    """One entity as its driver sees it: its snapshot, and its next append."""
 
     def __init__(self, entity: str, *, revision: str = "1.0.0", time_ms: int = 1_000) -> None:
         self.entity = entity
@@ -65,19 +65,19 @@ class Life:
         self._entered: dict[str, int] = {}
 
     def entered_ms(self, state: str | None = None) -> int:
-        """Since when the entity is in a state, or in its configuration."""
+        """Return since when the entity has been in a state, or in its configuration."""
         if state is not None:
             return self._entered[state]
         return max(self._entered[each] for each in self.snapshot.configuration) if self.snapshot else self.time_ms
 
     def created(self, key: str = "born", context: dict[str, Any] | None = None) -> Append:
-        """The append of entry 1."""
+        """Return the append of entry 1."""
         event = Event(CREATE, {"context": context or {}}, key=key, time_ms=self.time_ms, type="platform")
         step = self.kernel.start(context, entity=self.entity, time_ms=self.time_ms)
         return self._append(None, event, step, key)
 
     def stepped(self, event: str = "noted", data: Any = None, *, key: str, after_ms: int = 10) -> Append:
-        """The append of one event on the snapshot of the append before."""
+        """Return the append of one event on the snapshot of the append before."""
         if self.snapshot is None:
             raise LookupError(f"{self.entity} was not created")
         self.time_ms += after_ms
@@ -85,7 +85,7 @@ class Life:
         return self._append(self.snapshot, given, self.kernel.step(self.snapshot, given), key)
 
     def cancelled(self, *, key: str, after_ms: int = 10) -> Append:
-        """The append of a parent's cancel: the entity ends in the state where it is, which is no final one."""
+        """Return the append of a cancellation by the parent: the entity ends in a state that is not final."""
         if self.snapshot is None:
             raise LookupError(f"{self.entity} was not created")
         self.time_ms += after_ms

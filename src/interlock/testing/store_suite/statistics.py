@@ -1,6 +1,6 @@
-"""Cases of the store suite for a store that can be seen as a whole: populations, and who is in a state too long.
+"""Cases of the store suite for a store with counters: populations, and entities that are overdue in a state.
 
-Rule: what a store may tell later (rates, dwell times) is not asked here; populations are exact at once.
+Rule: rates and dwell times may lag, so they are not tested here; populations are always exact.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import StoreSubject, expect, kept, listed
 
 EVER_MS = 10**12
-"""Later than anything here."""
+"""Later than every time in these cases."""
 
 
 async def populations_count_every_active_state_by_revision(subject: StoreSubject) -> None:
-    """Compounds too; who moves on is counted where it is now, and a state that all have left is not told."""
+    """Compound states count too; an entity counts where it is now, and an empty state is not listed."""
     old, new, other = Life("parcel/1"), Life("parcel/2", revision="2.0.0"), Life("letter/1")
     async with subject.opened() as store:
         await kept(store, old.created(), new.created(), other.created())
@@ -28,7 +28,7 @@ async def populations_count_every_active_state_by_revision(subject: StoreSubject
 
 
 async def a_cancelled_entity_is_no_population_of_its_state(subject: StoreSubject) -> None:
-    """It is counted and listed under how it ended; states and their tags hold the living and those who are done."""
+    """It is counted and listed by how it ended, and not in its state or its tags."""
     lives = off, living, done = [Life(f"parcel/{each}", time_ms=100) for each in ("a", "b", "c")]
     async with subject.opened() as store:
         for life in lives:
@@ -52,16 +52,16 @@ async def a_cancelled_entity_is_no_population_of_its_state(subject: StoreSubject
         expect([off.entity], await _names(store, EntityQuery(kind="parcel", state=":cancelled")))
         expect([off.entity], await _names(store, EntityQuery(kind="parcel", state=":cancelled", entered_before_ms=611)))
         expect([], await _names(store, EntityQuery(kind="parcel", state=":cancelled", entered_before_ms=610)))
-        everybody = await listed(store, EntityQuery(kind="parcel"))
+        rows = await listed(store, EntityQuery(kind="parcel"))
         expect(
             [("parcel/b", None, 110), ("parcel/c", "done", 150), ("parcel/a", "cancelled", 610)],
-            [(each.entity, each.ended, each.entered_ms) for each in everybody],
+            [(each.entity, each.ended, each.entered_ms) for each in rows],
         )
-        expect(("moving.road",), everybody[-1].configuration, "where it stood when it was cancelled")
+        expect(("moving.road",), rows[-1].configuration, "its state when it was cancelled")
 
 
 async def what_an_ended_entity_still_hears_moves_it_nowhere(subject: StoreSubject) -> None:
-    """A late result is kept in its journal; it stands where it stands since it ended, and is counted once."""
+    """A late result is appended to its journal; the entity counts once, with the time at which it ended."""
     life = Life("parcel/1", time_ms=100)
     async with subject.opened() as store:
         await kept(store, life.created(), life.stepped("shipped", key="s"))
@@ -74,7 +74,7 @@ async def what_an_ended_entity_still_hears_moves_it_nowhere(subject: StoreSubjec
 
 
 async def a_failed_entity_is_told_apart_from_a_cancelled_one(subject: StoreSubject) -> None:
-    """Each way to end without a final state has a name of its own."""
+    """Each way to end without a final state has its own name."""
     one, other = Life("parcel/1"), Life("parcel/2")
     async with subject.opened() as store:
         for life in (one, other):
@@ -87,7 +87,7 @@ async def a_failed_entity_is_told_apart_from_a_cancelled_one(subject: StoreSubje
 
 
 async def an_entity_of_another_revision_is_cancelled_once(subject: StoreSubject) -> None:
-    """The population of the old revision loses it, and the new one tells how it ended."""
+    """It is removed from the population of the old revision and counted in the new one by how it ended."""
     life = Life("parcel/1")
     async with subject.opened() as store:
         await kept(store, life.created())
@@ -97,7 +97,7 @@ async def an_entity_of_another_revision_is_cancelled_once(subject: StoreSubject)
 
 
 def _after(append: Append, key: str, after_ms: int) -> Append:
-    """A step that changes nothing but the version of an entity that has ended."""
+    """A step that changes only the version of an ended entity."""
     entry, version = append.entry, append.entry.version
     event = replace(entry.event, key=key, time_ms=entry.event.time_ms + after_ms)
     return replace(
@@ -109,21 +109,21 @@ def _after(append: Append, key: str, after_ms: int) -> Append:
 
 
 async def _counts(store: Store, kind: str = "parcel") -> list[tuple[str, str, int]]:
-    """How many, by the label of the revision and the state."""
-    found = await _seen(store).counts(kind)
+    """The counts by revision label and state."""
+    found = await _statistics(store).counts(kind)
     return sorted((each.revision.partition("+")[0], each.state, each.entities) for each in found)
 
 
 async def _overdue(store: Store, state: str) -> int:
-    return await _seen(store).overdue("parcel", state, before_ms=EVER_MS)
+    return await _statistics(store).overdue("parcel", state, before_ms=EVER_MS)
 
 
 async def _names(store: Store, query: EntityQuery) -> list[str]:
     return [each.entity for each in await listed(store, query)]
 
 
-def _seen(store: Store) -> Statistics:
-    expect(True, isinstance(store, Statistics), f"a {type(store).__name__} cannot be seen as a whole")
+def _statistics(store: Store) -> Statistics:
+    expect(True, isinstance(store, Statistics), f"a {type(store).__name__} has no counters")
     assert isinstance(store, Statistics)
     return store
 

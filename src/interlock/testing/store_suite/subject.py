@@ -1,4 +1,4 @@
-"""The store under test: how it is opened, and the few questions that many cases ask of it."""
+"""The store under test: how it is opened, and the questions that many cases ask."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from interlock.runtime.history.replay import replay
 from interlock.testing.store_suite.samples import charts
 
 PAGES_MAX = 10_000
-"""Pages that a walk over a list takes before it counts as endless."""
+"""Pages of a list before it counts as endless."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSubject:
-    """A place that a store is opened on, empty at first. `open` blocks; each call gives a handle on the same place.
+    """A store under test, empty at first. `open` blocks; each call returns a handle of the same store.
 
-    Where several processes may share the place, `open` must survive pickling (a `functools.partial` does).
+    If several processes share the store, `open` must be picklable, such as a `functools.partial`.
     """
 
     open: Callable[[], Store]
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:
-        """A handle, closed in the end."""
+        """Open a handle; it is closed at the end of the block."""
         store = await asyncio.to_thread(self.open)
         try:
             yield store
@@ -39,13 +39,13 @@ class StoreSubject:
 
 
 def expect(expected: Any, actual: Any, what: str = "") -> None:
-    """Raises AssertionError with both values unless they are equal; holds under `python -O` too."""
+    """Raise AssertionError with both values unless they are equal; also under `python -O`."""
     if expected != actual:
         raise AssertionError(f"{what or 'the answer'}: expected {expected!r}, got {actual!r}")
 
 
 async def expect_error(error: type[InterlockError], call: Any, what: str = "") -> None:
-    """Raises AssertionError unless the awaitable raises exactly this class of error."""
+    """Raise AssertionError unless the awaitable raises exactly this class of error."""
     try:
         answer = await call
     except InterlockError as raised:
@@ -55,14 +55,14 @@ async def expect_error(error: type[InterlockError], call: Any, what: str = "") -
 
 
 async def kept(store: Store, *appends: Append) -> None:
-    """Append all of these, each of which must be new."""
+    """Append all of these; each must be new."""
     for append in appends:
         answer = await store.append(append)
         expect((Appended, append.entry.version), (type(answer), answer.version), f"append {append.entry.key}")
 
 
 async def journal(store: Store, entity: str) -> tuple[JournalRecord, ...]:
-    """The whole journal, page by page, its chain verified here once more."""
+    """Return the whole journal, read page by page, after verifying its chain."""
     records: list[JournalRecord] = []
     while page := await store.read(entity, after=len(records)):
         records += page
@@ -74,7 +74,7 @@ async def journal(store: Store, entity: str) -> tuple[JournalRecord, ...]:
 
 
 async def snapshot(store: Store, entity: str) -> Snapshot:
-    """The entity as it is: what the store has, with the records it gives replayed on it."""
+    """Return the entity: the snapshot of the store with its later records replayed."""
     found = await store.load(entity)
     expect(Loaded, type(found), f"load of {entity}")
     assert isinstance(found, Loaded)
@@ -87,7 +87,7 @@ async def snapshot(store: Store, entity: str) -> Snapshot:
 
 
 async def listed(store: Store, query: EntityQuery) -> list[EntityRow]:
-    """All rows of a query, page by page."""
+    """Return all rows of a query, read page by page."""
     rows: list[EntityRow] = []
     for _ in range(PAGES_MAX):
         page: EntityPage = await store.find(query)

@@ -15,11 +15,11 @@ from interlock.errors import CorruptionError, NotFoundError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Invocation, Snapshot
-from interlock.observe.history import NEAR_MAX
+from interlock.observe.acceptance import Acceptance, acceptances
+from interlock.observe.history import REPLAY_ENTRIES_MAX
 from interlock.observe.population import dwell_p95
 from interlock.observe.sagas import saga_views
 from interlock.ports.work import WorkQuery, WorkStore
-from interlock.runtime.acceptance import Acceptance, acceptances
 from interlock.runtime.chart_registry import child_entity
 from interlock.runtime.history.replay import repeat_step, time_ms
 from interlock.runtime.request_checks import check_entity
@@ -178,7 +178,7 @@ async def _last_step(request: RequestContext, shown: Snapshot) -> tuple[tuple[En
     after = max(0, version - SINCE_ENTRIES_MAX)
     try:
         entries = await runtime.journal(shown.entity, after=after, limit=version - after)
-        is_near = history.distance(shown.entity, version - 1) <= NEAR_MAX
+        is_near = history.distance(shown.entity, version - 1) <= REPLAY_ENTRIES_MAX
         before = await history.at(shown.entity, version - 1) if is_near or request.query.replay else None
     except NotFoundError:
         return (), None, None

@@ -8,11 +8,11 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from interlock.model.chart import Chart
-from interlock.observe.population import RevisionView, StateView, population, rates
+from interlock.observe.acceptance import event_names, payload_schema
+from interlock.observe.population import RevisionPopulation, StatePopulation, population
 from interlock.observe.revision_diff import Change, revision_changes
 from interlock.ports.statistics import MinuteRates
 from interlock.ports.work import WorkQuery, WorkStore
-from interlock.runtime.acceptance import names, payload_schema
 from interlock.runtime.chart_registry import BUILTIN_KINDS
 from interlock.web.api.jobs import may_see_job
 from interlock.web.api.work import find_visible_work
@@ -32,9 +32,10 @@ class KindView(Struct, frozen=True):
     partial: bool = False
     stuck: int = 0
     stuck_more: bool = False
-    states: tuple[StateView, ...] = ()
-    revisions: tuple[RevisionView, ...] = ()
+    states: tuple[StatePopulation, ...] = ()
+    revisions: tuple[RevisionPopulation, ...] = ()
     minutes: tuple[MinuteRates, ...] = ()
+    steps_per_second: float | None = None
 
 
 class OverviewView(Struct, frozen=True):
@@ -109,19 +110,19 @@ async def get_overview(request: RequestContext) -> OverviewView:
 
 
 async def _kind_view(request: RequestContext, kind: str) -> KindView:
-    runtime = request.console.runtime
-    found = await population(runtime, kind)
+    found = await population(request.console.runtime, kind)
     return KindView(
         kind,
         True,
-        request.console.kernel(kind).chart.revision,
-        found.entities,
-        found.partial,
-        found.stuck,
+        found.revision,
+        found.entities or 0,
+        not found.is_complete,
+        found.stuck or 0,
         found.stuck_more,
         found.states,
         found.revisions,
-        await rates(runtime, kind),
+        found.minutes,
+        found.steps_per_second,
     )
 
 
@@ -151,7 +152,7 @@ async def get_kind(request: RequestContext) -> KindDetail:
 def _events(chart: Chart) -> tuple[EventView, ...]:
     declared = {each.name: each for each in chart.events or ()}
     views = []
-    for name in names(chart):
+    for name in event_names(chart):
         event = declared.get(name)
         if event is None:
             views.append(EventView(name))

@@ -21,8 +21,10 @@ from interlock.errors import InterlockError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.model.codec import encode
 from interlock.model.limits import LAB_BYTES_MAX, TIMERS_MAX
-from interlock.runtime.acceptance import Acceptance, acceptances
-from interlock.testing.simulation import Simulation, SimulationRecord
+from interlock.observe.acceptance import Acceptance
+from interlock.testing.playback import Act as PlaybackAct
+from interlock.testing.playback import AdvanceClock, CompleteEffect, FailEffect, Playback, SendEvent
+from interlock.testing.simulation import SimulationRecord
 from interlock.web.api.views import TimerView, TransitionView, platform_fields, timers_view, transition_views
 from interlock.web.http.endpoint import Endpoint, RequestContext
 
@@ -118,11 +120,8 @@ async def _simulate(request: RequestContext) -> SimulationView:
     request.console.chart_for(request.user, kind, body.revision)
     kernel = request.console.kernel(kind, body.revision)
     entity = f"{kind}/lab"
-    simulation = Simulation(kernel, steps_max=ACT_STEPS_MAX)
-    simulation.trace = _LimitedTrace()
-    simulation.create(entity, body.context, kind=kind)
-    simulation.settle()
-    principal = {"id": "player", "roles": _roles(kernel)}
+    playback = Playback(kernel, body.context, entity=entity, steps_max=ACT_STEPS_MAX, new_trace=_LimitedTrace)
+    simulation = playback.simulation
     problem = None
     for act in body.acts:
         await asyncio.sleep(0)
@@ -130,21 +129,23 @@ async def _simulate(request: RequestContext) -> SimulationView:
             problem = f"a simulation is limited to {STEPS_MAX:,} steps"
             break
         try:
-            _apply(simulation, entity, act, principal)
+            step = _playback_act(act)
+            if step is not None:
+                playback.apply(step)
         except InterlockError as error:
             problem = error.message
             if error.code == "lab.size":
                 break
-    snapshot = simulation.snapshots[entity]
+    snapshot = playback.snapshot
     return SimulationView(
         kind=kind,
         revision=kernel.chart.revision,
         time_ms=simulation.time_ms,
         turns=_turns(kernel, [each for each in simulation.trace if each.entity == entity], body.context or {}),
         configuration=snapshot.configuration,
-        active=tuple(each.id for each in kernel.active(snapshot)),
+        active=playback.active(),
         context=snapshot.context,
-        accepted=acceptances(kernel, snapshot, principal),
+        accepted=playback.acceptances(),
         timers=timers_view(snapshot, None)[:TIMERS_MAX],
         pending=tuple(
             {"key": effect.key, "name": effect.name, "type": effect.type, "input": effect.input}
@@ -156,24 +157,14 @@ async def _simulate(request: RequestContext) -> SimulationView:
     )
 
 
-def _roles(kernel: Kernel) -> list[str]:
-    chart = kernel.chart
-    named = [*(each.roles for each in chart.transitions), *(each.roles for each in chart.events or ())]
-    return sorted({role for roles in named for role in roles or ()})
-
-
-def _apply(simulation: Simulation, entity: str, act: Act, principal: dict[str, Any]) -> None:
+def _playback_act(act: Act) -> PlaybackAct | None:
     if act.event is not None:
-        simulation.send(entity, act.event, act.payload, principal=principal)
-        simulation.settle()
-    elif act.advance_ms is not None:
-        simulation.advance(act.advance_ms)
-    elif act.done is not None:
-        simulation.complete(act.done, act.result)
-        simulation.settle()
-    elif act.failed is not None:
-        simulation.fail(act.failed)
-        simulation.settle()
+        return SendEvent(act.event, act.payload)
+    if act.advance_ms is not None:
+        return AdvanceClock(act.advance_ms)
+    if act.done is not None:
+        return CompleteEffect(act.done, act.result)
+    return None if act.failed is None else FailEffect(act.failed)
 
 
 def _turns(kernel: Kernel, records: list[SimulationRecord], initial: dict[str, Any]) -> tuple[Turn, ...]:

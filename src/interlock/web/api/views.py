@@ -18,10 +18,11 @@ from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.journal.work import BUS_WORK, CHILD_WORK
 from interlock.model.snapshot import Snapshot
+from interlock.observe.acceptance import Acceptance, Refused
 from interlock.observe.sagas import SagaView
+from interlock.observe.work_status import work_status
 from interlock.ports.store import EntityRow
 from interlock.ports.work import WorkRow
-from interlock.runtime.acceptance import Acceptance, Refused
 from interlock.trust.masking import MASK, ChartMask, is_sensitive
 from interlock.web.auth import User
 
@@ -277,7 +278,7 @@ def work_view(row: WorkRow, now_ms: int) -> WorkView:
         row.work.place.version,
         row.work.place.ordinal,
         row.work.name,
-        _status(row, now_ms),
+        work_status(row, now_ms=now_ms).word,
         row.attempts,
         row.failures,
         retries if isinstance(retries, int) else None,
@@ -288,18 +289,6 @@ def work_view(row: WorkRow, now_ms: int) -> WorkView:
         row.dead_ms,
         row.cancelled,
     )
-
-
-def _status(row: WorkRow, now_ms: int) -> str:
-    if row.dead_ms is not None:
-        return "dead"
-    if row.cancelled:
-        return "cancelled"
-    if row.owner is not None and row.next_ms is not None and row.next_ms > now_ms:
-        return "running"
-    if row.failures:
-        return "retry"
-    return "pending"
 
 
 def masked_work(view: WorkView, mask: ChartMask | None) -> WorkView:

@@ -14,12 +14,14 @@ from msgspec.structs import replace
 
 from interlock.model.journal.work import Lane, WorkId
 from interlock.observe.sagas import SagaView, saga_views, sagas
+from interlock.operate.dead_letters import Act, WorkOperations
 from interlock.ports.store import EntityQuery
 from interlock.ports.work import WorkPage, WorkQuery, WorkRow, WorkStore
 from interlock.runtime.request_checks import check_entity
-from interlock.runtime.worker.work_operations import Act, WorkOperations
 from interlock.web.api.views import WorkView, mask_for, masked_work, work_view
 from interlock.web.http.endpoint import Endpoint, RequestContext
+
+PATH = "/work"
 
 SAGA_ENTITIES_MAX = 20
 """Entities that are listed for one saga: those that have been in it longest."""
@@ -182,7 +184,7 @@ async def _saga_views(request: RequestContext, entity: str) -> tuple[SagaView, .
 ENDPOINTS = (
     Endpoint(
         method="GET",
-        path="/work",
+        path=PATH,
         summary="List effects, timers and messages",
         handler=list_work,
         query=WorkQueryParams,
@@ -190,7 +192,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         method="POST",
-        path="/work/retry",
+        path=f"{PATH}/retry",
         summary="Retry a dead letter",
         handler=retry_work,
         right="operate",
@@ -199,7 +201,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         method="POST",
-        path="/work/drop",
+        path=f"{PATH}/drop",
         summary="Drop a dead letter",
         handler=drop_work,
         right="operate",

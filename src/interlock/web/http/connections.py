@@ -57,7 +57,7 @@ _http_log = logging.getLogger("interlock.web.http")
 _http_log.setLevel(logging.WARNING)  # below, uvicorn traces every connection
 
 
-class Reading(Enum):
+class ReadResult(Enum):
     """What a connection is receiving."""
 
     NOTHING = auto()
@@ -175,7 +175,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self.peer = ""
         self.is_trusted = False
         self.since_s = 0.0
-        self._reading = Reading.NOTHING
+        self._reading = ReadResult.NOTHING
         self._reading_s = 0.0
         self._head_bytes = 0
         self._unanswered = 0
@@ -191,7 +191,7 @@ class LimitedProtocol(HttpToolsProtocol):
     @property
     def is_answering(self) -> bool:
         """Whether a complete request waits for its response."""
-        return self._unanswered > (1 if self._reading is Reading.BODY else 0)
+        return self._unanswered > (1 if self._reading is ReadResult.BODY else 0)
 
     def trust(self) -> None:
         """Record that the connection has shown a valid key or session."""
@@ -203,10 +203,10 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.flow.read_paused:  # the client waits for the server
             self._reading_s = now_s
         elapsed_ms = (now_s - self._reading_s) * 1000
-        if self._reading is Reading.HEAD:
+        if self._reading is ReadResult.HEAD:
             if elapsed_ms > HTTP_HEAD_MS_MAX:
                 self.refuse(_timeout("head", HTTP_HEAD_MS_MAX))
-        elif self._reading is Reading.BODY:
+        elif self._reading is ReadResult.BODY:
             if self._unanswered == 0:
                 if elapsed_ms > HTTP_LINGER_MS_MAX and not self._is_closed:
                     self.drop("linger")
@@ -231,7 +231,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._is_closed:
             return
         self._count(problem.code)
-        if self._unanswered == 0 or (self._reading is Reading.BODY and self._is_next()):
+        if self._unanswered == 0 or (self._reading is ReadResult.BODY and self._is_next()):
             self.transport.write(_response(problem))
         self._close(self.transport.close)
 
@@ -284,7 +284,7 @@ class LimitedProtocol(HttpToolsProtocol):
             piece = data if len(data) <= PIECE_BYTES else data[start : start + PIECE_BYTES]
             self._head_bytes += len(piece)  # a head or body that starts in this piece counts from the next piece on
             super().data_received(piece)
-            if self._reading is not Reading.NOTHING and not self._is_closed:
+            if self._reading is not ReadResult.NOTHING and not self._is_closed:
                 self._check_head()
 
     def _check_head(self) -> None:
@@ -306,7 +306,7 @@ class LimitedProtocol(HttpToolsProtocol):
             raise self._refusal
         super().on_message_begin()
         self.scope["extensions"] = {TRUST_EXTENSION: {"trust": self.trust}}
-        self._reading, self._reading_s, self._head_bytes = Reading.HEAD, self.loop.time(), 0
+        self._reading, self._reading_s, self._head_bytes = ReadResult.HEAD, self.loop.time(), 0
 
     def on_headers_complete(self) -> None:
         """Start the application: the head is complete."""
@@ -315,7 +315,7 @@ class LimitedProtocol(HttpToolsProtocol):
             raise self._refusal
         super().on_headers_complete()
         self._unanswered += 1
-        self._reading, self._reading_s, self._head_bytes = Reading.BODY, self.loop.time(), 0
+        self._reading, self._reading_s, self._head_bytes = ReadResult.BODY, self.loop.time(), 0
         self.headers = [*self.headers]  # the application does not get trailers
         if self.parser.should_upgrade():  # to an unsupported protocol
             self.cycle.keep_alive = False
@@ -333,7 +333,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Finish the request."""
-        self._reading = Reading.NOTHING
+        self._reading = ReadResult.NOTHING
         self._is_upgraded = self.parser.should_upgrade()  # what follows is not HTTP
         if self._unanswered == 0:  # the response was sent before
             self._wait()

@@ -17,7 +17,7 @@ from interlock.model.chart import Chart
 from interlock.model.diagnostics import suggestion
 from interlock.model.limits import LAB_RUNNING_MAX, LAB_WAITING_MAX, LAB_WAITING_PERSON_MAX
 from interlock.observe.history import HistoryCache
-from interlock.observe.pulse import ChangeMarks
+from interlock.observe.population import ChangeMarks
 from interlock.operate.jobs.runner import JobRunner
 from interlock.ports.clock import Clock
 from interlock.ports.store import Store
@@ -148,8 +148,8 @@ class Console:
 
     def _unknown_kind(self, user: User, kind: str) -> HttpProblem:
         visible = [each for each in self.kinds() if self.may_see(user, each)]
-        hint = suggestion(kind[:80], visible) or f"the kinds here are {', '.join(visible) or 'none'}"
-        return HttpProblem(404, "Not found", f"no kind `{kind[:80]}`", code="kind.unknown", hint=hint)
+        hint = suggestion(kind[:80], visible) or f"known kinds: {', '.join(visible) or 'none'}"
+        return HttpProblem(404, "Not found", f"unknown kind `{kind[:80]}`", code="kind.unknown", hint=hint)
 
     def check_writable(self, user: User, kind: str) -> None:
         """Raise as `check_kind` does, and DeniedError for a kind that only the console itself writes."""

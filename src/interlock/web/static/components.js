@@ -34,6 +34,9 @@ export const entityLink = (name) => h("a.mono", attrs({href: entityPath(name)}),
 /** State names as labels. */
 export const states = (names) => names.map((each) => h("span.state", each));
 
+/** A state name that can break after an underscore or a dot. */
+export const breakable = (name) => name.split(/(?<=[_.])/).map((part) => [part, h("wbr")]);
+
 /** A list whose first items are shown; the others are folded. */
 export function foldedList(items, one, more = `${one}s`, limit = 8) {
   if (items.length <= limit + 1) return h("ul.plain", items);
@@ -92,12 +95,9 @@ export function spark(minutes, nowMs) {
   );
 }
 
-/** Steps per second over the last minutes. */
-export function rate(minutes, nowMs) {
-  const from = Math.floor(nowMs / 60000) * 60000 - 60000;
-  const found = minutes.filter((each) => each.minute_ms >= from).reduce((sum, each) => sum + each.steps, 0);
-  const seconds = (nowMs - from) / 1000;
-  const value = found / seconds;
+/** Steps per second as text; a store without counters has none. */
+export function rate(value) {
+  if (value === null) return "—";
   return value >= 100 ? number(Math.round(value)) : value >= 0.05 ? value.toFixed(1) : "0";
 }
 

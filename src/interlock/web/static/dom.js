@@ -1,4 +1,4 @@
-// Elements, the router, and small helpers. Elements are built from values, never from markup.
+// Elements and the router. Elements are built from values, never from markup.
 // Every value becomes a text node; an object from a payload is shown as JSON. Attributes come only from `attrs`, which
 // only our own code calls: JSON contains no objects of its class. So nothing that a user, a chart or a handler wrote can
 // become part of the page.

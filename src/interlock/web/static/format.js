@@ -66,7 +66,7 @@ export const isEnded = (state) => state.type === "final" || state.type === "ende
 /** The name of a state in a table; entities that ended without a final state have a state such as `:cancelled`. */
 export function stateName(state) {
   if (state.type === "ended") return state.id.slice(1);
-  return state.type === "gone" || state.type === "removed" ? `${state.id} (removed)` : state.id.split(".").pop();
+  return state.type === "removed" ? `${state.id} (removed)` : state.id.split(".").pop();
 }
 
 /** The label of a revision, such as `3.1.0`; its hash if it has none. */

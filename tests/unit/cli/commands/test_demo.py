@@ -1,4 +1,4 @@
-"""`interlock demo`: a process that shows itself, ends when it is told to, and goes on when it is started again."""
+"""`interlock demo`: a process that serves the console, stops on a signal, and resumes when it is started again."""
 
 from __future__ import annotations
 
@@ -20,12 +20,10 @@ from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.cli.calls import Caller
 
 CLOSED = re.compile(
-    r"closed: ([\d,]+) new entit(?:y|ies), ([\d,]+) events? taken, ([\d,]+) effects? performed, "
+    r"stopped: ([\d,]+) new entit(?:y|ies), ([\d,]+) events? sent, ([\d,]+) effects? run, "
     r"([\d,]+) sagas? compensated"
 )
-LEFT = re.compile(
-    r"left: ([\d,]+) of ([\d,]+) under way(?:, \d+ of their effects put back)?, [\d,]+ dead letters?; nothing"
-)
+LEFT = re.compile(r"([\d,]+) of ([\d,]+) entities active(?:, \d+ effects requeued)?, [\d,]+ dead letters?; state saved")
 
 
 @contextmanager
@@ -68,8 +66,7 @@ def numbers(pattern: re.Pattern[str], text: str) -> list[int]:
 
 
 @pytest.mark.slow
-def test_it_shows_itself_ends_cleanly_and_goes_on_when_started_again(call: Caller, folder: Path) -> None:
-    """The console answers and its numbers grow; Ctrl-C ends it with 0 and a report; nobody begins twice."""
+def test_the_demo_serves_the_console_stops_cleanly_and_resumes(call: Caller, folder: Path) -> None:
     with playing("--port", "0", "--rate", "20", "--duration", "50s") as process:
         base, token = link_of(process)
         with httpx.Client(base_url=base, timeout=PATIENCE_SECONDS) as client:
@@ -89,20 +86,19 @@ def test_it_shows_itself_ends_cleanly_and_goes_on_when_started_again(call: Calle
     assert (200, 0, 0) == (page.status_code, process.returncode, proof.code)
     assert new == kept >= later
     assert (True, True) == (events >= 40, effects > 0)
-    assert err.startswith("begins: orders and virtual machines on interlock-demo/demo.db\n")
-    assert heard.startswith(f"goes on with {kept:,} entities: ")
+    assert err.startswith("started: orders and virtual machines on interlock-demo/demo.db\n")
+    assert heard.startswith(f"resumed with {kept:,} entities: ")
     assert kept + numbers(CLOSED, again)[0] == numbers(LEFT, again)[1] > kept
     assert f"{numbers(LEFT, again)[1]:,} entities" in proof.out
 
 
 def charts(folder: Path) -> list[str]:
-    """The charts that lie beside the store."""
+    """The charts in the folder of the store."""
     return [word for each in sorted((folder / "interlock-demo").glob("*.yaml")) for word in ("--chart", str(each))]
 
 
 @pytest.mark.slow
-def test_a_taken_port_gives_way_to_the_next_and_a_service_manager_is_heard(folder: Path) -> None:
-    """It tells that the port was taken; SIGTERM ends it as Ctrl-C does."""
+def test_the_next_free_port_is_used_and_sigterm_stops_the_demo(folder: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -116,13 +112,12 @@ def test_a_taken_port_gives_way_to_the_next_and_a_service_manager_is_heard(folde
     assert (200, 0) == (status, process.returncode)
     assert base.startswith("http://127.0.0.1:")
     assert f":{port}" not in base
-    assert f"taken: port {port}" in err
+    assert f"port {port} is in use" in err
     assert CLOSED.search(out)
 
 
 @pytest.mark.slow
-def test_it_ends_by_itself_when_it_is_told_how_long(folder: Path) -> None:
-    """The console ends with it."""
+def test_the_demo_stops_after_its_duration(folder: Path) -> None:
     with playing("--port", "0", "--duration", "500ms") as process:
         out, _ = process.communicate(timeout=PATIENCE_SECONDS)
 
@@ -131,8 +126,7 @@ def test_it_ends_by_itself_when_it_is_told_how_long(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_demo_goes_on_too(call: Caller, folder: Path) -> None:
-    """`kill -9` in the middle of everything: what was kept is whole, and the next start goes on with it."""
+def test_a_killed_demo_resumes(call: Caller, folder: Path) -> None:
     with playing("--port", "0", "--rate", "20") as process:
         base, token = link_of(process)
         with httpx.Client(base_url=base, timeout=PATIENCE_SECONDS) as client:
@@ -146,15 +140,14 @@ def test_a_killed_demo_goes_on_too(call: Caller, folder: Path) -> None:
     proof = call("verify", "sqlite:///interlock-demo/demo.db", *charts(folder))
 
     assert (0, 0) == (process.returncode, proof.code), proof.out
-    assert heard.startswith("goes on with ")
-    assert seen <= int(heard.split()[3].replace(",", "")) < numbers(LEFT, again)[1]
+    assert heard.startswith("resumed with ")
+    assert seen <= int(heard.split()[2].replace(",", "")) < numbers(LEFT, again)[1]
 
 
 @pytest.mark.parametrize("on_path", [True, False])
-def test_it_says_how_another_terminal_gets_the_command(
+def test_the_demo_prints_how_to_use_another_terminal(
     call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch, on_path: bool
 ) -> None:
-    """`make demo` runs it out of an environment that nobody activated."""
     environment = folder / "its own"
     (environment / "bin").mkdir(parents=True)
     (environment / "bin" / "activate").touch()
@@ -166,18 +159,16 @@ def test_it_says_how_another_terminal_gets_the_command(
     assert f"in another terminal: {first}cd interlock-demo, then interlock top" in said
 
 
-def test_a_folder_of_somebody_else_is_left_alone(call: Caller, folder: Path) -> None:
-    """Not one file of it is touched."""
+def test_a_folder_with_other_files_is_not_changed(call: Caller, folder: Path) -> None:
     (folder / "interlock.toml").write_text('store = "sqlite:///mine.db"\n', encoding="utf-8")
     before = {each.name: each.read_bytes() for each in folder.iterdir()}
     ended = call("demo", "--no-console", "--folder", ".")
 
-    assert (2, True) == (ended.code, "name a new or an empty one with --folder" in ended.err)
+    assert (2, True) == (ended.code, "--folder" in ended.err)
     assert before == {each.name: each.read_bytes() for each in folder.iterdir()}
 
 
-def test_without_the_extra_it_says_what_to_install_and_makes_nothing(folder: Path) -> None:
-    """Or how to do without."""
+def test_a_missing_extra_names_the_package_and_creates_nothing(folder: Path) -> None:
     code = """
 import sys
 class Absent:
@@ -193,7 +184,7 @@ sys.exit(main(["demo", "--no-browser"]))
     )
 
     assert (9, "") == (ended.returncode, ended.stdout)
-    assert "pip install 'interlock[web]', or run it with --no-console" in ended.stderr
+    assert "pip install 'interlock[web]', or use --no-console" in ended.stderr
     assert not (folder / "interlock-demo").exists()
 
 
@@ -208,14 +199,12 @@ sys.exit(main(["demo", "--no-browser"]))
         ("--seed", "x"),
     ],
 )
-def test_a_wrong_call_makes_nothing(call: Caller, folder: Path, words: tuple[str, str]) -> None:
-    """The code is 2."""
+def test_a_wrong_call_creates_nothing(call: Caller, folder: Path, words: tuple[str, str]) -> None:
     assert 2 == call("demo", *words).code
     assert not (folder / "interlock-demo").exists()
 
 
-def test_a_folder_that_cannot_be_is_told(call: Caller, folder: Path) -> None:
-    """A file is in its place."""
+def test_an_impossible_folder_is_refused(call: Caller, folder: Path) -> None:
     ended = call("demo", "--no-console", "--folder", "lamp.yaml/demo")
 
     assert 2 == ended.code

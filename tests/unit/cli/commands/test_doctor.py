@@ -1,4 +1,4 @@
-"""`interlock doctor`: what is well is said to be well, what is not is told with its fix, and nothing is changed."""
+"""`interlock doctor`: the status and the fix of each check; it changes nothing."""
 
 from __future__ import annotations
 
@@ -41,11 +41,10 @@ def lamps(call: Caller, folder: Path) -> Path:
 def checks(call: Caller, *words: str) -> dict[str, tuple[str, str, str | None]]:
     """What was found, by name."""
     found = json.loads(call("doctor", *words, "--json").out)
-    return {each["name"]: (each["mark"], each["told"], each["fix"]) for each in found["checks"]}
+    return {each["name"]: (each["status"], each["detail"], each["fix"]) for each in found["checks"]}
 
 
 def test_a_store_that_is_well_has_no_other_mark(call: Caller, lamps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every line begins with its mark; the code is 0. (This machine need not be well for the test.)"""
     monkeypatch.setattr(doctor, "chosen_mode", lambda: "native")
     monkeypatch.setattr(doctor, "file_system", lambda path: "ext4")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(1 << 40, 0, 10 << 30))
@@ -61,39 +60,35 @@ def test_a_store_that_is_well_has_no_other_mark(call: Caller, lamps: Path, monke
     assert "entities" == names[-1]
 
 
-def test_entities_that_no_chart_here_goes_on_with_are_told(call: Caller, lamps: Path) -> None:
-    """A chart that was changed is another revision; those of the old one rest, and nothing else shows it."""
+def test_doctor_reports_revisions_without_a_chart(call: Caller, lamps: Path) -> None:
     lamp = (lamps / "lamp.yaml").read_text()
     (lamps / "other.yaml").write_text(lamp.replace("kind: lamp", "kind: lamp\ndescription: another one"))
     before, after = (checks(call, STORE, "--chart", each)["revisions"] for each in ("lamp.yaml", "other.yaml"))
 
     assert ("ok", None) == (before[0], before[2])
-    assert "look" == after[0]
-    assert after[1].startswith("entities of lamp 0+")
+    assert "warning" == after[0]
+    assert after[1].startswith("no chart loaded for lamp 0+")
     assert "declare `compatible`" in (after[2] or "")
 
 
 def test_without_a_store_only_the_machine_is_checked(call: Caller, folder: Path) -> None:
-    """And that is said."""
     ended = call("doctor")
 
     assert 0 == ended.code
-    assert "no store is named" in ended.err
+    assert "no store given" in ended.err
     assert "disk" not in ended.out
 
 
-def test_the_store_of_the_project_is_meant(call: Caller, lamps: Path) -> None:
-    """As with every other command."""
+def test_the_store_of_the_project_is_checked(call: Caller, lamps: Path) -> None:
     (lamps / "interlock.toml").write_text(f'store = "{STORE}"\ncharts = ["lamp.yaml"]\n', encoding="utf-8")
 
     assert {"store", "entities"} <= set(checks(call))
 
 
-def test_a_store_that_is_not_there_is_not_made(call: Caller, folder: Path) -> None:
-    """It is no failure: somebody may be about to begin."""
+def test_a_missing_store_is_not_created(call: Caller, folder: Path) -> None:
     found = checks(call, "sqlite:///none.db")
 
-    assert ("look", "interlock create, or db upgrade, makes it") == (found["store"][0], found["store"][2])
+    assert ("warning", "interlock create, or db upgrade, creates it") == (found["store"][0], found["store"][2])
     assert "work" not in found
     assert not (folder / "none.db").exists()
 
@@ -113,55 +108,52 @@ def _ahead(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "name", "told"),
-    [(_newer, "store", "newer release"), (_garbage, "store", "lamps.db"), (_ahead, "clock", "from now")],
+    ("harm", "name", "printed"),
+    [(_newer, "store", "newer release"), (_garbage, "store", "lamps.db"), (_ahead, "clock", "in the future")],
     ids=["newer", "garbage", "ahead"],
 )
-def test_what_does_not_work_is_told_and_the_code_is_one(
-    call: Caller, lamps: Path, harm: Callable[[Path], None], name: str, told: str
+def test_an_error_of_the_store_is_reported_with_exit_code_1(
+    call: Caller, lamps: Path, harm: Callable[[Path], None], name: str, printed: str
 ) -> None:
-    """Whatever is the matter with the file, the other checks are made, and nothing is written."""
     harm(lamps / "lamps.db")
     before = (lamps / "lamps.db").read_bytes()
     ended = call("doctor", STORE, *CHARTED)
     lines = [line for line in ended.out.splitlines() if line.startswith("✗")]
 
     assert 1 == ended.code, ended.out
-    assert any(told in line and line.startswith(f"✗ {name}") for line in lines), ended.out
+    assert any(printed in line and line.startswith(f"✗ {name}") for line in lines), ended.out
     assert "✓ python" in ended.out
     assert before == (lamps / "lamps.db").read_bytes()
 
 
 @pytest.mark.parametrize(
-    ("free", "mark", "code"), [(10 << 30, "ok", 0), (512 << 20, "look", 0), (1 << 20, "bad", 1), (0, "bad", 1)]
+    ("free", "mark", "code"), [(10 << 30, "ok", 0), (512 << 20, "warning", 0), (1 << 20, "error", 1), (0, "error", 1)]
 )
-def test_a_disk_that_is_full_is_told_before_it_is(
+def test_low_disk_space_is_reported(
     call: Caller, lamps: Path, monkeypatch: pytest.MonkeyPatch, free: int, mark: str, code: int
 ) -> None:
-    """With what makes room."""
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(1 << 40, 0, free))
     ended = call("doctor", STORE)
 
     assert (code, mark) == (ended.code, checks(call, STORE)["disk"][0])
 
 
-def test_a_network_file_system_is_told(call: Caller, lamps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Locks of other machines are not seen there."""
+def test_a_network_file_system_is_an_error(call: Caller, lamps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "file_system", lambda path: "nfs4")
 
-    assert ("bad", "use a local disk") == (checks(call, STORE)["file system"][0], checks(call, STORE)["file system"][2])
+    status, _, fix = checks(call, STORE)["file system"]
+    assert ("error", "use a local disk") == (status, fix)
 
 
 def test_an_extra_that_the_store_needs_is_a_failure_and_another_is_not(
     call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only what is needed here is missed."""
     monkeypatch.setattr(doctor, "_is_installed", lambda module: False)
     monkeypatch.setattr(doctor, "store_checks", _nothing)
     here = checks(call, "postgresql://127.0.0.1/none")
     other = checks(call)
 
-    assert ("bad", "pip install 'interlock[postgres]'") == (here["extra"][0], here["extra"][2])
+    assert ("error", "pip install 'interlock[postgres]'") == (here["extra"][0], here["extra"][2])
     assert ("ok", False) == (other["extras"][0], "extra" in other)
 
 
@@ -169,33 +161,28 @@ async def _nothing(url: str, charts: Any) -> list[doctor.Check]:
     return []
 
 
-def test_a_fallback_of_shared_memory_is_told_as_slower(
-    call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And one that does not work is told with its own words."""
+def test_a_fallback_of_shared_memory_is_a_warning(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "chosen_mode", lambda: "flock")
     slower = checks(call)["shared memory"]
     monkeypatch.setattr(doctor, "chosen_mode", _refused)
     absent = checks(call)["shared memory"]
 
-    assert ("look", True) == (slower[0], "fallback flock" in slower[1])
-    assert ("look", "no", "use a store") == absent
+    assert ("warning", True) == (slower[0], "fallback flock" in slower[1])
+    assert ("warning", "no", "use a store") == absent
 
 
 def _refused() -> None:
     raise UsageError("no", code="shm.machine", hint="use a store")
 
 
-def test_an_old_library_of_sqlite_is_told(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the version that is needed."""
+def test_an_old_sqlite_library_is_an_error(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "LIBRARY_MIN", (99, 0, 0))
     ended = call("doctor")
 
     assert (1, True) == (ended.code, "99.0.0 or newer" in ended.out)
 
 
-def test_work_and_entities_that_wait_too_long_are_counted(call: Caller, lamps: Path) -> None:
-    """They are for a person: the code stays 0."""
+def test_overdue_work_and_stuck_entities_are_counted(call: Caller, lamps: Path) -> None:
     (lamps / "job.yaml").write_text(
         "interlock: 1\nkind: job\nrevision: 1.0.0\nstates: {new: {entry: [begin], expect: {within: 1m}}}\n",
         encoding="utf-8",
@@ -207,12 +194,11 @@ def test_work_and_entities_that_wait_too_long_are_counted(call: Caller, lamps: P
     ended = call("doctor", STORE, "--chart", "job.yaml")
 
     assert 0 == ended.code
-    assert "! work           2 due that nobody takes up\n" in ended.out
+    assert "! work           2 overdue\n" in ended.out
     assert "! entities       2 longer in a state than expected\n                 fix: interlock stuck\n" in ended.out
 
 
-def test_what_a_wrong_clock_stamped_is_named_with_its_fix(call: Caller, lamps: Path) -> None:
-    """Entities, timers and work in the future; a worker takes them up, and --force does it for one."""
+def test_times_in_the_future_are_reported_with_a_fix(call: Caller, lamps: Path) -> None:
     (lamps / "job.yaml").write_text(
         "interlock: 1\nkind: job\nrevision: 1.0.0\nstates: {new: {entry: [begin], after: {1h: old}}, old: {}}\n",
         encoding="utf-8",
@@ -221,11 +207,11 @@ def test_what_a_wrong_clock_stamped_is_named_with_its_fix(call: Caller, lamps: P
     clock = VirtualClock(SystemClock().now_ms() + 10 * 365 * 86_400_000)
     with interlock.open(STORE, charts=[interlock.load("job.yaml")], clock=clock, work=False) as jobs:
         jobs.create("job/1")
-    mark, told, fix = checks(call, STORE, *CHARTED)["times"]
+    mark, printed, fix = checks(call, STORE, *CHARTED)["times"]
 
     assert ("ok", "none in the future", None) == before
-    assert "look" == mark
-    assert "in the future: 1 entities, 1 timers, 1 pieces of work, such as job/1/1/" in told
-    assert "set the clock by NTP, then start a worker" in (fix or "")
+    assert "warning" == mark
+    assert "in the future: 1 entities, 1 timers, 1 pieces of work, such as job/1/1/" in printed
+    assert "set the clock with NTP, then start a worker" in (fix or "")
     assert "interlock effects retry job/1/1/" in (fix or "")
     assert "--force" in (fix or "")

@@ -19,7 +19,6 @@ from tests.unit.cli.calls import BAD, LAMP, Caller
 
 @pytest.mark.parametrize(("name", "beginning"), [("x.svg", b"<svg "), ("x.png", b"\x89PNG"), ("x.txt", b"lamp\n")])
 def test_a_picture_is_drawn_by_its_suffix(call: Caller, folder: Path, name: str, beginning: bytes) -> None:
-    """SVG, PNG, or a tree of words."""
     ended = call("draw", "lamp.yaml", "-o", name)
 
     assert (0, f"wrote {name}\n") == (ended.code, ended.err)
@@ -27,7 +26,6 @@ def test_a_picture_is_drawn_by_its_suffix(call: Caller, folder: Path, name: str,
 
 
 def test_a_state_is_lit(call: Caller, folder: Path) -> None:
-    """In the picture by a class, in the tree by a dot; an unknown one is refused with the nearest name."""
     svg = call("draw", "lamp.yaml", "--format", "svg", "--active", "bright").out
     ended = call("draw", "lamp.yaml", "--format", "svg", "--active", "brigth")
 
@@ -37,7 +35,6 @@ def test_a_state_is_lit(call: Caller, folder: Path) -> None:
 
 
 def test_a_theme_is_chosen(call: Caller, folder: Path) -> None:
-    """By default the reader's own preference decides; a PNG is light unless said otherwise."""
     plain = call("draw", "lamp.yaml", "--format", "svg").out
     dark = call("draw", "lamp.yaml", "--format", "svg", "--theme", "dark").out
     call("draw", "lamp.yaml", "-o", "light.png")
@@ -49,7 +46,6 @@ def test_a_theme_is_chosen(call: Caller, folder: Path) -> None:
 
 
 def test_levels_are_shut(call: Caller, folder: Path) -> None:
-    """What is inside is counted."""
     (folder / "deep.yaml").write_text("interlock: 1\nkind: deep\nstates: {a: {states: {b: {}, c: {}}}, d: {}}\n")
 
     assert "2 states inside" in call("draw", "deep.yaml", "--format", "svg", "--collapse", "1").out
@@ -59,19 +55,18 @@ def test_levels_are_shut(call: Caller, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("--format", "dot", "--collapse", "1"), "--collapse is for pictures"),
-        (("--format", "text", "--theme", "dark"), "--theme is for pictures"),
-        (("--format", "png"), "a png is written to a file"),
-        (("-o", "x.png", "--json"), "a png is written to a file"),
+        (("--format", "dot", "--collapse", "1"), "--collapse needs a picture"),
+        (("--format", "text", "--theme", "dark"), "--theme needs a picture"),
+        (("--format", "png"), "a png needs an output file"),
+        (("-o", "x.png", "--json"), "a png needs an output file"),
         (("-o", "x.png", "--theme", "vars"), "a png has no theme `vars`"),
-        (("--watch",), "--watch draws a file to a file"),
-        (("--watch", "-o", "-"), "--watch draws a file to a file"),
-        (("-o", "x.jpeg"), 'no drawing is made as "jpeg"'),
+        (("--watch",), "--watch needs an input file"),
+        (("--watch", "-o", "-"), "--watch needs an input file"),
+        (("-o", "x.jpeg"), 'unsupported picture format "jpeg"'),
         (("--format", "svg", "--collapse", "0"), "0 is not in the range"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(call: Caller, folder: Path, arguments: tuple[str, ...], word: str) -> None:
-    """Before anything is read or written, and with what to do instead."""
+def test_contradicting_options_are_refused(call: Caller, folder: Path, arguments: tuple[str, ...], word: str) -> None:
     ended = call("draw", "lamp.yaml", *arguments)
 
     assert (2, "") == (ended.code, ended.out)
@@ -79,16 +74,14 @@ def test_what_cannot_be_meant_is_refused(call: Caller, folder: Path, arguments: 
     assert ["bad.yaml", "lamp.yaml"] == sorted(each.name for each in folder.iterdir())
 
 
-def test_a_picture_as_json_says_what_it_is(call: Caller, folder: Path) -> None:
-    """For programs."""
+def test_a_picture_as_json_has_its_format_and_kind(call: Caller, folder: Path) -> None:
     said = json.loads(call("draw", "lamp.yaml", "--format", "svg", "--json").out)
 
     assert ("svg", "lamp", True) == (said["format"], said["kind"], said["text"].startswith("<svg"))
 
 
 @pytest.mark.slow
-def test_a_chart_that_is_too_large_is_drawn_as_an_outline_and_says_so(call: Caller, folder: Path) -> None:
-    """A drawing is made all the same."""
+def test_a_chart_that_is_too_large_is_drawn_as_an_outline_with_a_message(call: Caller, folder: Path) -> None:
     count = STATES_MAX - 1
     states = "".join(f"  s{n}: {{on: {{a: s{(n + 1) % count}, b: s{(n + 501) % count}}}}}\n" for n in range(count))
     (folder / "large.yaml").write_text(f"interlock: 1\nkind: large\nstates:\n{states}")
@@ -99,7 +92,6 @@ def test_a_chart_that_is_too_large_is_drawn_as_an_outline_and_says_so(call: Call
 
 
 def test_a_watched_file_is_drawn_again_when_it_changes(folder: Path) -> None:
-    """A mistake is told and the drawing stays; the next change is drawn. Ctrl-C ends it with 130."""
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", "interlock", "draw", "lamp.yaml", "-o", "x.svg", "--watch"],
         cwd=folder,
@@ -114,22 +106,21 @@ def test_a_watched_file_is_drawn_again_when_it_changes(folder: Path) -> None:
         while "error" not in findings[-1] or findings[-1].startswith("lamp.yaml:"):
             findings.append(process.stderr.readline())
         (folder / "lamp.yaml").write_text(LAMP.replace("bright", "shining"))
-        told = process.stderr.readline()
-        while "wrote" not in told:
-            told = process.stderr.readline()
+        printed = process.stderr.readline()
+        while "wrote" not in printed:
+            printed = process.stderr.readline()
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=PATIENCE_SECONDS)
     finally:
         process.kill()
         process.wait()
 
-    assert ("wrote x.svg\n", "wrote x.svg\n", 130) == (first, told, process.returncode)
+    assert ("wrote x.svg\n", "wrote x.svg\n", 130) == (first, printed, process.returncode)
     assert any("brihgt" in line for line in findings)
     assert "shining" in (folder / "x.svg").read_text(encoding="utf-8")
 
 
 def test_a_file_that_is_away_for_a_moment_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Editors take a file away while they write it; one that was never there is told at once."""
     path = folder / "x.yaml"
     path.write_text("one")
     pauses = iter([path.unlink, lambda: None, lambda: path.write_text("three")])

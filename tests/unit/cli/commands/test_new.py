@@ -1,4 +1,4 @@
-"""`interlock new`: a project that passes its own test at once, and never takes the place of something else."""
+"""`interlock new`: a project whose test passes, and that never overwrites anything."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ FILES = ["README.md", "handlers.py", "interlock.schema.json", "interlock.toml", 
 @pytest.mark.slow
 @pytest.mark.parametrize("template", new.TEMPLATES)
 def test_a_project_passes_its_own_test_at_once(call: Caller, folder: Path, template: str) -> None:
-    """As a beginner runs it; its chart has no findings, not even small ones."""
     made = call("new", "parcel-return", "--template", template)
     project = folder / "parcel-return"
     tested = subprocess.run(
@@ -41,10 +40,9 @@ def test_a_project_passes_its_own_test_at_once(call: Caller, folder: Path, templ
     )
 
 
-def test_every_command_works_in_it_without_further_words(
+def test_every_command_works_in_the_project_without_options(
     call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As its README says."""
     call("new", "shop")
     monkeypatch.chdir(folder / "shop")
     made = call("create", "shop/1", "--context", '{"amount": 4990}')
@@ -56,7 +54,6 @@ def test_every_command_works_in_it_without_further_words(
 
 
 def test_nothing_is_overwritten(call: Caller, folder: Path) -> None:
-    """Neither a folder with something in it, nor a file, nor a link to nowhere; and nothing is left behind."""
     (folder / "full").mkdir()
     (folder / "full" / "mine.txt").write_text("mine", encoding="utf-8")
     (folder / "link").symlink_to("nowhere")
@@ -69,7 +66,6 @@ def test_nothing_is_overwritten(call: Caller, folder: Path) -> None:
 
 
 def test_an_empty_folder_is_filled(call: Caller, folder: Path) -> None:
-    """Somebody made it for this."""
     (folder / "shop").mkdir()
 
     assert 0 == call("new", "shop").code
@@ -78,22 +74,19 @@ def test_an_empty_folder_is_filled(call: Caller, folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["1st", "a b", "_x", "ünder", "a" * 64, ".", "..", "a.b", "-x"])
 def test_a_name_that_no_chart_can_have_is_refused(call: Caller, folder: Path, name: str) -> None:
-    """Before anything is made."""
     before = sorted(folder.iterdir())
 
     assert 2 == call("new", "--", name).code
     assert before == sorted(folder.iterdir())
 
 
-def test_a_place_that_is_not_there_is_told(call: Caller, folder: Path) -> None:
-    """Folders above are not made by guessing."""
+def test_a_missing_store_is_not_found(call: Caller, folder: Path) -> None:
     ended = call("new", "none/shop")
 
     assert (6, False) == (ended.code, (folder / "none").exists())
 
 
 def test_a_failure_in_the_middle_leaves_nothing(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk, say."""
     before = sorted(folder.iterdir())
 
     def full(made: Path, template: str, name: str) -> list[str]:

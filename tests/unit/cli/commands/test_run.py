@@ -18,9 +18,9 @@ import pytest
 import interlock
 from interlock.cli.output.log_handler import LogHandler
 from interlock.cli.output.terminal import Terminal
-from interlock.cli.session import charts_of_code
+from interlock.cli.user_code import load_code
 from interlock.errors import UsageError
-from interlock.observe.fleet import orphans
+from interlock.observe.stuck import missing_revisions
 from interlock.ports.store import EntityQuery
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.stores.sqlite.store import open_store
@@ -105,16 +105,16 @@ class Worker:
             text=True,
         )
 
-    def begun(self) -> str:
-        """Wait until a handler has begun; its key."""
+    def wait_for_start(self) -> str:
+        """Wait until a handler has started; return its key."""
         assert self.process.stdout is not None
         word, key = self.process.stdout.readline().split()
 
         assert "begun" == word
         return key
 
-    def heard(self, word: str) -> str:
-        """Wait for a line that begins so."""
+    def wait_for_line(self, word: str) -> str:
+        """Wait for a line that starts with a word."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
             if line.startswith(word):
@@ -155,70 +155,65 @@ async def settled() -> tuple[list[str], tuple[str, ...]]:
         return asked, (await runtime.state("order/1")).configuration
 
 
-def test_work_in_hand_finishes_before_the_process_ends(orders: Path) -> None:
-    """SIGTERM: what is in flight is let finish, its result is kept, and the code is 0."""
+def test_running_work_finishes_before_the_process_ends(orders: Path) -> None:
     with worker(orders, "thread") as process:
-        running = process.heard("running")
-        process.begun()
+        running = process.wait_for_line("running")
+        process.wait_for_start()
         process.process.send_signal(signal.SIGTERM)
-        draining = process.heard("draining")
+        draining = process.wait_for_line("draining")
         (orders / "gate").write_text("go")
         code, said = process.ended()
 
     assert ": order 1.0.0+" in running
     assert "1 handler" in running
     assert "SIGTERM" in draining
-    assert (0, "closed: 1 finished, 0 put back for others; it took") == (code, said[: said.index(" took") + 5])
+    assert (0, "stopped: 1 finished, 0 requeued") == (code, said.partition(" (")[0])
     assert ([], ("paid",)) == asyncio.run(settled())
 
 
-def test_work_that_does_not_finish_is_put_back_for_others(orders: Path) -> None:
-    """At the deadline, without waiting for its lease; under the same key."""
+def test_work_that_does_not_finish_is_requeued(orders: Path) -> None:
     with worker(orders, "hangs", "--drain", "100ms") as process:
-        key = process.begun()
+        key = process.wait_for_start()
         process.process.send_signal(signal.SIGINT)
         code, said = process.ended()
 
-    assert (0, "closed: 0 finished, 1 put back for others") == (code, said.partition(";")[0])
+    assert (0, "stopped: 0 finished, 1 requeued") == (code, said.partition(" (")[0])
     assert ([key], ("paid",)) == asyncio.run(settled())
 
 
-def test_handlers_see_keys_behind_the_prefix_of_the_project_or_of_the_call(orders: Path) -> None:
-    """Each worker of a store must put the same before them: a service knows a deed by its key."""
+def test_the_key_prefix_comes_from_the_option_or_the_project(orders: Path) -> None:
     (orders / "interlock.toml").write_text('key_prefix = "eu/"\n')
     keys = []
     for options in ((), ("--key-prefix", "us/"), ("--key-prefix", "")):
         with worker(orders, "hangs", "--drain", "100ms", *options) as process:
-            keys.append(process.begun())
+            keys.append(process.wait_for_start())
             process.process.send_signal(signal.SIGTERM)
             process.ended()
 
     assert ["eu/order/1/2/0", "us/order/1/2/0", "order/1/2/0"] == keys
 
 
-def test_a_thread_that_cannot_be_stopped_keeps_its_lease_and_holds_nothing_up(orders: Path) -> None:
-    """The process ends all the same; another takes the work up when the lease is over."""
+def test_a_thread_that_does_not_stop_is_abandoned_with_its_lease(orders: Path) -> None:
     with worker(orders, "thread", "--drain", "100ms", "--lease", "2s") as process:
-        key = process.begun()
+        key = process.wait_for_start()
         process.process.send_signal(signal.SIGTERM)
         code, said = process.ended()
 
-    assert (0, True) == (code, "1 left running" in said)
+    assert (0, True) == (code, "1 abandoned" in said)
     assert ([key], ("paid",)) == asyncio.run(settled())
 
 
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)], ids=["term", "int", "kill"]
 )
-def test_a_second_signal_or_a_kill_ends_it_at_once_and_loses_nothing(
+def test_a_second_signal_or_a_kill_stops_it_at_once_and_loses_nothing(
     orders: Path, number: signal.Signals, code: int
 ) -> None:
-    """Whatever it had in hand is done by another, under the same key."""
     with worker(orders, "stubborn", "--lease", "1s") as process:
-        key = process.begun()
+        key = process.wait_for_start()
         if number is not signal.SIGKILL:
             process.process.send_signal(number)
-            process.heard("draining")
+            process.wait_for_line("draining")
         process.process.send_signal(number)
         ended, _ = process.ended()
 
@@ -226,10 +221,9 @@ def test_a_second_signal_or_a_kill_ends_it_at_once_and_loses_nothing(
     assert ([key], ("paid",)) == asyncio.run(settled())
 
 
-def test_what_a_killed_process_told_is_known_to_the_next(orders: Path) -> None:
-    """The details of its last heartbeat were kept when its lease was renewed."""
+def test_entries_of_a_killed_process_are_found_by_the_next(orders: Path) -> None:
     with worker(orders, "hangs", "--lease", "600ms") as process:
-        process.begun()
+        process.wait_for_start()
         told = asyncio.run(_told())
         process.process.kill()
     chart, seen = interlock.load("order.yaml"), list[object]()
@@ -244,7 +238,7 @@ def test_what_a_killed_process_told_is_known_to_the_next(orders: Path) -> None:
 
 
 async def _told() -> object:
-    """Wait until something stands beside the work."""
+    """Wait until the work has a note."""
     store = open_store(URL)
     try:
 
@@ -264,37 +258,34 @@ async def _paid(chart: interlock.BoundChart) -> None:
                 return
 
 
-def test_processes_of_one_life_stop_as_one(orders: Path) -> None:
-    """A signal to one of them drains both; each ends with 0, and the work in hand is put back."""
-    life = ("--life", f"test-run-{os.getpid()}")
+def test_processes_of_one_lifecycle_stop_together(orders: Path) -> None:
+    life = ("--lifecycle", f"test-run-{os.getpid()}")
     with worker(orders, "nothing", *life) as idle, worker(orders, "hangs", *life, "--drain", "100ms") as busy:
-        idle.heard("running")
-        key = busy.begun()
+        idle.wait_for_line("running")
+        key = busy.wait_for_start()
         busy.process.send_signal(signal.SIGTERM)
         ends = busy.ended(), idle.ended()
 
-    assert [(0, "closed: 0 finished, 1 put back for others"), (0, "closed: nothing was in hand")] == [
-        (code, said.partition(";")[0]) for code, said in ends
+    assert [(0, "stopped: 0 finished, 1 requeued"), (0, "stopped; no work in progress")] == [
+        (code, said.partition(" (")[0]) for code, said in ends
     ]
     assert ([key], ("paid",)) == asyncio.run(settled())
 
 
-def test_what_nobody_here_performs_is_said_at_once(orders: Path) -> None:
-    """Its work waits; the process runs."""
+def test_missing_handlers_are_reported_at_the_start(orders: Path) -> None:
     with worker(orders, "nothing") as process:
-        missing = process.heard("missing")
-        advice = process.heard("  name")
+        missing = process.wait_for_line("warning")
+        advice = process.wait_for_line("  handlers")
         process.process.send_signal(signal.SIGTERM)
         code, said = process.ended()
 
-    assert "`payment.charge` of order has no handler here" in missing
+    assert "no handler for `payment.charge` of order" in missing
     assert "interlock run MODULE:NAME" in advice
-    assert (0, True) == (code, said.startswith("closed: nothing was in hand; it took "))
+    assert (0, True) == (code, said.startswith("stopped; no work in progress ("))
 
 
 @pytest.mark.parametrize("verbose", [False, True])
-def test_what_is_logged_is_shown_with_its_facts(capsys: pytest.CaptureFixture[str], verbose: bool) -> None:
-    """On one line, whatever it holds; a traceback only for those who ask."""
+def test_log_records_are_shown_with_their_fields(capsys: pytest.CaptureFixture[str], verbose: bool) -> None:
     log = logging.Logger("of this test")  # noqa: LOG001 - one that goes with the test
     log.addHandler(LogHandler(Terminal(verbose=verbose)))
     try:
@@ -312,8 +303,7 @@ def test_what_is_logged_is_shown_with_its_facts(capsys: pytest.CaptureFixture[st
     assert [verbose, verbose] == ["  Traceback (most recent call last):" in lines, "info: nothing much" in lines]
 
 
-def test_the_same_line_within_seconds_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    """Unless one wants to see all; and times are told as times."""
+def test_a_repeated_log_line_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("test.repeated")
     for verbose in (False, True):
         told = LogHandler(Terminal(verbose=verbose))
@@ -326,21 +316,19 @@ def test_the_same_line_within_seconds_is_counted(capsys: pytest.CaptureFixture[s
         shown = capsys.readouterr().err.splitlines()
         line = "warning: late began=2026-01-01T00:00:00.000Z"
 
-        assert ([line] * 5 if verbose else [line, f"{line} (2 more like it)"]) == shown
+        assert ([line] * 5 if verbose else [line, f"{line} (2 repeated)"]) == shown
 
 
-def test_entities_of_another_revision_are_told_at_the_start(orders: Path) -> None:
-    """Their work waits for a process that has their chart; without a word that would look like peace."""
+def test_entities_of_a_missing_revision_are_reported_at_the_start(orders: Path) -> None:
     (orders / "order.yaml").write_text(ORDER + "description: changed\n", encoding="utf-8")
     with worker(orders, "quick") as process:
-        told = process.heard("missing: entities")
+        told = process.wait_for_line("warning: entities")
 
-    assert told.startswith("missing: entities of order 1.0.0+")
-    assert "no chart here goes on with them; load that revision too, or declare `compatible` in 1.0.0+" in told
+    assert told.startswith("warning: entities of order 1.0.0+")
+    assert "no chart loaded for this revision; load that revision too, or declare `compatible` in 1.0.0+" in told
 
 
-async def test_entities_of_another_revision_that_were_cancelled_wait_for_nothing(tmp_path: Path) -> None:
-    """They stand where they were when their parent left them; only those that live are told."""
+async def test_cancelled_entities_of_a_missing_revision_are_not_reported(tmp_path: Path) -> None:
     trip = interlock.loads("""
 interlock: 1
 kind: trip
@@ -362,7 +350,7 @@ states:
                 await trips.send(f"trip/{living}", "dropped")
                 await _until_a_stay(trips, "cancelled")
         async with interlock.open(url, charts=[trip, interlock.loads(f"{stay}description: changed\n")]) as trips:
-            found.append([each.kind for each in await orphans(trips) or ()])
+            found.append([each.kind for each in await missing_revisions(trips) or ()])
 
     assert [[], ["stay"]] == found
 
@@ -375,7 +363,6 @@ async def _until_a_stay(trips: interlock.Runtime, ended: str | None) -> None:
 
 
 def test_an_application_is_a_chart_a_list_or_a_function(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Anything else is told, with what was wrong, and where."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "app_of_mine", raising=False)
     (folder / "app_of_mine.py").write_text(
@@ -388,7 +375,7 @@ def test_an_application_is_a_chart_a_list_or_a_function(folder: Path, monkeypatc
     )
     (folder / "broken_of_mine.py").write_text("import json\n\njson.loads('{')\n")
     (folder / "unread_of_mine.py").write_text("x = 1\ndef (\n")
-    found = [[each.chart.kind for each in charts_of_code(f"app_of_mine:{name}")] for name in ("lamp", "lamps", "make")]
+    found = [[each.chart.kind for each in load_code(f"app_of_mine:{name}")] for name in ("lamp", "lamps", "make")]
     refused = []
     for name in (
         "app_of_mine:broken",
@@ -402,29 +389,28 @@ def test_an_application_is_a_chart_a_list_or_a_function(folder: Path, monkeypatc
         "x y",
     ):
         with pytest.raises(UsageError) as raised:
-            charts_of_code(name)
+            load_code(name)
         refused.append(f"{raised.value.message}; {raised.value.hint}")
 
     said = "Expecting property name enclosed in double quotes"
     absent = "is absent_of_mine.py in this folder, or installed?"
-    given = "name what interlock.load gave, a list of those, or a function that returns one"
+    given = "name the result of interlock.load, a list of those, or a function that returns one"
 
     assert [["lamp"]] * 3 == found
     assert [
-        "`app_of_mine:broken` raised ValueError: no; look at app_of_mine.py, line 7",
-        f"`app_of_mine:nothing` gives no charts; {given}",
-        f"`app_of_mine:number` gives no charts; {given}",
+        "`app_of_mine:broken` raised ValueError: no; see app_of_mine.py, line 7",
+        f"`app_of_mine:nothing` is not a chart; {given}",
+        f"`app_of_mine:number` is not a chart; {given}",
         "module `app_of_mine` has no `x`; its charts are lamp",
-        f"module `broken_of_mine` raised JSONDecodeError: {said}; look at broken_of_mine.py, line 3",
-        "module `unread_of_mine` raised SyntaxError: invalid syntax; look at unread_of_mine.py, line 2",
+        f"module `broken_of_mine` raised JSONDecodeError: {said}; see broken_of_mine.py, line 3",
+        "module `unread_of_mine` raised SyntaxError: invalid syntax; see unread_of_mine.py, line 2",
         f"module `absent_of_mine` cannot be imported: No module named 'absent_of_mine'; {absent}",
-        "`app_of_mine.py` names no charts; write module:name, as in app_of_mine:charts",
-        "`x y` names no charts; write module:name, as in orders:charts",
+        "`app_of_mine.py` is not of the form module:name; write module:name, as in app_of_mine:charts",
+        "`x y` is not of the form module:name; write module:name, as in orders:charts",
     ] == refused
 
 
-def test_a_wrong_call_of_run_begins_nothing(call: Caller, folder: Path) -> None:
-    """No store is made, and the code is 2."""
+def test_a_wrong_call_of_run_creates_nothing(call: Caller, folder: Path) -> None:
     ends = [
         call("run", "nowhere:charts", "--store", URL),
         call("run", "--store", URL),

@@ -33,8 +33,7 @@ def store(request: pytest.FixtureRequest, call: Caller, folder: Path) -> str:
     return url
 
 
-def test_what_happened_is_shown_in_the_order_in_which_it_was_kept(call: Caller, store: str) -> None:
-    """Over all entities; needs no chart."""
+def test_tail_prints_entries_in_the_order_of_writing(call: Caller, store: str) -> None:
     ended = call("tail", store)
 
     assert 0 == ended.code, ended.err
@@ -46,7 +45,6 @@ def test_what_happened_is_shown_in_the_order_in_which_it_was_kept(call: Caller, 
 
 
 def test_one_kind_is_shown_alone_and_as_json(call: Caller, store: str) -> None:
-    """One object to a line, for programs."""
     lines = [json.loads(line) for line in call("tail", store, "lamp", "--json").out.splitlines()]
 
     assert [("lamp/1", 1), ("lamp/2", 1), ("lamp/1", 2)] == [
@@ -55,10 +53,9 @@ def test_one_kind_is_shown_alone_and_as_json(call: Caller, store: str) -> None:
     assert "" == call("tail", store, "door").out
 
 
-def test_it_begins_where_it_is_told_to(call: Caller, store: str) -> None:
-    """A time ago, a time, the start or now."""
+def test_tail_starts_at_the_given_time(call: Caller, store: str) -> None:
     counts = [
-        len(call("tail", store, "--from", begin).out.splitlines())
+        len(call("tail", store, "--since", begin).out.splitlines())
         for begin in ("start", "now", "2h", "2001-01-01T00:00Z", "2999-01-01T00:00Z")
     ]
 
@@ -66,21 +63,18 @@ def test_it_begins_where_it_is_told_to(call: Caller, store: str) -> None:
 
 
 @pytest.mark.parametrize("begin", ["yesterday", "5", "2026-11-15T12:00", ""])
-def test_a_beginning_that_is_none_is_refused(call: Caller, folder: Path, begin: str) -> None:
-    """With what can be written."""
-    ended = call("tail", "sqlite:///lamps.db", "--from", begin)
+def test_an_invalid_start_time_is_refused(call: Caller, folder: Path, begin: str) -> None:
+    ended = call("tail", "sqlite:///lamps.db", "--since", begin)
 
     assert (2, True) == (ended.code, "10m" in ended.err)
 
 
-def test_a_store_that_is_not_there_is_not_made(call: Caller, folder: Path) -> None:
-    """Looking makes nothing."""
+def test_a_missing_store_is_not_created(call: Caller, folder: Path) -> None:
     assert 6 == call("tail", "sqlite:///none.db").code
     assert not (folder / "none.db").exists()
 
 
-def test_what_others_keep_shows_until_interrupted(store: str, folder: Path) -> None:
-    """As it is kept; Ctrl-C ends it with 130."""
+def test_follow_shows_entries_of_others_until_interrupted(store: str, folder: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", "interlock", "tail", store, "--follow", "--json"],
         cwd=folder,

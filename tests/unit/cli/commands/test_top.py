@@ -1,4 +1,4 @@
-"""`interlock top` and `interlock stuck`: the whole store on one screen, and what on it needs somebody."""
+"""`interlock top` and `interlock stuck`: the screen. The scenario `operations` shows their output."""
 
 from __future__ import annotations
 
@@ -16,16 +16,12 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.cli.commands.stuck import is_waiting
-from interlock.cli.commands.top import fleet_lines, short
+from interlock.cli.commands.top import overview_lines
 from interlock.cli.output.terminal import Part
-from interlock.model.journal.work import CHILD_WORK, Work, WorkId
-from interlock.observe.fleet import FleetSummary, KindSummary, StateSummary, fleet, fleet_rate, stuck_entities
-from interlock.ports.statistics import MinuteRates
-from interlock.ports.store import EntityQuery
-from interlock.ports.work import WorkRow
+from interlock.cli.output.values import short_number
+from interlock.observe.population import Overview, Population, StatePopulation
 from interlock.testing.clock import VirtualClock
-from tests.support.eventually import PATIENCE_SECONDS, eventually
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.cli.calls import Caller
 
 HOUR_MS = 3_600_000
@@ -78,26 +74,30 @@ NOW = 1_700_000_000_000
 ADA = {"id": "ada", "roles": ["customer"]}
 JOAN = {"id": "joan", "roles": ["support"]}
 
-FLEET = FleetSummary(
+
+def state(name: str, entities: int, p95_ms: int | None = None, **fields: Any) -> StatePopulation:
+    """A state of a chart without hierarchy."""
+    return StatePopulation(name, fields.pop("type", "atomic"), 1, None, entities, p95_ms, **fields)
+
+
+OVERVIEW = Overview(
     (
-        KindSummary(
+        Population(
             "order",
             "3.1+0a1b2c",
             10_012_345,
-            False,
-            1_842.4,
-            0.003,
-            1_318,
-            False,
-            (
-                StateSummary("awaiting_payment", 301_000, 39_960_000),
-                StateSummary("paid", 204_551, 7_200_000, 0),
-                StateSummary("refunding", 4_012, 86_040_000, 1_204),
-                StateSummary("waiting_for_a_person_of_support", 1, None, 114, True),
-                StateSummary("shipped", 9_502_781, is_final=True),
+            steps_per_second=1_842.4,
+            conflict_share=0.003,
+            stuck=1_318,
+            states=(
+                state("awaiting_payment", 301_000, 39_960_000),
+                state("paid", 204_551, 7_200_000, stuck=0),
+                state("refunding", 4_012, 86_040_000, stuck=1_204),
+                state("waiting_for_a_person_of_support", 1, None, stuck=114, stuck_more=True),
+                state("shipped", 9_502_781, type="final"),
             ),
         ),
-        KindSummary("vm", None, None, states=(StateSummary("live", 7),), steps_per_second=0.04),
+        Population("vm", states=(state("live", 7),), steps_per_second=0.04),
     ),
     0,
     1,
@@ -110,7 +110,7 @@ order 3.1   10.0M entities   1,842 steps/s   conflicts 0.3%   ⚠ 1,318 stuck
   waiting_for_a_person_of_suppo…               1              ⚠ 114+
   ended: shipped 9.5M
 
-vm   0.0 steps/s   no chart here: name it with --chart
+vm   0.0 steps/s   chart not loaded (use --chart)
   live ████████      7
 
 ✗ 1 dead letter: interlock effects ls --dead
@@ -121,16 +121,16 @@ order 3.1   10.0M entities   1,842 steps/s   conflicts 0.3%   ⚠ 1,318 stuck
   refunding            ▏         4,012  p95 ≤23h54m ⚠ 1,204   waiting_for_a_perso…               1              ⚠ 114+
   ended: shipped 9.5M
 
-vm   0.0 steps/s   no chart here: name it with --chart
+vm   0.0 steps/s   chart not loaded (use --chart)
   live ████████      7
 
 ✗ 1 dead letter: interlock effects ls --dead
 """
 
 
-def text(width: int) -> str:
+def screen_text(width: int) -> str:
     """The screen without colours."""
-    return "".join("".join(map(_plain, line)) + "\n" for line in fleet_lines(FLEET, width))
+    return "".join("".join(map(_plain, line)) + "\n" for line in overview_lines(OVERVIEW, width))
 
 
 def _plain(part: Part) -> str:
@@ -139,7 +139,7 @@ def _plain(part: Part) -> str:
 
 @pytest.fixture
 def orders(folder: Path) -> Path:
-    """Four orders: one waits for money, two for a charge that nobody performs, one for a person; three kept waiting."""
+    """Four orders: one unpaid, two charging without a worker, one declined."""
     (folder / "order.yaml").write_text(ORDER, encoding="utf-8")
     clock = VirtualClock(interlock_now() - 3 * HOUR_MS)
     chart = interlock.load("order.yaml")
@@ -157,7 +157,7 @@ def orders(folder: Path) -> Path:
 
 
 def interlock_now() -> int:
-    """The clock that the commands go by."""
+    """The clock of the commands."""
     from interlock.ports.clock import SystemClock
 
     return SystemClock().now_ms()
@@ -165,13 +165,12 @@ def interlock_now() -> int:
 
 @pytest.mark.parametrize(("width", "screen"), [(80, AT_80), (120, AT_120)])
 def test_the_screen_fits_its_width(width: int, screen: str) -> None:
-    """As many states beside each other as there is room for."""
-    assert screen == text(width)
-    assert max(map(len, text(width).splitlines())) <= width
+    assert screen == screen_text(width)
+    assert max(map(len, screen_text(width).splitlines())) <= width
 
 
 @pytest.mark.parametrize(
-    ("count", "told"),
+    ("count", "text"),
     [
         (0, "0"),
         (9_999, "9,999"),
@@ -184,42 +183,18 @@ def test_the_screen_fits_its_width(width: int, screen: str) -> None:
         (10**13, "10000G"),
     ],
 )
-def test_numbers_stay_short(count: int, told: str) -> None:
-    """Six characters, however many there are."""
-    assert told == short(count)
+def test_numbers_have_at_most_six_characters(count: int, text: str) -> None:
+    assert text == short_number(count)
 
 
-def test_steps_a_second_are_those_of_the_last_minute() -> None:
-    """The minute before counts for the part of it that is less than a minute ago."""
-    minutes = (MinuteRates(0, 10_000, 0, 0), MinuteRates(60_000, 600, 0, 0), MinuteRates(120_000, 300, 100, 0))
+def test_colour_adds_only_escape_codes(call: Caller, orders: Path) -> None:
+    plain, colored = (call("top", STORE, *CHARTED, "--color", color).out for color in ("never", "always"))
 
-    assert (10.0, 1 / 7) == fleet_rate(minutes, 150_000)
-    assert (0.0, 0.0) == fleet_rate((), 150_000)
-
-
-def test_top_tells_the_moment_where_there_is_no_terminal(call: Caller, orders: Path) -> None:
-    """Populations, what is stuck, and what is not: a state without `expect` never is."""
-    ended = call("top", STORE, *CHARTED)
-    lines = ended.out.splitlines()
-
-    assert 0 == ended.code, ended.err
-    assert lines[0].startswith("order 1.0.0   4 entities   ")
-    assert lines[0].endswith("⚠ 2 stuck")
-    assert [("unpaid", "1"), ("charging", "2"), ("declined", "1")] == [
-        (each.split()[0], each.replace("█", " ").replace("▌", " ").split()[1]) for each in lines[1:4]
-    ]
+    assert "\x1b[" in colored
+    assert plain == re.sub(r"\x1b\[[\d;]*m", "", colored)
 
 
-def test_colour_changes_no_text(call: Caller, orders: Path) -> None:
-    """It comes when it is wanted, and only adds to what is there."""
-    plain, painted = (call("top", STORE, *CHARTED, "--color", color).out for color in ("never", "always"))
-
-    assert "\x1b[" in painted
-    assert plain == re.sub(r"\x1b\[[\d;]*m", "", painted)
-
-
-def test_a_shell_completes_the_new_names() -> None:
-    """They are in the table of commands, as all others."""
+def test_a_shell_completes_commands() -> None:
     asked = {**os.environ, "_INTERLOCK_COMPLETE": "bash_complete", "COMP_CWORD": "1"}
     found = set()
     for letters in ("d", "n", "s", "t"):
@@ -232,38 +207,7 @@ def test_a_shell_completes_the_new_names() -> None:
     assert {"demo", "doctor", "new", "stuck", "top"} <= found
 
 
-def test_top_without_a_chart_still_tells_populations(call: Caller, orders: Path) -> None:
-    """And that the chart is not here."""
-    ended = call("top", STORE)
-
-    assert "no chart here" in ended.out
-    assert {"unpaid", "charging", "declined"} == {each.split()[0] for each in ended.out.splitlines()[1:] if each}
-
-
-def test_top_as_json_is_one_document(call: Caller, orders: Path) -> None:
-    """For programs."""
-    found = json.loads(call("top", STORE, *CHARTED, "--json").out)
-    (order,) = found["kinds"]
-
-    assert (4, 2, 0) == (order["entities"], order["stuck"], found["dead"])
-    assert [1, None, 1] == [
-        next(each for each in order["states"] if each["state"] == state)["stuck"]
-        for state in ("charging", "unpaid", "declined")
-    ]
-
-
-def test_top_works_on_a_folder_of_files(call: Caller, folder: Path) -> None:
-    """Where no counters are kept, entities are counted, and rates are not told."""
-    call("create", "file:lamps", "lamp/1", "--chart", "lamp.yaml")
-    ended = call("top", "file:lamps", "--chart", "lamp.yaml")
-
-    assert (0, "lamp ") == (ended.code, ended.out[:5])
-    assert "1 entity\n" in ended.out
-    assert "steps/s" not in ended.out
-
-
-def test_only_what_ends_the_whole_entity_counts_as_ended(call: Caller, folder: Path) -> None:
-    """One region is at its end; the entity goes on."""
+def test_an_entity_with_one_ended_region_is_not_ended(call: Caller, folder: Path) -> None:
     (folder / "pair.yaml").write_text(PAIR, encoding="utf-8")
     call("create", "sqlite:///pairs.db", "pair/1", "--chart", "pair.yaml")
     call("send", "sqlite:///pairs.db", "pair/1", "left", "--chart", "pair.yaml")
@@ -275,29 +219,11 @@ def test_only_what_ends_the_whole_entity_counts_as_ended(call: Caller, folder: P
     assert "  ended: home 1\n" in ended
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (("top", "sqlite:///none.db"), 6),
-        (("stuck", "sqlite:///none.db"), 6),
-        (("top", "sqlite:///orders.db", "ordre"), 6),
-        (("top", "sqlite:///orders.db", "--every", "1ms"), 2),
-        (("top", "sqlite:///orders.db", "a", "b"), 2),
-        (("stuck", "sqlite:///orders.db", "ordre", "--chart", "order.yaml"), 6),
-    ],
-)
-def test_wrong_calls_are_told_and_make_nothing(call: Caller, orders: Path, words: tuple[str, ...], code: int) -> None:
-    """Looking at what is not there makes nothing."""
-    assert code == call(*words).code
-    assert not (orders / "none.db").exists()
-
-
-def test_a_terminal_is_drawn_on_until_interrupted(orders: Path) -> None:
-    """On the other screen, which goes away; Ctrl-C ends it with 130."""
+def test_the_screen_is_redrawn_until_interrupted(orders: Path) -> None:
     master, slave = pty.openpty()
     environment = {**os.environ, "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "interlock", "top", STORE, *CHARTED, "--every", "200ms"],
+        [sys.executable, "-m", "interlock", "top", STORE, *CHARTED, "--interval", "200ms"],
         stdout=slave,
         stderr=subprocess.PIPE,
         env=environment,
@@ -319,7 +245,7 @@ def test_a_terminal_is_drawn_on_until_interrupted(orders: Path) -> None:
 
 
 def drawn(master: int, process: subprocess.Popen[bytes], twice: str | None = None) -> str:
-    """What a terminal was told: until a text stands there twice, or all that there is."""
+    """Read what was drawn, until a text was drawn twice, or all of it."""
     found = b""
     while twice is None or found.decode(errors="replace").count(twice) < 2:
         wait = 0.2 if twice is None else 30
@@ -329,66 +255,7 @@ def drawn(master: int, process: subprocess.Popen[bytes], twice: str | None = Non
     return found.decode(errors="replace")
 
 
-# What is stuck
-
-
-def test_the_latest_comes_first_with_what_to_do_next(call: Caller, orders: Path) -> None:
-    """By how long it is late, not by how long it rests; then work that nobody takes up."""
-    ended = call("stuck", STORE, *CHARTED)
-    lines = ended.out.splitlines()
-
-    assert 0 == ended.code, ended.err
-    assert [
-        "longer than expected",
-        "  order/3  charging  for 2h  expected 1m   takes look",
-        "  order/2  declined  for 2h  expected 30m  takes pay",
-        "  next: interlock show order/3, then interlock send order/3 look --principal you:support",
-        "due, and nobody takes it up",
-    ] == lines[:5]
-    assert lines[5].startswith("  order/3/2/0  payment.charge  due for 2h, nobody took it up")
-    assert "  next: interlock run, with these handlers and the charts of these entities" == lines[-1]
-
-
-def test_stuck_as_json_names_all_three(call: Caller, orders: Path) -> None:
-    """One document; what an effect was given stays out of it."""
-    found = json.loads(call("stuck", STORE, "order", *CHARTED, "--json", "--limit", "1").out)
-
-    assert {"now_ms", "entities", "work", "dead", "partial"} == set(found)
-    assert [("order/3", 60_000)] == [(each["entity"], each["expect_ms"]) for each in found["entities"]]
-    assert ["order/3/2/0"] == [each["key"] for each in found["work"]]
-    assert [] == found["dead"]
-
-
-@pytest.mark.parametrize(
-    ("row", "waits"),
-    [
-        ({"next_ms": NOW - 9_000}, False),
-        ({"next_ms": NOW - 11_000}, True),
-        ({"next_ms": NOW - 11_000, "failures": 1}, True),
-        ({"next_ms": NOW - 11_000, "owner": "w"}, True),
-        ({"next_ms": NOW + 30_000, "owner": "w"}, False),
-        ({"next_ms": NOW - 11_000, "dead_ms": NOW}, False),
-        ({"next_ms": NOW - 11_000, "cancelled": True}, False),
-        ({"next_ms": None}, False),
-        ({"next_ms": NOW + 60_000}, False),
-        ({"next_ms": NOW + 500, "due_ms": NOW - 60_000}, True),  # put off again and again: its chart is nowhere
-        ({"next_ms": NOW + 500, "due_ms": NOW - 60_000, "attempts": 9, "lane": "timer"}, True),
-        ({"next_ms": NOW + 60_000, "due_ms": NOW - 60_000, "lane": "timer"}, False),  # downtime moved it
-        ({"next_ms": NOW - 500, "due_ms": NOW - 60_000, "attempts": 1}, False),  # put back by one that ended
-        ({"next_ms": NOW + 500, "due_ms": NOW - 60_000, "name": CHILD_WORK}, False),
-    ],
-)
-def test_work_is_stuck_when_somebody_should_have_taken_it_up_long_ago(row: dict[str, Any], waits: bool) -> None:
-    """Looks are a second apart: ten without anybody are a sign. What is dead or called off is told elsewhere."""
-    facts = {"failures": 0, "attempts": 0, "due_ms": row["next_ms"], "lane": "effect", "name": "charge", **row}
-    place = WorkId(facts.pop("lane"), 1, 0)
-    work = Work(place, facts.pop("name"), {"id": "charge"}, facts.pop("due_ms"))
-
-    assert waits == is_waiting(WorkRow(entity="order/1", work=work, **facts), NOW)
-
-
-def test_what_has_ended_or_only_repeats_its_children_is_not_told(call: Caller, folder: Path) -> None:
-    """A compound state says nothing that its children do not, unless it expects something itself."""
+def test_a_compound_state_is_shown_only_if_it_has_an_expectation(call: Caller, folder: Path) -> None:
     (folder / "trip.yaml").write_text(TRIP, encoding="utf-8")
     clock = VirtualClock()
     with interlock.open("sqlite:///trips.db", charts=[interlock.load("trip.yaml")], clock=clock, work=False) as trips:
@@ -403,86 +270,7 @@ def test_what_has_ended_or_only_repeats_its_children_is_not_told(call: Caller, f
     assert [("trip/1", "leg")] == [(each["entity"], each["state"]) for each in late]
 
 
-STAY = "interlock: 1\nkind: stay\ninitial: booked\nstates: {booked: {expect: {within: 1h}}}\n"
-VISIT = """
-interlock: 1
-kind: visit
-initial: planned
-states:
-  planned: {invoke: {id: stay, type: chart, src: stay}, on: {dropped: over}}
-  over: {type: final}
-"""
-
-
-async def visited(visits: Any, clock: VirtualClock) -> None:
-    """Two visits, each with a stay; the first is dropped, so its stay is cancelled. The other is late."""
-    for number in (1, 2):
-        await visits.create(f"visit/{number}")
-        await stays(visits, clock, [None] if number == 1 else ["cancelled", None])
-        if number == 1:
-            await visits.send("visit/1", "dropped")
-            await stays(visits, clock, ["cancelled"])
-    clock.time_ms += 2 * HOUR_MS
-
-
-async def stays(visits: Any, clock: VirtualClock, ends: list[str | None]) -> None:
-    """Wait until there are stays, and they ended in these ways."""
-
-    async def is_so() -> bool:
-        await clock.advance(10)
-        rows = (await visits.store.find(EntityQuery(kind="stay"))).rows
-        return sorted(map(str, ends)) == sorted(str(each.ended) for each in rows)
-
-    await eventually(is_so, f"stays that ended as {ends}")
-
-
-@pytest.mark.parametrize("url", ["memory:", "sqlite:///stays.db", "file:./stays"])
-async def test_who_was_cancelled_hides_nobody_who_is_stuck(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A child that its parent left is in no state any more; or, where lists are walks, it is passed over."""
-    monkeypatch.chdir(tmp_path)
-    clock, charts = VirtualClock(), [interlock.loads(VISIT), interlock.loads(STAY)]
-    async with interlock.open(url, charts=charts, clock=clock) as visits:
-        await visited(visits, clock)
-        ends = {each.entity: each.ended for each in (await visits.store.find(EntityQuery(kind="stay"))).rows}
-        late = await stuck_entities(visits, None, 1)
-
-    assert {"cancelled", None} == set(ends.values())
-    assert [None] == [ends[each.entity] for each in late]
-
-
-async def test_who_was_cancelled_is_told_among_the_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a chart and without; the bars are of the living, and a list by that word leads to the others."""
-    monkeypatch.chdir(tmp_path)
-    clock, charts = VirtualClock(), [interlock.loads(VISIT), interlock.loads(STAY)]
-    async with interlock.open("sqlite:///stays.db", charts=charts, clock=clock) as visits:
-        await visited(visits, clock)
-        known = await fleet(visits, "stay")
-        off = await visits.store.find(EntityQuery(kind="stay", state=":cancelled"))
-    async with interlock.open("sqlite:///stays.db", charts=charts[:1], clock=clock, work=False) as strangers:
-        unknown = await fleet(strangers, "stay")
-    (stay,), (strange,) = known.kinds, unknown.kinds
-
-    assert (2, 1) == (stay.entities, stay.stuck)
-    for kind in (stay, strange):
-        assert {("booked", 1, False), (":cancelled", 1, True)} == {
-            (each.state, each.entities, each.is_final) for each in kind.states
-        }
-    assert "  ended: :cancelled 1" == "".join(map(_plain, list(fleet_lines(known, 80))[-1]))
-    assert ["cancelled"] == [each.ended for each in off.rows]
-
-
-def test_without_a_chart_only_work_is_judged(call: Caller, orders: Path) -> None:
-    """And that is said."""
-    ended = call("stuck", STORE)
-
-    assert ended.out.startswith("due, and nobody takes it up\n")
-    assert "no chart here" in ended.err
-
-
-def test_dead_letters_are_told_with_their_key(call: Caller, orders: Path) -> None:
-    """A handler that says no for good leaves one, when nobody waits for it."""
+def test_stuck_lists_dead_letters_with_their_key(call: Caller, orders: Path) -> None:
     (orders / "mail.yaml").write_text(
         "interlock: 1\nkind: mail\nrevision: 1.0.0\nstates: {sent: {entry: [post], expect: {within: forever}}}\n"
     )
@@ -504,14 +292,6 @@ def test_dead_letters_are_told_with_their_key(call: Caller, orders: Path) -> Non
 
 
 def wait_for_dead(call: Caller) -> None:
-    """Until the letter is dead; the time limit of the test is the bound."""
-    while "dead for" not in call("effects", "ls", STORE, "--dead").out:
+    """Wait for the dead letter; the time limit of the test is the bound."""
+    while "dead letter for" not in call("effects", "ls", STORE, "--dead").out:
         pass
-
-
-def test_nothing_stuck_is_said(call: Caller, folder: Path) -> None:
-    """On stderr: there is no data."""
-    call("create", "sqlite:///lamps.db", "lamp/1", "--chart", "lamp.yaml")
-    ended = call("stuck", "sqlite:///lamps.db", "--chart", "lamp.yaml")
-
-    assert (0, "", "nothing is stuck\n") == (ended.code, ended.out, ended.err)

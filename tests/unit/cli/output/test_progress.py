@@ -1,4 +1,4 @@
-"""Signs of life: on a terminal only, seldom, and gone in the end."""
+"""The progress line: on a terminal only, drawn a few times per second, and erased at the end."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from interlock.cli.output import progress
-from interlock.cli.output.progress import Progress, bar
+from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
+from interlock.cli.output.values import bar
 
 
 class Screen(io.StringIO):
@@ -25,7 +26,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
     found = Screen()
     # Not `sys.stderr` itself: pytest puts its own back between a fixture and its test.
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=found, stdout=io.StringIO()))
-    monkeypatch.setattr(progress, "EVERY_SECONDS", 0)
+    monkeypatch.setattr(progress, "REDRAW_SECONDS", 0)
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
@@ -33,24 +34,22 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
 
 
 def test_a_known_end_has_a_bar_and_an_unknown_one_a_number(screen: Screen) -> None:
-    """More than there should be is all of it, and no more."""
     with Progress(Terminal(), "entities", 4) as known:
         known.at(1)
         known.at(9)
     with Progress(Terminal(), "entries") as unknown:
-        unknown.at(1_234, "2 damaged")
+        unknown.at(1_234, "2 corrupt")
 
     assert [
         "▕██████                  ▏  25%  1 of 4 entities",
         "▕████████████████████████▏ 100%  9 of 4 entities",
         "",
-        "1,234 entries  2 damaged",
+        "1,234 entries  2 corrupt",
         "",
     ] == screen.getvalue().split("\r\x1b[K")[1:]
 
 
 def test_a_line_keeps_to_the_width_of_the_terminal(screen: Screen) -> None:
-    """A wrapped line could not be overwritten."""
     with Progress(Terminal(), "") as shown:
         shown.line("x" * 200)
 
@@ -61,10 +60,9 @@ def test_a_line_keeps_to_the_width_of_the_terminal(screen: Screen) -> None:
     ("terminal", "term", "is_seen"),
     [(Terminal(), "xterm", True), (Terminal(quiet=True), "xterm", False), (Terminal(), "dumb", False)],
 )
-def test_who_does_not_want_it_does_not_see_it(
+def test_quiet_hides_progress(
     screen: Screen, monkeypatch: pytest.MonkeyPatch, terminal: Terminal, term: str, is_seen: bool
 ) -> None:
-    """Nothing is written, not even what wipes it."""
     monkeypatch.setenv("TERM", term)
     with Progress(terminal, "entities", 4) as shown:
         shown.at(1)
@@ -74,7 +72,6 @@ def test_who_does_not_want_it_does_not_see_it(
 
 
 def test_a_file_sees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither does a pipe."""
     pipe = io.StringIO()
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=pipe, stdout=pipe))
     with Progress(Terminal(color="always"), "entities", 4) as shown:
@@ -83,8 +80,7 @@ def test_a_file_sees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "" == pipe.getvalue()
 
 
-def test_it_makes_room_for_what_is_printed(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where both are one terminal: wiped first, so that no line is torn. A file needs no room."""
+def test_progress_is_erased_before_other_output(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
     with Progress(Terminal(), "entities") as shown:
         shown.at(1)
         shown.over(screen.write, "|")
@@ -94,9 +90,8 @@ def test_it_makes_room_for_what_is_printed(screen: Screen, monkeypatch: pytest.M
     assert "\r\x1b[K1 entities|\r\x1b[Ka line\n" == screen.getvalue()
 
 
-def test_it_is_drawn_seldom(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often it is told."""
-    monkeypatch.setattr(progress, "EVERY_SECONDS", 3_600)
+def test_progress_is_drawn_a_few_times_per_second(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "REDRAW_SECONDS", 3_600)
     monkeypatch.setattr(progress, "monotonic", lambda: 1_000_000.0)
     with Progress(Terminal(), "entities") as shown:
         for number in range(1_000):
@@ -105,8 +100,7 @@ def test_it_is_drawn_seldom(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> 
     assert "\r\x1b[K0 entities\r\x1b[K" == screen.getvalue()
 
 
-def test_colour_comes_when_it_is_wanted(screen: Screen) -> None:
-    """And ends with the line."""
+def test_colour_follows_the_options_and_the_environment(screen: Screen) -> None:
     with Progress(Terminal(color="always"), "") as shown:
         shown.line("x")
 
@@ -118,5 +112,4 @@ def test_colour_comes_when_it_is_wanted(screen: Screen) -> None:
     [(-1, "    "), (0, "    "), (0.26, "█   "), (0.5, "██  "), (0.53, "██▏ "), (1, "████"), (7, "████")],
 )
 def test_a_bar_is_filled_in_eighths(part: float, text: str) -> None:
-    """It is as wide as it was asked to be."""
     assert text == bar(part, 4)

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from interlock.cli.output.diagnostics import finding_lines, summary
-from interlock.cli.output.terminal import Color, Terminal, harmless
+from interlock.cli.output.terminal import Color, Terminal, escape
 from interlock.errors import Diagnostic, Place, Severity
 
 
@@ -34,18 +34,16 @@ class Screen(io.StringIO):
 def test_colour_is_decided_by_option_then_environment_then_terminal(
     color: Color, environment: dict[str, str], terminal: bool, colorful: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The caller's word outranks the environment, which outranks the kind of stream."""
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
 
-    assert colorful is Terminal(color=color).colorful(Screen() if terminal else io.StringIO())
+    assert colorful is Terminal(color=color).has_color(Screen() if terminal else io.StringIO())
 
 
 def test_a_coloured_line_is_the_plain_line_with_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    """Colour adds nothing but codes; markup of rich in a text is text."""
     Terminal(color="always").report(("[red]a[/]", "bold"), " b")
     Terminal(color="never").report(("[red]a[/]", "bold"), " b")
     painted, plain = capsys.readouterr().out.splitlines()
@@ -54,17 +52,15 @@ def test_a_coloured_line_is_the_plain_line_with_codes(capsys: pytest.CaptureFixt
     assert "[red]a[/] b" == plain
 
 
-def test_control_characters_are_shown_and_not_sent(capsys: pytest.CaptureFixture[str]) -> None:
-    """A definition cannot clear the screen of whoever checks it, nor write a line of ours."""
+def test_control_characters_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     Terminal(color="never").report("a\x1b[2J\x9b\x07b\tc\r\n\u2028\u202eerror: d")
 
     assert "a\\x1b[2J\\x9b\\x07b\\tc\\r\\n\\u2028\\u202eerror: d\n" == capsys.readouterr().out
-    assert "\n" == harmless("\n")
-    assert "a\\udcff" == harmless("a\udcff")
+    assert "\n" == escape("\n")
+    assert "a\\udcff" == escape("a\udcff")
 
 
 def test_quiet_keeps_errors_and_drops_messages(capsys: pytest.CaptureFixture[str]) -> None:
-    """`-q` is for scripts that still want to know why."""
     terminal = Terminal(quiet=True)
     terminal.message("by the way")
     terminal.failure("it failed")
@@ -83,8 +79,7 @@ def text(lines: list[tuple[str | tuple[str, str], ...]]) -> list[str]:
     return ["".join(part if isinstance(part, str) else part[0] for part in line) for line in lines]
 
 
-def test_a_caret_stands_under_what_is_meant() -> None:
-    """The line is shown, and the meant part is underlined from its first to its last column."""
+def test_the_caret_is_below_the_faulty_part() -> None:
     assert [
         "x.yaml:2:4 error a.b states.a: wrong",
         "  2 | a: bcd",
@@ -94,14 +89,12 @@ def test_a_caret_stands_under_what_is_meant() -> None:
 
 
 def test_a_caret_counts_columns_of_the_screen() -> None:
-    """Wide characters take two columns, combining ones none, a tab four."""
     wide = text(finding_lines(finding(1, 5, 6), ["日e\u0301\tx"]))
 
     assert ["  1 | 日e\u0301    x", "    |        ^"] == wide[1:3]
 
 
 def test_a_long_line_is_cut_around_the_place() -> None:
-    """What is meant is visible, wherever it stands."""
     line = "a" * 300 + "WRONG" + "b" * 300
     shown = text(finding_lines(finding(1, 301, 306), [line]))
 
@@ -111,7 +104,6 @@ def test_a_long_line_is_cut_around_the_place() -> None:
 
 
 def test_a_long_line_that_is_wrong_at_its_start_keeps_its_start() -> None:
-    """Nothing is cut off before the place."""
     shown = text(finding_lines(finding(1, 1, 4), ["bad" + "b" * 300]))
 
     assert shown[1].startswith("  1 | badb")
@@ -120,19 +112,16 @@ def test_a_long_line_that_is_wrong_at_its_start_keeps_its_start() -> None:
 
 @pytest.mark.parametrize(("line", "column"), [(0, 1), (9, 1)])
 def test_a_place_outside_the_text_shows_no_line(line: int, column: int) -> None:
-    """The end of the text is a place too."""
     assert 2 == len(finding_lines(finding(line, column, column + 1), ["a"]))
 
 
 def test_a_column_behind_the_line_has_one_mark() -> None:
-    """What is missing at the end of a line is marked behind it."""
     shown = text(finding_lines(finding(1, 9, 12), ["abc"]))
 
     assert "    |    ^" == shown[2]
 
 
 def test_a_place_over_several_lines_is_marked_to_the_end_of_the_first() -> None:
-    """One line is enough to find it."""
     place = Place("x.yaml", 1, 1, 3, 2)
     shown = text(finding_lines(Diagnostic(code="a.b", message="wrong", place=place), ["abc  ", "d", "e"]))
 
@@ -148,5 +137,4 @@ def test_a_place_over_several_lines_is_marked_to_the_end_of_the_first() -> None:
     ],
 )
 def test_a_summary_counts_by_severity(severities: tuple[Severity, ...], names: tuple[str, ...], line: str) -> None:
-    """What there is none of is left out."""
     assert line == summary([finding(1, 1, 2, each) for each in severities], names)

@@ -42,7 +42,7 @@ CALLER_MODULES = (
     "operate/",
     "runtime/request_checks.py",
     "runtime/history/replay.py",
-    "runtime/worker/work_operations.py",
+    "operate/dead_letters.py",
 )
 """Modules whose messages are written for callers: they quote the request and limits only."""
 

@@ -220,6 +220,14 @@ const statusPill = (job) =>
     job.status === "interrupted" ? `⚠ ${job.status}` : job.status,
   );
 
+const STATUSES = {
+  running: "Running",
+  paused: "Paused",
+  interrupted: "Interrupted",
+  done: "Done",
+  failed: "Failed",
+  cancelled: "Cancelled",
+};
 const LABELS = {pause: "Pause", resume: "Resume", cancel: "Cancel"};
 const OUTCOMES = {proven: "verified", unproven: "not verified", damaged: "corrupt"};
 const TONES = {applied: "good", proven: "good", ignored: ""};
@@ -240,7 +248,7 @@ function report(job, next = null) {
             "b",
             job.dry_run
               ? `Dry run: ${quantity(job.seen, "entity", "entities")}, nothing sent`
-              : `${job.status}: ${quantity(job.seen, "entity", "entities")}`,
+              : `${STATUSES[job.status]}: ${quantity(job.seen, "entity", "entities")}`,
           ),
         );
   const share = (title, counts) =>
@@ -264,7 +272,7 @@ function report(job, next = null) {
       (each.reason || each.message) && h("span.muted", ` ${lookup(REASONS, each.reason) || each.reason || each.message}`),
     ]),
   );
-  const listed = (some) => table("Samples", ["Entity", "State", "Outcome"], some, job.dry_run ? "No matching entities" : "None yet");
+  const listed = (some) => table("Samples", ["Entity", "State", "Outcome"], some, job.dry_run ? "No matching entities" : "No samples yet");
   return h(
     "div.report",
     attrs({"data-testid": "job-report", "data-status": job.status}),

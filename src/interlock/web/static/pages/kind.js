@@ -5,6 +5,7 @@ import {attrs, fill, go, h, updateQuery, debounce, page} from "/static/dom.js";
 import {diagram} from "/static/diagram.js";
 import {
   age,
+  breakable,
   dialog,
   entityLink,
   more,
@@ -63,7 +64,7 @@ page("/k/([^/]+)", async (main, [kind]) => {
       h(
         "p.facts",
         h("span", quantity(view.entities, "entity", "entities"), view.partial && "+"),
-        h("span.pace", spark(view.minutes, detail.now_ms), h("b", rate(view.minutes, detail.now_ms)), " steps/s"),
+        h("span.pace", spark(view.minutes, detail.now_ms), h("b", rate(view.steps_per_second)), " steps/s"),
         view.stuck > 0
           ? h("span.bad", `⚠ ${number(view.stuck)}${view.stuck_more ? "+" : ""} stuck`)
           : h("span.good", "✓ none stuck"),
@@ -84,7 +85,7 @@ page("/k/([^/]+)", async (main, [kind]) => {
               ["State", ["Entities", "num"], "Longer than", ""],
               stuck.map((each) =>
                 row(
-                  each.id,
+                  breakable(each.id),
                   num(`${number(each.stuck)}${each.stuck_more ? "+" : ""}`),
                   limit(each.expect_ms),
                   h(
@@ -136,9 +137,7 @@ function population(kind, view) {
               title: each.description,
               style: {display: "inline-block", "margin-left": `${(each.depth - 1) * 14}px`},
             }),
-            stateName(each)
-              .split(/(?<=_)/)
-              .map((part) => [part, h("wbr")]),
+            breakable(stateName(each)),
           ),
         ),
         num(number(each.entities)),

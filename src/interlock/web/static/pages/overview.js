@@ -119,7 +119,7 @@ function card(kind, nowMs) {
     h(
       "footer",
       spark(kind.minutes, nowMs),
-      h("span.muted", h("b", rate(kind.minutes, nowMs)), " steps/s"),
+      h("span.muted", h("b", rate(kind.steps_per_second)), " steps/s"),
       kind.revisions.filter((each) => each.entities).length > 1 &&
         h("span.muted", quantity(kind.revisions.filter((each) => each.entities).length, "revision"), " in use"),
     ),

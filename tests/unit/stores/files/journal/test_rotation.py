@@ -108,7 +108,7 @@ async def test_a_snapshot_in_an_older_segment_is_continued(store: FileStore, tmp
 
 
 async def test_a_missing_sealed_segment_is_damage(store: FileStore, tmp_path: Path) -> None:
-    """Reading and appending stop for this entity."""
+    """ReadResult and appending stop for this entity."""
     await filled(store)
     (directory(tmp_path) / sealed_name(sealed(tmp_path)[1])).unlink()
     (directory(tmp_path) / "state.json").unlink()

@@ -79,11 +79,10 @@ async def shown(*names: str, url: str = "memory:", entries: int = 10) -> list[An
         await notes.send(f"note/{PROBE}", "written", {"text": PROBE}, principal=writer)
         await notes.create("note/2")
         await notes.send("note/2", "closed")
-        return [await notes.show(each, entries=entries) for each in names]
+        return [await interlock.show(notes, each, entries=entries) for each in names]
 
 
-async def test_an_entity_is_shown_lit_with_its_context_and_its_last_entries() -> None:
-    """In words, too."""
+async def test_an_entity_is_shown_with_active_states_context_and_last_entries() -> None:
     (found,) = await shown("note/2")
     html = found._repr_html_()
 
@@ -100,8 +99,7 @@ async def test_an_entity_is_shown_lit_with_its_context_and_its_last_entries() ->
     assert {"text/html", "text/plain"} == set(found._repr_mimebundle_())
 
 
-async def test_a_kind_is_shown_by_its_population_and_warmer_where_more_are() -> None:
-    """Zeros, too: nobody there is an answer."""
+async def test_a_kind_is_shown_with_its_population_as_heat() -> None:
     (found,) = await shown("note")
     html = found._repr_html_()
 
@@ -112,7 +110,6 @@ async def test_a_kind_is_shown_by_its_population_and_warmer_where_more_are() -> 
 
 
 async def test_a_store_without_counters_is_counted_and_with_them_is_the_same(tmp_path: Path) -> None:
-    """The answer is one."""
     (walked,) = await shown("note", url=f"file:{tmp_path}/notes")
     (counted,) = await shown("note", url=f"sqlite:///{tmp_path}/notes.db")
 
@@ -120,8 +117,7 @@ async def test_a_store_without_counters_is_counted_and_with_them_is_the_same(tmp
 
 
 @pytest.mark.parametrize("what", [f"note/{PROBE}", "note"])
-async def test_nothing_that_people_wrote_becomes_an_element(what: str) -> None:
-    """Not an id, a value, a name, a reason, a description; it is all there as text."""
+async def test_user_text_never_becomes_an_html_element(what: str) -> None:
     (found,) = await shown(what)
     tags = parsed(found._repr_html_())
 
@@ -132,7 +128,6 @@ async def test_nothing_that_people_wrote_becomes_an_element(what: str) -> None:
 
 
 async def test_two_outputs_on_one_page_have_no_id_in_common() -> None:
-    """The second would else be drawn with the parts of the first."""
     (found,) = await shown("note/2")
     ids = [set(re.findall(r'id="([^"]+)"', found._repr_html_())) for _ in range(2)]
 
@@ -141,12 +136,11 @@ async def test_two_outputs_on_one_page_have_no_id_in_common() -> None:
 
 
 async def test_long_texts_and_many_fields_are_cut() -> None:
-    """An output stays a page."""
     fields = "".join(f"f{number}: {{type: integer, default: 0}}, " for number in range(60))
     chart = interlock.loads(NOTE.replace("context: {", f"context: {{{fields}"))
     async with interlock.open("memory:", charts=[chart], work=False) as notes:
         await notes.create("note/1", {"text": "x" * 10_000})
-        found = await notes.show("note/1")
+        found = await interlock.show(notes, "note/1")
 
     assert "… = 22 more" in found.text
     assert FIELDS_MAX + 2 < len(found.text.splitlines()) < FIELDS_MAX + 6
@@ -154,7 +148,6 @@ async def test_long_texts_and_many_fields_are_cut() -> None:
 
 
 async def test_earlier_entries_are_counted_and_not_shown() -> None:
-    """None at all, if that is asked for."""
     few, none = (await shown("note/2", entries=1))[0], (await shown("note/2", entries=0))[0]
 
     assert ([2], 1, "  and 1 earlier") == (
@@ -165,28 +158,25 @@ async def test_earlier_entries_are_counted_and_not_shown() -> None:
     assert ((), 2) == (none.entries, none.left_out)
 
 
-async def test_what_cannot_be_shown_is_told() -> None:
-    """An entity that is not there, a kind that is none, a number that is none."""
-    with pytest.raises(NotFoundError, check=lambda error: error.code == "entity.unknown"):
-        await shown("note/9")
-    with pytest.raises(NotFoundError, check=lambda error: error.code == "kind.unknown"):
-        await shown("nothing")
+async def test_an_unknown_name_or_an_invalid_limit_is_refused() -> None:
+    for name in ("note/9", "nothing"):
+        with pytest.raises(NotFoundError):
+            await shown(name)
     for entries in (-1, 201, True):
-        with pytest.raises(UsageError, check=lambda error: error.code == "show.entries"):
+        with pytest.raises(UsageError) as found:
             await shown("note/2", entries=entries)
+        assert "show.entries" == found.value.code
 
 
-def test_the_runtime_that_waits_shows_it_too() -> None:
-    """Notebooks use that one."""
+def test_show_works_with_a_blocking_runtime() -> None:
     with interlock.open("memory:", charts=[interlock.loads(NOTE)], work=False) as notes:
         notes.create("note/1")
-        found = notes.show("note/1")
+        found = interlock.show(notes, "note/1")
 
     assert found.text.startswith("note/1  ● open")
 
 
-def test_a_runtime_that_shows_nothing_does_not_load_what_draws() -> None:
-    """Workers start as fast as before."""
+def test_a_runtime_does_not_import_the_renderer() -> None:
     code = "import interlock.runtime.blocking, sys; print([each for each in sys.modules if 'interlock.render' in each])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

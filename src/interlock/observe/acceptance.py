@@ -1,12 +1,15 @@
-"""Which events an entity accepts now, and why not the others: for each event of its chart one answer.
+"""Which events an entity accepts now, and why it does not accept the others.
 
-Rule 1: it answers from the snapshot alone; a guard that reads the payload may still say no when the event comes.
-Rule 2: who may not send an event learns that, and no more: not where it would be accepted.
+There is one answer for each event that a sender can send to the chart, wildcards such as `payment.*` included.
+
+Rule 1: the answer depends on the snapshot and the principal. A guard that reads the payload may still be false when the
+event is sent.
+Rule 2: a principal that may not send an event learns only that, not in which states the event is accepted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -23,18 +26,26 @@ Why = Literal["guard", "roles", "elsewhere", "ended"]
 
 
 class Refused(Struct, frozen=True):
-    """A guard that says no now: as it is written, and what it read."""
+    """A guard that is false now: its text, the values it read, and where its transition leads."""
 
     state: str
     guard: str
     values: dict[str, Any]
     error: str | None = None
+    targets: tuple[str, ...] = ()
+
+    @property
+    def needs_event(self) -> bool:
+        """Whether the guard failed because it reads the event, which is not there yet."""
+        return self.error is not None and "event" in self.guard
 
 
 class Acceptance(Struct, frozen=True):
-    """One event: whether it is accepted now and where it would lead; else why not, by which guards, and where it would.
+    """One event: where it leads if it is accepted now; otherwise why it is not.
 
-    `payload` is the JSON Schema of its payload; None: anything. `roles`: who may send it; None: anybody.
+    `why` is `guard` (see `guards`), `roles` (the principal may not send it), `elsewhere` (accepted in `states`) or
+    `ended`. `payload` is the JSON Schema of the payload, None if there is no declaration. `roles` may send the event;
+    None if the chart does not restrict it.
     """
 
     event: str
@@ -49,19 +60,33 @@ class Acceptance(Struct, frozen=True):
 
 
 def acceptances(kernel: Kernel, snapshot: Snapshot, principal: Mapping[str, Any] | None) -> tuple[Acceptance, ...]:
-    """Every event that a sender can give the chart of an entity, accepted ones first."""
+    """Return an answer for each event of `event_names`, accepted events first."""
     policy = Authorizer(kernel.chart)
     candidates = () if snapshot.ended is not None else kernel.candidates(snapshot)
-    found = [_acceptance(kernel.chart, policy, snapshot, candidates, each, principal) for each in names(kernel.chart)]
+    found = [
+        _acceptance(kernel.chart, policy, snapshot, candidates, each, principal) for each in event_names(kernel.chart)
+    ]
     return tuple(sorted(found, key=lambda each: (not each.accepted, each.why == "elsewhere")))
 
 
-def names(chart: Chart) -> tuple[str, ...]:
-    """The events that a sender can give a chart: the declared ones, else those that its transitions name."""
+def event_names(chart: Chart) -> tuple[str, ...]:
+    """Return the events that a sender can send: the declared ones, otherwise those that transitions name."""
     if chart.events is not None:
         return tuple(each.name for each in chart.events if each.direction == "in")
     texts = (each.text for transition in chart.transitions for each in transition.descriptors)
-    return tuple(dict.fromkeys(each for each in texts if "*" not in each and not is_reserved(each)))
+    return tuple(dict.fromkeys(each for each in texts if not is_reserved(each)))
+
+
+def accepting_states(chart: Chart, name: str) -> tuple[str, ...]:
+    """Return the states that have a transition for an event, in document order."""
+    found = (chart.states[each.source].id for each in chart.transitions if _matches(chart, each.index, name))
+    return tuple(dict.fromkeys(found))
+
+
+def every_role(chart: Chart) -> list[str]:
+    """Return all roles that a chart names, sorted."""
+    named = [*(each.roles for each in chart.transitions), *(each.roles for each in chart.events or ())]
+    return sorted({role for roles in named for role in roles or ()})
 
 
 def _acceptance(
@@ -80,32 +105,31 @@ def _acceptance(
         return Acceptance(name, False, "ended", roles=roles)
     if policy.role_refusal(Event(name, principal=None if principal is None else dict(principal))) is not None:
         return Acceptance(name, False, "roles", roles=roles or ())
-    mine = [each for each in candidates if _takes(chart, each.transition, name)]
-    taken = next((each for each in mine if each.accepted), None)
-    if taken is not None:
-        transition = chart.transitions[taken.transition]
-        targets = tuple(chart.states[each].id for each in transition.targets)
+    matching = [each for each in candidates if _matches(chart, each.transition, name)]
+    accepted = next((each for each in matching if each.accepted), None)
+    if accepted is not None:
+        targets = _targets(chart, accepted)
         return Acceptance(name, True, None, targets, roles=roles, payload=payload, description=description)
-    if mine:
-        guards = tuple(Refused(each.state, each.guard or "", each.values, each.error) for each in mine)
-        # Its payload may make a guard hold that reads it: the form is still of use.
+    if matching:
+        guards = tuple(
+            Refused(each.state, each.guard or "", each.values, each.error, _targets(chart, each)) for each in matching
+        )
+        # A payload may make the guard true, so the schema is given.
         return Acceptance(name, False, "guard", guards=guards, roles=roles, payload=payload, description=description)
-    states = tuple(dict.fromkeys(_taking(chart, name)))
+    states = accepting_states(chart, name)
     return Acceptance(name, False, "elsewhere", states=states, roles=roles, payload=payload, description=description)
 
 
-def _taking(chart: Chart, name: str) -> Iterator[str]:
-    for each in chart.transitions:
-        if _takes(chart, each.index, name):
-            yield chart.states[each.source].id
+def _targets(chart: Chart, candidate: Candidate) -> tuple[str, ...]:
+    return tuple(chart.states[each].id for each in chart.transitions[candidate.transition].targets)
 
 
-def _takes(chart: Chart, transition: int, name: str) -> bool:
+def _matches(chart: Chart, transition: int, name: str) -> bool:
     return any(each.matches(name) or each.text == name for each in chart.transitions[transition].descriptors)
 
 
 def payload_schema(fields: tuple[Field, ...]) -> dict[str, Any]:
-    """The JSON Schema of a payload, or of a context, with exactly these fields."""
+    """Return the JSON Schema of an object with exactly these fields."""
     required = [each.name for each in fields if each.required]
     schema: dict[str, Any] = {"type": "object", "properties": {each.name: _schema(each) for each in fields}}
     return {**schema, **({"required": required} if required else {}), "additionalProperties": False}
@@ -115,7 +139,7 @@ def _schema(spec: Field) -> dict[str, Any]:
     schema: dict[str, Any] = {}
     if spec.type != "any":
         schema["type"] = [spec.type, "null"] if spec.nullable else spec.type
-    said = {
+    keywords = {
         "enum": None if spec.enum is None else list(spec.enum),
         "minimum": spec.min,
         "maximum": spec.max,
@@ -124,7 +148,7 @@ def _schema(spec: Field) -> dict[str, Any]:
         "description": spec.description,
         "items": None if spec.items is None else _schema(spec.items),
     }
-    schema |= {key: value for key, value in said.items() if value is not None}
+    schema |= {key: value for key, value in keywords.items() if value is not None}
     if spec.default is not UNSET:
         schema["default"] = spec.default
     return {**schema, **payload_schema(spec.fields)} if spec.fields is not None else schema

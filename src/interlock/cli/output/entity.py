@@ -1,0 +1,264 @@
+"""An entity as lines: its states, context and timers, its entries, receipts, accepted events, and lists of entities.
+
+Rule 1: every function here turns values into lines; none reads a store.
+Rule 2: colour is never the only mark: ● active, ✓ accepted, ✗ not accepted, ? depends on the event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+from interlock.cli.output.terminal import Line, Part
+from interlock.cli.output.values import age_text, time_text, value_text
+from interlock.model.chart import Chart, State
+from interlock.model.diagnostics import suggestion
+from interlock.model.document.field import same_value
+from interlock.model.effect import Effect
+from interlock.model.journal.entry import Entry, Receipt
+from interlock.model.snapshot import Snapshot
+from interlock.model.step import FailedGuard, Fault
+from interlock.observe.acceptance import Acceptance, accepting_states, event_names
+from interlock.ports.store import EntityRow
+
+OUTCOME_STYLES = {"applied": "green", "ignored": "yellow", "rejected": "red", "denied": "red", "duplicate": "yellow"}
+ENDED = "ended; no events accepted"
+
+_STATE_NOTES = {"final": " (final)", "parallel": " (parallel)"}
+
+
+# The entity
+
+
+def head_line(snapshot: Snapshot, note: str = "") -> Line:
+    """The entity, its version and its revision."""
+    return ((snapshot.entity, "bold"), f"  version {snapshot.version}  revision {snapshot.revision}{note}")
+
+
+def entity_lines(
+    chart: Chart, snapshot: Snapshot, *, active: Collection[str], now_ms: int, all_states: bool
+) -> Iterator[Line]:
+    """The active states, or all states, then the context, timers and invokes."""
+    yield from tree_lines(chart, active, () if all_states else None)
+    yield from context_lines(chart, snapshot)
+    for timer in snapshot.timers:
+        left = timer.due_ms - now_ms
+        when = f"in {age_text(left)}" if left >= 0 else f"{age_text(-left)} ago"
+        yield (("  timer    ", "dim"), f"{timer.event}, due at {time_text(timer.due_ms)} ({when})")
+    for invoke in snapshot.invokes:
+        yield (("  invoke   ", "dim"), invoke.id, (f"  key {invoke.key}", "dim"))
+    if snapshot.deferred:
+        yield (("  deferred ", "dim"), ", ".join(each.name for each in snapshot.deferred))
+    if snapshot.ended is not None:
+        yield ended_line(snapshot)
+
+
+def ended_line(snapshot: Snapshot) -> Line:
+    """How an entity ended, and its output."""
+    output = "" if snapshot.output is None else f", output {value_text(snapshot.output)}"
+    return (("  ended    ", "bold"), f"{snapshot.ended}{output}")
+
+
+def tree_lines(chart: Chart, active: Collection[str], visited: Collection[str] | None = None) -> Iterator[Line]:
+    """The active states as an indented tree; with `visited` all states, each with its mark."""
+    for state in chart.states[1:]:
+        if state.id in active:
+            yield ("  " * (state.depth - 1), ("● ", "green"), (state.key, "bold"), _state_note(state))
+        elif visited is not None:
+            mark = "○" if state.id in visited else "·"
+            yield ("  " * (state.depth - 1), (f"{mark} ", "dim"), state.key, _state_note(state))
+
+
+def _state_note(state: State) -> Part:
+    is_history = state.type == "history"
+    return (f" ({state.history} history)" if is_history else _STATE_NOTES.get(state.type, ""), "dim")
+
+
+def context_lines(chart: Chart, snapshot: Snapshot) -> Iterator[Line]:
+    """The context, one field per line, in the order of the chart."""
+    declared = (field.name for state in chart.states for field in state.context)
+    for name in dict.fromkeys([*declared, *snapshot.context]):
+        if name in snapshot.context:
+            yield (f"  {name}: ", value_text(snapshot.context[name]))
+    if not snapshot.context:
+        yield ("  the context is empty",)
+
+
+def context_changes(before: dict[str, Any], after: dict[str, Any], path: str = "") -> Iterator[Line]:
+    """The fields that differ, one per line; of a mapping that existed before only the fields that differ in it."""
+    for key in dict.fromkeys([*before, *after]):
+        name, old, new = path + key, before.get(key), after.get(key)
+        if key not in after:
+            yield ("  context  ", f"{name}: removed")
+        elif key not in before:
+            yield ("  context  ", f"{name}: ", (value_text(new), "green"))
+        elif isinstance(old, dict) and isinstance(new, dict):
+            yield from context_changes(old, new, f"{name}.")
+        elif not same_value(old, new):
+            yield ("  context  ", f"{name}: ", (value_text(old), "red"), " → ", (value_text(new), "green"))
+
+
+# Receipts
+
+
+def receipt_lines(receipt: Receipt, event: str, *, chart: Chart | None = None, dry: bool = False) -> Iterator[Line]:
+    """The outcome of an event, the state of the entity, effects and problems; with the chart also the reason."""
+    outcome = f"would be {receipt.outcome}" if dry else receipt.outcome
+    reason = f" ({receipt.reason})" if receipt.reason else ""
+    states = f": {', '.join(receipt.snapshot.configuration)}" if receipt.snapshot is not None else ""
+    head: list[Part] = [(receipt.entity, "bold"), f" {event} ", (outcome, OUTCOME_STYLES[receipt.outcome]), reason]
+    yield (*head, f"{states} (version {receipt.version})")
+    for effect in receipt.effects:
+        yield ("  effect   ", *effect_parts(effect, time_text))
+    yield from problem_lines(receipt.trials, receipt.faults)
+    if receipt.reason == "entity.exists":
+        yield ("  why      ", "entity already exists: send it an event, or use another id")
+    elif chart is not None and receipt.reason == "roles":
+        roles = next((each.roles for each in chart.events or () if each.name == event), None)
+        yield ("  why      ", _roles_text(roles))
+    elif chart is not None and receipt.outcome == "rejected":
+        yield from rejection_lines(chart, event, receipt.reason, suggestion(event, event_names(chart)))
+
+
+def rejection_lines(chart: Chart, event: str, reason: str | None, hint: str | None = None) -> Iterator[Line]:
+    """Why an event without a false guard or a fault was rejected: the states that accept it, or a similar name."""
+    states = accepting_states(chart, event)
+    if reason == "no_transition" and states:
+        yield ("  why      ", f"not accepted in this state; accepted in {', '.join(states)}")
+    elif reason in ("no_transition", "undeclared"):
+        yield ("  why      ", f"not accepted in any state{f'; {hint}' if hint else ''}")
+
+
+def problem_lines(failed_guards: Iterable[FailedGuard], faults: Iterable[Fault]) -> Iterator[Line]:
+    """The guards that were false, with the values they read, and the faults."""
+    for each in failed_guards:
+        yield ("  guard    ", _guard_text(each.guard, each.values, each.error))
+    for fault in faults:
+        place = f" at {fault.place}" if fault.place else ""
+        yield (("  fault    ", "red"), f"{fault.code}: {fault.message}{place}")
+
+
+def _guard_text(guard: str, values: dict[str, Any], error: str | None) -> str:
+    if error is not None:
+        return f"failed: {guard}: {error}"
+    read = ", ".join(f"{path} = {value_text(value)}" for path, value in values.items())
+    return f"is false: {guard} ({read})" if read else f"is false: {guard}"
+
+
+def effect_parts(effect: Effect, when: Callable[[int], str]) -> list[Part]:
+    """An effect: its type, its name and its key. `when` formats a time."""
+    return [(effect.type, "cyan"), f" {_effect_text(effect, when)}", (f"  key {effect.key}", "dim")]
+
+
+def _effect_text(effect: Effect, when: Callable[[int], str]) -> str:
+    payload = effect.payload
+    match effect.type:
+        case "call":
+            return f"{effect.name}{_input_text(effect.input)}"
+        case "invoke":
+            return f"{payload['id']}: {effect.name or 'a computed chart'}{_input_text(effect.input)}"
+        case "timer":
+            return f"{payload['event']} due at {when(payload['due_ms'])}"
+        case "timer_cancel":
+            return str(payload["name"])
+        case "send":
+            return f"{payload['event']} to {payload['to']}{_input_text(payload.get('data'))}"
+        case "message":
+            return f"{payload['type']}{_input_text(payload.get('data'))}"
+        case "log":
+            return " ".join(filter(None, (payload.get("label"), value_text(payload.get("value")))))
+        case "forward":
+            return f"{payload['event']['name']} to invoke {payload['id']}"
+        case "invoke_cancel":
+            return str(payload["id"])
+        case "done":
+            return value_text(payload.get("data"))
+
+
+def _input_text(value: Any) -> str:
+    return "" if value is None else f" {value_text(value)}"
+
+
+# Accepted events
+
+
+def acceptance_lines(events: Sequence[Acceptance]) -> Iterator[Line]:
+    """Each event: where it leads, the guard that is false, the states that accept it, or the missing role."""
+    width = max((len(each.event) for each in events), default=0)
+    for each in events:
+        yield ("  ", *_acceptance_parts(each, width))
+
+
+def _acceptance_parts(each: Acceptance, width: int) -> Iterator[Part]:
+    name = f"{each.event:<{width}}"
+    if each.accepted:
+        yield from (("✓ ", "green"), f"{name}  → {_targets_text(each.targets)}")
+    elif each.why == "guard":
+        conditional = next((guard for guard in each.guards if guard.needs_event), None)
+        first = conditional or each.guards[0]
+        yield ("? ", "yellow") if conditional is not None else ("✗ ", "red")
+        yield f"{name}  → {_targets_text(first.targets)}"
+        if conditional is not None:
+            yield f"  if {conditional.guard}"
+        else:
+            yield f"  guard {'; '.join(_guard_text(one.guard, one.values, one.error) for one in each.guards)}"
+    elif each.why == "roles":
+        yield from (("✗ ", "red"), f"{name}  denied: {_roles_text(each.roles)}")
+    else:
+        states = f"; accepted in {', '.join(each.states)}" if each.states else ""
+        yield from (("✗ ", "red"), f"{name}  not accepted in {'this' if each.states else 'any'} state{states}")
+
+
+def _targets_text(targets: Sequence[str]) -> str:
+    return ", ".join(targets) or "no state change"
+
+
+def _roles_text(roles: Sequence[str] | None) -> str:
+    return f"needs the role {' or '.join(roles)}" if roles else "no role may send it"
+
+
+# Entries
+
+
+def entry_line(entry: Entry) -> Line:
+    """One entry: version, time, event, change of state, principal."""
+    outcome = "" if entry.outcome == "applied" else f" {entry.outcome}"
+    reason = f" ({entry.reason})" if entry.reason else ""
+    principal = entry.event.principal
+    who = f"  by {principal['id']}" if isinstance(principal, dict) and principal.get("id") is not None else ""
+    return (
+        f"{entry.version:>5}  ",
+        (time_text(entry.event.time_ms), "dim"),
+        "  ",
+        (entry.event.name, "bold"),
+        f"{outcome}{reason}  {_entry_change(entry)}{who}",
+    )
+
+
+def entry_details(entry: Entry) -> Iterator[Line]:
+    """The payload of the event, its key, and the effects of the step."""
+    if entry.event.data is not None:
+        yield ("         data     ", value_text(entry.event.data))
+    yield ("         key      ", (entry.key, "dim"))
+    for effect in entry.effects:
+        yield ("         effect   ", *effect_parts(effect, time_text))
+
+
+def _entry_change(entry: Entry) -> str:
+    if entry.before == entry.after:
+        return f"no state change ({', '.join(entry.after)})"
+    return f"{', '.join(entry.before)} → {', '.join(entry.after)}".strip()
+
+
+# Lists
+
+
+def row_lines(rows: Sequence[EntityRow], now_ms: int) -> Iterator[Line]:
+    """Entities with their version, their states, and the time in those states."""
+    width = max((len(each.entity) for each in rows), default=0)
+    states_width = max((len(", ".join(each.configuration)) for each in rows), default=0)
+    for each in rows:
+        states = ", ".join(each.configuration)
+        ended = f"  ended {each.ended}" if each.ended is not None else ""
+        age = age_text(now_ms - each.entered_ms)
+        yield ((f"{each.entity:<{width}}", "bold"), f"  v{each.version:<6} {states:<{states_width}}  {age}{ended}")

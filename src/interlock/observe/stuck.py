@@ -1,0 +1,155 @@
+"""What does not make progress: entities beyond `expect`, overdue work, dead letters, revisions without a chart.
+
+Rule: a chart says how long a state may last. Of a kind whose chart is not loaded only the work is judged.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from interlock.errors import UnavailableError
+from interlock.model.chart import Chart
+from interlock.model.duration import parse_duration
+from interlock.model.event import is_reserved
+from interlock.observe.work_status import work_status
+from interlock.ports.paging import pages
+from interlock.ports.statistics import COUNT_MAX, Statistics
+from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow
+from interlock.ports.work import WorkQuery, WorkRow, WorkStore
+from interlock.runtime.runtime import Runtime
+
+WORK_ROWS_MAX = 10_000
+"""Rows of work that are searched for overdue ones: some tens of milliseconds."""
+
+
+class StuckEntity(Struct, frozen=True):
+    """An entity that has been in a state for longer than its chart expects.
+
+    `events` lead out of the state; a sender of the first one needs one of `roles`.
+    """
+
+    entity: str
+    state: str
+    version: int
+    age_ms: int
+    expect_ms: int
+    events: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+
+    @property
+    def late_ms(self) -> int:
+        """By how much it is late."""
+        return self.age_ms - self.expect_ms
+
+
+class MissingRevision(Struct, frozen=True):
+    """A revision that active entities were last written by, and that no loaded chart can continue."""
+
+    kind: str
+    revision: str
+    hint: str | None = None
+
+
+async def stuck_entities(runtime: Runtime, kind: str | None, limit: int) -> list[StuckEntity]:
+    """Return the entities that have been in a state for longer than their chart expects, the latest first."""
+    now_ms = runtime.clock.now_ms()
+    found: list[StuckEntity] = []
+    for each in runtime.charts.kinds() if kind is None else (kind,):
+        chart = runtime.charts.for_new_entity(each).chart
+        for state in chart.states:
+            within = None if state.expect is None else parse_duration(state.expect.within)
+            if within is None:
+                continue
+            query = EntityQuery(kind=each, state=state.id, entered_before_ms=now_ms - within, limit=PAGE_MAX)
+            events = _leaving_events(chart, state.index)
+            roles = next((each.roles for each in chart.events or () if each.name in events[:1]), None) or ()
+            for row in await _active(runtime, query, limit):
+                age_ms = now_ms - row.entered_ms
+                found.append(StuckEntity(row.entity, state.id, row.version, age_ms, within, events, roles))
+    return sorted(found, key=lambda each: (-each.late_ms, each.entity, each.state))[:limit]
+
+
+async def overdue_work(runtime: Runtime, kind: str | None) -> tuple[list[WorkRow], bool]:
+    """Return work that no worker claims and work with an expired lease, longest first; and whether all was read."""
+    if not isinstance(runtime.store, WorkStore):
+        return [], True
+    now_ms, found, is_complete = runtime.clock.now_ms(), list[WorkRow](), True
+    async for page in pages(runtime.store.works, WorkQuery(limit=PAGE_MAX), rows_max=WORK_ROWS_MAX):
+        rows = (row for row in page.rows if _is_of_kind(row, kind))
+        found += (row for row in rows if work_status(row, now_ms=now_ms).is_overdue)
+        is_complete = page.after is None
+    return sorted(found, key=lambda row: (row.next_ms or 0, row.entity)), is_complete
+
+
+async def dead_letters(runtime: Runtime, kind: str | None) -> list[WorkRow]:
+    """Return dead letters, the oldest first, at most `PAGE_MAX`."""
+    if not isinstance(runtime.store, WorkStore):
+        return []
+    page = await runtime.store.works(WorkQuery(dead=True, limit=PAGE_MAX))
+    rows = (row for row in page.rows if _is_of_kind(row, kind))
+    return sorted(rows, key=lambda row: (row.dead_ms or 0, row.entity))
+
+
+async def missing_revisions(runtime: Runtime) -> list[MissingRevision] | None:
+    """Return the revisions of active entities, of kinds with a loaded chart, that no loaded chart can continue.
+
+    None if the store has no counters.
+    """
+    store, found = runtime.store, list[MissingRevision]()
+    if not isinstance(store, Statistics):
+        return None
+    for kind in runtime.charts.kinds():
+        states = runtime.charts.for_new_entity(kind).chart.states
+        final = {*ENDED_STATES.values(), *(each.id for each in states if each.type == "final")}
+        counts = await store.counts(kind)
+        for revision in dict.fromkeys(each.revision for each in counts if each.entities and each.state not in final):
+            try:
+                chart = runtime.charts.for_revision(kind, revision).chart
+            except UnavailableError as error:
+                if await _has_active(runtime, kind, revision):
+                    found.append(MissingRevision(kind, revision, error.hint))
+                continue
+            known = {*ENDED_STATES.values(), *(each.id for each in chart.states)}
+            populated = {each.state for each in counts if each.revision == revision and each.entities}
+            for state in sorted(populated - known):
+                if await _has_active(runtime, kind, revision, state):
+                    hint = f"{chart.revision} declares itself compatible but has no state `{state}`"
+                    found.append(MissingRevision(kind, revision, f"{hint}: load that revision too"))
+                    break
+    return found
+
+
+async def _has_active(runtime: Runtime, kind: str, revision: str, state: str | None = None) -> bool:
+    """Whether an entity of a revision is active: an ended one may count in regions that are not final.
+
+    Only the first page is read; if there is a second one, an active entity is assumed.
+    """
+    page = await runtime.store.find(EntityQuery(kind=kind, state=state, revision=revision, limit=PAGE_MAX))
+    return page.after is not None or any(each.ended is None for each in page.rows)
+
+
+async def _active(runtime: Runtime, query: EntityQuery, limit: int) -> list[EntityRow]:
+    """The first active entities of a list. A store without its own lists keeps cancelled entities in them, first."""
+    rows = list[EntityRow]()
+    async for page in pages(runtime.store.find, query, rows_max=COUNT_MAX):
+        rows += (each for each in page.rows if each.ended is None)
+        if len(rows) >= limit:
+            break
+    return rows[:limit]
+
+
+def _leaving_events(chart: Chart, index: int) -> tuple[str, ...]:
+    """The events that a sender can send to leave a state: no timers and no results of effects."""
+    declared = None if chart.events is None else {each.name for each in chart.events if each.direction == "in"}
+    names = (
+        each.text
+        for transition in chart.transitions
+        if transition.source == index and transition.targets
+        for each in transition.descriptors
+    )
+    found = dict.fromkeys(each for each in names if declared is None or each in declared)
+    return tuple(each for each in found if not is_reserved(each))
+
+
+def _is_of_kind(row: WorkRow, kind: str | None) -> bool:
+    return kind is None or row.entity.startswith(f"{kind}/")
