@@ -221,7 +221,7 @@ def test_a_child_without_a_chart_is_listed_as_missing_its_handler(call: Caller, 
     _, listed = journal_and_work(call)
 
     assert "no handler" in listed.out
-    assert "kind.unknown: no chart of kind `network`" in listed.out
+    assert "kind.unknown: unknown kind `network`" in listed.out
     assert "no handler for network: start a worker that has it, with interlock run\n" == listed.err
 
 

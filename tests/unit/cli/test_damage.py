@@ -98,7 +98,7 @@ def test_an_unknown_entity_does_not_stop_the_verification_of_others(call: Caller
     damaged = call("verify", STORE, "lamp/2", "lamp/9", "lamp/4", *CHARTED)
 
     assert (6, 8) == (sound.code, damaged.code)
-    assert "? lamp/9  entity.unknown: no entity `lamp/9`; check the name: interlock ls" in sound.out
+    assert "? lamp/9  entity.unknown: unknown entity `lamp/9`; check the name: interlock ls" in sound.out
     assert "2 entities, 10 entries, chains and replay: 0 corrupt, 1 unknown" in sound.out
     assert "✗ lamp/4" in damaged.out
 
@@ -116,11 +116,11 @@ def test_corruption_is_reported_with_reason_and_file(call: Caller, lamps: Path) 
     names = {each: place(lamps, each).relative_to(lamps) / "events.log" for each in printed}
 
     assert printed["lamp/2"].startswith(
-        "the journal of `lamp/2` is damaged after version 3: the hash does not follow, and the snapshot has version 5 "
+        "the journal of `lamp/2` is damaged after version 3: the hash does not match, and the snapshot has version 5 "
         f"({names['lamp/2']}, offset "
     )
     assert "after version 3: the journal ends there, and the snapshot has version 5 (" in printed["lamp/3"]
-    assert "after version 2: the line is cut, and the snapshot has version 5 (" in printed["lamp/4"]
+    assert "after version 2: the line is incomplete, and the snapshot has version 5 (" in printed["lamp/4"]
 
 
 # ls
@@ -169,7 +169,7 @@ def test_the_entries_before_the_damage_are_printed(call: Caller, lamps: Path) ->
     again = call("replay", STORE, "lamp/3", *CHARTED)
 
     assert (8, ["1", "2", "3"]) == (whole.code, [line.split()[0] for line in whole.out.splitlines()])
-    assert "damaged after version 3: the hash does not follow" in whole.err
+    assert "damaged after version 3: the hash does not match" in whole.err
     assert '"A journal is damaged" in docs/guide/operate.md' in whole.err
     assert (0, 2, "") == (part.code, len(part.out.splitlines()), part.err)
     assert (8, "") == (behind.code, behind.out)

@@ -170,7 +170,7 @@ def test_the_version_is_that_of_the_package(call: Caller) -> None:
 
 
 def test_the_reference_lists_every_code() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "reference" / "exit-codes.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     rows = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
     codes = {value for name, value in vars(exit_codes).items() if name.isupper() and isinstance(value, int)}
 

@@ -8,12 +8,19 @@ from pathlib import Path
 import pytest
 
 import interlock
+from tests.support import journal_only_store
 from tests.unit.cli.calls import Caller
 
-STORE = "file:lamps?layout=C"
+STORE = "journals:lamps"
 CHARTED = ("--chart", "lamp.yaml")
 QUIET = "interlock: 1\nkind: switch\nstates: {off: {on: {press: on}}, on: {on: {press: off}}}\n"
 """A chart without effects."""
+
+
+@pytest.fixture(autouse=True)
+def plugin(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installs the store that keeps no work."""
+    journal_only_store.install(tmp_path_factory.mktemp("plugin"), monkeypatch)
 
 
 @pytest.fixture
@@ -78,7 +85,7 @@ def test_a_store_without_work_has_no_list(call: Caller, folder: Path) -> None:
     call("create", STORE, "lamp/1", *CHARTED)
     ended = call("effects", "ls", STORE)
 
-    assert (2, True) == (ended.code, ended.err.startswith("error: this store keeps no work\nhint: sqlite:"))
+    assert (2, True) == (ended.code, ended.err.startswith("error: this store does not run effects\nhint: "))
 
 
 @pytest.mark.parametrize("work", [None, False])
@@ -88,7 +95,7 @@ def test_an_opening_warns_once_for_each_kind(folder: Path, work: bool | None, ca
     with interlock.open(STORE, charts=[lamp, newer, switch], work=work):
         pass
 
-    assert [("this store keeps no work: nobody performs the timers of `lamp`", STORE)] == [
+    assert [("this store does not run effects: the timers of `lamp` will not run", STORE)] == [
         (each.message, vars(each)["store"]) for each in caplog.records
     ]
 

@@ -18,8 +18,8 @@ from interlock.errors import RejectedError
 from interlock.model.journal.work import CHILD_WORK, Work, WorkDelta, WorkId
 from interlock.ports.clock import SystemClock
 from interlock.ports.work import Settlement, WorkQuery, WorkRow, WorkStore
-from interlock.stores.postgres import work as postgres_work
 from interlock.stores.registry import open_store as open_store_url
+from interlock.stores.sql import work_lists
 from interlock.stores.sqlite.store import open_store
 from interlock.testing.store_suite.samples import Life
 from tests.support.postgres_server import store_or_skip
@@ -266,8 +266,8 @@ def test_all_dead_letters_are_only_counted_without_yes(call: Caller, work: Path,
         (["retry", STORE, "order/1/3"], 2, "invalid work key"),
         (["retry", STORE, "order/A-1/1/99"], 6, "unknown work `order/A-1/1/99`"),
         (["ls", STORE, "--entity", "order"], 2, "kind/id"),
-        (["ls", STORE, "--after", "nonsense"], 2, "not a cursor"),
-        (["ls", STORE, "--after", '["order","A-1","effect",99999999999999999999,0]'], 2, "not a cursor"),
+        (["ls", STORE, "--after", "nonsense"], 2, "invalid list cursor"),
+        (["ls", STORE, "--after", '["order","A-1","effect",99999999999999999999,0]'], 2, "invalid list cursor"),
         (["ls", "sqlite:///nowhere.db"], 6, "store not found"),
         ([], 2, "missing command"),
     ],
@@ -291,7 +291,7 @@ def test_a_store_without_work_is_refused(call: Caller, folder: Path, monkeypatch
     monkeypatch.setattr(command, "open_store_url", opened)
     ended = call("effects", "ls", "memory:")
 
-    assert (2, True) == (ended.code, ended.err.startswith("error: this store keeps no work\nhint: sqlite:"))
+    assert (2, True) == (ended.code, ended.err.startswith("error: this store does not run effects\nhint: "))
 
 
 @pytest.mark.parametrize("place", ["files", "server"])
@@ -310,7 +310,7 @@ def test_work_is_the_same_to_a_person_on_every_store(call: Caller, folder: Path,
 
 
 def test_work_behind_much_that_is_not_asked_for_is_found(call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_work, "WALK_MAX", 1)
+    monkeypatch.setattr(work_lists, "WALK_MAX", 1)
     url = store_or_skip()
     asyncio.run(_dead_letters(url))
     asyncio.run(_left(url, "order/2", "call"))
