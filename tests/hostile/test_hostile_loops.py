@@ -43,7 +43,7 @@ def test_a_cycle_without_guards_is_no_chart() -> None:
     ("text", "code", "words"),
     [
         (GUARDED, "microsteps", ["a", "b"]),
-        (RAISING, "microsteps", ["go"]),
+        (RAISING, "microsteps", ["1,000"]),
         (EFFECTS, "effects", ["1,000"]),
     ],
     ids=["guards that stay true", "an event that raises itself", "effects without end"],

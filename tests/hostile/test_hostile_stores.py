@@ -202,7 +202,7 @@ def test_the_command_refuses_them_too(store: str, name: str, folder: Path) -> No
     ended = command("create", STORES[store](folder), entity, "--chart", "door.yaml", folder=folder)
 
     assert USAGE == ended.code
-    assert _is_one_line(ended)
+    assert _is_refusal(ended)
     assert {"door.yaml"} == _tree(folder)
 
 
@@ -211,7 +211,7 @@ def test_bytes_that_are_no_text_are_refused_on_the_command_line(folder: Path) ->
     entity = os.fsdecode(b"door/\xff\xfe")
     ended = command("create", STORES["sqlite"](folder), entity, "--chart", "door.yaml", folder=folder)
 
-    assert (USAGE, True) == (ended.code, _is_one_line(ended))
+    assert (USAGE, True) == (ended.code, _is_refusal(ended))
     assert {"door.yaml"} == _tree(folder)
 
 
@@ -267,7 +267,7 @@ def test_a_payload_over_the_limit_is_rejected_by_the_command(folder: Path) -> No
     told = command("journal", url, "door/1", folder=folder)
 
     assert (REJECTED, USAGE) == (large.code, deep.code)
-    assert (1, True) == (len(told.out.splitlines()), _is_one_line(deep))
+    assert (1, True) == (len(told.out.splitlines()), _is_refusal(deep))
 
 
 # What this process does not have
@@ -303,7 +303,7 @@ def test_an_entity_of_a_revision_that_is_not_here_is_left_alone(store: str, fold
     ended = command("send", url, "door/1", "opened", "--chart", "newer.yaml", folder=folder)
     told = command("journal", url, "door/1", folder=folder)
 
-    assert (UNAVAILABLE, True) == (ended.code, _is_one_line(ended))
+    assert (UNAVAILABLE, True) == (ended.code, _is_refusal(ended))
     assert 1 == len(told.out.splitlines())
 
 
@@ -339,7 +339,7 @@ def test_a_place_that_cannot_be_written_makes_no_store(scheme: str, place: Calla
         (folder / "closed").chmod(0o700)
 
     assert ended.code in {USAGE, NOT_FOUND, UNAVAILABLE}
-    assert _is_one_line(ended)
+    assert _is_refusal(ended)
     assert not path.exists()
 
 
@@ -353,7 +353,7 @@ def test_a_database_that_may_not_be_written_is_unavailable(mode: int, folder: Pa
     ended = command("send", url, "door/1", "opened", "--chart", "door.yaml", folder=folder, humble=True)
     (folder / "kept.db").chmod(0o600)
 
-    assert (UNAVAILABLE, True) == (ended.code, _is_one_line(ended))
+    assert (UNAVAILABLE, True) == (ended.code, _is_refusal(ended))
     with _opened(url) as doors:
         assert ("closed",) == doors.state("door/1").configuration
 
@@ -372,7 +372,7 @@ def test_a_folder_that_may_only_be_read_can_be_looked_at(folder: Path) -> None:
     for each in sorted((folder / "kept").rglob("*")):
         each.chmod(0o700 if each.is_dir() else 0o600)
 
-    assert (0, UNAVAILABLE, True) == (looked.code, sent.code, _is_one_line(sent))
+    assert (0, UNAVAILABLE, True) == (looked.code, sent.code, _is_refusal(sent))
 
 
 def _newer_database(folder: Path) -> str:
@@ -428,11 +428,12 @@ def test_a_place_that_is_not_ours_or_not_yet_ours_is_not_touched(name: str, fold
     ended = command("create", url, "door/2", "--chart", "door.yaml", folder=folder)
     after = {each: each.read_bytes() for each in sorted(folder.rglob("*")) if each.is_file() and "-" not in each.name}
 
-    assert (code, True) == (ended.code, _is_one_line(ended))
+    assert (code, True) == (ended.code, _is_refusal(ended))
     assert before == after
 
 
-def _is_one_line(ended: Ended) -> bool:
-    """Whether a failure was told in one line that cannot steer a terminal."""
-    lines = ended.err.splitlines()
-    return len(lines) == 1 and lines[0].startswith("error:") and lines[0].isprintable()
+def _is_refusal(ended: Ended) -> bool:
+    """Whether stderr is one error line, perhaps with one hint line, and neither can control a terminal."""
+    error, *hints = ended.err.split("\n")[:-1]
+    shape = error.startswith("error: ") and len(hints) <= 1 and all(each.startswith("hint: ") for each in hints)
+    return shape and ended.err.endswith("\n") and all(each.isprintable() for each in (error, *hints))

@@ -35,7 +35,7 @@ CHANGING = {
 }
 """Losses after which a chart may behave differently. For smcat, which is for drawings, every warning is one."""
 
-_KEPT = "kept in `meta.interlock`"
+_STORED = "stored in `meta.interlock`"
 
 
 class LostError(AssertionError):
@@ -68,7 +68,7 @@ def trip(document: Document, route: Sequence[str]) -> Trip:
 
 
 def _changes(name: str, told: Diagnostic) -> bool:
-    if told.severity == "info" or _KEPT in told.message:
+    if told.severity == "info" or _STORED in told.message:
         return False
     return name not in CHANGING or told.code in CHANGING[name]
 

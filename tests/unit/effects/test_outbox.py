@@ -299,7 +299,9 @@ async def test_a_relay_killed_while_ending_a_child_ends_it_the_next_time() -> No
     scene.driver.deliver = deliver  # type: ignore[method-assign]  # the next one lives
     await scene.relayed("child/2/0", event("_cancel", type="platform"))
 
-    assert [("child.ending", "child")] == [(each.error["code"], work_status(each, now_ms=NOW).word) for each in rows]
+    assert [("child.ending", "waiting_child")] == [
+        (each.error["code"], work_status(each, now_ms=NOW).word) for each in rows
+    ]
     assert ([("network/net-1", "_cancel")], ()) == (scene.given(), scene.books.table.works(WorkQuery()).rows)
 
 
