@@ -13,7 +13,7 @@ _ROW = re.compile(r"^\| `([A-Z]+ /[^`]*)` \| (?:`([a-z:]+)`|none) \|", re.MULTIL
 
 
 def test_every_endpoint_is_documented_with_its_right() -> None:
-    real = {f"{each.method} {each.path.replace(':path', '')}": each.right for each in web.ENDPOINTS}
+    real = {f"{each.method} /api/v1{each.path.replace(':path', '')}": each.right for each in web.ENDPOINTS}
     shown = {name: right or None for name, right in _ROW.findall(PAGE.read_text(encoding="utf-8"))}
 
     assert real == shown

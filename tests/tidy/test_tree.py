@@ -6,7 +6,7 @@ import tomllib
 from tests.tidy.tracked import ROOT, name, read, tracked_files
 
 # A path that exists on one machine only. The lookbehind lets URLs and relative paths pass.
-MACHINE_PATH = re.compile(r"(?<![\w.~$}*-])/(?:root|home|Users|work(?!/(?:retry|drop)\b)|opt|mnt|private|tmp)/[\w.-]+")
+MACHINE_PATH = re.compile(r"(?<![\w.~$}*-])/(?:root|home|Users|work|opt|mnt|private|tmp)/[\w.-]+")
 # Where packages come from is the configuration of the machine that installs.
 REGISTRY = re.compile(
     r"\b(?:(?:test\.)?pypi\.(?:org|python\.org)|pythonhosted\.org|registry\.(?:npmjs\.org|yarnpkg\.com)|npmjs\.com"
