@@ -155,7 +155,7 @@ bench: $(READY_BENCH) bench-node ## run every benchmark, with other libraries; w
 	@PYTHONPATH=. $(VENV)-bench/bin/python bench/run.py $(ARGS)
 
 screenshots: $(READY) ## write screenshots of every console page, light and dark, wide and narrow, to build/screenshots/
-	@$(RUN) -m tests.web.screenshots build/screenshots
+	@$(RUN) -m tests.servers.console.screenshots build/screenshots
 
 docs: $(READY_DOCS) ## build the documentation in site/
 	@$(VENV)-docs/bin/zensical build --clean --strict -f mkdocs.yml

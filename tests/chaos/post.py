@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from interlock.buses.registry import open_source_url
 from interlock.model.journal.message import Message, decode_message
-from tests.buses.servers import Nats
+from tests.support.brokers import Nats
 
 STREAM = "chaos"
 SILENCE_S = 10.0

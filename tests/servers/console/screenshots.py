@@ -1,6 +1,6 @@
 """Screenshots of every page of the console: `make screenshots`.
 
-    python -m tests.web.screenshots [folder]
+    python -m tests.servers.console.screenshots [folder]
 
 Three worlds: `demo`, which runs and fails by itself until it has a thousand entities; `one`, a single entity; `none`, a
 chart without any. Each page in light and dark, in a wide window and in one of 360 pixels.
@@ -20,9 +20,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import interlock
+from tests.servers.console.worlds import interrupted
+from tests.support.browsers import ARGUMENTS, CHROMIUM, Visitor, served
 from tests.unit.web.consoles import ORDER
-from tests.web.browsers import ARGUMENTS, CHROMIUM, Visitor, served
-from tests.web.worlds import interrupted
 
 FOLDER = Path("build/screenshots")
 WIDTHS = {"wide": 1280, "narrow": 360}

@@ -24,7 +24,7 @@ from interlock.errors import Place
 from interlock.model.diagnostics import Diagnostics
 from tests.unit.definition.built_charts import every_word, order, vm
 
-NODE = Path(__file__).parents[3] / "conformance" / "node"
+NODE = Path(__file__).parents[2] / "conformance" / "node"
 SEED = 20_151
 TEXTS = 600
 ARROWS = ["->", "=>", "<-", "<=", ">>", "<<", "=>>", "<<=", "--", "==", " <: ", " :> "]

@@ -19,14 +19,14 @@ from interlock.model.journal.entry import Entry
 from interlock.operate.jobs.job import BULK_ADVICE
 from interlock.operate.jobs.store import OWNER_TIMEOUT_MS
 from interlock.ports.clock import SystemClock
+from tests.servers.console.dying_serve import DIES_AT
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.web.consoles import ORDER, open_console
-from tests.web.dying_serve import DIES_AT
 
 pytestmark = pytest.mark.slow
 
 ORDERS = 50
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LOOKS_MAX = 4_000
 
 
@@ -78,7 +78,17 @@ def test_killed_bulk_is_resumed_and_sends_to_each_entity_once(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     (tmp_path / "order.yaml").write_text(ORDER, encoding="utf-8")
     asyncio.run(fill(store))
-    command = [sys.executable, "-m", "tests.web.dying_serve", "serve", store, "--chart", "order.yaml", "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.servers.console.dying_serve",
+        "serve",
+        store,
+        "--chart",
+        "order.yaml",
+        "--port",
+        "0",
+    ]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:

@@ -11,7 +11,7 @@ import pytest
 from interlock.buses.registry import open_bus_url
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError
 from interlock.model.journal.message import Message
-from tests.buses import servers
+from tests.support import brokers as servers
 
 MESSAGE = Message(id="order/1/1/0", source="/x", type="order.paid", subject="order/1", kind="order")
 LARGE = Message(id="order/1/2/0", source="/x", type="order.paid", subject="order/1", data="x" * 200_000)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.web.browsers import Visitor, browser, served
-from tests.web.worlds import interrupted, long
+from tests.servers.console.worlds import interrupted, long
+from tests.support.browsers import Visitor, browser, served
 
 pytestmark = pytest.mark.slow
 

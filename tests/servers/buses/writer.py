@@ -1,4 +1,4 @@
-"""A process that steps orders and publishes until it is killed: `python -m tests.buses.writer STORE BUS`."""
+"""A process that steps orders and publishes until it is killed: `python -m tests.servers.buses.writer STORE BUS`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import sys
 
 import interlock
-from tests.buses.test_buses import ORDER
+from tests.servers.buses.test_buses import ORDER
 
 ORDERS, ROUNDS = 8, 50
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from tests.buses import servers
+from tests.support import brokers as servers
 
 T = TypeVar("T", bound=servers.Broker)
 

@@ -14,7 +14,7 @@ from interlock.buses.registry import open_bus_url, open_source_url
 from interlock.model.journal.message import Message, decode_message
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.intake import Delivery
-from tests.buses.servers import Kafka
+from tests.support.brokers import Kafka
 from tests.support.eventually import eventually
 
 BUSES = ["nats", "redis", "kafka", "rabbitmq"]

@@ -16,7 +16,7 @@ from tests.support.eventually import PATIENCE_SECONDS, eventually_blocking
 from tests.support.postgres_server import NoServerError, asked, binaries, database_or_skip, private_server
 from tests.support.quick import VARIABLE
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 USES = """
 import sys
 from tests.support.postgres_server import NoServerError, new_database, server_url

@@ -1,6 +1,6 @@
 """`interlock serve` that is killed in the middle of a bulk: its `DIES_AT`-th event is written, and not yet counted.
 
-python -m tests.web.dying_serve serve sqlite:///...
+python -m tests.servers.console.dying_serve serve sqlite:///...
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from typing import Any
 
 import interlock
 from interlock.model.journal.message import Message, decode_message
-from tests.buses import servers
-from tests.buses.test_buses import ORDER, all_sent
-from tests.buses.writer import ORDERS
+from tests.servers.buses.test_buses import ORDER, all_sent
+from tests.servers.buses.writer import ORDERS
+from tests.support import brokers as servers
 
 KILLS = 4
 
@@ -32,8 +32,8 @@ async def test_after_kills_every_entry_is_published_in_order_and_repeats_have_th
 ) -> None:
     store, bus = f"sqlite:///{tmp_path}/orders.db", redis.url("killed")
     for number in range(KILLS):
-        command = [sys.executable, "-m", "tests.buses.writer", store, bus]
-        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, cwd=Path(__file__).parents[2])
+        command = [sys.executable, "-m", "tests.servers.buses.writer", store, bus]
+        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, cwd=Path(__file__).parents[3])
         try:
             assert process.stdout is not None
             assert b"begun\n" == await process.stdout.readline()

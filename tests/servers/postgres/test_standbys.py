@@ -23,9 +23,9 @@ from interlock.stores.postgres.standbys import Standbys
 from interlock.stores.postgres.store import PostgresStore
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import journal, kept
+from tests.servers.postgres.scene import effect, ordered, taken
 from tests.support.eventually import eventually
 from tests.support.postgres_server import Server, private_server
-from tests.unit.stores.postgres_scene import effect, ordered, taken
 
 WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE $1 AND pid <> ALL ($2::int[])"
 EMIT = "SELECT oid::regprocedure::text FROM pg_proc WHERE proname = 'pg_logical_emit_message'"

@@ -19,7 +19,7 @@ import pytest
 import interlock
 from interlock.testing.clock import VirtualClock
 from interlock.web.auth import key_digest
-from tests.web.browsers import Visitor, browser, served
+from tests.support.browsers import Visitor, browser, served
 
 pytestmark = pytest.mark.slow
 

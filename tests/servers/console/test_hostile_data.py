@@ -16,7 +16,7 @@ import pytest
 
 import interlock
 from interlock.ports.work import Settlement, WorkStore
-from tests.web.browsers import Visitor, browser, served
+from tests.support.browsers import Visitor, browser, served
 
 pytestmark = pytest.mark.slow
 
