@@ -129,7 +129,7 @@ conformance: $(READY) node ## run the published suites; writes docs/conformance.
 	@$(RUN) tests/conformance/report.py $(ARGS)
 
 fuzz: $(READY) ## fuzz the expression language with a million inputs
-	@$(RUN) tests/fuzz/expression_fuzz.py --count 1000000 $(ARGS)
+	@$(RUN) tests/properties/expression_fuzz.py --count 1000000 $(ARGS)
 
 torture: $(READY) ## run all crash tests on every store, with a table of results; QUICK=1 or KILLS=5000 for less or more
 	@$(RUN) -m tests.crash

@@ -7,36 +7,36 @@ from typing import TypeVar
 
 import pytest
 
-from tests.support import brokers as servers
+from tests.support import brokers
 
-T = TypeVar("T", bound=servers.Broker)
+T = TypeVar("T", bound=brokers.Broker)
 
 
 @pytest.fixture(scope="session")
-def nats() -> Iterator[servers.Nats]:
+def nats() -> Iterator[brokers.Nats]:
     """NATS."""
-    yield from _served(servers.Nats)
+    yield from _served(brokers.Nats)
 
 
 @pytest.fixture(scope="session")
-def redis() -> Iterator[servers.Redis]:
+def redis() -> Iterator[brokers.Redis]:
     """Redis."""
-    yield from _served(servers.Redis)
+    yield from _served(brokers.Redis)
 
 
 @pytest.fixture(scope="session")
-def rabbitmq() -> Iterator[servers.Rabbit]:
+def rabbitmq() -> Iterator[brokers.Rabbit]:
     """RabbitMQ."""
-    yield from _served(servers.Rabbit)
+    yield from _served(brokers.Rabbit)
 
 
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[servers.Kafka]:
+def kafka() -> Iterator[brokers.Kafka]:
     """Kafka."""
-    yield from _served(servers.Kafka)
+    yield from _served(brokers.Kafka)
 
 
 def _served(kind: type[T]) -> Iterator[T]:
-    broker: T = servers.started(kind)
+    broker: T = brokers.started(kind)
     yield broker
     broker.remove()

@@ -12,7 +12,7 @@ import interlock
 from interlock.model.journal.message import Message, decode_message
 from tests.servers.buses.test_buses import ORDER, all_sent
 from tests.servers.buses.writer import ORDERS
-from tests.support import brokers as servers
+from tests.support import brokers
 
 KILLS = 4
 
@@ -28,7 +28,7 @@ async def all_of(port: int, stream: str) -> list[Message]:
 
 
 async def test_after_kills_every_entry_is_published_in_order_and_repeats_have_the_same_id(
-    redis: servers.Redis, tmp_path: Path
+    redis: brokers.Redis, tmp_path: Path
 ) -> None:
     store, bus = f"sqlite:///{tmp_path}/orders.db", redis.url("killed")
     for number in range(KILLS):

@@ -11,7 +11,7 @@ import pytest
 from interlock.buses.registry import open_bus_url
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError
 from interlock.model.journal.message import Message
-from tests.support import brokers as servers
+from tests.support import brokers
 
 MESSAGE = Message(id="order/1/1/0", source="/x", type="order.paid", subject="order/1", kind="order")
 LARGE = Message(id="order/1/2/0", source="/x", type="order.paid", subject="order/1", data="x" * 200_000)
@@ -29,20 +29,20 @@ async def refused(url: str, message: Message = MESSAGE) -> InterlockError:
     return caught.value
 
 
-async def test_a_missing_nats_stream_is_an_error_with_a_hint(nats: servers.Nats) -> None:
+async def test_a_missing_nats_stream_is_an_error_with_a_hint(nats: brokers.Nats) -> None:
     found = await refused(nats.url("nowhere", ""))
 
     assert (NotFoundError, "bus.stream") == (type(found), found.code)
     assert "create=1" in str(found.hint)
 
 
-async def test_a_message_too_large_for_nats_is_rejected(nats: servers.Nats) -> None:
+async def test_a_message_too_large_for_nats_is_rejected(nats: brokers.Nats) -> None:
     found = await refused(nats.url("sizes"), LARGE)
 
     assert (RejectedError, "bus.size") == (type(found), found.code)
 
 
-async def test_a_subject_of_another_nats_stream_is_refused(nats: servers.Nats) -> None:
+async def test_a_subject_of_another_nats_stream_is_refused(nats: brokers.Nats) -> None:
     bus = open_bus_url(nats.url("mine"))
     await bus.publish(MESSAGE)
     await bus.close()
@@ -52,21 +52,21 @@ async def test_a_subject_of_another_nats_stream_is_refused(nats: servers.Nats) -
 
 
 @pytest.fixture
-def guarded() -> Iterator[servers.Nats]:
+def guarded() -> Iterator[brokers.Nats]:
     """NATS with two users, one of whom may not publish to streams."""
 
-    class Guarded(servers.Nats):
+    class Guarded(brokers.Nats):
         rights = (
             "authorization { users: [ { user: boss, password: hunter2 },"
             ' { user: guest, password: hunter2, permissions: { publish: ["$JS.API.>"] } } ] }\n'
         )
 
-    broker = servers.started(Guarded)
+    broker = brokers.started(Guarded)
     yield broker
     broker.remove()
 
 
-async def test_a_missing_permission_of_nats_is_denied(guarded: servers.Nats, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_permission_of_nats_is_denied(guarded: brokers.Nats, monkeypatch: pytest.MonkeyPatch) -> None:
     from interlock.buses import nats
 
     monkeypatch.setattr(nats, "SECONDS", 3.0)
@@ -80,7 +80,7 @@ async def test_a_missing_permission_of_nats_is_denied(guarded: servers.Nats, mon
     assert "orders" in str(publish.hint)
 
 
-async def test_a_redis_key_that_is_not_a_stream_is_refused(redis: servers.Redis) -> None:
+async def test_a_redis_key_that_is_not_a_stream_is_refused(redis: brokers.Redis) -> None:
     from redis.asyncio import Redis
 
     client = Redis(port=redis.port)
@@ -91,7 +91,7 @@ async def test_a_redis_key_that_is_not_a_stream_is_refused(redis: servers.Redis)
     assert (NotFoundError, "bus.stream") == (type(found), found.code)
 
 
-async def test_a_missing_permission_of_redis_is_denied(redis: servers.Redis) -> None:
+async def test_a_missing_permission_of_redis_is_denied(redis: brokers.Redis) -> None:
     from redis.asyncio import Redis
 
     client = Redis(port=redis.port)
@@ -102,7 +102,7 @@ async def test_a_missing_permission_of_redis_is_denied(redis: servers.Redis) -> 
     assert [(DeniedError, "bus.denied")] * 2 == [(type(each), each.code) for each in found]
 
 
-async def test_a_length_trims_a_redis_stream(redis: servers.Redis) -> None:
+async def test_a_length_trims_a_redis_stream(redis: brokers.Redis) -> None:
     from redis.asyncio import Redis
 
     bus = open_bus_url(redis.url("short", "&length=10"))
@@ -116,7 +116,7 @@ async def test_a_length_trims_a_redis_stream(redis: servers.Redis) -> None:
 
 
 async def test_a_missing_queue_and_an_unroutable_message_of_rabbitmq_are_errors(
-    rabbitmq: servers.Rabbit,
+    rabbitmq: brokers.Rabbit,
 ) -> None:
     from aio_pika import connect
 
@@ -135,7 +135,7 @@ async def test_a_missing_queue_and_an_unroutable_message_of_rabbitmq_are_errors(
     assert all(each.hint for each in (missing, unroutable, denied))
 
 
-async def test_a_message_that_rabbitmq_refuses_disturbs_no_other(rabbitmq: servers.Rabbit) -> None:
+async def test_a_message_that_rabbitmq_refuses_disturbs_no_other(rabbitmq: brokers.Rabbit) -> None:
     """Of many that go side by side, one has no queue."""
     from aio_pika import connect
 
@@ -155,7 +155,7 @@ async def test_a_message_that_rabbitmq_refuses_disturbs_no_other(rabbitmq: serve
     assert {NotFoundError} == {type(each) for each in found if each is not None}
 
 
-async def test_a_message_too_large_for_kafka_is_rejected(kafka: servers.Kafka) -> None:
+async def test_a_message_too_large_for_kafka_is_rejected(kafka: brokers.Kafka) -> None:
     found = await refused(kafka.url("sizes", "?message.max.bytes=100000"), LARGE)
 
     assert (RejectedError, "bus.size") == (type(found), found.code)

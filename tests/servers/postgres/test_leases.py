@@ -14,9 +14,9 @@ from interlock.stores.postgres import statements
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.store import PostgresStore
 from interlock.testing.store_suite.suite import Case, StoreSubject, lease_cases
+from tests.conformance.stores.work_tables import CLOCK
 from tests.servers.postgres.scene import raw, until_blocked
 from tests.support.postgres_server import asked, store_or_skip
-from tests.unit.stores.work_tables import CLOCK
 
 HOUR_MS = 3_600_000
 

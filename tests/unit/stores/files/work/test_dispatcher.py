@@ -23,10 +23,10 @@ from interlock.stores.files.names import JOURNAL, directory_name
 from interlock.stores.files.store import open_store
 from interlock.stores.files.work.dispatcher import MARKER_IDLE_MS, SCAN_MS, Dispatcher
 from interlock.stores.work_table import WorkTable
+from tests.conformance.stores.files_tables import FilesTable
+from tests.conformance.stores.test_work_table import hold_against_each_other
 from tests.crash.life import ENTITY, opened, step
 from tests.crash.simulated import Directory, File, Killed, Simulated, World
-from tests.unit.stores.files_tables import FilesTable
-from tests.unit.stores.test_work_table import hold_against_each_other
 
 CHARGE = WorkId("effect", 1, 0)
 PLAIN = Settings()

@@ -32,8 +32,8 @@ from interlock.model.document.field import Field, refusal
 from interlock.model.duration import parse_css_duration, parse_duration
 from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.snapshot import Timer
-from tests.reference.evaluator import Failure
-from tests.reference.progress import Function, Progress, StepFailed, fresh
+from tests.properties.reference.evaluator import Failure
+from tests.properties.reference.progress import Function, Progress, StepFailed, fresh
 
 SEND_TYPES = (None, "scxml", SCXML_PROCESSOR)
 

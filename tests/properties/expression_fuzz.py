@@ -1,6 +1,6 @@
 """Throw hostile text at the expression language, and run whatever it accepts over hostile values.
 
-    python tests/fuzz/expression_fuzz.py --count 1000000 --seed 7
+    python tests/properties/expression_fuzz.py --count 1000000 --seed 7
 
 For every input:
 1. parsing gives a checked expression or an ExpressionError with a code and a place in the text; no warning;

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.eventually import PATIENCE_SECONDS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 EXPECTED = {
     "device_fleet/fleet.py": """\

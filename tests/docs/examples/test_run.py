@@ -12,10 +12,10 @@ import pytest
 
 from examples.order.order import CUSTOMER, ENDS, app
 from interlock.assemble.runtimes import open as opening
-from tests.examples.scene import reached
+from tests.docs.examples.scene import reached
 from tests.support.eventually import PATIENCE_SECONDS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 async def _end(url: str) -> str:

@@ -8,9 +8,9 @@ from interlock.model import limits
 from interlock.model.chart import State
 from interlock.model.document.field import UNSET, Field, refusal
 from interlock.model.snapshot import Invocation, Timer
-from tests.reference.content import after_delay, assign, set_timer
-from tests.reference.evaluator import Failure
-from tests.reference.progress import Progress, StepFailed, fresh
+from tests.properties.reference.content import after_delay, assign, set_timer
+from tests.properties.reference.evaluator import Failure
+from tests.properties.reference.progress import Progress, StepFailed, fresh
 
 
 def set_after_timers(progress: Progress, state: State) -> None:

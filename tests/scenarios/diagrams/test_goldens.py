@@ -12,9 +12,9 @@ import pytest
 from interlock.render.layout.invariants import broken_rules
 from interlock.render.shapes.geometry import Path
 from interlock.render.svg.painter import encoded
-from tests.render.goldens import IMAGES, golden, images, kept_scores, picture_of, text_of
-from tests.render.samples import SAMPLES
-from tests.render.score import Score, scored
+from tests.scenarios.diagrams.goldens import IMAGES, golden, images, kept_scores, picture_of, text_of
+from tests.scenarios.diagrams.samples import SAMPLES
+from tests.scenarios.diagrams.score import Score, scored
 from tests.tidy.tracked import ROOT
 
 NAMES = sorted(SAMPLES)
@@ -23,7 +23,7 @@ RULES = "{http://www.w3.org/2000/svg}"
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_drawing_equals_its_golden_file(name: str) -> None:
-    """A changed drawing is looked at: `python -m tests.render.goldens` writes it, the diff is the review."""
+    """`python -m tests.scenarios.diagrams.goldens` writes them again, and the diff is the review."""
     assert golden(name).read_text(encoding="utf-8") == text_of(picture_of(name))
 
 
@@ -91,7 +91,7 @@ def test_the_pictures_of_the_documentation_are_drawn_from_its_charts() -> None:
 
 def test_the_bytes_do_not_depend_on_the_process() -> None:
     """Another seed of hashes gives the same bytes: nothing walks through a set."""
-    code = "import sys; from tests.render.goldens import *; sys.stdout.write(text_of(picture_of('nested')))"
+    code = "import sys; from tests.scenarios.diagrams.goldens import *; sys.stdout.write(text_of(picture_of('nested')))"
     texts = []
     for seed in ("1", "77"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}

@@ -9,7 +9,7 @@ import pytest
 from interlock.assemble.charts import load
 from interlock.definition.vocabulary.chart import SCHEMA_LINE
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 DEFINITIONS = sorted(EXAMPLES.glob("*/*.interlock.yaml"))
 
 

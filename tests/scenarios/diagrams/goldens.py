@@ -1,6 +1,6 @@
-"""The kept drawings and their scores. `python -m tests.render.goldens` writes them anew: look at the pictures then.
+"""The stored diagrams and their scores. `python -m tests.scenarios.diagrams.goldens` writes them again.
 
-A score may fall; a rise needs a reason in the commit that brings it.
+Look at the pictures before you commit them. A score may fall; a rise needs a reason in the commit message.
 """
 
 import json
@@ -17,8 +17,8 @@ from interlock.render.shapes.geometry import Picture
 from interlock.render.svg.painter import Look, svg
 from interlock.render.svg.theme import theme_named
 from tests.docs.pages import blocks
-from tests.render.samples import FOLDER, SAMPLES
-from tests.render.score import scored
+from tests.scenarios.diagrams.samples import FOLDER, SAMPLES
+from tests.scenarios.diagrams.score import scored
 from tests.tidy.tracked import ROOT
 
 GOLDENS = FOLDER / "goldens"

@@ -16,7 +16,7 @@ from interlock.model.chart import Chart
 from interlock.model.event import Event
 from interlock.model.snapshot import Invocation, Parent, Snapshot, Timer
 from interlock.model.step import Fault, Outcome, Step
-from tests.reference.algorithm import (
+from tests.properties.reference.algorithm import (
     EntrySet,
     add_descendant_states_to_enter,
     enter_states,
@@ -25,10 +25,10 @@ from tests.reference.algorithm import (
     note_fault,
     select_transitions,
 )
-from tests.reference.content import add_send, execute_content
-from tests.reference.lifetimes import bind_fields
-from tests.reference.progress import Function, Progress, StepFailed
-from tests.reference.structure import Structure
+from tests.properties.reference.content import add_send, execute_content
+from tests.properties.reference.lifetimes import bind_fields
+from tests.properties.reference.progress import Function, Progress, StepFailed
+from tests.properties.reference.structure import Structure
 
 
 class Interpreter:

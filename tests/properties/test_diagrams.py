@@ -17,7 +17,7 @@ from interlock.render.shapes.collapse import collapse_boxes
 from interlock.render.shapes.compare import compare_trees
 from interlock.render.svg.painter import Look, svg
 from tests.properties.charts import document
-from tests.render.generated import generated
+from tests.properties.generated_diagrams import generated
 
 DRAWINGS = int(os.environ.get("INTERLOCK_DRAWINGS", "300"))
 PARTS = 10

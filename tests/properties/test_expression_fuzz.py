@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.fuzz import expression_fuzz
-from tests.fuzz.expression_fuzz import Fuzz, fuzz
+from tests.properties import expression_fuzz
+from tests.properties.expression_fuzz import Fuzz, fuzz
 
 
 def test_hostile_expressions_stay_within_their_bounds() -> None:

@@ -19,7 +19,7 @@ from interlock.runtime.runtime import Runtime
 from tests.chaos.services import Line, serves
 from tests.chaos.world import works, write_definitions
 from tests.crash.crowd import ANSWER_SECONDS_MAX, started
-from tests.examples.scene import Services, reached
+from tests.docs.examples.scene import Services, reached
 from tests.support.eventually import PATIENCE_SECONDS
 
 

@@ -24,8 +24,8 @@ from interlock.stores.sqlite.statements import STATEMENTS
 from interlock.stores.sqlite.work import SqliteWork, apply_delta, newest_attempt
 from interlock.stores.work_table import WorkTable
 from interlock.testing.store_suite.samples import Life
+from tests.conformance.stores.files_tables import FilesTable
 from tests.support.postgres_server import store_or_skip
-from tests.unit.stores.files_tables import FilesTable
 
 T = TypeVar("T")
 

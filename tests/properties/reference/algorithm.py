@@ -14,17 +14,17 @@ from interlock.model.chart import State, Transition
 from interlock.model.document.field import UNSET
 from interlock.model.event import Event
 from interlock.model.step import Fault
-from tests.reference.content import cancel_timers, condition_match, execute_content
-from tests.reference.evaluator import Failure
-from tests.reference.lifetimes import (
+from tests.properties.reference.content import cancel_timers, condition_match, execute_content
+from tests.properties.reference.evaluator import Failure
+from tests.properties.reference.lifetimes import (
     bind_late_fields,
     cancel_invoke,
     invoke_state,
     set_after_timers,
     start_invokes,
 )
-from tests.reference.progress import Progress, StepFailed
-from tests.reference.structure import History
+from tests.properties.reference.progress import Progress, StepFailed
+from tests.properties.reference.structure import History
 
 
 def main_event_loop(progress: Progress, *, selected: list[Transition] | None = None) -> None:

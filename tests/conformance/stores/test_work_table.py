@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from interlock.model.journal.work import BUS_WORK, Lane, Work, WorkDelta, WorkId
 from interlock.ports.work import Claim, Settlement, WorkQuery
 from interlock.stores.work_table import WorkTable
-from tests.unit.stores.work_tables import TABLES, PostgresTable, SqliteTable, Table, opened
+from tests.conformance.stores.work_tables import TABLES, PostgresTable, SqliteTable, Table, opened
 
 CHARGE = WorkId("effect", 2, 0)
 

@@ -15,7 +15,7 @@ from interlock.assemble.runtimes import open as opening
 from interlock.errors import DeniedError
 from interlock.model.journal.entry import Receipt
 from interlock.runtime.runtime import Runtime
-from tests.examples.scene import reached
+from tests.docs.examples.scene import reached
 from tests.support.eventually import PATIENCE_SECONDS
 
 ENTITY = "subscription/1"

@@ -13,7 +13,7 @@ from examples.device_fleet.fleet import OPERATOR, fleet
 from interlock.assemble.runtimes import open as opening
 from interlock.errors import RejectedError, UnavailableError
 from interlock.runtime.runtime import Runtime
-from tests.examples.scene import reached
+from tests.docs.examples.scene import reached
 from tests.support.eventually import PATIENCE_SECONDS
 
 DEVICE = "device/1"

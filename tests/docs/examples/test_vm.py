@@ -12,7 +12,7 @@ from examples.vm.vm import OWNER, RESTS, provider
 from interlock.assemble.runtimes import open as opening
 from interlock.ports.store import EntityQuery
 from interlock.runtime.runtime import Runtime
-from tests.examples.scene import Services, reached
+from tests.docs.examples.scene import Services, reached
 
 
 @asynccontextmanager

@@ -12,8 +12,8 @@ from interlock.model.effect import Effect, EffectType
 from interlock.model.event import Event
 from interlock.model.snapshot import Invocation, Parent, Snapshot, Timer
 from interlock.model.step import Fault
-from tests.reference.evaluator import Evaluator, Failure
-from tests.reference.structure import History, Structure
+from tests.properties.reference.evaluator import Evaluator, Failure
+from tests.properties.reference.structure import History, Structure
 
 Function = Callable[..., Any]
 
