@@ -135,14 +135,14 @@ torture: $(READY) ## run all crash tests on every store, with a table of results
 	@$(RUN) -m tests.crash
 
 torture-fork: $(READY) ## fork with an open store, under kill -9; FORKS=20 for less
-	@$(RUN) -m tests.crash.fork_storm $(or $(FORKS),100)
+	@$(RUN) -m tests.crash.kills.fork_storm $(or $(FORKS),100)
 
 torture-shm: $(READY) ## run kill -9 storms, all interleavings and the TLA+ model of shared memory; KILLS=1000 for less
 	@$(RUN) -m tests.model.report --long
-	@$(RUN) -m tests.shm.report $(or $(KILLS),10000)
+	@$(RUN) -m tests.crash.shm.report $(or $(KILLS),10000)
 
 chaos: $(READY) ## run the examples under kill -9, with slow services and repeated events; KILLS=50 for less, SEED=7 for another run
-	@$(RUN) -m tests.chaos
+	@$(RUN) -m tests.crash.chaos
 
 ROUNDS ?= 10
 

@@ -10,7 +10,7 @@ from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
 from interlock.stores.files.blocking_store import BlockingFileStore
 from interlock.stores.files.durable_io import Settings
 from tests.crash.life import opened, step
-from tests.crash.simulated import Simulated, World
+from tests.crash.simulated.file_system import Simulated, World
 
 
 class FilesTable:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from interlock.errors import RejectedError, UnavailableError
 from interlock.runtime.runtime import Runtime
-from tests.chaos.ledger import Ledger, RefusedError
+from tests.crash.chaos.ledger import Ledger, RefusedError
 from tests.support.eventually import PATIENCE_SECONDS
 
 

@@ -16,9 +16,9 @@ from interlock.errors import UnavailableError
 from interlock.model.journal.message import Message
 from interlock.ports.store import Append
 from interlock.runtime.runtime import Runtime
-from tests.chaos.services import Line, serves
-from tests.chaos.world import works, write_definitions
-from tests.crash.crowd import ANSWER_SECONDS_MAX, started
+from tests.crash.chaos.services import Line, serves
+from tests.crash.chaos.world import works, write_definitions
+from tests.crash.kills.forked_workers import ANSWER_SECONDS_MAX, started
 from tests.docs.examples.scene import Services, reached
 from tests.support.eventually import PATIENCE_SECONDS
 

@@ -175,6 +175,6 @@ async def test_an_unreachable_broker_is_unavailable(url: str, monkeypatch: pytes
 
     for module in (nats, redis):
         monkeypatch.setattr(module, "SECONDS", 0.5)
-    found: Any = await refused(url.format(port=servers.free_port()))
+    found: Any = await refused(url.format(port=brokers.free_port()))
 
     assert (UnavailableError, "bus.away") == (type(found), found.code)

@@ -26,7 +26,7 @@ from interlock.stores.work_table import WorkTable
 from tests.conformance.stores.files_tables import FilesTable
 from tests.conformance.stores.test_work_table import hold_against_each_other
 from tests.crash.life import ENTITY, opened, step
-from tests.crash.simulated import Directory, File, Killed, Simulated, World
+from tests.crash.simulated.file_system import Directory, File, Killed, Simulated, World
 
 CHARGE = WorkId("effect", 1, 0)
 PLAIN = Settings()
