@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from tests.crash.shm.scene import Outcome
+from tests.processes.shm.queues import working_modes
 from tests.support.eventually import PATIENCE_SECONDS
-from tests.unit.shm.queues import working_modes
 
 ROOT = Path(__file__).parents[3]
 STORMS = ("lifecycle", "reclaim", "lanes", "deque", "slab", "pool")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.crash.shm.mutants import MUTANTS
 from tests.crash.shm.report import STORMS, stormed
-from tests.unit.shm.queues import working_modes
+from tests.processes.shm.queues import working_modes
 
 STORMS_MAX = 8
 KILLS = {"lanes": 40, "deque": 40, "slab": 60, "lifecycle": 20, "reclaim": 8, "pool": 4}

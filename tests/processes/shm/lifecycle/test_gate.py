@@ -11,8 +11,8 @@ from interlock.shm.lifecycle.gate import Gate
 from interlock.shm.lifecycle.lifecycle import Lifecycle
 from interlock.shm.memory.permits import COUNT_MAX, Phase
 from interlock.shm.memory.region import MemoryRegion
+from tests.processes.shm.processes import Child, Line, Work
 from tests.support.eventually import PATIENCE_SECONDS
-from tests.unit.shm.processes import Child, Line, Work
 
 Start = Callable[[Work], Child]
 

@@ -23,7 +23,7 @@ from interlock.shm.lifecycle.gate import Gate
 from interlock.shm.lifecycle.lifecycle import Lifecycle
 from interlock.shm.memory.permits import Permit, Phase
 from interlock.shm.memory.region import MemoryRegion
-from tests.unit.shm.queues import working_modes
+from tests.processes.shm.queues import working_modes
 
 Held = tuple[Gate | Lifecycle, Permit]
 

@@ -19,9 +19,9 @@ from interlock.shm.lifecycle.asgi import DrainMiddleware, Message, Receive, Scop
 from interlock.shm.lifecycle.lifecycle import Lifecycle
 from interlock.shm.memory.permits import Phase
 from interlock.shm.memory.region import MemoryRegion
+from tests.processes.shm.processes import Child, Line, Work
+from tests.processes.shm.queues import until
 from tests.support.eventually import PATIENCE_SECONDS
-from tests.unit.shm.processes import Child, Line, Work
-from tests.unit.shm.queues import until
 
 Start = Callable[[Work], Child]
 HTTP: Scope = {"type": "http", "path": "/"}

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from interlock.shm.memory.region import MemoryRegion
-from tests.unit.shm.processes import Child, Work
-from tests.unit.shm.queues import working_modes
+from tests.processes.shm.processes import Child, Work
+from tests.processes.shm.queues import working_modes
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ import pytest
 from interlock.errors import UsageError
 from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.queue.notifier import EventNotifier, Notifier, SocketNotifier, WaiterNotifier
+from tests.processes.shm.queues import forked, killed
 from tests.support.eventually import PATIENCE_SECONDS
-from tests.unit.shm.queues import forked, killed
 
 
 def rung(bell: Notifier, timeout: float = 0.0) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from interlock.buses import memory
 from interlock.model.journal.message import Message
-from tests.unit.shm.processes import Child, Line
+from tests.processes.shm.processes import Child, Line
 
 MESSAGE = Message(id="order/A.1/7/0", source="/shop/order", type="order.paid", data={"n": 1})
 

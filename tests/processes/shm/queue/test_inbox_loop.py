@@ -16,8 +16,8 @@ from interlock.shm.queue import inbox as inbox_module
 from interlock.shm.queue import loop_wait
 from interlock.shm.queue.inbox import Inbox
 from interlock.shm.queue.notifier import EventNotifier, SocketNotifier, WaiterNotifier
+from tests.processes.shm.queues import asleep, forked, killed, refused, rings, taken, until
 from tests.support.eventually import PATIENCE_SECONDS
-from tests.unit.shm.queues import asleep, forked, killed, refused, rings, taken, until
 
 
 @pytest.mark.parametrize("doorbell", ["socket", "waiter", "eventfd"])

@@ -10,9 +10,9 @@ from interlock.errors import UnavailableError, UsageError
 from interlock.shm.memory import fallback
 from interlock.shm.memory.fallback import FileLock, LockedWords
 from interlock.shm.memory.region import MemoryRegion
+from tests.processes.shm.processes import Child, Line, Work
 from tests.support.descriptors import opened
 from tests.support.missing import run_without
-from tests.unit.shm.processes import Child, Line, Work
 
 Start = Callable[[Work], Child]
 

@@ -16,7 +16,7 @@ from interlock.stores.files.filesystem import OperatingSystem
 from interlock.stores.files.store import FileStore
 from interlock.stores.memory import MemoryStore
 from tests.crash.life import step
-from tests.unit.shm.processes import Child, Line
+from tests.processes.shm.processes import Child, Line
 
 ENTITY = "order/A-1"
 

@@ -30,7 +30,7 @@ from interlock.shm.pool.task_table import TaskTable, open_task_table
 from interlock.shm.pool.task_table_plain import PlainTaskTable
 from interlock.shm.queue.deque import DEQUE_HEAD, PlainDeque
 from interlock.shm.queue.ring import LINE
-from tests.unit.shm.queues import working_modes
+from tests.processes.shm.queues import working_modes
 
 ACTS = ("submit", "submit", "take", "take", "finish", "finish", "collect", "reap")
 SHAPE = Shape(seats=3, priorities=2, range=4, payload_max=64, result_max=64, claims_max=3)

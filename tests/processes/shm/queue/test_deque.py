@@ -15,7 +15,7 @@ from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.memory.words import WORD_MAX
 from interlock.shm.queue.deque import DEQUE_HEAD, Deque, Owner, PlainDeque, Taker, open_deque
 from interlock.shm.queue.ring import LINE
-from tests.unit.shm.queues import forked, killed, working_modes
+from tests.processes.shm.queues import forked, killed, working_modes
 
 
 @pytest.fixture(params=working_modes())

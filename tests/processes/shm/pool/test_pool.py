@@ -29,11 +29,11 @@ from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.pool.member import decode_error, decode_value, encode_error, encode_value
 from interlock.shm.pool.pool import TaskPool
 from interlock.shm.pool.worker import spawn
+from tests.processes.shm import pool_handlers
+from tests.processes.shm.queues import working_modes
 from tests.support.eventually import PATIENCE_SECONDS, eventually
-from tests.unit.shm import pool_handlers
-from tests.unit.shm.queues import working_modes
 
-OBEY = "tests.unit.shm.pool_handlers:obey"
+OBEY = "tests.processes.shm.pool_handlers:obey"
 
 
 @pytest.fixture
@@ -445,8 +445,8 @@ async def test_wrong_calls_say_what_is_right(region: MemoryRegion) -> None:
         ("pool.workers", lambda: TaskPool(region, OBEY, workers=0)),
         ("pool.handler", lambda: TaskPool(region, "no colon")),
         ("pool.handler", lambda: TaskPool(region, "no.such.module:thing")),
-        ("pool.handler", lambda: TaskPool(region, "tests.unit.shm.pool_handlers:nothing")),
-        ("pool.handler", lambda: TaskPool(region, "tests.unit.shm.pool_handlers:not_callable")),
+        ("pool.handler", lambda: TaskPool(region, "tests.processes.shm.pool_handlers:nothing")),
+        ("pool.handler", lambda: TaskPool(region, "tests.processes.shm.pool_handlers:not_callable")),
         ("pool.handler", lambda: TaskPool(region, pool_handlers.never)),
         ("pool.handler", lambda: TaskPool(region, lambda value: value)),
         ("pool.handler", lambda: TaskPool(region, 5)),  # type: ignore[arg-type]  # wrong on purpose
@@ -516,7 +516,7 @@ warnings.simplefilter("ignore", DeprecationWarning)
 
 async def main():
     with MemoryRegion.create(slots=4) as region:
-        async with TaskPool(region, "tests.unit.shm.pool_handlers:echo", workers=1, tasks_max=4) as pool:
+        async with TaskPool(region, "tests.processes.shm.pool_handlers:echo", workers=1, tasks_max=4) as pool:
             await pool.submit(1)
             pids = list(pool.pids)
             for way in ("closes", "exits"):

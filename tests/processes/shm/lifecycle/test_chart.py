@@ -13,8 +13,8 @@ from interlock.errors import ConflictError, DefinitionError, RejectedError, Usag
 from interlock.shm.lifecycle.chart import LIFECYCLE_YAML, AtomicChart
 from interlock.shm.lifecycle.chart_check import word_diagnostics
 from interlock.shm.memory.region import MemoryRegion
+from tests.processes.shm.processes import Child, Line, Work
 from tests.support.eventually import PATIENCE_SECONDS
-from tests.unit.shm.processes import Child, Line, Work
 
 Start = Callable[[Work], Child]
 

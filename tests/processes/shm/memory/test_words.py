@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from interlock.errors import UsageError
 from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.memory.words import WORD_MAX
+from tests.processes.shm.processes import Child, Line, Work
+from tests.processes.shm.queues import working_modes
 from tests.support.eventually import PATIENCE_SECONDS
-from tests.unit.shm.processes import Child, Line, Work
-from tests.unit.shm.queues import working_modes
 
 Start = Callable[[Work], Child]
 values = st.one_of(st.integers(0, 3), st.integers(0, WORD_MAX), st.just(WORD_MAX))

@@ -19,8 +19,8 @@ from interlock.shm.queue.inbox import Inbox
 from interlock.shm.queue.inbox_rings import SKIPS_MAX, Batch
 from interlock.shm.queue.notifier import EventNotifier
 from interlock.shm.queue.ring import LANE_HEAD, LINE, Producer
+from tests.processes.shm.queues import EVENTFD_MAX, forked, killed, refused, rings, taken, working_modes
 from tests.support.eventually import PATIENCE_SECONDS
-from tests.unit.shm.queues import EVENTFD_MAX, forked, killed, refused, rings, taken, working_modes
 
 
 @pytest.fixture(params=working_modes())

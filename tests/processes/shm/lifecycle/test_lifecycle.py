@@ -15,9 +15,9 @@ from interlock.shm.lifecycle.lifecycle import Lifecycle
 from interlock.shm.memory.permits import Phase, PlainPermitCounter
 from interlock.shm.memory.region import STATE, MemoryRegion
 from interlock.shm.memory.words import Words
+from tests.processes.shm.processes import Child, Line, Work
+from tests.processes.shm.queues import until
 from tests.support.eventually import PATIENCE_SECONDS
-from tests.unit.shm.processes import Child, Line, Work
-from tests.unit.shm.queues import until
 
 Start = Callable[[Work], Child]
 

@@ -25,9 +25,9 @@ from interlock.shm.memory import region as region_module
 from interlock.shm.memory.file import HEADER, boot_id
 from interlock.shm.memory.modes import MODES
 from interlock.shm.memory.region import AREAS_MAX, SLOTS_MAX, MemoryRegion
+from tests.processes.shm.processes import Child, Line, Work
+from tests.processes.shm.queues import working_modes
 from tests.support.descriptors import opened
-from tests.unit.shm.processes import Child, Line, Work
-from tests.unit.shm.queues import working_modes
 
 Start = Callable[[Work], Child]
 

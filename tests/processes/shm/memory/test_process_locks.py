@@ -11,8 +11,8 @@ import pytest
 from interlock.errors import UnavailableError, UsageError
 from interlock.shm.memory.process_locks import ByteLocks, open_pidfd, owner_word, start_time
 from interlock.shm.memory.region import MemoryRegion
-from tests.unit.shm.processes import Child, Line, Work
-from tests.unit.shm.queues import until
+from tests.processes.shm.processes import Child, Line, Work
+from tests.processes.shm.queues import until
 
 Start = Callable[[Work], Child]
 

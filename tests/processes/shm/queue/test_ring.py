@@ -24,7 +24,7 @@ from interlock.shm.queue.ring import (
     payload_bytes_max,
     ring_bytes,
 )
-from tests.unit.shm.queues import working_modes
+from tests.processes.shm.queues import working_modes
 
 RING = 256
 
