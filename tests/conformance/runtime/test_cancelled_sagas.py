@@ -12,7 +12,7 @@ import interlock
 from interlock.effects.handlers import Attempt
 from interlock.operate.dead_letters import WorkOperations
 from interlock.ports.store import EntityQuery
-from interlock.ports.work import WorkQuery, WorkStore
+from interlock.ports.work import WorkQuery
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.support.postgres_server import store_or_skip
@@ -99,7 +99,7 @@ def _charts(bank: Bank) -> list[interlock.BoundChart]:
 
 
 async def _works(trips: Any, **query: Any) -> Any:
-    assert isinstance(trips.store, WorkStore)
+    assert trips.store.work is not None
     return (await trips.store.works(WorkQuery(**query))).rows
 
 
@@ -182,7 +182,7 @@ async def test_a_compensation_that_fails_for_good_is_a_dead_letter_and_blocks_th
         blocked = list(bank.refunded)
         bank.closed = False
         bank.let.set()
-        assert isinstance(trips.store, WorkStore)
+        assert trips.store.work is not None
         await WorkOperations(trips.store, clock).act("retry", row, principal="ann")
         await clock.advance(10_000)
 

@@ -17,8 +17,7 @@ from interlock.errors import UnavailableError
 from interlock.model.journal.work import WorkId
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX
 from interlock.ports.clock import SystemClock
-from interlock.ports.leases import LeaseStore
-from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkStore
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.clock_repair import ClockRepair, find_ahead
 from interlock.runtime.runtime import Runtime
@@ -79,10 +78,10 @@ async def reached(jobs: Runtime, state: str, entity: str = "job/1") -> None:
 
 async def put_off(jobs: Runtime) -> None:
     """Wait until the only timer was moved, and its row is put off until it is due."""
-    assert isinstance(jobs.store, WorkStore)
+    assert jobs.store.work is not None
     async with asyncio.timeout(50):
         while True:
-            rows = (await jobs.store.works(WorkQuery(lane="timer"))).rows  # none while a folder changes hands
+            rows = (await jobs.store.work.works(WorkQuery(lane="timer"))).rows  # none while a folder changes hands
             (timer,) = (await jobs.state("job/1")).timers
             if timer.due_ms < SystemClock().now_ms() + DAY and [(None, timer.due_ms)] == [
                 (each.owner, each.next_ms) for each in rows
@@ -362,8 +361,8 @@ async def test_find_ahead_changes_nothing() -> None:
     claim = await scene.begin()
     await scene.repair.stop()
     store, now_ms = scene.store, scene.clock.now_ms()
-    assert isinstance(store, WorkStore)
-    assert isinstance(store, LeaseStore)
+    assert store.work is not None
+    assert store.leases is not None
     runtime = Runtime(store, ChartRegistry((interlock.loads(CHART).kernel,)), VirtualClock(now_ms + YEARS))
     for name, event in (("2", "go"), ("3", "work")):
         await runtime.create(f"job/{name}")

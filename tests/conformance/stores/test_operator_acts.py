@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.journal.work import Work, WorkDelta, WorkId
 from interlock.operate.dead_letters import WorkOperations
-from interlock.ports.statistics import RefusalHistory
-from interlock.ports.store import Refusal, Store
-from interlock.ports.work import Claim, Settlement, WorkAdmin, WorkQuery, WorkStore
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Store
+from interlock.ports.work import Claim, Settlement, WorkQuery
 from interlock.stores.registry import open_store as open_store_url
 from interlock.testing.clock import VirtualClock
 from interlock.testing.store_suite.samples import Life
@@ -36,20 +36,20 @@ def address(name: str, folder: Path) -> str:
 
 async def failed(store: Store, *, dies: bool = True) -> Claim:
     """Leave one piece of work that has failed: for good, or until its next attempt in an hour."""
-    assert isinstance(store, WorkStore)
-    assert isinstance(store, WorkAdmin)
+    assert store.work is not None
+    assert store.work is not None
     life = Life(ENTITY)
     await kept(store, life.created())
     await kept(store, replace(life.stepped(key="first"), left=WorkDelta(born=(Work(CHARGE, "charge", {}, 0),))))
-    (claim,) = await store.claim("effect", ("charge",), owner="w", now_ms=5, until_ms=60_000, limit=1)
-    await store.settle((Settlement(claim, "dead" if dies else "again", 3_600_000, {"code": "no"}),), now_ms=5)
+    (claim,) = await store.work.claim("effect", ("charge",), owner="w", now_ms=5, until_ms=60_000, limit=1)
+    await store.work.settle((Settlement(claim, "dead" if dies else "again", 3_600_000, {"code": "no"}),), now_ms=5)
     return claim
 
 
 async def recorded(store: Store, folder: Path) -> list[tuple[str, str | None]]:
     """The events and principals that the store keeps."""
-    if isinstance(store, RefusalHistory):
-        found = await store.refusals_before(None)
+    if store.refusal_history is not None:
+        found = await store.refusal_history.refusals_before(None)
         return [(each.refusal.event, each.refusal.principal) for each in found]
     log = folder / "store" / "refusals.log"
     lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
@@ -63,19 +63,19 @@ async def test_an_act_keeps_its_row_and_a_second_one_does_not(tmp_path: Path, na
     store = await open_store_url(address(name, tmp_path))
     try:
         claim = await failed(store, dies=act != "requeue")
-        assert isinstance(store, WorkStore)
-        assert isinstance(store, WorkAdmin)
+        assert store.work is not None
+        assert store.work is not None
         done = []
         for _ in range(2):
             if act == "drop":
-                done.append(await store.drop(ENTITY, CHARGE, audit=ROW))
+                done.append(await store.work.drop(ENTITY, CHARGE, audit=ROW))
             elif act == "revive":
-                done.append(await store.revive(ENTITY, CHARGE, now_ms=9, audit=ROW))
+                done.append(await store.work.revive(ENTITY, CHARGE, now_ms=9, audit=ROW))
             else:
                 found = replace(claim, failures=1 if not done else 7)
                 again = Settlement(found, "again", 9, {"code": "no"}, lapsed=True)
-                done.append(await store.requeue(again, now_ms=9, audit=ROW))
-        rows = (await store.works(WorkQuery(entity=ENTITY))).rows
+                done.append(await store.work.requeue(again, now_ms=9, audit=ROW))
+        rows = (await store.work.works(WorkQuery(entity=ENTITY))).rows
         rows_kept = await recorded(store, tmp_path)
     finally:
         await store.close()
@@ -91,8 +91,8 @@ async def test_an_act_without_a_row_is_an_act_all_the_same(tmp_path: Path, name:
     store = await open_store_url(address(name, tmp_path))
     try:
         await failed(store)
-        assert isinstance(store, WorkAdmin)
-        done = await store.revive(ENTITY, CHARGE, now_ms=9), await store.drop(ENTITY, CHARGE)
+        assert store.work is not None
+        done = await store.work.revive(ENTITY, CHARGE, now_ms=9), await store.work.drop(ENTITY, CHARGE)
         rows = await recorded(store, tmp_path)
     finally:
         await store.close()
@@ -106,11 +106,11 @@ async def test_on_files_an_act_that_cannot_be_recorded_is_not_done(tmp_path: Pat
     try:
         await failed(store)
         (tmp_path / "store" / "refusals.log").mkdir()
-        assert isinstance(store, WorkAdmin)
-        assert isinstance(store, WorkStore)
+        assert store.work is not None
+        assert store.work is not None
         with pytest.raises(UnavailableError) as caught:
-            await store.drop(ENTITY, CHARGE, audit=ROW)
-        rows = (await store.works(WorkQuery(entity=ENTITY, dead=True))).rows
+            await store.work.drop(ENTITY, CHARGE, audit=ROW)
+        rows = (await store.work.works(WorkQuery(entity=ENTITY, dead=True))).rows
     finally:
         await store.close()
 
@@ -124,8 +124,8 @@ async def test_on_files_a_row_never_ends_the_line_of_another(tmp_path: Path) -> 
     try:
         await failed(store)
         log.write_bytes(b'{"entity":"parc')
-        assert isinstance(store, WorkAdmin)
-        await store.drop(ENTITY, CHARGE, audit=ROW)
+        assert store.work is not None
+        await store.work.drop(ENTITY, CHARGE, audit=ROW)
     finally:
         await store.close()
     torn, whole = log.read_text(encoding="utf-8").splitlines()
@@ -147,8 +147,8 @@ async def test_on_files_another_process_sees_what_was_requeued(tmp_path: Path) -
         await store.close()
     store = await open_store_url(url)
     try:
-        assert isinstance(store, WorkStore)
-        claims = await store.claim("effect", ("charge",), owner="w", now_ms=1_000, until_ms=2_000, limit=1)
+        assert store.work is not None
+        claims = await store.work.claim("effect", ("charge",), owner="w", now_ms=1_000, until_ms=2_000, limit=1)
         rows = await recorded(store, tmp_path)
     finally:
         await store.close()

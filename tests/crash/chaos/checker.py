@@ -20,7 +20,7 @@ from interlock.model.journal.entry import Entry
 from interlock.model.journal.message import Message
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import EntityQuery, EntityRow
-from interlock.ports.work import WorkQuery, WorkStore
+from interlock.ports.work import WorkQuery
 from interlock.runtime.runtime import Runtime
 from tests.crash.chaos.ledger import FLEETING
 
@@ -107,8 +107,8 @@ async def judged(runtime: Runtime, kept: Kept, book: Mapping[str, Any]) -> Verdi
                 f"{place[0]}: `{place[1]}` was acknowledged at {version}, but is at {versions.get(place)}"
             )
     verdict.doubles += [f"{key}: done, but no entry asks for it" for key in book["operations"] if key not in asked]
-    assert isinstance(runtime.store, WorkStore)
-    rest = (await runtime.store.works(WorkQuery(limit=500))).rows
+    assert runtime.store.work is not None
+    rest = (await runtime.store.work.works(WorkQuery(limit=500))).rows
     verdict.stuck += [f"{each.entity}: work `{each.work.name}` is left, {each.error}" for each in rest]
     return verdict
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from interlock.assemble.runtimes import open as opening
 from interlock.ports.store import EntityRow
-from interlock.ports.work import WorkQuery, WorkStore
+from interlock.ports.work import WorkQuery
 from interlock.runtime.runtime import Runtime
 from tests.crash.chaos.checker import HELD, Verdict, judge_messages, judged, rows_of
 from tests.crash.chaos.client import Client
@@ -148,8 +148,8 @@ async def _raged(
 
 
 async def _count_under_way(runtime: Runtime) -> int:
-    assert isinstance(runtime.store, WorkStore)
-    return len({each.entity for each in (await runtime.store.works(WorkQuery(lane="effect", limit=200))).rows})
+    assert runtime.store.work is not None
+    return len({each.entity for each in (await runtime.store.work.works(WorkQuery(lane="effect", limit=200))).rows})
 
 
 async def _settled(runtime: Runtime, line: Line, crew: Crew, outcome: Outcome) -> None:
@@ -166,8 +166,8 @@ async def _settled(runtime: Runtime, line: Line, crew: Crew, outcome: Outcome) -
 
 
 async def _count_rows(runtime: Runtime) -> int:
-    assert isinstance(runtime.store, WorkStore)
-    return len((await runtime.store.works(WorkQuery(limit=1))).rows)
+    assert runtime.store.work is not None
+    return len((await runtime.store.work.works(WorkQuery(limit=1))).rows)
 
 
 def _rests(row: EntityRow) -> bool:

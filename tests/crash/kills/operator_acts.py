@@ -21,7 +21,7 @@ from interlock.model.journal.work import Work, WorkDelta, WorkId
 from interlock.operate.dead_letters import Act, WorkOperations
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Store
-from interlock.ports.work import Settlement, WorkStore
+from interlock.ports.work import Settlement
 from interlock.stores.files.filesystem import OperatingSystem
 from interlock.stores.registry import open_store as open_store_url
 from interlock.stores.sqlite.store import SqliteStore
@@ -55,15 +55,15 @@ class Countdown:
 
 async def dead_letter(store: Store, entity: str, *, dies: bool) -> None:
     """Leave work that has failed: a dead letter, or one that waits for its next attempt."""
-    assert isinstance(store, WorkStore)
+    assert store.work is not None
     life = Life(entity)
     await kept(store, life.created())
     work = Work(CHARGE, entity, {"name": entity}, 0)
     await kept(store, replace(life.stepped(key="first"), left=WorkDelta(born=(work,))))
     now_ms = SystemClock().now_ms()
-    (claim,) = await store.claim("effect", (entity,), owner="w", now_ms=now_ms, until_ms=now_ms + 60_000, limit=1)
+    (claim,) = await store.work.claim("effect", (entity,), owner="w", now_ms=now_ms, until_ms=now_ms + 60_000, limit=1)
     verdict = Settlement(claim, "dead" if dies else "again", now_ms + 3_600_000, {"code": "card.refused"})
-    assert (True,) == await store.settle((verdict,), now_ms=now_ms)
+    assert (True,) == await store.work.settle((verdict,), now_ms=now_ms)
 
 
 async def acted(address: str, act: str, kill_at: int) -> None:

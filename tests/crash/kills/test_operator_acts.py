@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.ports.statistics import RefusalHistory
-from interlock.ports.work import WorkQuery, WorkStore
+from interlock.ports.work import WorkQuery
 from interlock.stores.registry import open_store as open_store_url
 from tests.crash.kills import operator_acts
 from tests.support.postgres_server import store_or_skip
@@ -38,11 +37,11 @@ async def left(address: str, act: str, folder: Path) -> list[tuple[bool, bool]]:
     """For each operator in turn: whether the act was done, and whether it is recorded."""
     store = await open_store_url(address)
     try:
-        assert isinstance(store, WorkStore)
-        rows = {each.entity: each for each in (await store.works(WorkQuery(limit=500))).rows}
-        if isinstance(store, RefusalHistory):
-            assert (await store.prove_refusals()).broken is None
-            found = await store.refusals_before(None, limit=500)
+        assert store.work is not None
+        rows = {each.entity: each for each in (await store.work.works(WorkQuery(limit=500))).rows}
+        if store.refusal_history is not None:
+            assert (await store.refusal_history.prove_refusals()).broken is None
+            found = await store.refusal_history.refusals_before(None, limit=500)
             recorded = {each.refusal.entity: each.refusal.event for each in found}
             assert {"ada"} == {each.refusal.principal for each in found}
         else:

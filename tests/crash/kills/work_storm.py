@@ -13,7 +13,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from pathlib import Path
 
 import interlock
-from interlock.ports.work import WorkQuery, WorkStore
+from interlock.ports.work import WorkQuery
 from tests.crash.kills.work_worker import charged, chart
 from tests.crash.table import Row
 from tests.support.eventually import PATIENCE_SECONDS
@@ -72,8 +72,8 @@ async def _unsettled(sender: interlock.Runtime, orders: list[str]) -> list[str]:
     except TimeoutError:
         return [f"lost: {order} is not paid"]
     store = sender.store
-    assert isinstance(store, WorkStore)
-    return [f"left: {row.entity} {row.work.name}" for row in (await store.works(WorkQuery())).rows]
+    assert store.work is not None
+    return [f"left: {row.entity} {row.work.name}" for row in (await store.work.works(WorkQuery())).rows]
 
 
 def _strange(orders: list[str], ledger: Path) -> list[str]:

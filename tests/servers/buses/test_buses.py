@@ -12,7 +12,7 @@ import interlock
 from interlock.assemble.runtimes import consume
 from interlock.buses.registry import open_bus_url, open_source_url
 from interlock.model.journal.message import Message, decode_message
-from interlock.ports.work import WorkQuery, WorkStore
+from interlock.ports.work import WorkQuery
 from interlock.runtime.intake import Delivery
 from tests.support.brokers import Kafka
 from tests.support.eventually import eventually
@@ -60,11 +60,11 @@ def reading(broker: Any, stream: str) -> str:
 
 async def all_sent(runtime: interlock.Runtime) -> None:
     """Wait until no message waits."""
-    store = runtime.store
-    assert isinstance(store, WorkStore)
+    work = runtime.store.work
+    assert work is not None
 
     async def is_empty() -> bool:
-        return not (await store.works(WorkQuery(lane="message"))).rows
+        return not (await work.works(WorkQuery(lane="message"))).rows
 
     await eventually(is_empty)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.ports.work import Settlement, WorkStore
+from interlock.ports.work import Settlement
 from tests.support.browsers import Visitor, browser, served
 
 pytestmark = pytest.mark.slow
@@ -85,11 +85,11 @@ async def fill(url: str) -> None:
         await orders.send("order/1", "wrong", principal={"id": "eve"})
         await orders.send("order/2", "paid", {"id": 1}, principal={"id": "eve"})
         store = orders.store
-        assert isinstance(store, WorkStore)
+        assert store.work is not None
         now_ms = orders.clock.now_ms()
-        claims = await store.claim("effect", None, owner="w", now_ms=now_ms, until_ms=now_ms + 9, limit=9)
+        claims = await store.work.claim("effect", None, owner="w", now_ms=now_ms, until_ms=now_ms + 9, limit=9)
         dead = tuple(Settlement(each, "dead", error={"code": "no", "message": "no"}) for each in claims)
-        await store.settle(dead, now_ms=now_ms)
+        await store.work.settle(dead, now_ms=now_ms)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from interlock.ports.leases import Downtime, Lease, LeaseStore
+from interlock.ports.leases import Downtime, Lease, Leases
 from interlock.ports.store import Store
 from interlock.stores.postgres import statements
 from interlock.stores.postgres.opening import open_store
@@ -59,7 +59,7 @@ async def server() -> AsyncIterator[Server]:
     await store.close()
 
 
-async def taken(store: LeaseStore, owner: str, *, now_ms: int = 0, length_ms: int = 1_000) -> Lease | None:
+async def taken(store: Leases, owner: str, *, now_ms: int = 0, length_ms: int = 1_000) -> Lease | None:
     """The name, asked for by an owner whose clock shows `now_ms`."""
     return await store.lease("name", owner=owner, now_ms=now_ms, until_ms=now_ms + length_ms)
 

@@ -20,7 +20,8 @@ from interlock.errors import (
     UsageError,
 )
 from interlock.model.journal.record import decode_record
-from interlock.ports.store import Appended, Conflict, EntityQuery, JournalRelease, Refusal
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Appended, Conflict, EntityQuery
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.store import PostgresStore
 from interlock.stores.sql.refusals import QUEUE_MAX as REFUSALS_MAX
@@ -324,7 +325,7 @@ async def test_a_released_journal_names_its_archive(store: PostgresStore) -> Non
     with pytest.raises(NotFoundError):
         await store.read("parcel/1", after=1)
 
-    assert isinstance(store, JournalRelease)
+    assert store.journal_release is not None
     assert (False, False, [True, True]) == (early, other, released)
     assert ("journal.archived", True) == (raised.value.code, "file:///archive1" in str(raised.value))
     assert () == await store.read("parcel/1", after=3)

@@ -8,7 +8,6 @@ import re
 import pytest
 
 import interlock
-from interlock.ports.store import DerivedRows
 from interlock.runtime.history.verify import Verification
 from interlock.stores.postgres.connection import SETTINGS
 from interlock.stores.postgres.statements import STATEMENTS
@@ -40,7 +39,7 @@ async def kept() -> str:
 async def proofs(url: str) -> list[Verification]:
     """What is proven of all that is there."""
     async with interlock.open(url, charts=[door], work=False) as doors:
-        assert isinstance(doors.store, DerivedRows)
+        assert doors.store.verification is not None
         return [each async for each in doors.verify_all()]
 
 
@@ -129,10 +128,13 @@ async def test_what_is_written_meanwhile_is_no_difference() -> None:
                 await doors.send("door/2", "opened")
 
         moving = asyncio.ensure_future(move())
-        assert isinstance(doors.store, DerivedRows)
+        assert doors.store.verification is not None
         found: list[str] = []
         while not moving.done():
-            found += [*await doors.store.differences("door/2"), *await doors.store.differences()]
+            found += [
+                *await doors.store.verification.differences("door/2"),
+                *await doors.store.verification.differences(),
+            ]
         await moving
 
     assert [] == found
@@ -143,8 +145,8 @@ async def test_many_differences_are_told_in_part() -> None:
     url = await kept()
     asked(url, "INSERT INTO entity_tag SELECT '', 'door', n::text, '1' FROM generate_series(1, 30) AS n")
     async with interlock.open(url, charts=[door], work=False) as doors:
-        assert isinstance(doors.store, DerivedRows)
-        found = await doors.store.differences()
+        assert doors.store.verification is not None
+        found = await doors.store.verification.differences()
 
     assert (11, "and 20 more") == (len(found), found[-1])
 
@@ -152,8 +154,8 @@ async def test_many_differences_are_told_in_part() -> None:
 async def test_an_entity_that_is_not_there_differs_in_nothing() -> None:
     """Whoever asks for it is told elsewhere."""
     async with interlock.open(await kept(), charts=[door], work=False) as doors:
-        assert isinstance(doors.store, DerivedRows)
-        assert () == await doors.store.differences("door/7")
+        assert doors.store.verification is not None
+        assert () == await doors.store.verification.differences("door/7")
 
 
 async def test_no_walk_scans_a_table() -> None:

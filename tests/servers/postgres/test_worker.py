@@ -11,7 +11,7 @@ import pytest
 import interlock
 from interlock import BoundChart, Runtime
 from interlock.effects.handlers import Attempt
-from interlock.ports.work import WorkQuery, WorkStore
+from interlock.ports.work import WorkQuery
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.support.postgres_server import store_or_skip
 
@@ -110,8 +110,8 @@ async def reached(runtime: Runtime, entity: str, state: str) -> None:
 
 async def rest(runtime: Runtime) -> list[str]:
     """The names of the work that is left."""
-    assert isinstance(runtime.store, WorkStore)
-    return [each.work.name for each in (await runtime.store.works(WorkQuery())).rows]
+    assert runtime.store.work is not None
+    return [each.work.name for each in (await runtime.store.work.works(WorkQuery())).rows]
 
 
 async def nothing_is_left(runtime: Runtime) -> None:

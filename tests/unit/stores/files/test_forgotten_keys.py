@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired, Refusal
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired
 from interlock.stores.files.durable_io import Settings
 from interlock.stores.files.journal import recent_keys
 from interlock.stores.files.names import directory_name, shard_name
