@@ -1,9 +1,9 @@
 """Fill a SQLite store with many orders, by its tables alone: to look at the console at any size.
 
-    python bench/fleet/make_fleet.py fleet.db --entities 10000000
-    interlock serve sqlite:///fleet.db --chart bench/fleet/order.yaml
+    python bench/pages/make_fleet.py fleet.db --entities 10000000
+    interlock serve sqlite:///fleet.db --chart bench/pages/order.yaml
 
-Rule 1: what is written is what steps would have written: two entries each, linked, with the lists and counters beside.
+Rule 1: what is written is what steps would have written: two entries each, linked, with lists and counters.
 Rule 2: it is not a measurement; `--ask` times the questions that pages ask, on this machine, as it is.
 """
 
@@ -102,7 +102,7 @@ STATEMENTS = {
 
 
 def lives(count: int, samples: list[Sample]) -> Iterator[tuple[Sample, str, int]]:
-    """Which sample each order is, its id, and when it began: spread over a year, the same each time."""
+    """Which sample each order is, its id, and its start: spread over a year, the same each time."""
     now_ms = time.time_ns() // 1_000_000
     for number in range(count):
         place = (number * 2_654_435_761) % 1_000_003 / 1_000_003  # spread evenly, without chance
@@ -122,7 +122,7 @@ def fill(path: Path, count: int) -> None:
     connection.execute("PRAGMA cache_size = -400000")
     counts: dict[tuple[str, str], int] = {}
     batch: dict[str, list[tuple[Any, ...]]] = {name: [] for name in STATEMENTS}
-    began = time.monotonic()
+    start_s = time.monotonic()
     for number, (sample, own, time_ms) in enumerate(lives(count, samples), start=1):
         for name, found in rows(sample, own, time_ms).items():
             batch[name] += found
@@ -130,7 +130,7 @@ def fill(path: Path, count: int) -> None:
             counts[kernel.chart.revision, state] = counts.get((kernel.chart.revision, state), 0) + 1
         if number % BATCH == 0 or number == count:
             _write(connection, batch)
-            print(f"\r{number:,} of {count:,}, {number / (time.monotonic() - began):,.0f}/s", end="", file=sys.stderr)
+            print(f"\r{number:,} of {count:,}, {number / (time.monotonic() - start_s):,.0f}/s", end="", file=sys.stderr)
     connection.execute("BEGIN")
     connection.executemany(UPSERT_COUNT, [("", "order", *place, found) for place, found in counts.items()])
     connection.execute("COMMIT")
@@ -157,7 +157,7 @@ async def ask(path: Path) -> None:
         "stuck, counted": lambda: store.overdue("order", "paid", before_ms=now_ms),
         "oldest in a state": lambda: store.find(EntityQuery(kind="order", state="paid")),
         "next page": lambda: store.find(EntityQuery(kind="order", state="paid", after=page.after)),
-        "by beginning of the id": lambda: store.find(EntityQuery(kind="order", prefix="ord-00000012")),
+        "by prefix of the id": lambda: store.find(EntityQuery(kind="order", prefix="ord-00000012")),
         "by tag": lambda: store.find(EntityQuery(kind="order", tag="open")),
         "by revision, none": lambda: store.find(EntityQuery(kind="order", revision="none")),
         "one journal": lambda: store.read("order/ord-000000123"),
@@ -165,9 +165,9 @@ async def ask(path: Path) -> None:
     for name, question in questions.items():
         taken = []
         for _ in range(5):
-            began = time.perf_counter()
+            start_s = time.perf_counter()
             await question()
-            taken.append(time.perf_counter() - began)
+            taken.append(time.perf_counter() - start_s)
         print(f"{name:<24} {min(taken) * 1000:8.2f} ms")
     await store.close()
 

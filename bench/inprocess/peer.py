@@ -1,4 +1,4 @@
-"""What a peer in Python gives to the worker: a name, a version, and functions that do the workloads."""
+"""What an implementation in Python gives to its process: a name, a version, and a function per workload."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 Drive = Callable[[int], int]
-"""Drives that many events through a started entity, checks where it ended, and gives the nanoseconds of CPU it took."""
+"""Sends so many events to a started entity, checks the result, and returns the nanoseconds of CPU time."""
 
 Make = Callable[[], object]
-"""Makes one started entity."""
+"""Creates one started entity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """One line of the tables. A workload that is not in `drives` is one that this peer cannot express."""
+    """One line of the tables. `unsupported` gives the reason for each workload that the library cannot express."""
 
     name: str
     version: str
     drives: Mapping[str, Drive] = field(default_factory=dict)
     create: Callable[[], Make] | None = None
+    unsupported: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def workloads(self) -> list[str]:
-        """The workloads that this peer does."""
+        """Return the workloads that this line can do."""
         return sorted([*self.drives, *(["W5"] if self.create is not None else [])])

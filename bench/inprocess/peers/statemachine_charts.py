@@ -7,8 +7,8 @@ from typing import Any
 
 from statemachine import State, StateChart
 
-from bench.peer import Make, Peer
-from bench.workloads import (
+from bench.inprocess.peer import Make, Peer
+from bench.inprocess.workloads import (
     REGIONS,
     check_nested,
     check_order,
@@ -151,10 +151,10 @@ def toggle(count: int) -> int:
     """W1."""
     entity = Toggle()
     events = ["TOGGLE"] * count
-    began = clock_ns()
+    start_ns = clock_ns()
     for event in events:
         entity.send(event)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_toggle(_leaf(entity), count)
     return ns
 
@@ -163,10 +163,10 @@ def order(count: int) -> int:
     """W2 and W6."""
     entity = Order()
     events = order_events(count)
-    began = clock_ns()
+    start_ns = clock_ns()
     for name, data in events:
         entity.send(name, name=name, **data)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_order(_leaf(entity), entity.count, entity.last, count)
     return ns
 
@@ -176,10 +176,10 @@ def nested(count: int) -> int:
     entity = Nested()
     entity.entries = entity.exits = 0
     events = nested_events(count)
-    began = clock_ns()
+    start_ns = clock_ns()
     for event in events:
         entity.send(event)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_nested(_leaf(entity), entity.entries, entity.exits, count)
     return ns
 
@@ -188,10 +188,10 @@ def regions(count: int) -> int:
     """W4."""
     entity = Parallel()
     events = ["TICK"] * count
-    began = clock_ns()
+    start_ns = clock_ns()
     for event in events:
         entity.send(event)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     active = set(entity.configuration_values)
     check_regions(["on" if f"on{name[1:]}" in active else "off" for name in REGIONS], count)
     return ns

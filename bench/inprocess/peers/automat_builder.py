@@ -1,6 +1,6 @@
 """automat, `TypeMachineBuilder`: flat charts only; inputs are methods.
 
-It has no guards: a plain check stands in the action (the state changes whatever it says), and a real choice is an
+It has no guards: a plain check is in the action (the state changes whatever it says), and a real choice is an
 input whose action enters again by a private input. W3 and W4 are not expressible.
 """
 
@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from automat import TypeMachineBuilder
 
-from bench.peer import Make, Peer
-from bench.workloads import (
+from bench.inprocess.peer import Make, Peer
+from bench.inprocess.workloads import (
     ORDER_STATES,
     ORDER_TRANSITIONS,
     check_order,
@@ -63,7 +63,7 @@ class OrderInputs(Protocol):
     def reviewed(self, amount: int) -> None: ...
     def returned(self, days: int) -> None: ...
     def where(self) -> str: ...
-    def tell(self) -> Order: ...
+    def read(self) -> Order: ...
 
 
 def _toggle() -> Any:
@@ -107,7 +107,7 @@ def _bump_returned(inputs: OrderInputs, order: Order, days: int) -> None:
     order.last = "RETURN"
 
 
-def _tell(inputs: OrderInputs, order: Order) -> Order:
+def _read(inputs: OrderInputs, order: Order) -> Order:
     return order
 
 
@@ -116,7 +116,7 @@ def _order() -> Any:
     states = {name: builder.state(name) for name in ORDER_STATES}
     for name, state in states.items():
         state.upon(OrderInputs.where).loop().returns(name)
-        state.upon(OrderInputs.tell).loop()(_tell)
+        state.upon(OrderInputs.read).loop()(_read)
     for source, event, guard, target in ORDER_TRANSITIONS:
         if guard == "has_items":
             states[source].upon(getattr(OrderInputs, event)).to(states[target])(_bump(event))
@@ -136,10 +136,10 @@ def toggle(count: int) -> int:
     """W1."""
     entity = TOGGLE(Nothing())
     events = ["TOGGLE"] * count
-    began = clock_ns()
+    start_ns = clock_ns()
     for event in events:
         getattr(entity, event)()
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_toggle(entity.where(), count)
     return ns
 
@@ -148,11 +148,11 @@ def order(count: int) -> int:
     """W2 and W6."""
     entity = ORDER(Order())
     events = order_events(count)
-    began = clock_ns()
+    start_ns = clock_ns()
     for name, data in events:
         getattr(entity, name)(**data)
-    ns = clock_ns() - began
-    kept = entity.tell()
+    ns = clock_ns() - start_ns
+    kept = entity.read()
     check_order(entity.where(), kept.count, kept.last, count)
     return ns
 

@@ -32,9 +32,9 @@ function cpu() {
 }
 
 export function timed(events, send) {
-  const began = cpu();
+  const start_ns = cpu();
   for (let position = 0; position < events.length; position++) send(events[position]);
-  return cpu() - began;
+  return cpu() - start_ns;
 }
 
 function created(make, count) {
@@ -42,13 +42,13 @@ function created(make, count) {
   const kept = new Array(count);
   global.gc();
   const before = process.memoryUsage().rss;
-  const began = cpu();
+  const start_ns = cpu();
   for (let position = 0; position < count; position++) kept[position] = make();
-  const ns = cpu() - began;
+  const ns = cpu() - start_ns;
   global.gc();
   const bytes = Math.max(0, process.memoryUsage().rss - before) / count;
   expect(kept.length === count, kept.length);
-  return { ns, bytes };
+  return { ns: ns / count, bytes };
 }
 
 export function serve({ name, version, drives, create }) {
@@ -59,7 +59,7 @@ export function serve({ name, version, drives, create }) {
     let answer;
     try {
       global.gc();
-      answer = workload === 'W5' ? created(create(), count) : { ns: drives[workload](count) };
+      answer = workload === 'W5' ? created(create(), count) : { ns: drives[workload](count) / count };
     } catch (error) {
       answer = { error: String(error?.message || error) };
     }

@@ -10,8 +10,8 @@ import platform
 from collections.abc import Callable
 from typing import Any
 
-from bench.peer import Peer
-from bench.workloads import (
+from bench.inprocess.peer import Peer
+from bench.inprocess.workloads import (
     NESTED_TREE,
     ORDER_CONTEXT,
     ORDER_TRANSITIONS,
@@ -186,10 +186,10 @@ def toggle(count: int) -> int:
     """W1."""
     entity = Toggle()
     events = ["TOGGLE"] * count
-    began = clock_ns()
+    start_ns = clock_ns()
     for event in events:
         entity.send(event)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_toggle(entity.state, count)
     return ns
 
@@ -198,10 +198,10 @@ def order(count: int) -> int:
     """W2 and W6."""
     entity = Order()
     events = order_events(count)
-    began = clock_ns()
+    start_ns = clock_ns()
     for name, data in events:
         entity.send(name, data)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_order(entity.state, entity.count, entity.last, count)
     return ns
 
@@ -210,10 +210,10 @@ def nested(count: int) -> int:
     """W3."""
     entity = Nested()
     events = nested_events(count)
-    began = clock_ns()
+    start_ns = clock_ns()
     for event in events:
         entity.send(event)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_nested(entity.leaf, entity.entries, entity.exits, count)
     return ns
 
@@ -222,10 +222,10 @@ def regions(count: int) -> int:
     """W4."""
     entity = Regions()
     events = ["TICK"] * count
-    began = clock_ns()
+    start_ns = clock_ns()
     for event in events:
         entity.send(event)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_regions([entity.r1, entity.r2, entity.r3, entity.r4], count)
     return ns
 
@@ -314,10 +314,10 @@ def pure_toggle(count: int) -> int:
     """W1."""
     state = "off"
     events = ["TOGGLE"] * count
-    began = clock_ns()
+    start_ns = clock_ns()
     for event in events:
         state = pure_toggle_step(state, event)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_toggle(state, count)
     return ns
 
@@ -326,10 +326,10 @@ def pure_order(count: int) -> int:
     """W2 and W6."""
     state, context = "draft", ORDER_CONTEXT
     events = order_events(count)
-    began = clock_ns()
+    start_ns = clock_ns()
     for name, data in events:
         state, context = pure_order_step(state, context, name, data)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_order(state, context["count"], context["last"], count)
     return ns
 
@@ -339,10 +339,10 @@ def pure_nested(count: int) -> int:
     state: str = "A1a"
     context: Context = {"entries": 0, "exits": 0}
     events = nested_events(count)
-    began = clock_ns()
+    start_ns = clock_ns()
     for event in events:
         state, context = pure_nested_step(state, context, event)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_nested(state, context["entries"], context["exits"], count)
     return ns
 
@@ -351,10 +351,10 @@ def pure_regions(count: int) -> int:
     """W4."""
     states = ("off", "off", "off", "off")
     events = ["TICK"] * count
-    began = clock_ns()
+    start_ns = clock_ns()
     for event in events:
         states = pure_regions_step(states, event)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_regions(states, count)
     return ns
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from xstate_statemachine import MachineLogic, SyncInterpreter, create_machine
 
-from bench.peer import Make, Peer
-from bench.workloads import (
+from bench.inprocess.peer import Make, Peer
+from bench.inprocess.workloads import (
     NESTED_TRANSITIONS,
     NESTED_TREE,
     ORDER_CONTEXT,
@@ -40,10 +40,10 @@ def toggle(count: int) -> int:
     states = {"off": {"on": {"TOGGLE": "on"}}, "on": {"on": {"TOGGLE": "off"}}}
     entity = SyncInterpreter(create_machine({"id": "t", "initial": "off", "states": states})).start()
     events = ["TOGGLE"] * count
-    began = clock_ns()
+    start_ns = clock_ns()
     for event in events:
         entity.send(event)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_toggle(_leaves(entity)[0], count)
     return ns
 
@@ -72,10 +72,10 @@ def order(count: int) -> int:
     """W2 and W6."""
     entity = SyncInterpreter(_order_chart()).start()
     events = order_events(count)
-    began = clock_ns()
+    start_ns = clock_ns()
     for name, data in events:
         entity.send(name, **data)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_order(_leaves(entity)[0], entity.context["count"], entity.context["last"], count)
     return ns
 
@@ -109,10 +109,10 @@ def nested(count: int) -> int:
     entity = SyncInterpreter(create_machine({"id": "n", "initial": "A", "states": states}, logic=logic)).start()
     moves[:] = [0, 0]
     events = nested_events(count)
-    began = clock_ns()
+    start_ns = clock_ns()
     for event in events:
         entity.send(event)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_nested(_leaves(entity)[-1], moves[0], moves[1], count)
     return ns
 
@@ -123,10 +123,10 @@ def regions(count: int) -> int:
     parts = {name: {"initial": "off", "states": states} for name in REGIONS}
     entity = SyncInterpreter(create_machine({"id": "p", "type": "parallel", "states": parts})).start()
     events = ["TICK"] * count
-    began = clock_ns()
+    start_ns = clock_ns()
     for event in events:
         entity.send(event)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_regions([name for name in _leaves(entity) if name in ("on", "off")], count)
     return ns
 

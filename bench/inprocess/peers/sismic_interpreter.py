@@ -8,8 +8,8 @@ from typing import Any
 from sismic.interpreter import Event, Interpreter
 from sismic.io.datadict import import_from_dict
 
-from bench.peer import Make, Peer
-from bench.workloads import (
+from bench.inprocess.peer import Make, Peer
+from bench.inprocess.workloads import (
     NESTED_TRANSITIONS,
     NESTED_TREE,
     ORDER_CONTEXT,
@@ -43,11 +43,11 @@ def _leaves(entity: Any) -> list[str]:
 
 def _drive(entity: Any, events: list[tuple[str, dict[str, int]]]) -> int:
     queue, step = entity.queue, entity.execute_once
-    began = clock_ns()
+    start_ns = clock_ns()
     for name, data in events:
         queue(Event(name, **data))
         step()
-    return clock_ns() - began
+    return clock_ns() - start_ns
 
 
 def toggle(count: int) -> int:

@@ -7,11 +7,11 @@
 | `fold` | `chart.fold(snapshot, events)`, replay |
 | `functions` | as `step`, with registered Python functions as guards and assign |
 | `general` | as `step`, with the fast tier off: what a step with timers, invokes or history pays at least |
-| `written` | W5 only: an entity made, started and stepped once, so that it has a context of its own |
+| `written` | W5 only: an entity made, started and stepped once, so that it has its own context |
 
 The inner step takes (context, event, entity, version) and gives (configuration, context, effects, transitions), without
 a Step or a Snapshot. A chart is loaded once and kept, as a user keeps it; entities are new in every repeat. Every
-function heats the fast tier before it begins to time, so that what is timed is the steady state.
+function warms up the compiled steps before the measurement, which shows the steady state.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import interlock
-from bench.peer import Drive, Make, Peer
-from bench.workloads import (
+from bench.inprocess.peer import Drive, Make, Peer
+from bench.inprocess.workloads import (
     NESTED_EVENTS,
     ORDER_EVENTS,
     check_nested,
@@ -36,7 +36,7 @@ from bench.workloads import (
 from interlock.kernel.fast_path import COMPILE_AFTER_USES
 from interlock.kernel.step import Kernel
 
-CHARTS = Path(__file__).resolve().parents[1] / "charts"
+CHARTS = Path(__file__).resolve().parents[2] / "charts"
 HEAT = COMPILE_AFTER_USES + 2
 """Cycles of events after which every configuration and event of a workload has its fast function."""
 
@@ -136,12 +136,12 @@ def inner(workload: str) -> Drive:
         configuration, context = chart.kernel.planner.configuration(first.configuration), first.context
         assert configuration is not None
         events = events_of(workload, count)
-        began = clock_ns()
+        start_ns = clock_ns()
         for event in events:
             version += 1
             # A step that is not compiled raises KeyError or TypeError, and the repeat ends as an error.
             configuration, context, _, _ = configuration.compiled_parts[event.name](context, event, entity, version)
-        ns = clock_ns() - began
+        ns = clock_ns() - start_ns
         last = interlock.Snapshot(first.kind, entity, version, first.revision, configuration.names, context)
         check(workload, first, last, count)
         return ns
@@ -156,10 +156,10 @@ def step(workload: str, chart: interlock.BoundChart | None = None) -> Drive:
         bound = chart or CHART_OF[workload]
         first = snapshot = started(workload, bound)
         events = events_of(workload, count)
-        began = clock_ns()
+        start_ns = clock_ns()
         for event in events:
             snapshot = bound.step(snapshot, event).snapshot
-        ns = clock_ns() - began
+        ns = clock_ns() - start_ns
         check(workload, first, snapshot, count)
         return ns
 
@@ -170,9 +170,9 @@ def fold(count: int) -> int:
     """Replay."""
     first = started("W2", ORDER)
     events = events_of("W2", count)
-    began = clock_ns()
+    start_ns = clock_ns()
     last = ORDER.fold(first, events)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check("W2", first, last, count)
     return ns
 
@@ -184,10 +184,10 @@ def general(workload: str) -> Drive:
     def drive(count: int) -> int:
         first = snapshot = kernel.start(entity="order/1").snapshot
         step, events = kernel.step, events_of(workload, count)
-        began = clock_ns()
+        start_ns = clock_ns()
         for event in events:
             snapshot = step(snapshot, event).snapshot
-        ns = clock_ns() - began
+        ns = clock_ns() - start_ns
         check(workload, first, snapshot, count)
         return ns
 
@@ -195,14 +195,14 @@ def general(workload: str) -> Drive:
 
 
 def create() -> Make:
-    """A started entity: its snapshot, with an id of its own; the defaults of its context are shared until written."""
+    """A started entity: its snapshot, with its own id; the defaults of its context are shared until written."""
     ids = numbers(1)
     start = ORDER.start
     return lambda: start(entity=f"order/{next(ids)}").snapshot
 
 
 def create_written() -> Make:
-    """A started entity after its first event: its snapshot with a context of its own."""
+    """A started entity after its first event: its snapshot with its own context."""
     started("W2", ORDER)
     make, step, event = create(), ORDER.step, CYCLES["W2"][0]
     return lambda: step(make(), event).snapshot  # type: ignore[arg-type]  # what `create` makes

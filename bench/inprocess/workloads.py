@@ -10,7 +10,7 @@ little money: the first candidate is refused, the second taken |
 | W5 | makes and starts an entity of W2's chart | (an entity) |
 | W6 | folds the events of W2 over one entity | as W2, nothing kept |
 
-The data itself stands in `workloads.json`, which the peers on Node.js read too.
+The data is in `workloads.json`, which the libraries on Node.js read too.
 Rule: every repeat ends in one of the checks below, so a peer that does less work fails instead of looking fast.
 """
 
@@ -76,12 +76,12 @@ def check_toggle(state: str, count: int) -> None:
 
 
 def check_order(state: str, counted: int, last: str, count: int) -> None:
-    """W2 and W6 end where they began, having counted every event."""
+    """W2 and W6 end in the first state, having counted every event."""
     _expect(("draft", count, ORDER_EVENTS[-1][0]), (state, counted, last))
 
 
 def check_nested(leaf: str, entries: int, exits: int, count: int) -> None:
-    """W3 ends where it began, having run every entry and exit action since the start."""
+    """W3 ends in the first state, having run every entry and exit action since the start."""
     moves = count // len(NESTED_EVENTS) * NESTED_MOVES
     _expect(("A1a", moves, moves), (leaf, entries, exits))
 

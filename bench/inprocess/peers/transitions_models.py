@@ -11,8 +11,8 @@ from typing import Any
 from transitions import Machine
 from transitions.extensions import HierarchicalMachine
 
-from bench.peer import Make, Peer
-from bench.workloads import (
+from bench.inprocess.peer import Make, Peer
+from bench.inprocess.workloads import (
     NESTED_TRANSITIONS,
     NESTED_TREE,
     ORDER_STATES,
@@ -88,10 +88,10 @@ def toggle(count: int) -> int:
     edges = [["TOGGLE", "off", "on"], ["TOGGLE", "on", "off"]]
     Machine(model, states=["off", "on"], initial="off", auto_transitions=False, transitions=edges)
     events = ["TOGGLE"] * count
-    began = clock_ns()
+    start_ns = clock_ns()
     for event in events:
         model.trigger(event)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_toggle(model.state, count)
     return ns
 
@@ -101,10 +101,10 @@ def order(count: int) -> int:
     model = Order()
     _order_chart(model)
     events = order_events(count)
-    began = clock_ns()
+    start_ns = clock_ns()
     for name, data in events:
         model.trigger(name, name=name, **data)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_order(model.state, model.count, model.last, count)
     return ns
 
@@ -134,10 +134,10 @@ def nested(count: int) -> int:
     HierarchicalMachine(model, states=states, initial="A", auto_transitions=False, transitions=edges)
     model.entries = model.exits = 0
     events = nested_events(count)
-    began = clock_ns()
+    start_ns = clock_ns()
     for event in events:
         model.trigger(event)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_nested(model.state.rsplit("_", 1)[1], model.entries, model.exits, count)
     return ns
 
@@ -149,10 +149,10 @@ def regions(count: int) -> int:
     model = Bare()
     HierarchicalMachine(model, states=[{"name": "p", "parallel": parts}], initial="p", auto_transitions=False)
     events = ["TICK"] * count
-    began = clock_ns()
+    start_ns = clock_ns()
     for event in events:
         model.trigger(event)
-    ns = clock_ns() - began
+    ns = clock_ns() - start_ns
     check_regions([state.rsplit("_", 1)[1] for state in model.state], count)
     return ns
 
