@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import InterlockError, UsageError
+from interlock.ports.store import Refusal
 from interlock.stores.sqlite import files
 from interlock.stores.sqlite.connection import open_reader, open_writer
 from interlock.stores.sqlite.files import CALLS
 from interlock.stores.sqlite.store import SqliteStore
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import journal, kept
+from tests.unit.stores.test_file_identity import _codes, _moved
 
 SECONDS_MAX = 60
 """A child that takes longer hangs, and is ended by an alarm."""
@@ -244,3 +246,116 @@ def test_a_fork_that_ran_no_rules_is_noticed(tmp_path: Path, monkeypatch: pytest
     gc.collect()
 
     assert "store.forked" == said
+
+
+PRIVATE = """
+import os, stat, sys
+from pathlib import Path
+
+path, modes = Path(sys.argv[1]), set()
+
+def look(event, arguments):
+    for each in path.parent.glob("x.db*") if event in ("sqlite3.connect", "sqlite3.connect/handle", "os.chmod") else ():
+        modes.add(stat.S_IMODE(each.stat().st_mode))
+
+from interlock.stores.sqlite.connection import open_writer
+os.umask(0)
+sys.addaudithook(look)
+connection = open_writer(path)
+modes.update(stat.S_IMODE(each.stat().st_mode) for each in path.parent.glob("x.db*"))
+connection.close()
+print(sorted(oct(each) for each in modes))
+"""
+
+
+def test_a_new_file_is_private_from_its_first_moment(tmp_path: Path) -> None:
+    """Whoever opens it in the moment before its mode is changed would keep it open."""
+    done = subprocess.run(
+        [sys.executable, "-c", PRIVATE, str(tmp_path / "x.db")], capture_output=True, text=True, check=True
+    )
+
+    assert "['0o600']\n" == done.stdout
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of processes with threads; that is what is tested
+def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path) -> None:
+    """Its rings would wake its parent's threads, and theirs would wake its own; the parent goes on."""
+    life = Life("parcel/1")
+    store = SqliteStore(tmp_path / "x.db")
+    asyncio.run(kept(store, life.created()))
+    refusal = Refusal("parcel/1", "a", "denied", "no", 1)
+
+    async def told() -> list[str]:
+        codes = []
+        for each in (
+            store.append(life.stepped(key="k")),
+            store.load("parcel/1"),
+            store.kinds(),
+            store.refuse((refusal,)),
+        ):
+            try:
+                await each
+            except UsageError as error:
+                codes.append(error.code)
+        await store.close()
+        return codes
+
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # ends it, should it wait
+        code = 1
+        try:
+            code = 0 if ["store.forked"] * 4 == asyncio.run(told()) else 2
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    loaded = asyncio.run(store.load("parcel/1"))
+    asyncio.run(store.close())
+
+    assert (0, True) == (os.waitstatus_to_exitcode(status), loaded is not None)
+
+
+OTHER = """
+import asyncio, os, sys
+from pathlib import Path
+from interlock.stores.sqlite.store import SqliteStore
+from interlock.testing.store_suite.samples import Life
+
+async def main():
+    store = SqliteStore(Path(sys.argv[1]))
+    life = Life("parcel/other")
+    await store.append(life.created())
+    await store.append(life.stepped(key="k"))
+    print("kept", flush=True)
+    sys.stdin.readline()
+    os._exit(0)  # as by kill -9: the entries are in the log only
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+async def test_closing_a_replaced_database_leaves_the_log_of_its_successor(tmp_path: Path, is_noticed: bool) -> None:
+    """The last connection deletes the log by its name, which another file has by now; but SQLite looks first."""
+    path = tmp_path / "x.db"
+    store = SqliteStore(path)
+    life = Life("parcel/1")
+    await kept(store, life.created())
+    await store.kinds()  # a connection that reads
+    for suffix in ("", "-wal", "-shm"):
+        _moved(path.with_name(f"x.db{suffix}"))
+    other = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", OTHER, str(path), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert other.stdin is not None
+    assert other.stdout is not None
+    said = await other.stdout.readline()
+    if is_noticed:
+        await _codes(lambda: store.append(life.stepped(key="x")))
+    await store.close()
+    await other.communicate(b"\n")
+    again = SqliteStore(path)
+    count = len(await journal(again, "parcel/other"))
+    await again.close()
+
+    assert (b"kept\n", 2) == (said, count)

@@ -22,8 +22,8 @@ from interlock.stores.registry import open_store as open_store_url
 from interlock.stores.sql import work_lists
 from interlock.stores.sqlite.store import open_store
 from interlock.testing.store_suite.samples import Life
+from tests.support.cli import Caller
 from tests.support.postgres_server import store_or_skip
-from tests.unit.cli.calls import Caller
 
 NOW = 1_700_000_000_000
 STORE = "sqlite:///work.db"

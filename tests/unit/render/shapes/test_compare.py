@@ -10,8 +10,6 @@ from interlock.render.drawing import Drawing, draw_diff_svg, lay_out, make_drawi
 from interlock.render.shapes.boxes import BoxTree, make_box_tree
 from interlock.render.shapes.collapse import STATES_SHOWN_MAX, collapse_boxes
 from interlock.render.shapes.compare import compare_trees
-from interlock.render.svg.png import png
-from tests.support.missing import error_without
 from tests.unit.render.charts import compiled, flat, nested, on, parallel_root
 from tests.unit.render.pictures import chart_of
 
@@ -179,11 +177,3 @@ def test_a_drawing_shows_the_differences_from_an_earlier_revision() -> None:
 
     assert "- a" in changed.svg
     assert "- a" in changed._repr_mimebundle_()["image/svg+xml"]
-
-
-def test_a_png_needs_resvg_and_says_how_to_get_it() -> None:
-    """Without the extra it is refused loudly, never drawn wrong."""
-    assert png(make_drawing(flat(), [], theme="light").svg).startswith(b"\x89PNG")
-
-    name, code, hint = error_without("resvg_py", code=f"from {png.__module__} import png\npng('<svg/>')")
-    assert ("MissingExtraError", "extra.png", True) == (name, code, "interlock[png]" in (hint or ""))
