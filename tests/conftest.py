@@ -21,8 +21,11 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.cli import call, folder
 from tests.support.quick import Quick
 from tests.support.summary import SkipSummary
+
+__all__ = ("call", "folder")  # fixtures
 
 EXPLORE = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("explore", EXPLORE)

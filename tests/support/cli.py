@@ -1,6 +1,6 @@
 """Runs command lines in the process of the test, and keeps what they print.
 
-`call` and `folder` are fixtures; the conftest of a folder that needs them imports them.
+`call` and `folder` are fixtures for every test (`tests/conftest.py`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-from interlock.cli.main import main
 
 LAMP = """\
 interlock: 1
@@ -39,6 +37,8 @@ class Caller:
 
     def __call__(self, *arguments: str | Path) -> Ended:
         """Run one command line."""
+        from interlock.cli.main import main  # most tests do not need it
+
         self._capsys.readouterr()
         code = main([str(each) for each in arguments])
         captured = self._capsys.readouterr()

@@ -17,7 +17,7 @@ from tests.crash.kills import operator_acts
 from tests.support.postgres_server import store_or_skip
 
 SCRIPT = Path(operator_acts.__file__)
-ROOT = SCRIPT.parents[2]
+ROOT = SCRIPT.parents[3]
 EVENTS = {"drop": "_work.dropped", "retry": "_work.retried", "requeue": "_work.retried"}
 HOUR_MS = 3_600_000
 

@@ -24,7 +24,7 @@ from tests.crash.kills.storm import storm
 
 KILLS = int(os.environ.get("INTERLOCK_KILLS", "40"))
 SCRIPT = Path(sqlite_writers.__file__)
-ROOT = SCRIPT.parents[2]
+ROOT = SCRIPT.parents[3]
 
 
 def started(*arguments: object) -> subprocess.Popen[str]:
