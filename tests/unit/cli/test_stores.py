@@ -16,7 +16,6 @@ from interlock.cli.project import Project, project
 from interlock.errors import UsageError
 from interlock.stores.sql.schema import newest_schema
 from tests.support.cli import LAMP, Caller
-from tests.support.postgres_server import store_or_skip
 
 STORE = "sqlite:///lamps.db"
 CHARTED = ("--chart", "lamp.yaml")
@@ -384,31 +383,6 @@ def test_an_age_has_two_units_at_most(ms: int, text: str) -> None:
 
 def test_a_time_that_no_calendar_has_is_its_number() -> None:
     assert ("1970-01-01T00:00:00.000Z", f"{2**62} ms") == (time_text(0), time_text(2**62))
-
-
-def test_the_commands_work_on_a_server_and_never_print_its_password(call: Caller, folder: Path) -> None:
-    url = store_or_skip()
-    secret = url.partition("@")[0].rpartition(":")[2]
-    ended = [
-        call(*words)
-        for words in (
-            ("db", "upgrade", url),
-            ("db", "status", url),
-            ("create", url, "lamp/1", *CHARTED),
-            ("send", url, "lamp/1", "press", *CHARTED),
-            ("show", url, "lamp/1", *CHARTED, "--at", "1"),
-            ("ls", url, "--kind", "lamp"),
-            ("journal", url, "lamp/1"),
-            ("verify", url, *CHARTED),
-        )
-    ]
-    wrong = [call("ls", url.replace("127.0.0.1", "127.0.0.1:1")), call("ls", url.replace("schema=", "schma="))]
-
-    assert [0] * len(ended) == [each.code for each in ended]
-    assert "1 entity, 2 entries" in ended[-1].out
-    assert 0 not in {each.code for each in wrong}
-    assert len(secret) > 5
-    assert not any(secret in each.out + each.err for each in (*ended, *wrong))
 
 
 def test_check_without_a_file_means_those_of_the_project(call: Caller, folder: Path) -> None:
