@@ -26,6 +26,7 @@ from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore
 from interlock.stores.registry import open_store as open_store_url
 from interlock.testing.clock import VirtualClock
+from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.support.postgres_server import store_or_skip
 
 DAY = 86_400_000
@@ -71,7 +72,7 @@ def chart(attempts: list[int] | None = None) -> interlock.BoundChart:
 
 async def reached(jobs: Runtime, state: str, entity: str = "job/1") -> None:
     """Wait until the entity is in a state."""
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         async for entry in jobs.watch(entity, poll_ms=20):
             if entry.after == (state,):
                 return
@@ -79,16 +80,16 @@ async def reached(jobs: Runtime, state: str, entity: str = "job/1") -> None:
 
 async def put_off(jobs: Runtime) -> None:
     """Wait until the only timer was moved, and its row is put off until it is due."""
-    assert isinstance(jobs.store, WorkStore)
-    async with asyncio.timeout(50):
-        while True:
-            rows = (await jobs.store.works(WorkQuery(lane="timer"))).rows  # none while a folder changes hands
-            (timer,) = (await jobs.state("job/1")).timers
-            if timer.due_ms < SystemClock().now_ms() + DAY and [(None, timer.due_ms)] == [
-                (each.owner, each.next_ms) for each in rows
-            ]:
-                return
-            await asyncio.sleep(0.01)  # nobody tells when a row is let go
+    store = jobs.store
+    assert isinstance(store, WorkStore)
+
+    async def is_put_off() -> bool:
+        rows = (await store.works(WorkQuery(lane="timer"))).rows  # none while a folder changes its owner
+        (timer,) = (await jobs.state("job/1")).timers
+        is_moved = timer.due_ms < SystemClock().now_ms() + DAY
+        return is_moved and [(None, timer.due_ms)] == [(each.owner, each.next_ms) for each in rows]
+
+    await eventually(is_put_off)
 
 
 @pytest.fixture(params=["memory", "sqlite", "file", "postgres"])

@@ -14,7 +14,6 @@ ROUNDS = int(os.environ.get("INTERLOCK_FORKS", "4"))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("store", STORES)
 def test_a_fork_in_the_middle_of_sends_loses_and_doubles_nothing(tmp_path: Path, store: str) -> None:
     """A child sends through a store of its own, or is refused, while its parent closes and processes are killed."""
@@ -27,7 +26,6 @@ def test_a_fork_in_the_middle_of_sends_loses_and_doubles_nothing(tmp_path: Path,
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_child_that_opens_the_database_of_its_parent_is_found_out(tmp_path: Path, fault: str) -> None:
     """The storm is not blind: without the refusal entries are lost, or the file is damaged."""

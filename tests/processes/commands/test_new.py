@@ -11,6 +11,7 @@ import pytest
 
 from interlock.cli.commands import new
 from tests.support.cli import Caller
+from tests.support.eventually import PATIENCE_SECONDS
 
 FILES = ["README.md", "handlers.py", "interlock.schema.json", "interlock.toml", "requirements.txt"]
 
@@ -27,7 +28,7 @@ def test_a_project_passes_its_own_test_at_once(call: Caller, folder: Path, templ
         capture_output=True,
         text=True,
         check=False,
-        timeout=55,
+        timeout=PATIENCE_SECONDS,
     )
     checked = call("check", "--strict", project / "parcel-return.interlock.yaml")
 

@@ -69,7 +69,7 @@ def drawn(master: int, process: subprocess.Popen[bytes], twice: str | None = Non
     """Read what was drawn, until a text was drawn twice, or all of it."""
     found = b""
     while twice is None or found.decode(errors="replace").count(twice) < 2:
-        wait = 0.2 if twice is None else 30
+        wait = 0.2 if twice is None else PATIENCE_SECONDS
         if not select.select([master], [], [], wait)[0]:
             break
         found += os.read(master, 65_536)

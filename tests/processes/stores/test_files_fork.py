@@ -17,6 +17,7 @@ from interlock.stores.files.store import FileStore
 from interlock.stores.memory import MemoryStore
 from tests.crash.life import step
 from tests.processes.shm.processes import Child, Line
+from tests.support.eventually import PATIENCE_SECONDS
 
 ENTITY = "order/A-1"
 
@@ -90,11 +91,11 @@ def test_a_child_does_not_wait_for_a_thread_of_its_parent(tmp_path: Path, childr
     def hold() -> None:
         with guards[0], guards[1], guards[2]:
             held.set()
-            leave.wait(60)
+            leave.wait(PATIENCE_SECONDS)
 
     holding = threading.Thread(target=hold)
     holding.start()
-    held.wait(60)
+    held.wait(PATIENCE_SECONDS)
 
     def child(line: Line) -> None:
         line.send(len(asyncio.run(store.read(ENTITY))))

@@ -23,6 +23,7 @@ from interlock.stores.sqlite.files import CALLS
 from interlock.stores.sqlite.store import SqliteStore
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import journal, kept
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.stores.test_file_identity import _codes, _moved
 
 SECONDS_MAX = 60
@@ -302,7 +303,7 @@ def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path) -> None:
 
     child = os.fork()
     if child == 0:
-        signal.alarm(20)  # ends it, should it wait
+        signal.alarm(int(PATIENCE_SECONDS))  # ends it, should it wait
         code = 1
         try:
             code = 0 if ["store.forked"] * 4 == asyncio.run(told()) else 2

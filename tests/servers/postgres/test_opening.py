@@ -568,7 +568,7 @@ print(endings, flush=True)
 def test_a_parent_goes_on_while_its_children_exit_or_open_their_own(url: str) -> None:
     """In the middle of its sends."""
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", INHERITED, url]
-    done = subprocess.run(command, check=False, capture_output=True, timeout=120, text=True)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
 
     assert (0, "[0, 0, 0]\n", "") == (done.returncode, done.stdout, done.stderr)
 
@@ -598,7 +598,7 @@ print(before == after)
 def test_a_child_that_drops_a_store_leaves_the_connections_of_its_parent_alone(url: str) -> None:
     """Finalizing one would take its socket out of the epoll instance that both share: the parent would hear nothing."""
     command = [sys.executable, "-W", "error", "-c", DROPPED, url]
-    done = subprocess.run(command, check=False, capture_output=True, timeout=120, text=True)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
 
     assert (0, "True\n", "") == (done.returncode, done.stdout, done.stderr)
 

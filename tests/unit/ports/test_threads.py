@@ -18,6 +18,7 @@ from interlock.stores.sqlite.store import SqliteStore
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept
 from tests.crash.life import step
+from tests.support.eventually import PATIENCE_SECONDS
 
 DOOR = "interlock: 1\nkind: door\ninitial: open\nstates: {open: {on: {shut: shut}}, shut: {}}"
 
@@ -70,7 +71,7 @@ async def test_a_cancelled_call_continues_in_its_thread() -> None:
     go, done = threading.Event(), threading.Event()
 
     def work() -> None:
-        go.wait(60)
+        go.wait(PATIENCE_SECONDS)
         done.set()
 
     call = asyncio.ensure_future(in_thread(work))
