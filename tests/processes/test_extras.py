@@ -66,7 +66,6 @@ def test_a_driver_that_is_not_installed_is_named(words: tuple[str, ...], folder:
     ],
 )
 def test_a_missing_client_is_named_with_the_line_that_installs_it(extra: str, url: str, package: str) -> None:
-    """When the bus is opened."""
     code = f"from interlock.buses.{extra} import open_bus\nopen_bus({url!r})"
 
     expected = ["MissingExtraError", f"extra.{extra}", f"pip install 'interlock[{extra}]'"]
@@ -74,7 +73,6 @@ def test_a_missing_client_is_named_with_the_line_that_installs_it(extra: str, ur
 
 
 def test_a_png_needs_resvg_and_says_how_to_get_it() -> None:
-    """Without the extra it is refused loudly, never drawn wrong."""
     assert png(make_drawing(flat(), [], theme="light").svg).startswith(b"\x89PNG")
 
     name, code, hint = error_without("resvg_py", code=f"from {png.__module__} import png\npng('<svg/>')")

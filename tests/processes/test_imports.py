@@ -15,12 +15,10 @@ def loaded_after(code: str) -> list[str]:
 
 
 def test_the_bare_import_loads_nothing() -> None:
-    """Neither a parser, nor the command line, nor the kernel."""
     assert [] == loaded_after("import interlock")
 
 
 def test_a_name_loads_what_it_needs_and_no_more() -> None:
-    """An event needs no chart; loading a chart needs no command line."""
     assert ["msgspec"] == loaded_after("import interlock; interlock.Event('x')")
     assert {"click", "rich", "asyncio"}.isdisjoint(loaded_after("import interlock; interlock.loads"))
 

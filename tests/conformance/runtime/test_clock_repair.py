@@ -216,7 +216,6 @@ async def test_a_lease_from_a_wrong_clock_is_not_waited_for(kept: str) -> None:
 
 
 async def test_a_next_try_in_the_future_is_not_waited_for(kept: str) -> None:
-    """The attempt failed under a wrong clock, which put it off."""
     attempts: list[int] = []
     async with _claimed(kept, DAY) as (store, claim):
         now_ms = SystemClock().now_ms() + DAY
@@ -384,7 +383,6 @@ async def test_find_ahead_changes_nothing() -> None:
 
 
 async def test_entities_are_walked_where_a_store_has_no_index_for_it(tmp_path: Path) -> None:
-    """A file store."""
     url = f"file://{tmp_path}/o"
     async with interlock.open(url, charts=[chart()], clock=ShiftedClock(YEARS), work=False) as jobs:
         await jobs.create("job/1")

@@ -51,7 +51,6 @@ async def test_a_sqlite_file_becomes_smaller_under_an_open_store(tmp_path: Path)
 
 @pytest.mark.parametrize("is_empty", [True, False])
 async def test_an_old_month_is_dropped_when_it_is_empty(is_empty: bool) -> None:
-    """By the statement of the guide, beside a store that goes on; one with an entry stays as it is."""
     url = store_or_skip()
     store = await opening.open_store(url)
     life = Life("parcel/1")

@@ -71,7 +71,6 @@ def _waits(rows: object) -> int:
 @pytest.mark.parametrize("act", ["drop", "retry", "requeue"])
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "file"])
 async def test_no_act_of_an_operator_goes_unrecorded(tmp_path: Path, kind: str, act: str) -> None:
-    """A database keeps the act and its row together. Files keep the row first."""
     addresses = {"sqlite": f"sqlite:///{tmp_path}/store.db", "file": f"file://{tmp_path}/store"}
     address = store_or_skip() if kind == "postgres" else addresses[kind]
     kills = killed(address, act)

@@ -60,7 +60,6 @@ def test_a_child_does_not_keep_the_locks_of_a_dead_parent(tmp_path: Path, childr
 
 
 def test_a_child_leaves_a_descriptor_whose_lock_was_released_alone(tmp_path: Path, children: list[Child]) -> None:
-    """The number of a closed descriptor may be another file's by now."""
     system = OperatingSystem()
     for free in (system.unlock, lambda _: None):
         directory = os.open(tmp_path, os.O_RDONLY)
@@ -81,7 +80,6 @@ def test_a_child_leaves_a_descriptor_whose_lock_was_released_alone(tmp_path: Pat
 
 
 def test_a_child_does_not_wait_for_a_thread_of_its_parent(tmp_path: Path, children: list[Child]) -> None:
-    """The child has new mutexes: a thread of the parent may hold the old ones."""
     store = FileStore(tmp_path / "store")
     asyncio.run(store.append(step(1, "k1")))
     journals = store._store

@@ -68,7 +68,6 @@ def opened(path: Path) -> str:
 
 
 def test_a_child_is_refused_a_database_that_its_parent_has_open(tmp_path: Path) -> None:
-    """By its name, by a link, and to read only; the parent goes on."""
     path, link, other_name = tmp_path / "x.db", tmp_path / "link.db", tmp_path / "hard.db"
     store = SqliteStore(path)
     life = Life("parcel/1")
@@ -85,7 +84,6 @@ def test_a_child_is_refused_a_database_that_its_parent_has_open(tmp_path: Path) 
 
 
 def test_a_grandchild_is_refused_too(tmp_path: Path) -> None:
-    """What was open in any process that it descends from."""
     path = tmp_path / "x.db"
     store = SqliteStore(path)
     said = forked(lambda: forked(lambda: opened(path)))
@@ -133,7 +131,6 @@ def test_a_child_of_a_process_in_the_middle_of_commits_does_not_hang(tmp_path: P
 
 
 def test_a_child_refuses_sqlite_when_a_thread_stayed_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fork does not wait for ever; a mutex of the library may be locked in the child for good."""
     monkeypatch.setattr(files, "FORK_WAIT_MS_MAX", 20)
     entered, leave = threading.Event(), threading.Event()
 
@@ -155,7 +152,6 @@ def test_a_child_refuses_sqlite_when_a_thread_stayed_inside(tmp_path: Path, monk
 def test_threads_wait_while_a_process_forks_and_go_on_when_its_end_was_interrupted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A fork whose last words were lost holds nobody up for long."""
     calls = files.Calls()
     monkeypatch.setattr(files, "FORK_WAIT_MS_MAX", 20)
     calls.before_fork()
@@ -232,7 +228,6 @@ def test_a_child_that_exits_does_not_close_what_it_inherited(tmp_path: Path) -> 
 
 
 def test_a_fork_that_ran_no_rules_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one in a C library: the process has another number then."""
     path = tmp_path / "x.db"
     connection = open_writer(path)
 
@@ -270,7 +265,6 @@ print(sorted(oct(each) for each in modes))
 
 
 def test_a_new_file_is_private_from_its_first_moment(tmp_path: Path) -> None:
-    """Whoever opens it in the moment before its mode is changed would keep it open."""
     done = subprocess.run(
         [sys.executable, "-c", PRIVATE, str(tmp_path / "x.db")], capture_output=True, text=True, check=True
     )

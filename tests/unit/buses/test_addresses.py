@@ -141,7 +141,6 @@ def test_every_bus_is_declared_as_an_entry_point() -> None:
 
 
 def test_a_bus_in_memory_is_shared_by_its_name_only() -> None:
-    """Without one everybody has his own."""
     shared = memory.open_bus("memory:shop")
 
     assert shared is memory.open_bus("memory:shop")

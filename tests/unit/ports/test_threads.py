@@ -101,7 +101,6 @@ async def test_in_thread_or_here_calls_the_function_once(refused: pytest.MonkeyP
 
 @pytest.mark.parametrize("url", ["sqlite:///{}/x.db", "file://{}/x", "memory:"])
 def test_a_runtime_that_gets_no_thread_is_unavailable(tmp_path: Path, url: str, refused: pytest.MonkeyPatch) -> None:
-    """And it opens later, with nothing left open."""
     address, chart = url.format(tmp_path), interlock.loads(DOOR)
     with pytest.raises(UnavailableError) as caught, interlock.open(address, charts=[chart]):
         pass
@@ -113,7 +112,6 @@ def test_a_runtime_that_gets_no_thread_is_unavailable(tmp_path: Path, url: str, 
 
 
 async def test_an_async_runtime_that_gets_no_thread_is_unavailable(tmp_path: Path, refused: pytest.MonkeyPatch) -> None:
-    """The thread that opens the store, and the store's own."""
     chart = interlock.loads(DOOR)
     with pytest.raises(UnavailableError) as caught:
         async with interlock.open(f"sqlite:///{tmp_path}/x.db", charts=[chart]):
