@@ -81,8 +81,7 @@ check: lint types imports tidy test ## run everything that must pass; the same a
 
 # For every save: no server, browser or other process, and no test above half a second of CPU. Temporary files are on
 # tmpfs if there is one, because the stores flush what they write. mypy and lint-imports use their caches.
-QUICK := tests/conformance/semantics tests/scenarios $(addprefix tests/unit/,assemble buses cli compiler definition demo \
-  effects expression kernel model render runtime stores testing)
+QUICK := tests/conformance/semantics tests/scenarios tests/unit
 TMPFS := $(shell test -w /dev/shm && echo /dev/shm/interlock-quick-$$(id -u))
 
 quick: $(READY) ## run lint, types, imports and the quick unit tests (under a minute on two cores)

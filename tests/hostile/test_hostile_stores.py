@@ -125,7 +125,6 @@ def _tree(folder: Path) -> set[str]:
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("store", STORES)
 def test_an_id_that_is_none_is_refused_by_every_door(store: str, name: str, folder: Path) -> None:
-    """UsageError from whatever is asked, and the entities are what they were."""
     entity = REFUSED[name]
     with _opened(STORES[store](folder)) as doors:
         doors.create("door/good")
@@ -178,7 +177,6 @@ def test_no_entity_begins_with_an_id_that_is_a_trick(store: str, name: str, fold
 
 
 def test_an_entity_with_such_an_id_goes_on(folder: Path) -> None:
-    """Who has one from before, or from another driver, does not lose it."""
     entity = "parcel/e\u0301/../\u202ex"
     store = SqliteStore(folder / "kept.db")
     asyncio.run(kept(store, Life(entity).created()))
@@ -216,7 +214,6 @@ def test_bytes_that_are_no_text_are_refused_on_the_command_line(folder: Path) ->
 
 
 def test_a_name_that_turns_the_writing_is_shown_as_what_it_is(folder: Path) -> None:
-    """An id read from right to left cannot pass for another on a screen."""
     store = SqliteStore(folder / "kept.db")
     asyncio.run(kept(store, Life("parcel/\u202egpj.exe").created()))
     asyncio.run(store.close())
@@ -246,7 +243,6 @@ PAYLOADS["a list that holds itself"].append(PAYLOADS["a list that holds itself"]
 @pytest.mark.parametrize("name", PAYLOADS)
 @pytest.mark.parametrize("store", STORES)
 def test_a_payload_that_cannot_be_kept_is_rejected(store: str, name: str, folder: Path) -> None:
-    """It uses up neither a version nor its key."""
     with _opened(STORES[store](folder)) as doors:
         doors.create("door/1")
         refused = doors.send("door/1", "opened", PAYLOADS[name], key="k")
@@ -275,7 +271,6 @@ def test_a_payload_over_the_limit_is_rejected_by_the_command(folder: Path) -> No
 
 @pytest.mark.parametrize("store", KEPT)
 def test_a_kind_without_a_chart_is_not_found(store: str, folder: Path) -> None:
-    """By the library and by the command; nothing begins."""
     with _opened(STORES[store](folder)) as doors:
         with pytest.raises(NotFoundError) as raised:
             doors.create("window/1")
@@ -288,7 +283,6 @@ def test_a_kind_without_a_chart_is_not_found(store: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("store", KEPT)
 def test_an_entity_of_a_revision_that_is_not_here_is_left_alone(store: str, folder: Path) -> None:
-    """Neither stepped nor guessed at: unavailable, until a process has its chart."""
     url = STORES[store](folder)
     newer = DOOR.replace("1.0.0", "2.0.0").replace("openings:", "counted:")
     (folder / "newer.yaml").write_text(newer, encoding="utf-8")
@@ -345,7 +339,6 @@ def test_a_place_that_cannot_be_written_makes_no_store(scheme: str, place: Calla
 
 @pytest.mark.parametrize("mode", [0o000, 0o400])
 def test_a_database_that_may_not_be_written_is_unavailable(mode: int, folder: Path) -> None:
-    """What was kept is still there when the permission is back."""
     url = STORES["sqlite"](folder)
     with _opened(url) as doors:
         doors.create("door/1")
@@ -419,7 +412,6 @@ PLACES: dict[str, tuple[Callable[[Path], str], int]] = {
 
 @pytest.mark.parametrize("name", PLACES)
 def test_a_place_that_is_not_ours_or_not_yet_ours_is_not_touched(name: str, folder: Path) -> None:
-    """Refused by library and command alike; every byte is as it was."""
     made, code = PLACES[name]
     url = made(folder)
     before = {each: each.read_bytes() for each in sorted(folder.rglob("*")) if each.is_file() and "-" not in each.name}

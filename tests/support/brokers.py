@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-READY_SECONDS = 180
+READY_SECONDS = 300
 
 GUARD = '("$@" </dev/null; kill -9 0) & read -r _; kill -9 0'
 """Ends a broker and its child processes when it ends, or when the pipe from the tests closes, also after a crash."""

@@ -35,7 +35,7 @@ USER, PASSWORD = "postgres", "not-a-secret"
 NOBODY = 65_534
 """Who runs the server when the tests run as root, which PostgreSQL refuses."""
 
-READY_SECONDS = 180
+READY_SECONDS = 300
 """For a start or a stop; long, because many tests may run at the same time."""
 
 SETTINGS = {

@@ -170,7 +170,6 @@ async def test_finished_steps_are_compensated_in_reverse_order() -> None:
 
 
 async def test_a_compensation_that_fails_for_good_is_a_dead_letter_and_blocks_the_others() -> None:
-    """Retried with success, the saga continues."""
     bank, clock = Bank(3), VirtualClock()
     bank.closed = True
     async with interlock.open("memory:", charts=_charts(bank), clock=clock) as trips:

@@ -25,6 +25,7 @@ from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore
 from interlock.stores.registry import open_store as open_store_url
 from interlock.testing.clock import VirtualClock
+from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.support.postgres_server import store_or_skip
 
 DAY = 86_400_000
@@ -70,7 +71,7 @@ def chart(attempts: list[int] | None = None) -> interlock.BoundChart:
 
 async def reached(jobs: Runtime, state: str, entity: str = "job/1") -> None:
     """Wait until the entity is in a state."""
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         async for entry in jobs.watch(entity, poll_ms=20):
             if entry.after == (state,):
                 return
@@ -78,16 +79,16 @@ async def reached(jobs: Runtime, state: str, entity: str = "job/1") -> None:
 
 async def put_off(jobs: Runtime) -> None:
     """Wait until the only timer was moved, and its row is put off until it is due."""
-    assert jobs.store.work is not None
-    async with asyncio.timeout(50):
-        while True:
-            rows = (await jobs.store.work.works(WorkQuery(lane="timer"))).rows  # none while a folder changes hands
-            (timer,) = (await jobs.state("job/1")).timers
-            if timer.due_ms < SystemClock().now_ms() + DAY and [(None, timer.due_ms)] == [
-                (each.owner, each.next_ms) for each in rows
-            ]:
-                return
-            await asyncio.sleep(0.01)  # nobody tells when a row is let go
+    work = jobs.store.work
+    assert work is not None
+
+    async def is_put_off() -> bool:
+        rows = (await work.works(WorkQuery(lane="timer"))).rows  # none while a folder changes its owner
+        (timer,) = (await jobs.state("job/1")).timers
+        is_moved = timer.due_ms < SystemClock().now_ms() + DAY
+        return is_moved and [(None, timer.due_ms)] == [(each.owner, each.next_ms) for each in rows]
+
+    await eventually(is_put_off)
 
 
 @pytest.fixture(params=["memory", "sqlite", "file", "postgres"])
@@ -214,7 +215,6 @@ async def test_a_lease_from_a_wrong_clock_is_not_waited_for(kept: str) -> None:
 
 
 async def test_a_next_try_in_the_future_is_not_waited_for(kept: str) -> None:
-    """The attempt failed under a wrong clock, which put it off."""
     attempts: list[int] = []
     async with _claimed(kept, DAY) as (store, claim):
         now_ms = SystemClock().now_ms() + DAY
@@ -382,7 +382,6 @@ async def test_find_ahead_changes_nothing() -> None:
 
 
 async def test_entities_are_walked_where_a_store_has_no_index_for_it(tmp_path: Path) -> None:
-    """A file store."""
     url = f"file://{tmp_path}/o"
     async with interlock.open(url, charts=[chart()], clock=ShiftedClock(YEARS), work=False) as jobs:
         await jobs.create("job/1")

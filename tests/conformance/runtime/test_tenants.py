@@ -11,8 +11,8 @@ from urllib.parse import quote
 import pytest
 
 import interlock
+from tests.support.cli import Caller
 from tests.support.postgres_server import store_or_skip
-from tests.unit.cli.calls import Caller
 
 JOB = """\
 interlock: 1

@@ -14,6 +14,7 @@ from interlock.stores.postgres import opening
 from interlock.stores.sqlite import store as sqlite
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.support.postgres_server import asked, store_or_skip
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "operate.md"
@@ -34,7 +35,7 @@ async def test_a_sqlite_file_becomes_smaller_under_an_open_store(tmp_path: Path)
     await kept(store, gone.stepped("shipped", key="s"), gone.stepped("delivered", key="d"))
     records = await store.read("parcel/here")
     assert await store.release("parcel/gone", version=503, archive="file:///away")
-    with closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None, timeout=30)) as connection:
+    with closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None, timeout=PATIENCE_SECONDS)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         before = (tmp_path / "x.db").stat().st_size
         for each in _told(r"sqlite3 [^\n]*orders\.db '(.+?)'").strip("; ").split(";"):
@@ -50,7 +51,6 @@ async def test_a_sqlite_file_becomes_smaller_under_an_open_store(tmp_path: Path)
 
 @pytest.mark.parametrize("is_empty", [True, False])
 async def test_an_old_month_is_dropped_when_it_is_empty(is_empty: bool) -> None:
-    """By the statement of the guide, beside a store that goes on; one with an entry stays as it is."""
     url = store_or_skip()
     store = await opening.open_store(url)
     life = Life("parcel/1")

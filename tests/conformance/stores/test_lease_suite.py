@@ -27,31 +27,25 @@ def _named(case: Case) -> str:
 
 @pytest.mark.parametrize("case", lease_cases(durable=False, shared=False), ids=_named)
 async def test_the_memory_store_leases(case: Case) -> None:
-    """It neither outlives its process nor is shared."""
     await case(StoreSubject(open=partial(memory.open_store, "memory:")))
 
 
 @pytest.mark.parametrize("case", ALL, ids=_named)
 async def test_the_sqlite_store_leases(case: Case, tmp_path: Path) -> None:
-    """By several handles, too."""
     await case(StoreSubject(open=partial(sqlite.open_store, f"sqlite:///{tmp_path}/x.db")))
 
 
 @pytest.mark.parametrize("case", ALL, ids=_named)
 async def test_the_file_store_leases(case: Case, tmp_path: Path) -> None:
-    """By several handles, too."""
     await case(StoreSubject(open=partial(files.open_store, f"file://{tmp_path}/x")))
 
 
 @pytest.mark.parametrize("case", ALL, ids=_named)
 async def test_the_postgres_store_leases(case: Case) -> None:
-    """By the server's clock."""
     await case(StoreSubject(open=partial(opened_postgres, store_or_skip())))
 
 
 async def test_a_store_without_leases_fails_the_suite() -> None:
-    """Nothing is passed in silence."""
-
     class Narrow(memory.MemoryStore):
         leases = None  # type: ignore[assignment]  # the point
 
@@ -159,7 +153,6 @@ class BelievesTheFuture(memory.MemoryStore):
     ],
 )
 async def test_the_suite_finds_the_fault(faulty: type[memory.MemoryStore]) -> None:
-    """Each fault that a store of leases could have is found by at least one case."""
     found = []
     for case in lease_cases(durable=False, shared=False):
         try:
@@ -184,7 +177,6 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def test_a_lease_ends_at_its_time_and_not_before(store: Leases) -> None:
-    """The moment itself is past it."""
     await store.lease("one", owner="ada", now_ms=1_000, until_ms=2_000)
 
     assert None is await store.lease("one", owner="bob", now_ms=1_999, until_ms=3_000)
@@ -193,7 +185,6 @@ async def test_a_lease_ends_at_its_time_and_not_before(store: Leases) -> None:
 
 
 async def test_a_clock_that_goes_back_takes_nothing_from_its_holder(store: Leases) -> None:
-    """Held until a time: an earlier now is before it."""
     await store.lease("one", owner="ada", now_ms=10_000, until_ms=11_000)
 
     assert None is await store.lease("one", owner="bob", now_ms=10, until_ms=20)
@@ -209,7 +200,6 @@ async def test_a_lease_that_ends_later_than_any_can_is_not_valid(store: Leases) 
 
 
 async def test_a_sign_of_life_in_the_future_is_told_until_it_is_put_right(store: Leases) -> None:
-    """Whoever comes next hears it, too, should the first one die over it; a minute is within what clocks differ by."""
     await store.alive(now_ms=1_000, gap_ms=30)
     await store.alive(now_ms=1_000_000, gap_ms=30)
 
@@ -225,7 +215,6 @@ async def test_a_sign_of_life_in_the_future_is_told_until_it_is_put_right(store:
 
 
 async def test_downtime_is_more_silence_than_allowed(store: Leases) -> None:
-    """From the last sign of life to the next one."""
     await store.alive(now_ms=1_000, gap_ms=30)
 
     assert None is await store.alive(now_ms=1_030, gap_ms=30)
@@ -234,7 +223,6 @@ async def test_downtime_is_more_silence_than_allowed(store: Leases) -> None:
 
 
 async def test_a_clock_that_goes_back_and_forth_makes_no_downtime(store: Leases) -> None:
-    """The last sign of life stays where it was until the clock has caught up."""
     await store.alive(now_ms=10_000, gap_ms=30)
 
     assert None is await store.alive(now_ms=5_000, gap_ms=30)
@@ -243,7 +231,6 @@ async def test_a_clock_that_goes_back_and_forth_makes_no_downtime(store: Leases)
 
 
 async def test_old_downtimes_are_forgotten(store: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newest stay, in order."""
     for module in (lease_table, sqlite_statements):
         monkeypatch.setattr(module, "DOWNTIMES_MAX", 3)
     for time_ms in range(0, 60, 10):
@@ -253,7 +240,6 @@ async def test_old_downtimes_are_forgotten(store: Leases, monkeypatch: pytest.Mo
 
 
 async def test_tenants_hold_names_of_their_own(tmp_path: Path) -> None:
-    """No statement is without its tenant."""
     one = sqlite.open_store(f"sqlite:///{tmp_path}/x.db?tenant=one")
     two = sqlite.open_store(f"sqlite:///{tmp_path}/x.db?tenant=two")
     for each in (one, two):

@@ -59,7 +59,6 @@ async def recorded(store: Store, folder: Path) -> list[tuple[str, str | None]]:
 @pytest.mark.parametrize("name", STORES)
 @pytest.mark.parametrize("act", ["drop", "revive", "requeue"])
 async def test_an_act_keeps_its_row_and_a_second_one_does_not(tmp_path: Path, name: str, act: str) -> None:
-    """The second act finds nothing to do, so that nothing is recorded of it."""
     store = await open_store_url(address(name, tmp_path))
     try:
         claim = await failed(store, dies=act != "requeue")
@@ -87,7 +86,6 @@ async def test_an_act_keeps_its_row_and_a_second_one_does_not(tmp_path: Path, na
 
 @pytest.mark.parametrize("name", STORES)
 async def test_an_act_without_a_row_is_an_act_all_the_same(tmp_path: Path, name: str) -> None:
-    """A program that uses the port by itself need not say who it is."""
     store = await open_store_url(address(name, tmp_path))
     try:
         await failed(store)
@@ -101,7 +99,6 @@ async def test_an_act_without_a_row_is_an_act_all_the_same(tmp_path: Path, name:
 
 
 async def test_on_files_an_act_that_cannot_be_recorded_is_not_done(tmp_path: Path) -> None:
-    """The dead letter stays, and the operator hears why."""
     store = await open_store_url(address("file", tmp_path))
     try:
         await failed(store)
@@ -118,7 +115,6 @@ async def test_on_files_an_act_that_cannot_be_recorded_is_not_done(tmp_path: Pat
 
 
 async def test_on_files_a_row_never_ends_the_line_of_another(tmp_path: Path) -> None:
-    """A full disk may have left part of a line: the row begins a new one."""
     store = await open_store_url(address("file", tmp_path))
     log = tmp_path / "store" / "refusals.log"
     try:
@@ -134,7 +130,6 @@ async def test_on_files_a_row_never_ends_the_line_of_another(tmp_path: Path) -> 
 
 
 async def test_on_files_another_process_sees_what_was_requeued(tmp_path: Path) -> None:
-    """The journal says so: whoever performs may be another process than the operator's."""
     url = address("file", tmp_path)
     store = await open_store_url(url)
     await failed(store, dies=False)
@@ -158,7 +153,6 @@ async def test_on_files_another_process_sees_what_was_requeued(tmp_path: Path) -
 
 @pytest.mark.parametrize("principal", ["\ud800", "a" * 400_000])
 async def test_an_operator_whose_name_cannot_be_kept_does_nothing(principal: str) -> None:
-    """It is an error of the call, before anything is done."""
     store = await open_store_url("memory:")
     await failed(store)
     desk = WorkOperations(store, VirtualClock())

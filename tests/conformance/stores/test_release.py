@@ -52,7 +52,6 @@ async def _delivered(store: Storing, entity: str = "parcel/1") -> Life:
 
 
 async def test_released_records_are_gone_and_the_archive_is_named(store: Storing) -> None:
-    """Whoever reads them is told where they are."""
     await _delivered(store)
 
     assert store.journal_release is not None
@@ -67,7 +66,6 @@ async def test_released_records_are_gone_and_the_archive_is_named(store: Storing
 
 
 async def test_the_entity_stays_with_snapshot_keys_and_its_place_in_lists(store: Storing) -> None:
-    """Only its records go."""
     await _delivered(store)
     before = await store.load("parcel/1"), await listed(store, EntityQuery(kind="parcel")), await store.kinds()
     await store.release("parcel/1", version=4, archive=AWAY)
@@ -97,7 +95,6 @@ async def test_only_an_ended_entity_at_that_version_is_released(store: Storing) 
 
 
 async def test_a_second_release_is_the_first(store: Storing) -> None:
-    """The place that is known stays the one that has the records."""
     await _delivered(store)
     await store.release("parcel/1", version=4, archive=AWAY)
 
@@ -130,7 +127,6 @@ def _again(append: Append, version: int) -> Append:
 
 
 async def test_a_closed_store_releases_nothing(store: Storing) -> None:
-    """As with everything else."""
     await _delivered(store)
     await store.close()
     with pytest.raises(UnavailableError):
@@ -138,7 +134,6 @@ async def test_a_closed_store_releases_nothing(store: Storing) -> None:
 
 
 async def test_a_release_is_seen_by_another_handle_and_after_a_restart(tmp_path: Path) -> None:
-    """It is durable when it returns."""
     first = open_store(f"sqlite:///{tmp_path}/x.db")
     other = open_store(f"sqlite:///{tmp_path}/x.db")
     await _delivered(first)
@@ -157,7 +152,6 @@ async def test_a_release_is_seen_by_another_handle_and_after_a_restart(tmp_path:
 
 
 async def test_tenants_release_their_own(tmp_path: Path) -> None:
-    """One tenant's parcel of the same name keeps its journal."""
     mine, theirs = (open_store(f"sqlite:///{tmp_path}/x.db?tenant={name}") for name in ("a", "b"))
     for each in (mine, theirs):
         await _delivered(each)
@@ -171,7 +165,6 @@ async def test_tenants_release_their_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", ["nul\0", "half\ud800"])
 async def test_what_is_no_text_names_no_archive(tmp_path: Path, wrong: str) -> None:
-    """Refused before the writer sees it; nothing is dropped."""
     store = open_store(f"sqlite:///{tmp_path}/x.db")
     await _delivered(store)
     with pytest.raises(UsageError):

@@ -29,25 +29,20 @@ def _named(case: Case) -> str:
 
 @pytest.mark.parametrize("case", statistics_cases(), ids=_named)
 async def test_the_memory_store_is_seen(case: Case) -> None:
-    """It is the reference."""
     await case(StoreSubject(open=partial(memory.open_store, "memory:")))
 
 
 @pytest.mark.parametrize("case", statistics_cases(), ids=_named)
 async def test_the_sqlite_store_is_seen(case: Case, tmp_path: Path) -> None:
-    """From its counters and lists."""
     await case(StoreSubject(open=partial(sqlite.open_store, f"sqlite:///{tmp_path}/x.db")))
 
 
 @pytest.mark.parametrize("case", statistics_cases(), ids=_named)
 async def test_the_postgres_store_is_seen(case: Case) -> None:
-    """From its counters and lists."""
     await case(StoreSubject(open=partial(opened_postgres, store_or_skip())))
 
 
 async def test_a_store_that_cannot_be_seen_fails_the_suite() -> None:
-    """Nothing is passed in silence."""
-
     class Narrow(memory.MemoryStore):
         statistics = None  # type: ignore[assignment]  # the point
 
@@ -106,7 +101,6 @@ class CallsAllCancelled(memory.MemoryStore):
 
 @pytest.mark.parametrize("faulty", [KeepsTheEnded, ForgetsTheEnded, KeepsTheTags, MovesTheEnded, CallsAllCancelled])
 async def test_the_suite_finds_the_fault(faulty: type[memory.MemoryStore]) -> None:
-    """Each of these is found by at least one case."""
     found = []
     for case in statistics_cases():
         try:
@@ -191,7 +185,6 @@ async def test_a_database_of_an_earlier_release_tells_the_same_once_it_is_migrat
 
 
 async def test_entities_of_an_earlier_release_go_on_once_it_is_migrated(old: Reopen) -> None:
-    """Who lives moves on, and may be cancelled; the counters follow."""
     lives = _lives()
     await _lived(await old(), lives)
     store = await old()
@@ -205,7 +198,6 @@ async def test_entities_of_an_earlier_release_go_on_once_it_is_migrated(old: Reo
 
 
 async def test_a_database_in_which_nobody_was_cancelled_stays_as_it_was(old: Reopen) -> None:
-    """The migration finds nothing to do, and leaves nothing behind."""
     lives = [Life("parcel/1"), Life("letter/1")]
     before = await old()
     for life in lives:
@@ -218,7 +210,6 @@ async def test_a_database_in_which_nobody_was_cancelled_stays_as_it_was(old: Reo
 
 
 def test_a_file_keeps_nothing_that_the_migration_put_aside(tmp_path: Path) -> None:
-    """Its own tables are gone with it."""
     connection = open_writer(tmp_path / "x.db")
     try:
         tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -229,7 +220,6 @@ def test_a_file_keeps_nothing_that_the_migration_put_aside(tmp_path: Path) -> No
 
 
 async def test_a_server_keeps_nothing_that_the_migration_put_aside() -> None:
-    """Its own table is gone with it."""
     url = store_or_skip()
     await (await open_postgres(url)).close()
     tables = {row[0] for row in asked(url, "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")}

@@ -49,7 +49,6 @@ def taken(of: Table, lane: str = "effect", *, now_ms: int = 0, limit: int = 10, 
 
 
 def test_work_is_taken_up_once(table: Tabled) -> None:
-    """Whoever claims it has it until the lease ends."""
     work = table(effect())
 
     assert [1] == [each.attempt for each in taken(work)]
@@ -57,7 +56,6 @@ def test_work_is_taken_up_once(table: Tabled) -> None:
 
 
 def test_a_lapsed_lease_is_taken_up_again_without_a_failure(table: Tabled) -> None:
-    """Nobody has to notice that its worker died."""
     work = table(effect())
     taken(work)
 
@@ -65,7 +63,6 @@ def test_a_lapsed_lease_is_taken_up_again_without_a_failure(table: Tabled) -> No
 
 
 def test_work_waits_for_its_time_and_for_its_handler(table: Tabled) -> None:
-    """Neither early, nor by a worker that has no such handler."""
     work = table(effect(due_ms=50), effect(3, name="ship"))
 
     assert ([], 50) == (taken(work, now_ms=49), work.soonest("effect", ("charge",)))
@@ -76,7 +73,6 @@ def test_work_waits_for_its_time_and_for_its_handler(table: Tabled) -> None:
 
 
 def test_the_oldest_goes_first_and_no_more_than_asked_for(table: Tabled) -> None:
-    """The rest stays for the next."""
     work = table(effect(2, due_ms=5), effect(3, due_ms=3), effect(4, due_ms=4))
 
     assert [3, 4] == [each.work.place.version for each in taken(work, now_ms=9, limit=2)]
@@ -84,7 +80,6 @@ def test_the_oldest_goes_first_and_no_more_than_asked_for(table: Tabled) -> None
 
 
 def test_a_handler_with_much_to_do_does_not_starve_the_others(table: Tabled) -> None:
-    """The oldest goes first, whoever it is for."""
     work = table(effect(2, due_ms=2), effect(3, due_ms=3), effect(4, name="ship", due_ms=1), effect(5, due_ms=4))
     claims = work.claim("effect", ("charge", "ship"), owner="w1", now_ms=9, until_ms=19, limit=2)
 
@@ -92,7 +87,6 @@ def test_a_handler_with_much_to_do_does_not_starve_the_others(table: Tabled) -> 
 
 
 def test_what_an_entry_ends_is_gone(table: Tabled) -> None:
-    """Even while somebody holds it."""
     work = table(effect())
     (claim,) = taken(work)
     work.keep("order/1", WorkDelta(ended=(CHARGE,)))
@@ -102,7 +96,6 @@ def test_what_an_entry_ends_is_gone(table: Tabled) -> None:
 
 
 def test_a_cancelled_invoke_that_nobody_holds_is_gone(table: Tabled) -> None:
-    """It never began."""
     work = table(effect())
     work.keep("order/1", WorkDelta(cancelled=(CHARGE,)))
 
@@ -110,7 +103,6 @@ def test_a_cancelled_invoke_that_nobody_holds_is_gone(table: Tabled) -> None:
 
 
 def test_a_cancelled_invoke_in_hand_is_told_at_the_next_renewal(table: Tabled) -> None:
-    """And goes when it is let go, whatever came of it."""
     work = table(effect())
     (claim,) = taken(work)
     work.keep("order/1", WorkDelta(cancelled=(CHARGE,)))
@@ -123,7 +115,6 @@ def test_a_cancelled_invoke_in_hand_is_told_at_the_next_renewal(table: Tabled) -
 
 
 def test_a_cancelled_invoke_that_waits_to_be_tried_again_is_due_at_once(table: Tabled) -> None:
-    """Whoever takes it up knows that nobody asks; what was perhaps done can be made up for."""
     work = table(effect())
     (claim,) = taken(work)
     work.settle((Settlement(claim, "again", 5_000),), now_ms=1)
@@ -134,7 +125,6 @@ def test_a_cancelled_invoke_that_waits_to_be_tried_again_is_due_at_once(table: T
 
 @pytest.mark.parametrize("lapsed", [False, True])
 def test_a_step_of_a_saga_that_was_left_stays_until_it_is_answered(table: Tabled, lapsed: bool) -> None:
-    """Put back or failed, it was perhaps done."""
     work = table(Work(CHARGE, "charge", {"id": "pay", "late": True}, 0))
     (claim,) = taken(work)
     work.keep("order/1", WorkDelta(cancelled=(CHARGE,)))
@@ -144,7 +134,6 @@ def test_a_step_of_a_saga_that_was_left_stays_until_it_is_answered(table: Tabled
 
 
 def test_work_that_was_not_begun_was_not_attempted(table: Tabled) -> None:
-    """Whoever takes it up next has the first attempt."""
     work = table(effect())
     (claim,) = taken(work)
     work.settle((Settlement(claim, "again", 7, lapsed=True, begun=False),), now_ms=1)
@@ -153,7 +142,6 @@ def test_work_that_was_not_begun_was_not_attempted(table: Tabled) -> None:
 
 
 def test_work_that_has_failed_since_is_no_longer_held(table: Tabled) -> None:
-    """Of a child that failed another tells: whoever began it has nothing more to say."""
     work = table(effect())
     (claim,) = taken(work)
     work.settle((Settlement(claim, "again", 70),), now_ms=1)
@@ -166,7 +154,6 @@ def test_work_that_has_failed_since_is_no_longer_held(table: Tabled) -> None:
 
 
 def test_cancelling_what_is_not_there_changes_nothing(table: Tabled) -> None:
-    """Its answer came first."""
     work = table()
     work.keep("order/1", WorkDelta(ended=(CHARGE,), cancelled=(CHARGE,)))
 
@@ -174,7 +161,6 @@ def test_cancelling_what_is_not_there_changes_nothing(table: Tabled) -> None:
 
 
 def test_a_failure_counts_and_waits(table: Tabled) -> None:
-    """The row remembers how often, and why last."""
     work = table(effect())
     (claim,) = taken(work)
     work.settle((Settlement(claim, "again", 70, error={"code": "gone"}),), now_ms=1)
@@ -185,7 +171,6 @@ def test_a_failure_counts_and_waits(table: Tabled) -> None:
 
 
 def test_what_was_put_back_without_a_failure_counts_none(table: Tabled) -> None:
-    """Its worker was told to stop."""
     work = table(effect())
     (claim,) = taken(work)
     work.settle((Settlement(claim, "again", 5, lapsed=True),), now_ms=1)
@@ -194,7 +179,6 @@ def test_what_was_put_back_without_a_failure_counts_none(table: Tabled) -> None:
 
 
 def test_an_old_attempt_can_succeed_but_not_fail(table: Tabled) -> None:
-    """Same key, same deed; its failure may be overtaken by the success of the newer one."""
     work = table(effect())
     (old,) = taken(work)
     (new,) = taken(work, now_ms=10)
@@ -204,7 +188,6 @@ def test_an_old_attempt_can_succeed_but_not_fail(table: Tabled) -> None:
 
 
 def test_renewing_holds_on(table: Tabled) -> None:
-    """The lease is counted anew; to another it is not given."""
     work = table(effect())
     (claim,) = taken(work)
     work.renew((claim,), until_ms=50)
@@ -213,7 +196,6 @@ def test_renewing_holds_on(table: Tabled) -> None:
 
 
 def test_work_may_wait_for_another_to_go_on_with_it(table: Tabled) -> None:
-    """A child's: it is in no line, and still there."""
     work = table(effect())
     (claim,) = taken(work)
     work.settle((Settlement(claim, "wait"),), now_ms=1)
@@ -224,7 +206,6 @@ def test_work_may_wait_for_another_to_go_on_with_it(table: Tabled) -> None:
 
 
 def test_an_entity_sends_in_order(table: Tabled) -> None:
-    """The second is not looked at before the first is delivered."""
     work = table(sent(3), sent(2, 1), sent(2))
     seen = []
     for _ in range(3):
@@ -236,7 +217,6 @@ def test_an_entity_sends_in_order(table: Tabled) -> None:
 
 
 def test_messages_go_in_order_and_hold_back_no_sends(table: Tabled) -> None:
-    """While the bus is away, entities still hear each other."""
     work = table(sent(2, lane="message"), sent(2, 1), sent(3, lane="message"), sent(3, 1))
     (message,) = taken(work, "message")
     (first,) = taken(work, "outbox")
@@ -249,7 +229,6 @@ def test_messages_go_in_order_and_hold_back_no_sends(table: Tabled) -> None:
 
 
 def test_entities_do_not_wait_for_each_other(table: Tabled) -> None:
-    """A failing row holds back its own entity only."""
     work = table(sent(2), sent(3))
     work.keep("order/2", WorkDelta(born=(sent(2),)))
     first, other = taken(work, "outbox")
@@ -261,7 +240,6 @@ def test_entities_do_not_wait_for_each_other(table: Tabled) -> None:
 
 
 def test_a_dead_letter_lets_the_next_go(table: Tabled) -> None:
-    """It stays for a person, out of the line."""
     work = table(sent(2), sent(3))
     (claim,) = taken(work, "outbox")
     work.settle((Settlement(claim, "dead", error="refused"),), now_ms=7)
@@ -273,7 +251,6 @@ def test_a_dead_letter_lets_the_next_go(table: Tabled) -> None:
 
 @pytest.mark.parametrize("lane", ["effect", "outbox", "message"])
 def test_a_revived_letter_is_tried_from_the_beginning(table: Tabled, lane: Lane) -> None:
-    """Under its key, and for the outbox in its place."""
     work = table(effect() if lane == "effect" else sent(2, lane=lane))
     (claim,) = taken(work, lane)
     work.settle((Settlement(claim, "dead"),), now_ms=7)
@@ -284,14 +261,12 @@ def test_a_revived_letter_is_tried_from_the_beginning(table: Tabled, lane: Lane)
 
 
 def test_a_dropped_letter_is_gone(table: Tabled) -> None:
-    """For good, dead or alive."""
     work = table(effect())
 
     assert (True, False) == (work.drop("order/1", CHARGE), work.drop("order/1", CHARGE))
 
 
 def test_work_is_listed_page_by_page(table: Tabled) -> None:
-    """By lane, name, entity, place and death."""
     work = table(effect(), effect(3), sent(2))
     first = work.works(WorkQuery(limit=2))
     second = work.works(WorkQuery(limit=2, after=first.after))
@@ -304,7 +279,6 @@ def test_work_is_listed_page_by_page(table: Tabled) -> None:
 
 
 def test_the_newest_attempt_is_the_fence(table: Tabled) -> None:
-    """None: there is no such work any more."""
     work = table(effect())
     taken(work)
 
@@ -328,7 +302,6 @@ def test_memory_and_sqlite_do_the_same(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("name", ["postgres-one", "postgres-group"])
 def test_memory_and_a_server_do_the_same(name: str) -> None:
-    """The same, with the steps of its entities kept alone or in batches."""
     with opened(name) as table:
         assert isinstance(table, PostgresTable)
 

@@ -95,7 +95,6 @@ async def stage(folder: Path, services: Quiet | None = None, *, at_work: bool = 
 
 
 async def test_a_sound_run_is_found_sound(tmp_path: Path) -> None:
-    """Nothing is found where nothing is wrong, troubles of the services or not."""
     services = Quiet()
     services.unheard = {"charge", "volume"}
     async with stage(tmp_path, services) as here:

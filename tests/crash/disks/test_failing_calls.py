@@ -85,7 +85,6 @@ def test_every_way_has_its_turn_in_the_sample() -> None:
 
 
 def test_what_a_process_lost_is_found(tmp_path: Path) -> None:
-    """The examination is not blind: a receipt without an entry, and an entry that nobody asked for, are findings."""
     life = LIVES["files, go on"]
     place = tmp_path / "place"
     place.mkdir()

@@ -23,7 +23,6 @@ def test_a_full_disk_refuses_and_the_store_goes_on_when_there_is_room(store: str
 
 @pytest.mark.slow
 def test_a_log_that_fills_the_disk_is_taken_into_its_file(tmp_path: Path) -> None:
-    """It holds the same pages many times over: else a small disk would stay full of it for ever."""
     with tmpfs(tmp_path / "disk", "4m") as disk:
         result = filled("sqlite", disk, rounds=30)
 

@@ -35,7 +35,6 @@ def test_a_power_cut_takes_nothing_that_was_acknowledged(store: str, tmp_path: P
 @pytest.mark.slow
 @pytest.mark.parametrize("store", URLS)
 def test_a_store_that_does_not_flush_is_found_out(store: str, tmp_path: Path) -> None:
-    """The cut is not blind: without flushes acknowledged entries are gone."""
     outcome = cut(store, tmp_path / "cut", cuts=1, seed=7, fault="unsynced")
 
     assert [] != outcome.lost
@@ -44,7 +43,6 @@ def test_a_store_that_does_not_flush_is_found_out(store: str, tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("store", URLS)
 def test_a_failing_disk_takes_nothing_that_was_acknowledged(store: str, tmp_path: Path) -> None:
-    """A flush that failed is told to its caller and never tried again; the same key is taken after a new start."""
     result = failed(store, tmp_path / "outer", rounds=ROUNDS)
 
     assert ([], ROUNDS * REFUSED_EACH) == (result.found, result.refused)

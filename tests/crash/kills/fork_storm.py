@@ -40,11 +40,12 @@ from tests.crash.kills.forked_workers import CONTEXT, Worker, started
 from tests.crash.kills.store_writer import TRIES_MAX, entity_of, parcels
 from tests.crash.kills.storm import Outcome, born, judge
 from tests.crash.table import Row, Table
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.support.postgres_server import NoServerError, new_schema
 
 STORES = ("sqlite", "files", "postgres")
 
-HANG_SECONDS = 120
+HANG_SECONDS = PATIENCE_SECONDS
 """How long a round may be silent. Then a process hangs, and is killed."""
 
 CHILD_SENDS = 60

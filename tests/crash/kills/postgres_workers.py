@@ -16,6 +16,7 @@ from pathlib import Path
 import interlock
 from interlock import BoundChart
 from interlock.effects.handlers import Attempt
+from tests.support.eventually import PATIENCE_SECONDS
 
 ORDER = """
 interlock: 1
@@ -55,11 +56,11 @@ class Ledger:
         return self._rows("SELECT key, worker FROM deed ORDER BY key")
 
     def _changed(self, statement: str, *values: str) -> None:
-        with closing(sqlite3.connect(self._path, timeout=30)) as connection, connection:
+        with closing(sqlite3.connect(self._path, timeout=PATIENCE_SECONDS)) as connection, connection:
             connection.execute(statement, values)
 
     def _rows(self, statement: str) -> list[tuple[str, str]]:
-        with closing(sqlite3.connect(self._path, timeout=30)) as connection:
+        with closing(sqlite3.connect(self._path, timeout=PATIENCE_SECONDS)) as connection:
             return connection.execute(statement).fetchall()
 
 

@@ -7,8 +7,8 @@ after its receipt. It differs in patience: a server that recovers is waited for.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import TypeVar
@@ -18,7 +18,7 @@ from interlock.errors import ConflictError, InterlockError, UnavailableError
 from interlock.runtime.runtime import Runtime
 from interlock.stores.postgres import connection
 from tests.crash.kills.store_writer import entity_of, parcels
-from tests.support.eventually import PATIENCE_SECONDS
+from tests.support.eventually import eventually
 
 T = TypeVar("T")
 
@@ -52,12 +52,13 @@ async def _task(pipe: Connection, runtime: Runtime, name: str, task: int, at: in
 
 
 async def waited(call: Callable[[], Awaitable[T]]) -> T:
-    """The answer of a call that is made until the server is there: that is what keys are for."""
-    end = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            return await call()
-        except (ConflictError, UnavailableError):
-            if time.monotonic() > end:
-                raise
-            await asyncio.sleep(0.02)
+    """Repeat a call until the server answers; the key makes that safe."""
+    answers: list[T] = []
+
+    async def is_answered() -> bool:
+        with suppress(ConflictError, UnavailableError):
+            answers.append(await call())
+        return bool(answers)
+
+    await eventually(is_answered)
+    return answers[0]

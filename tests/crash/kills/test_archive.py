@@ -10,7 +10,7 @@ from pathlib import Path
 import interlock
 from interlock.errors import NotFoundError
 from interlock.stores.registry import open_store as open_store_url
-from tests.unit.cli.calls import Caller
+from tests.support.cli import Caller
 
 COUNT = 5
 CHART = """\

@@ -57,7 +57,6 @@ def test_a_store_without_its_lock_is_found_out(tmp_path: Path) -> None:
 
 
 def test_a_read_only_store_can_be_read_and_refuses_appends(tmp_path: Path) -> None:
-    """The error of an append has the reason."""
     with tmpfs(tmp_path / "disk", "4m") as disk:
         journals = store(disk / "store")
         for version in (1, 2):
@@ -78,7 +77,6 @@ def test_a_read_only_store_can_be_read_and_refuses_appends(tmp_path: Path) -> No
 
 
 def test_no_store_is_created_on_a_read_only_disk(tmp_path: Path) -> None:
-    """The error names the disk as the reason."""
     with tmpfs(tmp_path / "disk", "4m") as disk:
         make_read_only(disk)
         with pytest.raises(UnavailableError, match="Read-only") as caught:
@@ -88,7 +86,6 @@ def test_no_store_is_created_on_a_read_only_disk(tmp_path: Path) -> None:
 
 
 def test_the_work_of_a_read_only_store_is_listed(tmp_path: Path) -> None:
-    """Without its marker, only in a query for the entity."""
     with tmpfs(tmp_path / "disk", "4m") as disk:
         for name in ("store", "older"):
             journals = store(disk / name)
@@ -106,7 +103,6 @@ def test_the_work_of_a_read_only_store_is_listed(tmp_path: Path) -> None:
 
 
 def test_a_read_only_directory_that_is_not_a_store_is_refused(tmp_path: Path) -> None:
-    """There is nothing to read, and no store can be created."""
     with tmpfs(tmp_path / "disk", "4m") as disk:
         (disk / "store").mkdir()
         make_read_only(disk)

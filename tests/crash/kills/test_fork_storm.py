@@ -14,10 +14,8 @@ ROUNDS = int(os.environ.get("INTERLOCK_FORKS", "4"))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("store", STORES)
 def test_a_fork_in_the_middle_of_sends_loses_and_doubles_nothing(tmp_path: Path, store: str) -> None:
-    """A child sends through a store of its own, or is refused, while its parent closes and processes are killed."""
     urls = {"sqlite": f"sqlite:///{tmp_path}/forks.db", "files": f"file://{tmp_path}/forks"}
     outcome = fork_storm(urls.get(store) or store_or_skip(), tmp_path, rounds=ROUNDS, seed=7)
 
@@ -27,7 +25,6 @@ def test_a_fork_in_the_middle_of_sends_loses_and_doubles_nothing(tmp_path: Path,
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_child_that_opens_the_database_of_its_parent_is_found_out(tmp_path: Path, fault: str) -> None:
     """The storm is not blind: without the refusal entries are lost, or the file is damaged."""
@@ -35,7 +32,6 @@ def test_a_child_that_opens_the_database_of_its_parent_is_found_out(tmp_path: Pa
 
 
 def test_what_children_must_not_be_told_is_found() -> None:
-    """Sends of children on SQLite, and refusals elsewhere, fail the run."""
     refused, sent = Forks(), Forks()
     refused.refusals["store.forked"] = 3
     sent.child_sends = 2

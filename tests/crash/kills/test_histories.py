@@ -37,7 +37,6 @@ def test_histories_of_real_processes_are_linearizable(store: str, tmp_path: Path
 
 @pytest.mark.slow
 def test_a_store_that_compares_and_renames_is_found_out(tmp_path: Path) -> None:
-    """The negative control: two processes are both told that theirs is the next version."""
     result = checked(f"{RENAMING}{tmp_path / 'store'}", histories=HISTORIES, calls=CALLS, stop_at_first=True)
 
     assert 1 == len(result.bad)
@@ -49,7 +48,6 @@ def send(began: int, ended: int, key: str, answer: str, version: int = 0, expect
 
 
 def test_time_decides_between_reads() -> None:
-    """A read that began after a send had ended sees it; one that overlaps may or may not."""
     kept = send(0, 10, "a", "applied", 2)
 
     assert not linearizable([[kept], [Call(11, 12, None, None, "read", 1)]])
@@ -58,7 +56,6 @@ def test_time_decides_between_reads() -> None:
 
 
 def test_one_version_is_given_once() -> None:
-    """Two sends that were both told version 2, or a key kept at two versions: nothing explains that."""
     assert not linearizable([[send(0, 10, "a", "applied", 2)], [send(0, 10, "b", "applied", 2)]])
     assert not linearizable([[send(0, 10, "a", "applied", 2)], [send(0, 10, "a", "applied", 3)]])
     assert linearizable([[send(0, 10, "a", "applied", 2)], [send(0, 10, "a", "duplicate", 2)]])

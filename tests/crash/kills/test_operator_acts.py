@@ -16,7 +16,7 @@ from tests.crash.kills import operator_acts
 from tests.support.postgres_server import store_or_skip
 
 SCRIPT = Path(operator_acts.__file__)
-ROOT = SCRIPT.parents[2]
+ROOT = SCRIPT.parents[3]
 EVENTS = {"drop": "_work.dropped", "retry": "_work.retried", "requeue": "_work.retried"}
 HOUR_MS = 3_600_000
 
@@ -25,9 +25,7 @@ def killed(address: str, act: str) -> int:
     """How many operators were killed before one got through."""
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     command = [sys.executable, str(SCRIPT), address, act]
-    ended = subprocess.run(
-        command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": paths}, check=True, timeout=300
-    )
+    ended = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": paths}, check=True)
     kills, code = map(int, ended.stdout.split())
     assert 0 == code, ended.stderr
     return kills
@@ -69,11 +67,9 @@ def _waits(rows: object) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("act", ["drop", "retry", "requeue"])
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "file"])
 async def test_no_act_of_an_operator_goes_unrecorded(tmp_path: Path, kind: str, act: str) -> None:
-    """A database keeps the act and its row together. Files keep the row first."""
     addresses = {"sqlite": f"sqlite:///{tmp_path}/store.db", "file": f"file://{tmp_path}/store"}
     address = store_or_skip() if kind == "postgres" else addresses[kind]
     kills = killed(address, act)

@@ -33,7 +33,6 @@ def worker(url: str, ledger: Path, name: str) -> Iterator[subprocess.Popen[bytes
 
 
 async def test_work_of_a_killed_worker_is_taken_up_under_the_same_key(tmp_path: Path) -> None:
-    """Whether it died before the deed or between the deed and its result, each key is one deed and one result."""
     url, path = store_or_skip(), tmp_path / "ledger.db"
     ledger = Ledger(path)
     with ExitStack() as processes:
@@ -56,7 +55,6 @@ async def test_work_of_a_killed_worker_is_taken_up_under_the_same_key(tmp_path: 
 
 
 async def test_workers_go_on_after_the_server_was_killed(tmp_path: Path) -> None:
-    """It loses every connection in the middle of claims, deeds and results; nothing waits for ever, nothing is lost."""
     ledger, names = Ledger(tmp_path / "ledger.db"), [f"order/{each}" for each in range(30)]
     with private_server() as server:
         async with (

@@ -26,7 +26,6 @@ def test_a_server_killed_under_load_loses_and_doubles_nothing(tmp_path: Path) ->
 
 
 def test_a_server_that_acknowledges_too_early_is_found_out(tmp_path: Path) -> None:
-    """The look at the journals is not blind."""
     found = killed(
         tmp_path,
         clients=CLIENTS,

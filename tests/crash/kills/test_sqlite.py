@@ -24,7 +24,7 @@ from tests.crash.kills.storm import storm
 
 KILLS = int(os.environ.get("INTERLOCK_KILLS", "40"))
 SCRIPT = Path(sqlite_writers.__file__)
-ROOT = SCRIPT.parents[2]
+ROOT = SCRIPT.parents[3]
 
 
 def started(*arguments: object) -> subprocess.Popen[str]:
@@ -57,7 +57,6 @@ def test_a_store_that_answers_too_early_is_found_out(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_a_commit_cut_at_any_byte_is_whole_or_not_there(tmp_path: Path) -> None:
-    """The log of a killed process, cut or blanked inside its last transaction: the batch is all there or all gone."""
     path = tmp_path / "torn.db"
     with started("torn", f"sqlite:///{path}") as process:
         output, _ = process.communicate()

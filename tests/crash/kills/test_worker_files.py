@@ -18,7 +18,6 @@ ROOT = Path(__file__).parents[3]
 
 
 async def test_work_survives_the_process_that_left_it(tmp_path: Path) -> None:
-    """The next process that opens the store runs it, under the same key."""
     url, bank = f"file://{tmp_path}/orders", Bank()
     async with interlock.open(url, charts=[order_chart(bank)], work=False) as sender:
         await sender.create("order/1")

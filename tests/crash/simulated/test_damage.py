@@ -119,7 +119,6 @@ def test_a_flipped_byte_of_the_padding_loses_nothing(mask: int, snapshot: bool) 
 
 @pytest.mark.parametrize("snapshot", [True, False])
 def test_deleted_swapped_and_repeated_lines_are_damage(snapshot: bool) -> None:
-    """Whole lines are bound to their places by the chain."""
     world, number = journal(snapshot=snapshot)
     lines = content(world, number).splitlines(keepends=True)
     edits = {
@@ -160,7 +159,6 @@ def test_another_entity_s_record_is_not_read() -> None:
 
 
 def test_an_append_to_a_damaged_journal_raises_and_changes_nothing() -> None:
-    """The evidence is kept: no file is changed."""
     world, number = journal(snapshot=True)
     data = content(world, number)
     damaged = _flipped(data, len(data) - 20, 0x01)
@@ -174,7 +172,6 @@ def test_an_append_to_a_damaged_journal_raises_and_changes_nothing() -> None:
 
 
 def test_an_open_journal_that_becomes_shorter_is_damage() -> None:
-    """No process of the store cuts verified records."""
     world, number = journal(snapshot=False)
     journals = opened(Simulated(world, process=2))
     append_blindly(journals, Ledger(), "k11", 11)

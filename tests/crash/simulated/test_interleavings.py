@@ -33,7 +33,6 @@ def test_a_faulty_store_is_found_out(name: str) -> None:
 
 
 def test_the_checker_respects_the_order_of_operations() -> None:
-    """An operation that started after another ended cannot come before it."""
     late = (
         Event(0, "asked", ("append", 0, "a")),
         Event(0, "given", ("Appended", 1)),

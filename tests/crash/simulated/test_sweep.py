@@ -86,7 +86,6 @@ def test_a_power_cut_takes_what_a_failed_flush_has_dropped() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(0)
 def test_random_runs_survive_their_crashes() -> None:
     """Two processes, kills, power cuts and repeats in an order drawn by a seed."""
     wanted = max(1_000, STATES_MIN - ENUMERATED)

@@ -34,7 +34,6 @@ drained: every task has ended, no worker is left
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_an_example_says_what_it_promises(name: str, tmp_path: Path) -> None:
-    """Also with a private directory for its region, and nothing on stderr."""
     tmp_path.chmod(0o700)
     environment = {**os.environ, "INTERLOCK_RUNTIME_DIR": str(tmp_path)}
     command = [sys.executable, "-W", "error", str(ROOT / "examples" / name)]

@@ -1,5 +1,7 @@
 """The command as its users start it: a process with pipes, signals and an environment."""
 
+from __future__ import annotations
+
 import os
 import signal
 import subprocess
@@ -7,8 +9,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.support.cli import LAMP
 from tests.support.eventually import PATIENCE_SECONDS
-from tests.unit.cli.calls import LAMP
+from tests.support.missing import run_without
 
 COMMAND = [sys.executable, "-m", "interlock"]
 
@@ -150,3 +153,47 @@ def test_completion_prints_a_shell_script(folder: Path) -> None:
     run = subprocess.run(COMMAND, capture_output=True, text=True, env=asked, check=False)
 
     assert "plain,check" in run.stdout
+
+
+_INTERRUPTED = """
+class Interrupting:
+    def find_spec(self, name, path, target=None):
+        if name == "interlock.cli.main":
+            raise KeyboardInterrupt
+
+from interlock.cli.entry_point import start
+sys.meta_path.insert(0, Interrupting())
+sys.exit(start())
+"""
+
+
+def test_an_interrupt_while_the_command_is_imported_is_a_quiet_end() -> None:
+    ended = run_without(code=_INTERRUPTED)
+
+    assert (130, "", "interrupted\n") == (ended.returncode, ended.stdout, ended.stderr)
+
+
+INTERRUPTED = """
+import asyncio
+from interlock.effects.user_functions import call_in_loop
+
+async def handler(given):
+    raise KeyboardInterrupt
+
+async def main():
+    asyncio.ensure_future(call_in_loop(handler, None))
+    await asyncio.sleep(60)
+
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_a_keyboard_interrupt_ends_the_loop() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
+    )
+
+    assert "interrupted\n" == done.stdout

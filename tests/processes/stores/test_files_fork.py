@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from interlock.errors import UsageError
-from interlock.ports.store import Appended
+from interlock.errors import UnavailableError, UsageError
+from interlock.ports.store import Appended, Conflict
 from interlock.stores.files.filesystem import OperatingSystem
 from interlock.stores.files.store import FileStore
 from interlock.stores.memory import MemoryStore
 from tests.crash.life import step
 from tests.processes.shm.processes import Child, Line
+from tests.support.eventually import PATIENCE_SECONDS
 
 ENTITY = "order/A-1"
 
@@ -59,7 +60,6 @@ def test_a_child_does_not_keep_the_locks_of_a_dead_parent(tmp_path: Path, childr
 
 
 def test_a_child_leaves_a_descriptor_whose_lock_was_released_alone(tmp_path: Path, children: list[Child]) -> None:
-    """The number of a closed descriptor may be another file's by now."""
     system = OperatingSystem()
     for free in (system.unlock, lambda _: None):
         directory = os.open(tmp_path, os.O_RDONLY)
@@ -80,7 +80,6 @@ def test_a_child_leaves_a_descriptor_whose_lock_was_released_alone(tmp_path: Pat
 
 
 def test_a_child_does_not_wait_for_a_thread_of_its_parent(tmp_path: Path, children: list[Child]) -> None:
-    """The child has new mutexes: a thread of the parent may hold the old ones."""
     store = FileStore(tmp_path / "store")
     asyncio.run(store.append(step(1, "k1")))
     journals = store._store
@@ -90,11 +89,11 @@ def test_a_child_does_not_wait_for_a_thread_of_its_parent(tmp_path: Path, childr
     def hold() -> None:
         with guards[0], guards[1], guards[2]:
             held.set()
-            leave.wait(60)
+            leave.wait(PATIENCE_SECONDS)
 
     holding = threading.Thread(target=hold)
     holding.start()
-    held.wait(60)
+    held.wait(PATIENCE_SECONDS)
 
     def child(line: Line) -> None:
         line.send(len(asyncio.run(store.read(ENTITY))))
@@ -126,3 +125,50 @@ def test_a_child_is_refused_a_store_in_memory(children: list[Child]) -> None:
 
     assert ["store.forked"] * 4 == said
     assert isinstance(answer, Appended)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of processes with threads; that is what is tested
+async def test_a_forked_child_opens_its_journals_again(tmp_path: Path) -> None:
+    """Parent and child exclude each other: an inherited descriptor would share the lock."""
+    store = FileStore(tmp_path / "store")
+    await store.append(step(1, "a"))
+    child = os.fork()
+    if child == 0:
+        answer = store._store.append(step(2, "child"))
+        os._exit(0 if isinstance(answer, Appended) else 1)
+    _, status = await asyncio.to_thread(os.waitpid, child, 0)
+    answer = await store.append(step(2, "parent"))
+    await store.close()
+
+    assert (0, Conflict(2)) == (os.waitstatus_to_exitcode(status), answer)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of processes with threads; that is what is tested
+async def test_a_child_forked_without_free_descriptors_has_closed_stores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would use descriptors and locks of its parent."""
+
+    def refused() -> None:
+        raise OSError(24, "too many open files")
+
+    stores = [FileStore(tmp_path / name) for name in ("one", "two")]
+    for each in stores:
+        await each.append(step(1, "a"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pipe", refused)
+        child = os.fork()
+    if child == 0:
+        told = []
+        for each in stores:
+            try:
+                each.load(ENTITY).send(None)
+            except UnavailableError as error:
+                told.append((error.code, len(each._store.journals._journals)))
+        os._exit(0 if told == [("store.closed", 0)] * 2 else 1)
+    _, status = await asyncio.to_thread(os.waitpid, child, 0)
+    answers = [await each.append(step(2, "b")) for each in stores]
+    for each in stores:
+        await each.close()
+
+    assert (0, [2, 2]) == (os.waitstatus_to_exitcode(status), [each.version for each in answers])

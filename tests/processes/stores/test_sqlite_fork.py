@@ -16,12 +16,15 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import InterlockError, UsageError
+from interlock.ports.refusals import Refusal
 from interlock.stores.sqlite import files
 from interlock.stores.sqlite.connection import open_reader, open_writer
 from interlock.stores.sqlite.files import CALLS
 from interlock.stores.sqlite.store import SqliteStore
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import journal, kept
+from tests.support.eventually import PATIENCE_SECONDS
+from tests.unit.stores.test_file_identity import _codes, _moved
 
 SECONDS_MAX = 60
 """A child that takes longer hangs, and is ended by an alarm."""
@@ -65,7 +68,6 @@ def opened(path: Path) -> str:
 
 
 def test_a_child_is_refused_a_database_that_its_parent_has_open(tmp_path: Path) -> None:
-    """By its name, by a link, and to read only; the parent goes on."""
     path, link, other_name = tmp_path / "x.db", tmp_path / "link.db", tmp_path / "hard.db"
     store = SqliteStore(path)
     life = Life("parcel/1")
@@ -82,7 +84,6 @@ def test_a_child_is_refused_a_database_that_its_parent_has_open(tmp_path: Path) 
 
 
 def test_a_grandchild_is_refused_too(tmp_path: Path) -> None:
-    """What was open in any process that it descends from."""
     path = tmp_path / "x.db"
     store = SqliteStore(path)
     said = forked(lambda: forked(lambda: opened(path)))
@@ -130,7 +131,6 @@ def test_a_child_of_a_process_in_the_middle_of_commits_does_not_hang(tmp_path: P
 
 
 def test_a_child_refuses_sqlite_when_a_thread_stayed_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fork does not wait for ever; a mutex of the library may be locked in the child for good."""
     monkeypatch.setattr(files, "FORK_WAIT_MS_MAX", 20)
     entered, leave = threading.Event(), threading.Event()
 
@@ -152,7 +152,6 @@ def test_a_child_refuses_sqlite_when_a_thread_stayed_inside(tmp_path: Path, monk
 def test_threads_wait_while_a_process_forks_and_go_on_when_its_end_was_interrupted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A fork whose last words were lost holds nobody up for long."""
     calls = files.Calls()
     monkeypatch.setattr(files, "FORK_WAIT_MS_MAX", 20)
     calls.before_fork()
@@ -229,7 +228,6 @@ def test_a_child_that_exits_does_not_close_what_it_inherited(tmp_path: Path) -> 
 
 
 def test_a_fork_that_ran_no_rules_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one in a C library: the process has another number then."""
     path = tmp_path / "x.db"
     connection = open_writer(path)
 
@@ -244,3 +242,115 @@ def test_a_fork_that_ran_no_rules_is_noticed(tmp_path: Path, monkeypatch: pytest
     gc.collect()
 
     assert "store.forked" == said
+
+
+PRIVATE = """
+import os, stat, sys
+from pathlib import Path
+
+path, modes = Path(sys.argv[1]), set()
+
+def look(event, arguments):
+    for each in path.parent.glob("x.db*") if event in ("sqlite3.connect", "sqlite3.connect/handle", "os.chmod") else ():
+        modes.add(stat.S_IMODE(each.stat().st_mode))
+
+from interlock.stores.sqlite.connection import open_writer
+os.umask(0)
+sys.addaudithook(look)
+connection = open_writer(path)
+modes.update(stat.S_IMODE(each.stat().st_mode) for each in path.parent.glob("x.db*"))
+connection.close()
+print(sorted(oct(each) for each in modes))
+"""
+
+
+def test_a_new_file_is_private_from_its_first_moment(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PRIVATE, str(tmp_path / "x.db")], capture_output=True, text=True, check=True
+    )
+
+    assert "['0o600']\n" == done.stdout
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of processes with threads; that is what is tested
+def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path) -> None:
+    """Its rings would wake its parent's threads, and theirs would wake its own; the parent goes on."""
+    life = Life("parcel/1")
+    store = SqliteStore(tmp_path / "x.db")
+    asyncio.run(kept(store, life.created()))
+    refusal = Refusal("parcel/1", "a", "denied", "no", 1)
+
+    async def told() -> list[str]:
+        codes = []
+        for each in (
+            store.append(life.stepped(key="k")),
+            store.load("parcel/1"),
+            store.kinds(),
+            store.refuse((refusal,)),
+        ):
+            try:
+                await each
+            except UsageError as error:
+                codes.append(error.code)
+        await store.close()
+        return codes
+
+    child = os.fork()
+    if child == 0:
+        signal.alarm(int(PATIENCE_SECONDS))  # ends it, should it wait
+        code = 1
+        try:
+            code = 0 if ["store.forked"] * 4 == asyncio.run(told()) else 2
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    loaded = asyncio.run(store.load("parcel/1"))
+    asyncio.run(store.close())
+
+    assert (0, True) == (os.waitstatus_to_exitcode(status), loaded is not None)
+
+
+OTHER = """
+import asyncio, os, sys
+from pathlib import Path
+from interlock.stores.sqlite.store import SqliteStore
+from interlock.testing.store_suite.samples import Life
+
+async def main():
+    store = SqliteStore(Path(sys.argv[1]))
+    life = Life("parcel/other")
+    await store.append(life.created())
+    await store.append(life.stepped(key="k"))
+    print("kept", flush=True)
+    sys.stdin.readline()
+    os._exit(0)  # as by kill -9: the entries are in the log only
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+async def test_closing_a_replaced_database_leaves_the_log_of_its_successor(tmp_path: Path, is_noticed: bool) -> None:
+    """The last connection deletes the log by its name, which another file has by now; but SQLite looks first."""
+    path = tmp_path / "x.db"
+    store = SqliteStore(path)
+    life = Life("parcel/1")
+    await kept(store, life.created())
+    await store.kinds()  # a connection that reads
+    for suffix in ("", "-wal", "-shm"):
+        _moved(path.with_name(f"x.db{suffix}"))
+    other = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", OTHER, str(path), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert other.stdin is not None
+    assert other.stdout is not None
+    said = await other.stdout.readline()
+    if is_noticed:
+        await _codes(lambda: store.append(life.stepped(key="x")))
+    await store.close()
+    await other.communicate(b"\n")
+    again = SqliteStore(path)
+    count = len(await journal(again, "parcel/other"))
+    await again.close()
+
+    assert (b"kept\n", 2) == (said, count)

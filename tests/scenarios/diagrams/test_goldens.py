@@ -43,7 +43,6 @@ def test_a_drawing_does_not_get_worse(name: str) -> None:
 
 
 def test_a_score_counts_crossings_bends_and_jogs() -> None:
-    """Lower is better, and everything has its price."""
     picture = picture_of("non_ascii")
     wire = picture.paths[0].wire
     one = Path(wire=wire, points=((0.0, 5.0), (10.0, 5.0)))
@@ -82,7 +81,6 @@ def test_every_id_is_there_once_and_every_text_is_there(name: str) -> None:
 
 
 def test_the_pictures_of_the_documentation_are_drawn_from_its_charts() -> None:
-    """Never by hand, and never out of date."""
     drawn = images()
 
     assert drawn == {path: path.read_text(encoding="utf-8") for path in drawn}
@@ -90,7 +88,6 @@ def test_the_pictures_of_the_documentation_are_drawn_from_its_charts() -> None:
 
 
 def test_the_bytes_do_not_depend_on_the_process() -> None:
-    """Another seed of hashes gives the same bytes: nothing walks through a set."""
     code = "import sys; from tests.scenarios.diagrams.goldens import *; sys.stdout.write(text_of(picture_of('nested')))"
     texts = []
     for seed in ("1", "77"):

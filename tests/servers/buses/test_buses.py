@@ -87,7 +87,6 @@ async def read(url: str, count: int) -> list[Message]:
 
 
 async def test_messages_of_many_entities_arrive_whole_and_in_order(broker: Any, tmp_path: Path) -> None:
-    """Every field as it was sent."""
     charts = [interlock.loads(ORDER)]
     url = f"sqlite:///{tmp_path}/orders.db"
     async with interlock.open(url, charts=charts, bus=broker.url("whole")) as orders:

@@ -136,7 +136,6 @@ async def test_a_missing_queue_and_an_unroutable_message_of_rabbitmq_are_errors(
 
 
 async def test_a_message_that_rabbitmq_refuses_disturbs_no_other(rabbitmq: brokers.Rabbit) -> None:
-    """Of many that go side by side, one has no queue."""
     from aio_pika import connect
 
     connection = await connect(f"amqp://guest:guest@127.0.0.1:{rabbitmq.port}/")

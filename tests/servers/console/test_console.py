@@ -296,7 +296,6 @@ def judged(tab: Any) -> list[str]:
 
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page_is_accessible_and_fits_a_small_screen(visitor: Visitor, path: str, tmp_path: Path) -> None:
-    """Set INTERLOCK_SHOTS=folder to keep the screenshots."""
     shots = Path(os.environ.get("INTERLOCK_SHOTS") or tmp_path)
     tab = visitor.open(path)
     for theme in ("light", "dark"):

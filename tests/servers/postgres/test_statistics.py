@@ -96,7 +96,6 @@ async def test_a_server_sees_what_memory_sees(store: PostgresStore) -> None:
 
 
 async def test_statistics_of_two_processes_add_up(url: str) -> None:
-    """Each writes what it counted; closing writes what is left."""
     one, two = await open_store(url), await open_store(url)
     for number, each in enumerate((one, two, two)):
         life = Life(f"parcel/{number}", time_ms=NOON_MS)
@@ -113,7 +112,6 @@ async def test_statistics_of_two_processes_add_up(url: str) -> None:
 async def test_statistics_are_written_without_being_asked_for(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a while, though nobody sends any more; and again."""
     monkeypatch.setattr(statistics, "WRITE_SECONDS", 0.01)
     life = Life("parcel/1", time_ms=NOON_MS)
     for steps, append in enumerate((life.created(), life.stepped(key="a", after_ms=0)), start=1):
@@ -126,7 +124,6 @@ async def test_statistics_are_written_without_being_asked_for(
 
 
 async def test_statistics_that_cannot_be_written_stop_no_step(store: PostgresStore, url: str) -> None:
-    """They are lost, and nobody hears of it."""
     asked(url, "DROP TABLE kind_minute")
     heard: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context))
@@ -140,7 +137,6 @@ async def test_statistics_that_cannot_be_written_stop_no_step(store: PostgresSto
 
 
 async def test_old_statistics_are_forgotten(store: PostgresStore) -> None:
-    """Rates after a day, stays after some."""
     for life in (Life("parcel/1", time_ms=NOON_MS), Life("parcel/2", time_ms=NOON_MS + (DWELL_DAYS + 1) * DAY_MS)):
         await kept(store, life.created(), life.stepped("shipped", key="s", after_ms=0))
         await told(store)
@@ -151,7 +147,6 @@ async def test_old_statistics_are_forgotten(store: PostgresStore) -> None:
 
 
 async def test_refusals_are_read_back_newest_first(store: PostgresStore) -> None:
-    """Page by page, of all or of one principal."""
     assert store.refusal_history is not None
     await store.refuse(tuple(refusal(each, "ada" if each % 2 else "bob") for each in range(6)))
     await store.database.connections().refusals.drain()
@@ -165,7 +160,6 @@ async def test_refusals_are_read_back_newest_first(store: PostgresStore) -> None
 
 
 async def test_tenants_see_their_own(url: str) -> None:
-    """The chain is one for all; nothing else is."""
     one, two = await open_store(f"{url}&tenant=one"), await open_store(f"{url}&tenant=two")
     await kept(one, Life("parcel/1", time_ms=NOON_MS).created())
     for each in (one, two):
@@ -198,7 +192,6 @@ async def test_tenants_see_their_own(url: str) -> None:
 async def test_a_chain_of_refusals_shows_where_it_is_broken(
     store: PostgresStore, url: str, damage: str, linked: int
 ) -> None:
-    """The first that does not follow from those before it."""
     await store.refuse(tuple(refusal(each) for each in range(5)))
     await store.database.connections().refusals.drain()
     whole = await store.prove_refusals()
@@ -219,7 +212,6 @@ FILLED = """
 
 @pytest.mark.parametrize("filled", [False, True])
 async def test_no_page_scans_a_table(store: PostgresStore, url: str, filled: bool) -> None:
-    """Nor reads what it does not show, however full the tables are."""
     names = ("counts", "dwell", "rates", "count_overdue", "delete_dwell", "delete_minutes")
     refusals = ("refusals", "refusals_by_principal", "refusal_chain")
     statements = {name: getattr(STATEMENTS, name) for name in (*names, *refusals)}

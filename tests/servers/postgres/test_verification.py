@@ -45,7 +45,6 @@ async def proofs(url: str) -> list[Verification]:
 
 @pytest.mark.parametrize("page", [1, 2, 2_000])
 async def test_a_schema_that_nobody_touched_agrees(page: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is told of it, however long the pages are."""
     monkeypatch.setattr(verification, "PAGE", page)
     found = await proofs(await kept())
 
@@ -118,7 +117,6 @@ async def test_a_row_that_says_something_else_is_told(statement: str, entity: st
 
 
 async def test_what_is_written_meanwhile_is_no_difference() -> None:
-    """All that is compared is of one moment, as often as one looks."""
     url = await kept()
     async with interlock.open(url, charts=[door], work=False) as doors:
 
@@ -141,7 +139,6 @@ async def test_what_is_written_meanwhile_is_no_difference() -> None:
 
 
 async def test_many_differences_are_told_in_part() -> None:
-    """Enough to see what kind they are of."""
     url = await kept()
     asked(url, "INSERT INTO entity_tag SELECT '', 'door', n::text, '1' FROM generate_series(1, 30) AS n")
     async with interlock.open(url, charts=[door], work=False) as doors:
@@ -152,7 +149,6 @@ async def test_many_differences_are_told_in_part() -> None:
 
 
 async def test_an_entity_that_is_not_there_differs_in_nothing() -> None:
-    """Whoever asks for it is told elsewhere."""
     async with interlock.open(await kept(), charts=[door], work=False) as doors:
         assert doors.store.verification is not None
         assert () == await doors.store.verification.differences("door/7")

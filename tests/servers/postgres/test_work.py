@@ -43,14 +43,10 @@ async def store(url: str) -> AsyncIterator[PostgresStore]:
 
 
 async def test_a_store_on_a_server_keeps_work(store: PostgresStore) -> None:
-    """It is all that a worker, a person and a handler ask for."""
-    assert store.work is not None
-    assert store.work is not None
     assert store.work is not None
 
 
 async def test_the_server_knows_the_ordered_lanes(store: PostgresStore, url: str) -> None:
-    """They stand in a function of the schema, and in the model."""
     assert [(list(ORDERED_LANES),)] == asked(url, "SELECT ordered_lanes()")
 
 
@@ -70,7 +66,6 @@ async def test_a_step_that_leaves_nothing_is_kept_as_before(store: PostgresStore
 
 
 async def test_a_batch_leaves_the_work_of_each_of_its_steps(store: PostgresStore) -> None:
-    """Creations and steps, with and without work, each for its own entity."""
     lives = [Life(f"parcel/{each}") for each in range(6)]
     await asyncio.gather(*(kept(store, leaving(life.created(), effect(WorkId("effect", 1, 0)))) for life in lives[:3]))
     await asyncio.gather(*(kept(store, life.created()) for life in lives[3:]))
@@ -89,7 +84,6 @@ async def test_a_batch_leaves_the_work_of_each_of_its_steps(store: PostgresStore
 
 
 async def test_a_lost_swap_or_a_known_key_leaves_no_work(store: PostgresStore) -> None:
-    """Alone and in a batch: whoever wrote nothing left nothing."""
     life = await ordered(store, effect())
     assert life.snapshot is not None
     again = life.stepped(key="second")
@@ -109,7 +103,6 @@ async def test_a_lost_swap_or_a_known_key_leaves_no_work(store: PostgresStore) -
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_work_of_a_step_in_doubt_is_left_once(store: PostgresStore, when: str) -> None:
-    """The connection breaks before the statement is carried out, or after."""
     life = Life("parcel/1")
     await kept(store, life.created())
     setattr(Wire(store), when, breaks(1))
@@ -121,7 +114,6 @@ async def test_work_of_a_step_in_doubt_is_left_once(store: PostgresStore, when: 
 
 
 async def test_work_that_stands_already_fails_its_own_step_only(store: PostgresStore) -> None:
-    """That is a bug of whoever made the step; its neighbours in the batch are kept, and nothing of its own is."""
     life = await ordered(store, effect())
     other = Life("parcel/2")
     await kept(store, other.created())
@@ -160,7 +152,6 @@ async def test_an_answer_of_an_old_attempt_is_stale(url: str, commit: str) -> No
 
 
 async def test_a_known_key_and_a_lost_swap_come_before_the_fence(store: PostgresStore) -> None:
-    """As everywhere: the answer is the same on every store."""
     life = await ordered(store, effect())
     answer = life.stepped(key="answer")
     await kept(store, answer)
@@ -171,7 +162,6 @@ async def test_a_known_key_and_a_lost_swap_come_before_the_fence(store: Postgres
 
 
 async def test_an_entity_that_is_not_there_has_no_fence(store: PostgresStore) -> None:
-    """Whoever asks so is mistaken, and hears it."""
     with pytest.raises(UsageError) as raised:
         await store.append(replace(Life("parcel/1").created(), fence=(CHARGE, 1)))
 
@@ -302,7 +292,6 @@ async def test_a_narrow_list_of_work_reads_some_rows_and_goes_on_from_there(
 async def test_work_that_does_not_read_is_a_dead_letter_and_holds_nobody_up(
     store: PostgresStore, url: str, body: str
 ) -> None:
-    """It is listed with the reason; what was claimed with it is taken up."""
     await ordered(store, effect(), effect(WorkId("effect", 2, 1)), sent(2), sent(3))
     asked(url, f"UPDATE work SET body = '\\x{body}' WHERE ordinal = 0 AND version = 2")
     effects, outbox = await taken(store), await taken(store, "outbox")
@@ -315,7 +304,6 @@ async def test_work_that_does_not_read_is_a_dead_letter_and_holds_nobody_up(
 
 @pytest.mark.parametrize("cursor", ["nonsense", "[1,2]", "\ud800", '["a","b","c",99999999999999999999,1]'])
 async def test_a_cursor_that_is_none_is_the_callers_mistake(store: PostgresStore, cursor: str) -> None:
-    """It says where cursors come from."""
     with pytest.raises(UsageError) as raised:
         await store.works(WorkQuery(after=cursor))
 
@@ -323,7 +311,6 @@ async def test_a_cursor_that_is_none_is_the_callers_mistake(store: PostgresStore
 
 
 async def test_dead_and_living_work_are_listed_apart(store: PostgresStore) -> None:
-    """And no page is longer than asked for."""
     await ordered(store, *(effect(WorkId("effect", 2, each)) for each in range(5)))
     claims = await taken(store, limit=3)
     await store.settle(tuple(Settlement(each, "dead") for each in claims), now_ms=0)
@@ -338,7 +325,6 @@ async def test_dead_and_living_work_are_listed_apart(store: PostgresStore) -> No
 
 
 async def test_work_is_listed_by_kind(store: PostgresStore) -> None:
-    """Page by page; other kinds have none of it, before or behind."""
     await ordered(store, *(effect(WorkId("effect", 2, each)) for each in range(3)))
     first = await store.works(WorkQuery(kind="parcel", limit=2))
     rest = await store.works(WorkQuery(kind="parcel", limit=2, after=first.after))
@@ -349,7 +335,6 @@ async def test_work_is_listed_by_kind(store: PostgresStore) -> None:
 
 
 async def test_what_a_handler_tells_is_kept_while_it_holds_its_work(store: PostgresStore) -> None:
-    """Afterwards it is not ours to keep."""
     await ordered(store, effect())
     (claim,) = await taken(store)
     noted = await store.note(claim, {"details": 7})
@@ -361,7 +346,6 @@ async def test_what_a_handler_tells_is_kept_while_it_holds_its_work(store: Postg
 
 
 async def test_tenants_take_up_their_own_work(url: str) -> None:
-    """No statement is without its tenant."""
     one, two = await open_store(f"{url}&tenant=one"), await open_store(f"{url}&tenant=two")
     await ordered(one, effect(), sent(2))
     await ordered(two, effect())
@@ -376,14 +360,12 @@ async def test_tenants_take_up_their_own_work(url: str) -> None:
 
 
 async def test_a_closed_store_says_so(store: PostgresStore) -> None:
-    """To workers as to everybody."""
     await store.close()
     with pytest.raises(UnavailableError, match="closed"):
         await taken(store)
 
 
 async def test_a_store_of_the_first_schema_learns_to_keep_work(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was kept before stays, and its entities go on."""
     first = schema.migrations("postgres")[:1]
     with monkeypatch.context() as patched:
         patched.setattr(schema, "migrations", lambda _: first)

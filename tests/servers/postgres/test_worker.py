@@ -143,7 +143,6 @@ async def test_an_invoke_an_action_and_a_timer_run(url: str) -> None:
 
 
 async def test_a_failing_handler_is_tried_again_under_one_key(url: str) -> None:
-    """Until it succeeds."""
     bank = Bank(ConnectionError("one"), ConnectionError("two"))
     async with working(url, bank) as runtime:
         await runtime.create("order/1")
@@ -154,7 +153,6 @@ async def test_a_failing_handler_is_tried_again_under_one_key(url: str) -> None:
 
 
 async def test_a_failure_for_good_reaches_the_chart(url: str) -> None:
-    """Through the fence, with its code."""
     bank = Bank(*[ConnectionError("gone")] * 3)
     async with working(url, bank) as runtime:
         await runtime.create("order/1")
@@ -167,7 +165,6 @@ async def test_a_failure_for_good_reaches_the_chart(url: str) -> None:
 
 
 async def test_work_survives_the_process_that_left_it(url: str) -> None:
-    """The next process that opens the store runs it, under the same key."""
     bank = Bank()
     async with interlock.open(url, charts=[order(bank)], work=False) as sender:
         await sender.create("order/1")
@@ -180,7 +177,6 @@ async def test_work_survives_the_process_that_left_it(url: str) -> None:
 
 
 async def test_two_workers_share_the_work_and_do_each_piece_once(url: str) -> None:
-    """Each with connections of its own."""
     bank, names = Bank(), [f"order/{each}" for each in range(20)]
     async with working(url, bank) as one, working(url, bank) as two:
         await asyncio.gather(*(one.create(each) for each in names))

@@ -138,7 +138,6 @@ async def test_what_arrives_together_goes_in_one_statement(store: PostgresStore)
 
 
 async def test_a_batch_is_what_arrived_during_the_flush_before(store: PostgresStore) -> None:
-    """No delay is added: the first goes alone, at most two statements are under way, the rest goes together."""
     lives = await born(store, 30)
     wire = Wire(store)
     tasks = []
@@ -154,7 +153,6 @@ async def test_a_batch_is_what_arrived_during_the_flush_before(store: PostgresSt
 
 @pytest.mark.parametrize(("commit", "statements"), [("one", 6), ("group", 1)])
 async def test_the_way_to_commit_can_be_fixed(url: str, commit: str, statements: int) -> None:
-    """Step by step, or always the statement for many."""
     store = await open_store(f"{url}&commit={commit}")
     lives = await born(store, 6)
     wire = Wire(store)
@@ -216,7 +214,6 @@ async def test_one_of_each_in_a_batch_gets_its_own_answer(store: PostgresStore) 
 
 
 async def test_a_step_that_cannot_be_written_is_found_and_fails_alone(store: PostgresStore) -> None:
-    """The batch is halved until it stands alone; its payload is not in the error."""
     lives = await born(store, 32)
     appends = [life.stepped(key="a") for life in lives]
     for bad in (5, 20):
@@ -259,7 +256,6 @@ async def test_a_connection_lost_in_the_middle_keeps_each_step_once(
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_creation_in_doubt_is_kept_once(store: PostgresStore, when: str) -> None:
-    """The entity is there once, whoever made it in the end."""
     wire = Wire(store)
     setattr(wire, when, breaks(1))
     answers = await together(store, *(Life(f"parcel/{each}").created() for each in range(3)))
@@ -331,7 +327,6 @@ async def test_a_backend_that_is_ended_in_the_middle_of_a_batch_loses_nothing(st
 
 
 async def test_a_lock_that_is_not_had_is_tried_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another program that holds a row delays its step; it is not an error."""
     monkeypatch.setitem(postgres_connect.SETTINGS, "lock_timeout", "30ms")
     store = await open_store(url)
     (life,) = await born(store, 1)
@@ -446,7 +441,6 @@ async def test_a_database_that_was_put_back_breaks_no_chain(store: PostgresStore
 
 
 async def test_a_full_queue_sends_writer_away(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who comes when too many wait hears it at once; those that wait are kept."""
     lives = await born(store, 5)
     monkeypatch.setattr(writer, "QUEUE_MAX", 3)
     answers = await together(store, *(life.stepped(key="a") for life in lives))
@@ -475,7 +469,6 @@ async def test_a_cancelled_caller_does_not_undo_its_step(store: PostgresStore) -
 
 
 async def test_a_caller_that_goes_before_its_batch_does_is_not_sent(store: PostgresStore) -> None:
-    """Nobody waits for the step any more, and nothing of it is written."""
     lives = await born(store, 3)
     tasks = [asyncio.ensure_future(store.append(life.stepped(key="a"))) for life in lives]
     await asyncio.sleep(0)
@@ -487,7 +480,6 @@ async def test_a_caller_that_goes_before_its_batch_does_is_not_sent(store: Postg
 
 
 async def test_a_cancelled_reader_spoils_no_connection(store: PostgresStore) -> None:
-    """What the server still says to it is not heard by the next one."""
     await born(store, 3)
     for _ in range(5):
         task = asyncio.ensure_future(store.read("parcel/1"))
@@ -501,7 +493,6 @@ async def test_a_cancelled_reader_spoils_no_connection(store: PostgresStore) -> 
 async def test_an_exception_in_the_writer_answers_everybody(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bug of ours is told to each caller of its batch, and the next batch goes on."""
     lives = await born(store, 3)
     appends = [life.stepped(key="a") for life in lives]
     with monkeypatch.context() as patched:
@@ -513,7 +504,6 @@ async def test_an_exception_in_the_writer_answers_everybody(
 
 
 def test_a_loop_that_ends_in_the_middle_answers_whoever_still_waits(url: str) -> None:
-    """Tasks are cancelled with their loop; a caller that outlives them hears it."""
     seen: list[InterlockError] = []
 
     async def main() -> None:
@@ -535,7 +525,6 @@ def test_a_loop_that_ends_in_the_middle_answers_whoever_still_waits(url: str) ->
 
 
 async def test_one_connection_is_enough(url: str) -> None:
-    """Steps, upkeep and questions take turns; nobody is forgotten."""
     store = await open_store(f"{url}&connections=1")
     lives = await born(store, 5)
     store.database.connections().writer._housekeeping_at = 0
@@ -550,7 +539,6 @@ async def test_one_connection_is_enough(url: str) -> None:
 
 
 async def test_tips_have_a_bound(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is forgotten is asked for again."""
     monkeypatch.setattr(writer, "TIPS_MAX", 2)
     lives = await born(store, 5)
     wire = Wire(store)

@@ -50,7 +50,6 @@ SUFFIXES = {
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_loads(name: str) -> None:
-    """The package knows each by name, and its table is complete."""
     assert name == get_format(name).name
     assert loads(TEXTS[name], format=name).chart.states
 
@@ -74,7 +73,6 @@ def test_a_format_that_is_only_read_has_no_writer() -> None:
 
 
 def test_another_package_adds_a_format_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is found by its name and by the suffix of its files."""
     other = replace(get_format("yaml"), name="other", suffixes=(".other",))
     entry = EntryPoint("other", "tests.unit.assemble.test_reading:OTHER", FORMAT_GROUP)
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [entry] if group == FORMAT_GROUP else [])
@@ -155,7 +153,6 @@ def test_a_text_may_be_bytes() -> None:
 
 
 def test_a_document_loads_as_it_is() -> None:
-    """What the builder makes needs no text."""
     document = loads(YAML).document
 
     assert loads(YAML).chart == load(document).chart
@@ -190,8 +187,6 @@ def test_a_file_below_a_file_is_unreadable(tmp_path: Path) -> None:
 
 
 def test_a_file_without_permission_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who runs the tests may read everything, so the system's answer is played."""
-
     def denied(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -201,7 +196,6 @@ def test_a_file_without_permission_is_not_found(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_file_that_is_too_large_is_not_read_whole(tmp_path: Path) -> None:
-    """One byte more than allowed is enough to say so."""
     (tmp_path / "big.yaml").write_bytes(b"#" * (DEFINITION_BYTES_MAX + 10))
 
     with pytest.raises(DefinitionError) as caught:
@@ -245,7 +239,6 @@ def test_an_unreadable_text_has_diagnostics() -> None:
 
 
 def test_nothing_read_and_nothing_said_is_still_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A format that gives no document owes a finding; nobody gets a chart out of nothing."""
     silent = Format(name="silent", suffixes=(), read=lambda *_, **__: ReadResult(document=None), write=_unused)
     monkeypatch.setattr(charts, "get_format", lambda name: silent)
     with pytest.raises(DefinitionError) as caught:
@@ -336,7 +329,6 @@ def test_a_definition_opens_no_other_file_unless_that_is_allowed(folder: Path, r
 
 
 def test_an_invoke_of_a_file_becomes_the_name_of_a_chart_unless_src_is_allowed(folder: Path) -> None:
-    """A warning says so, and how to have the file read."""
     text = scxml("near.txt").replace('<state id="open"/>', '<state id="open"><invoke src="child.scxml"/></state>')
     (folder / "door.scxml").write_text(text.replace('<data id="x" src="near.txt"/>', ""), encoding="utf-8")
     (folder / "child.scxml").write_text(TEXTS["scxml"], encoding="utf-8")

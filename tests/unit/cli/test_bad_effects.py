@@ -16,8 +16,8 @@ import pytest
 import interlock
 from interlock.ports.work import WorkQuery, WorkRow
 from interlock.runtime.chart_registry import child_entity
+from tests.support.cli import Caller, Ended
 from tests.support.eventually import PATIENCE_SECONDS, eventually
-from tests.unit.cli.calls import Caller, Ended
 
 STORE = "sqlite:///orders.db"
 NETWORK = "{interlock: 1, kind: network, states: {making: {}}}"

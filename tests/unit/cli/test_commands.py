@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interlock.definition.format import WriteResult
-from tests.unit.cli.calls import BAD, LAMP, Caller
+from tests.support.cli import BAD, LAMP, Caller
 
 
 @pytest.fixture

@@ -66,7 +66,6 @@ def test_the_schema_is_a_valid_draft_07_schema() -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda each: each.name)
 def test_examples_are_valid(path: Path) -> None:
-    """Every example passes both the schema and the reader."""
     tree = plain(path)
     assert [] == [each.message for each in VALIDATOR.iter_errors(tree)]
     assert [] == shape_problems(tree)
@@ -83,7 +82,6 @@ def test_examples_use_every_key() -> None:
 @given(documents())
 @settings(max_examples=40)
 def test_every_written_document_is_valid(document: Document) -> None:
-    """What the writer writes, the schema accepts."""
     tree = write_chart(document)
     assert [] == [each.message for each in VALIDATOR.iter_errors(tree)]
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -174,10 +172,3 @@ def test_show_works_with_a_blocking_runtime() -> None:
         found = interlock.show(notes, "note/1")
 
     assert found.text.startswith("note/1  ● open")
-
-
-def test_a_runtime_does_not_import_the_renderer() -> None:
-    code = "import interlock.runtime.blocking, sys; print([each for each in sys.modules if 'interlock.render' in each])"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert "[]" == found.stdout.strip()

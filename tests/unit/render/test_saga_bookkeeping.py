@@ -65,7 +65,6 @@ def test_an_author_s_guard_stands_as_it_was_written() -> None:
 
 
 def test_a_chart_without_sagas_is_drawn_as_it_is() -> None:
-    """A field that only sounds like one is the author's."""
     chart = loads("interlock: 1\nkind: k\ncontext: {saga_x: {type: any}}\nstates: {a: {}}\n").chart
 
     assert chart is hide_bookkeeping(chart)

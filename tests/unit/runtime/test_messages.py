@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,6 @@ from interlock.model.journal.message import Message
 from interlock.ports.work import WorkQuery
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
-from tests.support import postgres_server
-from tests.support.eventually import eventually
 
 ORDER = """
 interlock: 1
@@ -175,27 +172,6 @@ async def test_a_failing_message_blocks_only_its_own_entity() -> None:
     assert ["order/2", "order/2"] == others
     assert [("order/1/1", "bus.denied"), ("order/1/2", None)] == waiting
     assert [("order/1/1", "bus.denied"), ("order/1/2", "bus.denied")] == dead
-
-
-@pytest.mark.parametrize("store", ["sqlite", "file", "postgresql"])
-async def test_messages_of_a_killed_process_are_published_by_another(tmp_path: Path, store: str) -> None:
-    places = {"sqlite": f"sqlite:///{tmp_path}/orders.db", "file": f"file:{tmp_path}/orders"}
-    url = places[store] if store in places else postgres_server.store_or_skip()
-    async with interlock.open(url, charts=charts(), bus="memory:gone", work=False) as orders:
-        await orders.create("order/1")
-    async with interlock.open(url, charts=charts()) as orders:  # one without a bus does not touch them
-        await orders.create("order/2")
-        if store != "file":  # which lists work once it has walked over it
-            assert [("order/1/1", None)] == await left_over(orders)
-    bus = MemoryBus()
-    async with interlock.open(url, charts=charts(), bus=bus, source="https://shop.example") as orders:
-
-        async def is_published(orders: interlock.Runtime = orders) -> bool:
-            return bool(bus.messages) and not await left_over(orders)
-
-        await eventually(is_published)
-
-    assert [("order/1/1/0", "https://shop.example/order")] == [(each.id, each.source) for each in bus.messages]
 
 
 async def test_a_store_without_work_refuses_a_bus() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from interlock.ports.clock import SystemClock, wait_to_poll
 from interlock.ports.threads import thread_future
 from interlock.testing import clock as clocks
 from interlock.testing.clock import VirtualClock
+from tests.support.eventually import PATIENCE_SECONDS
 
 HOUR = 3_600_000
 ORDER = interlock.loads("""
@@ -149,7 +151,8 @@ async def test_the_clock_waits_for_the_threads_of_a_store() -> None:
     async def call() -> None:
         await clock.sleep_ms(10)
         answer = thread_future(loop)
-        threading.Thread(target=lambda: gate.wait(60) and loop.call_soon_threadsafe(answer.set_result, None)).start()
+        answers = partial(loop.call_soon_threadsafe, answer.set_result, None)
+        threading.Thread(target=lambda: gate.wait(PATIENCE_SECONDS) and answers()).start()
         await answer
         times.append(clock.now_ms())
 

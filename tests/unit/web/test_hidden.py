@@ -27,6 +27,7 @@ from interlock.testing.clock import VirtualClock
 from interlock.web.app import ENDPOINTS
 from interlock.web.auth import RIGHTS
 from interlock.web.http.endpoint import Endpoint
+from tests.support.eventually import eventually
 from tests.unit.web.consoles import ORDER, ORIGIN, Client, Stream, make_user, open_console, order
 
 BEGAN_MS = 1_000_000_000_000
@@ -85,8 +86,12 @@ async def world(folder: Path, *, hidden: bool, rights: tuple[str, ...] = ALMOST_
                 await client.runtime.send(f"{HIDDEN}/{number}", "parcel.shipped", principal=EVE)
             await jobs_over_it(client)
         clock.time_ms = BEGAN_MS + 120_000
-        while len((await client.runtime.store.refusals_before(None)) or ()) < (6 if hidden else 2):  # type: ignore[attr-defined]  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+        refusals, count = client.runtime.store.refusals_before, 6 if hidden else 2  # type: ignore[attr-defined]  # its own
+
+        async def are_written() -> bool:
+            return len((await refusals(None)) or ()) >= count
+
+        await eventually(are_written)
         yield client
 
 
@@ -327,12 +332,13 @@ async def test_hidden_sender_and_hidden_parent_are_masked() -> None:
     async with open_console(charts=charts, who=make_user(rights=("read",)), work=True) as client:
         await client.runtime.create("case/other")
         await client.runtime.create("fraud/secret-1")
-        children: list[str] = []
-        async with asyncio.timeout(20):
-            while len(children) < 1 or (await client.runtime.state("case/other")).version < 2:
-                rows = (await client.runtime.store.find(EntityQuery(kind="case"))).rows
-                children = [each.entity for each in rows if each.entity != "case/other"]
-                await asyncio.sleep(0.005)
+
+        async def children_of_the_parent() -> list[str]:
+            rows = (await client.runtime.store.find(EntityQuery(kind="case"))).rows
+            is_heard = (await client.runtime.state("case/other")).version >= 2
+            return [each.entity for each in rows if each.entity != "case/other"] if is_heard else []
+
+        children = await eventually(children_of_the_parent)
         texts = [
             (await client.get(f"{part}/{entity}")).text
             for entity in ("case/other", children[0])

@@ -17,7 +17,7 @@ from interlock.cli.commands import doctor
 from interlock.errors import UsageError
 from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
-from tests.unit.cli.calls import Caller
+from tests.support.cli import Caller
 
 STORE = "sqlite:///lamps.db"
 CHARTED = ("--chart", "lamp.yaml")

@@ -80,7 +80,6 @@ def test_transitions_in_any_order_keep_the_order_in_which_they_are_tried(tried: 
 
 
 def test_neighbours_of_one_descriptor_become_a_list() -> None:
-    """Successive transitions for the same descriptors are under one key."""
     assert {"on": {"e": ["b", {}], "f, g.*": "c"}} == body(
         on("e", targets=("b",)), on("e"), on("f", "g.*", targets=("c",))
     )

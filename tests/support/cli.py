@@ -1,4 +1,7 @@
-"""Runs command lines in this process and keeps what they print."""
+"""Runs command lines in the process of the test, and keeps what they print.
+
+`call` and `folder` are fixtures for every test (`tests/conftest.py`).
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-from interlock.cli.main import main
 
 LAMP = """\
 interlock: 1
@@ -36,7 +37,26 @@ class Caller:
 
     def __call__(self, *arguments: str | Path) -> Ended:
         """Run one command line."""
+        from interlock.cli.main import main  # most tests do not need it
+
         self._capsys.readouterr()
         code = main([str(each) for each in arguments])
         captured = self._capsys.readouterr()
         return Ended(code=code, out=captured.out, err=captured.err)
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Caller:
+    """Runs a command line in this process."""
+    return Caller(capsys)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A current folder with a good and a bad chart; no colour from outside."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("NO_COLOR", "FORCE_COLOR", "INTERLOCK_STORE", "INTERLOCK_CHARTS"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "lamp.yaml").write_text(LAMP, encoding="utf-8")
+    (tmp_path / "bad.yaml").write_text(BAD, encoding="utf-8")
+    return tmp_path
