@@ -159,7 +159,7 @@ class Effects(Outputs):
         scenario = SCENARIOS[workload]
         actions = ("count", "keep", "set_timer", "cancel_timer", "invoke", "compensate", "notify")
         states = []
-        for name, (entry, exit) in scenario.states.items():
+        for name, (entry, leave) in scenario.states.items():
             edges = [
                 {"event": event, "target": target} | ({} if action is None else {"action": f"{action}({name!r})"})
                 for event, source, target, action in scenario.edges
@@ -167,7 +167,7 @@ class Effects(Outputs):
             ]
             state: dict[str, Any] = {"name": name, "transitions": edges}
             state |= {} if entry is None else {"on entry": f"{entry}({name!r})"}
-            states.append(state | ({} if exit is None else {"on exit": f"{exit}({name!r})"}))
+            states.append(state | ({} if leave is None else {"on exit": f"{leave}({name!r})"}))
         chart = _chart({"name": "root", "initial": scenario.home, "states": states})
         self._entity = Interpreter(chart, initial_context={action: getattr(self, action) for action in actions})
         self._entity.execute()

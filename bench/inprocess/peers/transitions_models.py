@@ -170,8 +170,8 @@ class Effects(Bare, Outputs):
         super().__init__()
         scenario = SCENARIOS[workload]
         states = [
-            {"name": name, "on_enter": self.callback(entry, name), "on_exit": self.callback(exit, name)}
-            for name, (entry, exit) in scenario.states.items()
+            {"name": name, "on_enter": self.callback(entry, name), "on_exit": self.callback(leave, name)}
+            for name, (entry, leave) in scenario.states.items()
         ]
         edges = [
             {"trigger": event, "source": source, "dest": target, "before": self.callback(action, source)}
