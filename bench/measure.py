@@ -239,8 +239,8 @@ def report(text: str) -> None:
 
 
 def without_folders(text: str) -> str:
-    """Return the text with only the last part of each path."""
-    return _FOLDERS.sub("", text)
+    """Return the text on one line, with only the last part of each path."""
+    return _FOLDERS.sub("", " ".join(text.split()))
 
 
 def disk() -> Path:

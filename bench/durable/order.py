@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +23,9 @@ EFFECTS = {"pay": ("charge_card",)}
 
 STEPS_EACH = 1 + len(EVENTS)
 """Durable steps of one order of the fleet: its creation, and its events."""
+
+EFFECTS_EACH = 10
+"""Effects of one order in the workload `effects`, one after the other."""
 
 CLIENTS = 64
 """Concurrent callers of the fleet."""
@@ -53,6 +56,19 @@ class Engine(Protocol):
         """Send an event with an idempotency key to an order, and return the new state."""
 
 
+class Runner(Protocol):
+    """Something that runs whole orders, with the work that they cause."""
+
+    async def start(self) -> None:
+        """Open it, empty."""
+
+    async def stop(self) -> None:
+        """Close it, and delete its data."""
+
+    async def run(self, order: str) -> int:
+        """Run an order to its end, and return the number of its steps or effects."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """What an engine gets: an empty folder, and the servers that the run has started."""
@@ -66,12 +82,18 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line of the tables: its name, and the function that creates the engine."""
+    """One line of the tables: its name, and functions that create the engine, and a runner for other workloads."""
 
     name: str
     version: str
     make: Callable[[Place], Engine]
-    workloads: tuple[str, ...] = ("seq1", "fleet")
+    engine_workloads: tuple[str, ...] = ("seq1", "fleet")
+    runners: Mapping[str, Callable[[Place], Runner]] = field(default_factory=dict)
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """Return the workloads that this line can do."""
+        return (*self.engine_workloads, *self.runners)
 
 
 @dataclass(slots=True)
@@ -90,19 +112,21 @@ class Meter:
         self._own = time.process_time()
         self._wall = time.perf_counter()
 
-    def answer(self) -> dict[str, float]:
-        """Return the measures: steps per second, CPU time per step, latencies."""
+    def answer(self, units: int | None = None) -> dict[str, float]:
+        """Return the measures: steps per second, CPU time per step, latencies. `units` is the number of steps."""
         wall = time.perf_counter() - self._wall
         own = time.process_time() - self._own
         servers = tree_cpu_s(self.server_pids) - self._servers
-        steps = len(self.latencies)
         ordered = sorted(self.latencies)
+        answers = len(ordered)
+        steps = answers if units is None else units
         return {
             "rate": steps / wall,
+            "seconds": wall,
             "cpu_us": 1e6 * own / steps,
             "server_cpu_us": 1e6 * servers / steps,
-            "p50_ms": 1e3 * ordered[steps // 2],
-            "p99_ms": 1e3 * ordered[min(steps - 1, steps * 99 // 100)],
+            "p50_ms": 1e3 * ordered[answers // 2],
+            "p99_ms": 1e3 * ordered[min(answers - 1, answers * 99 // 100)],
         }
 
 
@@ -146,6 +170,26 @@ async def fleet(engine: Engine, count: int, server_pids: Sequence[int], clients:
     if len(meter.latencies) != count * STEPS_EACH:
         raise WrongStateError(f"{len(meter.latencies)} steps were done, not {count * STEPS_EACH}")
     return answer
+
+
+async def whole_orders(runner: Runner, count: int, server_pids: Sequence[int]) -> dict[str, float]:
+    """Run `count` orders to their end with concurrent callers; the latency is that of a whole order."""
+    meter = Meter(server_pids)
+    run = f"o-{os.getpid()}-{time.monotonic_ns()}"
+    numbers = iter(range(count))
+    units = 0
+
+    async def client() -> None:
+        nonlocal units
+        for number in numbers:
+            start_s = time.perf_counter()
+            done = await runner.run(f"{run}-{number}")
+            units += done  # not in one expression: other clients count while this one waits
+            meter.latencies.append(time.perf_counter() - start_s)
+
+    meter.start()
+    await asyncio.gather(*[client() for _ in range(min(CLIENTS, count))])
+    return meter.answer(units)
 
 
 DRIVES: dict[str, Callable[[Engine, int, Sequence[int]], Awaitable[dict[str, float]]]] = {

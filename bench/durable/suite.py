@@ -17,7 +17,7 @@ from bench.measure import Measurement, PeerUnavailableError, file_system, report
 from bench.results import Figure, Line, Run, paired
 from bench.suite import Column, Found, Goal, Suite, Workload, count, median, ratio, spread, value
 
-WORKLOADS = ("seq1", "fleet")
+WORKLOADS = ("seq1", "fleet", "demo", "effects")
 LARGE = ("recovery-file", "recovery-sqlite", "scale")
 LARGE_SECONDS_MAX = 400
 
@@ -31,6 +31,8 @@ class Command:
     server: str | None = None
     events: int = 1_000
     orders: int = 1_000
+    whole: int = 500
+    """Orders of the workloads `demo` and `effects`."""
 
 
 COMMANDS: dict[str, Command] = {
@@ -38,20 +40,22 @@ COMMANDS: dict[str, Command] = {
     "interlock-file": Command(module="interlock_stores", way="file"),
     "interlock-file-inline": Command(module="interlock_stores", way="file-inline"),
     "raw-sqlite": Command(module="raw", way="sqlite"),
+    "raw-sqlite-group": Command(module="group_commit", way="sqlite"),
     "interlock-sqlite": Command(module="interlock_stores", way="sqlite"),
     "interlock-sqlite-each": Command(module="interlock_stores", way="sqlite-each"),
     "eventsourcing-sqlite": Command(module="eventsourcing_orders", way="sqlite", events=200, orders=200),
-    "dbos-sqlite": Command(module="dbos_orders", way="sqlite", events=60, orders=64),
+    "dbos-sqlite": Command(module="dbos_orders", way="sqlite", events=60, orders=64, whole=64),
     "raw-postgres": Command(module="raw", way="postgres", server="postgres"),
+    "raw-postgres-group": Command(module="group_commit", way="postgres", server="postgres"),
     "interlock-postgres": Command(module="interlock_stores", way="postgres", server="postgres"),
     "interlock-postgres-each": Command(module="interlock_stores", way="postgres-each", server="postgres"),
     "raw-postgres-step": Command(module="raw", way="postgres-step", server="postgres"),
     "eventsourcing-postgres": Command(
         module="eventsourcing_orders", way="postgres", server="postgres", events=100, orders=100
     ),
-    "dbos-postgres": Command(module="dbos_orders", way="postgres", server="postgres", events=60, orders=64),
-    "restate": Command(module="restate_orders", way="object", server="restate", events=100, orders=100),
-    "temporal": Command(module="temporal_orders", way="update", server="temporal", events=40, orders=48),
+    "dbos-postgres": Command(module="dbos_orders", way="postgres", server="postgres", events=60, orders=64, whole=64),
+    "restate": Command(module="restate_orders", way="object", server="restate", events=100, orders=100, whole=64),
+    "temporal": Command(module="temporal_orders", way="update", server="temporal", events=40, orders=48, whole=48),
 }
 """Every engine, in the order of the tables. Slow engines do less in a round; the number is shown."""
 
@@ -120,7 +124,8 @@ def command(engine: Command, servers: Servers, folder: Path) -> list[str]:
 
 
 def _count(engine: Command, workload: str, effort: Effort) -> int:
-    return max(5, int(effort.share * (engine.events if workload == "seq1" else engine.orders)))
+    sizes = {"seq1": engine.events, "fleet": engine.orders}
+    return max(5, int(effort.share * sizes.get(workload, engine.whole)))
 
 
 def _run_large(measurement: Measurement[Effort], folder: Path, workload: str) -> None:
@@ -140,17 +145,17 @@ def _run_large(measurement: Measurement[Effort], folder: Path, workload: str) ->
 # Tables
 
 
-def _columns(counted: str) -> tuple[Column, ...]:
+def _columns(counted: str, unit: str = "step") -> tuple[Column, ...]:
     def cpu(run: Run, workload: str, figure: Figure) -> str:
         server = figure.median("server_cpu_us")
         return f"{figure.median('cpu_us'):,.0f}" + (f" + {server:,.0f}" if server else "")
 
     return (
-        median("steps/s", "rate", ",.0f"),
+        median(f"{unit}s/s", "rate", ",.0f"),
         spread("rate", ",.0f"),
         median("p50 ms", "p50_ms", ".2f"),
         median("p99 ms", "p99_ms", ".2f"),
-        Column("CPU us per step, own + server", cpu),
+        Column(f"CPU us per {unit}, own + server", cpu),
         count(f"{counted} in a round"),
     )
 
@@ -223,6 +228,8 @@ METHOD = """\
   thread. "in the caller's thread" is the same file store without an event loop.
 - "a commit per step" is Interlock on the same SQLite tables, with each step committed in the caller's thread.
   "a statement per step" is its PostgreSQL store with `?commit=one`, on sixteen connections.
+- "group commit, the same rows" is the limit of the fleet: the rows that Interlock writes, recorded from one order, for
+  all waiting callers in one transaction. No chart, no encoding, no hash, no check of versions and keys.
 - "raw: PostgreSQL step" is one statement that swaps a row and inserts entry, key and effects: no chart, no encoding, no
   hash chain, no lists.
 - Engines that run in the caller's thread ("raw", "a commit per step", eventsourcing on SQLite) have latencies without
@@ -232,6 +239,11 @@ METHOD = """\
   each time.
 - Temporal (its development server, on a SQLite file) and Restate are networked servers: they are not comparable, and no
   goal depends on them. The CPU time of their servers is shown next to the caller's, for Restate with its service.
+- demo runs the order of the demo (`make demo`) until it is on its way: created, placed, charged, reserved, booked.
+  The worker claims each effect, runs a handler that does nothing, and writes the result, in the same process. The
+  latency is that of a whole order, and the CPU time that of a step with its part of this work.
+- effects counts claimed, run and recorded effects: invokes of Interlock, steps of a DBOS workflow, activities of a
+  Temporal workflow, runs of a Restate handler. The functions do nothing. The latency is that of ten effects.
 - recovery opens the store again for each sample. From the journal: every record is read, verified by its hash, replayed
   through the chart, and compared with the entry.
 - scale sends five events to each of 400 entities with 64 callers, in stores of several sizes. "Newest" entities are
@@ -253,6 +265,16 @@ Interlock runs as users run it: `interlock.open`, the whole runtime, a key for e
             name="seq1", title="seq1: one order, one caller, one event after the other", columns=_columns("events")
         ),
         Workload(name="fleet", title="fleet: orders of six steps each, 64 callers", columns=_columns("orders")),
+        Workload(
+            name="demo",
+            title="demo: orders of the demo's chart, five steps and four effects each, 64 callers and a worker",
+            columns=_columns("orders"),
+        ),
+        Workload(
+            name="effects",
+            title="effects: ten effects of an order one after the other, 64 callers and a worker",
+            columns=_columns("orders", "effect"),
+        ),
         Workload(
             name="recovery",
             title="recovery: one entity with a long journal",

@@ -11,10 +11,12 @@ import importlib
 import json
 import sys
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.durable.order import DRIVES, Line, Place
+from bench.durable.order import DRIVES, Engine, Line, Place, Runner, whole_orders
 from bench.worker import Answer, greeting, serve
 
 QUESTION_SECONDS_MAX = 120.0
@@ -43,11 +45,21 @@ def answer_with(line: Line, folder: str, servers: dict[str, Any]) -> Answer:
 
 
 async def _drive(line: Line, place: Place, workload: str, count: int) -> dict[str, float]:
+    if workload in line.runners:
+        runner = line.runners[workload](place)
+        async with _opened(runner):
+            return await whole_orders(runner, count, place.server_pids)
     engine = line.make(place)
+    async with _opened(engine):
+        return await DRIVES[workload](engine, count, place.server_pids)
+
+
+@asynccontextmanager
+async def _opened(engine: Engine | Runner) -> AsyncIterator[None]:
     await engine.start()
     try:
         async with asyncio.timeout(QUESTION_SECONDS_MAX):
-            return await DRIVES[workload](engine, count, place.server_pids)
+            yield
     finally:
         await engine.stop()
 

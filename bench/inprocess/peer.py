@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from bench.inprocess.workloads import Entity, drive_effects
+
 Drive = Callable[[int], int]
 """Sends so many events to a started entity, checks the result, and returns the nanoseconds of CPU time."""
 
 Make = Callable[[], object]
 """Creates one started entity."""
+
+
+def effect_drives(entities: Mapping[str, Callable[[], Entity]]) -> dict[str, Drive]:
+    """Return the drives of W7 to W10, from a function per workload that creates a started entity."""
+    return {
+        workload: lambda count, workload=workload, make=make: drive_effects(workload, make(), count)  # type: ignore[misc]
+        for workload, make in entities.items()
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,4 +35,4 @@ class Peer:
     @property
     def workloads(self) -> list[str]:
         """Return the workloads that this line can do."""
-        return sorted([*self.drives, *(["W5"] if self.create is not None else [])])
+        return [*self.drives, *(["W5"] if self.create is not None else [])]

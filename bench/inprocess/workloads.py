@@ -1,4 +1,4 @@
-"""The six workloads: their data, their event cycles, and the result that every peer must reach.
+"""The workloads: their data, their event cycles, and the result that every implementation must reach.
 
 | | chart | one event |
 |---|---|---|
@@ -7,26 +7,35 @@
 little money: the first candidate is refused, the second taken |
 | W3 | 3 levels, an entry and an exit action on every state | inherited transitions: 11 exits, 11 entries in 6 events |
 | W4 | 4 parallel regions of 2 states | moves all four |
-| W5 | makes and starts an entity of W2's chart | (an entity) |
+| W5 | creates and starts an entity of the chart of W2 | (an entity) |
 | W6 | folds the events of W2 over one entity | as W2, nothing kept |
+| W7 | two states, each with a timer; one assign per step | cancels one timer and sets one |
+| W8 | a state that invokes a handler; its result leads back | an invoke, or its result |
+| W9 | a saga of three steps; the third fails, the first is compensated | 4 invokes in 5 events |
+| W10 | two states whose entry calls a handler, sends to another entity and publishes | a call, a send, a message |
+| W11 | creates an order of the demo, with its timer | (an entity) |
+| W12 | folds the events of whole orders of the demo, from the draft to the delivery | one of 5 events |
 
 The data is in `workloads.json`, which the libraries on Node.js read too.
-Rule: every repeat ends in one of the checks below, so a peer that does less work fails instead of looking fast.
+Rule: every round ends in one of the checks below, so an implementation that does less work fails instead of looking
+fast. In W7 to W10, the outputs (effects: timers set and cancelled, invokes, calls, sends, messages) are counted while
+the time is measured, and their types are checked in one more cycle.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from time import process_time_ns as clock_ns
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 __all__ = ["clock_ns"]  # CPU time: a busy neighbour does not count
 
 _DATA: dict[str, Any] = json.loads(Path(__file__).with_name("workloads.json").read_text(encoding="utf-8"))
 
-WORKLOADS = ("W1", "W2", "W3", "W4", "W5", "W6")
+WORKLOADS = tuple(f"W{number}" for number in range(1, 13))
 
 Events = list[tuple[str, dict[str, int]]]
 
@@ -43,7 +52,36 @@ NESTED_MOVES: int = _DATA["nested"]["moves_per_cycle"]
 
 REGIONS: list[str] = _DATA["regions"]
 
-_CYCLES = {"W1": 2, "W2": len(ORDER_EVENTS), "W3": len(NESTED_EVENTS), "W4": 2, "W5": 1, "W6": len(ORDER_EVENTS)}
+
+class Scenario(NamedTuple):
+    """A workload with effects: the first and last state, and per cycle the assigns of `n` and the outputs by type.
+
+    `states` (with their entry and exit actions) and `edges` (event, source, target, action) are the chart for libraries
+    whose actions are callbacks.
+    """
+
+    home: str
+    counted: int
+    totals: dict[str, int]
+    events: list[tuple[str, Any]]
+    states: dict[str, tuple[str | None, str | None]]
+    edges: list[tuple[str, str, str, str | None]]
+
+
+class Given(NamedTuple):
+    """An event of such a workload. `key` is that of the invoke effect whose result it is."""
+
+    name: str
+    data: Any
+    key: str | None
+    time_ms: int
+
+
+SCENARIOS: dict[str, Scenario] = {name: Scenario(**each) for name, each in _DATA["effects"].items()}
+ENTITY = "order/1"
+
+_CYCLES = {name: len(each.events) for name, each in SCENARIOS.items()} | {"W11": 1, "W12": 5}
+_CYCLES |= {"W1": 2, "W2": len(ORDER_EVENTS), "W3": len(NESTED_EVENTS), "W4": 2, "W5": 1, "W6": len(ORDER_EVENTS)}
 
 
 def fitting(workload: str, count: int) -> int:
@@ -64,6 +102,17 @@ def order_events(count: int) -> Events:
 def nested_events(count: int) -> list[str]:
     """The events of W3."""
     return NESTED_EVENTS * (count // len(NESTED_EVENTS))
+
+
+def given_events(workload: str, count: int) -> list[Given]:
+    """Return events for an entity at version 1; each is one version, so the keys of invokes are known."""
+    cycle = SCENARIOS[workload].events
+    events = []
+    for position in range(count):
+        name, data = cycle[position % len(cycle)]
+        key = f"{ENTITY}/{position + 1}/0" if name.startswith(("done.", "error.")) else None
+        events.append(Given(name, data, key, position + 1))
+    return events
 
 
 class WrongResultError(AssertionError):
@@ -89,6 +138,47 @@ def check_nested(leaf: str, entries: int, exits: int, count: int) -> None:
 def check_regions(states: Iterable[str], count: int) -> None:
     """W4 ends with all regions `on` after an odd count."""
     _expect(["on" if count % 2 else "off"] * len(REGIONS), list(states))
+
+
+Output = tuple[str, int, str, dict[str, Any]]
+"""Type, ordinal, key and payload of an effect."""
+
+Send = Callable[[Given], Sequence[Output]]
+
+
+def drive_effects(workload: str, entity: Entity, count: int) -> int:
+    """Send events to an entity, count its outputs, check the result, and return the nanoseconds of CPU time."""
+    scenario = SCENARIOS[workload]
+    cycle = len(scenario.events)
+    events = given_events(workload, count + cycle)
+    timed, last = events[:count], events[count:]
+    send, outputs = entity.send, 0
+    start_ns = clock_ns()
+    for event in timed:
+        outputs += len(send(event))
+    ns = clock_ns() - start_ns
+    types = Counter(output[0] for event in last for output in send(event))
+    check_effects(workload, entity.state, entity.n, outputs, dict(types), count)
+    return ns
+
+
+class Entity(Protocol):
+    """An entity of W7 to W10; `send` returns the outputs of an event."""
+
+    @property
+    def state(self) -> str: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def send(self) -> Send: ...
+
+
+def check_effects(workload: str, state: str, counted: int, outputs: int, types: dict[str, int], count: int) -> None:
+    """W7 to W10 end in the first state, after every assign and output; `types` are those of one more cycle."""
+    scenario = SCENARIOS[workload]
+    cycles = count // len(scenario.events)
+    wanted = (scenario.home, scenario.counted * (cycles + 1), sum(scenario.totals.values()) * cycles, scenario.totals)
+    _expect(wanted, (state, counted, outputs, types))
 
 
 def _expect(wanted: object, found: object) -> None:

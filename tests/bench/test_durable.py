@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from bench.durable import servers
-from bench.durable.order import EVENTS, STATES, WrongStateError, fleet, sequence, step
+from bench.durable.order import EVENTS, STATES, Place, WrongStateError, fleet, sequence, step, whole_orders
 from bench.measure import PeerUnavailableError
 
 
@@ -61,6 +63,62 @@ async def test_an_engine_in_the_wrong_state_has_failed() -> None:
     """A state that the chart does not have ends the question."""
     with pytest.raises(WrongStateError, match="submit led to created, not to submitted"):
         await fleet(Remembering(wrong=True), 1, ())
+
+
+class Counting:
+    """A runner whose orders have three steps and end out of order."""
+
+    def __init__(self) -> None:
+        self.orders: list[str] = []
+
+    async def start(self) -> None:
+        """Nothing to open."""
+
+    async def stop(self) -> None:
+        """Nothing to close."""
+
+    async def run(self, order: str) -> int:
+        """Let the other callers run in between."""
+        self.orders.append(order)
+        for _ in range(len(self.orders) % 3):
+            await asyncio.sleep(0)
+        return 3
+
+
+async def test_steps_of_concurrent_orders_are_all_counted() -> None:
+    runner = Counting()
+    answer = await whole_orders(runner, 100, ())
+
+    assert 100 == len(set(runner.orders))
+    assert pytest.approx(answer["rate"] * answer["seconds"]) == 300
+
+
+async def test_the_limit_of_group_commit_writes_the_rows_of_interlock(tmp_path: Path) -> None:
+    """As many rows in each table of SQLite, for orders that run at the same time."""
+    from bench.durable.engines.group_commit import Sqlite
+    from bench.durable.engines.interlock_stores import LINES
+
+    counts = []
+    for name, engine in (
+        ("group.db", Sqlite(Place(folder=tmp_path))),
+        ("orders.db", LINES["sqlite"].make(Place(folder=tmp_path))),
+    ):
+        await engine.start()
+        try:
+            await fleet(engine, 5, (), clients=3)
+        finally:
+            await engine.stop()
+        connection = sqlite3.connect(tmp_path / name)
+        counts.append(
+            {
+                table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+                for table in ("entity", "journal", "event_key", "entity_state", "work", "state_count")
+            }
+        )
+        connection.close()
+
+    assert counts[1] == counts[0]
+    assert 30 == counts[0]["journal"]
 
 
 def test_the_table_is_the_chart() -> None:

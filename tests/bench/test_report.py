@@ -159,9 +159,8 @@ def test_a_part_that_fails_is_left_out_with_the_reason(capsys: pytest.CaptureFix
 
 def test_counts_fit_the_checks() -> None:
     """Whole cycles, and odd where a library that never moves would otherwise pass."""
-    assert {"W1": 99, "W2": 100, "W3": 96, "W4": 99, "W5": 100, "W6": 100} == {
-        each: fitting(each, 100) for each in WORKLOADS
-    }
+    expected = {"W1": 99, "W3": 96, "W4": 99}
+    assert {each: expected.get(each, 100) for each in WORKLOADS} == {each: fitting(each, 100) for each in WORKLOADS}
     assert {"W1": 1, "W2": 10, "W3": 6} == {each: fitting(each, 0) for each in ("W1", "W2", "W3")}
 
 

@@ -17,11 +17,22 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        ("interlock", {"W1": {"hand-written", "interlock-inner", "interlock-step"}, "imports": set(inprocess.IMPORTS)}),
+        (
+            "interlock",
+            {
+                "W1": {"hand-written", "interlock-inner", "interlock-step"},
+                "W7": {"hand-written", "interlock-bare", "interlock-step"},
+                "W9": {"hand-written", "interlock-bare", "interlock-step"},
+                "W12": {"interlock-fold"},
+                "imports": set(inprocess.IMPORTS),
+            },
+        ),
         (
             "durable,raw-sqlite,interlock-sqlite,recovery-sqlite,scale",
             {
-                "fleet": {"raw-sqlite", "interlock-sqlite", "interlock-sqlite-each"},
+                "fleet": {"raw-sqlite", "raw-sqlite-group", "interlock-sqlite", "interlock-sqlite-each"},
+                "demo": {"interlock-sqlite"},
+                "effects": {"interlock-sqlite"},
                 "recovery": {"recovery-sqlite"},
                 "scale": {"scale-100", "scale-300"},
             },

@@ -1,5 +1,7 @@
 """DBOS Transact: a workflow per event, whose id is the idempotency key, with one step that runs the chart.
 
+In the workload `effects` a workflow runs ten steps.
+
 The states of orders are kept in memory, to its advantage: an application would also write its own table.
 """
 
@@ -12,7 +14,7 @@ from typing import Any
 
 from dbos import DBOS, SetWorkflowID
 
-from bench.durable.order import Line, Place, step
+from bench.durable.order import EFFECTS_EACH, Line, Place, step
 
 POOL = 32
 
@@ -24,6 +26,7 @@ class Orders:
         self._url = url
         self._states: dict[str, str] = {}
         self._handle: Callable[[str, str], Awaitable[str]] | None = None
+        self._errands: Callable[[], Awaitable[int]] | None = None
 
     async def start(self) -> None:
         """Launch it."""
@@ -47,13 +50,29 @@ class Orders:
         async def handle(order: str, event: str) -> str:
             return await apply(order, event)
 
+        @DBOS.step()
+        async def errand(number: int) -> None:
+            return None
+
+        @DBOS.workflow()
+        async def errands() -> int:
+            for number in range(EFFECTS_EACH):
+                await errand(number)
+            return EFFECTS_EACH
+
         DBOS.launch()
-        self._handle = handle
+        self._handle, self._errands = handle, errands
 
     async def stop(self) -> None:
         """Shut it down."""
         with contextlib.suppress(Exception):  # its errors at shutdown change no figure
             DBOS.destroy(destroy_registry=True)
+
+    async def run(self, order: str) -> int:
+        """Run a workflow of ten steps."""
+        assert self._errands is not None
+        with SetWorkflowID(order):
+            return await self._errands()
 
     async def create(self, order: str) -> None:
         """Create an order."""
@@ -66,6 +85,10 @@ class Orders:
             return await self._handle(order, event)
 
 
+def _on_sqlite(place: Place) -> Orders:
+    return Orders(f"sqlite:///{place.folder / 'dbos.db'}")
+
+
 def _on_postgres(place: Place) -> Orders:
     if place.postgres is None:
         raise RuntimeError("no PostgreSQL server")
@@ -76,7 +99,10 @@ LINES = {
     "sqlite": Line(
         name="DBOS, SQLite",
         version=version("dbos"),
-        make=lambda place: Orders(f"sqlite:///{place.folder / 'dbos.db'}"),
+        make=_on_sqlite,
+        runners={"effects": _on_sqlite},
     ),
-    "postgres": Line(name="DBOS, PostgreSQL", version=version("dbos"), make=_on_postgres),
+    "postgres": Line(
+        name="DBOS, PostgreSQL", version=version("dbos"), make=_on_postgres, runners={"effects": _on_postgres}
+    ),
 }

@@ -8,12 +8,13 @@ for each step on sixteen connections.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 import interlock
-from bench.durable.order import Line, Place
+from bench.durable.engines.interlock_work import Demo, Errands
+from bench.durable.order import Line, Place, Runner
 from interlock.assemble.runtimes import PendingRuntime
 from interlock.errors import CorruptionError
 from interlock.model.codec import encode
@@ -107,28 +108,50 @@ class OwnOrders(Orders):
         await self._runtime.close()
 
 
-def _postgres(place: Place, options: str = "") -> Orders:
+def _file(place: Place) -> str:
+    return (place.folder / "orders").as_uri()
+
+
+def _sqlite(place: Place) -> str:
+    return f"sqlite:///{place.folder / 'orders.db'}"
+
+
+def _postgres(place: Place) -> str:
     if place.postgres is None:
         raise RuntimeError("no PostgreSQL server")
-    return Orders(place.postgres + options)
+    return place.postgres
 
 
-def _line(name: str, make: Callable[[Place], Orders]) -> Line:
-    return Line(name=name, version=interlock.__version__, make=make)
+def _line(
+    name: str, make: Callable[[Place], Orders], runners: Mapping[str, Callable[[Place], Runner]] | None = None
+) -> Line:
+    return Line(name=name, version=interlock.__version__, make=make, runners=runners or {})
 
 
 LINES = {
-    "file": _line("interlock, files", lambda place: Orders((place.folder / "orders").as_uri())),
+    "file": _line(
+        "interlock, files",
+        lambda place: Orders(_file(place)),
+        runners={"demo": lambda place: Demo(_file(place)), "effects": lambda place: Errands(_file(place))},
+    ),
     "file-inline": _line(
         "interlock, files, in the caller's thread",
         lambda place: OwnOrders(lambda: InlineFiles(place.folder / "orders")),
     ),
-    "sqlite": _line("interlock, SQLite", lambda place: Orders(f"sqlite:///{place.folder / 'orders.db'}")),
+    "sqlite": _line(
+        "interlock, SQLite",
+        lambda place: Orders(_sqlite(place)),
+        runners={"demo": lambda place: Demo(_sqlite(place)), "effects": lambda place: Errands(_sqlite(place))},
+    ),
     "sqlite-each": _line(
         "interlock, SQLite, a commit per step", lambda place: OwnOrders(lambda: EachStore(place.folder / "orders.db"))
     ),
-    "postgres": _line("interlock, PostgreSQL", _postgres),
+    "postgres": _line(
+        "interlock, PostgreSQL",
+        lambda place: Orders(_postgres(place)),
+        runners={"demo": lambda place: Demo(_postgres(place)), "effects": lambda place: Errands(_postgres(place))},
+    ),
     "postgres-each": _line(
-        "interlock, PostgreSQL, a statement per step", lambda place: _postgres(place, "?commit=one")
+        "interlock, PostgreSQL, a statement per step", lambda place: Orders(_postgres(place) + "?commit=one")
     ),
 }

@@ -31,6 +31,10 @@ class Orders:
         assert self._session is not None
         await self._session.close()
 
+    async def run(self, order: str) -> int:
+        """Run a handler of ten runs."""
+        return int(await self._called(order, "errands", {}, f"errands:{order}"))
+
     async def create(self, order: str) -> None:
         """Create an order."""
         await self._called(order, "create", {}, f"create:{order}")
@@ -48,4 +52,6 @@ class Orders:
             return await answer.json()
 
 
-LINES = {"object": Line(name="Restate", version=version("restate-sdk"), make=Orders)}
+LINES = {
+    "object": Line(name="Restate", version=version("restate-sdk"), make=Orders, runners={"effects": Orders}),
+}

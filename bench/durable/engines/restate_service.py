@@ -7,7 +7,7 @@ from typing import Any
 import restate
 from restate import ObjectContext, VirtualObject
 
-from bench.durable.order import step
+from bench.durable.order import EFFECTS_EACH, step
 
 order = VirtualObject("Order")
 
@@ -26,6 +26,18 @@ async def send(ctx: ObjectContext, req: dict[str, Any]) -> str:
     state, _ = step(found["state"], req["event"])
     ctx.set("order", {"state": state, "version": found["version"] + 1})
     return state
+
+
+@order.handler()
+async def errands(ctx: ObjectContext, req: dict[str, Any]) -> int:
+    """Run ten functions, one after the other, and record their results."""
+    for number in range(EFFECTS_EACH):
+        await ctx.run_typed(f"errand {number}", _errand)
+    return EFFECTS_EACH
+
+
+async def _errand() -> None:
+    """Do nothing."""
 
 
 app = restate.app([order])

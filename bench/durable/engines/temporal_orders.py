@@ -1,7 +1,8 @@
 """Temporal, its development server on a SQLite file: a workflow per order, an event is an Update.
 
 The caller is answered once the update is in the history. The workflow runs the same table as the other peers; effects
-are not run. Not like for like: it is a networked server, made for other loads, in its development edition.
+are not run. In the workload `effects` a workflow runs ten activities. It is not comparable: a networked server, made
+for other loads, in its development edition.
 """
 
 from __future__ import annotations
@@ -9,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from datetime import timedelta
 from importlib.metadata import version
 from typing import Any
 
-from temporalio import workflow
+from temporalio import activity, workflow
 from temporalio.client import Client, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 with workflow.unsafe.imports_passed_through():
-    from bench.durable.order import Line, Place, step
+    from bench.durable.order import EFFECTS_EACH, Line, Place, step
 
 ATTEMPTS = 6
 KEYS_MAX = 64
@@ -53,6 +55,23 @@ class Order:
         return self.answers[key]
 
 
+@activity.defn(name="errand")
+async def errand(number: int) -> None:
+    """Do nothing."""
+
+
+@workflow.defn(name="Errands")
+class Errands:
+    """Ten activities, one after the other."""
+
+    @workflow.run
+    async def run(self) -> int:
+        """Run them."""
+        for number in range(EFFECTS_EACH):
+            await workflow.execute_activity("errand", number, start_to_close_timeout=timedelta(seconds=60))
+        return EFFECTS_EACH
+
+
 class Orders:
     """A client and a worker in this process."""
 
@@ -73,7 +92,8 @@ class Orders:
         self._worker = Worker(
             self._client,
             task_queue=self._queue,
-            workflows=[Order],
+            workflows=[Order, Errands],
+            activities=[errand],
             workflow_runner=SandboxedWorkflowRunner(restrictions=restrictions),
             max_cached_workflows=5_000,
             max_concurrent_workflow_tasks=200,
@@ -87,6 +107,11 @@ class Orders:
         await self._worker.shutdown()
         assert self._running is not None
         await self._running
+
+    async def run(self, order: str) -> int:
+        """Run a workflow of ten activities."""
+        found: int = await self._client.execute_workflow("Errands", id=order, task_queue=self._queue, result_type=int)
+        return found
 
     async def create(self, order: str) -> None:
         """Create an order."""
@@ -110,4 +135,11 @@ class Orders:
         raise AssertionError("the last attempt returns or raises")
 
 
-LINES = {"update": Line(name="Temporal development server", version=version("temporalio"), make=Orders)}
+LINES = {
+    "update": Line(
+        name="Temporal development server",
+        version=version("temporalio"),
+        make=Orders,
+        runners={"effects": Orders},
+    )
+}

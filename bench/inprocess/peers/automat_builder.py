@@ -1,22 +1,28 @@
 """automat, `TypeMachineBuilder`: flat charts only; inputs are methods.
 
 It has no guards: a plain check is in the action (the state changes whatever it says), and a real choice is an
-input whose action enters again by a private input. W3 and W4 are not expressible.
+input whose action enters again by a private input. W3 and W4 are not expressible. It has no entry and exit actions, so
+in W7 to W10 every transition runs the exit action, its own and the entry action.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Protocol
 
 from automat import TypeMachineBuilder
 
-from bench.inprocess.peer import Make, Peer
+from bench.inprocess.peer import Make, Peer, effect_drives
+from bench.inprocess.peers.outputs import Outputs
 from bench.inprocess.workloads import (
     ORDER_STATES,
     ORDER_TRANSITIONS,
+    SCENARIOS,
+    Given,
+    Output,
     check_order,
     check_toggle,
     clock_ns,
@@ -157,6 +163,62 @@ def order(count: int) -> int:
     return ns
 
 
+class EffectInputs(Protocol):
+    """W7 to W10. Names of inputs have no dots."""
+
+    def go(self) -> None: ...
+    def pay(self) -> None: ...
+    def ship(self) -> None: ...
+    def start(self) -> None: ...
+    def done_stock(self) -> None: ...
+    def done_charge(self) -> None: ...
+    def error_parcel(self) -> None: ...
+    def done_stock_compensation(self) -> None: ...
+    def where(self) -> str: ...
+
+
+def _effect_chart(workload: str) -> Any:
+    scenario = SCENARIOS[workload]
+    builder = TypeMachineBuilder(EffectInputs, Outputs)
+    states = {name: builder.state(name) for name in [scenario.home, *scenario.states]}
+    for name, state in states.items():
+        state.upon(EffectInputs.where).loop().returns(name)
+    for event, source, target, action in scenario.edges:
+        steps = [(scenario.states[source][1], source), (action, source), (scenario.states[target][0], target)]
+        edge = states[source].upon(getattr(EffectInputs, event.replace(".", "_"))).to(states[target])
+        edge(_all([(name, state) for name, state in steps if name is not None]))
+    return builder.build()
+
+
+def _all(actions: list[tuple[str, str]]) -> Callable[[EffectInputs, Outputs], None]:
+    def act(inputs: EffectInputs, outputs: Outputs) -> None:
+        for name, state in actions:
+            getattr(outputs, name)(state)
+
+    return act
+
+
+EFFECT_CHARTS = {workload: _effect_chart(workload) for workload in SCENARIOS}
+
+
+class Effects(Outputs):
+    """W7 to W10."""
+
+    def __init__(self, workload: str) -> None:
+        super().__init__()
+        self._entity = EFFECT_CHARTS[workload](self)
+
+    def send(self, event: Given) -> list[Output]:
+        self.given = event
+        getattr(self._entity, event.name.replace(".", "_"))()
+        return self.take()
+
+    @property
+    def state(self) -> str:
+        found: str = self._entity.where()
+        return found
+
+
 def create() -> Make:
     """W5."""
     return lambda: ORDER(Order())
@@ -166,7 +228,13 @@ PEERS = {
     "builder": Peer(
         name="automat",
         version=version("automat"),
-        drives={"W1": toggle, "W2": order, "W6": order},
+        drives={
+            "W1": toggle,
+            "W2": order,
+            "W6": order,
+            **effect_drives({workload: partial(Effects, workload) for workload in SCENARIOS}),
+        },
+        unsupported=dict.fromkeys(["W3", "W4"], "it has no hierarchy and no parallel states"),
         create=create,
     )
 }

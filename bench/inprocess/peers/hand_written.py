@@ -10,7 +10,8 @@ import platform
 from collections.abc import Callable
 from typing import Any
 
-from bench.inprocess.peer import Peer
+from bench.inprocess.peer import Peer, effect_drives
+from bench.inprocess.peers.hand_written_effects import MUTABLE, PURE
 from bench.inprocess.workloads import (
     NESTED_TREE,
     ORDER_CONTEXT,
@@ -363,12 +364,19 @@ PEERS = {
     "mutable": Peer(
         name="hand-written",
         version=platform.python_version(),
-        drives={"W1": toggle, "W2": order, "W3": nested, "W4": regions, "W6": order},
+        drives={"W1": toggle, "W2": order, "W3": nested, "W4": regions, "W6": order, **effect_drives(MUTABLE)},
         create=lambda: Order,
     ),
     "pure": Peer(
         name="hand-written, pure",
         version=platform.python_version(),
-        drives={"W1": pure_toggle, "W2": pure_order, "W3": pure_nested, "W4": pure_regions, "W6": pure_order},
+        drives={
+            "W1": pure_toggle,
+            "W2": pure_order,
+            "W3": pure_nested,
+            "W4": pure_regions,
+            "W6": pure_order,
+            **effect_drives(PURE),
+        },
     ),
 }

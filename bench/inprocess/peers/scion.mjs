@@ -1,6 +1,7 @@
 // SCION (@scion-scxml/core): the algorithm of the SCXML recommendation in JavaScript.
+// W7 to W10 use actions, in its favour: its delayed sends start timers of Node.js, and the core has no invoke.
 import { createRequire } from 'node:module';
-import { NESTED, ORDER, REGIONS, check, cycle, serve, timed } from './worker.mjs';
+import { NESTED, ORDER, REGIONS, SCENARIOS, check, checkEffects, cycle, serve, timed } from './worker.mjs';
 
 const require = createRequire(import.meta.url);
 const { Statechart } = require('@scion-scxml/core');
@@ -31,6 +32,50 @@ function driveOrder(count) {
   const entity = started(definition);
   const ns = timed(cycle(ORDER.events.map(([name, data]) => ({ name, data })), count), event => entity.gen(event));
   check.order(entity.getConfiguration()[0], context, count);
+  return ns;
+}
+
+const DELAYS = { open: 86400000, checked: 172800000 };
+
+function driveEffects(workload, count) {
+  const { home, states, edges, events } = SCENARIOS[workload];
+  const context = { n: 0, stock: null, charge: null, amount: 5 };
+  let outputs = [];
+  const add = (type, payload) => { outputs.push({ type, payload }); };
+  const actions = {
+    count: () => { context.n++; },
+    keep: (state, event) => { context[state] = event.data?.charge ?? event.data; },
+    set_timer: state => add('timer', { name: state, delay: DELAYS[state] }),
+    cancel_timer: state => add('timer_cancel', { name: state }),
+    invoke: state => add('invoke', { id: state, input: { n: context.n } }),
+    compensate: state => add('invoke', { id: state, input: { compensates: context.stock } }),
+    notify: state => {
+      add('call', { name: state, amount: context.amount });
+      add('send', { event: state, n: context.n });
+      add('message', { type: state, amount: context.amount });
+    },
+  };
+  const run = (name, state) => name && (event => actions[name](state, event));
+  const order = [home, ...Object.keys(states).filter(name => name !== home)]; // the first state is the initial one
+  const entity = started({
+    states: order.map(id => ({
+      id,
+      onEntry: run(states[id][0], id) ?? undefined,
+      onExit: run(states[id][1], id) ?? undefined,
+      transitions: edges.filter(([, source]) => source === id).map(
+        ([event, source, target, action]) => ({ event, target, onTransition: run(action, source) ?? undefined })),
+    })),
+  });
+  const totals = {};
+  const send = event => {
+    outputs = [];
+    entity.gen(event);
+    for (const { type } of outputs) totals[type] = (totals[type] || 0) + 1;
+  };
+  const given = events.map(([name, data]) => ({ name, data }));
+  const ns = timed(cycle(given, count), send);
+  given.forEach(send);
+  checkEffects(workload, entity.getConfiguration()[0], context.n, totals, count);
   return ns;
 }
 
@@ -81,6 +126,7 @@ serve({
       return ns;
     },
     W6: driveOrder,
+    ...Object.fromEntries(Object.keys(SCENARIOS).map(name => [name, count => driveEffects(name, count)])),
   },
   create: () => () => started(orderDefinition()[1]),
 });

@@ -1,14 +1,19 @@
-"""sismic: statecharts as data; guards are Python source that it compiles once, actions call Python functions."""
+"""sismic: statecharts as data; guards are Python source that it compiles once, actions call Python functions.
+
+W7 to W10 use actions: the library has no timers that are set and cancelled (`after` is a guard), no invoke and no saga.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
 from sismic.interpreter import Event, Interpreter
 from sismic.io.datadict import import_from_dict
 
-from bench.inprocess.peer import Make, Peer
+from bench.inprocess.peer import Make, Peer, effect_drives
+from bench.inprocess.peers.outputs import Outputs
 from bench.inprocess.workloads import (
     NESTED_TRANSITIONS,
     NESTED_TREE,
@@ -16,6 +21,9 @@ from bench.inprocess.workloads import (
     ORDER_STATES,
     ORDER_TRANSITIONS,
     REGIONS,
+    SCENARIOS,
+    Given,
+    Output,
     check_nested,
     check_order,
     check_regions,
@@ -143,6 +151,39 @@ def regions(count: int) -> int:
     return ns
 
 
+class Effects(Outputs):
+    """W7 to W10."""
+
+    def __init__(self, workload: str) -> None:
+        super().__init__()
+        scenario = SCENARIOS[workload]
+        actions = ("count", "keep", "set_timer", "cancel_timer", "invoke", "compensate", "notify")
+        states = []
+        for name, (entry, leave) in scenario.states.items():
+            edges = [
+                {"event": event, "target": target} | ({} if action is None else {"action": f"{action}({name!r})"})
+                for event, source, target, action in scenario.edges
+                if source == name
+            ]
+            state: dict[str, Any] = {"name": name, "transitions": edges}
+            state |= {} if entry is None else {"on entry": f"{entry}({name!r})"}
+            states.append(state | ({} if leave is None else {"on exit": f"{leave}({name!r})"}))
+        chart = _chart({"name": "root", "initial": scenario.home, "states": states})
+        self._entity = Interpreter(chart, initial_context={action: getattr(self, action) for action in actions})
+        self._entity.execute()
+        self.outputs.clear()
+
+    def send(self, event: Given) -> list[Output]:
+        self.given = event
+        self._entity.queue(Event(event.name))
+        self._entity.execute_once()
+        return self.take()
+
+    @property
+    def state(self) -> str:
+        return _leaves(self._entity)[0]
+
+
 def create() -> Make:
     """W5."""
     return _started_order
@@ -152,7 +193,14 @@ PEERS = {
     "interpreter": Peer(
         name="sismic",
         version=version("sismic"),
-        drives={"W1": toggle, "W2": order, "W3": nested, "W4": regions, "W6": order},
+        drives={
+            "W1": toggle,
+            "W2": order,
+            "W3": nested,
+            "W4": regions,
+            "W6": order,
+            **effect_drives({workload: partial(Effects, workload) for workload in SCENARIOS}),
+        },
         create=create,
     )
 }

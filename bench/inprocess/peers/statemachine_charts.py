@@ -1,15 +1,23 @@
-"""python-statemachine 3: `StateChart` classes."""
+"""python-statemachine 3: `StateChart` classes.
+
+W7 to W10 use callbacks, in its favour: `send(delay=...)` blocks the caller until the event is due, and `invoke` starts
+a thread. It has no saga.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
 from statemachine import State, StateChart
 
-from bench.inprocess.peer import Make, Peer
+from bench.inprocess.peer import Make, Peer, effect_drives
+from bench.inprocess.peers.outputs import Outputs
 from bench.inprocess.workloads import (
     REGIONS,
+    Given,
+    Output,
     check_nested,
     check_order,
     check_regions,
@@ -197,6 +205,123 @@ def regions(count: int) -> int:
     return ns
 
 
+class Effects(Outputs):
+    """What the charts of W7 to W10 share. Names of events have no dots."""
+
+    def __init__(self) -> None:
+        Outputs.__init__(self)
+        super(Outputs, self).__init__()  # the StateChart, which enters the first state
+
+    def bump(self) -> None:
+        self.count("")
+
+    def keep_stock(self) -> None:
+        self.keep("stock")
+
+    def keep_charge(self) -> None:
+        self.keep("charge")
+
+    def send_given(self, event: Given) -> list[Output]:
+        self.given = event
+        self.send(event.name.replace(".", "_"))  # type: ignore[attr-defined]  # of StateChart
+        return self.take()
+
+
+class Reminder(Effects, StateChart):  # type: ignore[misc]  # see above
+    """W7."""
+
+    open = State(initial=True)
+    checked = State()
+    go = open.to(checked, on="bump") | checked.to(open, on="bump")
+
+    def on_enter_open(self) -> None:
+        self.set_timer("open")
+
+    def on_enter_checked(self) -> None:
+        self.set_timer("checked")
+
+    def on_exit_open(self) -> None:
+        self.cancel_timer("open")
+
+    def on_exit_checked(self) -> None:
+        self.cancel_timer("checked")
+
+
+class Payment(Effects, StateChart):  # type: ignore[misc]  # see above
+    """W8."""
+
+    idle = State(initial=True)
+    charge_pending = State()
+    pay = idle.to(charge_pending, on="bump")
+    done_charge = charge_pending.to(idle, on="keep_charge")
+
+    def on_enter_charge_pending(self) -> None:
+        self.invoke("charge")
+
+
+class Fulfilment(Effects, StateChart):  # type: ignore[misc]  # see above
+    """W9."""
+
+    idle = State(initial=True)
+    stock_pending = State()
+    charge_pending = State()
+    parcel_pending = State()
+    stock_compensation = State()
+    start = idle.to(stock_pending, on="bump")
+    done_stock = stock_pending.to(charge_pending, on="keep_stock")
+    done_charge = charge_pending.to(parcel_pending, on="keep_charge")
+    error_parcel = parcel_pending.to(stock_compensation)
+    done_stock_compensation = stock_compensation.to(idle)
+
+    def on_enter_stock_pending(self) -> None:
+        self.invoke("stock")
+
+    def on_enter_charge_pending(self) -> None:
+        self.invoke("charge")
+
+    def on_enter_parcel_pending(self) -> None:
+        self.invoke("parcel")
+
+    def on_enter_stock_compensation(self) -> None:
+        self.compensate("stock_compensation")
+
+
+class Notices(Effects, StateChart):  # type: ignore[misc]  # see above
+    """W10."""
+
+    shipped = State(initial=True)
+    paid = State()
+    pay = shipped.to(paid, on="bump")
+    ship = paid.to(shipped, on="bump")
+
+    def on_enter_shipped(self) -> None:
+        self.notify("shipped")
+
+    def on_enter_paid(self) -> None:
+        self.notify("paid")
+
+
+class EffectEntity:
+    """A chart of W7 to W10 as the workloads expect it."""
+
+    def __init__(self, chart: Any) -> None:
+        self._chart = chart()
+        self._chart.outputs.clear()
+        self.send = self._chart.send_given
+
+    @property
+    def state(self) -> str:
+        return _leaf(self._chart)
+
+    @property
+    def n(self) -> int:
+        found: int = self._chart.n
+        return found
+
+
+EFFECT_CHARTS = {"W7": Reminder, "W8": Payment, "W9": Fulfilment, "W10": Notices}
+
+
 def create() -> Make:
     """W5."""
     return Order
@@ -206,7 +331,14 @@ PEERS = {
     "charts": Peer(
         name="python-statemachine",
         version=version("python-statemachine"),
-        drives={"W1": toggle, "W2": order, "W3": nested, "W4": regions, "W6": order},
+        drives={
+            "W1": toggle,
+            "W2": order,
+            "W3": nested,
+            "W4": regions,
+            "W6": order,
+            **effect_drives({name: partial(EffectEntity, chart) for name, chart in EFFECT_CHARTS.items()}),
+        },
         create=create,
     )
 }

@@ -1,23 +1,29 @@
 """transitions: `Machine` for the flat workloads, `HierarchicalMachine` for W3 and W4.
 
-W5 is one `Machine` with many models, the cheap way that its manual gives.
+W5 is one `Machine` with many models, the cheap way that its manual gives. W7 to W10 use callbacks: the library has no
+invoke and no saga, and its `Timeout` starts a thread for every timer, which would be slower.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
 from transitions import Machine
 from transitions.extensions import HierarchicalMachine
 
-from bench.inprocess.peer import Make, Peer
+from bench.inprocess.peer import Make, Peer, effect_drives
+from bench.inprocess.peers.outputs import Outputs
 from bench.inprocess.workloads import (
     NESTED_TRANSITIONS,
     NESTED_TREE,
     ORDER_STATES,
     ORDER_TRANSITIONS,
     REGIONS,
+    SCENARIOS,
+    Given,
+    Output,
     check_nested,
     check_order,
     check_regions,
@@ -157,6 +163,28 @@ def regions(count: int) -> int:
     return ns
 
 
+class Effects(Bare, Outputs):
+    """W7 to W10."""
+
+    def __init__(self, workload: str) -> None:
+        super().__init__()
+        scenario = SCENARIOS[workload]
+        states = [
+            {"name": name, "on_enter": self.callback(entry, name), "on_exit": self.callback(leave, name)}
+            for name, (entry, leave) in scenario.states.items()
+        ]
+        edges = [
+            {"trigger": event, "source": source, "dest": target, "before": self.callback(action, source)}
+            for event, source, target, action in scenario.edges
+        ]
+        Machine(self, states=states, initial=scenario.home, auto_transitions=False, transitions=edges)
+
+    def send(self, event: Given) -> list[Output]:
+        self.given = event
+        self.trigger(event.name)
+        return self.take()
+
+
 def create() -> Make:
     """W5."""
     chart = _order_chart(Order())
@@ -173,7 +201,14 @@ PEERS = {
     "models": Peer(
         name="transitions",
         version=version("transitions"),
-        drives={"W1": toggle, "W2": order, "W3": nested, "W4": regions, "W6": order},
+        drives={
+            "W1": toggle,
+            "W2": order,
+            "W3": nested,
+            "W4": regions,
+            "W6": order,
+            **effect_drives({workload: partial(Effects, workload) for workload in SCENARIOS}),
+        },
         create=create,
     )
 }

@@ -1,9 +1,9 @@
-// One process of a peer on Node.js: the same data and the same lines of JSON as worker.py and workloads.py.
-// CPU time is that of the whole process, so V8's own compiler and collector threads count: figures are upper bounds.
+// The process of a library on Node.js: the same data and the same lines of JSON as worker.py and workloads.py.
+// CPU time is that of the whole process, including the compiler and collector threads of V8: figures are upper bounds.
 import { readFileSync } from 'node:fs';
 import readline from 'node:readline';
 
-export const { order: ORDER, nested: NESTED, regions: REGIONS } =
+export const { order: ORDER, nested: NESTED, regions: REGIONS, effects: SCENARIOS } =
   JSON.parse(readFileSync(new URL('../workloads.json', import.meta.url)));
 
 export function cycle(list, count) {
@@ -25,6 +25,15 @@ export const check = {
   regions: (states, count) => expect(
     states.length === REGIONS.length && states.every(state => state === (count % 2 ? 'on' : 'off')), states),
 };
+
+// W7 to W10: the last state, the assigns, and the outputs by type, for one more cycle than was timed.
+export function checkEffects(workload, state, n, totals, count) {
+  const scenario = SCENARIOS[workload];
+  const cycles = count / scenario.events.length + 1;
+  const wanted = Object.entries(scenario.totals).map(([type, each]) => [type, each * cycles]);
+  const right = wanted.every(([type, each]) => totals[type] === each) && Object.keys(totals).length === wanted.length;
+  expect(state === scenario.home && n === scenario.counted * cycles && right, [state, n, totals]);
+}
 
 function cpu() {
   const used = process.cpuUsage();
@@ -51,9 +60,9 @@ function created(make, count) {
   return { ns: ns / count, bytes };
 }
 
-export function serve({ name, version, drives, create }) {
-  const workloads = [...Object.keys(drives), 'W5'].sort();
-  console.log(JSON.stringify({ name, version: `${version}, Node.js ${process.versions.node}`, workloads }));
+export function serve({ name, version, drives, create, unsupported = {} }) {
+  const workloads = [...Object.keys(drives), 'W5'];
+  console.log(JSON.stringify({ name, version: `${version}, Node.js ${process.versions.node}`, workloads, unsupported }));
   readline.createInterface({ input: process.stdin }).on('line', line => {
     const { workload, count } = JSON.parse(line);
     let answer;
