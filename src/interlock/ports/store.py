@@ -16,6 +16,7 @@ from typing import Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from interlock.errors import UsageError
+from interlock.model.codec import encode
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import WorkDelta, WorkId
@@ -42,7 +43,21 @@ def listed_states(ended: str | None, states: tuple[str, ...]) -> tuple[str, ...]
     return (ENDED_STATES[ended],) if ended in ENDED_STATES else states
 
 
-class Append(Struct, frozen=True):
+class _EncodedField:
+    """The deterministic JSON of a field, encoded at its first use and kept with its object."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, append: Append, owner: type) -> bytes:
+        found = append.__dict__[self._name] = encode(getattr(append, self._field))
+        return found
+
+
+class Append(Struct, frozen=True, dict=True):
     """One step to write: the entry, the snapshot it leads to, and the version it was computed on (0: creation).
 
     `states` are the ids of all active states after it, compounds too, and `tags` their tags, for lists and counts. An
@@ -50,6 +65,8 @@ class Append(Struct, frozen=True):
     that a store which keeps work (`ports.work`) writes with it. With `fence` the step is written only if this work
     exists and this is its newest attempt; otherwise the result is `StaleAttempt`. `sent_ms` is when the event was first
     sent, if known: a store that keeps a fixed number of keys returns `KeyExpired` when it may have had this one.
+
+    `entry_json` and `snapshot_json` are what a store writes: the driver has measured these very bytes.
     """
 
     kind: str
@@ -62,6 +79,9 @@ class Append(Struct, frozen=True):
     left: WorkDelta = WorkDelta()
     fence: tuple[WorkId, int] | None = None
     sent_ms: int | None = None
+
+    entry_json = _EncodedField("entry")
+    snapshot_json = _EncodedField("snapshot")
 
 
 class Appended(Struct, frozen=True):

@@ -118,7 +118,8 @@ class MemoryStore:
             if append.fence is not None and self._work.fence(append.entity, append.fence[0]) != append.fence[1]:
                 return StaleAttempt(version)
             previous = chain_start(append.entity) if life is None else life.head
-            record = encode_record(entry, durable=0 if life is None else life.size, previous=previous)
+            durable = 0 if life is None else life.size
+            record = encode_record(entry, durable=durable, previous=previous, entry_json=append.entry_json)
             now = entry.event.at_ms
             if life is None:
                 life = _Life(append.kind, append.snapshot, [], {}, 0, now, {}, (), previous, now)

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -32,7 +32,7 @@ from interlock.errors import ConflictError, UnavailableError
 from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded, Store
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, EntityPage, EntityQuery, Loaded, Store
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.testing.store_suite.samples import kernel
@@ -137,7 +137,7 @@ def _after(call: Call, now: int, places: dict[str, int]) -> int | None:
 # The processes
 
 
-class RenamingStore:
+class RenamingStore(Store):
     """Read, compare, write another file, rename: atomic, and yet both of two writers succeed."""
 
     def __init__(self, folder: Path) -> None:
@@ -171,6 +171,14 @@ class RenamingStore:
         """It keeps no journal."""
         return ()
 
+    async def find(self, query: EntityQuery) -> EntityPage:
+        """It keeps no lists."""
+        return EntityPage(())
+
+    async def kinds(self) -> tuple[str, ...]:
+        """It keeps no lists."""
+        return ()
+
     async def close(self) -> None:
         """Nothing is held."""
 
@@ -192,7 +200,7 @@ def takes_part(pipe: Connection, number: int, url: str) -> None:
 
 async def _taking_part(pipe: Connection, number: int, url: str) -> None:
     if url.startswith(RENAMING):
-        store = cast("Store", RenamingStore(Path(url.removeprefix(RENAMING))))  # as much of one as is used here
+        store = RenamingStore(Path(url.removeprefix(RENAMING)))
         await _serving(pipe, number, Runtime(store, ChartRegistry([kernel()]), SystemClock()))
         return
     async with opening(settled(url), charts=[parcels()]) as runtime:

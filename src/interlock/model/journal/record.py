@@ -56,10 +56,12 @@ def chain_start(entity: str, *, tenant: str = "", store_key: bytes = b"") -> str
     return blake2b(f"{tenant}\0{entity}".encode(), key=store_key, digest_size=16).hexdigest()
 
 
-def encode_record(entry: Entry, *, durable: int, previous: str, store_key: bytes = b"") -> JournalRecord:
-    """Return the record of an entry after the hash `previous`."""
+def encode_record(
+    entry: Entry, *, durable: int, previous: str, store_key: bytes = b"", entry_json: bytes = b""
+) -> JournalRecord:
+    """Return the record of an entry after the hash `previous`; `entry_json` is the entry, if it is encoded already."""
     key = msgspec.json.encode(entry.key)
-    body = b'{"v":%d,"k":%b,"d":%d,"e":%b' % (entry.version, key, durable, encode(entry))
+    body = b'{"v":%d,"k":%b,"d":%d,"e":%b' % (entry.version, key, durable, entry_json or encode(entry))
     head = _head(body, previous, store_key)
     return JournalRecord(entry.version, entry.key, durable, entry, head, b'%b,"h":"%b"}\n' % (body, head.encode()))
 

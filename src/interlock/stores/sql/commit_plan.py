@@ -3,7 +3,7 @@
 Rule 1: a plan is computed from the end of the entity's journal, a `JournalTip`. A tip that is out of date costs one
 conflict and never writes a wrong record: the write is conditional on the version (and on PostgreSQL on the head).
 Rule 2: list and count changes are net differences: a state that the entity stays in is neither left nor entered.
-Rule 3: the entry and the snapshot are encoded once, whatever is done with the bytes afterwards.
+Rule 3: the entry and the snapshot are not encoded here: the append has the bytes that the driver measured.
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ class CommitPlan(NamedTuple):
     """What to write for one append. `changes` is None when the entity stays in every list that it is in."""
 
     append: Append
-    snapshot: bytes
     record: JournalRecord
     configuration: bytes
     before: JournalTip
@@ -66,8 +65,8 @@ def tip_of_new_entity(entity: str, tenant: str) -> JournalTip:
     return JournalTip(0, "", NEW_ACTIVE, NEW_TAGS, chain_start(entity, tenant=tenant), 0, None)
 
 
-def plan_commit(append: Append, snapshot: bytes, tip: JournalTip) -> CommitPlan:
-    """Return what this append writes on this tip; `snapshot` is the encoded snapshot of the append.
+def plan_commit(append: Append, tip: JournalTip) -> CommitPlan:
+    """Return what this append writes on this tip.
 
     Raises CorruptionError (`entity.row`) when the tip cannot be decoded.
     """
@@ -77,7 +76,7 @@ def plan_commit(append: Append, snapshot: bytes, tip: JournalTip) -> CommitPlan:
         raise CorruptionError(f"cannot decode the row of `{append.entity}`: {error}", code="entity.row") from error
     entry, after = append.entry, append.snapshot
     at_ms = entry.event.at_ms
-    record = encode_record(entry, durable=tip.journal_bytes, previous=tip.head)
+    record = encode_record(entry, durable=tip.journal_bytes, previous=tip.head, entry_json=append.entry_json)
     active, tags = active_states(append, before)
     entered_ms = since_ms(active, after.configuration, at_ms)
     new_tip = JournalTip(
@@ -103,7 +102,7 @@ def plan_commit(append: Append, snapshot: bytes, tip: JournalTip) -> CommitPlan:
             [tag for tag in tags if tag not in tags_before] if tags else [],
             _count_changes(tip.revision, before, after.revision, active),
         )
-    return CommitPlan(append, snapshot, record, encode(after.configuration), tip, new_tip, changes)
+    return CommitPlan(append, record, encode(after.configuration), tip, new_tip, changes)
 
 
 def _count_changes(

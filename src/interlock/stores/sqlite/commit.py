@@ -77,7 +77,7 @@ class _Rows:
             append.snapshot.ended,
             tip.active,
             tip.tags,
-            plan.snapshot,
+            append.snapshot_json,
             tip.head,
             tip.journal_bytes,
             tip.entered_ms,
@@ -127,22 +127,22 @@ class _Rows:
 def write_steps(
     connection: sqlite3.Connection,
     tenant: str,
-    steps: Iterable[tuple[Append, bytes]],
+    steps: Iterable[Append],
     counts: Counts,
     statistics: StatisticsBuffer | None = None,
 ) -> list[Answer | CorruptionError]:
-    """Write steps with their encoded snapshots, each if its entity is still at the expected version and its key is new.
+    """Write steps, each if its entity is still at the expected version and its key is new.
 
     A row that cannot be decoded is the answer of its own step. Any other error undoes the whole batch.
     """
     answers: list[Answer | CorruptionError] = []
     rows, touched = _Rows(), set[str]()
-    for append, snapshot in steps:
+    for append in steps:
         if append.entity in touched:
             rows.write(connection)
             rows, touched = _Rows(), set()
         try:
-            answers.append(_answer_step(connection, tenant, append, snapshot, rows, counts, statistics))
+            answers.append(_answer_step(connection, tenant, append, rows, counts, statistics))
         except CorruptionError as error:
             answers.append(error)
         touched.add(append.entity)
@@ -154,7 +154,6 @@ def _answer_step(
     connection: sqlite3.Connection,
     tenant: str,
     append: Append,
-    snapshot: bytes,
     rows: _Rows,
     counts: Counts,
     statistics: StatisticsBuffer | None,
@@ -171,7 +170,7 @@ def _answer_step(
         return Conflict(tip.version)
     if append.fence is not None and newest_attempt(connection, name, append.fence[0]) != append.fence[1]:
         return StaleAttempt(tip.version)
-    plan = plan_commit(append, snapshot, tip)
+    plan = plan_commit(append, tip)
     rows.add(name, plan)
     changes = plan.changes
     for revision, state, change in () if changes is None else changes.counts:

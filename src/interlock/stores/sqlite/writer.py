@@ -83,9 +83,6 @@ VALUE_ERRORS = (
 )
 """Errors of a value that cannot be written; all others concern the connection."""
 
-Step = tuple[Append, bytes]
-"""An append, and its encoded snapshot."""
-
 Job = Callable[[], Questions[Any]]
 """Something to do in a transaction that is not a step."""
 
@@ -121,13 +118,13 @@ class SqliteWriter:
         self._is_closed = False
         self._thread_ns = 0
 
-    def commit(self, steps: Sequence[Step], refusals: Sequence[Refusal] = (), jobs: Sequence[Job] = ()) -> Committed:
+    def commit(self, steps: Sequence[Append], refusals: Sequence[Refusal] = (), jobs: Sequence[Job] = ()) -> Committed:
         """Commit everything in one transaction, in the thread. Waits for other processes, up to `BUSY_MS`."""
         with self._turn, CALLS:
             self._thread_ns = time.perf_counter_ns()
             return self._commit(steps, refusals, jobs)
 
-    def commit_inline(self, step: Step) -> Answer | InterlockError | None:
+    def commit_inline(self, step: Append) -> Answer | InterlockError | None:
         """Commit one step in the thread of its caller; None when the thread has to do it, and nothing was done.
 
         If another thread takes the turn in between, this waits until it is done.
@@ -187,7 +184,7 @@ class SqliteWriter:
 
     def _commit(
         self,
-        steps: Sequence[Step],
+        steps: Sequence[Append],
         refusals: Sequence[Refusal] = (),
         jobs: Sequence[Job] = (),
         *,
@@ -222,7 +219,7 @@ class SqliteWriter:
             if has_written:
                 self._statistics.clear()
             self._statistics.add(statistics)
-            for append, _ in steps:
+            for append in steps:
                 self._newest_ms = max(self._newest_ms, append.entry.event.time_ms)
         if len(answers) == 1 and isinstance(answers[0], Appended | InterlockError):  # others did not touch the disk
             self.policy.took(time.perf_counter_ns() - started_ns)
@@ -234,7 +231,7 @@ class SqliteWriter:
             self._connection.execute(ROLLBACK)
 
     def _write_steps(
-        self, steps: Sequence[Step], counts: Counts, statistics: StatisticsBuffer, *, waits: bool
+        self, steps: Sequence[Append], counts: Counts, statistics: StatisticsBuffer, *, waits: bool
     ) -> list[Answer | InterlockError]:
         """Write all steps together. If one of them cannot be written, all are undone and each is written by itself."""
         try:
@@ -246,7 +243,7 @@ class SqliteWriter:
             begin(self._connection, waits=waits)
             return [self._write_step(each, counts, statistics) for each in steps]
 
-    def _write_step(self, step: Step, counts: Counts, statistics: StatisticsBuffer) -> Answer | InterlockError:
+    def _write_step(self, step: Append, counts: Counts, statistics: StatisticsBuffer) -> Answer | InterlockError:
         """Write one step; an error of its own undoes nothing of the others."""
         connection = self._connection
         own_counts: Counts = {}

@@ -6,14 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.errors import CorruptionError
-from interlock.model.codec import encode
 from interlock.ports.store import Append
 from interlock.stores.sql.commit_plan import CommitPlan, JournalTip, plan_commit, tip_of_new_entity
 from interlock.testing.store_suite.samples import Life
 
 
 def planned(append: Append, tip: JournalTip) -> CommitPlan:
-    return plan_commit(append, encode(append.snapshot), tip)
+    return plan_commit(append, tip)
 
 
 def test_creation_enters_every_active_state_and_counts_it() -> None:
