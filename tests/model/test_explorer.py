@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.model import deque, doorbell, gate, lane, seed_protocol
-from tests.model.explorer import STUCK, Cells, Explorer, Model, Process, explore, hunt
+from tests.model import deque, gate, notifier, ring, seed_protocol
+from tests.model.explorer import STUCK, Cells, Explorer, Model, Process, explore, find_violation
 from tests.model.operations import (
     FREE,
     Script,
@@ -81,7 +81,7 @@ def test_the_way_shown_is_a_shortest_one() -> None:
     def writer() -> Script:
         yield store("n", 1)
 
-    found = hunt(
+    found = find_violation(
         model(three_pauses, writer, memory={"n": 0}, unsafe=lambda cells, where: "written" if cells["n"] else None),
         "written",
     )
@@ -236,10 +236,10 @@ def test_a_bell_is_taken_once() -> None:
     """Reading zeroes it: of two readers one waits on."""
 
     def reader() -> Script:
-        yield take("bell")
+        yield take("notifier")
 
     def other() -> Script:
-        yield take("bell")
+        yield take("notifier")
 
     waiting: list[int] = []
 
@@ -247,7 +247,7 @@ def test_a_bell_is_taken_once() -> None:
         waiting.append(list(results.values()).count("waiting"))
         return None
 
-    explore(model(reader, other, memory={"bell": 1}, unsettled=unsettled))
+    explore(model(reader, other, memory={"notifier": 1}, unsettled=unsettled))
 
     assert {1} == set(waiting)
 
@@ -295,9 +295,9 @@ def test_a_variable_that_cannot_be_compared_is_refused() -> None:
     [
         pytest.param(lambda: seed_protocol.model(workers=2, repaired=False, waiter=False), id="seed"),
         pytest.param(lambda: gate.model(workers=2), id="gate"),
-        pytest.param(lambda: lane.model(messages=3), id="lane"),
+        pytest.param(lambda: ring.model(messages=3), id="ring"),
         pytest.param(lambda: deque.model(program="uuoo", thieves=1), id="deque"),
-        pytest.param(lambda: doorbell.model(producers=1, messages=1, fault="no second look"), id="doorbell"),
+        pytest.param(lambda: notifier.model(producers=1, messages=1, fault="no second check"), id="notifier"),
     ],
 )
 def test_merging_of_histories_loses_nothing(small: Callable[[], Model]) -> None:

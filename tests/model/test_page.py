@@ -5,8 +5,8 @@ import re
 import pytest
 
 from tests.docs.pages import blocks
-from tests.model.catalogue import hunts, long_walks, walks
-from tests.model.explorer import hunt
+from tests.model.catalogue import clean_models, fault_models, long_models
+from tests.model.explorer import find_violation
 from tests.model.picture import sequence_diagram
 from tests.tidy.tracked import ROOT
 
@@ -18,8 +18,8 @@ DRAWN = re.findall(r"^<!-- drawn: (.+) -->$", TEXT, re.MULTILINE)
 @pytest.mark.parametrize("number", range(len(DRAWN)), ids=DRAWN)
 def test_a_diagram_is_the_interleaving_it_is_named_after(number: int) -> None:
     """What is drawn is a shortest way to what goes wrong, step by step."""
-    each = next(each for each in hunts() if each.name == DRAWN[number])
-    found = hunt(each.model(), each.wrong)
+    each = next(each for each in fault_models() if each.name == DRAWN[number])
+    found = find_violation(each.model(), each.wrong)
     shown = [block.text.strip() for block in blocks(PAGE) if block.language == "mermaid"]
 
     assert found is not None
@@ -33,14 +33,14 @@ def test_every_diagram_is_drawn() -> None:
 
 
 def test_the_numbers_of_states_on_the_page_are_those_that_are_asserted() -> None:
-    """One row for each walk, long ones included, and no other."""
+    """One row for each clean, long ones included, and no other."""
     shown = dict(re.findall(r"^\| ([\w ]+: [^|`]+?) \| ([\d,]+) \|$", TEXT, re.MULTILINE))
 
-    assert {walk.name: f"{walk.states:,}" for walk in (*walks(), *long_walks())} == shown
+    assert {clean.name: f"{clean.states:,}" for clean in (*clean_models(), *long_models())} == shown
 
 
 def test_every_rule_that_is_left_out_stands_on_the_page() -> None:
     """One row for each fault, with what goes wrong."""
     shown = dict(re.findall(r"^\| `([^`]+)` \| ([^|]+?) \|$", TEXT, re.MULTILINE))
 
-    assert {each.name: each.wrong for each in hunts()} == shown
+    assert {each.name: each.wrong for each in fault_models()} == shown

@@ -17,14 +17,14 @@ pytestmark = [
 ]
 
 FAULTS = {
-    "no second look": (tlc.INVARIANT_VIOLATED, "NobodyInside", {"Newcomers": "{}", "KillsMax": "0"}),
-    "take over the living": (tlc.INVARIANT_VIOLATED, "OneCleanup", {"Newcomers": "{}", "KillsMax": "0"}),
+    "no second check": (tlc.INVARIANT_VIOLATED, "NoLiveProcessInside", {"Newcomers": "{}", "KillsMax": "0"}),
+    "take over from a live closer": (tlc.INVARIANT_VIOLATED, "OneCleanup", {"Newcomers": "{}", "KillsMax": "0"}),
     "back-off does not scan": (
         tlc.PROPERTY_VIOLATED,
         "Temporal properties",
         {"Newcomers": "{}", "Waiters": "{}", "KillsMax": "0"},
     ),
-    "waiter does not tend": (tlc.PROPERTY_VIOLATED, "Temporal properties", {"Newcomers": "{}"}),
+    "waiter does not try to close": (tlc.PROPERTY_VIOLATED, "Temporal properties", {"Newcomers": "{}"}),
 }
 
 

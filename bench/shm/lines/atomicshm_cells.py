@@ -14,7 +14,7 @@ from time import process_time_ns
 import atomicshm
 
 from bench.shm.line import Answer, Line, check
-from bench.shm.lines.doors import UNROLLED
+from bench.shm.lines.gates import UNROLLED
 
 SWAP_SUBTRACT, ADD_SUBTRACT = "swap and subtract", "add and subtract"
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from interlock.errors import MissingExtraError, UsageError
-from interlock.shm.memory.modes import MODES, chosen_mode
+from interlock.shm.memory.modes import MODES, select_mode
 from interlock.shm.queue.inbox import Inbox
 from interlock.shm.queue.notifier import EventNotifier
 from tests.support.eventually import PATIENCE_SECONDS, eventually_blocking
@@ -27,7 +27,7 @@ def working_modes() -> list[str]:
         for mode in MODES:
             os.environ["INTERLOCK_SHM"] = mode
             try:
-                found.append(chosen_mode())
+                found.append(select_mode())
             except MissingExtraError:
                 continue
     finally:

@@ -75,7 +75,7 @@ def test_a_lock_whose_holder_was_killed_is_free(child: Start, words: LockedWords
     words.store(64, 5)
 
     def work(line: Line) -> None:
-        with words.exclusive():
+        with words.lock:
             line.send("locked")
             line.recv()
 
@@ -94,7 +94,7 @@ def test_a_lock_whose_holder_is_stopped_is_told_not_waited_for(
     monkeypatch.setattr(fallback, "LOCK_SECONDS_MAX", 0.05)
 
     def work(line: Line) -> None:
-        with words.exclusive():
+        with words.lock:
             line.send("locked")
             line.recv()
         line.send("free")
@@ -108,7 +108,7 @@ def test_a_lock_whose_holder_is_stopped_is_told_not_waited_for(
         lambda: words.store(64, 1),
         lambda: words.swap(64, 0, 1),
         lambda: words.add(64, 1),
-        lambda: words.occupied(128, 4, 0),
+        lambda: words.find_occupied(128, 4, 0),
     ]
     for call in calls:
         with pytest.raises(UnavailableError) as caught:
@@ -131,7 +131,7 @@ def test_threads_of_one_process_exclude_each_other(words: LockedWords, monkeypat
             words.load(64)
         refused.append(caught.value.code)
 
-    with words.exclusive():
+    with words.lock:
         thread = threading.Thread(target=other)
         thread.start()
         thread.join()
@@ -152,7 +152,7 @@ def test_a_forked_child_locks_for_itself(child: Start, words: LockedWords) -> No
         line.recv()
         line.send(words.load(64))
 
-    with words.exclusive():
+    with words.lock:
         started = child(work)
         assert "refused" == started.heard()
     started.tell()
@@ -162,7 +162,7 @@ def test_a_forked_child_locks_for_itself(child: Start, words: LockedWords) -> No
 
 def test_an_exception_inside_the_lock_frees_it(words: LockedWords) -> None:
     """Whatever it is."""
-    with pytest.raises(KeyboardInterrupt), words.exclusive():
+    with pytest.raises(KeyboardInterrupt), words.lock:
         raise KeyboardInterrupt
 
     assert 0 == words.load(64)

@@ -17,7 +17,7 @@ import pytest
 from interlock.errors import NotFoundError, UsageError
 from interlock.shm.lifecycle.asgi import DrainMiddleware, Message, Receive, Scope, Send, drain_workers, server_name
 from interlock.shm.lifecycle.lifecycle import Lifecycle
-from interlock.shm.memory.permits import Phase
+from interlock.shm.lifecycle.permits import Phase
 from interlock.shm.memory.region import MemoryRegion
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.shm.processes import Child, Line, Work

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import interlock
 from interlock.errors import ConflictError, DefinitionError, RejectedError, UsageError
-from interlock.shm.lifecycle.chart import LIFECYCLE_YAML, AtomicChart
-from interlock.shm.lifecycle.chart_check import word_diagnostics
+from interlock.shm.lifecycle.chart import LIFECYCLE_YAML, AtomicChart, word_diagnostics
 from interlock.shm.memory.region import MemoryRegion
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.shm.processes import Child, Line, Work

@@ -9,7 +9,7 @@ import pytest
 from interlock.errors import RejectedError, UnavailableError, UsageError
 from interlock.shm.lifecycle.gate import Gate
 from interlock.shm.lifecycle.lifecycle import Lifecycle
-from interlock.shm.memory.permits import COUNT_MAX, Phase
+from interlock.shm.lifecycle.permits import COUNT_MAX, Phase
 from interlock.shm.memory.region import MemoryRegion
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.shm.processes import Child, Line, Work
@@ -39,7 +39,7 @@ def test_a_life_moves_forward_once(life: Gate | Lifecycle) -> None:
     assert life.drain().wait().closed
     assert Phase.CLOSED is phase_of(life)
     assert not life.start()
-    assert not life.drain().began
+    assert not life.drain().started
     assert life.drain().wait().closed
 
 
@@ -65,7 +65,7 @@ def test_the_last_exit_closes_and_knows_it(life: Gate | Lifecycle) -> None:
     """Exactly one of them."""
     life.start()
     permits = [life.enter() for _ in range(3)]
-    assert life.drain().began
+    assert life.drain().started
     answers = [life.exit(permit) for permit in permits]
 
     assert [False, False, True] == answers
@@ -78,7 +78,7 @@ def test_a_drain_of_nobody_closes_at_once(life: Gate | Lifecycle) -> None:
     life.start()
     drain = life.drain()
 
-    assert drain.began
+    assert drain.started
     assert Phase.CLOSED is phase_of(life)
     assert drain.wait().closed
 
@@ -170,7 +170,7 @@ async def test_an_async_with_block_gives_its_permit_back(life: Gate | Lifecycle)
 
 def test_the_bare_pair_counts_without_permits(life: Gate | Lifecycle) -> None:
     """For hot code: the same steps, and an exit without an enter still raises."""
-    enter, leave = life.bare()
+    enter, leave = life.enter_unchecked, life.exit_unchecked
     assert not enter()
     life.start()
     assert enter()
@@ -309,7 +309,7 @@ async def test_what_goes_wrong_while_waiting_is_raised_where_it_is_awaited(
         raise UnavailableError("the lock is held")
 
     life.start()
-    monkeypatch.setattr(life._waiting, "_tend", broken)
+    monkeypatch.setattr(life._wait, "_try_close", broken)
 
     with pytest.raises(UnavailableError):
         await life.closed()
@@ -405,7 +405,7 @@ def test_processes_close_a_life_exactly_once(child: Start, mode: str) -> None:
 def test_entering_takes_no_arguments(life: Gate | Lifecycle) -> None:
     """A wrong call is refused by every mode, and nobody is inside afterwards."""
     life.start()
-    for call in (life.enter, life.try_enter, *life.bare()):
+    for call in (life.enter, life.try_enter, life.enter_unchecked, life.exit_unchecked):
         with pytest.raises(TypeError, match="argument"):
             call(1)  # type: ignore[call-arg]  # that is the point
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import UnavailableError, UsageError
-from interlock.shm.lifecycle.drain import Participant, _Deaths
+from interlock.shm.lifecycle.drain import Participant, _ExitWatcher
 from interlock.shm.lifecycle.lifecycle import Lifecycle
-from interlock.shm.memory.permits import Phase, PlainPermitCounter
+from interlock.shm.lifecycle.permits import Phase, PlainPermitCounter
 from interlock.shm.memory.region import STATE, MemoryRegion
 from interlock.shm.memory.words import Words
 from tests.support.eventually import PATIENCE_SECONDS
@@ -81,7 +81,7 @@ async def test_an_event_loop_hears_of_a_death_by_its_pidfd(child: Start, shared:
     started = child(inside(shared))
     slot, *_ = started.heard()
     owner = shared.words.load(shared.slot_line(slot) + 16)
-    deaths = _Deaths(asyncio.get_running_loop(), lambda: [owner], ended.set)
+    deaths = _ExitWatcher(asyncio.get_running_loop(), lambda: [owner], ended.set)
     try:
         assert started.pid == owner >> 32
         assert not ended.is_set()
@@ -144,7 +144,7 @@ def test_a_newcomer_on_a_dead_slot_scans_for_those_who_took_it_for_alive(child: 
     life.start()
     started = child(inside(shared))
     slot, *_ = started.heard()
-    assert life.drain(timeout=0).began
+    assert life.drain(timeout=0).started
     started.kill()
     newcomer = Lifecycle(shared)
 
@@ -175,8 +175,15 @@ def test_who_is_inside_cannot_leave(shared: MemoryRegion) -> None:
         life.exit(permit)
     life.leave()
 
-    calls: list[Callable[[], object]] = [life.start, life.abort, life.drain, life.wait_closed, life.tend, life.enter]
-    for call in (*calls, life.bare()[0], life.bare()[1], life.participants):
+    calls: list[Callable[[], object]] = [
+        life.start,
+        life.abort,
+        life.drain,
+        life.wait_closed,
+        life.try_close,
+        life.enter,
+    ]
+    for call in (*calls, life.enter_unchecked, life.exit_unchecked, life.participants):
         with pytest.raises(UsageError) as left:
             call()
         assert "lifecycle.left" == left.value.code
@@ -203,7 +210,8 @@ def test_a_forked_child_has_no_place_of_its_own(child: Start, shared: MemoryRegi
 
     def work(line: Line) -> None:
         calls: list[Callable[[], object]] = [
-            life.try_enter, life.enter, life.start, life.drain, life.wait_closed, life.tend, *life.bare(),
+            life.try_enter, life.enter, life.enter_unchecked, life.exit_unchecked, life.start, life.drain,
+            life.wait_closed, life.try_close,
         ]  # fmt: skip
         for call in calls:
             with pytest.raises(UsageError) as caught:
@@ -309,7 +317,7 @@ def test_a_killed_drainer_leaves_nobody_waiting(child: Start, shared: MemoryRegi
     """It moved the phase and died before it could scan or wake."""
 
     def work(line: Line) -> None:
-        Lifecycle(shared)._door.drain()
+        Lifecycle(shared)._counter.drain()
         line.send("draining")
         line.recv()
 
@@ -354,17 +362,17 @@ def test_an_enter_that_is_refused_in_passing_closes_what_it_hid(shared: MemoryRe
         other.drain(timeout=0)
         drained.append(other.phase)
 
-    door = PlainPermitCounter(
+    counter = PlainPermitCounter(
         Hooked(shared.words, drain),  # type: ignore[arg-type]  # what it lacks is looked up in the words
         STATE,
         shared.slot_line(life.slot),
         (shared.epoch, life.slot, life.generation),
         life._refuse,
-        life._tend_soon,
-        life._aside,
+        life._try_close_without_blocking,
+        life._async_exit,
     )
 
-    assert door.try_enter() is None
+    assert counter.try_enter() is None
     assert [Phase.DRAINING] == drained
     assert Phase.CLOSED is life.phase
     assert 0 == life.permits

@@ -8,7 +8,7 @@ import pytest
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.shm.lifecycle.lifecycle import Lifecycle
-from interlock.shm.memory.permits import Phase
+from interlock.shm.lifecycle.permits import Phase
 from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.memory.words import AtomicWord, Words
 from tests.support.eventually import PATIENCE_SECONDS
@@ -178,7 +178,7 @@ def test_a_waiter_that_cannot_close_wakes_nobody(shared: MemoryRegion, monkeypat
 
     assert not life.wait_closed(timeout=0.01)
     assert 0 == wakes.count
-    assert not life.tend()
+    assert not life.try_close()
     assert 1 == wakes.count
 
 
@@ -301,7 +301,7 @@ async def test_what_goes_wrong_in_a_scan_beside_the_loop_is_raised(
     life.drain(timeout=0)
     other = Lifecycle(shared)
     shared.words.store(shared.slot_line(other.slot), 1)
-    monkeypatch.setattr(life, "_alive", broken)
+    monkeypatch.setattr(life, "_is_alive", broken)
 
     with pytest.raises(UnavailableError):
         async with permit:

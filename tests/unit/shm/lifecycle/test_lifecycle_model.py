@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 from interlock.errors import RejectedError, UsageError
 from interlock.shm.lifecycle.gate import Gate
 from interlock.shm.lifecycle.lifecycle import Lifecycle
-from interlock.shm.memory.permits import Permit, Phase
+from interlock.shm.lifecycle.permits import Permit, Phase
 from interlock.shm.memory.region import MemoryRegion
 from tests.unit.shm.queues import working_modes
 
@@ -108,7 +108,7 @@ class LifeMachine(RuleBasedStateMachine):
     @rule(who=st.integers(0, 1))
     def drain(self, who: int) -> None:
         """RUNNING to DRAINING, or to CLOSED when nobody is inside."""
-        began = self.lives[who].drain(timeout=0).began
+        began = self.lives[who].drain(timeout=0).started
         assert (self.phase is Phase.RUNNING) == began
         if self.phase is Phase.RUNNING:
             self.phase = Phase.DRAINING if self.inside else Phase.CLOSED

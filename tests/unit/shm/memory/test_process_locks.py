@@ -24,10 +24,10 @@ def test_a_byte_has_one_holder() -> None:
 
         assert one.claim(3)
         assert not two.claim(3)
-        assert two.held(3)
+        assert two.is_held(3)
         assert two.claim(4)
         one.release(3)
-        assert not two.held(3)
+        assert not two.is_held(3)
         one.close()
         assert two.claim(3)
 
@@ -38,7 +38,7 @@ def test_nobody_asks_about_his_own_byte() -> None:
         locks = region.locks()
         assert locks.claim(0)
         with pytest.raises(AssertionError):
-            locks.held(0)
+            locks.is_held(0)
 
 
 def test_asking_does_not_look_like_holding() -> None:
@@ -46,8 +46,8 @@ def test_asking_does_not_look_like_holding() -> None:
     with MemoryRegion.create() as region:
         one, two, three = region.locks(), region.locks(), region.locks()
         for _ in range(3):
-            assert not one.held(0)
-            assert not two.held(0)
+            assert not one.is_held(0)
+            assert not two.is_held(0)
 
         assert three.claim(0)
 
@@ -65,10 +65,10 @@ def test_a_killed_process_holds_nothing(child: Start, reap: bool) -> None:
         locks = region.locks()
         started = child(work)
         assert started.heard()
-        assert locks.held(1)
+        assert locks.is_held(1)
         started.kill(reap=reap)
 
-        assert not locks.held(1)
+        assert not locks.is_held(1)
 
 
 def test_a_stopped_process_is_alive(child: Start) -> None:
@@ -85,10 +85,10 @@ def test_a_stopped_process_is_alive(child: Start) -> None:
         assert started.heard()
         started.stop()
 
-        assert locks.held(1)
+        assert locks.is_held(1)
         started.go_on()
         started.kill()
-        assert not locks.held(1)
+        assert not locks.is_held(1)
 
 
 def test_a_forked_child_does_not_keep_its_parent_alive(child: Start) -> None:
@@ -110,12 +110,12 @@ def test_a_forked_child_does_not_keep_its_parent_alive(child: Start) -> None:
         locks = region.locks()
         started = child(work)
         grandchild = started.heard()
-        assert locks.held(1)
+        assert locks.is_held(1)
         started.kill()
         try:
             os.kill(grandchild, 0)
 
-            assert not locks.held(1)
+            assert not locks.is_held(1)
         finally:
             os.kill(grandchild, 9)
 
@@ -128,12 +128,12 @@ def test_inherited_locks_are_of_no_use(child: Start) -> None:
 
         def work(line: Line) -> None:
             assert not locks.open
-            for call in (locks.claim, locks.held, locks.release):
+            for call in (locks.claim, locks.is_held, locks.release):
                 with pytest.raises(UsageError) as caught:
                     call(0)
                 assert "shm.locks_closed" == caught.value.code
             own = region.locks()
-            assert own.held(0)
+            assert own.is_held(0)
             assert not own.claim(0)
 
         assert 0 == child(work).ended()
@@ -154,7 +154,7 @@ def test_a_program_that_is_executed_holds_nothing(child: Start) -> None:
         started = child(work)
         assert started.heard()
         started.tell()
-        until(lambda: not locks.held(1), "the end of the lock")
+        until(lambda: not locks.is_held(1), "the end of the lock")
 
         os.kill(started.pid, 0)
 
@@ -190,10 +190,10 @@ def test_a_process_in_another_pid_namespace_is_seen(child: Start) -> None:
             pytest.skip("THIS KERNEL refuses new pid namespaces")
 
         assert (1, True) == answer
-        assert locks.held(1)
+        assert locks.is_held(1)
         started.tell()
         assert "killed" == started.heard()
-        assert not locks.held(1)
+        assert not locks.is_held(1)
 
 
 def test_a_system_without_such_locks_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,8 +233,8 @@ def test_a_byte_that_a_reaper_has_for_a_moment_is_got_soon() -> None:
         timer = threading.Timer(0.02, reaper.release, (5,))
         timer.start()
 
-        assert newcomer.claim_soon(5)
+        assert newcomer.claim_with_retry(5)
         timer.join()
-        assert not reaper.claim_soon(5)
+        assert not reaper.claim_with_retry(5)
         reaper.close()
         newcomer.close()

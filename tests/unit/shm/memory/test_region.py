@@ -289,8 +289,8 @@ def test_the_largest_number_of_slots_works(mode: str) -> None:
     with MemoryRegion.create(slots=SLOTS_MAX) as region:
         region.words.store(region.slot_line(SLOTS_MAX - 1), 1)
 
-        assert SLOTS_MAX - 1 == region.words.occupied(128, SLOTS_MAX, 0)
-        assert SLOTS_MAX == region.words.occupied(128, SLOTS_MAX, SLOTS_MAX)
+        assert SLOTS_MAX - 1 == region.words.find_occupied(128, SLOTS_MAX, 0)
+        assert SLOTS_MAX == region.words.find_occupied(128, SLOTS_MAX, SLOTS_MAX)
 
 
 MIXED = [(one, two) for one, two in permutations(working_modes(), 2) if MODES[one] != MODES[two]]  # type: ignore[index]  # names of modes
@@ -458,8 +458,8 @@ def test_a_with_block_does_not_remove_somebody_elses_name() -> None:
         second = MemoryRegion.create("checkout")
 
     assert second.epoch == MemoryRegion.attach("checkout").epoch
-    assert second.forget()
-    assert not second.forget()
+    assert second.unlink_name()
+    assert not second.unlink_name()
 
 
 def test_a_forked_child_does_not_remove_its_parents_name(child: Start, runtime_directory: Path) -> None:

@@ -75,12 +75,12 @@ def test_words_lie_inside_the_region_and_aligned(shared: MemoryRegion, offset: i
         lambda: words.add(offset, 1),
     ]
     for call in calls:
-        with pytest.raises(ValueError, match="not in the region"):
+        with pytest.raises(ValueError, match="outside the region"):
             call()
     if offset % 4:
-        with pytest.raises(ValueError, match="not in the region"):
+        with pytest.raises(ValueError, match="outside the region"):
             words.wait(offset, 0, 0.0)
-        with pytest.raises(ValueError, match="not in the region"):
+        with pytest.raises(ValueError, match="outside the region"):
             words.wake(offset)
 
 

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import ConflictError, UnavailableError, UsageError
-from interlock.shm.memory.region import MemoryRegion
+from interlock.shm.memory.region import LINE, MemoryRegion
 from interlock.shm.memory.words import WORD_MAX
-from interlock.shm.queue.deque import DEQUE_HEAD, Deque, Owner, PlainDeque, Taker, open_deque
-from interlock.shm.queue.ring import LINE
+from interlock.shm.queue.deque import DEQUE_HEAD, Deque, DequeOwner, DequeThief, PlainDeque, open_deque
 from tests.unit.shm.queues import forked, killed, working_modes
 
 
@@ -82,9 +81,9 @@ def test_what_a_dead_taker_held_is_recovered(region: MemoryRegion, act: str) -> 
         owner.push(42)
     reader, writer = os.pipe()
 
-    def take() -> Taker:
-        end: Taker = jobs.owner() if act == "pop" else jobs.thief()
-        found = end.pop() if isinstance(end, Owner) else end.steal()
+    def take() -> DequeThief:
+        end: DequeThief = jobs.owner() if act == "pop" else jobs.thief()
+        found = end.pop() if isinstance(end, DequeOwner) else end.steal()
         os.write(writer, bytes([found or 0]))
         return end
 
@@ -112,10 +111,10 @@ def test_the_next_on_a_place_is_told_what_the_dead_one_held(region: MemoryRegion
         owner.push(7)
         owner.pop()  # leaves without `done`
     with jobs.owner() as owner:
-        assert 7 == owner.found
+        assert 7 == owner.recovered_id
         owner.done()
     with jobs.owner() as owner:
-        assert owner.found is None
+        assert owner.recovered_id is None
 
 
 def test_an_owner_killed_inside_a_pop_leaves_a_sound_deque(region: MemoryRegion) -> None:
@@ -144,7 +143,7 @@ def test_a_thief_that_looked_before_the_owner_died_comes_too_late(region: Memory
     region.words.store(jobs._offset, 1)  # the owner pops: hand, then bottom; and is killed
     region.words.store(top + LINE, seen)
     with jobs.owner() as heir, jobs.thief() as thief:
-        assert 1 == heir.found
+        assert 1 == heir.recovered_id
         assert seen != region.words.swap(top, seen, seen + 1)
         heir.done()
         heir.push(2)

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import ConflictError, CorruptionError, UnavailableError, UsageError
-from interlock.shm.memory.region import MemoryRegion
-from interlock.shm.queue.inbox import Inbox
-from interlock.shm.queue.inbox_rings import SKIPS_MAX, Batch
+from interlock.shm.memory.region import LINE, MemoryRegion
+from interlock.shm.queue.inbox import Batch, Inbox
 from interlock.shm.queue.notifier import EventNotifier
-from interlock.shm.queue.ring import LANE_HEAD, LINE, Producer
+from interlock.shm.queue.priority import SKIPS_MAX
+from interlock.shm.queue.ring import RING_HEAD, Producer
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.shm.queues import EVENTFD_MAX, forked, killed, refused, rings, taken, working_modes
 
@@ -114,7 +114,7 @@ def test_a_producer_rings_only_who_sleeps(quick: MemoryRegion) -> None:
     inbox = Inbox(quick, producers=1)
     bell = Unasked()
     producer = inbox.producer()
-    producer._bell = bell
+    producer._notifier = bell
     producer.push(b"1")
     assert 0 == rings(bell)
     assert inbox.wait(0)  # something is there: it does not lie down
@@ -135,8 +135,8 @@ def test_a_producer_rings_only_who_sleeps(quick: MemoryRegion) -> None:
 
 def test_a_push_with_a_full_bell_is_a_push(quick: MemoryRegion) -> None:
     """It has been rung already; nobody waits for room in it."""
-    with Inbox(quick, producers=1, doorbell="eventfd") as inbox, inbox.producer() as producer:
-        bell = inbox.doorbell
+    with Inbox(quick, producers=1, notifier="eventfd") as inbox, inbox.producer() as producer:
+        bell = inbox.notifier
         assert isinstance(bell, EventNotifier)
         os.eventfd_write(bell.fd, EVENTFD_MAX)
         quick.words.store(inbox._asleep, 1)
@@ -148,8 +148,8 @@ def test_a_push_with_a_full_bell_is_a_push(quick: MemoryRegion) -> None:
 
 def test_a_push_after_the_bell_was_closed_touches_no_other_file(quick: MemoryRegion, tmp_path: Path) -> None:
     """The number of its descriptor may be another file's by then; the push says that the bell is closed."""
-    with Inbox(quick, producers=1, doorbell="eventfd") as inbox, inbox.producer() as producer:
-        bell = inbox.doorbell
+    with Inbox(quick, producers=1, notifier="eventfd") as inbox, inbox.producer() as producer:
+        bell = inbox.notifier
         assert isinstance(bell, EventNotifier)
         number = bell.fd
         quick.words.store(inbox._asleep, 1)
@@ -232,13 +232,13 @@ def test_a_wait_that_finds_something_leaves_the_bell_alone(
     """Nobody lies down for a message that is there: lying down costs the producer a ring."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
         assert inbox.take() is None
-        rung: list[str] = []
-        monkeypatch.setattr(inbox.doorbell, "ring", lambda: rung.append("ring"))
-        monkeypatch.setattr(inbox.doorbell, "clear", lambda: rung.append("clear"))
+        calls: list[str] = []
+        monkeypatch.setattr(inbox.notifier, "notify", lambda: calls.append("notify"))
+        monkeypatch.setattr(inbox.notifier, "clear", lambda: calls.append("clear"))
         producer.push(b"there")
 
         assert inbox.wait(PATIENCE_SECONDS)
-        assert [] == rung
+        assert [] == calls
         assert [b"there"] == taken(inbox)
 
 
@@ -329,9 +329,9 @@ def test_an_eventfd_comes_with_its_descriptor() -> None:
     with MemoryRegion.create() as region, Inbox(region) as inbox, MemoryRegion.from_fd(region.fd) as other:
         with refused("inbox.bell_missing"):
             Inbox(other)
-        bell = inbox.doorbell
+        bell = inbox.notifier
         assert isinstance(bell, EventNotifier)
-        with Inbox(other, doorbell=EventNotifier(bell.fd)) as theirs, theirs.producer() as producer:
+        with Inbox(other, notifier=EventNotifier(bell.fd)) as theirs, theirs.producer() as producer:
             assert not inbox.wait(0)
             region.words.store(inbox._asleep, 1)
             producer.push(b"ring")
@@ -365,7 +365,7 @@ def test_a_damaged_lane_is_told_once_and_left_alone(region: MemoryRegion) -> Non
     broken, sound = inbox.producer(), inbox.producer()
     broken.push(b"lies")
     sound.push(b"truth")
-    struct.pack_into("<I", region.buffer, inbox._lane_offset(0, 0) + LANE_HEAD, 0x7FFFFFFF)
+    struct.pack_into("<I", region.buffer, inbox._ring_offset(0, 0) + RING_HEAD, 0x7FFFFFFF)
 
     with refused("lane.corrupt", CorruptionError):
         taken(inbox)
@@ -381,8 +381,8 @@ def test_a_damaged_position_is_told_to_the_producer(region: MemoryRegion) -> Non
     """It stops rather than write where it must not."""
     inbox = Inbox(region, producers=1)
     producer = inbox.producer()
-    region.words.store(inbox._lane_offset(0, 0) + LINE, 1 << 40)  # a head far beyond the tail
-    region.words.store(inbox._lane_offset(0, 0) + 8, 1 << 40)
+    region.words.store(inbox._ring_offset(0, 0) + LINE, 1 << 40)  # a head far beyond the tail
+    region.words.store(inbox._ring_offset(0, 0) + 8, 1 << 40)
 
     with refused("lane.corrupt", CorruptionError):
         producer.push(b"x")
@@ -398,7 +398,7 @@ def test_wrong_calls_say_what_is_right(quick: MemoryRegion) -> None:
             "inbox.priorities": lambda: Inbox(quick, name="a", priorities=9),
             "inbox.ring": lambda: Inbox(quick, name="a", ring_bytes=100),
             "inbox.ring_bytes": lambda: Inbox(quick, name="a", ring_bytes=8),
-            "inbox.bell": lambda: Inbox(quick, name="a", doorbell="gong"),  # type: ignore[arg-type]  # wrong on purpose
+            "inbox.bell": lambda: Inbox(quick, name="a", notifier="gong"),  # type: ignore[arg-type]  # wrong on purpose
             "region.area_size": lambda: Inbox(quick, producers=3, priorities=2, ring_bytes=256),
             "inbox.shape": lambda: Inbox(quick, producers=1, priorities=4, ring_bytes=256),
             "inbox.message_bytes": lambda: producer.push(b"x" * (inbox.message_bytes_max + 1)),
@@ -411,7 +411,7 @@ def test_wrong_calls_say_what_is_right(quick: MemoryRegion) -> None:
         with refused("inbox.priority"):
             producer.push(b"x", priority=-1)
         with refused("inbox.bell"):
-            Inbox(quick, producers=2, priorities=2, ring_bytes=256, doorbell="waiter")
+            Inbox(quick, producers=2, priorities=2, ring_bytes=256, notifier="waiter")
         with pytest.raises(TypeError):
             producer.push("text")  # type: ignore[arg-type]  # wrong on purpose
         producer.close()

@@ -23,9 +23,9 @@ from tests.unit.shm.queues import asleep, forked, killed, refused, rings, taken,
 @pytest.mark.parametrize("doorbell", ["socket", "waiter", "eventfd"])
 def test_the_event_loop_is_woken_by_another_thread_and_process(quick: MemoryRegion, doorbell: str) -> None:
     """Every kind of bell reaches a loop that sleeps; nothing is lost between looking and sleeping."""
-    inbox = Inbox(quick, producers=2, doorbell=doorbell)  # type: ignore[arg-type]  # parametrised
+    inbox = Inbox(quick, producers=2, notifier=doorbell)  # type: ignore[arg-type]  # parametrised
     kinds = {"socket": SocketNotifier, "waiter": WaiterNotifier, "eventfd": EventNotifier}
-    assert isinstance(inbox.doorbell, kinds[doorbell])
+    assert isinstance(inbox.notifier, kinds[doorbell])
     count = 300
 
     def produce() -> None:
@@ -86,7 +86,7 @@ async def test_a_published_message_without_a_ring_is_found_soon(quick: MemoryReg
             def ring(self) -> None:
                 pass
 
-        producer._bell = Mute()
+        producer._notifier = Mute()
         stream = inbox.batches()
         next_batch = asyncio.ensure_future(anext(stream))
         await asleep(inbox)
@@ -146,8 +146,8 @@ async def test_closing_ends_who_waits(quick: MemoryRegion) -> None:
 async def test_a_wake_up_costs_one_ring_and_one_reading(quick: MemoryRegion, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when the consumer comes back for more each time; and while it is busy elsewhere nobody rings or reads."""
     monkeypatch.setattr(loop_wait, "WAIT_SECONDS_MAX", 3_600.0)
-    with Inbox(quick, producers=1, doorbell="eventfd") as inbox, inbox.producer() as producer:
-        bell, found = inbox.doorbell, list[int]()
+    with Inbox(quick, producers=1, notifier="eventfd") as inbox, inbox.producer() as producer:
+        bell, found = inbox.notifier, list[int]()
         assert isinstance(bell, EventNotifier)
         stream = inbox.batches()
         inbox.take()  # becomes the consumer, which reads the bell once
@@ -202,7 +202,7 @@ async def test_closing_in_the_middle_ends_the_stream(quick: MemoryRegion) -> Non
 
 async def test_a_stream_that_has_ended_stays_ended(quick: MemoryRegion) -> None:
     """Also when the inbox has a consumer again: that one has a stream of its own."""
-    inbox = Inbox(quick, producers=1, doorbell="waiter")
+    inbox = Inbox(quick, producers=1, notifier="waiter")
     with inbox.producer() as producer:
         producer.push(b"first")
         stream = inbox.batches()
@@ -240,7 +240,7 @@ async def test_a_damaged_lane_does_not_end_the_stream(quick: MemoryRegion) -> No
     with Inbox(quick, producers=2) as inbox, inbox.producer() as damaged, inbox.producer() as producer:
         damaged.push(b"damaged")
         stream = inbox.batches()
-        quick.words.store(inbox._lane_offset(damaged.index, 0), 4)
+        quick.words.store(inbox._ring_offset(damaged.index, 0), 4)
         producer.push(b"sound")
         with pytest.raises(CorruptionError):
             await anext(stream)
@@ -306,10 +306,10 @@ async def test_a_ring_for_nothing_leaves_the_consumer_asleep_and_heard(
 ) -> None:
     """The bell is read before the consumer arms it again, never after: or the next message would not be rung for."""
     monkeypatch.setattr(loop_wait, "WAIT_SECONDS_MAX", 3_600.0)
-    with Inbox(quick, producers=1, doorbell="eventfd") as inbox, inbox.producer() as producer:
+    with Inbox(quick, producers=1, notifier="eventfd") as inbox, inbox.producer() as producer:
         waiting = asyncio.ensure_future(anext(inbox.batches()))
         await asleep(inbox)
-        inbox.doorbell.ring()
+        inbox.notifier.notify()
         for _ in range(20):
             await asyncio.sleep(0)
         assert 1 == quick.words.load(inbox._asleep)
@@ -325,7 +325,7 @@ async def test_a_message_that_came_before_the_consumer_lay_down_is_seen(
     monkeypatch.setattr(loop_wait, "WAIT_SECONDS_MAX", 3_600.0)
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
         assert inbox.take() is None
-        lanes = inbox._lanes
+        lanes = inbox._rings
         assert lanes is not None
         take = lanes.take
 

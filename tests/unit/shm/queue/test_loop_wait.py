@@ -11,18 +11,18 @@ import pytest
 
 from interlock.errors import ConflictError
 from interlock.shm.queue import loop_wait
-from interlock.shm.queue.loop_wait import Sleeper
+from interlock.shm.queue.loop_wait import LoopWait
 from tests.support.eventually import PATIENCE_SECONDS
 
 
-class Bell:
+class FakeNotifier:
     """A bell that notes when it is read."""
 
     def __init__(self) -> None:
         self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.heard: list[str] = []
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Make the descriptor readable."""
         os.eventfd_write(self.fd, 1)
 
@@ -31,16 +31,16 @@ class Bell:
         os.eventfd_read(self.fd)
         self.heard.append("read")
 
-    def sleeper(self) -> Sleeper:
+    def sleeper(self) -> LoopWait:
         """Where a task of the running loop sleeps."""
-        return Sleeper(asyncio.get_running_loop(), self.fd, self.read)
+        return LoopWait(asyncio.get_running_loop(), self.fd, self.read)
 
 
 @pytest.fixture
-def bell(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bell]:
+def bell(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNotifier]:
     """A bell, and sleeps that only it can end."""
     monkeypatch.setattr(loop_wait, "WAIT_SECONDS_MAX", 3_600.0)
-    made = Bell()
+    made = FakeNotifier()
     yield made
     os.close(made.fd)
 
@@ -51,7 +51,7 @@ async def passes(count: int) -> None:
         await asyncio.sleep(0)
 
 
-async def test_the_task_goes_on_before_anything_else(bell: Bell) -> None:
+async def test_the_task_goes_on_before_anything_else(bell: FakeNotifier) -> None:
     """No pass of the loop, and no reading of the bell, lies between the callback and the task."""
     sleeper = bell.sleeper()
 
@@ -63,47 +63,47 @@ async def test_the_task_goes_on_before_anything_else(bell: Bell) -> None:
 
     task = asyncio.ensure_future(sleeps())
     await passes(1)
-    bell.ring()
+    bell.notify()
     await asyncio.wait_for(task, PATIENCE_SECONDS)
 
     assert ["task", "read", "next pass"] == bell.heard
     sleeper.close()
 
 
-async def test_a_bell_that_the_task_read_is_not_read_again(bell: Bell) -> None:
+async def test_a_bell_that_the_task_read_is_not_read_again(bell: FakeNotifier) -> None:
     """The task reads it and sleeps again, all in one callback: a ring that came since then is still there."""
     sleeper = bell.sleeper()
 
     async def sleeps() -> None:
         await sleeper
-        sleeper.hush()
+        sleeper.clear()
         bell.heard.append("armed")
-        bell.ring()  # what a producer does that saw us asleep
+        bell.notify()  # what a producer does that saw us asleep
         await sleeper
         bell.heard.append("rung")
-        sleeper.hush()
+        sleeper.clear()
 
     task = asyncio.ensure_future(sleeps())
     await passes(1)
-    bell.ring()
+    bell.notify()
     await asyncio.wait_for(task, PATIENCE_SECONDS)
 
     assert ["read", "armed", "rung", "read"] == bell.heard
     sleeper.close()
 
 
-async def test_a_ring_that_wakes_nobody_is_heard_once(bell: Bell) -> None:
+async def test_a_ring_that_wakes_nobody_is_heard_once(bell: FakeNotifier) -> None:
     """The loop is told of what is readable again and again; a consumer that is busy elsewhere must not cost that."""
     sleeper = bell.sleeper()
-    bell.ring()
+    bell.notify()
     await passes(50)
 
     assert ["read"] == bell.heard
-    assert not sleeper.rang
+    assert not sleeper.notified
     sleeper.close()
 
 
-async def test_the_task_runs_in_its_own_context(bell: Bell) -> None:
+async def test_the_task_runs_in_its_own_context(bell: FakeNotifier) -> None:
     """What stands in the context of whoever listened first is not what the task sees."""
     name = contextvars.ContextVar("name", default="task")
     other = contextvars.copy_context()
@@ -116,13 +116,13 @@ async def test_the_task_runs_in_its_own_context(bell: Bell) -> None:
 
     task = asyncio.ensure_future(sleeps())
     await passes(1)
-    bell.ring()
+    bell.notify()
 
     assert "task" == await asyncio.wait_for(task, PATIENCE_SECONDS)
     sleeper.close()
 
 
-async def test_a_cancelled_task_ends_and_the_next_may_sleep(bell: Bell) -> None:
+async def test_a_cancelled_task_ends_and_the_next_may_sleep(bell: FakeNotifier) -> None:
     """The bell is still heard, and wakes whoever sleeps then."""
     sleeper = bell.sleeper()
 
@@ -137,14 +137,14 @@ async def test_a_cancelled_task_ends_and_the_next_may_sleep(bell: Bell) -> None:
         await first
     second = asyncio.ensure_future(sleeps())
     await passes(1)
-    bell.ring()
+    bell.notify()
 
     assert "rung" == await asyncio.wait_for(second, PATIENCE_SECONDS)
     assert not sleeper.cancel()
     sleeper.close()
 
 
-async def test_a_task_that_sleeps_while_another_does_is_refused(bell: Bell) -> None:
+async def test_a_task_that_sleeps_while_another_does_is_refused(bell: FakeNotifier) -> None:
     """One of them would never be woken. A task that was cancelled is in the way until it has left."""
     sleeper = bell.sleeper()
 
@@ -163,13 +163,13 @@ async def test_a_task_that_sleeps_while_another_does_is_refused(bell: Bell) -> N
         await first
     third = asyncio.ensure_future(sleeps())
     await passes(1)
-    bell.ring()
+    bell.notify()
 
     await asyncio.wait_for(third, PATIENCE_SECONDS)
     sleeper.close()
 
 
-async def test_who_is_cancelled_twice_leaves_once(bell: Bell) -> None:
+async def test_who_is_cancelled_twice_leaves_once(bell: FakeNotifier) -> None:
     """The second time finds nobody asleep; the place is free as soon as the task has gone."""
     sleeper = bell.sleeper()
 
@@ -185,13 +185,13 @@ async def test_who_is_cancelled_twice_leaves_once(bell: Bell) -> None:
         await first
     second = asyncio.ensure_future(sleeps())
     await passes(1)
-    bell.ring()
+    bell.notify()
 
     assert "rung" == await asyncio.wait_for(second, PATIENCE_SECONDS)
     sleeper.close()
 
 
-async def test_whoever_asked_but_never_slept_is_not_in_the_way(bell: Bell) -> None:
+async def test_whoever_asked_but_never_slept_is_not_in_the_way(bell: FakeNotifier) -> None:
     """A coroutine that is closed before a task has taken it on leaves nothing behind."""
     sleeper = bell.sleeper()
 
@@ -204,13 +204,13 @@ async def test_whoever_asked_but_never_slept_is_not_in_the_way(bell: Bell) -> No
     dropped.close()
     task = asyncio.ensure_future(sleeps())
     await passes(1)
-    bell.ring()
+    bell.notify()
 
     assert "rung" == await asyncio.wait_for(task, PATIENCE_SECONDS)
     sleeper.close()
 
 
-async def test_a_ring_on_the_way_to_who_leaves_wakes_nobody(bell: Bell) -> None:
+async def test_a_ring_on_the_way_to_who_leaves_wakes_nobody(bell: FakeNotifier) -> None:
     """The task that was cancelled ends so; the bell is read, or the loop would hear of it for ever."""
     sleeper = bell.sleeper()
 
@@ -219,7 +219,7 @@ async def test_a_ring_on_the_way_to_who_leaves_wakes_nobody(bell: Bell) -> None:
 
     task = asyncio.ensure_future(sleeps())
     await passes(1)
-    bell.ring()
+    bell.notify()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -229,7 +229,7 @@ async def test_a_ring_on_the_way_to_who_leaves_wakes_nobody(bell: Bell) -> None:
     sleeper.close()
 
 
-async def test_an_exception_of_the_task_stays_in_the_task(bell: Bell) -> None:
+async def test_an_exception_of_the_task_stays_in_the_task(bell: FakeNotifier) -> None:
     """The loop goes on, and the bell is read."""
     sleeper = bell.sleeper()
 
@@ -239,7 +239,7 @@ async def test_an_exception_of_the_task_stays_in_the_task(bell: Bell) -> None:
 
     task = asyncio.ensure_future(sleeps())
     await passes(1)
-    bell.ring()
+    bell.notify()
     with pytest.raises(LookupError):
         await asyncio.wait_for(task, PATIENCE_SECONDS)
 
@@ -247,7 +247,7 @@ async def test_an_exception_of_the_task_stays_in_the_task(bell: Bell) -> None:
     sleeper.close()
 
 
-async def test_many_sleeps_need_one_timer(bell: Bell, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_sleeps_need_one_timer(bell: FakeNotifier, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is set when nobody has set it, not for each sleep."""
     loop = asyncio.get_running_loop()
     later, set_timers = loop.call_later, []
@@ -261,9 +261,9 @@ async def test_many_sleeps_need_one_timer(bell: Bell, monkeypatch: pytest.Monkey
 
     async def sleeps() -> None:
         for _ in range(10):
-            bell.ring()
+            bell.notify()
             await sleeper
-            sleeper.hush()
+            sleeper.clear()
 
     await sleeps()
 
@@ -271,15 +271,15 @@ async def test_many_sleeps_need_one_timer(bell: Bell, monkeypatch: pytest.Monkey
     sleeper.close()
 
 
-async def test_a_sleep_without_a_ring_ends_by_itself(bell: Bell, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sleep_without_a_ring_ends_by_itself(bell: FakeNotifier, monkeypatch: pytest.MonkeyPatch) -> None:
     """For what a killed producer published; the next sleep has its bound as well."""
     monkeypatch.setattr(loop_wait, "WAIT_SECONDS_MAX", 0.001)
-    sleeper = Sleeper(asyncio.get_running_loop(), bell.fd, lambda: bell.heard.append("looked"))
+    sleeper = LoopWait(asyncio.get_running_loop(), bell.fd, lambda: bell.heard.append("looked"))
 
     async def sleeps() -> None:
         for _ in range(3):
             await sleeper
-            sleeper.hush()
+            sleeper.clear()
 
     await asyncio.wait_for(sleeps(), PATIENCE_SECONDS)
 
@@ -287,7 +287,7 @@ async def test_a_sleep_without_a_ring_ends_by_itself(bell: Bell, monkeypatch: py
     sleeper.close()
 
 
-async def test_closing_cancels_who_sleeps_and_hears_no_more(bell: Bell) -> None:
+async def test_closing_cancels_who_sleeps_and_hears_no_more(bell: FakeNotifier) -> None:
     """Twice is harmless."""
     sleeper = bell.sleeper()
 
@@ -298,7 +298,7 @@ async def test_closing_cancels_who_sleeps_and_hears_no_more(bell: Bell) -> None:
     await passes(1)
     sleeper.close()
     sleeper.close()
-    bell.ring()
+    bell.notify()
     with pytest.raises(asyncio.CancelledError):
         await task
     await passes(5)
@@ -306,7 +306,7 @@ async def test_closing_cancels_who_sleeps_and_hears_no_more(bell: Bell) -> None:
     assert [] == bell.heard
 
 
-async def test_whoever_closes_when_woken_leaves_the_bell_alone(bell: Bell) -> None:
+async def test_whoever_closes_when_woken_leaves_the_bell_alone(bell: FakeNotifier) -> None:
     """It may be closed by then, and its descriptor another's."""
     sleeper = bell.sleeper()
 
@@ -316,18 +316,18 @@ async def test_whoever_closes_when_woken_leaves_the_bell_alone(bell: Bell) -> No
 
     task = asyncio.ensure_future(sleeps())
     await passes(1)
-    bell.ring()
+    bell.notify()
     await asyncio.wait_for(task, PATIENCE_SECONDS)
     await passes(5)
 
     assert [] == bell.heard
 
 
-def test_closing_after_the_loop_is_harmless(bell: Bell) -> None:
+def test_closing_after_the_loop_is_harmless(bell: FakeNotifier) -> None:
     """An inbox may outlive the loops that consumed it, even one that was closed under a task that slept."""
     loop = asyncio.new_event_loop()
 
-    async def sleeping() -> tuple[Sleeper, asyncio.Task[None]]:
+    async def sleeping() -> tuple[LoopWait, asyncio.Task[None]]:
         sleeper = bell.sleeper()
 
         async def sleeps() -> None:
@@ -345,7 +345,7 @@ def test_closing_after_the_loop_is_harmless(bell: Bell) -> None:
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is left behind on purpose
 
 
-async def test_it_is_a_future_to_asyncio(bell: Bell) -> None:
+async def test_it_is_a_future_to_asyncio(bell: FakeNotifier) -> None:
     """By the protocol that asyncio documents for objects that are not its own."""
     sleeper = bell.sleeper()
 

@@ -49,7 +49,7 @@ def test_a_ring_is_heard_until_it_is_cleared(pair: tuple[Notifier, Notifier]) ->
     listener, ringer = pair
     assert not rung(listener)
 
-    ringer.ring()
+    ringer.notify()
 
     assert rung(listener, PATIENCE_SECONDS)
     listener.clear()
@@ -61,7 +61,7 @@ def test_rings_without_number_never_wait(pair: tuple[Notifier, Notifier]) -> Non
     listener, ringer = pair
     listener.listen()
     for _ in range(5_000):
-        ringer.ring()
+        ringer.notify()
     assert rung(listener, PATIENCE_SECONDS)
     if not isinstance(listener, WaiterNotifier):  # its thread may still pass one on
         listener.clear()
@@ -72,11 +72,11 @@ def test_rings_without_number_never_wait(pair: tuple[Notifier, Notifier]) -> Non
 def test_a_ring_without_a_listener_is_no_error(pair: tuple[Notifier, Notifier]) -> None:
     """Producers may come before the consumer, and stay after it."""
     listener, ringer = pair
-    ringer.ring()
+    ringer.notify()
     listener.listen()
     listener.close()
 
-    ringer.ring()
+    ringer.notify()
 
 
 def test_closing_twice_is_harmless(pair: tuple[Notifier, Notifier]) -> None:
@@ -99,10 +99,10 @@ def test_a_new_listener_replaces_one_that_was_killed(tmp_path: Path) -> None:
     child = forked(listening)
     os.read(reader, 1)
     killed(child)
-    ringer.ring()
+    ringer.notify()
     listener = SocketNotifier(tmp_path, "b")
     assert not rung(listener)
-    ringer.ring()
+    ringer.notify()
 
     assert rung(listener, PATIENCE_SECONDS)
     for bell in (ringer, listener):
@@ -119,7 +119,7 @@ def test_a_socket_may_stand_deep_in_the_file_system(tmp_path: Path) -> None:
     listener, ringer = SocketNotifier(folder, "b"), SocketNotifier(folder, "b")
     listener.listen()
 
-    ringer.ring()
+    ringer.notify()
 
     assert rung(listener, PATIENCE_SECONDS)
     listener.close()
@@ -135,7 +135,7 @@ def test_an_eventfd_travels_through_a_socket() -> None:
     ringer = EventNotifier(descriptors[0])
     os.close(descriptors[0])
 
-    ringer.ring()
+    ringer.notify()
 
     assert rung(listener, PATIENCE_SECONDS)
     for thing in (left, right, listener, ringer):
@@ -161,6 +161,6 @@ def test_a_closed_bell_says_so(kind: str, tmp_path: Path) -> None:
     bell.close()
 
     with pytest.raises(UsageError) as caught:
-        bell.ring()
+        bell.notify()
 
     assert "bell.closed" == caught.value.code

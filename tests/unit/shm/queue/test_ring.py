@@ -10,19 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.shm.memory.region import MemoryRegion
+from interlock.shm.memory.region import LINE, MemoryRegion
 from interlock.shm.queue.ring import (
     FULL,
-    LANE_HEAD,
-    LINE,
     PUSHED,
-    PUSHED_RING,
+    PUSHED_NOTIFY,
+    RING_HEAD,
     TOO_LARGE,
     PlainRing,
     Ring,
     open_ring,
     payload_bytes_max,
-    ring_bytes,
+    ring_area_bytes,
 )
 from tests.unit.shm.queues import working_modes
 
@@ -40,7 +39,7 @@ def region(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 def lane_of(region: MemoryRegion, ring: int = RING) -> tuple[Ring, int, int]:
     """A fresh lane, its offset, and the offset of the asleep word."""
     asleep = region.area("asleep", LINE)
-    offset = region.area("lane", ring_bytes(ring))
+    offset = region.area("lane", ring_area_bytes(ring))
     return open_ring(region, offset, ring, asleep), offset, asleep
 
 
@@ -64,9 +63,9 @@ def test_a_limit_leaves_the_rest(region: MemoryRegion) -> None:
 
     assert [b"\0", b"\1"] == lane.pop_many(2)
     assert [] == lane.pop_many(0)
-    assert lane.waiting()
+    assert lane.has_messages()
     assert [b"\2", b"\3", b"\4"] == lane.pop_many(9)
-    assert not lane.waiting()
+    assert not lane.has_messages()
 
 
 def test_a_full_lane_answers_and_loses_nothing(region: MemoryRegion) -> None:
@@ -102,8 +101,8 @@ def test_a_push_tells_when_the_consumer_sleeps(region: MemoryRegion) -> None:
     lane, _, asleep = lane_of(region)
     region.words.store(asleep, 1)
 
-    assert PUSHED_RING == lane.push(b"wake")
-    assert PUSHED_RING == lane.push(b"up")
+    assert PUSHED_NOTIFY == lane.push(b"wake")
+    assert PUSHED_NOTIFY == lane.push(b"up")
     assert 1 == region.words.load(asleep)
 
 
@@ -116,14 +115,14 @@ def test_any_kind_of_bytes_is_taken(region: MemoryRegion) -> None:
     assert [b"ab", b"cd", struct.pack("<2Q", 1, 2)] == lane.pop_many(9)
     with pytest.raises(TypeError):
         lane.push("text")  # type: ignore[arg-type]  # the point of the test
-    assert not lane.waiting()
+    assert not lane.has_messages()
 
 
 @pytest.mark.parametrize("length", [RING, RING // 2 - 7, 0x7FFFFFFF, 0xFFFFFFFE, 0xFFFFFFFF])
 def test_bytes_of_no_producer_are_called_corrupt(region: MemoryRegion, length: int) -> None:
     """A length that no push writes is noticed before a byte of it is read."""
     lane, offset, _ = lane_of(region)
-    struct.pack_into("<I", region.buffer, offset + LANE_HEAD, length)
+    struct.pack_into("<I", region.buffer, offset + RING_HEAD, length)
     region.words.store(offset, 64)
 
     assert lane.pop_many(9) is None
@@ -144,7 +143,7 @@ def test_messages_before_the_damage_are_delivered_first(region: MemoryRegion) ->
     """What was published whole is not lost because of what follows."""
     lane, offset, _ = lane_of(region)
     lane.push(b"good")
-    struct.pack_into("<I", region.buffer, offset + LANE_HEAD + 16, 0x7FFFFFFF)
+    struct.pack_into("<I", region.buffer, offset + RING_HEAD + 16, 0x7FFFFFFF)
     region.words.store(offset, 64)
 
     assert [b"good"] == lane.pop_many(9)
@@ -157,7 +156,7 @@ def test_the_core_and_the_fallback_are_one_lane(acts: list[bytes | int], produce
     """Either may push and the other pop: same answers, same bytes, against a queue of Python's own."""
     with MemoryRegion.create(slots=1) as region:
         asleep = region.area("asleep", LINE)
-        offset = region.area("lane", ring_bytes(RING))
+        offset = region.area("lane", ring_area_bytes(RING))
         native = open_ring(region, offset, RING, asleep)
         plain = PlainRing(region.words, memoryview(region.buffer), offset, RING, asleep)
         producer, consumer = (plain, native) if producer_is_plain else (native, plain)
@@ -171,4 +170,4 @@ def test_the_core_and_the_fallback_are_one_lane(acts: list[bytes | int], produce
                 model.append(act)
             else:
                 assert answer == (TOO_LARGE if len(act) > payload_bytes_max(RING) else FULL)
-            assert bool(model) == consumer.waiting()
+            assert bool(model) == consumer.has_messages()

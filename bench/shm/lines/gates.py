@@ -10,7 +10,7 @@ import interlock
 from bench.shm.line import Answer, Line, check
 from interlock.shm.lifecycle.gate import Gate
 from interlock.shm.lifecycle.lifecycle import Lifecycle
-from interlock.shm.memory.permits import Permit
+from interlock.shm.lifecycle.permits import Permit
 from interlock.shm.memory.region import MemoryRegion
 
 UNROLLED = 5
@@ -26,7 +26,7 @@ def _opened(way: str) -> Gate | Lifecycle:
 
 def _bare(way: str) -> Line:
     door = _opened(way)
-    enter, leave = door.bare()
+    enter, leave = door.enter_unchecked, door.exit_unchecked
 
     def pair(count: int) -> Answer:
         began = process_time_ns()

@@ -12,14 +12,12 @@ from typing import Any
 
 import pytest
 
-from interlock.shm.memory.region import MemoryRegion
-from interlock.shm.pool.layout import DONE, HAND, TAKEN, Shape
-from interlock.shm.pool.task_table import TaskTable, open_task_table
-from interlock.shm.pool.task_table_plain import PlainTaskTable
+from interlock.shm.memory.region import LINE, MemoryRegion
+from interlock.shm.pool.layout import CLAIMED_ID, DONE, IN_USE, PoolLayout
+from interlock.shm.pool.task_table import PlainTaskTable, TaskTable, open_task_table
 from interlock.shm.queue.deque import DEQUE_HEAD, Deque
-from interlock.shm.queue.ring import LINE
 
-SHAPE = Shape(seats=4, priorities=1, range=4, payload_max=64, result_max=64, claims_max=9)
+LAYOUT = PoolLayout(members=4, priorities=1, range=4, payload_max=64, result_max=64, claims_max=9)
 
 
 class KilledError(Exception):
@@ -45,23 +43,23 @@ class Mortal:
         return perform
 
 
-def run_all(seat: TaskTable) -> list[bytes]:
+def run_all(member: TaskTable) -> list[bytes]:
     """Runs everything that waits, as an echo."""
     payloads = []
-    while (task := seat.take()) > 0:
-        payload = seat.payload(task)
+    while (task := member.claim()) > 0:
+        payload = member.payload(task)
         assert payload is not None
-        assert 1 == seat.finish(task, DONE, payload)
+        assert 1 == member.finish(task, DONE, payload)
         payloads.append(payload)
     return payloads
 
 
 def fresh(region: MemoryRegion, name: str) -> tuple[int, list[TaskTable]]:
-    """A slab of its own, as each of its seats has it, all of them taken."""
-    offset = region.area(name, SHAPE.bytes)
-    for seat in range(SHAPE.seats):
-        region.words.store(offset + SHAPE.seats_at + seat * LINE + TAKEN, 1)
-    return offset, [open_task_table(region, offset, SHAPE, seat) for seat in range(SHAPE.seats)]
+    """A slab of its own, as each of its members has it, all of them taken."""
+    offset = region.area(name, LAYOUT.bytes)
+    for member in range(LAYOUT.members):
+        region.words.store(offset + LAYOUT.members_at + member * LINE + IN_USE, 1)
+    return offset, [open_task_table(region, offset, LAYOUT, member) for member in range(LAYOUT.members)]
 
 
 @pytest.fixture
@@ -87,39 +85,39 @@ def test_a_thief_from_before_the_death_loses_to_the_next_owner(region: MemoryReg
 
 
 def test_a_thief_from_before_the_death_loses_to_the_reaper(region: MemoryRegion) -> None:
-    """Reaped by another seat, the deque is sound for whoever sits there next, however late the thief is."""
-    offset, seats = fresh(region, "slab")
-    dead = seats[1]
+    """Reaped by another member, the deque is sound for whoever sits there next, however late the thief is."""
+    offset, members = fresh(region, "slab")
+    dead = members[1]
     task = dead.submit(b"last", 0, True)
-    top = offset + SHAPE.deques_at + DEQUE_HEAD + 8 * SHAPE.capacity
+    top = offset + LAYOUT.deques_at + DEQUE_HEAD + 8 * LAYOUT.capacity
     seen = region.words.load(top)
-    region.words.store(offset + SHAPE.seats_at + LINE + HAND, task)
+    region.words.store(offset + LAYOUT.members_at + LINE + CLAIMED_ID, task)
     region.words.store(top + LINE, 0)
-    assert seats[0].reap(1)[0]
+    assert members[0].recover(1)[0]
     stolen = region.words.swap(top, seen, seen + 1) == seen
     dead.submit(b"next", 0, True)  # the next owner
 
     assert not stolen
-    assert [b"last", b"next"] == sorted(run_all(seats[0]))
+    assert [b"last", b"next"] == sorted(run_all(members[0]))
 
 
 def test_a_reaper_killed_at_any_operation_loses_no_task(mode: str) -> None:
     """Claimed by a dead worker, queued by a dead reaper: the task of a live submitter is still run, once."""
     for operations in count():
         with MemoryRegion.create(slots=2) as region:
-            offset, seats = fresh(region, "slab")
-            owner, worker, _, survivor = seats
+            offset, members = fresh(region, "slab")
+            owner, worker, _, survivor = members
             task = owner.submit(b"work", 0, True)
-            assert task == worker.take()  # and is killed
+            assert task == worker.claim()  # and is killed
             words: Any = Mortal(region.words, operations)
-            reaper = PlainTaskTable(words, memoryview(region.buffer), offset, SHAPE, 2)
+            reaper = PlainTaskTable(words, memoryview(region.buffer), offset, LAYOUT, 2)
             finished = True
             try:
-                reaper.reap(1)
+                reaper.recover(1)
             except KilledError:
                 finished = False
             for dead in (1, 2):
-                assert survivor.reap(dead)[0]
+                assert survivor.recover(dead)[0]
 
             assert [b"work"] == run_all(survivor), f"killed after {operations} operations"
         if finished:
