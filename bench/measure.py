@@ -1,99 +1,134 @@
-"""Measure: processes of peers asked in turn, so that a slow spell of the machine hits all of them alike.
+"""How suites measure: lines in their own processes, in rounds; and what a run collects.
 
-Rule 1: every implementation is a process of its own, asked round robin (A B C, A B C, ...), warmed up before.
-Rule 2: times are CPU time of the process that did the work; a busy neighbour does not count.
-Rule 3: W5 gets a fresh process for every repeat, or resident memory would mean nothing.
-Rule 4: a peer that cannot be started, or gives a wrong result, is reported and ends nothing.
+Rule 1: every line is its own process. In each round every line is asked once (A B C, A B C, ...), so that a slow moment
+of the machine affects all lines.
+Rule 2: a line that does not start, fails or returns a wrong result is reported, and the run continues without it.
+Rule 3: results contain no paths of this machine.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
-import shutil
+import platform
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Generic, Protocol, TypeVar
 
-from bench.results import Figure, Line
-from bench.workloads import fitting
+from bench.results import Figure, Line, Machine, Run
 
 ROOT = Path(__file__).resolve().parents[1]
-PEERS = ROOT / "bench" / "peers"
+ERROR_LENGTH_MAX = 200
+MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
+_FOLDERS = re.compile(r"(?<![\w:/.])/(?:[^\s/'\"():]+/)+")
 
-FOLD_COUNT = 1_000_000
-CREATE_COUNT = 100_000
-CREATE_BYTES_MAX = 1_500 * 2**20
-"""Entities kept at once: a peer of 60 kB each would otherwise need 6 GB."""
-PROBED = 500
-PROBED_FACTOR = 4
-IMPORT_REPEATS_MIN = 7
+Answer = dict[str, float]
+"""The measures of one round, by name."""
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "hand-written": ("hand_written", "mutable"),
-    "hand-written-pure": ("hand_written", "pure"),
-    "interlock-inner": ("interlock_charts", "inner"),
-    "interlock-step": ("interlock_charts", "step"),
-    "interlock-fold": ("interlock_charts", "fold"),
-    "interlock-functions": ("interlock_charts", "functions"),
-    "interlock-general": ("interlock_charts", "general"),
-    "interlock-written": ("interlock_charts", "written"),
-    "automat": ("automat_builder", "builder"),
-    "transitions": ("transitions_models", "models"),
-    "xstate-statemachine": ("xsm_interpreter", "sync"),
-    "sismic": ("sismic_interpreter", "interpreter"),
-    "python-statemachine": ("statemachine_charts", "charts"),
-    "xstate-actor": ("xstate.mjs", "actor"),
-    "xstate-pure": ("xstate.mjs", "pure"),
-    "scion": ("scion.mjs", "interpreter"),
-}
-"""Every implementation, in the order of the tables: its module or script, and which way of it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
-    """How much work a run puts into each figure."""
-
-    repeats: int
-    seconds: float
-    """Aim for one repeat of W1 to W4."""
-    seconds_max: float
-    """A repeat of W5 or W6 that would take longer does fewer entities or events; the count is reported."""
-    warm_seconds: float
-    warm_node_seconds: float
-    """V8's compiler needs about a second to settle."""
-    fold_count: int = FOLD_COUNT
-    create_count: int = CREATE_COUNT
-
-
-FULL = Effort(repeats=5, seconds=0.3, seconds_max=3.0, warm_seconds=0.2, warm_node_seconds=1.0)
-QUICK = Effort(
-    repeats=2,
-    seconds=0.01,
-    seconds_max=0.05,
-    warm_seconds=0.002,
-    warm_node_seconds=0.05,
-    fold_count=20_000,
-    create_count=2_000,
-)
+Ask = Callable[[int], Mapping[str, Any]]
+"""Does a workload so many times and returns an `Answer`, or `error` with the reason."""
 
 
 class PeerUnavailableError(Exception):
-    """A peer could not be started; the text says why."""
+    """A line, a server or a part of a suite could not run. The message is the reason."""
+
+
+class Effort(Protocol):
+    """How much work a run does; each suite has its own fields besides the number of rounds."""
+
+    @property
+    def rounds(self) -> int: ...
+
+
+E = TypeVar("E", bound=Effort)
+
+
+@dataclass(slots=True, kw_only=True)
+class Measurement(Generic[E]):
+    """What a suite fills while it runs: figures, their lines, what was left out, and facts about the run.
+
+    `names` select a part of the suite, as `--only` gives them; without names, everything.
+    """
+
+    names: list[str]
+    effort: E
+    figures: dict[str, dict[str, Figure]] = field(default_factory=dict)
+    lines: dict[str, Line] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    facts: list[str] = field(default_factory=list)
+
+    def chosen(self, options: tuple[str, ...] | Mapping[str, object]) -> list[str]:
+        """Return the options that the names select."""
+        return [each for each in options if any(selects(name, each) for name in self.names)]
+
+    def add(self, workload: str, key: str, figure: Figure, line: Line | None = None) -> None:
+        """Add one figure, and its line if it has no process."""
+        self.figures.setdefault(workload, {})[key] = figure
+        if line is not None:
+            self.lines[key] = line
+
+    def leave_out(self, key: str, reason: str) -> None:
+        """Report that a line or a part is missing, and why."""
+        self.left_out[key] = without_folders(reason)[:ERROR_LENGTH_MAX]
+        report(f"LEFT OUT: {key}: {self.left_out[key]}")
+
+    @contextmanager
+    def or_left_out(self, key: str) -> Iterator[None]:
+        """Leave out `key` if the block raises PeerUnavailableError or OSError."""
+        try:
+            yield
+        except (PeerUnavailableError, OSError) as error:
+            self.leave_out(key, str(error))
+
+    @contextmanager
+    def processes(self, commands: Mapping[str, Callable[[], list[str]]]) -> Iterator[dict[str, Process]]:
+        """Start the lines for a block. A command may raise PeerUnavailableError."""
+        running: dict[str, Process] = {}
+        try:
+            for key, command in commands.items():
+                with self.or_left_out(key):
+                    running[key] = Process(command())
+                    self.lines[key] = running[key].line
+            yield running
+        finally:
+            for process in running.values():
+                process.close()
+
+    def run(self, suite: str, *, quick: bool, load_before: float) -> Run:
+        """Return what was measured."""
+        return Run(
+            suite=suite,
+            date=dt.datetime.now(dt.UTC).date().isoformat(),
+            quick=quick,
+            partial=bool(self.names),
+            rounds=self.effort.rounds,
+            python=platform.python_version(),
+            commit=commit(),
+            machine=machine(load_before),
+            facts=self.facts,
+            lines=self.lines,
+            left_out=self.left_out,
+            figures={workload: row for workload, row in self.figures.items() if row},
+        )
+
+
+def selects(name: str, option: str) -> bool:
+    """Whether a name of `--only` selects an option: the option starts with it, and no number is cut."""
+    return re.match(re.escape(name) + (r"(?!\d)" if name[-1:].isdigit() else ""), option) is not None
 
 
 class Process:
-    """A running peer. It greets when it starts, then answers questions."""
+    """A running line. It sends its name, version and workloads when it starts, then answers questions."""
 
-    def __init__(self, key: str, command: list[str] | None = None) -> None:
-        self.key = key
-        self.on_node = key in COMMANDS and COMMANDS[key][0].endswith(".mjs")
-        command = command or command_of(key)
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # open as long as the process is
+    def __init__(self, command: list[str]) -> None:
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -110,32 +145,30 @@ class Process:
         self.line = Line(**greeting)
 
     def ask(self, workload: str, count: int) -> dict[str, Any]:
-        """What the peer answers: `ns` and perhaps `bytes`, or `error`."""
+        """Return the answer of the line: measures, or `error`."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"workload": workload, "count": count}) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            return {"error": self._last_words()}
+            return {"error": self._last_error()}
         return self._read()
 
     def _read(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            return {"error": self._last_words()}
+            return {"error": self._last_error()}
         found: dict[str, Any] = json.loads(line)
         return found
 
-    def _last_words(self) -> str:
+    def _last_error(self) -> str:
         self._process.wait()
         self._errors.seek(0)
-        lines = [line for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
-        told = next((line for line in lines if "Error" in line), lines[-1] if lines else "it ended without a word")
-        return told.strip()[:200]
+        return last_error(self._errors.read())
 
     def close(self) -> None:
-        """End it, and wait for its end."""
+        """End the process and wait for it."""
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             stream.close()
@@ -143,145 +176,123 @@ class Process:
         self._errors.close()
 
 
-def command_of(key: str) -> list[str]:
-    """How an implementation is started. Raises PeerUnavailableError without Node.js."""
-    module, way = COMMANDS[key]
-    if not module.endswith(".mjs"):
-        return [sys.executable, "-W", "ignore", "-m", "bench.worker", f"bench.peers.{module}", way]
-    node = shutil.which("node")
-    if node is None:
-        raise PeerUnavailableError("no Node.js here")
-    return [node, "--expose-gc", str(PEERS / module), way]
-
-
-def environment() -> dict[str, str]:
-    """The environment of every process: this tree first, and the same hash seed for all."""
-    paths = [str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONHASHSEED": "0"}
-
-
-def tell(text: str) -> None:
-    """Say on the error stream what goes on; the tables have the output to themselves."""
-    print(text, file=sys.stderr, flush=True)
-
-
-def started(keys: list[str]) -> tuple[dict[str, Process], dict[str, str]]:
-    """The implementations that could be started, and why the others could not."""
-    running: dict[str, Process] = {}
-    left_out: dict[str, str] = {}
-    for key in keys:
-        try:
-            running[key] = Process(key)
-        except PeerUnavailableError as error:
-            left_out[key] = str(error)
-            tell(f"LEFT OUT: {key}: {error}")
-    return running, left_out
-
-
-def driven(workload: str, running: Mapping[str, Process], effort: Effort) -> dict[str, Figure]:
-    """A workload other than W5, by all that can express it, in turn."""
-    figures = {
-        key: _warmed(workload, process, effort)
-        for key, process in running.items()
-        if workload in process.line.workloads
-    }
-    for _ in range(effort.repeats):
-        for key, figure in figures.items():
-            if figure.error is None:
-                _add(figure, running[key].ask(workload, figure.count), key)
-    return figures
-
-
-def _warmed(workload: str, process: Process, effort: Effort) -> Figure:
-    """A figure without samples yet: warmed up, with a count that fits the time."""
-    enough = 1e9 * (effort.warm_node_seconds if process.on_node else effort.warm_seconds)
-    count = fitting(workload, 60)
-    while True:
-        answer = process.ask(workload, count)
-        if "error" in answer:
-            tell(f"FAILED: {process.key} {workload}: {answer['error']}")
-            return Figure(error=answer["error"])
-        if answer["ns"] >= enough or count >= 3 * FOLD_COUNT:
-            break
-        count = fitting(workload, count * 5)
-    each = max(answer["ns"], 1) / count
-    if workload == "W6":
-        return Figure(count=fitting(workload, min(effort.fold_count, int(1e9 * effort.seconds_max / each))))
-    return Figure(count=fitting(workload, int(1e9 * effort.seconds / each)))
-
-
-def created(running: Mapping[str, Process], effort: Effort) -> dict[str, Figure]:
-    """W5 by all that can express it, in turn, each time in a fresh process."""
-    figures = {key: _probed(key, effort) for key, process in running.items() if "W5" in process.line.workloads}
-    for _ in range(effort.repeats):
-        for key, figure in figures.items():
-            if figure.error is None:
-                _add(figure, _asked_afresh(key, "W5", figure.count), key)
-    return figures
-
-
-def _probed(key: str, effort: Effort) -> Figure:
-    """How many entities fit, found by trying more and more: what one costs may grow with those that are there."""
-    count = PROBED
-    while True:
-        answer = _asked_afresh(key, "W5", count)
-        if "error" in answer:
-            tell(f"FAILED: {key} W5: {answer['error']}")
-            return Figure(error=answer["error"])
-        limit = min(effort.create_count, int(CREATE_BYTES_MAX / max(answer["bytes"], 1)))
-        room = 1e9 * effort.seconds_max / max(answer["ns"], 1)  # times the work of this answer
-        if count * PROBED_FACTOR >= limit or room < PROBED_FACTOR**2:
-            return Figure(count=max(PROBED, min(limit, int(count * room**0.5))))
-        count *= PROBED_FACTOR
-
-
-def _add(figure: Figure, answer: dict[str, Any], key: str) -> None:
-    if "error" in answer:
-        tell(f"FAILED: {key}: {answer['error']}")
-        figure.error = answer["error"]
-        figure.samples, figure.bytes = [], []
-        return
-    figure.samples.append(answer["ns"] / figure.count)
-    if "bytes" in answer:
-        figure.bytes.append(answer["bytes"])
-
-
-def _asked_afresh(key: str, workload: str, count: int) -> dict[str, Any]:
-    process = Process(key)
+def ask_fresh(command: list[str], workload: str, count: int) -> dict[str, Any]:
+    """Return the answer of a process that is started for this question only."""
+    process = Process(command)
     try:
         return process.ask(workload, count)
     finally:
         process.close()
 
 
-def folded_memory(effort: Effort) -> dict[str, Any]:
-    """How far memory grows in one fold, in a fresh process."""
-    return _asked_afresh("interlock-fold", "memory", effort.fold_count) | {"count": effort.fold_count}
+def run_rounds(
+    asks: Mapping[str, Ask], counts: Mapping[str, int], rounds: int, *, warm_up: bool = True
+) -> dict[str, Figure]:
+    """Ask every line once in each round. With `warm_up`, a first round of a quarter of the size is not counted."""
+    figures = {key: Figure(count=counts[key]) for key in asks}
+    for number in range(0 if warm_up else 1, rounds + 1):
+        for key, figure in figures.items():
+            if figure.error is not None:
+                continue
+            try:
+                answer = asks[key](max(5, figure.count // 4) if number == 0 else figure.count)
+            except PeerUnavailableError as error:
+                answer = {"error": str(error)}
+            if "error" in answer:
+                figure.fail(without_folders(str(answer["error"]))[:ERROR_LENGTH_MAX])
+                report(f"FAILED: {key}: {figure.error}")
+            elif number > 0:
+                figure.add({measure: float(value) for measure, value in answer.items()})
+    return figures
 
 
-IMPORTS = {
-    "import interlock": "import interlock",
-    "first chart loaded": "import interlock; interlock.loads('{interlock: 1, kind: a, states: {b: {}}}')",
-    "msgspec alone": "import msgspec",
-}
+def run_module(module: str, *arguments: object, seconds_max: float) -> Any:
+    """Return the JSON that a module of the benchmarks prints. Raises PeerUnavailableError if it fails or hangs."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    try:
+        done = subprocess.run(
+            command, env=environment(), cwd=ROOT, capture_output=True, timeout=seconds_max, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise PeerUnavailableError(f"it took more than {seconds_max:g} s") from None
+    if done.returncode != 0:
+        raise PeerUnavailableError(last_error(done.stderr))
+    return json.loads(done.stdout) if done.stdout.strip() else None
 
 
-def imports(repeats: int) -> dict[str, list[float]]:
-    """CPU milliseconds of each import beyond those of the bare interpreter, paired in turn, in fresh processes."""
-    found: dict[str, list[float]] = {name: [] for name in IMPORTS}
-    for code in ("pass", *IMPORTS.values()):
-        _cpu_ms(code)  # what was never imported is compiled first; that is not what an import costs
-    for _ in range(repeats):
-        bare = _cpu_ms("pass")
-        for name, code in IMPORTS.items():
-            found[name].append(_cpu_ms(code) - bare)
+def last_error(errors: bytes) -> str:
+    """Return the error of a process from what it printed: the last line that names an error, else the last line."""
+    lines = [line.strip() for line in errors.decode(errors="replace").splitlines() if line.strip()]
+    found = next((line for line in reversed(lines) if "Error" in line), lines[-1] if lines else "it printed no error")
+    return found[:ERROR_LENGTH_MAX]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of every process: this tree first on the path, and the same hash seed."""
+    paths = [str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONHASHSEED": "0"}
+
+
+def report(text: str) -> None:
+    """Print progress on the error stream; the output contains only the tables."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def without_folders(text: str) -> str:
+    """Return the text with only the last part of each path."""
+    return _FOLDERS.sub("", text)
+
+
+def disk() -> Path:
+    """Return the folder for stores: the one for temporary files, or the repository if that is in memory."""
+    folder = Path(tempfile.gettempdir())
+    return ROOT if file_system(folder) in MEMORY_FILE_SYSTEMS else folder
+
+
+def file_system(path: Path, mounts: str = "/proc/self/mounts") -> str:
+    """Return the type of the file system of a path, or `unknown`."""
+    best, found = -1, "unknown"
+    try:
+        lines = Path(mounts).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return found
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) >= 3 and path.resolve().is_relative_to(fields[1]) and len(fields[1]) >= best:
+            best, found = len(fields[1]), fields[2]
     return found
 
 
-def _cpu_ms(code: str) -> float:
-    process = subprocess.Popen([sys.executable, "-c", code], env=environment(), cwd=ROOT)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)  # or Popen would wait for it once more
-    if process.returncode != 0:
-        raise RuntimeError(f"python -c {code!r} ended with {process.returncode}")
-    return 1e3 * (usage.ru_utime + usage.ru_stime)
+@contextmanager
+def stores_folder() -> Iterator[Path]:
+    """Create a folder for stores, and delete it at the end."""
+    with tempfile.TemporaryDirectory(dir=disk(), prefix="bench-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+def machine(load_before: float) -> Machine:
+    """Describe this machine."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Machine(
+        system=platform.system(),
+        architecture=platform.machine(),
+        processors=os.cpu_count() or 1,
+        memory_gib=round(memory / 2**30, 1),
+        load_before=round(load_before, 2),
+        load_after=round(os.getloadavg()[0], 2),
+    )
+
+
+def commit() -> str:
+    """Return the measured commit, with a plus if the sources have changes; `unknown` outside a repository."""
+    git = ["git", "-C", str(ROOT)]
+    try:
+        found = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+        changed = subprocess.run(
+            [*git, "status", "--porcelain", "--untracked-files=no", "src"], capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        return "unknown"
+    if found.returncode != 0:
+        return "unknown"
+    return found.stdout.strip() + ("+" if changed.stdout.strip() else "")

@@ -1,152 +1,119 @@
-"""A run as text: the tables that are printed, and the page `docs/benchmarks.md`. Both say the same."""
+"""Runs as text: the tables that `make bench` prints, and the page `docs/benchmarks.md`. Both have the same contents."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable
 
-from bench.goals import Verdict, verdicts
-from bench.results import Figure, Machine, Run, median
-from bench.workloads import WORKLOADS
-
-TITLES = {
-    "W1": "toggle: two states, no guard, no action",
-    "W2": "order: ten states, a guard and an action on every transition",
-    "W3": "nested: three levels, an entry and an exit action on every state",
-    "W4": "regions: one event moves four parallel regions",
-    "W5": "create: make and start an entity of W2's chart",
-    "W6": "replay: fold the events of W2 over one entity",
-}
-BASE = "hand-written"
+from bench.results import Figure, Run
+from bench.suite import Overview, Suite, Verdict, Workload
 
 Table = list[tuple[str, ...]]
-"""Rows of cells, the heading first."""
+"""Rows of cells; the first row is the heading."""
 
 
-def goals_table(judged: list[Verdict]) -> Table:
-    """The verdicts."""
-    return [("goal", "bar", "found", "verdict"), *[(each.goal, each.bar, each.figure, each.word) for each in judged]]
+def goals_table(verdicts: list[Verdict]) -> Table:
+    """Return the verdicts as a table."""
+    return [("goal", "bar", "found", "verdict"), *[(each.goal, each.bar, each.figure, each.word) for each in verdicts]]
 
 
-def overview(run: Run) -> Table:
-    """Median per event and ratio to hand-written, one line per implementation."""
-    measured = [each for each in WORKLOADS if each in run.figures and each != "W5"]
+def workload_table(run: Run, workload: Workload) -> Table:
+    """Return the figures of all lines in a workload, without columns that are empty."""
+    rows: Table = [(workload.label, *[column.heading for column in workload.columns])]
+    for key, figure in run.figures[workload.name].items():
+        rows.append((run.lines[key].label, *_cells(run, workload, figure)))
+    shown = [any(row[index] for row in rows[1:]) for index in range(len(rows[0]))]
+    return [tuple(cell for cell, show in zip(row, shown, strict=True) if show) for row in rows]
+
+
+def _cells(run: Run, workload: Workload, figure: Figure) -> tuple[str, ...]:
+    if not figure.samples:
+        return f"FAILED: {figure.error}", *["" for _ in workload.columns[1:]]
+    return tuple(column.cell(run, workload.name, figure) for column in workload.columns)
+
+
+def unsupported(run: Run, workload: str) -> str:
+    """Return one sentence per line that cannot do a workload and gives the reason."""
+    reasons = {line.name: line.unsupported[workload] for line in run.lines.values() if workload in line.unsupported}
+    return "\n".join(f"- Not expressible in {name}: {reason}." for name, reason in reasons.items())
+
+
+def overview_table(run: Run, overview: Overview) -> Table:
+    """Return the medians of several workloads, one row per line, with the ratio to the base."""
+    measured = [each for each in overview.workloads if each in run.figures]
     rows: Table = [("", *measured)]
     for key, line in run.lines.items():
         if any(key in run.figures[workload] for workload in measured):
-            rows.append((f"{line.name} {line.version}", *[_cell(run, workload, key) for workload in measured]))
+            rows.append((line.label, *[_overview_cell(run, overview, workload, key) for workload in measured]))
     return rows
 
 
-def _cell(run: Run, workload: str, key: str) -> str:
-    if workload not in run.lines[key].workloads:
+def _overview_cell(run: Run, overview: Overview, workload: str, key: str) -> str:
+    if key not in run.figures[workload]:
         return "-"
-    ns = run.ns(workload, key)
-    return "FAILED" if ns is None else f"{ns:,.0f}{_ratio(run, workload, ns, ' ({})')}"
+    found, base = (run.median(workload, each, overview.measure) for each in (key, overview.base))
+    if found is None:
+        return "FAILED"
+    return f"{found:,.0f}" + ("" if base is None else f" ({times(found / base)})")
 
 
-def _ratio(run: Run, workload: str, ns: float, form: str) -> str:
-    base = run.ns(workload, BASE)
-    if base is None:
-        return ""
-    ratio = ns / base
-    return form.format(f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.1f}x")
-
-
-def workload_table(run: Run, workload: str) -> Table:
-    """Everything about one workload: median, spread, ratio, and how much was done in a repeat."""
-    creating = workload == "W5"
-    rows: Table = [
-        ("", "ns per entity" if creating else "ns per event", "spread", "to hand-written", "in a repeat")
-        + (("bytes per entity",) if creating else ())
-    ]
-    for key, figure in run.figures[workload].items():
-        rows.append((run.lines[key].name, *_cells(run, workload, figure), *(_bytes(figure) if creating else ())))
-    return rows
-
-
-def _cells(run: Run, workload: str, figure: Figure) -> tuple[str, ...]:
-    if not figure.samples:
-        return f"FAILED: {figure.error}", "", "", ""
-    low, high = min(figure.samples), max(figure.samples)
-    ratio = _ratio(run, workload, figure.ns, "{}")
-    return f"{figure.ns:,.0f}", f"{low:,.0f}..{high:,.0f}", ratio, f"{figure.count:,}"
-
-
-def _bytes(figure: Figure) -> tuple[str, ...]:
-    return (f"{figure.bytes_each:,.0f}" if figure.bytes else "",)
-
-
-def imports_table(run: Run) -> Table:
-    """What imports cost."""
-    rows: Table = [("CPU beyond the bare interpreter", "ms", "spread")]
-    for name, samples in run.imports.items():
-        rows.append((name, f"{median(samples):.1f}", f"{min(samples):.1f}..{max(samples):.1f}"))
-    return rows
+def times(ratio: float) -> str:
+    """Format a ratio."""
+    return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.1f}x"
 
 
 def facts(run: Run) -> list[str]:
-    """Where, when and with what: sentences."""
-    found = machine_facts(run.date, run.commit, run.python, run.machine)
-    found.insert(2, f"Median of {run.repeats} repeats.")
-    found += [f"Left out: {key} ({reason})." for key, reason in run.left_out.items()]
-    return found
-
-
-class _Sampled(Protocol):
-    @property
-    def samples(self) -> Sequence[object]:
-        """One for each round."""
-
-
-def rounds_told(rounds: int, figures: Mapping[str, Mapping[str, _Sampled]]) -> str:
-    """How many rounds the medians are of, and which workloads had more."""
-    counts = {
-        workload: max((len(each.samples) for each in row.values()), default=0) for workload, row in figures.items()
-    }
-    others = "".join(f", of {workload} {count}" for workload, count in counts.items() if count > rounds)
-    return f"Median of {rounds} rounds{others}"
-
-
-def machine_facts(date: str, commit: str, python: str, machine: Machine) -> list[str]:
-    """When and on what."""
+    """Return sentences about the machine, the versions and what was left out."""
+    machine = run.machine
     found = [
-        f"{date}, commit {commit}, CPython {python}.",
+        f"{run.date}, commit {run.commit}, CPython {run.python}.",
         f"{machine.system} on {machine.architecture}, {machine.processors} processors, {machine.memory_gib:.0f} GiB.",
     ]
     if machine.was_busy:
         found.append(
-            f"**The machine was busy** (load {machine.load_before:.1f} on {machine.processors} processors before it "
-            "began): do not quote these figures."
+            f"**The machine was busy** (load {machine.load_before:.1f} on {machine.processors} processors before the "
+            "run): do not quote these figures."
         )
-    return found
+    found += [*_rounds(run), *run.facts]
+    return [*found, *(f"Left out: {key} ({reason})." for key, reason in run.left_out.items())]
 
 
-def text(run: Run) -> str:
-    """The run as it is printed."""
+def _rounds(run: Run) -> list[str]:
+    """Say how many rounds the medians have, and which workloads have more."""
+    if run.rounds < 2:
+        return []
+    counts = {
+        workload: max((len(each) for figure in row.values() for each in figure.samples.values()), default=0)
+        for workload, row in run.figures.items()
+    }
+    more = "".join(f", of {workload} {count}" for workload, count in counts.items() if count > run.rounds)
+    return [f"Median of {run.rounds} rounds{more}."]
+
+
+def text(suite: Suite, run: Run) -> str:
+    """Return the run as it is printed."""
     parts = ["\n".join(line.replace("**", "") for line in facts(run))]
-    parts += [
-        f"{workload} {TITLES[workload]}\n{aligned(workload_table(run, workload))}"
-        for workload in WORKLOADS
-        if workload in run.figures
-    ]
-    if run.imports:
-        parts.append(aligned(imports_table(run)))
-    return printed(parts, verdicts(run))
+    parts += ["\n".join(filter(None, part)) for part in _tables(suite, run, aligned)]
+    verdicts = suite.verdicts(run)
+    if not verdicts:
+        return "\n\n".join([*parts, "bench: a quick run; no goal was checked"]) + "\n"
+    missed = sum(each.met is False for each in verdicts)
+    unmeasured = sum(each.met is None for each in verdicts)
+    summary = f"bench: {len(verdicts) - missed - unmeasured} pass, {missed} MISS, {unmeasured} not measured"
+    return "\n\n".join([*parts, aligned(goals_table(verdicts)), summary]) + "\n"
 
 
-def printed(parts: list[str], judged: list[Verdict]) -> str:
-    """Parts of a run as they are printed, its goals and their count behind them. A quick run has none."""
-    if not judged:
-        return "\n\n".join([*parts, "bench: a quick run; nothing was judged"]) + "\n"
-    missed = sum(each.met is False for each in judged)
-    unmeasured = sum(each.met is None for each in judged)
-    count = f"bench: {len(judged) - missed - unmeasured} pass, {missed} MISS, {unmeasured} not measured"
-    return "\n\n".join([*parts, aligned(goals_table(judged)), count]) + "\n"
+def _tables(suite: Suite, run: Run, form: Callable[[Table], str]) -> Iterable[tuple[str, str, str, str]]:
+    """Yield title, introduction, table and remarks of every table of a run."""
+    for overview in suite.overviews:
+        if any(each in run.figures for each in overview.workloads):
+            yield overview.title, overview.introduction, form(overview_table(run, overview)), ""
+    for workload in suite.workloads:
+        if workload.name in run.figures:
+            yield workload.title, "", form(workload_table(run, workload)), unsupported(run, workload.name)
 
 
 def aligned(table: Table) -> str:
-    """A table as text: columns side by side."""
+    """Return a table as text with aligned columns."""
     widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
     lines = []
     for row in table:
@@ -155,65 +122,32 @@ def aligned(table: Table) -> str:
     return "\n".join(lines)
 
 
-def page(run: Run, durable: Sequence[str] = ()) -> str:
-    """The run as a page of the documentation, with the parts about durable steps, if there are any."""
-    parts = [
-        "# Benchmarks",
-        "Written by `make bench`; do not edit.",
-        _standing(run),
-        "\n".join(f"- {fact}" for fact in facts(run)),
-    ]
-    judged = verdicts(run)
-    if judged:
-        parts += ["## Goals", markdown(goals_table(judged))]
-    parts += [
-        "## Overview",
-        OVERVIEW,
-        markdown(overview(run)),
-    ]
-    for workload in (each for each in WORKLOADS if each in run.figures):
-        parts += [f"## {workload} {TITLES[workload]}", markdown(workload_table(run, workload))]
-    if run.imports:
-        parts += ["## Imports", markdown(imports_table(run))]
-    parts += ["## Method", METHOD, *durable]
+def page(runs: list[tuple[Suite, Run]]) -> str:
+    """Return the page of the documentation."""
+    parts = ["# Benchmarks", "Written by `make bench`; do not edit.", METHOD]
+    for suite, run in runs:
+        parts += section(suite, run)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _standing(run: Run) -> str:
-    if not run.quick:
-        return ""
-    return (
-        "**This is a quick run**: tiny sizes, to see that the suite works.\n"
-        "Its figures say nothing about speed, and no goal was judged on them.\n"
-        "`make bench` on a quiet machine replaces this page."
-    )
+def section(suite: Suite, run: Run) -> list[str]:
+    """Return the part of the page about one suite."""
+    parts = [f"## {suite.title}", suite.introduction, "\n".join(f"- {fact}" for fact in facts(run))]
+    verdicts = suite.verdicts(run)
+    if verdicts:
+        parts += [f"### {suite.title}: goals", markdown(goals_table(verdicts))]
+    for title, introduction, table, remarks in _tables(suite, run, markdown):
+        parts += [f"### {title}", introduction, table, remarks]
+    return [*parts, f"### {suite.title}: method", suite.method]
 
 
 def markdown(table: Table) -> str:
-    """A table as markdown."""
+    """Return a table as markdown."""
     heading, *rows = table
     lines = [heading, tuple("---" for _ in heading), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in lines)
 
 
-OVERVIEW = """\
-Nanoseconds of CPU per event, the median; in brackets the ratio to hand-written code in the same run.
-`-`: the implementation cannot express the workload, or the line is not about it."""
-
 METHOD = """\
-- All implementations run in one run, each in a process of its own, asked in turn: a slow spell of the machine hits all.
-- Times are CPU time of that process; garbage is collected before every repeat; the first seconds are warm-up.
-- Every repeat ends with a check of the configuration, of the context, and of the number of entry and exit actions.
-- W5 has a fresh process for each repeat; its bytes are the growth of resident memory over the entities kept.
-- W6 folds 1,000,000 events, W5 makes 100,000 entities; slow peers do fewer, as "in a repeat" tells.
-- "Inner step" is the kernel's generated function over plain values, found by event and called as `fold()` does it: the
-  goals stand on it. "Public step()" is `chart.step(snapshot, event)`, with the Step and Snapshot values it makes.
-  "General path" is the step without the tier of generated functions.
-- Interlock's guards and assigns are expressions of its own language, checked against the declared types of the fields;
-  the peers' are functions of their host language. One line has Python functions in interlock too.
-- An entity of interlock shares the defaults of its context until it writes; "started and stepped once" has its own.
-- Time on Node.js includes V8's own threads, so those figures are upper bounds.
-- automat has neither guards nor hierarchy: its choices enter again by a private input.
-- xstate-statemachine logs on the hot path; logging is switched off. transitions makes entities by `add_model`.
-
-The suite is in `bench/`, with every sample of a run in `bench/results/`."""
+Every line is its own process, and in each round every line is asked once, so that a slow moment of the machine affects
+all lines. Only figures of the same run are compared. Every sample is in `bench/results/`."""

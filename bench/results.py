@@ -1,50 +1,57 @@
-"""One run of the suite as a value: what was measured, on what, and how it goes to and from `results/*.json`.
+"""One run of a suite as a value, and its file `results/<date>-<suite>.json`. All suites use this format.
 
-Rule: a file holds every sample, so that any later reading (another ratio, another spread) needs no new run.
+A figure is what one line (an implementation, an engine, a size) did in one workload: named measures, such as `ns` or
+`rate`, with one sample per round. The file contains every sample, so that another ratio or spread needs no new run.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One implementation: its name and version as it gave them, and what it can express."""
+class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of the tables. `unsupported` maps each workload that the line cannot do to the reason."""
 
     name: str
-    version: str
-    workloads: list[str]
+    version: str = ""
+    workloads: list[str] = []
+    unsupported: dict[str, str] = {}
+
+    @property
+    def label(self) -> str:
+        """Return the name with the version."""
+        return f"{self.name} {self.version}".strip()
 
 
 class Figure(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What one implementation took for one workload: nanoseconds of CPU per event or entity, one sample per repeat.
+    """The samples of one line in one workload, by measure. `error` is the reason why there are none.
 
-    `count` is the number of events or entities in a repeat. `error` says why there are no samples.
+    `count` is the size of one round: events, orders, tasks or entities.
     """
 
     count: int = 0
-    samples: list[float] = []
-    bytes: list[float] = []
+    samples: dict[str, list[float]] = {}
     error: str | None = None
 
-    @property
-    def ns(self) -> float:
-        """The median."""
-        return statistics.median(self.samples)
+    def add(self, answer: dict[str, float]) -> None:
+        """Add the measures of one round."""
+        for measure, value in answer.items():
+            self.samples.setdefault(measure, []).append(value)
 
-    @property
-    def bytes_each(self) -> float:
-        """The median of resident bytes per entity."""
-        return statistics.median(self.bytes)
+    def fail(self, error: str) -> None:
+        """Drop all samples: a line that failed once has no figure."""
+        self.error, self.samples = error, {}
+
+    def median(self, measure: str) -> float:
+        """Return the median of a measure."""
+        return statistics.median(self.samples[measure])
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """The computer: enough to judge the figures, not enough to find it."""
+    """The computer: enough to judge the figures, not enough to identify it."""
 
     system: str
     architecture: str
@@ -55,80 +62,76 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def was_busy(self) -> bool:
-        """Whether others worked beside the suite. CPU time hides most of that, shared caches and clocks it does not."""
+        """Whether other programs were running. CPU time hides most of that, but not shared caches."""
         return self.load_before > 0.5 * self.processors
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
-    """How far memory grew while so many events were folded: resident bytes after against before, and the peak."""
-
-    count: int
-    resident: int
-    peak: int
-
-
 class Run(msgspec.Struct, kw_only=True):
-    """All of one run. `imports` are CPU milliseconds beyond the bare interpreter, by what was imported.
+    """A whole run. The figures of a `quick` or a `partial` run are not published.
 
-    A `quick` run shows that the suite works, a `partial` one was asked for some lines only; neither stands for more.
+    `facts` are sentences about this run, such as the file system and the versions of servers.
     """
 
+    suite: str
     date: str
     quick: bool
     partial: bool
-    repeats: int
+    rounds: int
     python: str
     commit: str
     machine: Machine
+    facts: list[str]
     lines: dict[str, Line]
     left_out: dict[str, str]
     figures: dict[str, dict[str, Figure]]
-    imports: dict[str, list[float]]
-    memory: Memory | None = None
 
-    def ns(self, workload: str, key: str) -> float | None:
-        """The median of an implementation for a workload, if it was measured."""
-        figure = self.figures.get(workload, {}).get(key)
-        return figure.ns if figure is not None and figure.samples else None
+    def figure(self, workload: str, key: str, measure: str) -> Figure | None:
+        """Return the figure of a line in a workload, or None if the measure was not taken."""
+        found = self.figures.get(workload, {}).get(key)
+        return found if found is not None and measure in found.samples else None
+
+    def median(self, workload: str, key: str, measure: str) -> float | None:
+        """Return the median of a measure, or None if it was not taken."""
+        found = self.figure(workload, key, measure)
+        return None if found is None else found.median(measure)
+
+    def ratio(self, workload: str, key: str, to: str, measure: str) -> float | None:
+        """Return the median of the ratios of two lines, round by round."""
+        ours, theirs = self.figure(workload, key, measure), self.figure(workload, to, measure)
+        if ours is None or theirs is None:
+            return None
+        return paired(ours.samples[measure], theirs.samples[measure])
+
+    def missing(self, workload: str, *keys: str) -> str:
+        """Return the reason why one of these lines has no figure, or an empty string if none is known."""
+        for key in keys:
+            figure = self.figures.get(workload, {}).get(key)
+            reason = self.left_out.get(key) or (figure.error if figure is not None else None)
+            if reason is not None:
+                return reason
+        return ""
 
 
-class Dated(Protocol):
-    """What every kind of run has, by which it is named."""
-
-    date: str
-    quick: bool
-    partial: bool
+def paired(ours: list[float], theirs: list[float]) -> float:
+    """Return the median of the ratios, round by round: both were measured in each round."""
+    return statistics.median(our / their for our, their in zip(ours, theirs, strict=True))
 
 
-def keep(run: Dated, folder: Path, suite: str) -> Path:
-    """Keep a run under its date. A quick or partial one has a name of its own, so that it never stands for a whole."""
+def write(run: Run, folder: Path) -> Path:
+    """Write a run under its date. A quick or partial run has its own name and is never mistaken for a whole one."""
     folder.mkdir(parents=True, exist_ok=True)
     kind = "-partial" if run.partial else "-quick" if run.quick else ""
-    path = folder / f"{run.date}-{suite}{kind}.json"
+    path = folder / f"{run.date}-{run.suite}{kind}.json"
     path.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n")
     return path
 
 
-def newest_whole(folder: Path, suite: str) -> Path | None:
-    """The newest whole run of a suite, if there is one. Names begin with the date."""
-    return max(folder.glob(f"*-{suite}.json"), default=None)
-
-
-def write(run: Run, folder: Path) -> Path:
-    """Keep a run of the suite in one process."""
-    return keep(run, folder, "inprocess")
-
-
 def read(path: Path) -> Run:
-    """A run that was kept."""
+    """Read a run."""
     return msgspec.json.decode(path.read_bytes(), type=Run)
 
 
-def newest(folder: Path) -> Path | None:
-    """The newest whole run, or the newest quick one while there is no whole one."""
-    return newest_whole(folder, "inprocess") or newest_whole(folder, "inprocess-quick")
-
-
-def median(samples: Iterable[float]) -> float:
-    """The middle sample."""
-    return statistics.median(samples)
+def newest(folder: Path, suite: str) -> Run | None:
+    """Return the newest whole run of a suite, if there is one. File names start with the date."""
+    path = max(folder.glob(f"*-{suite}.json"), default=None)
+    return None if path is None else read(path)

@@ -1,114 +1,101 @@
-"""Run the benchmarks: in process, durable, shared memory, timers, HTTP; a verdict per goal, JSON and a page.
+"""Run the benchmarks: print tables and goals, write the results as JSON, and write the page of the documentation.
 
-    python bench/run.py                      everything; many minutes on a quiet machine
-    python bench/run.py --quick              a smoke run: tiny sizes, nothing is judged
-    python bench/run.py --only inprocess     one part, whole
-    python bench/run.py --only durable       another
-    python bench/run.py --only shm           the third: shared memory
-    python bench/run.py --only timers        the fourth: a million pending timers
-    python bench/run.py --only http          the fifth: the HTTP interface under load
-    python bench/run.py --only pages         the sixth: pages of the console among ten million entities
-    python bench/run.py --only W2,interlock  these workloads, these implementations (and hand-written, the base)
-    python bench/run.py --only durable,fleet,interlock,raw    the same of the durable part
-    python bench/run.py --only shm,lanes     some workloads or lines of shared memory
-    python bench/run.py --only timers,1000000   one size of timers
-    python bench/run.py --only http,kill     one of the loads: hello, serve, minute, kill
-    python bench/run.py --page-only          the page anew, from the newest results
+    python bench/run.py                      all suites; many minutes on an idle machine
+    python bench/run.py --quick              a smoke run: tiny sizes, no goal is checked
+    python bench/run.py --only durable       one suite: SUITES
+    python bench/run.py --only W7,interlock  some workloads and lines of the in-process suite
+    python bench/run.py --only durable,fleet,interlock,raw    some of another suite
+    python bench/run.py --page-only          write the page again from the newest results
 
-Exit code 0 when it ran, whatever it found: a busy machine must not look like a broken build. With `--judge` it is 1
-when a goal is missed or, in a whole run, could not be measured. A peer that cannot be started is left out, loudly.
-A run of `--only` some is printed and kept, but never becomes the page.
+A name of `--only` selects everything that starts with it. The exit code is 0 even if a goal is missed, because the
+machine may be busy; with `--judge` it is 1 if a goal is missed or, in a whole run, was not measured. A line that does
+not start is reported and left out. A partial run is stored, but never shown on the page.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime as dt
 import os
-import platform
-import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from bench import measure, report, results  # noqa: E402  # the paths above come first
-from bench.goals import verdicts  # noqa: E402  # as above
-from bench.parts import PARTS, Asked  # noqa: E402  # as above
-from bench.workloads import WORKLOADS  # noqa: E402  # as above
+from bench import report, results  # noqa: E402  # the paths above come first
+from bench.durable.suite import DURABLE  # noqa: E402  # as above
+from bench.http.suite import HTTP  # noqa: E402  # as above
+from bench.inprocess.suite import IN_PROCESS  # noqa: E402  # as above
+from bench.measure import Measurement, selects  # noqa: E402  # as above
+from bench.measure import report as progress  # noqa: E402  # as above
+from bench.pages.suite import PAGES  # noqa: E402  # as above
+from bench.shm.suite import SHARED_MEMORY  # noqa: E402  # as above
+from bench.suite import Suite  # noqa: E402  # as above
+from bench.timers.suite import TIMERS  # noqa: E402  # as above
 
-IN_PROCESS = "inprocess"
+SUITES = {each.name: each for each in (IN_PROCESS, DURABLE, SHARED_MEMORY, TIMERS, HTTP, PAGES)}
+"""Every suite, in the order in which a whole run measures them."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, keep, print; 0 unless `--judge` finds a goal that is not met."""
-    options = parsed(arguments)
+    """Measure, store and print."""
+    options = parse(arguments)
     folder = Path(options.results)
     missed = False
     if not options.page_only:
-        for part, names in parts(options.only).items():
-            missed |= is_missed(_measured_and_kept(options, folder, part, names))
-    newest = results.newest(folder)
-    if newest is not None:
-        Path(options.page).write_text(report.page(results.read(newest), sections(folder)), encoding="utf-8")
+        for suite, names in chosen(options.only):
+            missed |= suite.is_missed(_measure(suite, names, options, folder))
+    newest = [(suite, run) for suite in SUITES.values() if (run := results.newest(folder, suite.name)) is not None]
+    if newest:
+        Path(options.page).write_text(report.page(newest), encoding="utf-8")
     elif options.page_only:
-        measure.tell("bench: no results to write a page from")
+        progress("bench: there are no results to write a page from")
         return 2
     return 1 if options.judge and missed else 0
 
 
-def sections(folder: Path) -> list[str]:
-    """What the page says below the in-process part: the newest whole run of each other part, if there is one."""
-    return [text for part in PARTS.values() for text in part.newest_section(folder)]
+def chosen(only: str) -> list[tuple[Suite, list[str]]]:
+    """Return the suites that `--only` selects, and the names within each; no names select the whole suite.
 
-
-def parts(only: str) -> dict[str, list[str]]:
-    """The parts that `--only` asks for, and which names of each; none for all of it.
-
-    A part is chosen by its name; without one, names are of the in-process part.
+    Without the name of a suite, the names belong to the in-process suite. Raises SystemExit for an unknown name.
     """
     names = [name.strip() for name in only.split(",") if name.strip()]
     if not names:
-        return {part: [] for part in (IN_PROCESS, *PARTS)}
-    part = next((each for each in PARTS if each in names), IN_PROCESS)
-    return {part: [name for name in names if name != part]}
+        return [(suite, []) for suite in SUITES.values()]
+    suite = next((SUITES[name] for name in names if name in SUITES), IN_PROCESS)
+    names = [name for name in names if name != suite.name]
+    for name in names:
+        if not any(selects(name, each) for each in suite.choices):
+            raise SystemExit(
+                f"bench: unknown name {name!r} in the suite {suite.name}; known: {', '.join(suite.choices)}"
+            )
+    return [(suite, names)]
 
 
-def _measured_and_kept(options: argparse.Namespace, folder: Path, part: str, names: list[str]) -> results.Dated:
-    if part == IN_PROCESS:
-        return _in_process(options, folder, names)
-    asked = Asked(names=names, quick=options.quick, repeats=options.repeats, commit=commit(), computer=computer)
-    return PARTS[part].measured_and_kept(asked, folder)
-
-
-def _in_process(options: argparse.Namespace, folder: Path, names: list[str]) -> results.Run:
-    effort = measure.QUICK if options.quick else measure.FULL
-    if options.repeats is not None:
-        effort = dataclasses.replace(effort, repeats=options.repeats)
-    workloads, keys = chosen(",".join(names))
-    run = measured(workloads, keys, effort, quick=options.quick, partial=bool(names))
-    print(report.text(run))
-    measure.tell(f"bench: wrote {results.write(run, folder).name}")
+def _measure(suite: Suite, names: list[str], options: argparse.Namespace, folder: Path) -> results.Run:
+    load_before = os.getloadavg()[0]
+    effort = suite.efforts[options.quick]
+    if options.rounds is not None:
+        effort = dataclasses.replace(effort, rounds=options.rounds)
+    measurement = Measurement(names=names, effort=effort)
+    progress(f"bench: {suite.name} ...")
+    suite.run(measurement)
+    run = measurement.run(suite.name, quick=options.quick, load_before=load_before)
+    print(report.text(suite, run))
+    progress(f"bench: wrote {results.write(run, folder).name}")
     return run
 
 
-def is_missed(run: results.Dated) -> bool:
-    """Whether a goal is not met. In a whole run, one that could not be measured is not met either."""
-    part = next((each for each in PARTS.values() if isinstance(run, each.run)), None)
-    judged = part.goals.verdicts(run) if part is not None else verdicts(run) if isinstance(run, results.Run) else []
-    return any(each.met is False or (each.met is None and not run.partial) for each in judged)
-
-
-def parsed(arguments: list[str] | None) -> argparse.Namespace:
-    """The options of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, nothing is judged")
-    parser.add_argument("--only", default="", metavar="NAMES", help="workloads and implementations, by commas")
-    parser.add_argument("--repeats", type=_positive, metavar="N", help="samples per figure; 5 unless told")
-    parser.add_argument("--judge", action="store_true", help="exit 1 when a goal is not met")
-    parser.add_argument("--page-only", action="store_true", help="write the page from the newest results, run nothing")
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """Return the options of the command line."""
+    description = (__doc__ or "").replace("SUITES", ", ".join(SUITES))
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="tiny sizes; no goal is checked")
+    parser.add_argument("--only", default="", metavar="NAMES", help="a suite, workloads and lines, separated by commas")
+    parser.add_argument("--rounds", type=_positive, metavar="N", help="samples per figure; 5 by default")
+    parser.add_argument("--judge", action="store_true", help="exit with 1 if a goal is missed")
+    parser.add_argument("--page-only", action="store_true", help="measure nothing; write the page from stored results")
     parser.add_argument("--results", default=ROOT / "bench" / "results", metavar="FOLDER")
     parser.add_argument("--page", default=ROOT / "docs" / "benchmarks.md", metavar="FILE")
     return parser.parse_args(arguments)
@@ -119,91 +106,6 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError("at least 1")
     return number
-
-
-def chosen(only: str) -> tuple[list[str], list[str]]:
-    """The workloads and implementations that `--only` names; a name stands for all that begin with it.
-
-    Raises SystemExit on a name that stands for none.
-    """
-    names = [name.strip() for name in only.split(",") if name.strip()]
-    workloads = [each for each in WORKLOADS if each in names]
-    keys = [key for key in measure.COMMANDS if any(key.startswith(name) for name in names)]
-    for name in names:
-        if name not in WORKLOADS and not any(key.startswith(name) for key in measure.COMMANDS):
-            known = ", ".join((*WORKLOADS, *measure.COMMANDS))
-            raise SystemExit(f"bench: no workload or implementation {name!r}; there are {known}")
-    if keys and "hand-written" not in keys:
-        keys.insert(0, "hand-written")
-    return workloads or list(WORKLOADS), keys or list(measure.COMMANDS)
-
-
-def measured(
-    workloads: list[str], keys: list[str], effort: measure.Effort, *, quick: bool, partial: bool
-) -> results.Run:
-    """One whole run."""
-    load_before = os.getloadavg()[0]
-    running, left_out = measure.started(keys)
-    figures: dict[str, dict[str, results.Figure]] = {}
-    try:
-        for workload in workloads:
-            measure.tell(f"bench: {workload} ...")
-            driven = workload != "W5"
-            figures[workload] = (
-                measure.driven(workload, running, effort) if driven else measure.created(running, effort)
-            )
-    finally:
-        for process in running.values():
-            process.close()
-    memory = None
-    if "W6" in workloads and "interlock-fold" in running:
-        memory = results.Memory(**measure.folded_memory(effort))
-    imports: dict[str, list[float]] = {}
-    if "interlock-step" in running and workloads == list(WORKLOADS):
-        measure.tell("bench: imports ...")
-        imports = measure.imports(effort.repeats if quick else max(effort.repeats, measure.IMPORT_REPEATS_MIN))
-    return results.Run(
-        date=dt.datetime.now(dt.UTC).date().isoformat(),
-        quick=quick,
-        partial=partial,
-        repeats=effort.repeats,
-        python=platform.python_version(),
-        commit=commit(),
-        machine=computer(load_before),
-        lines={key: process.line for key, process in running.items()},
-        left_out=left_out,
-        figures=figures,
-        imports=imports,
-        memory=memory,
-    )
-
-
-def computer(load_before: float) -> results.Machine:
-    """What the suite ran on."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return results.Machine(
-        system=platform.system(),
-        architecture=platform.machine(),
-        processors=os.cpu_count() or 1,
-        memory_gib=round(memory / 2**30, 1),
-        load_before=round(load_before, 2),
-        load_after=round(os.getloadavg()[0], 2),
-    )
-
-
-def commit() -> str:
-    """The commit that was measured, with a plus when the tree had changes; `unknown` outside a repository."""
-    git = ["git", "-C", str(ROOT)]
-    try:
-        found = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-        changed = subprocess.run(
-            [*git, "status", "--porcelain", "--untracked-files=no", "src"], capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError:
-        return "unknown"
-    if found.returncode != 0:
-        return "unknown"
-    return found.stdout.strip() + ("+" if changed.stdout.strip() else "")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Two workloads on large stores: recovery of a long journal, and the cost of a step among many entities.
 
-    python -m bench.durable.large recovery-file FOLDER 100000 5
+    python -m bench.durable.large recovery-file FOLDER 2000 5 100000
     python -m bench.durable.large scale FOLDER 2000 5 1000 10000 100000 1000000
 
-Rule 1: the stores are filled by their own code, record by record, only without a flush for each: what is measured
-afterwards is an ordinary store, opened as users open it.
-Rule 2: each sample opens the store anew: nothing is taken from memory.
+It prints a list of samples by measure, one element per size.
+
+Rule 1: the stores are filled by their own code, record by record, but without a flush for each. The measurement then
+uses an ordinary store, opened as users open it.
+Rule 2: each sample opens the store again, so that nothing is in memory.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ async def _drive(runtime: Runtime, entries: int) -> None:
         (await runtime.send(LONG, EVENTS[number % 5], key=f"k{number}")).expect()
 
 
-async def recovery_file(folder: Path, entries: int, repeats: int) -> dict[str, object]:
+async def recovery_file(folder: Path, entries: int, rounds: int) -> dict[str, list[float]]:
     """The file store: from `state.json` and what follows it, and from the journal alone."""
     root = folder / "files"
     filling = _runtime(InlineFiles(root, fs=Unflushed()))
@@ -79,20 +81,20 @@ async def recovery_file(folder: Path, entries: int, repeats: int) -> dict[str, o
     async def loaded() -> float:
         return await _timed(root.as_uri(), entries)
 
-    snapshot_ms = [await loaded() for _ in range(repeats)]
+    snapshot_ms = [await loaded() for _ in range(rounds)]
     for each in root.rglob("state.json"):
         each.unlink()
-    journal_ms = [await loaded() for _ in range(repeats)]
+    journal_ms = [await loaded() for _ in range(rounds)]
     shutil.rmtree(root)
-    return {"entries": entries, "journal_ms": journal_ms, "snapshot_ms": snapshot_ms}
+    return {"journal_ms": journal_ms, "snapshot_ms": snapshot_ms}
 
 
 async def _timed(url: str, entries: int) -> float:
     async with interlock.open(url, charts=[CHART]) as runtime:
         gc.collect()
-        began = time.perf_counter()
+        start_s = time.perf_counter()
         snapshot = await runtime.state(LONG)
-        took = 1e3 * (time.perf_counter() - began)
+        took = 1e3 * (time.perf_counter() - start_s)
     if snapshot.version != entries:
         raise AssertionError(f"version {snapshot.version} was loaded, not {entries}")
     return took
@@ -122,7 +124,7 @@ class Filling(SqliteStore):
         return answer
 
     def write(self, batch: list[Append]) -> None:
-        """Write and commit many steps at once."""
+        """Write many steps in one transaction."""
         counts: Counts = {}
         begin(self._own)
         write_steps(self._own, "", [(each, encode(each.snapshot)) for each in batch], counts)
@@ -141,43 +143,43 @@ class Filling(SqliteStore):
         await super().close()
 
 
-async def recovery_sqlite(folder: Path, entries: int, repeats: int) -> dict[str, object]:
+async def recovery_sqlite(folder: Path, entries: int, rounds: int) -> dict[str, list[float]]:
     """The SQLite store: from its row, and by reading, verifying and replaying the journal from its first record."""
     path = folder / "long.db"
     filling = _runtime(Filling(path))
     await _drive(filling, entries)
     await filling.close()
     url = f"sqlite:///{path}"
-    snapshot_ms = [await _timed(url, entries) for _ in range(repeats)]
+    snapshot_ms = [await _timed(url, entries) for _ in range(rounds)]
     journal_ms = []
     charts = ChartRegistry([CHART.kernel])
-    for _ in range(repeats):
+    for _ in range(rounds):
         store = SqliteStore(path)
         gc.collect()
-        began = time.perf_counter()
+        start_s = time.perf_counter()
         snapshot, after = None, 0
         while records := await store.read(LONG, after=after):
             snapshot = replay(charts, LONG, snapshot, (each.entry for each in records))
             after = records[-1].version
-        journal_ms.append(1e3 * (time.perf_counter() - began))
+        journal_ms.append(1e3 * (time.perf_counter() - start_s))
         await store.close()
         if snapshot is None or snapshot.version != entries:
             raise AssertionError("the journal was not read to its end")
     _delete(path)
-    return {"entries": entries, "journal_ms": journal_ms, "snapshot_ms": snapshot_ms}
+    return {"journal_ms": journal_ms, "snapshot_ms": snapshot_ms}
 
 
 # Scale
 
 
-async def scale(folder: Path, steps: int, repeats: int, sizes: list[int]) -> list[dict[str, object]]:
+async def scale(folder: Path, steps: int, rounds: int, sizes: list[int]) -> list[dict[str, list[float]]]:
     """CPU per step with group commit, of the newest entities and of any, in stores of several sizes asked in turn."""
     found: list[dict[str, list[float]]] = [{"recent_us": [], "anywhere_us": []} for _ in sizes]
     paths = [folder / f"{size}.db" for size in sizes]
     megabytes = [await _filled(path, size) for path, size in zip(paths, sizes, strict=True)]
     chance = random.Random(SEED)
     count = steps // len(EVENTS)
-    for number in range(repeats + 1):
+    for number in range(rounds + 1):
         for path, size, samples in zip(paths, sizes, found, strict=True):
             recent = range(max(0, size - count), size)
             anywhere = chance.sample(range(size), min(count, size))
@@ -187,10 +189,7 @@ async def scale(folder: Path, steps: int, repeats: int, sizes: list[int]) -> lis
                     samples[name].append(took)
     for path in paths:
         _delete(path)
-    return [
-        {"entities": size, "megabytes": each, **samples}
-        for size, each, samples in zip(sizes, megabytes, found, strict=True)
-    ]
+    return [{"megabytes": [each], **samples} for each, samples in zip(megabytes, found, strict=True)]
 
 
 def _entity(number: int) -> str:
@@ -245,9 +244,9 @@ async def _stepped(path: Path, chosen: list[int], name: str) -> float:
                     (await runtime.send(_entity(number), event, key=f"{name}:{number}:{event}")).expect()
 
         gc.collect()
-        began = time.process_time()
+        start_s = time.process_time()
         await asyncio.gather(*[client() for _ in range(CLIENTS)])
-        return 1e6 * (time.process_time() - began) / (len(chosen) * len(EVENTS))
+        return 1e6 * (time.process_time() - start_s) / (len(chosen) * len(EVENTS))
 
 
 def _delete(path: Path) -> None:
@@ -258,17 +257,12 @@ def _delete(path: Path) -> None:
 def main() -> None:
     """Do one workload, and print what it found."""
     what, folder, *numbers = sys.argv[1:]
-    count, repeats, *sizes = (int(each) for each in numbers)
-    found: object
-    match what:
-        case "recovery-file":
-            found = asyncio.run(recovery_file(Path(folder), count, repeats))
-        case "recovery-sqlite":
-            found = asyncio.run(recovery_sqlite(Path(folder), count, repeats))
-        case "scale":
-            found = asyncio.run(scale(Path(folder), count, repeats, sizes))
-        case _:
-            raise SystemExit(f"no workload {what}")
+    steps, rounds, *sizes = (int(each) for each in numbers)
+    if what == "scale":
+        found = asyncio.run(scale(Path(folder), steps, rounds, sizes))
+    else:
+        recovery = {"recovery-file": recovery_file, "recovery-sqlite": recovery_sqlite}[what]
+        found = [asyncio.run(recovery(Path(folder), size, rounds)) for size in sizes]
     print(json.dumps(found))
 
 

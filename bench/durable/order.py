@@ -1,7 +1,7 @@
-"""The durable workloads: one order driven for ever by one caller, and a fleet of orders with many callers.
+"""The durable workloads: one order with one caller, and a fleet of orders with many callers.
 
 Rule 1: `create` and `send` of an engine return once the step is durable, by that engine's own definition of durable.
-Rule 2: every engine runs the same chart. Those that bring none of their own take it from `step`, a table.
+Rule 2: every engine runs the same chart. Engines without charts use `step`, a table.
 Rule 3: every answer is checked; an engine that is in the wrong state has failed, it is not fast.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -25,7 +25,7 @@ STEPS_EACH = 1 + len(EVENTS)
 """Durable steps of one order of the fleet: its creation, and its events."""
 
 CLIENTS = 64
-"""Callers of the fleet at once."""
+"""Concurrent callers of the fleet."""
 
 
 class WrongStateError(Exception):
@@ -33,29 +33,29 @@ class WrongStateError(Exception):
 
 
 def step(state: str, event: str) -> tuple[str, tuple[str, ...]]:
-    """Where an event leads, and its effects. Raises KeyError when the state does not take it."""
+    """Return the next state and the effects. Raises KeyError if the state does not accept the event."""
     return TABLE[state, event], EFFECTS.get(event, ())
 
 
 class Engine(Protocol):
-    """Something that keeps orders."""
+    """Something that stores orders."""
 
     async def start(self) -> None:
         """Open it, empty."""
 
     async def stop(self) -> None:
-        """Close it, and delete what it kept."""
+        """Close it, and delete its data."""
 
     async def create(self, order: str) -> None:
-        """Begin an order."""
+        """Create an order."""
 
     async def send(self, order: str, event: str, key: str) -> str:
-        """Give an event to an order, under an idempotency key; gives the state it leads to."""
+        """Send an event with an idempotency key to an order, and return the new state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where an engine works: an empty folder of its own, and the servers that the run has started."""
+    """What an engine gets: an empty folder, and the servers that the run has started."""
 
     folder: Path
     postgres: str | None = None
@@ -66,13 +66,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line of the tables: what it is called, and how it is made."""
+    """One line of the tables: its name, and the function that creates the engine."""
 
     name: str
     version: str
     make: Callable[[Place], Engine]
     workloads: tuple[str, ...] = ("seq1", "fleet")
-    note: str = ""
 
 
 @dataclass(slots=True)
@@ -86,21 +85,20 @@ class Meter:
     _servers: float = 0.0
 
     def start(self) -> None:
-        """Begin to measure."""
+        """Start the measurement."""
         self._servers = tree_cpu_s(self.server_pids)
         self._own = time.process_time()
         self._wall = time.perf_counter()
 
     def answer(self) -> dict[str, float]:
-        """What was measured, in the words of `bench.durable.results.Sample`."""
+        """Return the measures: steps per second, CPU time per step, latencies."""
         wall = time.perf_counter() - self._wall
         own = time.process_time() - self._own
         servers = tree_cpu_s(self.server_pids) - self._servers
         steps = len(self.latencies)
         ordered = sorted(self.latencies)
         return {
-            "steps": steps,
-            "ns": 1e9 * wall,
+            "rate": steps / wall,
             "cpu_us": 1e6 * own / steps,
             "server_cpu_us": 1e6 * servers / steps,
             "p50_ms": 1e3 * ordered[steps // 2],
@@ -117,15 +115,15 @@ async def sequence(engine: Engine, count: int, server_pids: Sequence[int]) -> di
     meter = Meter(server_pids)
     meter.start()
     for position in range(count):
-        began = time.perf_counter()
+        start_s = time.perf_counter()
         state = await engine.send(order, EVENTS[position % 5], f"{order}:{position}")
-        meter.latencies.append(time.perf_counter() - began)
+        meter.latencies.append(time.perf_counter() - start_s)
         _check(state, position % 5)
     return meter.answer()
 
 
 async def fleet(engine: Engine, count: int, server_pids: Sequence[int], clients: int = CLIENTS) -> dict[str, float]:
-    """So many orders, each created and then driven by five events; `clients` callers at once."""
+    """Create `count` orders and send five events to each, with `clients` concurrent callers."""
     meter = Meter(server_pids)
     run = f"o-{os.getpid()}-{time.monotonic_ns()}"
     numbers = iter(range(count))
@@ -133,13 +131,13 @@ async def fleet(engine: Engine, count: int, server_pids: Sequence[int], clients:
     async def client() -> None:
         for number in numbers:
             order = f"{run}-{number}"
-            began = time.perf_counter()
+            start_s = time.perf_counter()
             await engine.create(order)
-            meter.latencies.append(time.perf_counter() - began)
+            meter.latencies.append(time.perf_counter() - start_s)
             for position, event in enumerate(EVENTS):
-                began = time.perf_counter()
+                start_s = time.perf_counter()
                 state = await engine.send(order, event, f"{order}:{position}")
-                meter.latencies.append(time.perf_counter() - began)
+                meter.latencies.append(time.perf_counter() - start_s)
                 _check(state, position)
 
     meter.start()
@@ -150,13 +148,19 @@ async def fleet(engine: Engine, count: int, server_pids: Sequence[int], clients:
     return answer
 
 
+DRIVES: dict[str, Callable[[Engine, int, Sequence[int]], Awaitable[dict[str, float]]]] = {
+    "seq1": sequence,
+    "fleet": fleet,
+}
+
+
 def _check(state: str, position: int) -> None:
     if state != STATES[position + 1]:
         raise WrongStateError(f"{EVENTS[position]} led to {state}, not to {STATES[position + 1]}")
 
 
 def tree_cpu_s(roots: Sequence[int]) -> float:
-    """CPU seconds of these processes and all below them, with those that have ended."""
+    """CPU seconds of these processes and all below them, with children that have ended."""
     if not roots:
         return 0.0
     below: dict[int, list[int]] = {}

@@ -1,8 +1,8 @@
 """The servers of a durable run: PostgreSQL, Temporal's development server, Restate. On loopback, on free ports.
 
 Rule 1: what cannot be started is left out, with the reason; the run goes on.
-Rule 2: a server that was started is ended by its own process group, and its files are deleted with the run.
-Rule 3: nothing is loosened for speed: PostgreSQL runs with `fsync`, `full_page_writes` and `synchronous_commit` on.
+Rule 2: a server is stopped by its process group, and its files are deleted with the run.
+Rule 3: no setting is relaxed for speed: PostgreSQL has `fsync`, `full_page_writes` and `synchronous_commit` on.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from bench.measure import ROOT, PeerUnavailableError, environment, tell
+from bench.measure import ROOT, PeerUnavailableError, environment, report
 
 START_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.05
-NOBODY = 65_534
-"""PostgreSQL refuses to run as root; this user has nothing."""
+UNPRIVILEGED = 65_534
+"""PostgreSQL refuses to run as root; this user (nobody) owns no files."""
 
 
 class Servers:
@@ -43,18 +43,18 @@ class Servers:
         self._stack = contextlib.ExitStack()
 
     def start(self, kinds: set[str]) -> None:
-        """Start those that are asked for."""
+        """Start these servers."""
         for kind, starter in (("postgres", self._postgres), ("temporal", self._temporal), ("restate", self._restate)):
             if kind not in kinds:
                 continue
             try:
                 starter()
             except (PeerUnavailableError, OSError, subprocess.SubprocessError) as error:
-                self.left_out[kind] = str(error) if isinstance(error, PeerUnavailableError) else _told(error)
-                tell(f"LEFT OUT: the server of {kind}: {self.left_out[kind]}")
+                self.left_out[kind] = str(error) if isinstance(error, PeerUnavailableError) else _reason(error)
+                report(f"LEFT OUT: the server of {kind}: {self.left_out[kind]}")
 
     def arguments(self, kind: str | None) -> str:
-        """What a worker is told: the address of its server, and whose CPU time is the server's."""
+        """Return the argument of a worker: the address of its server, and the processes of the server."""
         if kind is None or kind not in self.addresses:
             return "{}"
         return json.dumps({kind: self.addresses[kind], "server_pids": self.pids[kind]})
@@ -69,8 +69,8 @@ class Servers:
         data.mkdir()
         user: dict[str, Any] = {}
         if os.geteuid() == 0:
-            user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-            os.chown(data, NOBODY, NOBODY)
+            user = {"user": UNPRIVILEGED, "group": UNPRIVILEGED, "extra_groups": []}
+            os.chown(data, UNPRIVILEGED, UNPRIVILEGED)
             self.folder.chmod(0o755)
         port = free_port()
         initialise = [str(binaries / "initdb"), "-D", str(data / "data"), "--no-locale", "-E", "UTF8", "-U", "postgres"]
@@ -88,8 +88,8 @@ class Servers:
         self._await("postgres", process, lambda: _is_listening(port))
         self.addresses["postgres"] = f"postgresql://postgres@127.0.0.1:{port}/postgres"
         self.pids["postgres"] = [process.pid]
-        told = subprocess.run([str(binaries / "postgres"), "--version"], capture_output=True, text=True, check=False)
-        self.versions["postgres"] = told.stdout.strip()
+        printed = subprocess.run([str(binaries / "postgres"), "--version"], capture_output=True, text=True, check=False)
+        self.versions["postgres"] = printed.stdout.strip()
 
     def _temporal(self) -> None:
         binary = Path(sys.executable).parent / "temporal"
@@ -159,16 +159,16 @@ def postgres_binaries() -> Path:
     return Path(program).resolve().parent
 
 
-def _told(error: OSError | subprocess.SubprocessError) -> str:
-    """What went wrong, without the folders of this machine."""
+def _reason(error: OSError | subprocess.SubprocessError) -> str:
+    """Return the reason of a failure, without the folders of this machine."""
     if isinstance(error, subprocess.CalledProcessError):
-        words = (error.stderr or b"").decode(errors="replace").strip().splitlines() or ["it ended without a word"]
+        words = (error.stderr or b"").decode(errors="replace").strip().splitlines() or ["it printed no error"]
         return f"{Path(error.cmd[0]).name} ended with {error.returncode}: {words[-1]}"
     return f"{type(error).__name__}: {getattr(error, 'strerror', None) or 'it took too long'}"
 
 
 def free_port() -> int:
-    """A port that nobody uses now."""
+    """Return a port that is not in use."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]

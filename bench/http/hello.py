@@ -26,7 +26,7 @@ async def hello(request: Request) -> JSONResponse:
 
 
 def main() -> None:
-    """Serve until somebody ends the process; the address is the first line."""
+    """Serve until the process is stopped; print the address in the first line."""
     app = Starlette(routes=[Route("/{anything:path}", hello, methods=["POST"])])
     listening = bind_socket("127.0.0.1", 0)
     print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)

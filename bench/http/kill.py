@@ -3,7 +3,7 @@
 Rule 1: judged by the journals alone, read from the file once the second server has ended; no server is asked.
 Rule 2: a receipt names an entity, a key and a version: at that version of that journal stands an entry of that key.
 Rule 3: an event in doubt is sent again under its key, so in the end everything that was sent is acknowledged; an entry
-that nobody sent is as wrong as one that is missing.
+that no client sent is as wrong as one that is missing.
 """
 
 from __future__ import annotations
@@ -13,12 +13,32 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 import interlock
 from bench.http.load import Answer, Question, Scan, hot_entity, own_entity
-from bench.http.results import Killed
 from bench.http.servers import BEARER, CHART, Sending, prepared, started, store_url
 from interlock.model.journal.entry import CREATE
 from interlock.ports.store import PAGE_MAX
+
+
+class Killed(msgspec.Struct, frozen=True, kw_only=True):
+    """The events of a load during which the server was killed and started again.
+
+    `in_doubt`: events without an answer when the connection broke; `in_doubt_kept` of them were stored, as the second
+    send with the same key showed. `unsent`: entries that no client sent. `damaged`: entities whose journal fails the
+    verification. `back_s`: from the first broken connection to the first receipt of a repeated event.
+    """
+
+    seconds: float
+    acknowledged: int
+    in_doubt: int
+    in_doubt_kept: int
+    lost: int
+    doubled: int
+    unsent: int
+    damaged: int
+    back_s: float | None
 
 
 def killed(
@@ -33,7 +53,7 @@ def killed(
     """What is left of a load in the middle of which the server was killed; in an empty folder.
 
     It lasts so many seconds, or until so many answers. Another `program` shows that a bad server is found out.
-    Raises ServerFailedError when a server does not start or the load meets an answer that it should not.
+    Raises PeerUnavailableError when a server does not start or the load meets an answer that it should not.
     """
     prepared(folder, clients, hot)
     first = started(folder, program=program)
@@ -83,7 +103,7 @@ def judged(answer: Answer, journals: Mapping[str, Sequence[str]], damaged: int) 
 
 
 def _is_there(scan: Scan, journals: Mapping[str, Sequence[str]]) -> bool:
-    """Whether the receipt tells the truth. Entry 1 is the creation, which is not among the keys."""
+    """Whether the journal contains the entry of a receipt. Entry 1 is the creation, which is not among the keys."""
     keys, place = journals.get(scan.entity, ()), scan.version - 2
     return 0 <= place < len(keys) and keys[place] == scan.key
 

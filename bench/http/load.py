@@ -3,7 +3,7 @@
     python -m bench.http.load < question.json
 
 Rule 1: it is lean, because it shares the machine with what it measures: one process, one loop, no library between
-it and the socket, every request made of two ready parts. Its own CPU time is reported beside the server's.
+it and the socket, every request made of two ready parts. Its own CPU time is reported next to the server's.
 Rule 2: every answer is read and checked. One that is not what was hoped for ends the run: an error is not fast.
 Rule 3: a request is sent under a key, and again under the same key when the connection broke before its answer came.
 Until then it is in doubt: the server may have kept it.
@@ -41,8 +41,8 @@ HOT = "parcel/hot-"
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What to do: how many clients send for how long, or until how many answers, whichever is first.
 
-    Each client has an entity of its own; every `hot_every`th of its events goes to one of the `hot` shared ones.
-    `name` begins every key, so that two loads on one store have none in common.
+    Each client has its own entity; every `hot_every`th of its events goes to one of the `hot` shared ones.
+    `name` is the prefix of every key, so that two loads on one store share none.
     """
 
     port: int
@@ -95,7 +95,7 @@ class Said(msgspec.Struct):
 
 
 KEPT = (0.5, 0.9, 0.99, 0.999, 1.0)
-"""Which shares of the latencies are told."""
+"""The shares of the latencies that are reported."""
 
 
 class WrongAnswerError(Exception):
@@ -228,7 +228,7 @@ class Load:
         self._done: asyncio.Future[None] = self._loop.create_future()
 
     async def run(self) -> Answer:
-        """Send for as long as was asked, and tell."""
+        """Send for the given time, and return the answer."""
         try:
             return await self._run()
         finally:
@@ -246,13 +246,13 @@ class Load:
         if question.warm_seconds:
             await self._until(question.warm_seconds)
             self._answers, self._own_latencies, self._hot_latencies = 0, array("d"), array("d")
-        cpu_s, own_s, began = tree_cpu_s([question.server_pid]), time.process_time(), time.perf_counter()
+        cpu_s, own_s, start_s = tree_cpu_s([question.server_pid]), time.process_time(), time.perf_counter()
         halving = self._loop.call_later(question.seconds / 2, self.halve)
         await self._until(question.seconds)
         halving.cancel()
         self.is_over = True
         await asyncio.wait_for(self._done, 2 * PATIENCE_S)
-        wall_s = time.perf_counter() - began
+        wall_s = time.perf_counter() - start_s
         own_s = time.process_time() - own_s
         cpu_s = tree_cpu_s([question.server_pid]) - cpu_s
         return Answer(
@@ -300,7 +300,7 @@ class Load:
                 return
 
     def note(self, scan: Scan, took_s: float | None) -> None:
-        """An event was acknowledged. One that had to be sent again is no measure of the server."""
+        """An event was acknowledged. The latency of a repeated event is not counted."""
         self._answers += 1
         if took_s is not None:
             (self._hot_latencies if scan.entity.startswith(HOT) else self._own_latencies).append(took_s)
@@ -314,7 +314,7 @@ class Load:
             self.is_over = self.is_over or self._answers >= wanted
 
     def doubt(self, entity: str, key: str) -> None:
-        """Nobody knows whether an event was kept."""
+        """Note that an event may or may not be stored."""
         self._doubts.append((entity, key))
         if self._broke is None:
             self._broke = time.perf_counter()
@@ -333,7 +333,7 @@ class Load:
 
 
 def shares(latencies_s: array[float]) -> dict[str, float]:
-    """The latencies that are told, of all that were measured, in milliseconds."""
+    """Return the reported shares of the latencies, in milliseconds."""
     ordered = sorted(latencies_s)
     if not ordered:
         return {}
@@ -353,7 +353,7 @@ def _head(entity: str, question: Question) -> bytes:
 
 
 def main() -> None:
-    """Ask, send, tell."""
+    """Read the question, send, and print the answer."""
     question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
     gc.disable()  # nothing here is a cycle, and a pause of ours would be a latency of the server
 

@@ -1,7 +1,7 @@
-"""The servers that are measured, each a process of its own, and the load before them, which is another.
+"""The measured servers and the process of the clients.
 
-Rule 1: interlock is started as its users start it: `interlock serve` on a SQLite file, with a key file.
-Rule 2: whatever is started here is ended here, by its id; what it said last is told when it failed.
+Rule 1: Interlock is started as users start it: `interlock serve` on a SQLite file, with a key file.
+Rule 2: every process that is started here is ended here, by its id; after a failure its last error is reported.
 """
 
 from __future__ import annotations
@@ -18,17 +18,13 @@ import msgspec
 
 import interlock
 from bench.http.load import HALF, Answer, Question, hot_entity, own_entity
-from bench.measure import ROOT, environment
+from bench.measure import ROOT, PeerUnavailableError, environment, last_error
 from interlock.web.auth import key_digest
 
 CHART = ROOT / "bench" / "charts" / "parcel.interlock.yaml"
 BEARER = "ilk_of_the_load"
 END_S = 30.0
 """How long a server may take to end before it is killed."""
-
-
-class ServerFailedError(Exception):
-    """A server, or the load, could not do its part; the text is its last words."""
 
 
 class Running:
@@ -44,9 +40,9 @@ class Running:
             address = self._process.stdout.readline().strip()
             if not address:
                 self._process.wait()
-                raise ServerFailedError(last_words(self._errors))
+                raise _failure(self._errors)
             self.port = int(address.rpartition(":")[2])
-        except BaseException:  # nobody else knows of the process yet
+        except BaseException:  # the caller has no handle of the process yet
             self.end()
             raise
 
@@ -56,7 +52,7 @@ class Running:
         return self._process.pid
 
     def kill(self) -> None:
-        """End it at once: nothing in it runs any more, not even what would end it in order."""
+        """Kill it without an orderly shutdown."""
         self._process.kill()
         self._process.wait()
 
@@ -135,12 +131,12 @@ class Sending:
         self._process.stdin.close()
 
     def half(self) -> None:
-        """Wait until half is over. Raises ServerFailedError when it never is."""
+        """Wait until half is over. Raises PeerUnavailableError when it never is."""
         if self._line().strip() != HALF.encode():
             raise self._failed()
 
     def answer(self) -> Answer:
-        """What it found. Raises ServerFailedError when it found something wrong."""
+        """What it found. Raises PeerUnavailableError when it found something wrong."""
         lines = [line for line in (self._line(), self._line()) if line.strip() not in (b"", HALF.encode())]
         if self._process.wait() != 0 or not lines:
             raise self._failed()
@@ -158,22 +154,20 @@ class Sending:
         assert self._process.stdout is not None
         return self._process.stdout.readline()
 
-    def _failed(self) -> ServerFailedError:
+    def _failed(self) -> PeerUnavailableError:
         self._process.wait()
-        return ServerFailedError(last_words(self._errors))
+        return _failure(self._errors)
+
+
+def _failure(errors: IO[bytes]) -> PeerUnavailableError:
+    errors.seek(0)
+    return PeerUnavailableError(last_error(errors.read()))
 
 
 def sent(question: Question) -> Answer:
-    """What a load finds, from its beginning to its end."""
+    """Run a whole load and return its answer."""
     sending = Sending(question)
     try:
         return sending.answer()
     finally:
         sending.end()
-
-
-def last_words(errors: IO[bytes]) -> str:
-    """The last line that a process wrote before it ended."""
-    errors.seek(0)
-    lines = [line for line in errors.read().decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1].strip()[:200] if lines else "it ended without a word"

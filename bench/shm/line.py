@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkProcess
 
 CHILD_SECONDS_MAX = 60.0
-"""A child that has not ended by itself is killed after this."""
+"""A child that has not ended after this time is killed."""
 
 Answer = dict[str, float]
-"""`value`, in the unit of the workload, and perhaps figures that are shown beside it."""
+"""`value`, in the unit of the workload, and optional further measures."""
 
 Drive = Callable[[int], Answer]
 """Does a workload so many times, checks what came out, and gives what it took."""
@@ -41,15 +41,15 @@ def check(expected: object, found: object) -> None:
 
 @contextlib.contextmanager
 def children(works: list[Callable[[], object]]) -> Iterator[Callable[[], int]]:
-    """Forked processes that are ready and wait; the function given lets them go, and tells the time at which it did.
+    """Fork processes that wait until the returned function starts them; it returns the time of the start.
 
-    They are awaited when the block ends, or killed when it ends badly.
+    The block waits for them at its end, or kills them after an exception.
     """
     context = multiprocessing.get_context("fork")
     ready_out, ready_in = os.pipe()
     go_out, go_in = os.pipe()
 
-    def begun(work: Callable[[], object]) -> None:
+    def wait_and_run(work: Callable[[], object]) -> None:
         os.close(go_in)  # or the end of the parent would never be seen
         os.write(ready_in, b"r")
         if os.read(go_out, 1):
@@ -58,11 +58,11 @@ def children(works: list[Callable[[], object]]) -> Iterator[Callable[[], int]]:
     def let_go() -> int:
         for _ in processes:
             os.read(ready_out, 1)
-        began = time.perf_counter_ns()
+        start_ns = time.perf_counter_ns()
         os.write(go_in, b"g" * len(processes))
-        return began
+        return start_ns
 
-    processes: list[ForkProcess] = [context.Process(target=begun, args=(work,), daemon=True) for work in works]
+    processes: list[ForkProcess] = [context.Process(target=wait_and_run, args=(work,), daemon=True) for work in works]
     try:
         for process in processes:
             process.start()

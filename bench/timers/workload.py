@@ -1,11 +1,11 @@
-"""Many pending timers in one SQLite file, and one process that fires those that come due.
+"""Many pending timers in one SQLite file, and one process that fires the due ones.
 
     python -m bench.timers.workload FOLDER ENTITIES TIMERS_EACH DUE PER_SECOND
 
 Rule 1: the file is filled by the store's own code, only without a flush for each step; what is measured afterwards is
 an ordinary store, opened as users open it, with an ordinary worker.
 Rule 2: lateness is from the time a timer is due to the moment its entry is durable, by one clock.
-Rule 3: nothing is measured while the file is filled; a clock of its own lets the due times begin when the runtime is
+Rule 3: nothing is measured while the file is filled; a shifted clock lets the due times start when the runtime is
 open.
 """
 
@@ -35,7 +35,7 @@ from interlock.stores.sqlite.store import SqliteStore
 
 BATCH = 2_000
 LEAD_MS = 2_000
-"""From the opening of the runtime to the first due time: so that a slow start is no lateness."""
+"""From the opening of the runtime to the first due time: so that a slow start does not count as lateness."""
 
 PATIENCE_S = 120
 """How long the last timer may take beyond its time before the run counts as stuck."""
@@ -70,7 +70,7 @@ def chart_text(timers_each: int) -> str:
 
 
 class Shifted:
-    """The machine's clock, put back: what the file calls now begins when the runtime opens."""
+    """The machine's clock, shifted: the time at which the file was filled is the time at which the runtime opens."""
 
     def __init__(self, behind_ms: int) -> None:
         self._clock = SystemClock()
@@ -104,7 +104,7 @@ class Noting(SqliteStore):
         self.all_fired = asyncio.Event()
 
     async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
-        """Keep, and note: also what a lane stops waiting for, because its renewal finds the timer gone already."""
+        """Append and note the time, even if the worker stops waiting because its renewal finds the timer fired."""
         return await asyncio.shield(asyncio.ensure_future(self._noted(append)))
 
     async def _noted(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
@@ -117,7 +117,7 @@ class Noting(SqliteStore):
 
 
 def filled(path: Path, lamp: interlock.BoundChart, waits_ms: list[int], began_ms: int) -> None:
-    """A file of so many lamps; the near timer of each is due so long after the beginning."""
+    """A file of so many lamps; the near timer of each is due `waits_ms` after the start."""
     connection = open_writer(path)
     connection.execute("PRAGMA synchronous = OFF")
     for start in range(0, len(waits_ms), BATCH):
@@ -150,14 +150,14 @@ def resident_mb() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-async def measured(folder: Path, entities: int, timers_each: int, due: int, per_second: int) -> dict[str, object]:
-    """Fill, open, wait until all that is due has fired, and tell."""
+async def measured(folder: Path, entities: int, timers_each: int, due: int, per_second: int) -> dict[str, float]:
+    """Fill the file, open it, wait until every due timer has fired, and return the measures."""
     lamp = interlock.loads(chart_text(timers_each))
     path = folder / "lamps.db"
     began_ms = SystemClock().now_ms()
     gap_ms = 1_000 / per_second
     month_ms = FAR_DAYS * 86_400_000
-    # Those that come due are spread over all entities, as in life: neighbours in time are no neighbours in the file.
+    # Due timers are spread over all entities: timers that are close in time are not close in the file.
     stride = max(1, entities // due)
     waits = [month_ms] * entities
     for turn in range(due):
@@ -185,9 +185,9 @@ async def measured(folder: Path, entities: int, timers_each: int, due: int, per_
     await worker.stop()
     megabytes = path.stat().st_size / 1e6
     await runtime.close()
+    late_ms = sorted(store.late_ms)
     return {
         "entities": entities,
-        "timers": entities * timers_each,
         "due": due,
         "per_second": per_second,
         "fill_s": round(fill_s, 1),
@@ -195,12 +195,15 @@ async def measured(folder: Path, entities: int, timers_each: int, due: int, per_
         "resident_before_mb": round(before_mb, 1),
         "resident_after_mb": round(after_mb, 1),
         "cpu_us": round(cpu_us, 1),
-        "late_ms": sorted(store.late_ms),
+        "late_p50_ms": late_ms[len(late_ms) // 2],
+        "late_p90_ms": late_ms[len(late_ms) * 9 // 10],
+        "late_p99_ms": late_ms[len(late_ms) * 99 // 100],
+        "late_max_ms": late_ms[-1],
     }
 
 
 def main() -> None:
-    """Do it, and print what it found."""
+    """Measure, and print the measures."""
     folder, *numbers = sys.argv[1:]
     found = asyncio.run(measured(Path(folder), *map(int, numbers)))
     print(json.dumps(found))

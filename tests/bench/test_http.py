@@ -10,15 +10,10 @@ from typing import Any
 
 import pytest
 
-from bench.http import results, suite
-from bench.http.kill import judged
+from bench.http import servers, suite
+from bench.http.kill import Killed, judged
 from bench.http.load import Answer, Load, Question, Scan, WrongAnswerError
-from bench.http.results import Killed
-from bench.results import Machine
-from bench.run import main
-
-MACHINE = Machine(system="Linux", architecture="x86_64", processors=2, memory_gib=8.0, load_before=0.1, load_after=0.2)
-
+from bench.measure import Measurement
 
 # The judgement of a kill
 
@@ -205,33 +200,18 @@ async def test_what_is_in_doubt_is_sent_again_under_its_key() -> None:
     assert answer.back_s is not None
 
 
-# All of it
+# Failures
 
 
-@pytest.mark.slow
-def test_both_servers_are_measured_for_real() -> None:
-    """As processes, in turn; every request of the load is answered."""
-    effort = suite.Effort(
-        rounds=1, seconds=0.2, minute_seconds=0.2, kill_seconds=1.0, warm_seconds=0.1, clients=4, hot=1
-    )
-
-    run = suite.measured(["hello", "serve"], effort, quick=True, commit="", computer=lambda: MACHINE)
-
-    assert ({}, ["hello", "serve"]) == (run.left_out, list(run.lines))
-    assert all(each.samples[0].answers > 0 for each in run.lines.values())
-    assert {"starlette", "uvicorn", "asyncio"} < set(run.stack)
-
-
-def test_a_server_that_does_not_start_is_left_out_loudly(
+def test_a_server_that_does_not_start_is_left_out_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The others are measured, and its last words are kept without the machine's folders."""
-    monkeypatch.setattr("bench.http.servers.CHART", tmp_path / "missing.yaml")
-    monkeypatch.setattr("bench.http.suite.prepared", lambda *_: None)
+    """Its error contains no folder of this machine."""
+    monkeypatch.setattr(servers, "CHART", tmp_path / "missing.yaml")
+    monkeypatch.setattr(suite, "prepared", lambda *_: None)
+    measurement = Measurement(names=["minute"], effort=suite.QUICK)
+    suite.run(measurement)
 
-    assert 0 == main(["--quick", "--only", "http,minute", "--results", str(tmp_path), "--page", str(tmp_path / "page")])
-
-    (kept,) = tmp_path.glob("*-http-partial.json")
-    assert ["minute"] == list(results.read(kept).left_out)
-    assert str(tmp_path) not in kept.read_text(encoding="utf-8")
-    assert "FAILED: http minute" in capsys.readouterr().err
+    assert ["minute"] == list(measurement.left_out)
+    assert str(tmp_path) not in measurement.left_out["minute"]
+    assert "LEFT OUT: minute" in capsys.readouterr().err

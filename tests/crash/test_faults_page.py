@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.mutants import INTERLEAVED, SWEPT, SWEPT_WORK
+from tests.crash.simulated.mutants import INTERLEAVED, SWEPT, SWEPT_WORK
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "internals" / "testing.md"

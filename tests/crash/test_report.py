@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.crash import failing_calls, mutants, report, sweep
+from tests.crash import report
+from tests.crash.disks import failing_calls
+from tests.crash.simulated import mutants, sweep
 from tests.crash.table import Row, Table
 
 

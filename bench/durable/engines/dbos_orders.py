@@ -1,6 +1,6 @@
 """DBOS Transact: a workflow per event, whose id is the idempotency key, with one step that runs the chart.
 
-The states of orders are kept in memory, which flatters it: an application would write a table of its own too.
+The states of orders are kept in memory, to its advantage: an application would also write its own table.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ class Orders:
         self._handle = handle
 
     async def stop(self) -> None:
-        """End it."""
-        with contextlib.suppress(Exception):  # what it says when it ends changes no figure
+        """Shut it down."""
+        with contextlib.suppress(Exception):  # its errors at shutdown change no figure
             DBOS.destroy(destroy_registry=True)
 
     async def create(self, order: str) -> None:
-        """Begin an order."""
+        """Create an order."""
         await self.send(order, "create", f"create:{order}")
 
     async def send(self, order: str, event: str, key: str) -> str:
-        """Give an event to an order."""
+        """Send an event to an order."""
         assert self._handle is not None
         with SetWorkflowID(key):
             return await self._handle(order, event)

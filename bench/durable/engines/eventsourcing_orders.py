@@ -63,11 +63,11 @@ class Orders:
         self._application.close()
 
     async def create(self, order: str) -> None:
-        """Begin an order."""
+        """Create an order."""
         await self._called(lambda: self._application.save(Order(order)))
 
     async def send(self, order: str, event: str, key: str) -> str:
-        """Give an event to an order."""
+        """Send an event to an order."""
         return await self._called(lambda: self._sent(order, event))
 
     def _sent(self, order: str, event: str) -> str:

@@ -1,8 +1,8 @@
-"""Interlock through its front door, `interlock.open`: the whole driver, with keys, and effects in the entries.
+"""Interlock as users open it, with `interlock.open`: the whole runtime, with keys, and effects in the entries.
 
-"each" is the measure of group commit. On SQLite: the same driver on the same tables, but every step is a transaction
-of its own, committed in the caller's thread; it pays no hop, which flatters the reference. On PostgreSQL: the store's
-own `?commit=one`, a statement for each step on sixteen connections.
+"each" shows what group commit gains. On SQLite: the same runtime on the same tables, but every step is one
+transaction, committed in the caller's thread, without a change of threads. On PostgreSQL: `?commit=one`, a statement
+for each step on sixteen connections.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CHART = interlock.load(Path(__file__).resolve().parents[2] / "charts" / "shipmen
 
 
 class Orders:
-    """Orders on a store of ours."""
+    """Orders on a store of Interlock."""
 
     def __init__(self, url: str) -> None:
         self._opening: PendingRuntime = interlock.open(url, charts=[CHART])
@@ -42,16 +42,16 @@ class Orders:
         self._runtime = await self._opening.__aenter__()
 
     async def stop(self) -> None:
-        """Close the store; its folder goes with the question."""
+        """Close the store; its folder is deleted after the question."""
         await self._opening.__aexit__(None, None, None)
 
     async def create(self, order: str) -> None:
-        """Begin an order."""
+        """Create an order."""
         assert self._runtime is not None
         await self._runtime.create(f"order/{order}", key=f"create:{order}")
 
     async def send(self, order: str, event: str, key: str) -> str:
-        """Give an event to an order."""
+        """Send an event to an order."""
         assert self._runtime is not None
         receipt = await self._runtime.send(f"order/{order}", event, key=key)
         snapshot = receipt.expect().snapshot
@@ -85,14 +85,14 @@ class EachStore(SqliteStore):
 
 
 class InlineFiles(FileStore):
-    """The file store without its threads: what the hop to them costs is the difference."""
+    """The file store without its threads; the difference is the cost of the threads."""
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         return call()
 
 
 class OwnOrders(Orders):
-    """Orders on a store that is opened by hand."""
+    """Orders on a store that is not opened by `interlock.open`."""
 
     def __init__(self, opened: Callable[[], EachStore | InlineFiles]) -> None:
         self._opened = opened

@@ -39,12 +39,12 @@ class Remembering:
         raise NotImplementedError
 
     async def create(self, order: str) -> None:
-        """Begin an order."""
+        """Create an order."""
         self._states[order] = "created"
         await self.keep(order, order)
 
     async def send(self, order: str, event: str, key: str) -> str:
-        """Give an event to an order."""
+        """Send an event to an order."""
         state, _ = step(self._states[order], event)
         await self.keep(order, key)
         self._states[order] = state
@@ -162,12 +162,12 @@ class StatementPostgres(RawPostgres):
         self._versions: dict[str, int] = {}
 
     async def create(self, order: str) -> None:
-        """Begin an order."""
+        """Create an order."""
         await self._pool.execute(self.CREATE, order, f"create:{order}")
         self._states[order], self._versions[order] = "created", 1
 
     async def send(self, order: str, event: str, key: str) -> str:
-        """Give an event to an order."""
+        """Send an event to an order."""
         before, version = self._states[order], self._versions[order]
         after, effects = step(before, event)
         found = await self._pool.fetchval(self.STEP, order, version, after, event, key, before, list(effects))

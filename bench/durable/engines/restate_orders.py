@@ -32,11 +32,11 @@ class Orders:
         await self._session.close()
 
     async def create(self, order: str) -> None:
-        """Begin an order."""
+        """Create an order."""
         await self._called(order, "create", {}, f"create:{order}")
 
     async def send(self, order: str, event: str, key: str) -> str:
-        """Give an event to an order."""
+        """Send an event to an order."""
         return str(await self._called(order, "send", {"event": event}, key))
 
     async def _called(self, order: str, handler: str, body: dict[str, str], key: str) -> Any:

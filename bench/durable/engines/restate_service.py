@@ -14,7 +14,7 @@ order = VirtualObject("Order")
 
 @order.handler()
 async def create(ctx: ObjectContext, req: dict[str, Any]) -> str:
-    """Begin an order."""
+    """Create an order."""
     ctx.set("order", {"state": "created", "version": 1})
     return "created"
 

@@ -37,14 +37,14 @@ class Order:
 
     @workflow.run
     async def run(self, state: str) -> None:
-        """Live until the history grows too long."""
+        """Wait until the history grows too long."""
         await workflow.wait_condition(lambda: workflow.info().is_continue_as_new_suggested())
         await workflow.wait_condition(workflow.all_handlers_finished)
         workflow.continue_as_new(self.state)
 
     @workflow.update(name="send")
     def send(self, event: str, key: str) -> str:
-        """Give an event to the order."""
+        """Send an event to the order."""
         if key not in self.answers:
             self.state, _ = step(self.state, event)
             if len(self.answers) >= KEYS_MAX:
@@ -67,7 +67,7 @@ class Orders:
         self._handles: dict[str, Any] = {}
 
     async def start(self) -> None:
-        """Connect, and begin to work."""
+        """Connect, and start a worker."""
         self._client = await Client.connect(self._address)
         restrictions = SandboxRestrictions.default.with_passthrough_modules("bench")
         self._worker = Worker(
@@ -89,13 +89,13 @@ class Orders:
         await self._running
 
     async def create(self, order: str) -> None:
-        """Begin an order."""
+        """Create an order."""
         self._handles[order] = await self._client.start_workflow(
             "Order", args=["created"], id=order, task_queue=self._queue
         )
 
     async def send(self, order: str, event: str, key: str) -> str:
-        """Give an event to an order; again, under load, when the server says so: the id makes it one."""
+        """Send an event to an order; under load, repeat it as the server asks. The id makes it one event."""
         for attempt in range(ATTEMPTS):
             try:
                 found: str = await self._handles[order].execute_update(

@@ -226,7 +226,6 @@ class Scope:
     key: str = ""
     source: str = ""
     payload: bool = False
-    diagnostics: Diagnostics | None = None
 
 
 class Codec(Protocol):

@@ -54,7 +54,7 @@ from interlock.model.limits import ATTEMPTS_MAX, DETAILS_BYTES_MAX, LOOK_MS_MAX,
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES, EventDelivery
 from interlock.ports.threads import THREADS
-from interlock.ports.work import Claim, Settlement, WorkQuery, WorkStore
+from interlock.ports.work import Claim, Settlement, WorkQuery, WorkQueue
 
 Handler = Callable[["Attempt"], Any]
 """A registered function, from an attempt to its result. A coroutine function, or one that runs in a thread."""
@@ -126,7 +126,7 @@ class HandlerRunner:
         cpu_handlers: frozenset[str] = frozenset(),
         run_in_process: RunInProcess | None = None,
         heartbeats: Mapping[str, int] | None = None,
-        store: WorkStore | None = None,
+        work: WorkQueue | None = None,
     ) -> None:
         self._functions = functions
         self._cpu_handlers = cpu_handlers
@@ -136,7 +136,7 @@ class HandlerRunner:
         self._key_prefix = key_prefix
         self._is_compensation = is_compensation
         self._heartbeats = heartbeats or {}
-        self._store = store
+        self._work = work
         self._threads = HandlerThreads()
         self._futures: set[asyncio.Future[Any]] = set()
 
@@ -236,9 +236,9 @@ class HandlerRunner:
 
     async def _load_details(self, work: RunningWork) -> Any:
         """Return the details that an earlier attempt reported; what the store has with the work is recorded."""
-        if work.claim.attempt == 1 or self._store is None:
+        if work.claim.attempt == 1 or self._work is None:
             return None
-        page = await self._store.works(WorkQuery(entity=work.claim.entity, place=work.claim.work.place))
+        page = await self._work.works(WorkQuery(entity=work.claim.entity, place=work.claim.work.place))
         stored = page.rows[0].error if page.rows else None
         if not isinstance(stored, dict):
             return None

@@ -29,7 +29,7 @@ from interlock.model.journal.work import CHILD_WORK, WorkId
 from interlock.model.limits import LOOK_MS_MAX, MESSAGE_ATTEMPTS_MAX, SEND_BACKOFF_MS_MAX
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES, EventDelivery
-from interlock.ports.work import Claim, Settlement, WorkQuery, WorkRow, WorkStore
+from interlock.ports.work import Claim, Settlement, WorkQuery, WorkQueue, WorkRow
 
 _BACKOFF = Backoff(200, SEND_BACKOFF_MS_MAX)
 """The wait before a row is delivered again."""
@@ -45,8 +45,8 @@ and is killed between them."""
 class OutboxRelay:
     """Delivers outboxes."""
 
-    def __init__(self, store: WorkStore, delivery: EventDelivery, clock: Clock) -> None:
-        self._store = store
+    def __init__(self, queue: WorkQueue, delivery: EventDelivery, clock: Clock) -> None:
+        self._queue = queue
         self._delivery = delivery
         self._clock = clock
 
@@ -79,7 +79,7 @@ class OutboxRelay:
                 return Settlement(claim, "done")
             restart = self._restart(row, event)
             if restart is not None:
-                (is_settled,) = await self._store.settle((restart,), now_ms=self._clock.now_ms())
+                (is_settled,) = await self._queue.settle((restart,), now_ms=self._clock.now_ms())
                 # Otherwise a worker has just claimed that work, to check the child's timeout.
                 return Settlement(claim, "done") if is_settled else self._postpone(claim, LOOK_MS_MAX // 10)
             finishes = row.work.place
@@ -118,7 +118,7 @@ class OutboxRelay:
         if child is not None:
             await self._delivery.deliver(child.entity, event, key=f"_sent/{claim.key}")
         if event.name == CANCEL:
-            await self._store.settle((Settlement(_as_claim(row), "done"),), now_ms=self._clock.now_ms())
+            await self._queue.settle((Settlement(_as_claim(row), "done"),), now_ms=self._clock.now_ms())
         return Settlement(claim, "done")
 
     async def _park(self, row: WorkRow, *, is_started: bool) -> bool:
@@ -134,7 +134,7 @@ class OutboxRelay:
         claim, now_ms = _as_claim(row), self._clock.now_ms()
         count = Settlement(claim, "again", now_ms + _NEVER_MS, error=_ENDING)
         wait = Settlement(replace(claim, failures=claim.failures + 1), "wait", error=_ENDING)
-        is_parked, _ = await self._store.settle((count, wait), now_ms=now_ms)
+        is_parked, _ = await self._queue.settle((count, wait), now_ms=now_ms)
         return is_parked
 
     def _postpone(self, claim: Claim, wait_ms: int) -> Settlement:
@@ -142,7 +142,7 @@ class OutboxRelay:
         return Settlement(claim, "again", self._clock.now_ms() + wait_ms, lapsed=True)
 
     async def _row(self, entity: str, place: WorkId) -> WorkRow | None:
-        page = await self._store.works(WorkQuery(entity=entity, place=place))
+        page = await self._queue.works(WorkQuery(entity=entity, place=place))
         return page.rows[0] if page.rows else None
 
     async def _report_undeliverable(self, claim: Claim, code: str) -> Settlement | None:

@@ -48,7 +48,7 @@ def work_outstanding(loaded: Loaded) -> tuple[str, ...]:
 
 def work_unsupported() -> UsageError:
     """Return the error for a store that keeps no work where work is needed."""
-    hint = "use sqlite:, postgresql: or files of layout A; this store only records effects in the journal"
+    hint = "this store only records effects in the journal; use sqlite:, postgresql: or file:"
     return UsageError("this store does not run effects", code="store.work", hint=hint)
 
 

@@ -53,19 +53,8 @@ from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Fault, Step
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES
-from interlock.ports.store import (
-    Append,
-    Appended,
-    Conflict,
-    Duplicate,
-    KeyExpired,
-    Loaded,
-    Refusal,
-    RefusalLog,
-    StaleAttempt,
-    Store,
-)
-from interlock.ports.work import WorkStore
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired, Loaded, StaleAttempt, Store
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import replay
 from interlock.runtime.mailbox import EntityTurn, Mailboxes, Priority
@@ -152,7 +141,7 @@ class EntitySender:
         self._work_listeners: list[Callable[[WorkDelta], None]] = []
         self._clock_listeners: list[Callable[[str | None], None]] = []
         self._latest_ms = 0
-        self._keeps_work = isinstance(store, WorkStore)
+        self._keeps_work = store.work is not None
         self._messages = messages
         self._hidden: dict[str, frozenset[str]] = {}
         self._authorizers: dict[str, Authorizer] = {}
@@ -430,9 +419,11 @@ class EntitySender:
 
     async def _record_refusal(self, entity: str, event: Event, outcome: str, reason: str, trace: str | None) -> None:
         """Record an attempt that changed nothing, where the store has a log for that."""
-        if isinstance(self.store, RefusalLog):
+        if self.store.refusal_log is not None:
             principal = None if event.principal is None else str(event.principal.get("id", ""))
-            await self.store.refuse((Refusal(entity, event.name, outcome, reason, event.at_ms, principal, trace),))
+            await self.store.refusal_log.refuse(
+                (Refusal(entity, event.name, outcome, reason, event.at_ms, principal, trace),)
+            )
 
     def _append_request(
         self, kernel: Kernel, expected: int, entry: Entry, snapshot: Snapshot, work: WorkDelta

@@ -14,6 +14,7 @@ from interlock.assemble.charts import (
     FORMATS,
     compile_reading,
     format_for_suffix,
+    format_for_text,
     format_writer,
     get_format,
     load,
@@ -30,6 +31,7 @@ YAML = "interlock: 1\nkind: door\nstates: {open: {on: {push: shut}}, shut: {on: 
 TEXTS = {
     "yaml": YAML,
     "scxml": '<scxml xmlns="http://www.w3.org/2005/07/scxml" version="1.0" name="door"><state id="open"/></scxml>',
+    "json": '{"interlock": 1, "kind": "door", "states": {"open": {"on": {"push": "shut"}}, "shut": {}}}',
     "xstate": '{"id": "door", "initial": "open", "states": {"open": {}}}',
     "xstate4": '{"id": "door", "initial": "open", "states": {"open": {"on": {"push": {"cond": "c", "actions": "x"}}}}}',
     "smcat": "initial, open; initial => open;",
@@ -41,7 +43,7 @@ SUFFIXES = {
     "DOOR.YAML": "yaml",
     "door.scxml": "scxml",
     "door.xml": "scxml",
-    "door.json": "xstate",
+    "door.json": "json",
     "door.smcat": "smcat",
 }
 
@@ -90,6 +92,49 @@ def test_the_suffix_of_a_file_decides_its_format(tmp_path: Path, file: str, name
     assert name == format_for_suffix(file)
     assert load(tmp_path / file).chart.states
     assert load(str(tmp_path / file)).chart.states
+
+
+@pytest.mark.parametrize("name", ["json", "xstate"])
+def test_the_text_of_a_json_file_decides_its_format(tmp_path: Path, name: str) -> None:
+    (tmp_path / "door.json").write_text(TEXTS[name], encoding="utf-8-sig")
+
+    assert name == format_for_text("door.json", TEXTS[name])
+    assert name == format_for_text("door.json", TEXTS[name].encode())
+    assert {"json": "interlock", "xstate": "xstate"}[name] == load(tmp_path / "door.json").document.dialect
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('{"name": "door", "id": 7}', "json.format"),
+        ("{}", "json.format"),
+        ('{"kind": "door", "states": {"open": {}}}', "json.format"),
+        ("[1]", "value.type"),
+        ('"door"', "value.type"),
+        ('{"interlock": 2, "kind": "door", "states": {"open": {}}}', "value.type"),
+        ('{"interlock": 1', "json.syntax"),
+        ('{"states": function () {}}', "json.syntax"),
+        ("[" * 5_000, "json.depth"),
+        (b"\xff{}", "json.encoding"),
+        ("", "json.syntax"),
+    ],
+)
+def test_a_json_file_that_is_neither_format_is_refused(tmp_path: Path, text: str | bytes, code: str) -> None:
+    (tmp_path / "door.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    with pytest.raises(DefinitionError) as caught:
+        load(tmp_path / "door.json")
+
+    assert [code] == [each.code for each in caught.value.diagnostics]
+
+
+def test_each_json_format_refuses_the_other_by_name() -> None:
+    for name, other in (("json", "xstate"), ("xstate", "json"), ("xstate4", "json")):
+        with pytest.raises(DefinitionError) as caught:
+            loads(TEXTS[other], format=name)
+
+        assert ["json.format"] == [each.code for each in caught.value.diagnostics]
+        assert f"format {other}" in (caught.value.diagnostics[0].hint or "")
 
 
 @pytest.mark.parametrize("file", ["door", "door.txt", ".yaml"])

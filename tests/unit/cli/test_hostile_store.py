@@ -20,7 +20,8 @@ from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
 from interlock.model.effect import Effect
 from interlock.model.journal.work import Work, WorkDelta, WorkId
-from interlock.ports.store import Append, Refusal
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Append
 from interlock.ports.work import Settlement
 from interlock.stores.sqlite.store import open_store
 from interlock.testing.store_suite.samples import PARCEL, Life

@@ -12,7 +12,8 @@ import interlock
 from interlock.buses.memory import MemoryBus
 from interlock.errors import RejectedError, UnavailableError, UsageError
 from interlock.model.journal.message import Message
-from interlock.ports.work import WorkQuery, WorkStore
+from interlock.ports.work import WorkQuery
+from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
 from tests.support import postgres_server
 from tests.support.eventually import eventually
@@ -66,8 +67,8 @@ def told(bus: MemoryBus) -> list[tuple[str, str]]:
 
 async def left_over(runtime: interlock.Runtime) -> list[tuple[str, Any]]:
     """The messages that still wait, by key, each with its problem."""
-    assert isinstance(runtime.store, WorkStore)
-    page = await runtime.store.works(WorkQuery(lane="message"))
+    assert runtime.store.work is not None
+    page = await runtime.store.work.works(WorkQuery(lane="message"))
     return [(f"{row.entity}/{row.work.place.version}", row.error and row.error["code"]) for row in page.rows]
 
 
@@ -151,8 +152,8 @@ async def test_a_rejected_message_is_a_dead_letter_and_the_next_is_published() -
         await orders.send("order/1", "pay")
         await clock.advance(1_000)
 
-        assert isinstance(orders.store, WorkStore)
-        (dead,) = (await orders.store.works(WorkQuery(dead=True))).rows
+        assert orders.store.work is not None
+        (dead,) = (await orders.store.work.works(WorkQuery(dead=True))).rows
         assert {"code": "bus.size", "message": "too large", "hint": "emit less"} == dead.error
     assert ["order/1/1/0", "order/1/2/1"] == [each.id for each in bus.messages]
 
@@ -198,12 +199,11 @@ async def test_messages_of_a_killed_process_are_published_by_another(tmp_path: P
 
 
 async def test_a_store_without_work_refuses_a_bus() -> None:
-    class Plain:
-        async def close(self) -> None:
-            """Do nothing."""
+    class Plain(MemoryStore):
+        work = None  # type: ignore[assignment]  # the point
 
     opening = interlock.open("memory:", charts=charts(), bus=MemoryBus())
-    opening._opener = lambda url: Plain()  # type: ignore[assignment]  # less than a store
+    opening._opener = lambda url: Plain()
     with pytest.raises(UsageError) as caught:
         async with opening:
             pass

@@ -22,7 +22,7 @@ import pytest
 from interlock.model.journal.work import WorkId
 from interlock.operate.jobs.job import Bulk
 from interlock.ports.store import EntityQuery
-from interlock.ports.work import Settlement, WorkQuery, WorkStore
+from interlock.ports.work import Settlement, WorkQuery
 from interlock.testing.clock import VirtualClock
 from interlock.web.app import ENDPOINTS
 from interlock.web.auth import RIGHTS
@@ -41,16 +41,16 @@ ALMOST_ALL = tuple(each for each in RIGHTS if each != "read:sensitive")
 async def lives(client: Client, clock: VirtualClock, kind: str) -> None:
     """Create entities of a kind, one with a dead letter, and a refused event."""
     runtime, store = client.runtime, client.runtime.store
-    assert isinstance(store, WorkStore)
+    assert store.work is not None
     for number in (1, 2, 3):
         await runtime.create(f"{kind}/{number}", {"amount": 10 * number})
     for number in (1, 2):
         await runtime.send(f"{kind}/{number}", "payment.confirmed", {"id": "p"}, key="paid", principal=PAYER)
         await runtime.send(f"{kind}/{number}", "parcel.shipped", principal=EVE)
     now_ms = clock.now_ms()
-    claims = await store.claim("effect", ("send_receipt",), owner="w", now_ms=now_ms, until_ms=now_ms + 9, limit=9)
+    claims = await store.work.claim("effect", ("send_receipt",), owner="w", now_ms=now_ms, until_ms=now_ms + 9, limit=9)
     assert 2 == len(claims)
-    await store.settle(tuple(Settlement(each, "dead", error={"code": "no"}) for each in claims), now_ms=now_ms)
+    await store.work.settle(tuple(Settlement(each, "dead", error={"code": "no"}) for each in claims), now_ms=now_ms)
 
 
 async def jobs_over_it(client: Client) -> None:
@@ -265,15 +265,15 @@ async def test_comparison_detects_the_hidden_kind_for_users_who_may_see_it(tmp_p
 async def test_dead_letters_of_a_hidden_kind_cannot_be_retried_or_dropped(tmp_path: Path, act: str) -> None:
     async with world(tmp_path, hidden=True) as client:
         store = client.runtime.store
-        assert isinstance(store, WorkStore)
-        before = (await store.works(WorkQuery(kind=HIDDEN, dead=True))).rows
+        assert store.work is not None
+        before = (await store.work.works(WorkQuery(kind=HIDDEN, dead=True))).rows
         place = before[0].work.place
         body = {"lane": place.lane, "version": place.version, "ordinal": place.ordinal, "reason": "a test"}
         answers = [
             await client.post(f"work/{act}", {"entity": f"{kind}/1", **body}) for kind in (HIDDEN, "gnome", "order")
         ]
-        after = (await store.works(WorkQuery(kind=HIDDEN, dead=True))).rows
-        orders = (await store.works(WorkQuery(kind="order", dead=True))).rows
+        after = (await store.work.works(WorkQuery(kind=HIDDEN, dead=True))).rows
+        orders = (await store.work.works(WorkQuery(kind="order", dead=True))).rows
 
     assert [404, 404, 200] == [each.status_code for each in answers]
     assert ["kind.unknown"] * 2 == [each.json()["code"] for each in answers[:2]]

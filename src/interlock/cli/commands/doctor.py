@@ -33,7 +33,6 @@ from interlock.observe.stuck import dead_letters, missing_revisions, overdue_wor
 from interlock.operate.dead_letters import key_of
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded
-from interlock.ports.work import WorkStore
 from interlock.runtime.clock_repair import find_ahead
 from interlock.runtime.runtime import Runtime
 from interlock.shm.memory.modes import select_mode
@@ -253,7 +252,7 @@ def _modified_ms(path: Path) -> int:
 
 async def _work(runtime: Runtime, *, has_charts: bool) -> AsyncIterator[Check]:
     """Work, times, revisions and stuck entities."""
-    if isinstance(runtime.store, WorkStore):
+    if runtime.store.work is not None:
         async for each in _work_checks(runtime):
             yield each
     else:
@@ -311,7 +310,7 @@ async def _unsupported_work(runtime: Runtime) -> Check:
     text = "; ".join(f"{', '.join(names)} of {kind}" for kind, names in used.items()) or await _requested_work(runtime)
     if not text:
         return Check("work", "ok", "this store does not run effects, and none are requested")
-    fix = "use sqlite:, postgresql: or files of layout A"
+    fix = "use sqlite:, postgresql: or file:"
     return Check("work", "error", f"this store does not run effects: {text}", fix)
 
 

@@ -8,8 +8,7 @@ Rule 1: a key that is not listed here does not exist.
 Rule 2: what depends on other parts of the chart (targets, reserved names, first values of fields) is checked by the
         compiler.
 Rule 3: transitions of a state are tried in the order `always`, `after`, `onDone`, `on`, `transitions`. A document whose
-        transitions have another order is written with `transitions`, which keeps the order. If even that cannot express
-        it (a wildcard tried before a timer of the same state), a diagnostic `export.order` reports it.
+        transitions have another order is written with `transitions`, which keeps any order.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from interlock.definition.shapes import (
     Ref,
     Scope,
     Shape,
+    ShapeChecker,
     Value,
 )
 from interlock.definition.source.node import Node
@@ -207,11 +207,9 @@ class _StateCodec(RecordCodec):
             match each.origin:
                 case "always" if all(other.events for other in listed):
                     always.append(each)
-                case "after":
-                    _check_order("after", each, [*on, *(other.events for other in listed)], scope)
+                case "after" if not _is_taken("after", [*on, *(other.events for other in listed)]):
                     after.setdefault(write_value(each.delay), []).append(each)
-                case "onDone":
-                    _check_order("done", each, [*on, *(other.events for other in listed)], scope)
+                case "onDone" if not _is_taken("done", [*on, *(other.events for other in listed)]):
                     done.append(each)
                 case "on" if each.events and not listed and (each.events not in on or each.events == [*on][-1]):
                     on.setdefault(each.events, []).append(each)
@@ -234,12 +232,9 @@ def _entries(node: Node) -> Iterator[tuple[str, Node]]:
     yield from node.value.items()
 
 
-def _check_order(head: str, transition: Transition, earlier: list[tuple[str, ...]], scope: Scope) -> None:
-    """Report an earlier transition that could take the event of this one, because YAML always tries this one first."""
-    if any(text.split(".", 1)[0] in ("*", head) for events in earlier for text in events):
-        message = f"a wildcard is tried before this `{transition.origin}`; YAML can only express the reverse order"
-        assert scope.diagnostics is not None
-        scope.diagnostics.warning("export.order", message, transition.place)
+def _is_taken(head: str, earlier: list[tuple[str, ...]]) -> bool:
+    """Whether an earlier transition could take the event of a timer or a completion, whose key is tried first."""
+    return any(text.split(".", 1)[0] in ("*", head) for events in earlier for text in events)
 
 
 STATE = Record(
@@ -540,13 +535,16 @@ CODECS = Codecs(SHAPES)
 """How the values of the vocabulary are read and written."""
 
 
-def read_chart(node: Node, source: str) -> Document:
-    """The document of a checked definition."""
-    document: Document = CODECS.named("chart").read(node, Scope(source=source))
+def read_definition(node: Node, *, source: str, diagnostics: Diagnostics) -> Document | None:
+    """The document of a parsed definition; None if a key is missing without which there is no chart."""
+    checked = ShapeChecker(shapes=SHAPES, foreign=FOREIGN_KEYS, diagnostics=diagnostics).check(node, Ref(name="chart"))
+    if checked is None:
+        return None
+    document: Document = CODECS.named("chart").read(checked, Scope(source=source))
     return document
 
 
-def write_chart(document: Document, diagnostics: Diagnostics) -> dict[str, Any]:
-    """The plain value of a definition in canonical YAML."""
-    tree = CODECS.named("chart").write(document, Scope(diagnostics=diagnostics))
+def write_chart(document: Document) -> dict[str, Any]:
+    """The plain value of a definition, its keys in the order of the tables."""
+    tree = CODECS.named("chart").write(document, Scope())
     return {"interlock": 1, "kind": document.kind, **tree}

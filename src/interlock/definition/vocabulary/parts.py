@@ -34,6 +34,7 @@ from interlock.definition.source.node import Node
 from interlock.definition.vocabulary.actions import ACTIONS, ON_RESTORE
 from interlock.definition.vocabulary.names import (
     BACKOFF,
+    DELAY,
     DESCRIPTORS,
     DURATION,
     DURATION_PATTERN,
@@ -119,18 +120,31 @@ def descriptors(text: str) -> tuple[str, ...]:
 
 
 class _ListedCodec(RecordCodec):
-    """A transition of `transitions`, which names its event itself."""
+    """A transition of `transitions`, which names its event, delay or completion itself."""
 
     def read(self, node: Node, scope: Scope, **given: Any) -> Any:
         assert isinstance(node.value, dict)
-        event = node.value.get("event")
-        return super().read(
-            node, scope, origin="transitions", events=() if event is None else descriptors(event.plain()), **given
-        )
+        event, delay = node.value.get("event"), node.value.get("after")
+        given["events"] = () if event is None else descriptors(event.plain())
+        given["origin"] = "transitions"
+        if delay is not None:
+            given["origin"], given["delay"] = "after", read_value(delay)
+        elif "onDone" in node.value:
+            given["origin"] = "onDone"
+        return super().read(node, scope, **given)
 
     def write(self, value: Any, scope: Scope) -> Any:
-        event = {"event": ", ".join(value.events)} if value.events else {}
-        return {**event, **self.tree(value, scope)}
+        head: dict[str, Any] = {"event": ", ".join(value.events)} if value.events else {}
+        if value.origin == "after":
+            head = {"after": write_value(value.delay)}
+        elif value.origin == "onDone":
+            head = {"onDone": True}
+        return {**head, **self.tree(value, scope)}
+
+
+def _listed_codec(codecs: Codecs, shape: OneOf) -> _ListedCodec:
+    del shape
+    return _ListedCodec(codecs, TRANSITION)
 
 
 def _transitions(record: str) -> OneOrMore:
@@ -150,13 +164,34 @@ LISTED = ListOf(item=Ref(name="listed"), what="a list of transitions")
 _TRANSITION_SHAPES: dict[str, Shape] = {
     "transition": TRANSITION.select("a transition", _TRANSITION_NAMES),
     "after": TRANSITION.select("a delayed transition", f"{_TRANSITION_NAMES} onRestore"),
-    "listed": replace(
-        TRANSITION.select(
-            "a transition of `transitions`",
-            _TRANSITION_NAMES,
-            Key(name="event", shape=DESCRIPTORS, description="`a`, `a.*`, `a, b.*`, `*`; none: eventless."),
+    "listed": OneOf(
+        what="a transition of `transitions`",
+        options=(
+            Option(kind="mapping", key="after", shape=Ref(name="listed_after")),
+            Option(kind="mapping", key="onDone", shape=Ref(name="listed_done")),
+            Option(kind="mapping", shape=Ref(name="listed_event")),
         ),
-        codec=_ListedCodec,
+        codec=_listed_codec,
+    ),
+    "listed_event": TRANSITION.select(
+        "a transition of `transitions`",
+        _TRANSITION_NAMES,
+        Key(name="event", shape=DESCRIPTORS, description="`a`, `a.*`, `a, b.*`, `*`; none: eventless."),
+    ),
+    "listed_after": TRANSITION.select(
+        "a delayed transition of `transitions`",
+        f"{_TRANSITION_NAMES} onRestore",
+        Key(name="after", shape=DELAY, description="The delay.", required=True),
+    ),
+    "listed_done": TRANSITION.select(
+        "a transition of `transitions` for the end of the state",
+        _TRANSITION_NAMES,
+        Key(
+            name="onDone",
+            shape=Choice(options=(True,)),
+            description="All children of the state are done.",
+            required=True,
+        ),
     ),
 }
 

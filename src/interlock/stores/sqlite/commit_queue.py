@@ -21,7 +21,8 @@ from typing import Any, NamedTuple, TypeVar
 from interlock.errors import InterlockError, InternalError, UnavailableError
 from interlock.model.codec import encode
 from interlock.ports.clock import Clock
-from interlock.ports.store import Append, Refusal
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Append
 from interlock.ports.threads import start_thread, thread_future
 from interlock.stores.sql.database import Answer, Questions
 from interlock.stores.sql.refusals import RefusalQueue

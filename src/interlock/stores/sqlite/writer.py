@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
 
 from interlock.errors import InterlockError, InternalError
 from interlock.ports.clock import Clock, SystemClock
-from interlock.ports.store import Append, Appended, Refusal
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Append, Appended
 from interlock.stores.key_expiry import window_begin_ms
 from interlock.stores.sql.database import Answer, Questions
 from interlock.stores.sql.key_retention import KeyRetention

@@ -17,7 +17,8 @@ from interlock.cli.output.terminal import Terminal
 from interlock.errors import RejectedError
 from interlock.model.journal.work import CHILD_WORK, Work, WorkDelta, WorkId
 from interlock.ports.clock import SystemClock
-from interlock.ports.work import Settlement, WorkQuery, WorkRow, WorkStore
+from interlock.ports.work import Settlement, WorkQuery, WorkRow
+from interlock.stores.memory import MemoryStore
 from interlock.stores.registry import open_store as open_store_url
 from interlock.stores.sql import work_lists
 from interlock.stores.sqlite.store import open_store
@@ -281,9 +282,8 @@ def test_a_wrong_call_changes_nothing(call: Caller, work: Path, words: list[str]
 
 
 def test_a_store_without_work_is_refused(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Bare:
-        async def close(self) -> None:
-            """Nothing to let go."""
+    class Bare(MemoryStore):
+        work = None  # type: ignore[assignment]  # the point
 
     async def opened(url: str) -> Any:
         return Bare()
@@ -333,12 +333,12 @@ async def _left(url: str, entity: str, name: str) -> None:
 async def _dead_letters(url: str) -> None:
     store, now_ms = await open_store_url(url), SystemClock().now_ms()
     try:
-        assert isinstance(store, WorkStore)
+        assert store.work is not None
         works = tuple(Work(WorkId("effect", 1, each), "mail", {"name": "mail"}, now_ms) for each in (0, 1))
         await store.append(replace(Life("order/1", time_ms=now_ms).created(), left=WorkDelta(works)))
-        claims = await store.claim("effect", ("mail",), owner="w", now_ms=now_ms, until_ms=now_ms + 9_000, limit=9)
+        claims = await store.work.claim("effect", ("mail",), owner="w", now_ms=now_ms, until_ms=now_ms + 9_000, limit=9)
         facts = {"code": "ConnectionError", "message": "gone"}
-        await store.settle(tuple(Settlement(each, "dead", error=facts) for each in claims), now_ms=now_ms)
+        await store.work.settle(tuple(Settlement(each, "dead", error=facts) for each in claims), now_ms=now_ms)
     finally:
         await store.close()
 

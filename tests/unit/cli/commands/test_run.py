@@ -22,7 +22,7 @@ from interlock.cli.user_code import load_code
 from interlock.errors import UsageError
 from interlock.observe.stuck import missing_revisions
 from interlock.ports.store import EntityQuery
-from interlock.ports.work import WorkQuery, WorkStore
+from interlock.ports.work import WorkQuery
 from interlock.stores.sqlite.store import open_store
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.cli.calls import Caller
@@ -150,8 +150,8 @@ async def settled() -> tuple[list[str], tuple[str, ...]]:
         async for entry in runtime.watch("order/1", poll_ms=50):
             if "paid" in entry.after:
                 break
-        assert isinstance(runtime.store, WorkStore)
-        assert () == (await runtime.store.works(WorkQuery())).rows
+        assert runtime.store.work is not None
+        assert () == (await runtime.store.work.works(WorkQuery())).rows
         return asked, (await runtime.state("order/1")).configuration
 
 

@@ -223,18 +223,15 @@ async def test_a_runtime_that_leaves_work_to_others_reconciles_nothing() -> None
 
 
 async def test_a_store_without_leases_is_refused() -> None:
-    class Plain:
-        """A store with journals only."""
-
     chart = orders(Asked(VirtualClock()).look)
     with pytest.raises(UnavailableError, check=lambda error: error.code == "store.leases"):
-        ReconcilerGroup(runtime_of(chart, VirtualClock(), Plain()), ())  # type: ignore[arg-type]  # the point
+        ReconcilerGroup(runtime_of(chart, VirtualClock(), Leaseless()), ())
 
 
 class Leaseless(MemoryStore):
     """A store that keeps work and no leases."""
 
-    lease = None  # type: ignore[assignment]  # the point
+    leases = None  # type: ignore[assignment]  # the point
 
 
 @pytest.mark.parametrize("wish", ["reconciler", "onRestore"])

@@ -17,7 +17,8 @@ import pytest
 
 from interlock.errors import CorruptionError, InternalError, UnavailableError, UsageError
 from interlock.model.snapshot import Snapshot
-from interlock.ports.store import Append, Appended, Conflict, EntityQuery, Refusal
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Append, Appended, Conflict, EntityQuery
 from interlock.stores.sql import lists
 from interlock.stores.sqlite import connection as sqlite_connect
 from interlock.stores.sqlite.store import SqliteStore, open_store
