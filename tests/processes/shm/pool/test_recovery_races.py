@@ -1,7 +1,7 @@
-"""Reaping while others move: what the models of tests/model found, on the real deques and slabs.
+"""Recovery while other processes run: the cases that tests/model found, on the real deques and tables.
 
-A late thief is played by hand: its load of the top before the death, its swap after the mending. A killed reaper is one
-whose words end at some operation; every operation is tried.
+The test does the steps of a late thief: its load of the top before the death, its swap after the repair. A killed
+process is one whose words raise at some operation; every operation is tried.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class KilledError(Exception):
     """The process ends before its next operation."""
 
 
-class Mortal:
-    """Words that end with their process after so many operations."""
+class LimitedWords:
+    """Words that raise after so many operations."""
 
     def __init__(self, words: Any, operations: int) -> None:
         self._words = words
@@ -44,7 +44,7 @@ class Mortal:
 
 
 def run_all(member: TaskTable) -> list[bytes]:
-    """Runs everything that waits, as an echo."""
+    """Run all queued tasks, and return their payloads."""
     payloads = []
     while (task := member.claim()) > 0:
         payload = member.payload(task)
@@ -54,8 +54,8 @@ def run_all(member: TaskTable) -> list[bytes]:
     return payloads
 
 
-def fresh(region: MemoryRegion, name: str) -> tuple[int, list[TaskTable]]:
-    """A slab of its own, as each of its members has it, all of them taken."""
+def new_table(region: MemoryRegion, name: str) -> tuple[int, list[TaskTable]]:
+    """Create a table, and return it for each of its members, all of them in use."""
     offset = region.area(name, LAYOUT.bytes)
     for member in range(LAYOUT.members):
         region.words.store(offset + LAYOUT.members_at + member * LINE + IN_USE, 1)
@@ -64,13 +64,13 @@ def fresh(region: MemoryRegion, name: str) -> tuple[int, list[TaskTable]]:
 
 @pytest.fixture
 def region(mode: str) -> Iterator[MemoryRegion]:
-    """A region in each mode, large enough for a slab per kill."""
+    """A region in each mode, large enough for a table per kill."""
     with MemoryRegion.create(slots=2) as made:
         yield made
 
 
-def test_a_thief_from_before_the_death_loses_to_the_next_owner(region: MemoryRegion) -> None:
-    """It saw an id that the dead owner's pop then lowered the bottom under; what is pushed next stays visible."""
+def test_a_stale_thief_loses_to_the_next_owner(region: MemoryRegion) -> None:
+    """It saw an id below which the dead owner's pop lowered the bottom."""
     jobs = Deque(region, "jobs", capacity=8, takers=2)
     top = jobs._offset + 2 * LINE
     with jobs.owner() as owner:
@@ -84,9 +84,9 @@ def test_a_thief_from_before_the_death_loses_to_the_next_owner(region: MemoryReg
         assert (False, 1) == (stolen, len(jobs))
 
 
-def test_a_thief_from_before_the_death_loses_to_the_reaper(region: MemoryRegion) -> None:
-    """Reaped by another member, the deque is sound for whoever sits there next, however late the thief is."""
-    offset, members = fresh(region, "slab")
+def test_a_stale_thief_loses_to_a_recovery(region: MemoryRegion) -> None:
+    """The deque of the dead member is usable for its successor."""
+    offset, members = new_table(region, "table")
     dead = members[1]
     task = dead.submit(b"last", 0, True)
     top = offset + LAYOUT.deques_at + DEQUE_HEAD + 8 * LAYOUT.capacity
@@ -101,19 +101,19 @@ def test_a_thief_from_before_the_death_loses_to_the_reaper(region: MemoryRegion)
     assert [b"last", b"next"] == sorted(run_all(members[0]))
 
 
-def test_a_reaper_killed_at_any_operation_loses_no_task(mode: str) -> None:
-    """Claimed by a dead worker, queued by a dead reaper: the task of a live submitter is still run, once."""
+def test_a_recovery_killed_at_any_operation_loses_no_task(mode: str) -> None:
+    """The task of a live submitter still runs, once."""
     for operations in count():
         with MemoryRegion.create(slots=2) as region:
-            offset, members = fresh(region, "slab")
+            offset, members = new_table(region, "table")
             owner, worker, _, survivor = members
             task = owner.submit(b"work", 0, True)
             assert task == worker.claim()  # and is killed
-            words: Any = Mortal(region.words, operations)
-            reaper = PlainTaskTable(words, memoryview(region.buffer), offset, LAYOUT, 2)
+            words: Any = LimitedWords(region.words, operations)
+            recovering = PlainTaskTable(words, memoryview(region.buffer), offset, LAYOUT, 2)
             finished = True
             try:
-                reaper.recover(1)
+                recovering.recover(1)
             except KilledError:
                 finished = False
             for dead in (1, 2):

@@ -1,4 +1,4 @@
-"""The slab: exact claims, ranges, priorities, and reaping after death at every point of a task's way."""
+"""The task table: claims, ranges, priorities, and recovery after a death at every step of a task."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ def region(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture
 def members(region: MemoryRegion) -> list[TaskTable]:
-    """The slab as each of three members has it."""
-    offset = region.area("slab", LAYOUT.bytes)
+    """The table for each of three members."""
+    offset = region.area("table", LAYOUT.bytes)
     return [open_task_table(region, offset, LAYOUT, member) for member in range(LAYOUT.members)]
 
 
 def line(region: MemoryRegion, member: int) -> int:
-    """The offset of a member's line."""
-    return region.area("slab", LAYOUT.bytes) + LAYOUT.members_at + member * LINE
+    """Return the offset of a member's line."""
+    return region.area("table", LAYOUT.bytes) + LAYOUT.members_at + member * LINE
 
 
 def run_all(member: TaskTable) -> list[bytes]:
-    """Runs everything that waits, as an echo."""
+    """Run all queued tasks, and return their payloads."""
     payloads = []
     while (task := member.claim()) > 0:
         payload = member.payload(task)
@@ -65,8 +65,8 @@ def run_all(member: TaskTable) -> list[bytes]:
     return payloads
 
 
-def test_a_task_goes_its_way_once(members: list[TaskTable]) -> None:
-    """Submitted, claimed by a thief, done, read, free; and no step of it twice."""
+def test_each_step_of_a_task_happens_once(members: list[TaskTable]) -> None:
+    """Submitted, claimed by a thief, done, read, freed."""
     owner, worker, other = members
     task = owner.submit(b"work", 0, False)
     assert (QUEUED, 0, 0) == owner.state(task)
@@ -86,8 +86,8 @@ def test_a_task_goes_its_way_once(members: list[TaskTable]) -> None:
     assert [] == owner.finished()
 
 
-def test_ids_are_never_used_twice(members: list[TaskTable]) -> None:
-    """A cell's next task has the next generation, so a stale id names nothing."""
+def test_ids_are_unique(members: list[TaskTable]) -> None:
+    """The next task of a cell has the next generation."""
     owner, worker, _ = members
     known = set()
     for _ in range(50):
@@ -102,8 +102,8 @@ def test_ids_are_never_used_twice(members: list[TaskTable]) -> None:
     assert 0 not in known
 
 
-def test_room_is_each_seats_own(members: list[TaskTable]) -> None:
-    """A full range refuses, whatever room others have; what does not fit changes nothing."""
+def test_each_member_has_its_own_range(members: list[TaskTable]) -> None:
+    """A full range refuses, even if others have free cells."""
     owner, worker, _ = members
     assert TOO_LARGE == owner.submit(b"x" * 65, 0, False)
     assert all(owner.submit(bytes([number]), 0, False) for number in range(LAYOUT.range))
@@ -114,8 +114,7 @@ def test_room_is_each_seats_own(members: list[TaskTable]) -> None:
     assert 1 == worker.finish(task, DONE, b"")
 
 
-def test_a_detached_task_is_free_when_it_ends(members: list[TaskTable]) -> None:
-    """Nobody awaits it, so nobody needs to release it."""
+def test_a_detached_task_is_freed_when_it_finishes(members: list[TaskTable]) -> None:
     owner, worker, _ = members
     for _ in range(3 * LAYOUT.range):
         task = owner.submit(b"", 1, True)
@@ -126,8 +125,8 @@ def test_a_detached_task_is_free_when_it_ends(members: list[TaskTable]) -> None:
     assert [] == owner.finished()
 
 
-def test_urgent_tasks_go_first_and_the_others_are_not_forgotten(members: list[TaskTable]) -> None:
-    """Priority 0 before 1, except for one that was passed over eight times."""
+def test_urgent_tasks_are_first_and_others_do_not_starve(members: list[TaskTable]) -> None:
+    """A priority that was skipped eight times is served next."""
     owner, worker, _ = members
     patient = owner.submit(b"patient", 1, True)
     taken = []
@@ -140,8 +139,7 @@ def test_urgent_tasks_go_first_and_the_others_are_not_forgotten(members: list[Ta
     assert patient not in taken[:-1]
 
 
-def test_an_owner_takes_its_newest_and_thieves_its_oldest(members: list[TaskTable]) -> None:
-    """As a deque does."""
+def test_a_member_claims_its_newest_task_and_thieves_its_oldest(members: list[TaskTable]) -> None:
     owner, worker, _ = members
     first, second, third = (owner.submit(bytes([number]), 0, True) for number in range(3))
 
@@ -149,7 +147,7 @@ def test_an_owner_takes_its_newest_and_thieves_its_oldest(members: list[TaskTabl
 
 
 def test_a_dead_workers_task_runs_again(members: list[TaskTable]) -> None:
-    """Claimed, then dead: whoever reaps lists it on its own deque."""
+    """The recovering member pushes it to its own deque."""
     owner, worker, other = members
     task = owner.submit(b"work", 1, False)
     assert task == worker.claim()
@@ -160,8 +158,8 @@ def test_a_dead_workers_task_runs_again(members: list[TaskTable]) -> None:
     assert [(task, DONE, b"work")] == owner.finished()
 
 
-def test_a_task_that_takes_its_workers_with_it_is_given_up(members: list[TaskTable]) -> None:
-    """After `claims_max` claims it is ended, as poisoned."""
+def test_a_task_whose_workers_die_is_given_up(members: list[TaskTable]) -> None:
+    """After `claims_max` claims it is poisoned."""
     owner, worker, other = members
     task = owner.submit(b"poison", 0, False)
     for claims in (1, 2, 3):
@@ -174,11 +172,11 @@ def test_a_task_that_takes_its_workers_with_it_is_given_up(members: list[TaskTab
     assert owner.release(task)
 
 
-def test_an_id_in_a_dead_hand_is_found(region: MemoryRegion, members: list[TaskTable]) -> None:
-    """A thief killed between the deque and the claim: the task is QUEUED in a live range and listed nowhere else."""
+def test_the_claimed_id_of_a_dead_member_is_recovered(region: MemoryRegion, members: list[TaskTable]) -> None:
+    """A thief was killed between the deque and the claim: the id is in no deque."""
     owner, worker, other = members
     task = owner.submit(b"work", 0, False)
-    top = region.area("slab", LAYOUT.bytes) + LAYOUT.deques_at
+    top = region.area("table", LAYOUT.bytes) + LAYOUT.deques_at
     region.words.store(line(region, 1) + CLAIMED_ID, task)
     region.words.add(top, 1)
     assert not owner.has_queued()
@@ -188,11 +186,11 @@ def test_an_id_in_a_dead_hand_is_found(region: MemoryRegion, members: list[TaskT
     assert 0 == region.words.load(line(region, 1) + CLAIMED_ID)
 
 
-def test_a_task_that_was_never_listed_is_found(region: MemoryRegion, members: list[TaskTable]) -> None:
-    """A submitter killed between the task's word and its push: the sweep of its range lists it."""
+def test_a_task_in_no_deque_is_recovered(region: MemoryRegion, members: list[TaskTable]) -> None:
+    """A submitter was killed between the task's word and its push."""
     owner, worker, _ = members
     worker.submit(b"unlisted", 1, True)
-    bottom = region.area("slab", LAYOUT.bytes) + LAYOUT.deques_at + 3 * (DEQUE_HEAD + 8 * LAYOUT.capacity) + LINE
+    bottom = region.area("table", LAYOUT.bytes) + LAYOUT.deques_at + 3 * (DEQUE_HEAD + 8 * LAYOUT.capacity) + LINE
     region.words.store(bottom, 0)
     assert not owner.has_queued()
     assert (True, 1, 0) == owner.recover(1)
@@ -200,12 +198,12 @@ def test_a_task_that_was_never_listed_is_found(region: MemoryRegion, members: li
     assert [b"unlisted"] == run_all(owner)
 
 
-def test_a_pop_cut_short_hides_nothing(region: MemoryRegion, members: list[TaskTable]) -> None:
-    """An owner killed after lowering bottom: the hand has the id, and the deque is sound again."""
+def test_an_interrupted_pop_is_recovered(region: MemoryRegion, members: list[TaskTable]) -> None:
+    """The claimed_id word has the id, and the deque is repaired."""
     owner, worker, _ = members
     task = worker.submit(b"last", 0, True)
     region.words.store(line(region, 1) + CLAIMED_ID, task)
-    bottom = region.area("slab", LAYOUT.bytes) + LAYOUT.deques_at + 2 * (DEQUE_HEAD + 8 * LAYOUT.capacity) + LINE
+    bottom = region.area("table", LAYOUT.bytes) + LAYOUT.deques_at + 2 * (DEQUE_HEAD + 8 * LAYOUT.capacity) + LINE
     region.words.store(bottom, 0)
     assert owner.recover(1)[0]
     assert [b"last"] == run_all(owner)
@@ -214,11 +212,11 @@ def test_a_pop_cut_short_hides_nothing(region: MemoryRegion, members: list[TaskT
     assert again == worker.claim()
 
 
-def test_a_newcomer_finds_what_a_pop_cut_short_hid(region: MemoryRegion, members: list[TaskTable]) -> None:
-    """It mends its deque before it lists on it: what it lists must not be below the top."""
+def test_a_new_process_recovers_an_interrupted_pop(region: MemoryRegion, members: list[TaskTable]) -> None:
+    """It repairs its deque before it pushes: an id below the top would be invisible."""
     owner, worker, _ = members
     hidden = worker.submit(b"hidden", 0, True)
-    top = region.area("slab", LAYOUT.bytes) + LAYOUT.deques_at + 2 * (DEQUE_HEAD + 8 * LAYOUT.capacity)
+    top = region.area("table", LAYOUT.bytes) + LAYOUT.deques_at + 2 * (DEQUE_HEAD + 8 * LAYOUT.capacity)
     region.words.store(line(region, 1) + CLAIMED_ID, hidden)
     region.words.store(top, 1)  # a thief was quicker, and died too, before its claim
     region.words.store(top + LINE, 0)  # in a pop, below the top
@@ -227,12 +225,10 @@ def test_a_newcomer_finds_what_a_pop_cut_short_hid(region: MemoryRegion, members
     assert [b"hidden"] == run_all(owner)
 
 
-def test_a_reaper_killed_before_it_lists_a_task_has_it_in_its_hand(
-    region: MemoryRegion, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who reaps may be killed too: the next reaper finds the task there. (The C core does the same, in one call.)"""
-    offset, memory = region.area("slab", LAYOUT.bytes), memoryview(region.buffer)
-    owner, worker, reaper = (PlainTaskTable(region.words, memory, offset, LAYOUT, member) for member in range(3))
+def test_a_recovery_records_a_task_before_it_pushes_it(region: MemoryRegion, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it is killed in between, the next recovery finds the id. (The C core does the same, in one call.)"""
+    offset, memory = region.area("table", LAYOUT.bytes), memoryview(region.buffer)
+    owner, worker, recovering = (PlainTaskTable(region.words, memory, offset, LAYOUT, member) for member in range(3))
     task = owner.submit(b"work", 0, False)
     assert task == worker.claim()
 
@@ -242,7 +238,7 @@ def test_a_reaper_killed_before_it_lists_a_task_has_it_in_its_hand(
     with monkeypatch.context() as patch:
         patch.setattr(PlainDeque, "push", killed)
         with pytest.raises(KeyboardInterrupt):
-            reaper.recover(1)
+            recovering.recover(1)
     assert (QUEUED, 2, 1) == owner.state(task)
     assert not owner.has_queued()
     assert owner.recover(2)[0]
@@ -250,8 +246,8 @@ def test_a_reaper_killed_before_it_lists_a_task_has_it_in_its_hand(
     assert [b"work"] == run_all(owner)
 
 
-def test_a_dead_seats_deque_is_emptied_onto_the_reapers(members: list[TaskTable]) -> None:
-    """Also what it had listed for others after reaping them."""
+def test_the_deques_of_a_dead_member_are_recovered(members: list[TaskTable]) -> None:
+    """Also tasks that it had recovered itself."""
     owner, worker, other = members
     far = owner.submit(b"far", 0, False)
     assert far == other.claim()
@@ -264,8 +260,7 @@ def test_a_dead_seats_deque_is_emptied_onto_the_reapers(members: list[TaskTable]
     assert 0 == worker.claim()
 
 
-def test_an_id_that_is_listed_twice_runs_once(members: list[TaskTable]) -> None:
-    """Reaping a living member by mistake costs an id, never a second run."""
+def test_an_id_in_two_deques_runs_once(members: list[TaskTable]) -> None:
     owner, worker, other = members
     owner.submit(b"work", 0, False)
     assert other.recover(0)[0]
@@ -273,8 +268,8 @@ def test_an_id_that_is_listed_twice_runs_once(members: list[TaskTable]) -> None:
     assert [b"work"] == run_all(worker) + run_all(other) + run_all(owner)
 
 
-def test_results_nobody_will_read_are_freed(members: list[TaskTable]) -> None:
-    """A submitter that died leaves ended tasks; its member's next owner starts with an empty range."""
+def test_results_for_a_dead_submitter_are_freed(members: list[TaskTable]) -> None:
+    """Its successor starts with an empty range."""
     owner, worker, other = members
     for _ in range(LAYOUT.range):
         owner.submit(b"", 0, False)
@@ -286,8 +281,8 @@ def test_results_nobody_will_read_are_freed(members: list[TaskTable]) -> None:
     assert owner.submit(b"", 0, False)
 
 
-def test_a_newcomer_reaps_its_own_seat(region: MemoryRegion, members: list[TaskTable]) -> None:
-    """The one before died with one claimed and one listed: both run, and the mark is gone."""
+def test_a_new_process_recovers_its_predecessor(region: MemoryRegion, members: list[TaskTable]) -> None:
+    """One claimed and one queued task: both run."""
     owner, worker, _ = members
     region.words.store(line(region, 1) + IN_USE, 1)
     claimed = owner.submit(b"claimed", 0, False)
@@ -299,8 +294,8 @@ def test_a_newcomer_reaps_its_own_seat(region: MemoryRegion, members: list[TaskT
     assert {b"claimed", b"listed"} == set(run_all(worker))
 
 
-def test_a_reaper_with_full_deques_is_asked_again(region: MemoryRegion) -> None:
-    """Nothing is lost and nothing is marked as done: the next reaping goes on."""
+def test_a_recovery_with_full_deques_is_repeated(region: MemoryRegion) -> None:
+    """No task is lost, and the member stays marked."""
     layout = PoolLayout(members=2, priorities=1, range=4, payload_max=0, result_max=0, claims_max=3)
     assert 8 == layout.capacity
     offset = region.area("small", layout.bytes)
@@ -323,9 +318,9 @@ def test_a_reaper_with_full_deques_is_asked_again(region: MemoryRegion) -> None:
 
 @pytest.mark.skipif("native" not in working_modes(), reason="SKIPPED: no C core here, so nothing to compare with")
 @given(st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 1), st.integers(0, 7)), max_size=80))
-@example([("submit", 0, 1)] * 3 + [("recover", 1, 0)] * 3)  # what does not fit on the reaper's deques is not counted
-def test_the_core_and_the_fallback_are_one_slab(acts: list[tuple[str, int, int]]) -> None:
-    """The same acts on two slabs, one of the core and one of the fallback: the same answers all the way."""
+@example([("submit", 0, 1)] * 3 + [("recover", 1, 0)] * 3)  # tasks that do not fit are not counted
+def test_the_core_and_the_fallback_share_one_layout(acts: list[tuple[str, int, int]]) -> None:
+    """The same calls on two tables have the same results."""
     layout = PoolLayout(members=2, priorities=2, range=3, payload_max=64, result_max=64, claims_max=2)
     with MemoryRegion.create(slots=1) as region:
         left, right = (region.area(side, layout.bytes) for side in ("left", "right"))
@@ -355,13 +350,13 @@ def test_the_core_and_the_fallback_are_one_slab(acts: list[tuple[str, int, int]]
 
 
 def _both(core: TaskTable, plain: TaskTable, method: str, *arguments: object) -> Any:
-    answers = [getattr(slab, method)(*arguments) for slab in (core, plain)]
-    assert answers[0] == answers[1], (method, arguments)
-    return answers[0]
+    results = [getattr(table, method)(*arguments) for table in (core, plain)]
+    assert results[0] == results[1], (method, arguments)
+    return results[0]
 
 
-def test_numbers_that_cannot_be_are_refused(region: MemoryRegion) -> None:
-    """Before anything is written; a pool of other sizes is refused as well."""
+def test_sizes_out_of_range_are_refused(region: MemoryRegion) -> None:
+    """Before anything is written; so are other sizes than those of the pool."""
     for name, value, code in (
         ("members", 0, "slab.seats"),
         ("priorities", 9, "slab.priorities"),
@@ -374,22 +369,22 @@ def test_numbers_that_cannot_be_are_refused(region: MemoryRegion) -> None:
         with pytest.raises(UsageError) as caught:
             replace(LAYOUT, **{name: value})
         assert code == caught.value.code
-    offset = region.area("slab", LAYOUT.bytes, prepare=lambda at: LAYOUT.prepare(region, at))
+    offset = region.area("table", LAYOUT.bytes, prepare=lambda at: LAYOUT.prepare(region, at))
     LAYOUT.check(region, offset)
     with pytest.raises(UsageError) as caught:
         replace(LAYOUT, claims_max=2).check(region, offset)
     assert "slab.shape" == caught.value.code
 
 
-def test_ids_of_no_task_are_no_harm(region: MemoryRegion, members: list[TaskTable]) -> None:
-    """Out of range, of generation 0, or of bytes that no submit wrote."""
+def test_invalid_ids_are_ignored(region: MemoryRegion, members: list[TaskTable]) -> None:
+    """Out of range, of generation 0, or with invalid bytes."""
     owner = members[0]
     nonsense: list[Callable[[int], object]] = [owner.state, owner.payload, owner.release, owner.is_detached]
     for wrong in (0, 5, 1 << 32 | 999, (1 << 64) - 1):
         assert [None, None, False, False] == [ask(wrong) for ask in nonsense]
         assert 0 == owner.finish(wrong, DONE, b"")
     task = owner.submit(b"x", 0, False)
-    cell = region.area("slab", LAYOUT.bytes) + LAYOUT.cells_at
+    cell = region.area("table", LAYOUT.bytes) + LAYOUT.cells_at
     region.words.store(cell + META, 1 << 60)
 
     assert owner.payload(task) is None
