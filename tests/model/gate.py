@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tests.model.explorer import WAITING, Cells, Model, Process, Stage
+from tests.model.explorer import WAITING, Cells, Configuration, Model, Process
 from tests.model.operations import Script, add, cas, futex_wait, load, pause, swap, wake
 
 INSIDE = "inside"
@@ -53,7 +53,7 @@ def model(
     )
 
 
-STAGES: Final[dict[str, Stage]] = {
+CONFIGURATIONS: Final[dict[str, Configuration]] = {
     "1 worker, waiter": lambda fault: model(workers=1, waiter=True, fault=fault),
     "2 workers, waiter": lambda fault: model(workers=2, waiter=True, fault=fault),
     "3 workers": lambda fault: model(workers=3, fault=fault),
@@ -62,20 +62,20 @@ STAGES: Final[dict[str, Stage]] = {
     "waiter, stray exit": lambda fault: model(workers=0, waiter=True, stray=True, fault=fault),
 }
 
-HUNTS: Final = {
-    "drain never closes": ("1 worker, waiter", "DRAINING for ever: nobody is left who would close"),
-    "exit does not close": ("1 worker, waiter", "DRAINING for ever: nobody is left who would close"),
-    "exit does not wake": ("1 worker, waiter", "the waiter sleeps on, the gate is closed"),
-    "drain does not wake": ("1 worker, waiter", "the waiter sleeps on, the gate is closed"),
-    "exit below zero": ("waiter, stray exit", "the count is below the number of those inside"),
+FAULTS: Final = {
+    "drain never closes": ("1 worker, waiter", "DRAINING forever: no process is left that would close"),
+    "exit does not close": ("1 worker, waiter", "DRAINING forever: no process is left that would close"),
+    "exit does not wake": ("1 worker, waiter", "the waiter still sleeps, the gate is closed"),
+    "drain does not wake": ("1 worker, waiter", "the waiter still sleeps, the gate is closed"),
+    "exit below zero": ("waiter, stray exit", "the count is below the number of workers inside"),
     "enter keeps the old word": ("2 workers, waiter", "stuck: no settled end can be reached any more"),
-    "two loads per round of waiting": ("1 worker, waiter", "the waiter sleeps on, the gate is closed"),
+    "two loads per round of waiting": ("1 worker, waiter", "the waiter still sleeps, the gate is closed"),
 }
 
-WEAK: Final[dict[str, tuple[Stage, str]]] = {
+WEAKNESSES: Final[dict[str, tuple[Configuration, str]]] = {
     "a worker is killed inside": (
         lambda _fault: model(workers=1, waiter=True, kills=1),
-        "DRAINING for ever: nobody is left who would close",
+        "DRAINING forever: no process is left that would close",
     ),
 }
 
@@ -86,7 +86,7 @@ def _unsafe(cells: Cells, where: Mapping[str, str]) -> str | None:
     if phase == CLOSED and inside:
         return "closed while a worker is inside"
     if count < inside:
-        return "the count is below the number of those inside"
+        return "the count is below the number of workers inside"
     return "closed twice" if cells["closed"] > 1 else None
 
 
@@ -94,8 +94,8 @@ def _unsettled(cells: Cells, results: Mapping[str, Any]) -> str | None:
     phase, _ = cells["word"]
     asked = any(result == "drained" for result in results.values())
     if phase == DRAINING or (phase == RUNNING and asked):
-        return f"{phase} for ever: nobody is left who would close"
-    return "the waiter sleeps on, the gate is closed" if phase == CLOSED and WAITING in results.values() else None
+        return f"{phase} forever: no process is left that would close"
+    return "the waiter still sleeps, the gate is closed" if phase == CLOSED and WAITING in results.values() else None
 
 
 def _begin(phase: str) -> Script:

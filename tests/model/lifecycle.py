@@ -4,7 +4,7 @@ The steps carry the names of the protocol (docs/internals/shared-memory.md): J j
 scan, T take over, W wait. State word = (phase,) up to DRAINING, (phase, slot, generation) of the closer from CLOSING
 on. Lock bytes are cells that hold their owner's name; the explorer frees them when the owner is killed.
 
-`fault` leaves one rule out; each has to be found (`lifecycle_models.HUNTS`).
+`fault` leaves one rule out; each has to be found (`lifecycle_models.FAULTS`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tests.model.operations import FREE, Script, add, cas, futex_wait, held, load, pause, store, swap, until_not, wake
 
 INIT, RUNNING, DRAINING, CLOSING, CLOSED = "INIT", "RUNNING", "DRAINING", "CLOSING", "CLOSED"
-INSIDE, CLEANUP, ROBBED, REFUSED = "inside", "cleanup", "has taken another's count", "no slot"
+INSIDE, CLEANUP, STOLE_COUNT, REFUSED = "inside", "cleanup", "decremented another's count", "no slot"
 
 
 class Me(NamedTuple):
@@ -47,10 +47,10 @@ def enter(me: Me, rules: Rules) -> Script:
     """E1 to E4."""
     if (yield load("state"))[0] != RUNNING:
         return False
-    if rules.fault == "second look before the count" and (yield load("state"))[0] != RUNNING:
+    if rules.fault == "second check before the count" and (yield load("state"))[0] != RUNNING:
         return False
     yield add(f"count {me.slot}", 1)
-    if rules.fault in {"no second look", "second look before the count"}:
+    if rules.fault in {"no second check", "second check before the count"}:
         return True
     if (yield load("state"))[0] != RUNNING:
         yield from leave(me, rules, at="")
@@ -87,7 +87,7 @@ def uncount(me: Me, rules: Rules, *, at: str) -> Script:
 def stray(me: Me, rules: Rules) -> Script:
     """An exit without an enter that has got past the check of its permit."""
     old = yield from uncount(me, rules, at="")
-    return ROBBED if old > 0 else "refused"
+    return STOLE_COUNT if old > 0 else "refused"
 
 
 def close_scan(me: Me, rules: Rules) -> Script:
@@ -99,13 +99,13 @@ def close_scan(me: Me, rules: Rules) -> Script:
             continue
         if slot == me.slot and rules.fault != "a process probes itself":
             return
-        if rules.fault == "scan counts the dead":
+        if rules.fault == "scan counts dead processes":
             return
         if rules.fault == "reclaim by time":
             continue
         if (yield from alive(me, rules, slot)):
             return
-    if rules.required and not me.cleans and rules.fault != "anybody closes":
+    if rules.required and not me.cleans and rules.fault != "a process without a cleanup closes":
         yield wake("state")
         return
     if rules.fault == "close by a store":
@@ -144,11 +144,11 @@ def take_over(me: Me, rules: Rules) -> Script:
     _, slot, generation = word
     if (slot, generation) == (me.slot, me.generation) and rules.fault != "a process takes over itself":
         return
-    if rules.fault != "take over the living":
+    if rules.fault != "take over from a live closer":
         same = (yield load(f"generation {slot}")) == generation
         if same and (yield held(f"lock {slot}", me.owner)):
             return
-    if rules.required and not me.cleans and rules.fault != "anybody takes over":
+    if rules.required and not me.cleans and rules.fault != "a process without a cleanup takes over":
         return
     mine = (CLOSING, me.slot, me.generation)
     if rules.fault == "take over by a store":
@@ -158,11 +158,11 @@ def take_over(me: Me, rules: Rules) -> Script:
     yield from clean_up(me, rules)
 
 
-def tend(me: Me, rules: Rules, phase: str) -> Script:
+def try_close(me: Me, rules: Rules, phase: str) -> Script:
     """J4: what everybody does who comes by."""
     if phase == DRAINING:
         yield from close_scan(me, rules)
-    elif phase == CLOSING and rules.fault != "nobody takes over":
+    elif phase == CLOSING and rules.fault != "no process takes over":
         yield from take_over(me, rules)
 
 
@@ -181,8 +181,8 @@ def drain(me: Me, rules: Rules, *, waits: bool) -> Script:
 def wait(me: Me, rules: Rules) -> Script:
     """W1 to W3: every waiter is a reaper."""
     while (phase := (yield load("state"))[0]) != CLOSED:
-        if rules.fault != "waiter does not tend":
-            yield from tend(me, rules, phase)
+        if rules.fault != "waiter does not try to close":
+            yield from try_close(me, rules, phase)
         if rules.fault == "two loads per round of waiting":
             phase = (yield load("state"))[0]
         yield from futex_wait(me.name, "state", phase, bounded=rules.bounded)
@@ -201,15 +201,15 @@ def newcomer(owner: str, rules: Rules, *, cleans: bool) -> Script:
             break
     else:
         return REFUSED
-    if rules.fault != "count of the dead is kept" and (yield load(f"count {slot}")) != 0:
+    if rules.fault != "count of a dead process is kept" and (yield load(f"count {slot}")) != 0:
         yield store(f"count {slot}", 0)
     generation = yield load(f"generation {slot}")
     if rules.fault != "closer without generation":
         generation += 1
         yield store(f"generation {slot}", generation)
     me = Me(owner, owner, slot, generation, cleans)
-    if rules.fault != "newcomer does not tend":
+    if rules.fault != "newcomer does not try to close":
         phase = (yield load("state"))[0]
-        yield from tend(me, rules, phase)
+        yield from try_close(me, rules, phase)
     yield from worker(me, rules)
     return "joined"

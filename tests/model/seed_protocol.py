@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tests.model.explorer import Cells, Model, Process, Stage
+from tests.model.explorer import Cells, Configuration, Model, Process
 from tests.model.operations import Script, add, cas, futex_wait, load, pause, wake
 
 INSIDE = "inside"
@@ -30,24 +30,24 @@ def model(*, workers: int, repaired: bool, waiter: bool = True) -> Model:
     return Model(memory=INITIAL, processes=tuple(processes), unsafe=_unsafe, unsettled=_unsettled)
 
 
-STAGES: Final[dict[str, Stage]] = {
+CONFIGURATIONS: Final[dict[str, Configuration]] = {
     "1 worker, waiter": lambda _fault: model(workers=1, repaired=True),
     "2 workers, waiter": lambda _fault: model(workers=2, repaired=True),
     "3 workers, waiter": lambda _fault: model(workers=3, repaired=True),
 }
 
-WEAK: Final[dict[str, tuple[Stage, str]]] = {
+WEAKNESSES: Final[dict[str, tuple[Configuration, str]]] = {
     "a refused entry": (
         lambda _fault: model(workers=1, repaired=False, waiter=False),
-        "draining for ever: nobody is left who would close",
+        "draining forever: no process is left that would close",
     ),
-    "an exit judges by an old count": (
+    "an exit decides by an old count": (
         lambda _fault: model(workers=2, repaired=False, waiter=False),
         "closed while a worker is inside",
     ),
     "two reads in one round of waiting": (
         lambda _fault: model(workers=0, repaired=False),
-        "lost wake-up: the waiter sleeps on, the service is closed",
+        "lost wake-up: the waiter still sleeps, the service is closed",
     ),
 }
 
@@ -59,8 +59,10 @@ def _unsafe(cells: Cells, where: Mapping[str, str]) -> str | None:
 
 def _unsettled(cells: Cells, results: Mapping[str, Any]) -> str | None:
     if cells["state"] == "DRAINING":
-        return "draining for ever: nobody is left who would close"
-    return "lost wake-up: the waiter sleeps on, the service is closed" if results.get("waiter") == "waiting" else None
+        return "draining forever: no process is left that would close"
+    return (
+        "lost wake-up: the waiter still sleeps, the service is closed" if results.get("waiter") == "waiting" else None
+    )
 
 
 def _worker(*, repaired: bool) -> Script:

@@ -33,7 +33,7 @@ def test_a_forked_child_does_not_wait_for_locks_of_its_parent() -> None:
     with memory._lock, bus._lock:
         started = Child(child)
         try:
-            said = started.heard()
+            said = started.receive()
         finally:
             started.end()
 

@@ -6,8 +6,8 @@ from typing import NoReturn
 
 from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.memory.words import Words
-from interlock.shm.queue.deque import Deque, Taker
-from tests.crash.shm.scene import Moments, Outcome, Victim, run
+from interlock.shm.queue.deque import Deque, DequeThief
+from tests.crash.shm.storm import Moments, Outcome, Victim, run
 
 IDS = 400_000
 CAPACITY = 64
@@ -65,8 +65,8 @@ def _until_used_up(kills: int, outcome: Outcome, moments: Moments) -> None:
 
 def _own(region: MemoryRegion, jobs: Deque, scene: int, table: int) -> NoReturn:
     words, owner = region.words, jobs.owner()
-    if owner.found:
-        _dealt(words, owner, table, owner.found, recovered=True)
+    if owner.recovered_id:
+        _dealt(words, owner, table, owner.recovered_id, recovered=True)
     while True:
         mine = words.load(scene + NEXT)
         if mine >= IDS:
@@ -82,20 +82,20 @@ def _own(region: MemoryRegion, jobs: Deque, scene: int, table: int) -> NoReturn:
 
 def _steal(words: Words, jobs: Deque, table: int) -> NoReturn:
     thief = jobs.thief()
-    if thief.found:
-        _dealt(words, thief, table, thief.found, recovered=True)
+    if thief.recovered_id:
+        _dealt(words, thief, table, thief.recovered_id, recovered=True)
     while True:
         if found := thief.steal():
             _dealt(words, thief, table, found)
 
 
-def _dealt(words: Words, taker: Taker, table: int, found: int, *, recovered: bool = False) -> None:
+def _dealt(words: Words, taker: DequeThief, table: int, found: int, *, recovered: bool = False) -> None:
     """Low half: how often the id left the deque. High half: how often it was found in a dead hand."""
     words.add(table + 8 * found, RECOVERED if recovered else 1)
     taker.done()
 
 
-def _rescue(words: Words, rescuer: Taker, table: int) -> bool:
+def _rescue(words: Words, rescuer: DequeThief, table: int) -> bool:
     found = rescuer.recover()
     if found is None:
         return False
@@ -103,15 +103,15 @@ def _rescue(words: Words, rescuer: Taker, table: int) -> bool:
     return True
 
 
-def _finish(words: Words, jobs: Deque, rescuer: Taker, table: int) -> int:
+def _finish(words: Words, jobs: Deque, rescuer: DequeThief, table: int) -> int:
     """Take what is left, from hands and from the deque; how many were in hands."""
     held = 0
     while _rescue(words, rescuer, table):
         held += 1
     with jobs.owner() as owner:
-        if owner.found:
+        if owner.recovered_id:
             held += 1
-            _dealt(words, owner, table, owner.found, recovered=True)
+            _dealt(words, owner, table, owner.recovered_id, recovered=True)
         while found := owner.pop():
             _dealt(words, owner, table, found)
     return held

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NoReturn
 
 from interlock.shm.lifecycle.lifecycle import Lifecycle
-from interlock.shm.memory.permits import Phase
+from interlock.shm.lifecycle.permits import Phase
 from interlock.shm.memory.region import MemoryRegion
-from tests.crash.shm.scene import Moments, Outcome, Victim, run
+from tests.crash.shm.storm import Moments, Outcome, Victim, run
 
 WORKERS = 4
 DRAIN_SECONDS = 20.0

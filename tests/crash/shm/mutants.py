@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 
 from interlock.shm.memory.words import WORD_MAX
-from interlock.shm.pool.task_table_plain import PlainTaskTable
+from interlock.shm.pool.task_table import PlainTaskTable
 from interlock.shm.queue.deque import LOST, PlainDeque, signed
 from interlock.shm.queue.ring import FULL, MESSAGE_HEAD, PUSHED, PlainRing
 
@@ -57,15 +57,15 @@ def empty_hand() -> None:
 def no_sweep() -> None:
     """A reaping that does not look for what the dead had claimed: those tasks never end."""
 
-    def reap_claimed(self: PlainTaskTable, cell: int, index: int, word: int) -> int:
+    def recover_claimed(self: PlainTaskTable, cell: int, index: int, word: int) -> int:
         return 0
 
-    PlainTaskTable._reap_claimed = reap_claimed  # type: ignore[method-assign]  # a mutant
+    PlainTaskTable._recover_claimed = recover_claimed  # type: ignore[method-assign]  # a mutant
 
 
 MUTANTS: dict[str, tuple[str, Callable[[], None]]] = {
-    "early_tail": ("lanes", early_tail),
+    "early_tail": ("rings", early_tail),
     "empty_hand": ("deque", empty_hand),
-    "no_sweep": ("slab", no_sweep),
+    "no_sweep": ("task_table", no_sweep),
 }
 """The storm that must find each, and what breaks the rule."""

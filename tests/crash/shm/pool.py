@@ -9,7 +9,7 @@ from typing import Any
 
 from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.pool.pool import TaskPool
-from tests.crash.shm.scene import Moments, Outcome, run
+from tests.crash.shm.storm import Moments, Outcome, run
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 
 WORKERS = 3

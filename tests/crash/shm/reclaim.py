@@ -16,7 +16,7 @@ from typing import NoReturn
 from interlock.shm.lifecycle.drain import CloseReport
 from interlock.shm.lifecycle.lifecycle import Lifecycle
 from interlock.shm.memory.region import MemoryRegion
-from tests.crash.shm.scene import Moments, Outcome, Victim, run
+from tests.crash.shm.storm import Moments, Outcome, Victim, run
 
 DRAIN_SECONDS = 20.0
 

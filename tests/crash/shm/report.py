@@ -11,14 +11,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.crash.shm.scene import Outcome
+from tests.crash.shm.storm import Outcome
 from tests.processes.shm.queues import working_modes
 from tests.support.eventually import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[3]
-STORMS = ("lifecycle", "reclaim", "lanes", "deque", "slab", "pool")
+STORMS = ("lifecycle", "reclaim", "rings", "deque", "task_table", "pool")
 MODES = ("native", "flock")
-SHARE = {"lifecycle": 0.2, "reclaim": 0.04, "lanes": 0.4, "deque": 0.15, "slab": 0.23, "pool": 0.02}
+SHARE = {"lifecycle": 0.2, "reclaim": 0.04, "rings": 0.4, "deque": 0.15, "task_table": 0.23, "pool": 0.02}
 """Of all kills in the C core; a fallback gets a tenth of that. A worker of the pool is a whole interpreter."""
 
 BATCH = 500

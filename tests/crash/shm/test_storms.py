@@ -9,7 +9,7 @@ from tests.crash.shm.report import STORMS, stormed
 from tests.processes.shm.queues import working_modes
 
 STORMS_MAX = 8
-KILLS = {"lanes": 40, "deque": 40, "slab": 60, "lifecycle": 20, "reclaim": 8, "pool": 4}
+KILLS = {"rings": 40, "deque": 40, "task_table": 60, "lifecycle": 20, "reclaim": 8, "pool": 4}
 
 
 @pytest.mark.slow

@@ -11,26 +11,26 @@ static void *through_the_gate(void *unused)
 {
     (void)unused;
     for (;;) {
-        enum il_answer answer = il_gate_enter(&gate);
-        if (answer == IL_REFUSED) {
+        enum il_result result = il_gate_enter(&gate);
+        if (result == IL_REFUSED) {
             if (IL_PHASE(il_load(&gate)) >= IL_DRAINING) return NULL;
             sched_yield();
             continue;
         }
-        CHECK(answer == IL_ENTERED);
+        CHECK(result == IL_ENTERED);
         il_add(&inside, 1);
         CHECK(IL_PHASE(il_load(&gate)) != IL_CLOSED);
         il_add(&inside, UINT64_MAX);
-        answer = il_gate_exit(&gate);
-        if (answer == IL_LAST) il_add(&closed, 1);
-        else CHECK(answer == IL_LEFT);
+        result = il_gate_exit(&gate);
+        if (result == IL_LAST_EXIT) il_add(&closed, 1);
+        else CHECK(result == IL_EXITED);
     }
 }
 
 static void scan(void)
 {
     if (IL_PHASE(il_load(&state)) != IL_DRAINING) return;
-    if (il_life_occupied(counts[0], WORKERS, 0) != WORKERS) return;
+    if (il_lifecycle_find_occupied(counts[0], WORKERS, 0) != WORKERS) return;
     uint64_t seen = IL_WORD(IL_DRAINING, 0);
     if (il_cas(&state, &seen, IL_WORD(IL_CLOSED, 0))) {
         CHECK(il_load(&inside) == 0);
@@ -43,9 +43,9 @@ static void *on_a_slot(void *slot)
 {
     uint64_t *count = slot;
     for (;;) {
-        enum il_answer answer = il_life_enter(&state, count);
-        if (answer != IL_ENTERED) {
-            if (answer == IL_LAST) scan();
+        enum il_result result = il_lifecycle_enter(&state, count);
+        if (result != IL_ENTERED) {
+            if (result == IL_LAST_EXIT) scan();
             if (IL_PHASE(il_load(&state)) >= IL_DRAINING) return NULL;
             il_add(&refused, 1);
             sched_yield();
@@ -54,7 +54,7 @@ static void *on_a_slot(void *slot)
         il_add(&inside, 1);
         CHECK(IL_PHASE(il_load(&state)) != IL_CLOSED);
         il_add(&inside, UINT64_MAX);
-        if (il_life_exit(&state, count) == IL_LAST) scan();
+        if (il_lifecycle_exit(&state, count) == IL_LAST_EXIT) scan();
     }
 }
 
@@ -66,8 +66,8 @@ int main(void)
         il_store(&closed, 0);
         for (int each = 0; each < WORKERS; each++)
             CHECK(pthread_create(&threads[each], NULL, through_the_gate, NULL) == 0);
-        CHECK(il_begin(&gate, IL_RUNNING) == 1);
-        CHECK(il_begin(&gate, IL_RUNNING) == 0);
+        CHECK(il_start(&gate, IL_RUNNING) == 1);
+        CHECK(il_start(&gate, IL_RUNNING) == 0);
         for (int each = 0; each < round % 7; each++) sched_yield();
         if (il_gate_drain(&gate) == IL_CLOSED) il_add(&closed, 1);
         while (IL_PHASE(il_load(&gate)) != IL_CLOSED)
@@ -80,15 +80,15 @@ int main(void)
         il_store(&closed, 0);
         for (int each = 0; each < WORKERS; each++)
             CHECK(pthread_create(&threads[each], NULL, on_a_slot, counts[each]) == 0);
-        CHECK(il_begin(&state, IL_RUNNING) == 1);
+        CHECK(il_start(&state, IL_RUNNING) == 1);
         for (int each = 0; each < round % 7; each++) sched_yield();
-        CHECK(il_life_drain(&state) == 1);
+        CHECK(il_lifecycle_drain(&state) == 1);
         scan();
         while (IL_PHASE(il_load(&state)) != IL_CLOSED)
             il_futex_wait(il_high(&state), IL_DRAINING, 50000000);
         for (int each = 0; each < WORKERS; each++) pthread_join(threads[each], NULL);
         CHECK(il_load(&closed) == 1);
-        CHECK(il_life_exit(&state, counts[0]) == IL_NOT_INSIDE);
+        CHECK(il_lifecycle_exit(&state, counts[0]) == IL_NOT_INSIDE);
     }
     printf("ok gate and slots: %d rounds of %d threads\n", ROUNDS, WORKERS);
     return 0;

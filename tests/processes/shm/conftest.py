@@ -1,4 +1,4 @@
-"""Every test of shared memory has a directory of its own for named regions, and ends the processes it starts."""
+"""Every test of shared memory has its own directory for named regions, and ends the processes that it starts."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,7 +42,7 @@ def quick(runtime_directory: Path) -> Iterator[MemoryRegion]:  # where its name 
 
 @pytest.fixture
 def child() -> Iterator[Callable[[Work], Child]]:
-    """Starts forked children, and ends those that are left by their ids."""
+    """Start forked children, and kill the remaining ones by their ids."""
     made: list[Child] = []
 
     def start(work: Work) -> Child:

@@ -16,26 +16,26 @@ not_callable = 5
 
 
 def echo(value: Any) -> Any:
-    """Gives back what it gets."""
+    """Return the argument."""
     return value
 
 
-class Mute:
-    """What cannot be shown."""
+class WithoutText:
+    """An object whose text cannot be computed."""
 
     def __repr__(self) -> str:
         raise LookupError("detached")
 
 
 def obey(order: list[Any]) -> Any:
-    """Does what the first word says."""
+    """Run the command in the first item."""
     match order:
         case ["pid"]:
             return os.getpid()
         case ["raise", message]:
             raise LookupError(message)
         case ["deny"]:
-            raise DeniedError("not you", code="test.denied", hint="ask somebody else")
+            raise DeniedError("not you", code="test.denied", hint="ask an administrator")
         case ["exit"]:
             raise SystemExit(3)
         case ["interrupt"]:
@@ -43,7 +43,7 @@ def obey(order: list[Any]) -> Any:
         case ["half a character"]:
             raise ValueError("half \udcff")
         case ["mute"]:
-            raise ValueError(Mute())
+            raise ValueError(WithoutText())
         case ["large", size]:
             return b"x" * size
         case ["strange"]:
@@ -55,8 +55,8 @@ def obey(order: list[Any]) -> Any:
                 Path(mark).touch()
                 os.kill(os.getpid(), signal.SIGKILL)
             return "survived"
-        case ["hold", begun, mark]:
-            Path(begun).write_text(str(os.getpid()))
+        case ["hold", started, mark]:
+            Path(started).write_text(str(os.getpid()))
             _await(mark)
             return os.getpid()
         case ["spawn", folder, depth]:
@@ -68,7 +68,7 @@ def obey(order: list[Any]) -> Any:
 
 
 async def never(_: object) -> None:
-    """A coroutine function, which no pool takes."""
+    """A coroutine function, which a pool refuses."""
 
 
 def _await(mark: str) -> None:

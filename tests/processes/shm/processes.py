@@ -1,4 +1,4 @@
-"""Children of a test: forked processes that work, talk over a pipe, and are ended by their ids."""
+"""Children of a test: forked processes that communicate over a pipe and are killed by their ids."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Child:
     def __init__(self, work: Work) -> None:
         self._line, theirs = Pipe()
         with warnings.catch_warnings():
-            # Newer interpreters warn of forking beside threads; what that does is what these tests are about.
+            # Newer interpreters warn about a fork in a process with threads; these tests need it.
             warnings.simplefilter("ignore", DeprecationWarning)
             self.pid = os.fork()
         if self.pid == 0:
@@ -39,41 +39,41 @@ class Child:
         theirs.close()
         self._status: int | None = None
 
-    def heard(self) -> Any:
-        """The next thing the child says."""
+    def receive(self) -> Any:
+        """Return the next message of the child."""
         assert self._line.poll(PATIENCE_SECONDS), "the child said nothing"
         return self._line.recv()
 
-    def tell(self, thing: object = None) -> None:
-        """Say something to the child."""
+    def send(self, thing: object = None) -> None:
+        """Send a message to the child."""
         self._line.send(thing)
 
     def kill(self, *, reap: bool = True) -> None:
         """SIGKILL; without `reap` the child stays a zombie."""
         os.kill(self.pid, signal.SIGKILL)
         if reap:
-            self.ended()
+            self.wait()
         else:
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
 
     def stop(self) -> None:
-        """SIGSTOP, and wait until it stands still."""
+        """Send SIGSTOP, and wait until the process has stopped."""
         os.kill(self.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
 
-    def go_on(self) -> None:
-        """SIGCONT."""
+    def resume(self) -> None:
+        """Send SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
-    def ended(self) -> int:
-        """Wait for the end; the exit code, negative for a signal."""
+    def wait(self) -> int:
+        """Wait for the end. Returns the exit code, negative for a signal."""
         if self._status is None:
             self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self._status
 
     def end(self) -> None:
-        """Make sure that it is gone."""
+        """Kill the process if it still runs."""
         if self._status is None:
             os.kill(self.pid, signal.SIGKILL)
-            self.ended()
+            self.wait()
         self._line.close()

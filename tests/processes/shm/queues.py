@@ -1,4 +1,4 @@
-"""What the tests of queues share: the modes that work here, what waits in an inbox, and children to end."""
+"""Shared by the tests of queues: modes, messages, children."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from collections.abc import Callable
 import pytest
 
 from interlock.errors import MissingExtraError, UsageError
-from interlock.shm.memory.modes import MODES, chosen_mode
+from interlock.shm.memory.modes import MODES, select_mode
 from interlock.shm.queue.inbox import Inbox
 from interlock.shm.queue.notifier import EventNotifier
 from tests.support.eventually import PATIENCE_SECONDS, eventually_blocking
 
 EVENTFD_MAX = (1 << 64) - 2
-"""What an eventfd holds; one ring more does not fit."""
+"""The maximum of an eventfd; one more notification does not fit."""
 
 
 def working_modes() -> list[str]:
-    """The modes that this machine has."""
+    """Return the modes that work on this machine."""
     before = os.environ.get("INTERLOCK_SHM")
     found = []
     try:
         for mode in MODES:
             os.environ["INTERLOCK_SHM"] = mode
             try:
-                found.append(chosen_mode())
+                found.append(select_mode())
             except MissingExtraError:
                 continue
     finally:
@@ -39,49 +39,49 @@ def working_modes() -> list[str]:
 
 
 def until(claim: Callable[[], object], what: str = "it") -> None:
-    """Waits for a condition, within a bound."""
+    """Wait for a condition, up to a limit."""
     eventually_blocking(claim, what)
 
 
-def forked(work: Callable[[], object]) -> int:
-    """A child that does some work, keeps what that gives, and waits to be killed; its pid."""
+def fork_child(work: Callable[[], object]) -> int:
+    """Fork a child that runs `work`, keeps its result and waits to be kill_child. Returns its pid."""
     pid = os.fork()
     if pid:
         return pid
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(int(PATIENCE_SECONDS) + 10)  # a test that fails before it ends its child leaves nobody behind
+    signal.alarm(int(PATIENCE_SECONDS) + 10)  # if a test fails before it kills its child, the child still ends
     try:
-        kept = work()  # what it holds, it holds until it is killed
-        while kept is not forked:
+        kept = work()  # what it holds, it holds until it is kill_child
+        while kept is not fork_child:
             signal.pause()
     finally:
         os._exit(70)
 
 
-def killed(pid: int) -> None:
-    """Ends a child by its id, and waits for it."""
+def kill_child(pid: int) -> None:
+    """Kill a child by its id, and wait for it."""
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
 
 
-def taken(inbox: Inbox) -> list[bytes]:
-    """All that waits."""
+def take_all(inbox: Inbox) -> list[bytes]:
+    """Return all messages of an inbox."""
     found: list[bytes] = []
     while (batch := inbox.take()) is not None:
         found += batch
     return found
 
 
-def rings(bell: EventNotifier) -> int:
-    """How often it was rung since it was read."""
+def notifications(notifier: EventNotifier) -> int:
+    """Return the number of notifications since the last clear."""
     try:
-        return os.eventfd_read(bell.fd)
+        return os.eventfd_read(notifier.fd)
     except BlockingIOError:
         return 0
 
 
-async def asleep(inbox: Inbox) -> None:
-    """Until the consumer sleeps."""
+async def until_asleep(inbox: Inbox) -> None:
+    """Wait until the consumer sleeps."""
     for _ in range(1_000_000):
         if inbox._region.words.load(inbox._asleep):
             return
@@ -89,6 +89,6 @@ async def asleep(inbox: Inbox) -> None:
     raise AssertionError("the consumer never slept")
 
 
-def refused(code: str, error: type[Exception] = UsageError) -> pytest.RaisesExc[Exception]:
-    """An error of that code."""
+def raises_code(code: str, error: type[Exception] = UsageError) -> pytest.RaisesExc[Exception]:
+    """Expect an error with that code."""
     return pytest.RaisesExc(error, check=lambda raised: getattr(raised, "code", None) == code)

@@ -1,4 +1,4 @@
-"""The fallback: when it is chosen, and its lock when holders die, stop, fork or are interrupted."""
+"""The fallback: when it is used, and its lock when holders die, stop, fork or are interrupted."""
 
 import sys
 import threading
@@ -35,7 +35,7 @@ def test_an_unknown_mode_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) 
     assert "shm.mode_unknown" == caught.value.code
 
 
-def test_the_core_asked_for_by_name_is_never_replaced_silently() -> None:
+def test_the_c_core_is_not_replaced_if_it_was_requested() -> None:
     code = (
         "import os\nos.environ['INTERLOCK_SHM'] = 'native'\n"
         "from interlock.errors import MissingExtraError\n"
@@ -48,8 +48,7 @@ def test_the_core_asked_for_by_name_is_never_replaced_silently() -> None:
     assert ("shm.mode_missing\n", "") == (ended.stdout, ended.stderr)
 
 
-def test_an_install_without_the_core_uses_a_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The import fails, and everything works."""
+def test_an_install_without_the_c_core_uses_the_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("INTERLOCK_SHM", raising=False)
     code = (
         "from interlock.shm.memory.region import MemoryRegion\n"
@@ -61,8 +60,8 @@ def test_an_install_without_the_core_uses_a_fallback(monkeypatch: pytest.MonkeyP
     assert ("flock 0\n", "") == (ended.stdout, ended.stderr)
 
 
-def test_a_machine_that_the_layout_is_not_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Big-endian and 32-bit machines, and systems other than Linux, are told before a file is made."""
+def test_an_unsupported_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Big-endian and 32-bit machines, and systems other than Linux."""
     monkeypatch.setattr(sys, "byteorder", "big")
     with pytest.raises(UsageError) as caught:
         MemoryRegion.create()
@@ -71,58 +70,58 @@ def test_a_machine_that_the_layout_is_not_for_is_refused(monkeypatch: pytest.Mon
 
 
 def test_a_lock_whose_holder_was_killed_is_free(child: Start, words: LockedWords) -> None:
-    """In the middle of an operation: the word is old or new, and the next who comes gets the lock."""
+    """The word has the old or the new value."""
     words.store(64, 5)
 
     def work(line: Line) -> None:
-        with words.exclusive():
+        with words.lock:
             line.send("locked")
             line.recv()
 
     for reap in (True, False, True):
         started = child(work)
-        started.heard()
+        started.receive()
         started.kill(reap=reap)
 
         assert 5 == words.load(64)
 
 
-def test_a_lock_whose_holder_is_stopped_is_told_not_waited_for(
+def test_the_wait_for_a_stopped_holder_is_bounded(
     child: Start, words: LockedWords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No operation waits for ever; when the holder goes on, so do we."""
+    """After the holder continues, operations work again."""
     monkeypatch.setattr(fallback, "LOCK_SECONDS_MAX", 0.05)
 
     def work(line: Line) -> None:
-        with words.exclusive():
+        with words.lock:
             line.send("locked")
             line.recv()
         line.send("free")
         line.recv()
 
     started = child(work)
-    started.heard()
+    started.receive()
     started.stop()
     calls: list[Callable[[], object]] = [
         lambda: words.load(64),
         lambda: words.store(64, 1),
         lambda: words.swap(64, 0, 1),
         lambda: words.add(64, 1),
-        lambda: words.occupied(128, 4, 0),
+        lambda: words.find_occupied(128, 4, 0),
     ]
     for call in calls:
         with pytest.raises(UnavailableError) as caught:
             call()
         assert "shm.lock_held" == caught.value.code
-    started.go_on()
-    started.tell()
-    assert "free" == started.heard()
+    started.resume()
+    started.send()
+    assert "free" == started.receive()
 
     assert 0 == words.load(64)
 
 
 def test_threads_of_one_process_exclude_each_other(words: LockedWords, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They share the description and the mutex; the lock is still one at a time."""
+    """They share one file description."""
     monkeypatch.setattr(fallback, "LOCK_SECONDS_MAX", 0.05)
     refused: list[str] = []
 
@@ -131,7 +130,7 @@ def test_threads_of_one_process_exclude_each_other(words: LockedWords, monkeypat
             words.load(64)
         refused.append(caught.value.code)
 
-    with words.exclusive():
+    with words.lock:
         thread = threading.Thread(target=other)
         thread.start()
         thread.join()
@@ -140,8 +139,8 @@ def test_threads_of_one_process_exclude_each_other(words: LockedWords, monkeypat
     assert 0 == words.load(64)
 
 
-def test_a_forked_child_locks_for_itself(child: Start, words: LockedWords) -> None:
-    """Through its parent's description it would hold what the parent holds."""
+def test_a_forked_child_has_its_own_lock(child: Start, words: LockedWords) -> None:
+    """Through its parent's description it would already hold the lock."""
 
     def work(line: Line) -> None:
         with pytest.MonkeyPatch.context() as patch:
@@ -152,24 +151,23 @@ def test_a_forked_child_locks_for_itself(child: Start, words: LockedWords) -> No
         line.recv()
         line.send(words.load(64))
 
-    with words.exclusive():
+    with words.lock:
         started = child(work)
-        assert "refused" == started.heard()
-    started.tell()
+        assert "refused" == started.receive()
+    started.send()
 
-    assert 0 == started.heard()
+    assert 0 == started.receive()
 
 
-def test_an_exception_inside_the_lock_frees_it(words: LockedWords) -> None:
-    """Whatever it is."""
-    with pytest.raises(KeyboardInterrupt), words.exclusive():
+def test_an_exception_releases_the_lock(words: LockedWords) -> None:
+    with pytest.raises(KeyboardInterrupt), words.lock:
         raise KeyboardInterrupt
 
     assert 0 == words.load(64)
 
 
-def test_a_storm_of_kills_never_sticks_a_lock(child: Start, words: LockedWords) -> None:
-    """Killed at any instruction of an operation, with the lock held or not."""
+def test_repeated_kills_never_leave_a_lock_held(child: Start, words: LockedWords) -> None:
+    """At any instruction of an operation."""
 
     def work(line: Line) -> None:
         line.send("ready")
@@ -178,7 +176,7 @@ def test_a_storm_of_kills_never_sticks_a_lock(child: Start, words: LockedWords) 
 
     for _ in range(15):
         started = child(work)
-        started.heard()
+        started.receive()
         before = words.load(64)
         while words.load(64) < before + 20:
             pass
@@ -188,7 +186,7 @@ def test_a_storm_of_kills_never_sticks_a_lock(child: Start, words: LockedWords) 
 
 
 def test_a_system_without_futexes_polls(shared: MemoryRegion, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounded naps in a thread; the value decides, not the wake."""
+    """The value decides, not the wake."""
     words = shared.words
     if shared.mode == "native":
         return  # the C core has its own naps, compiled only where there are no futexes
@@ -206,7 +204,6 @@ def test_a_system_without_futexes_polls(shared: MemoryRegion, monkeypatch: pytes
 
 
 def test_a_file_lock_closes_its_descriptor() -> None:
-    """With the words that used it."""
     with MemoryRegion.create() as region:
         before = opened()
         lock = FileLock(f"/proc/self/fd/{region.fd}")

@@ -1,4 +1,4 @@
-"""Wheels: with the C core where there is a compiler, honest about its absence where there is none."""
+"""Wheels: with the C core where there is a compiler, pure Python otherwise, and named accordingly."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from tests.support.eventually import PATIENCE_SECONDS
 ROOT = Path(__file__).parents[3]
 COMPILER = shutil.which(os.environ.get("CC", "cc"))
 NO_COMPILER = {"CC": "no-such-compiler", "LDSHARED": "no-such-compiler -shared"}
-BUILD = "import sys; from setuptools import build_meta; print('made', build_meta.build_{}(sys.argv[1]))"
+BUILD = "import sys; from setuptools import build_meta; print('built_name', build_meta.build_{}(sys.argv[1]))"
 PROBE = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -45,9 +45,9 @@ pytestmark = [
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """A copy of what a build needs, with nothing built in it."""
-    copy = tmp_path / "tree"
+def source_tree(tmp_path: Path) -> Path:
+    """A copy of the sources of a build, without build results."""
+    copy = tmp_path / "source_tree"
     ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.egg-info")
     shutil.copytree(ROOT / "src", copy / "src", ignore=ignored)
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
@@ -55,14 +55,14 @@ def tree(tmp_path: Path) -> Path:
     return copy
 
 
-def build(tree: Path, what: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Builds a wheel or an sdist as pip does, without a network."""
-    command = [sys.executable, "-c", BUILD.format(what), str(tree / "dist")]
-    (tree / "dist").mkdir(exist_ok=True)
+def build(source_tree: Path, what: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Build a wheel or an sdist as pip does, without a network."""
+    command = [sys.executable, "-c", BUILD.format(what), str(source_tree / "dist")]
+    (source_tree / "dist").mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
     return subprocess.run(
         command,
-        cwd=tree,
+        cwd=source_tree,
         env={**kept, **environment},
         capture_output=True,
         text=True,
@@ -71,14 +71,14 @@ def build(tree: Path, what: str, **environment: str) -> subprocess.CompletedProc
     )
 
 
-def made(result: subprocess.CompletedProcess[str]) -> str:
-    """The name of what was built."""
+def built_name(result: subprocess.CompletedProcess[str]) -> str:
+    """Return the name of the built file."""
     assert 0 == result.returncode, result.stderr
-    return result.stdout.split("made ")[-1].strip()
+    return result.stdout.split("built_name ")[-1].strip()
 
 
 def mode_of(wheel: Path, target: Path) -> str:
-    """The mode in which an unpacked wheel works, in an interpreter of its own."""
+    """Return the mode in which an unpacked wheel works, in a new interpreter."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(target)
     command = [sys.executable, "-c", PROBE, str(target)]
@@ -89,46 +89,47 @@ def mode_of(wheel: Path, target: Path) -> str:
 
 
 @pytest.mark.skipif(COMPILER is None, reason="NO C COMPILER here: the wheel with the core is not built")
-def test_a_wheel_with_a_compiler_has_the_core(tree: Path, tmp_path: Path) -> None:
-    """One binary for 3.11 and later, and the name says so."""
-    name = made(build(tree, "wheel", INTERLOCK_REQUIRE_NATIVE="1"))
-    with zipfile.ZipFile(tree / "dist" / name) as archive:
+def test_a_wheel_with_a_compiler_has_the_core(source_tree: Path, tmp_path: Path) -> None:
+    """One binary for 3.11 and later, with that tag."""
+    name = built_name(build(source_tree, "wheel", INTERLOCK_REQUIRE_NATIVE="1"))
+    with zipfile.ZipFile(source_tree / "dist" / name) as archive:
         binaries = [each for each in archive.namelist() if each.endswith(".so")]
 
     assert "-cp311-abi3-" in name
     assert ["interlock/shm/_core.abi3.so"] == binaries
-    assert "native" == mode_of(tree / "dist" / name, tmp_path / "unpacked")
+    assert "native" == mode_of(source_tree / "dist" / name, tmp_path / "unpacked")
 
 
-def test_a_wheel_without_a_compiler_is_pure_and_says_so(tree: Path, tmp_path: Path) -> None:
-    """No binary, not even one that an earlier build left; and the fallback works."""
-    for stale in (tree / "build" / f"lib.linux-{os.uname().machine}-{sys.implementation.cache_tag}", tree / "src"):
+def test_a_wheel_without_a_compiler_is_tagged_as_pure(source_tree: Path, tmp_path: Path) -> None:
+    """It contains no binary, not even one of an earlier build, and the fallback works."""
+    for stale in (
+        source_tree / "build" / f"lib.linux-{os.uname().machine}-{sys.implementation.cache_tag}",
+        source_tree / "src",
+    ):
         place = stale / "interlock" / "shm" / "_core.abi3.so"
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(b"stale")
-    name = made(build(tree, "wheel", **NO_COMPILER))
-    with zipfile.ZipFile(tree / "dist" / name) as archive:
+    name = built_name(build(source_tree, "wheel", **NO_COMPILER))
+    with zipfile.ZipFile(source_tree / "dist" / name) as archive:
         binaries = [each for each in archive.namelist() if each.endswith(".so")]
-        [told] = [archive.read(each).decode() for each in archive.namelist() if each.endswith(".dist-info/WHEEL")]
+        [metadata] = [archive.read(each).decode() for each in archive.namelist() if each.endswith(".dist-info/WHEEL")]
 
     assert name.endswith("-py3-none-any.whl")
     assert [] == binaries
-    assert "Root-Is-Purelib: true" in told
-    assert "flock" == mode_of(tree / "dist" / name, tmp_path / "unpacked")
+    assert "Root-Is-Purelib: true" in metadata
+    assert "flock" == mode_of(source_tree / "dist" / name, tmp_path / "unpacked")
 
 
-def test_whoever_requires_the_core_gets_it_or_an_error(tree: Path) -> None:
-    """A publisher's build does not fall back in silence."""
-    result = build(tree, "wheel", INTERLOCK_REQUIRE_NATIVE="1", **NO_COMPILER)
+def test_a_build_that_requires_the_core_fails_without_it(source_tree: Path) -> None:
+    result = build(source_tree, "wheel", INTERLOCK_REQUIRE_NATIVE="1", **NO_COMPILER)
 
     assert 0 != result.returncode
-    assert [] == list((tree / "dist").iterdir())
+    assert [] == list((source_tree / "dist").iterdir())
 
 
-def test_the_sdist_has_what_the_core_is_built_from(tree: Path) -> None:
-    """Sources, headers and the script that builds them."""
-    name = made(build(tree, "sdist"))
-    with tarfile.open(tree / "dist" / name) as archive:
+def test_the_sdist_contains_the_sources_of_the_core(source_tree: Path) -> None:
+    name = built_name(build(source_tree, "sdist"))
+    with tarfile.open(source_tree / "dist" / name) as archive:
         names = {each.partition("/")[2] for each in archive.getnames()}
     sources = {f"src/interlock/shm/native/{path.name}" for path in (ROOT / "src/interlock/shm/native").iterdir()}
 

@@ -45,7 +45,7 @@ def test_a_child_does_not_keep_the_locks_of_a_dead_parent(tmp_path: Path, childr
         line.recv()
 
     children.append(Child(parent))
-    grandchild = children[0].heard()
+    grandchild = children[0].receive()
     system, directory = OperatingSystem(), os.open(tmp_path, os.O_RDONLY)
     try:
         with pytest.raises(TimeoutError):
@@ -73,7 +73,7 @@ def test_a_child_leaves_a_descriptor_whose_lock_was_released_alone(tmp_path: Pat
         line.send((tmp_path / "other").read_bytes())
 
     children.append(Child(child))
-    said = children[0].heard()
+    said = children[0].receive()
     os.close(file)
 
     assert b"here" == said
@@ -99,7 +99,7 @@ def test_a_child_does_not_wait_for_a_thread_of_its_parent(tmp_path: Path, childr
         line.send(len(asyncio.run(store.read(ENTITY))))
 
     children.append(Child(child))
-    said = children[0].heard()
+    said = children[0].receive()
     leave.set()
     holding.join()
     asyncio.run(store.close())
@@ -120,7 +120,7 @@ def test_a_child_is_refused_a_store_in_memory(children: list[Child]) -> None:
 
     with store._lock:
         children.append(Child(child))
-        said = [children[0].heard() for _ in range(4)]
+        said = [children[0].receive() for _ in range(4)]
     answer = asyncio.run(store.append(step(2, "k2")))
 
     assert ["store.forked"] * 4 == said

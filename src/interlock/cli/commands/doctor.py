@@ -35,7 +35,7 @@ from interlock.ports.clock import SystemClock
 from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded
 from interlock.runtime.clock_repair import find_ahead
 from interlock.runtime.runtime import Runtime
-from interlock.shm.memory.modes import chosen_mode
+from interlock.shm.memory.modes import select_mode
 from interlock.stores.registry import schema_of, without_password
 from interlock.stores.schema import Schema
 from interlock.stores.sqlite.connection import LIBRARY_MIN, NETWORK_FILE_SYSTEMS, file_system
@@ -161,7 +161,7 @@ def _sqlite() -> Check:
 
 def _shared_memory() -> Check:
     try:
-        mode = chosen_mode()
+        mode = select_mode()
     except InterlockError as error:
         return Check("shared memory", "warning", error.message, error.hint)
     if mode == "native":

@@ -1,4 +1,4 @@
-"""The drain of a server: requests admitted, refused and waited for, over several worker processes."""
+"""The drain of a server: requests are admitted, refused and waited for, in several worker processes."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ import pytest
 from interlock.errors import NotFoundError, UsageError
 from interlock.shm.lifecycle.asgi import DrainMiddleware, Message, Receive, Scope, Send, drain_workers, server_name
 from interlock.shm.lifecycle.lifecycle import Lifecycle
-from interlock.shm.memory.permits import Phase
+from interlock.shm.lifecycle.permits import Phase
 from interlock.shm.memory.region import MemoryRegion
 from tests.processes.shm.processes import Child, Line, Work
 from tests.processes.shm.queues import until
@@ -28,14 +28,14 @@ HTTP: Scope = {"type": "http", "path": "/"}
 
 
 async def hello(scope: Scope, receive: Receive, send: Send) -> None:
-    """An application that knows no lifespans."""
+    """An application without a lifespan."""
     assert scope["type"] in {"http", "websocket"}
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": b"hello"})
 
 
-async def asked(app: DrainMiddleware, scope: Scope = HTTP) -> list[Message]:
-    """What the application answers to one request."""
+async def request(app: DrainMiddleware, scope: Scope = HTTP) -> list[Message]:
+    """Send one request and return the response."""
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -49,7 +49,7 @@ async def asked(app: DrainMiddleware, scope: Scope = HTTP) -> list[Message]:
 
 
 class Lifespan:
-    """A server's side of the lifespan protocol."""
+    """The server's side of the lifespan protocol."""
 
     def __init__(self, app: DrainMiddleware) -> None:
         self.sent: list[str] = []
@@ -57,8 +57,8 @@ class Lifespan:
         self._outgoing: asyncio.Queue[Message] = asyncio.Queue()
         self._task = asyncio.create_task(app({"type": "lifespan"}, self._incoming.get, self._outgoing.put))
 
-    async def tell(self, what: str) -> str:
-        """Sends a message and gives the type of the answer."""
+    async def exchange(self, what: str) -> str:
+        """Send a message and return the type of the answer."""
         await self._incoming.put({"type": f"lifespan.{what}"})
         answer = asyncio.create_task(self._outgoing.get())
         await asyncio.wait({answer, self._task}, return_when=asyncio.FIRST_COMPLETED)
@@ -70,22 +70,24 @@ class Lifespan:
 
 
 async def test_requests_pass_while_running_and_are_refused_while_draining() -> None:
-    """503 with the advice to come again, on a connection that is closed."""
+    """With status 503, Retry-After and a closed connection."""
     app = DrainMiddleware(hello, name="web")
-    assert 200 == (await asked(app))[0]["status"]
+    assert 200 == (await request(app))[0]["status"]
     report = await app.lifecycle.drain(timeout=PATIENCE_SECONDS)
-    start, body = await asked(app)
+    start, body = await request(app)
 
     assert report.closed
     assert 503 == start["status"]
     assert (b"connection", b"close") in start["headers"]
     assert any(name == b"retry-after" for name, _ in start["headers"])
     assert b"shutting down" in body["body"]
-    assert [{"type": "websocket.close", "code": 1012, "reason": "draining"}] == await asked(app, {"type": "websocket"})
+    assert [{"type": "websocket.close", "code": 1012, "reason": "draining"}] == await request(
+        app, {"type": "websocket"}
+    )
 
 
-async def test_a_request_inside_is_waited_for() -> None:
-    """The drain ends when the last response does; new requests are refused meanwhile."""
+async def test_a_drain_waits_for_a_request_in_progress() -> None:
+    """New requests are refused meanwhile."""
     release = asyncio.Event()
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,11 +95,11 @@ async def test_a_request_inside_is_waited_for() -> None:
         await hello(scope, receive, send)
 
     app = DrainMiddleware(slow, name="web")
-    inside = asyncio.create_task(asked(app))
+    inside = asyncio.create_task(request(app))
     await asyncio.sleep(0)
     assert 1 == app.lifecycle.permits
     drain = asyncio.ensure_future(app.lifecycle.drain(timeout=PATIENCE_SECONDS))
-    assert 503 == (await asked(app))[0]["status"]
+    assert 503 == (await request(app))[0]["status"]
     assert not drain.done()
     release.set()
 
@@ -105,33 +107,33 @@ async def test_a_request_inside_is_waited_for() -> None:
     assert (await drain).closed
 
 
-async def test_a_failing_request_gives_its_permit_back() -> None:
-    """The exception goes on to the server."""
+async def test_a_failing_request_returns_its_permit() -> None:
+    """The server gets the exception."""
 
     async def failing(scope: Scope, receive: Receive, send: Send) -> None:
         raise ZeroDivisionError
 
     app = DrainMiddleware(failing, name="web")
     with pytest.raises(ZeroDivisionError):
-        await asked(app)
+        await request(app)
 
     assert 0 == app.lifecycle.permits
 
 
 def names(directory: Path) -> list[str]:
-    """The files of a directory."""
+    """Return the files of a directory."""
     return sorted(path.name for path in directory.iterdir())
 
 
 async def test_the_lifespan_joins_drains_cleans_up_and_leaves(runtime_directory: Path) -> None:
-    """Also for an application that has no lifespan of its own; no file is left."""
+    """Also for an application without a lifespan; no file is left."""
     runs: list[int] = []
     app = DrainMiddleware(hello, name="web", cleanup=lambda: runs.append(1))
     span = Lifespan(app)
-    assert "lifespan.startup.complete" == await span.tell("startup")
+    assert "lifespan.startup.complete" == await span.exchange("startup")
     assert ["web"] == names(runtime_directory)
-    assert 200 == (await asked(app))[0]["status"]
-    assert "lifespan.shutdown.complete" == await span.tell("shutdown")
+    assert 200 == (await request(app))[0]["status"]
+    assert "lifespan.shutdown.complete" == await span.exchange("shutdown")
 
     assert app.report is not None
     assert app.report.closed
@@ -140,7 +142,7 @@ async def test_the_lifespan_joins_drains_cleans_up_and_leaves(runtime_directory:
 
 
 async def test_a_request_that_outlasts_the_shutdown_keeps_its_slot() -> None:
-    """The time is over, and the request is not: nobody may take the worker for gone."""
+    """After the timeout the worker still counts as alive."""
     release = asyncio.Event()
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
@@ -149,10 +151,10 @@ async def test_a_request_that_outlasts_the_shutdown_keeps_its_slot() -> None:
 
     app = DrainMiddleware(slow, name="web", timeout=0.01)
     span = Lifespan(app)
-    await span.tell("startup")
-    inside = asyncio.create_task(asked(app))
+    await span.exchange("startup")
+    inside = asyncio.create_task(request(app))
     await asyncio.sleep(0)
-    assert "lifespan.shutdown.complete" == await span.tell("shutdown")
+    assert "lifespan.shutdown.complete" == await span.exchange("shutdown")
 
     assert app.report is not None
     assert (False, 1) == (app.report.closed, app.report.permits)
@@ -162,8 +164,8 @@ async def test_a_request_that_outlasts_the_shutdown_keeps_its_slot() -> None:
     assert Phase.CLOSED is app.lifecycle.phase
 
 
-async def test_an_application_that_reads_its_lifespan_and_fails_has_one_made_for_it() -> None:
-    """It took the message and said nothing: the server is answered all the same."""
+async def test_an_application_that_fails_in_its_lifespan_gets_a_default_one() -> None:
+    """If it sent no answer."""
 
     async def deaf(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
@@ -171,12 +173,12 @@ async def test_an_application_that_reads_its_lifespan_and_fails_has_one_made_for
 
     span = Lifespan(DrainMiddleware(deaf, name="web"))
 
-    assert "lifespan.startup.complete" == await span.tell("startup")
-    assert "lifespan.shutdown.complete" == await span.tell("shutdown")
+    assert "lifespan.startup.complete" == await span.exchange("startup")
+    assert "lifespan.shutdown.complete" == await span.exchange("shutdown")
 
 
 async def test_the_applications_own_lifespan_is_served() -> None:
-    """Its shutdown comes after the drain: what it closes is used by requests."""
+    """Its shutdown comes after the drain, because requests use what it closes."""
     order: list[str] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -187,13 +189,12 @@ async def test_the_applications_own_lifespan_is_served() -> None:
 
     span = Lifespan(DrainMiddleware(app, name="web", cleanup=lambda: order.append("cleanup")))
 
-    assert "lifespan.startup.complete" == await span.tell("startup")
-    assert "lifespan.shutdown.complete" == await span.tell("shutdown")
+    assert "lifespan.startup.complete" == await span.exchange("startup")
+    assert "lifespan.shutdown.complete" == await span.exchange("shutdown")
     assert ["startup", "cleanup", "shutdown"] == order
 
 
 async def test_an_application_that_fails_to_start_fails() -> None:
-    """What it said is not covered up."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
@@ -201,7 +202,7 @@ async def test_an_application_that_fails_to_start_fails() -> None:
         raise ZeroDivisionError
 
     span = Lifespan(DrainMiddleware(app, name="web"))
-    assert "lifespan.startup.failed" == await span.tell("startup")
+    assert "lifespan.startup.failed" == await span.exchange("startup")
     with pytest.raises(ZeroDivisionError):
         await span._task
 
@@ -212,48 +213,46 @@ async def test_a_worker_that_only_leaves_does_not_drain_the_others() -> None:
     two = DrainMiddleware(hello, name="web", drain_on_shutdown=False)
     spans = [Lifespan(one), Lifespan(two)]
     for span in spans:
-        await span.tell("startup")
+        await span.exchange("startup")
     assert {0, 1} == {one.lifecycle.slot, two.lifecycle.slot}
-    await spans[0].tell("shutdown")
+    await spans[0].exchange("shutdown")
 
     assert one.report is None
-    assert 200 == (await asked(two))[0]["status"]
+    assert 200 == (await request(two))[0]["status"]
     assert Phase.RUNNING is two.lifecycle.phase
 
 
-async def test_a_name_whose_lifecycle_is_closed_is_used_anew() -> None:
-    """The next run of a server is not refused because of the last one."""
+async def test_a_name_whose_lifecycle_is_closed_can_be_used_again() -> None:
     old = DrainMiddleware(hello, name="web")
-    await asked(old)
+    await request(old)
     await old.lifecycle.drain(timeout=PATIENCE_SECONDS)
     new = DrainMiddleware(hello, name="web")
 
-    assert 200 == (await asked(new))[0]["status"]
-    assert 503 == (await asked(old))[0]["status"]
+    assert 200 == (await request(new))[0]["status"]
+    assert 503 == (await request(old))[0]["status"]
 
 
-def test_a_wrong_name_is_refused_where_it_is_given() -> None:
-    """Not by the first request."""
+def test_an_invalid_name_is_refused_by_the_constructor() -> None:
     with pytest.raises(UsageError):
         DrainMiddleware(hello, name="a/b")
     with pytest.raises(NotFoundError):
-        drain_workers("nobody")
+        drain_workers("unknown")
 
 
 def test_workers_of_one_server_have_one_name(child: Start) -> None:
-    """It is that of their parent; another server has another."""
+    """It comes from their parent process."""
 
     def work(line: Line) -> None:
         line.send(server_name())
 
-    heard = {child(work).heard() for _ in range(2)}
+    names_seen = {child(work).receive() for _ in range(2)}
 
-    assert 1 == len(heard)
-    assert {server_name()} != heard
+    assert 1 == len(names_seen)
+    assert {server_name()} != names_seen
 
 
-def serving(line: Line) -> None:
-    """A worker: one slow request, then the shutdown, as a server would ask for them."""
+def serve_one_request(line: Line) -> None:
+    """Run a worker: one slow request, then the shutdown."""
 
     async def main() -> None:
         async def slow(scope: Scope, receive: Receive, send: Send) -> None:
@@ -264,47 +263,45 @@ def serving(line: Line) -> None:
 
         app = DrainMiddleware(slow, name="web", cleanup=lambda: line.send("cleanup"))
         span = Lifespan(app)
-        await span.tell("startup")
-        answer = await asked(app)
+        await span.exchange("startup")
+        answer = await request(app)
         line.send(answer[0]["status"])
-        line.send((await asked(app))[0]["status"])
-        await span.tell("shutdown")
+        line.send((await request(app))[0]["status"])
+        await span.exchange("shutdown")
         line.send("down")
 
     asyncio.run(main())
 
 
 def test_all_workers_drain_together_and_one_cleans_up(child: Start) -> None:
-    """A drain from outside refuses in every worker, waits for each, and the cleanup runs in one of them."""
-    workers = [child(serving) for _ in range(3)]
+    workers = [child(serve_one_request) for _ in range(3)]
     for each in workers:
-        assert "inside" == each.heard()
+        assert "inside" == each.receive()
     watcher = Lifecycle(MemoryRegion.attach("web"))
     drain = watcher.drain(timeout=PATIENCE_SECONDS)
     assert [1, 1, 1] == [each.permits for each in watcher.participants() if each.slot != watcher.slot]
     for each in workers:
-        each.tell()
+        each.send()
     report = drain.wait()
     said = []
     for each in workers:
-        while (word := each.heard()) != "down":
+        while (word := each.receive()) != "down":
             said.append(word)
 
     assert report.closed
     assert 1 == said.count("cleanup")
     assert 3 == said.count(200)
     assert 3 == said.count(503)
-    assert [0, 0, 0] == [each.ended() for each in workers]
+    assert [0, 0, 0] == [each.wait() for each in workers]
 
 
-def test_a_killed_worker_does_not_hold_the_drain(child: Start) -> None:
-    """Its requests are gone with it."""
-    workers = [child(serving) for _ in range(2)]
+def test_a_killed_worker_does_not_block_the_drain(child: Start) -> None:
+    workers = [child(serve_one_request) for _ in range(2)]
     for each in workers:
-        assert "inside" == each.heard()
+        assert "inside" == each.receive()
     workers[0].kill(reap=False)
     drain = Lifecycle(MemoryRegion.attach("web")).drain(timeout=PATIENCE_SECONDS)
-    workers[1].tell()  # only now: before the drain its next request would be let in as well
+    workers[1].send()  # only now: before the drain its next request would be let in as well
     report = drain.wait()
 
     assert report.closed

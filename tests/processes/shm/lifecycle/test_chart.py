@@ -1,4 +1,4 @@
-"""Charts in a word: those that fit behave as the kernel says; all others are refused with every reason."""
+"""Charts in a word: a chart that fits behaves as in the kernel; others are refused with every reason."""
 
 import asyncio
 import threading
@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import interlock
 from interlock.errors import ConflictError, DefinitionError, RejectedError, UsageError
-from interlock.shm.lifecycle.chart import LIFECYCLE_YAML, AtomicChart
-from interlock.shm.lifecycle.chart_check import word_diagnostics
+from interlock.shm.lifecycle.chart import LIFECYCLE_YAML, AtomicChart, word_diagnostics
 from interlock.shm.memory.region import MemoryRegion
 from tests.processes.shm.processes import Child, Line, Work
 from tests.support.eventually import PATIENCE_SECONDS
@@ -34,12 +33,12 @@ states:
 
 
 def reasons(text: str) -> list[str]:
-    """The codes of what speaks against a definition."""
+    """Return the codes of the reasons against a definition."""
     return [each.code for each in word_diagnostics(interlock.loads(HEAD + text).chart)]
 
 
-def test_the_lifecycle_is_such_a_chart(shared: MemoryRegion) -> None:
-    """What `Gate` does, said as a chart: INIT, RUNNING, DRAINING, CLOSED."""
+def test_the_lifecycle_chart_behaves_like_a_gate(shared: MemoryRegion) -> None:
+    """INIT, RUNNING, DRAINING, CLOSED."""
     life = AtomicChart(interlock.loads(LIFECYCLE_YAML), shared)
     assert life.try_enter() is None
     assert "applied" == life.send("lifecycle.started").outcome
@@ -54,8 +53,8 @@ def test_the_lifecycle_is_such_a_chart(shared: MemoryRegion) -> None:
     assert "rejected" == life.send("lifecycle.started").outcome
 
 
-def test_a_drain_of_nobody_passes_through(shared: MemoryRegion) -> None:
-    """One swap, two states: there is nobody whose exit could move it on."""
+def test_a_drain_without_permits_skips_the_draining_state(shared: MemoryRegion) -> None:
+    """One swap moves two states."""
     done: list[str | None] = []
     hall = AtomicChart(interlock.loads(TURNSTILE), shared, perform=lambda effect: done.append(effect.name))
     hall.send("coin.paid")
@@ -66,8 +65,8 @@ def test_a_drain_of_nobody_passes_through(shared: MemoryRegion) -> None:
     assert ["call", "log"] == [effect.type for effect in receipt.effects]
 
 
-def test_the_last_exit_moves_on_and_performs(shared: MemoryRegion) -> None:
-    """The effects of the transition out of `drains` are those of the process whose exit was the last."""
+def test_the_last_exit_moves_the_chart_and_performs_its_effects(shared: MemoryRegion) -> None:
+    """In the process of that exit."""
     done: list[str | None] = []
     hall = AtomicChart(interlock.loads(TURNSTILE), shared, perform=lambda effect: done.append(effect.name))
     hall.send("coin.paid")
@@ -83,8 +82,8 @@ def test_the_last_exit_moves_on_and_performs(shared: MemoryRegion) -> None:
     assert "dark" == hall.state
 
 
-def test_draining_is_not_left_while_permits_are_out(shared: MemoryRegion) -> None:
-    """Not even by its own event: closed while somebody is inside is the defect all of this is against."""
+def test_draining_is_not_left_while_permits_are_in_use(shared: MemoryRegion) -> None:
+    """Not even by its own event."""
     hall = AtomicChart(interlock.loads(TURNSTILE), shared)
     hall.send("coin.paid")
     with hall.enter():
@@ -99,7 +98,7 @@ def test_draining_is_not_left_while_permits_are_out(shared: MemoryRegion) -> Non
 
 
 def test_outcomes_are_those_of_the_kernel(shared: MemoryRegion) -> None:
-    """Applied, ignored and rejected, as anywhere else."""
+    """Applied, ignored and rejected."""
     hall = AtomicChart(interlock.loads(TURNSTILE), shared)
 
     assert "ignored" == hall.send("coin.refused").outcome
@@ -109,8 +108,8 @@ def test_outcomes_are_those_of_the_kernel(shared: MemoryRegion) -> None:
     assert "rejected" == hall.send("coin.paid").outcome
 
 
-def test_expected_is_the_compare_of_the_swap(shared: MemoryRegion) -> None:
-    """Whoever expects another state learns it, and nothing moves."""
+def test_an_unexpected_state_is_a_conflict(shared: MemoryRegion) -> None:
+    """The chart does not move."""
     hall = AtomicChart(interlock.loads(TURNSTILE), shared)
     with pytest.raises(ConflictError) as caught:
         hall.send("coin.paid", expected="open")
@@ -123,7 +122,7 @@ def test_expected_is_the_compare_of_the_swap(shared: MemoryRegion) -> None:
 
 
 def test_one_process_wins_each_transition(child: Start, shared: MemoryRegion) -> None:
-    """Effects are performed once, by the winner of the swap."""
+    """It performs the effects, once."""
     performed = shared.word("performed")
     chart = interlock.loads(TURNSTILE)
 
@@ -134,10 +133,10 @@ def test_one_process_wins_each_transition(child: Start, shared: MemoryRegion) ->
 
     started = [child(work) for _ in range(4)]
     for each in started:
-        each.tell()
+        each.send()
 
-    assert ["applied", "rejected", "rejected", "rejected"] == sorted(each.heard() for each in started)
-    assert [0, 0, 0, 0] == [each.ended() for each in started]
+    assert ["applied", "rejected", "rejected", "rejected"] == sorted(each.receive() for each in started)
+    assert [0, 0, 0, 0] == [each.wait() for each in started]
     assert 2 == performed.load()
     assert "open" == AtomicChart(chart, shared).state
 
@@ -151,7 +150,7 @@ def test_another_revision_is_refused(shared: MemoryRegion) -> None:
     assert "chart.revision" == caught.value.code
 
 
-def test_waiters_hear_of_the_end(shared: MemoryRegion) -> None:
+def test_waiters_are_woken_at_the_end(shared: MemoryRegion) -> None:
     """In a thread and in an event loop."""
     life = AtomicChart(interlock.loads(LIFECYCLE_YAML), shared)
     assert not life.wait_ended(timeout=0.01)
@@ -166,8 +165,7 @@ def test_waiters_hear_of_the_end(shared: MemoryRegion) -> None:
     asyncio.run(wait())
 
 
-async def test_a_permit_of_a_chart_is_given_back_in_a_coroutine(shared: MemoryRegion) -> None:
-    """`async with`, as for gates."""
+async def test_async_with_returns_a_permit_of_a_chart(shared: MemoryRegion) -> None:
     life = AtomicChart(interlock.loads(LIFECYCLE_YAML), shared)
     life.send("lifecycle.started")
     async with life.enter():
@@ -207,7 +205,7 @@ async def test_a_permit_of_a_chart_is_given_back_in_a_coroutine(shared: MemoryRe
     ],
 )
 def test_states_that_do_not_fit_are_refused(states: str, expected: str) -> None:
-    """Each reason has its code, and nothing else is told."""
+    """Each reason has its code, and there is no other."""
     assert [expected] == reasons(f"initial: a\nstates: {{{states}}}")
 
 
@@ -222,13 +220,12 @@ def test_states_that_do_not_fit_are_refused(states: str, expected: str) -> None:
         ("initial: a\nevents: {go: {roles: [x]}}", "word.roles"),
     ],
 )
-def test_what_is_said_for_the_whole_chart_must_fit(root: str, expected: str) -> None:
+def test_settings_of_the_whole_chart_must_fit(root: str, expected: str) -> None:
     """A word has no context, no queue and no principals."""
     assert [expected] == reasons(f"{root}\nstates: {{a: {{on: {{go: c}}}}, b: {{on: {{go: c}}}}, c: {{type: final}}}}")
 
 
-def test_all_reasons_are_told_at_once_with_their_places(shared: MemoryRegion) -> None:
-    """An author mends the chart in one go."""
+def test_all_reasons_are_reported_together_with_their_places(shared: MemoryRegion) -> None:
     text = """\
 initial: draft
 states:
@@ -240,15 +237,14 @@ states:
 """
     with pytest.raises(DefinitionError) as caught:
         AtomicChart(interlock.loads(HEAD + text, source="order.yaml"), shared)
-    told = {each.code: each for each in caught.value.diagnostics}
+    found = {each.code: each for each in caught.value.diagnostics}
 
-    assert {"word.timer", "word.backward", "word.final", "word.tags"} <= set(told)
-    assert "targets an earlier state (`draft`): a word only moves forward" in str(told["word.backward"])
-    assert str(told["word.backward"]).startswith("order.yaml:9:")
+    assert {"word.timer", "word.backward", "word.final", "word.tags"} <= set(found)
+    assert "targets an earlier state (`draft`): a word only moves forward" in str(found["word.backward"])
+    assert str(found["word.backward"]).startswith("order.yaml:9:")
 
 
-def test_an_emptied_event_that_needs_a_payload_is_refused(shared: MemoryRegion) -> None:
-    """The last exit has none to give."""
+def test_an_event_of_the_last_exit_that_needs_a_payload_is_refused(shared: MemoryRegion) -> None:
     others = ("drain.requested", "lifecycle.started", "lifecycle.aborted")
     declared = "{work.emptied: {payload: {n: integer}}, " + ", ".join(f"{name}: {{}}" for name in others) + "}"
     text = LIFECYCLE_YAML.replace("initial: init", f"events: {declared}\ninitial: init")
@@ -258,21 +254,18 @@ def test_an_emptied_event_that_needs_a_payload_is_refused(shared: MemoryRegion) 
     assert "word.drains" == caught.value.diagnostics[0].code
 
 
-def test_a_tag_is_given_once() -> None:
-    """Two states that admit would be two gates in one word."""
+def test_a_tag_on_two_states_is_refused() -> None:
     states = "a: {tags: [admits], on: {go: b}}, b: {tags: [admits], on: {go: c}}, c: {tags: [drains], on: {go: d}}"
 
     assert {"word.tags", "word.undrained"} == set(reasons(f"initial: a\nstates: {{{states}, d: {{type: final}}}}"))
 
 
 def test_a_parallel_chart_is_refused() -> None:
-    """Two regions are two states."""
     assert "word.root" in reasons("type: parallel\nstates: {a: {}, b: {}}")
 
 
 @pytest.mark.parametrize("name", ["done", "error.x", "_x"])
 def test_a_reserved_name_is_refused(shared: MemoryRegion, name: str) -> None:
-    """As everywhere, with the same code."""
     hall = AtomicChart(interlock.loads(TURNSTILE), shared)
     with pytest.raises(UsageError) as caught:
         hall.send(name)
@@ -282,8 +275,8 @@ def test_a_reserved_name_is_refused(shared: MemoryRegion, name: str) -> None:
 
 @settings(max_examples=30)
 @given(events=st.lists(st.sampled_from(["coin.paid", "coin.refused", "closing", "hall.emptied", "day.ended", "x"])))
-def test_a_word_takes_events_as_an_entity_does(events: list[str]) -> None:
-    """Without permits, the word is the kernel's own entity, except that an empty hall needs no `hall.emptied`."""
+def test_a_word_handles_events_like_an_entity(events: list[str]) -> None:
+    """Except that a drain without permits needs no `hall.emptied`."""
     chart = interlock.loads(TURNSTILE)
     snapshot = chart.start(entity="e").snapshot
     with MemoryRegion.create(slots=1) as region:

@@ -1,4 +1,4 @@
-"""Gates and lifecycles keep the same five promises: one suite over both, in every mode."""
+"""Gates and lifecycles have the same operations: one suite for both, in every mode."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ import pytest
 from interlock.errors import RejectedError, UnavailableError, UsageError
 from interlock.shm.lifecycle.gate import Gate
 from interlock.shm.lifecycle.lifecycle import Lifecycle
-from interlock.shm.memory.permits import COUNT_MAX, Phase
+from interlock.shm.lifecycle.permits import COUNT_MAX, Phase
 from interlock.shm.memory.region import MemoryRegion
 from tests.processes.shm.processes import Child, Line, Work
 from tests.support.eventually import PATIENCE_SECONDS
@@ -25,12 +25,12 @@ def life(request: pytest.FixtureRequest, shared: MemoryRegion) -> Gate | Lifecyc
 
 
 def phase_of(life: Gate | Lifecycle) -> Phase:
-    """The phase now; a call, because type checkers believe that attributes stay."""
+    """Return the phase; a function, because type checkers assume that attributes do not change."""
     return life.phase
 
 
-def test_a_life_moves_forward_once(life: Gate | Lifecycle) -> None:
-    """INIT, RUNNING, CLOSED; each move has one author."""
+def test_a_lifecycle_moves_forward_once(life: Gate | Lifecycle) -> None:
+    """INIT, RUNNING, CLOSED; one call makes each move."""
     assert Phase.INIT is phase_of(life)
     assert life.start()
     assert not life.start()
@@ -39,12 +39,12 @@ def test_a_life_moves_forward_once(life: Gate | Lifecycle) -> None:
     assert life.drain().wait().closed
     assert Phase.CLOSED is phase_of(life)
     assert not life.start()
-    assert not life.drain().began
+    assert not life.drain().started
     assert life.drain().wait().closed
 
 
-def test_nobody_is_admitted_before_the_start_or_after_the_drain(life: Gate | Lifecycle) -> None:
-    """A refusal is an answer of `try_enter` and an error of `enter`."""
+def test_enter_is_refused_before_the_start_and_after_the_drain(life: Gate | Lifecycle) -> None:
+    """`try_enter` returns None, `enter` raises."""
     assert life.try_enter() is None
     with pytest.raises(RejectedError) as early:
         life.enter()
@@ -61,11 +61,10 @@ def test_nobody_is_admitted_before_the_start_or_after_the_drain(life: Gate | Lif
     assert "draining" in str(late.value)
 
 
-def test_the_last_exit_closes_and_knows_it(life: Gate | Lifecycle) -> None:
-    """Exactly one of them."""
+def test_the_last_exit_closes_and_returns_true(life: Gate | Lifecycle) -> None:
     life.start()
     permits = [life.enter() for _ in range(3)]
-    assert life.drain().began
+    assert life.drain().started
     answers = [life.exit(permit) for permit in permits]
 
     assert [False, False, True] == answers
@@ -73,18 +72,16 @@ def test_the_last_exit_closes_and_knows_it(life: Gate | Lifecycle) -> None:
     assert 0 == life.permits
 
 
-def test_a_drain_of_nobody_closes_at_once(life: Gate | Lifecycle) -> None:
-    """There is no one whose exit could close."""
+def test_a_drain_without_permits_closes_immediately(life: Gate | Lifecycle) -> None:
     life.start()
     drain = life.drain()
 
-    assert drain.began
+    assert drain.started
     assert Phase.CLOSED is phase_of(life)
     assert drain.wait().closed
 
 
 def test_exits_before_the_drain_close_nothing(life: Gate | Lifecycle) -> None:
-    """Zero is only the end while draining."""
     life.start()
     for _ in range(3):
         assert not life.exit(life.enter())
@@ -92,8 +89,7 @@ def test_exits_before_the_drain_close_nothing(life: Gate | Lifecycle) -> None:
     assert Phase.RUNNING is phase_of(life)
 
 
-def test_an_aborted_life_is_closed(life: Gate | Lifecycle) -> None:
-    """It never ran; waiters do not wait for it."""
+def test_an_aborted_lifecycle_is_closed(life: Gate | Lifecycle) -> None:
     assert life.abort()
     assert not life.start()
     assert life.try_enter() is None
@@ -102,16 +98,16 @@ def test_an_aborted_life_is_closed(life: Gate | Lifecycle) -> None:
     assert life.drain().wait().closed
 
 
-def test_a_drain_before_the_start_returns_at_once(life: Gate | Lifecycle) -> None:
-    """Nothing runs, so nothing will close; the report says so instead of waiting for it."""
+def test_a_drain_before_the_start_returns_immediately(life: Gate | Lifecycle) -> None:
+    """The report says that it is not closed."""
     report = life.drain(timeout=PATIENCE_SECONDS).wait()
 
     assert (False, Phase.INIT) == (report.closed, report.phase)
     assert life.start()
 
 
-def test_a_permit_is_good_for_one_exit(life: Gate | Lifecycle) -> None:
-    """The second exit raises, and the count of the others stays."""
+def test_a_permit_is_valid_for_one_exit(life: Gate | Lifecycle) -> None:
+    """The second exit raises, and the count is unchanged."""
     life.start()
     used, other = life.enter(), life.enter()
     life.exit(used)
@@ -127,8 +123,8 @@ def test_a_permit_is_good_for_one_exit(life: Gate | Lifecycle) -> None:
     assert life.exit(other)
 
 
-def test_a_permit_leaves_through_its_own_door(shared: MemoryRegion, life: Gate | Lifecycle) -> None:
-    """A permit of another life, or something that is none, changes nothing."""
+def test_a_permit_of_another_lifecycle_is_refused(shared: MemoryRegion, life: Gate | Lifecycle) -> None:
+    """Also an object that is not a permit."""
     other = Gate(shared, "other")
     other.start()
     life.start()
@@ -142,8 +138,8 @@ def test_a_permit_leaves_through_its_own_door(shared: MemoryRegion, life: Gate |
     life.exit(permit)
 
 
-def test_a_with_block_gives_its_permit_back(life: Gate | Lifecycle) -> None:
-    """Also when the block raises; the exception goes on."""
+def test_a_with_block_returns_its_permit(life: Gate | Lifecycle) -> None:
+    """Also if the block raises."""
     life.start()
     with life.enter() as permit:
         assert 1 == life.permits
@@ -155,8 +151,7 @@ def test_a_with_block_gives_its_permit_back(life: Gate | Lifecycle) -> None:
     assert permit.used
 
 
-async def test_an_async_with_block_gives_its_permit_back(life: Gate | Lifecycle) -> None:
-    """The same in a coroutine."""
+async def test_an_async_with_block_returns_its_permit(life: Gate | Lifecycle) -> None:
     life.start()
     async with life.enter() as permit:
         assert 1 == life.permits
@@ -168,9 +163,9 @@ async def test_an_async_with_block_gives_its_permit_back(life: Gate | Lifecycle)
     assert 0 == life.permits
 
 
-def test_the_bare_pair_counts_without_permits(life: Gate | Lifecycle) -> None:
-    """For hot code: the same steps, and an exit without an enter still raises."""
-    enter, leave = life.bare()
+def test_unchecked_enter_and_exit_count_without_permits(life: Gate | Lifecycle) -> None:
+    """An exit without an enter still raises."""
+    enter, leave = life.enter_unchecked, life.exit_unchecked
     assert not enter()
     life.start()
     assert enter()
@@ -183,7 +178,7 @@ def test_the_bare_pair_counts_without_permits(life: Gate | Lifecycle) -> None:
     assert 0 == life.permits
 
 
-def test_a_permit_tells_who_entered(shared: MemoryRegion, life: Gate | Lifecycle) -> None:
+def test_a_permit_identifies_its_process(shared: MemoryRegion, life: Gate | Lifecycle) -> None:
     """Epoch, slot, generation and process."""
     life.start()
     with life.enter() as permit:
@@ -196,7 +191,7 @@ def test_a_permit_tells_who_entered(shared: MemoryRegion, life: Gate | Lifecycle
 
 
 def test_a_full_count_refuses(shared: MemoryRegion, life: Gate | Lifecycle) -> None:
-    """The count never runs into the phase."""
+    """The count never overflows into the phase."""
     life.start()
     count = shared.slot_line(0) if isinstance(life, Lifecycle) else shared.area("gate.main", 64)
     words = shared.words
@@ -209,8 +204,7 @@ def test_a_full_count_refuses(shared: MemoryRegion, life: Gate | Lifecycle) -> N
     assert Phase.RUNNING is phase_of(life)
 
 
-def test_a_wait_ends_with_its_time(life: Gate | Lifecycle) -> None:
-    """False, and nothing has changed."""
+def test_a_wait_ends_at_its_timeout(life: Gate | Lifecycle) -> None:
     life.start()
     permit = life.enter()
 
@@ -221,8 +215,8 @@ def test_a_wait_ends_with_its_time(life: Gate | Lifecycle) -> None:
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf")])
-def test_a_timeout_is_a_time(life: Gate | Lifecycle, timeout: float) -> None:
-    """A wrong one is refused before the phase moves."""
+def test_an_invalid_timeout_is_refused(life: Gate | Lifecycle, timeout: float) -> None:
+    """Before the phase changes."""
     life.start()
     with pytest.raises(UsageError):
         life.drain(timeout=timeout)
@@ -233,7 +227,7 @@ def test_a_timeout_is_a_time(life: Gate | Lifecycle, timeout: float) -> None:
 
 
 def test_waiters_in_threads_are_woken(life: Gate | Lifecycle) -> None:
-    """All of them, by the one exit that closes."""
+    """All of them, by the last exit."""
     life.start()
     permit = life.enter()
     answers: list[bool] = []
@@ -250,8 +244,7 @@ def test_waiters_in_threads_are_woken(life: Gate | Lifecycle) -> None:
     assert [True, True, True] == answers
 
 
-async def test_an_event_loop_waits_without_standing_still(life: Gate | Lifecycle) -> None:
-    """Other tasks run between the drain and the last exit."""
+async def test_a_wait_in_an_event_loop_does_not_block_it(life: Gate | Lifecycle) -> None:
     life.start()
     permit = life.enter()
     drain = asyncio.ensure_future(life.drain(timeout=PATIENCE_SECONDS))
@@ -269,7 +262,6 @@ async def test_an_event_loop_waits_without_standing_still(life: Gate | Lifecycle
 
 
 async def test_blocking_waits_are_refused_in_an_event_loop(life: Gate | Lifecycle) -> None:
-    """They would stop everything else; the error names what to await."""
     life.start()
     with pytest.raises(UsageError) as caught:
         life.wait_closed(timeout=1)
@@ -283,11 +275,10 @@ async def test_blocking_waits_are_refused_in_an_event_loop(life: Gate | Lifecycl
     assert "await" in str(caught.value)
 
 
-async def test_a_cancelled_waiter_leaves_nothing_behind(life: Gate | Lifecycle) -> None:
-    """Its thread ends, and the life goes on."""
+async def test_a_cancelled_wait_ends_its_thread(life: Gate | Lifecycle) -> None:
     life.start()
     waiting = asyncio.create_task(life.closed())
-    await asyncio.sleep(0)  # the task begins, and with it its thread
+    await asyncio.sleep(0)  # the task and its thread start
     assert [thread for thread in threading.enumerate() if thread.name == "interlock-closed"]
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -300,23 +291,21 @@ async def test_a_cancelled_waiter_leaves_nothing_behind(life: Gate | Lifecycle) 
     assert life.enter().slot == 0
 
 
-async def test_what_goes_wrong_while_waiting_is_raised_where_it_is_awaited(
+async def test_an_error_in_the_waiting_thread_is_raised_by_the_await(
     life: Gate | Lifecycle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not lost in the thread that waits."""
 
     def broken() -> None:
         raise UnavailableError("the lock is held")
 
     life.start()
-    monkeypatch.setattr(life._waiting, "_tend", broken)
+    monkeypatch.setattr(life._wait, "_try_close", broken)
 
     with pytest.raises(UnavailableError):
         await life.closed()
 
 
-async def test_a_drain_in_a_loop_ends_with_its_time(life: Gate | Lifecycle) -> None:
-    """The report tells what is left."""
+async def test_a_drain_in_a_loop_ends_at_its_timeout(life: Gate | Lifecycle) -> None:
     life.start()
     permit = life.enter()
     report = await life.drain(timeout=0.02)
@@ -326,8 +315,7 @@ async def test_a_drain_in_a_loop_ends_with_its_time(life: Gate | Lifecycle) -> N
     assert (await life.drain()).closed
 
 
-def test_a_forked_child_cannot_give_back_its_parents_permit(child: Start, life: Gate | Lifecycle) -> None:
-    """It has a copy of the permit, and is not the one who entered."""
+def test_a_forked_child_cannot_return_its_parents_permit(child: Start, life: Gate | Lifecycle) -> None:
     life.start()
     permit = life.enter()
 
@@ -339,15 +327,14 @@ def test_a_forked_child_cannot_give_back_its_parents_permit(child: Start, life: 
 
     started = child(work)
 
-    assert ["permit.forked", "permit.forked"] == [started.heard(), started.heard()]
-    assert 0 == started.ended()
+    assert ["permit.forked", "permit.forked"] == [started.receive(), started.receive()]
+    assert 0 == started.wait()
     assert 1 == life.permits
     life.drain()
     assert life.exit(permit)
 
 
 def test_a_gate_is_shared_by_name_and_inherited_by_fork(child: Start, mode: str) -> None:
-    """Every process that has the region counts in the same word."""
     with MemoryRegion.create("checkout") as region:
         gate = Gate(region)
         gate.start()
@@ -363,19 +350,19 @@ def test_a_gate_is_shared_by_name_and_inherited_by_fork(child: Start, mode: str)
                 line.recv()
 
         one = child(inherits)
-        assert 1 == one.heard()
+        assert 1 == one.receive()
         two = child(attaches)
-        assert 2 == two.heard()
+        assert 2 == two.receive()
         drain = gate.drain(timeout=PATIENCE_SECONDS)
-        one.tell()
-        two.tell()
+        one.send()
+        two.send()
 
         assert drain.wait().closed
         assert Phase.INIT is Gate(region, "another").phase
 
 
-def test_processes_close_a_life_exactly_once(child: Start, mode: str) -> None:
-    """Three processes leave at the same moment; one exit says that it closed, and nobody was inside by then."""
+def test_processes_close_a_lifecycle_exactly_once(child: Start, mode: str) -> None:
+    """Three processes exit at the same time."""
     with MemoryRegion.create("checkout") as region:
         inside = region.word("inside")
         for number in range(5):
@@ -392,20 +379,20 @@ def test_processes_close_a_life_exactly_once(child: Start, mode: str) -> None:
 
             started = [child(work) for _ in range(3)]
             for each in started:
-                assert "inside" == each.heard()
+                assert "inside" == each.receive()
             drain = gate.drain(timeout=PATIENCE_SECONDS)
             for each in started:
-                each.tell()
+                each.send()
 
             assert drain.wait().closed
             assert 0 == inside.load()
-            assert [False, False, True] == sorted(each.heard() for each in started)
+            assert [False, False, True] == sorted(each.receive() for each in started)
 
 
 def test_entering_takes_no_arguments(life: Gate | Lifecycle) -> None:
-    """A wrong call is refused by every mode, and nobody is inside afterwards."""
+    """In every mode; the count is unchanged."""
     life.start()
-    for call in (life.enter, life.try_enter, *life.bare()):
+    for call in (life.enter, life.try_enter, life.enter_unchecked, life.exit_unchecked):
         with pytest.raises(TypeError, match="argument"):
             call(1)  # type: ignore[call-arg]  # that is the point
 

@@ -1,4 +1,4 @@
-"""Lifecycles under death: killed inside, stopped, forked, replaced. In every mode."""
+"""Lifecycles when processes die: killed inside, stopped, forked, replaced. In every mode."""
 
 import asyncio
 import os
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import UnavailableError, UsageError
-from interlock.shm.lifecycle.drain import Participant, _Deaths
+from interlock.shm.lifecycle.drain import Participant, _ExitWatcher
 from interlock.shm.lifecycle.lifecycle import Lifecycle
-from interlock.shm.memory.permits import Phase, PlainPermitCounter
+from interlock.shm.lifecycle.permits import Phase, PlainPermitCounter
 from interlock.shm.memory.region import STATE, MemoryRegion
 from interlock.shm.memory.words import Words
 from tests.processes.shm.processes import Child, Line, Work
@@ -22,8 +22,8 @@ from tests.support.eventually import PATIENCE_SECONDS
 Start = Callable[[Work], Child]
 
 
-def inside(region: MemoryRegion) -> Work:
-    """A child that joins, enters, says so, and leaves when it is told to."""
+def enter_and_wait(region: MemoryRegion) -> Work:
+    """Join, enter, report it, and exit when asked."""
 
     def work(line: Line) -> None:
         life = Lifecycle(region)
@@ -36,7 +36,7 @@ def inside(region: MemoryRegion) -> Work:
 
 
 def asleep_on_a_shared_futex() -> bool:
-    """Whether the thread of a waiting event loop sleeps where only a wake ends it (its futex is not a private one)."""
+    """Return whether the waiting thread of an event loop sleeps on the shared futex, which only a wake ends."""
     for thread in threading.enumerate():
         if thread.name == "interlock-closed":
             call = Path(f"/proc/self/task/{thread.native_id}/syscall").read_text().split()
@@ -45,12 +45,12 @@ def asleep_on_a_shared_futex() -> bool:
 
 
 @pytest.mark.parametrize("reap", [True, False])
-def test_a_process_killed_inside_does_not_hold_the_drain(child: Start, shared: MemoryRegion, reap: bool) -> None:
-    """Its count is void, reaped or not, and the report names it."""
+def test_a_process_killed_inside_does_not_block_the_drain(child: Start, shared: MemoryRegion, reap: bool) -> None:
+    """Its count is ignored, also while it is a zombie, and the report names it."""
     life = Lifecycle(shared)
     life.start()
-    started = child(inside(shared))
-    slot, generation, pid = started.heard()
+    started = child(enter_and_wait(shared))
+    slot, generation, pid = started.receive()
     started.kill(reap=reap)
     report = life.drain(timeout=PATIENCE_SECONDS).wait()
 
@@ -62,11 +62,11 @@ def test_a_process_killed_inside_does_not_hold_the_drain(child: Start, shared: M
 
 
 def test_a_death_during_the_drain_is_noticed(child: Start, shared: MemoryRegion) -> None:
-    """The waiter is the reaper: nobody else is there to notice."""
+    """The waiter notices it."""
     life = Lifecycle(shared)
     life.start()
-    started = child(inside(shared))
-    started.heard()
+    started = child(enter_and_wait(shared))
+    started.receive()
     drain = life.drain(timeout=PATIENCE_SECONDS)
     assert not life.wait_closed(timeout=0.01)
     started.kill(reap=False)
@@ -74,14 +74,13 @@ def test_a_death_during_the_drain_is_noticed(child: Start, shared: MemoryRegion)
     assert drain.wait().closed
 
 
-async def test_an_event_loop_hears_of_a_death_by_its_pidfd(child: Start, shared: MemoryRegion) -> None:
-    """Nobody has to ask: the end of a known owner is an event of the loop."""
+async def test_an_event_loop_notices_a_death_by_its_pidfd(child: Start, shared: MemoryRegion) -> None:
     ended = asyncio.Event()
     Lifecycle(shared).start()
-    started = child(inside(shared))
-    slot, *_ = started.heard()
+    started = child(enter_and_wait(shared))
+    slot, *_ = started.receive()
     owner = shared.words.load(shared.slot_line(slot) + 16)
-    deaths = _Deaths(asyncio.get_running_loop(), lambda: [owner], ended.set)
+    deaths = _ExitWatcher(asyncio.get_running_loop(), lambda: [owner], ended.set)
     try:
         assert started.pid == owner >> 32
         assert not ended.is_set()
@@ -92,14 +91,14 @@ async def test_an_event_loop_hears_of_a_death_by_its_pidfd(child: Start, shared:
         deaths.close()
 
 
-async def test_a_drain_in_an_event_loop_outlives_a_death(child: Start, shared: MemoryRegion) -> None:
-    """The thread of the wait is asleep when it happens; its next look finds it."""
+async def test_a_drain_in_an_event_loop_survives_a_death(child: Start, shared: MemoryRegion) -> None:
+    """The waiting thread sleeps when it happens, and finds it in its next round."""
     life = Lifecycle(shared)
     life.start()
-    started = child(inside(shared))
-    started.heard()
+    started = child(enter_and_wait(shared))
+    started.receive()
     waiting = asyncio.ensure_future(life.drain(timeout=PATIENCE_SECONDS))
-    await asyncio.sleep(0)  # the task begins, and with it its thread
+    await asyncio.sleep(0)  # the task and its thread start
     await asyncio.to_thread(until, asleep_on_a_shared_futex, "the sleep of the waiting thread")
     started.kill(reap=False)
 
@@ -107,53 +106,53 @@ async def test_a_drain_in_an_event_loop_outlives_a_death(child: Start, shared: M
 
 
 def test_a_stopped_process_is_alive_and_the_report_names_it(child: Start, shared: MemoryRegion) -> None:
-    """A drain is bounded by its own time, never by a guess about the other."""
+    """The drain ends at its timeout."""
     life = Lifecycle(shared)
     life.start()
-    started = child(inside(shared))
-    slot, generation, pid = started.heard()
+    started = child(enter_and_wait(shared))
+    slot, generation, pid = started.receive()
     started.stop()
     report = life.drain(timeout=0.05).wait()
 
     assert (False, Phase.DRAINING) == (report.closed, report.phase)
     assert (Participant(slot=slot, generation=generation, pid=pid, permits=1),) == report.still_inside
     assert () == report.reclaimed
-    started.go_on()
-    started.tell()
-    assert started.heard()
+    started.resume()
+    started.send()
+    assert started.receive()
     assert life.wait_closed(timeout=PATIENCE_SECONDS)
 
 
-def test_whoever_takes_the_slot_of_a_dead_process_begins_at_zero(child: Start, shared: MemoryRegion) -> None:
-    """With a new generation; the count that the dead one left is not its own."""
+def test_a_slot_of_a_dead_process_is_reused_with_count_zero(child: Start, shared: MemoryRegion) -> None:
+    """With a new generation."""
     life = Lifecycle(shared)
     life.start()
-    started = child(inside(shared))
-    slot, generation, _ = started.heard()
+    started = child(enter_and_wait(shared))
+    slot, generation, _ = started.receive()
     started.kill()
-    newcomer = Lifecycle(shared)
+    joined = Lifecycle(shared)
 
-    assert (slot, generation + 1, 0) == (newcomer.slot, newcomer.generation, newcomer.permits)
+    assert (slot, generation + 1, 0) == (joined.slot, joined.generation, joined.permits)
     life.drain(timeout=0)
     assert Phase.CLOSED is life.phase
 
 
-def test_a_newcomer_on_a_dead_slot_scans_for_those_who_took_it_for_alive(child: Start, shared: MemoryRegion) -> None:
-    """A scan that saw its slot counted and held stopped there; the newcomer's is then the last."""
+def test_a_process_that_joins_on_a_dead_slot_scans(child: Start, shared: MemoryRegion) -> None:
+    """An earlier scan may have stopped because it saw the new process alive."""
     life = Lifecycle(shared)
     life.start()
-    started = child(inside(shared))
-    slot, *_ = started.heard()
-    assert life.drain(timeout=0).began
+    started = child(enter_and_wait(shared))
+    slot, *_ = started.receive()
+    assert life.drain(timeout=0).started
     started.kill()
-    newcomer = Lifecycle(shared)
+    joined = Lifecycle(shared)
 
-    assert slot == newcomer.slot
-    assert Phase.CLOSED is newcomer.phase
+    assert slot == joined.slot
+    assert Phase.CLOSED is joined.phase
 
 
-def test_every_slot_is_taken_once(shared: MemoryRegion) -> None:
-    """The fifth of four is told; a slot that was left is free again."""
+def test_a_slot_has_one_owner(shared: MemoryRegion) -> None:
+    """A slot is free again after its owner has left."""
     lives = [Lifecycle(shared) for _ in range(4)]
     with pytest.raises(UnavailableError) as caught:
         Lifecycle(shared)
@@ -164,8 +163,8 @@ def test_every_slot_is_taken_once(shared: MemoryRegion) -> None:
     assert (2, 2) == ((again := Lifecycle(shared)).slot, again.generation)
 
 
-def test_who_is_inside_cannot_leave(shared: MemoryRegion) -> None:
-    """It would be taken for dead, and the region closed around it."""
+def test_a_process_with_permits_cannot_leave(shared: MemoryRegion) -> None:
+    """It would look dead, and the region would close."""
     with Lifecycle(shared) as life:
         life.start()
         permit = life.enter()
@@ -175,15 +174,22 @@ def test_who_is_inside_cannot_leave(shared: MemoryRegion) -> None:
         life.exit(permit)
     life.leave()
 
-    calls: list[Callable[[], object]] = [life.start, life.abort, life.drain, life.wait_closed, life.tend, life.enter]
-    for call in (*calls, life.bare()[0], life.bare()[1], life.participants):
+    calls: list[Callable[[], object]] = [
+        life.start,
+        life.abort,
+        life.drain,
+        life.wait_closed,
+        life.try_close,
+        life.enter,
+    ]
+    for call in (*calls, life.enter_unchecked, life.exit_unchecked, life.participants):
         with pytest.raises(UsageError) as left:
             call()
         assert "lifecycle.left" == left.value.code
 
 
-def test_closing_the_region_keeps_those_inside_safe(shared: MemoryRegion) -> None:
-    """The slot is held by the lifecycle, not by the region object."""
+def test_closing_the_region_keeps_the_slot(shared: MemoryRegion) -> None:
+    """The lifecycle owns the slot, not the region object."""
     region = MemoryRegion.from_fd(shared.fd)
     life = Lifecycle(region)
     life.start()
@@ -196,14 +202,15 @@ def test_closing_the_region_keeps_those_inside_safe(shared: MemoryRegion) -> Non
     assert life.exit(permit)
 
 
-def test_a_forked_child_has_no_place_of_its_own(child: Start, shared: MemoryRegion) -> None:
-    """Every call of the inherited object raises; a new one joins."""
+def test_a_forked_child_must_join_itself(child: Start, shared: MemoryRegion) -> None:
+    """Every call of the inherited object raises."""
     life = Lifecycle(shared)
     life.start()
 
     def work(line: Line) -> None:
         calls: list[Callable[[], object]] = [
-            life.try_enter, life.enter, life.start, life.drain, life.wait_closed, life.tend, *life.bare(),
+            life.try_enter, life.enter, life.enter_unchecked, life.exit_unchecked, life.start, life.drain,
+            life.wait_closed, life.try_close,
         ]  # fmt: skip
         for call in calls:
             with pytest.raises(UsageError) as caught:
@@ -217,14 +224,14 @@ def test_a_forked_child_has_no_place_of_its_own(child: Start, shared: MemoryRegi
 
     started = child(work)
 
-    assert 1 == started.heard()
-    assert 0 == started.ended()
+    assert 1 == started.receive()
+    assert 0 == started.wait()
     assert 0 == life.permits
     assert life.enter().slot == 0
 
 
 def test_a_forked_child_does_not_keep_a_dead_parent_inside(child: Start, shared: MemoryRegion) -> None:
-    """It inherits mapping and descriptors; the parent's permit dies with the parent."""
+    """It inherits mapping and descriptors."""
 
     def work(line: Line) -> None:
         life = Lifecycle(shared)
@@ -236,7 +243,7 @@ def test_a_forked_child_does_not_keep_a_dead_parent_inside(child: Start, shared:
     life = Lifecycle(shared)
     life.start()
     started = child(work)
-    grandchild = started.heard()
+    grandchild = started.receive()
     started.kill()
     try:
         os.kill(grandchild, 0)
@@ -246,8 +253,7 @@ def test_a_forked_child_does_not_keep_a_dead_parent_inside(child: Start, shared:
         os.kill(grandchild, 9)
 
 
-def test_exec_inside_a_permit_is_death(child: Start, shared: MemoryRegion) -> None:
-    """The program that follows knows nothing of the permit."""
+def test_exec_inside_a_permit_counts_as_death(child: Start, shared: MemoryRegion) -> None:
 
     def work(line: Line) -> None:
         Lifecycle(shared).enter()
@@ -258,19 +264,19 @@ def test_exec_inside_a_permit_is_death(child: Start, shared: MemoryRegion) -> No
     life = Lifecycle(shared)
     life.start()
     started = child(work)
-    started.heard()
-    started.tell()
+    started.receive()
+    started.send()
 
     assert life.drain(timeout=PATIENCE_SECONDS).wait().closed
     os.kill(started.pid, 0)
 
 
-def test_participants_are_those_alive(child: Start, shared: MemoryRegion) -> None:
-    """With their permits; the dead are not among them."""
+def test_participants_are_the_live_processes(child: Start, shared: MemoryRegion) -> None:
+    """With their permits."""
     life = Lifecycle(shared)
     life.start()
-    started = child(inside(shared))
-    slot, generation, pid = started.heard()
+    started = child(enter_and_wait(shared))
+    slot, generation, pid = started.receive()
     me = Participant(slot=life.slot, generation=life.generation, pid=os.getpid())
 
     assert (me, Participant(slot=slot, generation=generation, pid=pid, permits=1)) == life.participants()
@@ -278,8 +284,7 @@ def test_participants_are_those_alive(child: Start, shared: MemoryRegion) -> Non
     assert (me,) == life.participants()
 
 
-def test_a_permit_outlives_the_names_of_its_lifecycle(shared: MemoryRegion) -> None:
-    """Whoever holds only the permit still holds the slot."""
+def test_a_permit_keeps_its_lifecycle_alive(shared: MemoryRegion) -> None:
     other = Lifecycle(shared)
     other.start()
     permit = Lifecycle(shared).enter()
@@ -291,8 +296,8 @@ def test_a_permit_outlives_the_names_of_its_lifecycle(shared: MemoryRegion) -> N
     assert Phase.CLOSED is other.phase
 
 
-def test_the_state_word_is_laid_out_as_documented(shared: MemoryRegion) -> None:
-    """Phase in the high half; the closer, slot and generation, in the low one."""
+def test_the_state_word_has_the_documented_layout(shared: MemoryRegion) -> None:
+    """Phase in the high half; slot and generation of the closer in the low half."""
     Lifecycle(shared).leave()
     first = Lifecycle(shared)
     second = Lifecycle(shared)
@@ -305,11 +310,11 @@ def test_the_state_word_is_laid_out_as_documented(shared: MemoryRegion) -> None:
     assert "CLOSED slot=1 generation=1" in repr(second)
 
 
-def test_a_killed_drainer_leaves_nobody_waiting(child: Start, shared: MemoryRegion) -> None:
-    """It moved the phase and died before it could scan or wake."""
+def test_a_killed_drainer_leaves_no_waiter_waiting(child: Start, shared: MemoryRegion) -> None:
+    """It set the phase and died before it scanned or woke the waiters."""
 
     def work(line: Line) -> None:
-        Lifecycle(shared)._door.drain()
+        Lifecycle(shared)._counter.drain()
         line.send("draining")
         line.recv()
 
@@ -319,7 +324,7 @@ def test_a_killed_drainer_leaves_nobody_waiting(child: Start, shared: MemoryRegi
     thread = threading.Thread(target=lambda: waiting.append(life.wait_closed(timeout=PATIENCE_SECONDS)))
     thread.start()
     started = child(work)
-    started.heard()
+    started.receive()
     started.kill(reap=False)
     thread.join()
 
@@ -327,7 +332,7 @@ def test_a_killed_drainer_leaves_nobody_waiting(child: Start, shared: MemoryRegi
 
 
 class Hooked:
-    """Words that call something right after the first addition, as another process would come between."""
+    """Words that call a function after the first addition, as if another process ran in between."""
 
     def __init__(self, words: Words, hook: Callable[[], object]) -> None:
         self._words = words
@@ -337,15 +342,14 @@ class Hooked:
         return getattr(self._words, name)
 
     def add(self, offset: int, delta: int) -> int:
-        """Adds, then lets the other in."""
+        """Add, then call the function."""
         before = self._words.add(offset, delta)
         hook, self._hook = self._hook, lambda: None
         hook()
         return before
 
 
-def test_an_enter_that_is_refused_in_passing_closes_what_it_hid(shared: MemoryRegion) -> None:
-    """Its passing count hid zero from the drainer's scan, so it is the one that scans."""
+def test_a_refused_enter_scans_because_its_count_hid_zero(shared: MemoryRegion) -> None:
     life, other = Lifecycle(shared), Lifecycle(shared)
     life.start()
     drained: list[Phase] = []
@@ -354,24 +358,24 @@ def test_an_enter_that_is_refused_in_passing_closes_what_it_hid(shared: MemoryRe
         other.drain(timeout=0)
         drained.append(other.phase)
 
-    door = PlainPermitCounter(
+    counter = PlainPermitCounter(
         Hooked(shared.words, drain),  # type: ignore[arg-type]  # what it lacks is looked up in the words
         STATE,
         shared.slot_line(life.slot),
         (shared.epoch, life.slot, life.generation),
         life._refuse,
-        life._tend_soon,
-        life._aside,
+        life._try_close_without_blocking,
+        life._async_exit,
     )
 
-    assert door.try_enter() is None
+    assert counter.try_enter() is None
     assert [Phase.DRAINING] == drained
     assert Phase.CLOSED is life.phase
     assert 0 == life.permits
 
 
-def test_a_storm_of_kills_closes_every_time(child: Start, mode: str) -> None:
-    """Processes enter and leave as fast as they can and are killed anywhere; the drain always ends, once."""
+def test_a_drain_closes_after_repeated_kills(child: Start, mode: str) -> None:
+    """Processes enter and exit repeatedly and are killed at any step."""
     for _ in range(3):
         with MemoryRegion.create(slots=8) as region:
             runs = region.word("runs")
@@ -387,7 +391,7 @@ def test_a_storm_of_kills_closes_every_time(child: Start, mode: str) -> None:
 
             started = [child(work) for _ in range(4)]
             for each in started:
-                each.heard()
+                each.receive()
             started[0].kill(reap=False)
             drain = life.drain(timeout=PATIENCE_SECONDS)
             started[1].kill(reap=False)
@@ -395,15 +399,15 @@ def test_a_storm_of_kills_closes_every_time(child: Start, mode: str) -> None:
 
             assert report.closed
             assert 1 == runs.load()
-            assert [0, 0] == [each.ended() for each in started[2:]]
+            assert [0, 0] == [each.wait() for each in started[2:]]
 
 
-def test_a_waiter_that_comes_after_the_death_does_not_wait(child: Start, shared: MemoryRegion) -> None:
-    """It looks before it sleeps, even when it has no time to sleep."""
+def test_a_waiter_that_starts_after_the_death_does_not_wait(child: Start, shared: MemoryRegion) -> None:
+    """It scans before it sleeps, even with a timeout of zero."""
     life = Lifecycle(shared)
     life.start()
-    started = child(inside(shared))
-    started.heard()
+    started = child(enter_and_wait(shared))
+    started.receive()
     life.drain(timeout=0)
     started.kill()
 

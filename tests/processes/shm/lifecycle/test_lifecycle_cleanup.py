@@ -1,4 +1,4 @@
-"""The closing of a lifecycle: one cleanup, in one living process, beside the event loop. In every mode."""
+"""The end of a lifecycle: one cleanup, in one live process, outside of the event loop. In every mode."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ import pytest
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.shm.lifecycle.lifecycle import Lifecycle
-from interlock.shm.memory.permits import Phase
+from interlock.shm.lifecycle.permits import Phase
 from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.memory.words import AtomicWord, Words
 from tests.processes.shm.processes import Child, Line, Work
@@ -18,7 +18,7 @@ Start = Callable[[Work], Child]
 
 
 def test_the_cleanup_runs_in_one_process_of_many(child: Start, shared: MemoryRegion) -> None:
-    """Exactly once when nobody is killed, in the process that the report names."""
+    """Once, in the process that the report names."""
     runs = shared.word("runs")
 
     def work(line: Line) -> None:
@@ -33,22 +33,22 @@ def test_the_cleanup_runs_in_one_process_of_many(child: Start, shared: MemoryReg
     life.start()
     started = [child(work) for _ in range(3)]
     for each in started:
-        each.heard()
+        each.receive()
     drain = life.drain(timeout=PATIENCE_SECONDS)
     for each in started:
-        each.tell()
-    closers = [slot for closed, slot in (each.heard() for each in started) if closed]
+        each.send()
+    closers = [slot for closed, slot in (each.receive() for each in started) if closed]
     report = drain.wait()
 
     assert report.closed
     assert 1 == runs.load()
     assert report.closed_by is not None
     assert closers in ([], [report.closed_by.slot])  # none, when a waiter was quicker than the last exit
-    assert [0, 0, 0] == [each.ended() for each in started]
+    assert [0, 0, 0] == [each.wait() for each in started]
 
 
 def test_a_closer_killed_in_its_cleanup_is_replaced(child: Start, shared: MemoryRegion) -> None:
-    """The cleanup runs again, from its beginning, in a process that lives; never in two at a time."""
+    """A live process runs the cleanup again; it never runs twice at the same time."""
     runs = shared.word("runs")
 
     def work(line: Line) -> None:
@@ -62,7 +62,7 @@ def test_a_closer_killed_in_its_cleanup_is_replaced(child: Start, shared: Memory
         life.drain()
 
     started = child(work)
-    assert "cleaning" == started.heard()
+    assert "cleaning" == started.receive()
     life = Lifecycle(shared, cleanup=lambda: runs.add(10))
     assert not life.wait_closed(timeout=0.01)
     assert Phase.CLOSING is life.phase
@@ -73,8 +73,8 @@ def test_a_closer_killed_in_its_cleanup_is_replaced(child: Start, shared: Memory
     assert 11 == runs.load()
 
 
-def test_a_newcomer_in_the_slot_of_a_dead_closer_is_not_taken_for_it(child: Start, shared: MemoryRegion) -> None:
-    """The closer is named by slot and generation; otherwise the region would be CLOSING for ever."""
+def test_a_new_process_in_the_slot_of_a_dead_closer_is_not_the_closer(child: Start, shared: MemoryRegion) -> None:
+    """The closer has a generation; otherwise the phase would stay CLOSING."""
 
     def work(line: Line) -> None:
         def stuck() -> None:
@@ -87,18 +87,18 @@ def test_a_newcomer_in_the_slot_of_a_dead_closer_is_not_taken_for_it(child: Star
         life.drain()
 
     started = child(work)
-    started.heard()
+    started.receive()
     watcher = Lifecycle(shared)
     started.kill()
     assert Phase.CLOSING is watcher.phase
-    newcomer = Lifecycle(shared, cleanup=lambda: None)
+    joined = Lifecycle(shared, cleanup=lambda: None)
 
-    assert 0 == newcomer.slot
-    assert Phase.CLOSED is newcomer.phase
+    assert 0 == joined.slot
+    assert Phase.CLOSED is joined.phase
 
 
-def test_a_live_closer_is_left_alone(child: Start, shared: MemoryRegion) -> None:
-    """However long its cleanup takes; waiters report, and newcomers wait."""
+def test_a_live_closer_is_not_replaced(child: Start, shared: MemoryRegion) -> None:
+    """However long its cleanup takes."""
 
     def work(line: Line) -> None:
         def slow() -> None:
@@ -110,19 +110,19 @@ def test_a_live_closer_is_left_alone(child: Start, shared: MemoryRegion) -> None
         life.drain()
 
     started = child(work)
-    started.heard()
+    started.receive()
     runs: list[int] = []
     life = Lifecycle(shared, cleanup=lambda: runs.append(1))
     report = life.drain(timeout=0.02).wait()
 
     assert (False, Phase.CLOSING, False) == (report.closed, report.phase, report.waits_for_cleanup)
-    started.tell()
+    started.send()
     assert life.wait_closed(timeout=PATIENCE_SECONDS)
     assert [] == runs
 
 
-def test_without_anybody_who_can_clean_up_nothing_closes(shared: MemoryRegion) -> None:
-    """The region stays draining, the report says why, and a process with a cleanup closes it by joining."""
+def test_a_region_without_a_cleanup_stays_draining(shared: MemoryRegion) -> None:
+    """The report says why; a process that joins with a cleanup closes it."""
     shared.require_cleanup()
     life = Lifecycle(shared)
     life.start()
@@ -136,7 +136,7 @@ def test_without_anybody_who_can_clean_up_nothing_closes(shared: MemoryRegion) -
 
 
 def test_joining_with_a_cleanup_makes_it_required(shared: MemoryRegion) -> None:
-    """Whoever brings one counts on it; the exit of another process leaves the closing to it."""
+    """The exit of a process without one leaves the closing to the others."""
     runs: list[int] = []
     cleaner = Lifecycle(shared, cleanup=lambda: runs.append(1))
     other = Lifecycle(shared)
@@ -151,8 +151,8 @@ def test_joining_with_a_cleanup_makes_it_required(shared: MemoryRegion) -> None:
     assert [1] == runs
 
 
-class Wakes:
-    """Words that count how often somebody is woken."""
+class CountedWakes:
+    """Words that count wakes."""
 
     def __init__(self, words: Words) -> None:
         self._words = words
@@ -162,28 +162,30 @@ class Wakes:
         return getattr(self._words, name)
 
     def wake(self, half: int) -> None:
-        """Counts, and wakes."""
+        """Count, and wake."""
         self.count += 1
         self._words.wake(half)
 
 
-def test_a_waiter_that_cannot_close_wakes_nobody(shared: MemoryRegion, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two waiters without a cleanup would wake each other for ever; whoever drains or leaves wakes those with one."""
+def test_a_waiter_that_cannot_close_wakes_no_other_waiter(
+    shared: MemoryRegion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two waiters without a cleanup would wake each other without end."""
     shared.require_cleanup()
     life = Lifecycle(shared)
     life.start()
     life.drain(timeout=0)
-    wakes = Wakes(shared.words)
+    wakes = CountedWakes(shared.words)
     monkeypatch.setattr(life, "_words", wakes)
 
     assert not life.wait_closed(timeout=0.01)
     assert 0 == wakes.count
-    assert not life.tend()
+    assert not life.try_close()
     assert 1 == wakes.count
 
 
-def test_a_dead_closer_is_not_replaced_by_one_without_a_cleanup(child: Start, shared: MemoryRegion) -> None:
-    """What the closer left undone would stay undone; the report says what is missing."""
+def test_a_process_without_a_cleanup_does_not_replace_a_dead_closer(child: Start, shared: MemoryRegion) -> None:
+    """The report says what is missing."""
 
     def work(line: Line) -> None:
         def stuck() -> None:
@@ -195,7 +197,7 @@ def test_a_dead_closer_is_not_replaced_by_one_without_a_cleanup(child: Start, sh
         life.drain()
 
     started = child(work)
-    started.heard()
+    started.receive()
     life = Lifecycle(shared)
     started.kill()
     report = life.drain(timeout=0.01).wait()
@@ -207,10 +209,10 @@ def test_a_dead_closer_is_not_replaced_by_one_without_a_cleanup(child: Start, sh
 
 
 def test_an_exception_of_the_cleanup_is_kept_for_the_report(shared: MemoryRegion) -> None:
-    """The region closes all the same: CLOSING must not last for ever."""
+    """The region closes: the phase must not stay CLOSING."""
 
     def failing() -> None:
-        raise ConnectionError("the pool is gone")
+        raise ConnectionError("the pool is closed")
 
     life = Lifecycle(shared, cleanup=failing)
     life.start()
@@ -220,8 +222,7 @@ def test_an_exception_of_the_cleanup_is_kept_for_the_report(shared: MemoryRegion
     assert isinstance(report.cleanup_error, ConnectionError)
 
 
-def test_an_interrupted_cleanup_closes_and_goes_on(shared: MemoryRegion) -> None:
-    """Ctrl-C in a cleanup reaches the caller; the others do not wait for ever."""
+def test_an_interrupted_cleanup_closes_and_raises(shared: MemoryRegion) -> None:
 
     def interrupted() -> None:
         raise KeyboardInterrupt
@@ -234,8 +235,8 @@ def test_an_interrupted_cleanup_closes_and_goes_on(shared: MemoryRegion) -> None
     assert Phase.CLOSED is life.phase
 
 
-async def test_in_an_event_loop_the_cleanup_runs_beside_it(shared: MemoryRegion) -> None:
-    """The loop goes on while the cleanup takes its time, whoever begins it: a drain or an exit."""
+async def test_in_an_event_loop_the_cleanup_runs_in_a_thread(shared: MemoryRegion) -> None:
+    """After a drain and after an exit."""
     release = threading.Event()
     where: list[int] = []
 
@@ -257,7 +258,7 @@ async def test_in_an_event_loop_the_cleanup_runs_beside_it(shared: MemoryRegion)
 
 
 async def test_the_last_exit_in_a_coroutine_waits_for_its_cleanup(shared: MemoryRegion) -> None:
-    """`async with` ends when the cleanup has, and the loop was free meanwhile."""
+    """`async with` ends after the cleanup, without blocking the loop."""
     where: list[int] = []
     life = Lifecycle(shared, cleanup=lambda: where.append(threading.get_ident()))
     life.start()
@@ -269,8 +270,8 @@ async def test_the_last_exit_in_a_coroutine_waits_for_its_cleanup(shared: Memory
     assert threading.get_ident() not in where
 
 
-def test_an_exit_while_the_loop_is_being_closed_cleans_up_itself(shared: MemoryRegion) -> None:
-    """The loop takes no more work by then; the cleanup is not lost with it."""
+def test_an_exit_while_the_loop_closes_runs_the_cleanup_directly(shared: MemoryRegion) -> None:
+    """The loop accepts no work by then."""
     runs: list[int] = []
     life = Lifecycle(shared, cleanup=lambda: runs.append(1))
     life.start()
@@ -287,10 +288,8 @@ def test_an_exit_while_the_loop_is_being_closed_cleans_up_itself(shared: MemoryR
     assert Phase.CLOSED is life.phase
 
 
-async def test_what_goes_wrong_in_a_scan_beside_the_loop_is_raised(
-    shared: MemoryRegion, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`async with` tells it to whoever left last."""
+async def test_an_error_of_a_background_scan_is_raised(shared: MemoryRegion, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the `async with` of the last exit."""
     life = Lifecycle(shared, cleanup=lambda: None)
     life.start()
 
@@ -301,15 +300,15 @@ async def test_what_goes_wrong_in_a_scan_beside_the_loop_is_raised(
     life.drain(timeout=0)
     other = Lifecycle(shared)
     shared.words.store(shared.slot_line(other.slot), 1)
-    monkeypatch.setattr(life, "_alive", broken)
+    monkeypatch.setattr(life, "_is_alive", broken)
 
     with pytest.raises(UnavailableError):
         async with permit:
             pass
 
 
-def test_nobody_leaves_during_his_own_cleanup(shared: MemoryRegion) -> None:
-    """Another process would take over, and run a second cleanup beside the first."""
+def test_a_process_cannot_leave_during_its_cleanup(shared: MemoryRegion) -> None:
+    """Another process would take over and run a second one."""
     codes: list[str] = []
 
     def leaving() -> None:
@@ -324,8 +323,8 @@ def test_nobody_leaves_during_his_own_cleanup(shared: MemoryRegion) -> None:
     assert ["lifecycle.closing"] == codes
 
 
-def test_nobody_is_inside_when_the_cleanup_runs(child: Start, mode: str) -> None:
-    """Processes enter and leave as fast as they can; each says so in a word, and the cleanup reads it."""
+def test_no_process_is_inside_when_the_cleanup_runs(child: Start, mode: str) -> None:
+    """Each process records in a word that it is inside, and the cleanup reads it."""
     for _ in range(4):
         with MemoryRegion.create(slots=8) as region:
             inside_now = region.word("inside")
@@ -343,9 +342,9 @@ def test_nobody_is_inside_when_the_cleanup_runs(child: Start, mode: str) -> None
 
             started = [child(work) for _ in range(3)]
             for each in started:
-                each.heard()
+                each.receive()
             report = life.drain(timeout=PATIENCE_SECONDS).wait()
 
             assert report.closed
             assert [0] == seen
-            assert [0, 0, 0] == [each.ended() for each in started]
+            assert [0, 0, 0] == [each.wait() for each in started]

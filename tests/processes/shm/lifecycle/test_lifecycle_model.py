@@ -1,4 +1,4 @@
-"""Gates and lifecycles against a sequential model: any sequence of calls gives the answers of a few lines of Python."""
+"""Gates and lifecycles compared with a sequential model: any sequence of calls has the same results."""
 
 import os
 from typing import ClassVar
@@ -21,15 +21,15 @@ from hypothesis.stateful import (
 from interlock.errors import RejectedError, UsageError
 from interlock.shm.lifecycle.gate import Gate
 from interlock.shm.lifecycle.lifecycle import Lifecycle
-from interlock.shm.memory.permits import Permit, Phase
+from interlock.shm.lifecycle.permits import Permit, Phase
 from interlock.shm.memory.region import MemoryRegion
 from tests.processes.shm.queues import working_modes
 
 Held = tuple[Gate | Lifecycle, Permit]
 
 
-class LifeMachine(RuleBasedStateMachine):
-    """Two participants of one life, and the model of both."""
+class LifecycleMachine(RuleBasedStateMachine):
+    """Two participants of one lifecycle, and the model of both."""
 
     kind: ClassVar[type[Gate | Lifecycle]]
     mode: ClassVar[str]
@@ -47,7 +47,7 @@ class LifeMachine(RuleBasedStateMachine):
         self.inside = 0
 
     def teardown(self) -> None:
-        """Lets the region go."""
+        """Close the region."""
         if hasattr(self, "region"):
             self.region.close()
             if self.before is None:
@@ -63,14 +63,14 @@ class LifeMachine(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, 1), sure=st.integers(0, 4))
     def abort(self, who: int, sure: int) -> None:
-        """INIT to CLOSED; seldom, or nothing else would be seen."""
+        """INIT to CLOSED; rarely, because nothing follows it."""
         if sure == 4:
             assert (self.phase is Phase.INIT) == self.lives[who].abort()
             self.phase = Phase.CLOSED if self.phase is Phase.INIT else self.phase
 
     @rule(target=permits, who=st.integers(0, 1), raising=st.booleans())
     def enter(self, who: int, raising: bool) -> Held | MultipleResults[Held]:
-        """Admitted exactly while running."""
+        """Admitted while running only."""
         life = self.lives[who]
         if self.phase is not Phase.RUNNING:
             assert life.try_enter() is None
@@ -84,7 +84,7 @@ class LifeMachine(RuleBasedStateMachine):
 
     @rule(target=spent, held=consumes(permits))
     def leave(self, held: Held) -> Held:
-        """The last exit of a drain closes, and says so."""
+        """The last exit of a drain closes, and returns True."""
         life, permit = held
         self.inside -= 1
         closes = self.phase is Phase.DRAINING and self.inside == 0
@@ -93,23 +93,23 @@ class LifeMachine(RuleBasedStateMachine):
         return held
 
     @rule(held=spent)
-    def leave_again(self, held: Held) -> None:
-        """A permit is good once."""
+    def exit_again(self, held: Held) -> None:
+        """A permit is valid once."""
         with pytest.raises(UsageError):
             held[0].exit(held[1])
 
     @rule(held=permits, who=st.integers(0, 1))
-    def leave_elsewhere(self, held: Held, who: int) -> None:
-        """A permit is good at its own door."""
+    def exit_elsewhere(self, held: Held, who: int) -> None:
+        """A permit is valid for its own counter."""
         if self.lives[who] is not held[0]:
             with pytest.raises(UsageError):
                 self.lives[who].exit(held[1])
 
     @rule(who=st.integers(0, 1))
     def drain(self, who: int) -> None:
-        """RUNNING to DRAINING, or to CLOSED when nobody is inside."""
-        began = self.lives[who].drain(timeout=0).began
-        assert (self.phase is Phase.RUNNING) == began
+        """RUNNING to DRAINING, or to CLOSED without permits."""
+        started = self.lives[who].drain(timeout=0).started
+        assert (self.phase is Phase.RUNNING) == started
         if self.phase is Phase.RUNNING:
             self.phase = Phase.DRAINING if self.inside else Phase.CLOSED
 
@@ -132,5 +132,5 @@ class LifeMachine(RuleBasedStateMachine):
 @pytest.mark.parametrize("kind", [Gate, Lifecycle])
 def test_any_sequence_of_calls_agrees_with_the_model(kind: type[Gate | Lifecycle], mode: str) -> None:
     """Start, abort, enter, exit, drain and wait, in any order, by two participants."""
-    machine = type("ParticularMachine", (LifeMachine,), {"kind": kind, "mode": mode})
+    machine = type("ParticularMachine", (LifecycleMachine,), {"kind": kind, "mode": mode})
     run_state_machine_as_test(machine, settings=settings(max_examples=25, stateful_step_count=25))

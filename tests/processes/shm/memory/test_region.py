@@ -1,4 +1,4 @@
-"""Regions: made whole, checked before they are trusted, and never mixed."""
+"""Regions: complete when visible, checked before they are mapped, never used in two modes."""
 
 import errno
 import gc
@@ -32,15 +32,15 @@ from tests.support.descriptors import opened
 Start = Callable[[Work], Child]
 
 
-def patched(path: Path, offset: int, data: bytes) -> None:
-    """Writes bytes into the file of a region."""
+def write_bytes(path: Path, offset: int, data: bytes) -> None:
+    """Write bytes into the file of a region."""
     with path.open("r+b") as file:
         file.seek(offset)
         file.write(data)
 
 
-def test_the_header_is_laid_out_as_documented(runtime_directory: Path, mode: str) -> None:
-    """The layout is a format: another process, and another version, reads these very bytes."""
+def test_the_header_has_the_documented_layout(runtime_directory: Path, mode: str) -> None:
+    """The layout is a format that other processes and versions read."""
     with MemoryRegion.create("checkout", slots=7, areas_bytes=1000, requires_cleanup=True) as region:
         raw = (runtime_directory / "checkout").read_bytes()
         magic, number, order, slots, flags, epoch, size, boot = struct.unpack_from("<8sBBHIQQ16s", raw)
@@ -52,8 +52,7 @@ def test_the_header_is_laid_out_as_documented(runtime_directory: Path, mode: str
         assert region.slot_line(6) == 128 + 6 * 64
 
 
-def test_whoever_attaches_by_name_shares_the_words(mode: str) -> None:
-    """Two mappings, one memory."""
+def test_processes_that_attach_by_name_share_the_words(mode: str) -> None:
     with MemoryRegion.create("checkout") as made, MemoryRegion.attach("checkout") as attached:
         made.word("hits").store(41)
         attached.word("hits").add(1)
@@ -63,7 +62,7 @@ def test_whoever_attaches_by_name_shares_the_words(mode: str) -> None:
 
 
 def test_a_region_without_a_name_is_shared_by_its_descriptor(shared: MemoryRegion) -> None:
-    """A family of processes needs no name; the descriptor stays the caller's."""
+    """The caller still owns the descriptor."""
     shared.word("hits").store(7)
     other = MemoryRegion.from_fd(shared.fd)
     other.close()
@@ -73,7 +72,6 @@ def test_a_region_without_a_name_is_shared_by_its_descriptor(shared: MemoryRegio
 
 
 def test_a_spawned_process_attaches_by_name(child: Callable[[Work], Child], mode: str) -> None:
-    """What a region keeps is seen by a process that only knows the name."""
     with MemoryRegion.create("checkout") as region:
 
         def work(line: Line) -> None:
@@ -82,13 +80,13 @@ def test_a_spawned_process_attaches_by_name(child: Callable[[Work], Child], mode
 
         started = child(work)
 
-        assert 0 == started.heard()
-        assert 0 == started.ended()
+        assert 0 == started.receive()
+        assert 0 == started.wait()
         assert 5 == region.word("hits").load()
 
 
-def test_a_region_without_a_name_cannot_be_cut_or_grown() -> None:
-    """A cut file would end every process that touches it with SIGBUS."""
+def test_a_region_without_a_name_cannot_be_resized() -> None:
+    """A truncated file would end every process that accesses it with SIGBUS."""
     with MemoryRegion.create() as region:
         size = os.fstat(region.fd).st_size
         for wrong in (0, size - 1, size + 1):
@@ -98,7 +96,7 @@ def test_a_region_without_a_name_cannot_be_cut_or_grown() -> None:
 
 @pytest.mark.parametrize("name", ["", "a/b", "/a", "../a", ".hidden", "-x", "x" * 101, "a\0b", "a b", "a\n", "ä"])
 def test_a_name_is_never_a_path(name: str) -> None:
-    """Names are file names of a private directory; everything else is refused before a file is touched."""
+    """Names are file names in a private directory; anything else is refused before a file is touched."""
     calls: list[Callable[[str], object]] = [
         MemoryRegion.create,
         MemoryRegion.attach,
@@ -111,8 +109,8 @@ def test_a_name_is_never_a_path(name: str) -> None:
         assert "region.name" == caught.value.code
 
 
-def test_a_name_is_taken_once() -> None:
-    """The second creator loses nothing of the first."""
+def test_a_name_in_use_is_refused() -> None:
+    """The existing region is unchanged."""
     with MemoryRegion.create("checkout") as region:
         region.word("hits").store(3)
         with pytest.raises(ConflictError) as caught:
@@ -122,16 +120,16 @@ def test_a_name_is_taken_once() -> None:
         assert 3 == MemoryRegion.attach("checkout").word("hits").load()
 
 
-def test_there_is_nothing_to_attach_to_before_it_is_made() -> None:
-    """An unknown name is not found, and attaching makes nothing."""
+def test_an_unknown_name_is_not_found() -> None:
+    """Attaching creates nothing."""
     for _ in range(2):
         with pytest.raises(NotFoundError) as caught:
             MemoryRegion.attach("checkout")
         assert "region.unknown" == caught.value.code
 
 
-def test_making_a_region_leaves_no_drafts(runtime_directory: Path) -> None:
-    """Drafts are removed, also of those who lost the name."""
+def test_creating_a_region_leaves_no_drafts(runtime_directory: Path) -> None:
+    """Drafts are removed, also if the name was in use."""
     with MemoryRegion.create("checkout"):
         with pytest.raises(ConflictError):
             MemoryRegion.create("checkout")
@@ -157,9 +155,9 @@ def test_making_a_region_leaves_no_drafts(runtime_directory: Path) -> None:
 def test_a_damaged_header_is_refused(
     runtime_directory: Path, offset: int, data: bytes, error: type[InterlockError], code: str
 ) -> None:
-    """Each field is checked before a byte is mapped."""
+    """Each field is checked before the file is mapped."""
     with MemoryRegion.create("checkout"):
-        patched(runtime_directory / "checkout", offset, data)
+        write_bytes(runtime_directory / "checkout", offset, data)
         with pytest.raises(error) as caught:
             MemoryRegion.attach("checkout")
 
@@ -169,7 +167,7 @@ def test_a_damaged_header_is_refused(
 
 @pytest.mark.parametrize("change", [-4096, -1, 1])
 def test_a_file_of_another_size_is_refused(runtime_directory: Path, change: int) -> None:
-    """Cut or grown: what the header says and what the file has differ."""
+    """Truncated or extended: the header and the file differ."""
     MemoryRegion.create("checkout").close()
     path = runtime_directory / "checkout"
     os.truncate(path, path.stat().st_size + change)
@@ -180,8 +178,7 @@ def test_a_file_of_another_size_is_refused(runtime_directory: Path, change: int)
 
 
 @pytest.mark.parametrize("content", [b"", b"ILSHM", b"hello" * 100])
-def test_a_file_that_is_no_region_is_refused(runtime_directory: Path, content: bytes) -> None:
-    """Short files and other files are told apart from regions."""
+def test_a_file_that_is_not_a_region_is_refused(runtime_directory: Path, content: bytes) -> None:
     path = runtime_directory / "checkout"
     path.write_bytes(content)
     path.chmod(0o600)
@@ -191,8 +188,7 @@ def test_a_file_that_is_no_region_is_refused(runtime_directory: Path, content: b
     assert "region.magic" == caught.value.code
 
 
-def test_a_region_that_others_may_write_is_refused(runtime_directory: Path) -> None:
-    """Whoever can write the file can do anything to whoever maps it."""
+def test_a_region_that_other_users_can_write_is_refused(runtime_directory: Path) -> None:
     with MemoryRegion.create("checkout") as region:
         (runtime_directory / "checkout").chmod(0o660)
         with pytest.raises(DeniedError) as by_name:
@@ -205,7 +201,6 @@ def test_a_region_that_others_may_write_is_refused(runtime_directory: Path) -> N
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="NEEDS ROOT: only root can give a file to another user")
 def test_a_region_of_another_user_is_refused(runtime_directory: Path) -> None:
-    """A file in our directory that is not ours was put there by somebody."""
     with MemoryRegion.create("checkout"):
         os.chown(runtime_directory / "checkout", 65534, -1)
         with pytest.raises(DeniedError) as caught:
@@ -215,15 +210,14 @@ def test_a_region_of_another_user_is_refused(runtime_directory: Path) -> None:
 
 
 def test_a_symbolic_link_is_refused(runtime_directory: Path, tmp_path: Path) -> None:
-    """A link could lead anywhere."""
     with MemoryRegion.create("checkout"):
         (runtime_directory / "other").symlink_to(runtime_directory / "checkout")
         with pytest.raises(DeniedError):
             MemoryRegion.attach("other")
 
 
-def test_a_directory_that_others_may_use_is_refused(runtime_directory: Path) -> None:
-    """Names are safe only where nobody else can put files."""
+def test_a_directory_that_other_users_can_write_is_refused(runtime_directory: Path) -> None:
+    """Names are safe only in a private directory."""
     runtime_directory.chmod(0o755)
     with pytest.raises(DeniedError) as caught:
         MemoryRegion.create("checkout")
@@ -231,8 +225,10 @@ def test_a_directory_that_others_may_use_is_refused(runtime_directory: Path) -> 
     assert "region.directory" == caught.value.code
 
 
-def test_a_directory_that_cannot_be_is_named(runtime_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message says which directory, and how to choose another."""
+def test_a_directory_that_cannot_be_created_is_reported(
+    runtime_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names the directory."""
     monkeypatch.setenv("INTERLOCK_RUNTIME_DIR", str(runtime_directory / "no" / "such"))
     with pytest.raises(UnavailableError) as caught:
         MemoryRegion.create("checkout")
@@ -241,8 +237,8 @@ def test_a_directory_that_cannot_be_is_named(runtime_directory: Path, monkeypatc
     assert "INTERLOCK_RUNTIME_DIR" in str(caught.value)
 
 
-def test_the_directory_of_the_user_is_made_when_it_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a directory of its own, a region lies in the user's runtime directory, in one that is ours alone."""
+def test_the_directory_of_the_user_is_created_when_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default a region is in a private directory in the user's runtime directory."""
     monkeypatch.delenv("INTERLOCK_RUNTIME_DIR")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     with MemoryRegion.create("checkout"):
@@ -250,8 +246,8 @@ def test_the_directory_of_the_user_is_made_when_it_is_needed(tmp_path: Path, mon
         assert 0o700 == stat.S_IMODE((tmp_path / "interlock").stat().st_mode)
 
 
-def test_descriptors_that_are_no_regions_are_refused(tmp_path: Path) -> None:
-    """Pipes, closed descriptors and files that could be cut."""
+def test_descriptors_that_are_not_regions_are_refused(tmp_path: Path) -> None:
+    """Pipes, closed descriptors and files without seals."""
     reading, writing = os.pipe()
     plain = os.memfd_create("plain", os.MFD_ALLOW_SEALING)
     os.ftruncate(plain, 65536)
@@ -272,33 +268,32 @@ def test_descriptors_that_are_no_regions_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("slots", [0, -1, SLOTS_MAX + 1])
 def test_the_number_of_slots_has_limits(slots: int) -> None:
-    """A closer is named by twelve bits."""
+    """The slot of a closer has twelve bits."""
     with pytest.raises(UsageError):
         MemoryRegion.create(slots=slots)
 
 
 @pytest.mark.parametrize("areas_bytes", [0, -1, 1 << 60])
-def test_the_room_for_areas_has_limits(areas_bytes: int) -> None:
-    """An impossible size is refused before a file is made."""
+def test_the_space_for_areas_has_limits(areas_bytes: int) -> None:
+    """An invalid size is refused before a file is created."""
     with pytest.raises(UsageError):
         MemoryRegion.create(areas_bytes=areas_bytes)
 
 
 def test_the_largest_number_of_slots_works(mode: str) -> None:
-    """The last slot is as good as the first."""
     with MemoryRegion.create(slots=SLOTS_MAX) as region:
         region.words.store(region.slot_line(SLOTS_MAX - 1), 1)
 
-        assert SLOTS_MAX - 1 == region.words.occupied(128, SLOTS_MAX, 0)
-        assert SLOTS_MAX == region.words.occupied(128, SLOTS_MAX, SLOTS_MAX)
+        assert SLOTS_MAX - 1 == region.words.find_occupied(128, SLOTS_MAX, 0)
+        assert SLOTS_MAX == region.words.find_occupied(128, SLOTS_MAX, SLOTS_MAX)
 
 
 MIXED = [(one, two) for one, two in permutations(working_modes(), 2) if MODES[one] != MODES[two]]  # type: ignore[index]  # names of modes
 
 
 @pytest.mark.parametrize(("made", "attached"), MIXED)
-def test_modes_never_mix_in_one_region(monkeypatch: pytest.MonkeyPatch, made: str, attached: str) -> None:
-    """An atomic swap and a swap under a lock exclude nobody; the region says which of them it is for."""
+def test_a_region_is_used_in_one_mode_only(monkeypatch: pytest.MonkeyPatch, made: str, attached: str) -> None:
+    """An atomic swap and a swap under a lock do not exclude each other."""
     monkeypatch.setenv("INTERLOCK_SHM", made)
     with MemoryRegion.create("checkout") as region:
         monkeypatch.setenv("INTERLOCK_SHM", attached)
@@ -310,8 +305,8 @@ def test_modes_never_mix_in_one_region(monkeypatch: pytest.MonkeyPatch, made: st
         assert "region.mode" == by_name.value.code == by_descriptor.value.code
 
 
-def test_an_area_is_the_same_for_everybody(mode: str) -> None:
-    """The first who asks makes it, with its content; all others find it."""
+def test_an_area_is_the_same_for_all_processes(mode: str) -> None:
+    """The first caller creates it with its content."""
     with MemoryRegion.create("checkout") as region, MemoryRegion.attach("checkout") as other:
         offset = region.area("box", 100, prepare=lambda at: region.words.store(at, 9))
         refused = other.area("box", 100, prepare=lambda at: other.words.store(at, 1))
@@ -324,7 +319,7 @@ def test_an_area_is_the_same_for_everybody(mode: str) -> None:
 
 
 def test_an_area_keeps_its_size() -> None:
-    """Two programs that disagree about a layout must not share it."""
+    """Two programs with different layouts must not share an area."""
     with MemoryRegion.create() as region:
         region.area("box", 100)
         with pytest.raises(UsageError) as caught:
@@ -334,7 +329,7 @@ def test_an_area_keeps_its_size() -> None:
 
 
 def test_areas_have_limits() -> None:
-    """Number, room and names."""
+    """Number, space and names."""
     with MemoryRegion.create(areas_bytes=4096) as region:
         for number in range(AREAS_MAX):
             region.area(f"box{number}", 8)
@@ -352,8 +347,8 @@ def test_areas_have_limits() -> None:
         region.area("big", 5000)
 
 
-def test_an_area_whose_maker_failed_is_made_anew() -> None:
-    """What was half filled is not seen, and does not stay."""
+def test_an_area_whose_creation_failed_is_created_again() -> None:
+    """An unfinished area is not visible and is overwritten."""
 
     def failing(at: int) -> None:
         region.words.store(at, 123)
@@ -366,8 +361,7 @@ def test_an_area_whose_maker_failed_is_made_anew() -> None:
         assert 0 == region.words.load(region.area("box", 64))
 
 
-def test_areas_made_by_many_processes_do_not_overlap(child: Start, mode: str) -> None:
-    """Whoever adds an area does so alone."""
+def test_areas_created_by_many_processes_do_not_overlap(child: Start, mode: str) -> None:
     with MemoryRegion.create("checkout") as region:
         names = [f"box{number}" for number in range(8)]
 
@@ -378,17 +372,16 @@ def test_areas_made_by_many_processes_do_not_overlap(child: Start, mode: str) ->
 
         started = [child(work) for _ in range(3)]
         for each in started:
-            each.tell()
-        offsets = [each.heard() for each in started]
+            each.send()
+        offsets = [each.receive() for each in started]
 
         assert offsets[0] == offsets[1] == offsets[2] == [region.area(name, 64) for name in names]
         assert 8 == len(set(offsets[0]))
 
 
-def test_a_stopped_process_that_adds_an_area_is_told_not_waited_for(
+def test_the_wait_for_a_stopped_process_that_adds_an_area_is_bounded(
     child: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No wait is endless."""
     monkeypatch.setattr(region_module, "LAYOUT_SECONDS_MAX", 0.05)
     with MemoryRegion.create("checkout") as region:
 
@@ -400,7 +393,7 @@ def test_a_stopped_process_that_adds_an_area_is_told_not_waited_for(
             MemoryRegion.attach("checkout").area("slow", 64, prepare=stuck)
 
         slow = child(work)
-        slow.heard()
+        slow.receive()
         with pytest.raises(UnavailableError) as caught:
             region.area("box", 64)
         assert "region.layout_held" == caught.value.code
@@ -410,7 +403,7 @@ def test_a_stopped_process_that_adds_an_area_is_told_not_waited_for(
 
 
 def test_processes_that_open_a_name_together_get_one_region(child: Start, mode: str) -> None:
-    """One creates, the others attach, whoever comes first."""
+    """One creates it, the others attach."""
 
     def work(line: Line) -> None:
         line.recv()
@@ -420,25 +413,24 @@ def test_processes_that_open_a_name_together_get_one_region(child: Start, mode: 
 
     started = [child(work) for _ in range(4)]
     for each in started:
-        each.tell()
-    epochs = {each.heard() for each in started}
+        each.send()
+    epochs = {each.receive() for each in started}
     for each in started:
-        each.tell()
+        each.send()
 
     assert 1 == len(epochs)
-    assert {0} == {each.ended() for each in started}
+    assert {0} == {each.wait() for each in started}
 
 
 def test_opening_replaces_a_region_of_an_earlier_boot(runtime_directory: Path) -> None:
-    """What a reboot left behind is nobody's."""
     MemoryRegion.create("checkout").close()
-    patched(runtime_directory / "checkout", 32, bytes(16))
+    write_bytes(runtime_directory / "checkout", 32, bytes(16))
     with MemoryRegion.open("checkout") as region:
         assert region.epoch == MemoryRegion.attach("checkout").epoch
 
 
-def test_a_with_block_removes_the_name_it_made(runtime_directory: Path) -> None:
-    """The creator's name goes; whoever attached keeps the memory."""
+def test_a_with_block_removes_the_name_it_created(runtime_directory: Path) -> None:
+    """Attached processes keep the memory."""
     with MemoryRegion.create("checkout") as region:
         with MemoryRegion.attach("checkout"):
             pass
@@ -451,30 +443,29 @@ def test_a_with_block_removes_the_name_it_made(runtime_directory: Path) -> None:
     assert not MemoryRegion.unlink("checkout")
 
 
-def test_a_with_block_does_not_remove_somebody_elses_name() -> None:
-    """A name may mean another region by the time the first one is closed."""
+def test_a_with_block_does_not_remove_the_name_of_another_region() -> None:
+    """Another region may have the name by then."""
     with MemoryRegion.create("checkout"):
         assert MemoryRegion.unlink("checkout")
         second = MemoryRegion.create("checkout")
 
     assert second.epoch == MemoryRegion.attach("checkout").epoch
-    assert second.forget()
-    assert not second.forget()
+    assert second.unlink_name()
+    assert not second.unlink_name()
 
 
 def test_a_forked_child_does_not_remove_its_parents_name(child: Start, runtime_directory: Path) -> None:
-    """The with block of the parent ends in the parent."""
     with MemoryRegion.create("checkout") as region:
 
         def work(line: Line) -> None:
             region.__exit__()
 
-        assert 0 == child(work).ended()
+        assert 0 == child(work).wait()
         assert (runtime_directory / "checkout").exists()
 
 
 def test_a_named_region_is_pickled_as_its_name() -> None:
-    """A pool of processes may take it as an argument; one without a name says how it is passed on."""
+    """A region without a name is refused with a hint."""
     with MemoryRegion.create("checkout") as region, MemoryRegion.create() as unnamed:
         assert region.epoch == pickle.loads(pickle.dumps(region)).epoch
         with pytest.raises(UsageError) as caught:
@@ -482,8 +473,7 @@ def test_a_named_region_is_pickled_as_its_name() -> None:
         assert "region.unnamed" == caught.value.code
 
 
-def test_a_closed_region_keeps_what_others_use(mode: str) -> None:
-    """Closing lets go of the descriptor, never of memory that somebody points to."""
+def test_closing_a_region_keeps_memory_in_use_mapped(mode: str) -> None:
     region = MemoryRegion.create()
     word = region.word("hits", initial=1)
     region.close()
@@ -496,7 +486,7 @@ def test_a_closed_region_keeps_what_others_use(mode: str) -> None:
     assert "region.closed" == caught.value.code
 
 
-def test_more_memory_than_the_machine_has_is_refused_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_memory_than_the_machine_has_is_refused_without_a_system_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asking the kernel for it would end other processes."""
 
     def asked(descriptor: int, offset: int, size: int) -> None:
@@ -510,8 +500,8 @@ def test_more_memory_than_the_machine_has_is_refused_unasked(monkeypatch: pytest
         assert "region.memory" == caught.value.code
 
 
-def test_what_cannot_be_mapped_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A limit of the process on its address space is told, and no descriptor stays open."""
+def test_a_failed_mapping_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit on the address space is reported, and no descriptor stays open."""
 
     def refused(descriptor: int, size: int) -> None:
         raise OSError(errno.ENOMEM, "no room")
@@ -526,8 +516,8 @@ def test_what_cannot_be_mapped_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> 
     assert set() == opened() - before
 
 
-def test_a_full_file_system_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is reserved when an area is made: later it would be SIGBUS. Nothing is left of what did not fit."""
+def test_a_full_file_system_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is reserved when an area is created: later it would be SIGBUS. Nothing stays allocated."""
 
     def full(descriptor: int, offset: int, size: int) -> None:
         raise OSError(errno.ENOSPC, "full")
@@ -546,8 +536,8 @@ def test_a_full_file_system_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> Non
             MemoryRegion.attach("checkout")
 
 
-def test_regions_leave_no_descriptors_behind(mode: str) -> None:
-    """Made, attached, refused, closed and forgotten: nothing is open that was not before."""
+def test_regions_leak_no_descriptors(mode: str) -> None:
+    """Created, attached, refused, closed and unlinked."""
     MemoryRegion.create("warm").close()  # libraries are loaded once
     before = opened()
     for number in range(3):

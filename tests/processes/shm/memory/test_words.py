@@ -31,8 +31,8 @@ operations = st.lists(
 
 
 @given(sequence=operations)
-def test_a_word_agrees_with_a_number_in_every_mode(sequence: list[tuple[object, ...]]) -> None:
-    """Operations one after another are those of an integer modulo 2**64."""
+def test_a_word_behaves_like_an_integer_in_every_mode(sequence: list[tuple[object, ...]]) -> None:
+    """Operations in sequence are those of an integer modulo 2**64."""
     for mode in working_modes():
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("INTERLOCK_SHM", mode)
@@ -55,7 +55,7 @@ def test_a_word_agrees_with_a_number_in_every_mode(sequence: list[tuple[object, 
 
 @pytest.mark.parametrize("value", [-1, 2**64, 2**100])
 def test_a_value_that_does_not_fit_is_refused(shared: MemoryRegion, value: int) -> None:
-    """Nothing is cut off silently, and the word stays."""
+    """The word is unchanged."""
     word = shared.word("w", initial=5)
     for call in (lambda: word.store(value), lambda: word.swap(5, value), lambda: word.swap(value, 5)):
         with pytest.raises(UsageError):
@@ -65,8 +65,7 @@ def test_a_value_that_does_not_fit_is_refused(shared: MemoryRegion, value: int) 
 
 
 @pytest.mark.parametrize("offset", [-8, 1, 4, 2**40])
-def test_words_lie_inside_the_region_and_aligned(shared: MemoryRegion, offset: int) -> None:
-    """No offset, however wrong, touches memory outside."""
+def test_offsets_outside_the_region_or_unaligned_are_refused(shared: MemoryRegion, offset: int) -> None:
     words = shared.words
     calls: list[Callable[[], object]] = [
         lambda: words.load(offset),
@@ -75,18 +74,18 @@ def test_words_lie_inside_the_region_and_aligned(shared: MemoryRegion, offset: i
         lambda: words.add(offset, 1),
     ]
     for call in calls:
-        with pytest.raises(ValueError, match="not in the region"):
+        with pytest.raises(ValueError, match="outside the region"):
             call()
     if offset % 4:
-        with pytest.raises(ValueError, match="not in the region"):
+        with pytest.raises(ValueError, match="outside the region"):
             words.wait(offset, 0, 0.0)
-        with pytest.raises(ValueError, match="not in the region"):
+        with pytest.raises(ValueError, match="outside the region"):
             words.wake(offset)
 
 
 @pytest.mark.parametrize("wrong", [-1, 2**64])
 def test_operations_refuse_values_beyond_a_word(shared: MemoryRegion, wrong: int) -> None:
-    """The core and the fallbacks refuse alike."""
+    """In the C core and in the fallback."""
     with pytest.raises(OverflowError):
         shared.words.store(64, wrong)
     with pytest.raises(OverflowError):
@@ -94,14 +93,13 @@ def test_operations_refuse_values_beyond_a_word(shared: MemoryRegion, wrong: int
 
 
 def test_the_halves_of_a_word_are_little_endian(shared: MemoryRegion) -> None:
-    """Waiters sleep on the high half, four bytes further."""
+    """Waiters sleep on the high half, at offset 4."""
     shared.words.store(64, 0x1122334455667788)
 
     assert (0x55667788, 0x11223344) == struct.unpack_from("<II", shared.buffer, 64)
 
 
-def test_processes_lose_no_addition(child: Start, shared: MemoryRegion) -> None:
-    """Ten thousand additions of three processes are ten thousand."""
+def test_no_addition_of_a_process_is_lost(child: Start, shared: MemoryRegion) -> None:
     word = shared.word("hits")
     rounds = 1000
 
@@ -113,12 +111,11 @@ def test_processes_lose_no_addition(child: Start, shared: MemoryRegion) -> None:
     for _ in range(rounds):
         word.add(1)
 
-    assert [0, 0, 0] == [each.ended() for each in started]
+    assert [0, 0, 0] == [each.wait() for each in started]
     assert 4 * rounds == word.load()
 
 
-def test_threads_lose_no_swap(shared: MemoryRegion) -> None:
-    """A counter made of compare-and-swap loops is exact."""
+def test_no_swap_of_a_thread_is_lost(shared: MemoryRegion) -> None:
     word = shared.word("hits")
 
     def work() -> None:
@@ -136,8 +133,7 @@ def test_threads_lose_no_swap(shared: MemoryRegion) -> None:
 
 
 def test_a_waiter_is_woken_by_another_process(child: Start, shared: MemoryRegion) -> None:
-    """A change and a wake end the wait with the new value."""
-    word = shared.word("bell")
+    word = shared.word("shared")
 
     def work(line: Line) -> None:
         line.send(word.wait_change(0, timeout=PATIENCE_SECONDS))
@@ -146,12 +142,11 @@ def test_a_waiter_is_woken_by_another_process(child: Start, shared: MemoryRegion
     word.store(7)
     word.wake()
 
-    assert 7 == started.heard()
+    assert 7 == started.receive()
 
 
-def test_a_wait_ends_with_its_time(shared: MemoryRegion) -> None:
-    """Nobody wakes; the value is the same; the call returns."""
-    word = shared.word("bell", initial=3)
+def test_a_wait_ends_at_its_timeout(shared: MemoryRegion) -> None:
+    word = shared.word("shared", initial=3)
 
     assert 3 == word.wait_change(3, timeout=0.01)
     assert 3 == word.wait_change(3, timeout=0)
@@ -159,7 +154,7 @@ def test_a_wait_ends_with_its_time(shared: MemoryRegion) -> None:
 
 
 def test_a_signal_is_handled_while_waiting(shared: MemoryRegion) -> None:
-    """Whoever presses Ctrl-C is not kept waiting: the handler runs, and what it raises comes out."""
+    """The exception of the handler is raised by the wait."""
 
     class Interrupted(Exception):
         pass
@@ -173,15 +168,15 @@ def test_a_signal_is_handled_while_waiting(shared: MemoryRegion) -> None:
     timer.start()
     try:
         with pytest.raises(Interrupted):
-            shared.word("bell").wait_change(0, timeout=PATIENCE_SECONDS)
+            shared.word("shared").wait_change(0, timeout=PATIENCE_SECONDS)
     finally:
         timer.join()
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_other_threads_go_on_while_one_waits(shared: MemoryRegion) -> None:
-    """A wait lets go of the interpreter's lock."""
-    word = shared.word("bell")
+def test_other_threads_run_while_one_waits(shared: MemoryRegion) -> None:
+    """A wait releases the GIL."""
+    word = shared.word("shared")
 
     def ring() -> None:
         word.store(1)

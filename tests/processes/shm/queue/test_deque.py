@@ -1,4 +1,4 @@
-"""Deques: one owner, many thieves, every id once, and hands that tell what the dead held; in every mode."""
+"""Deques: one owner, many thieves, every id once, and the claimed ids of dead takers; in every mode."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import ConflictError, UnavailableError, UsageError
-from interlock.shm.memory.region import MemoryRegion
+from interlock.shm.memory.region import LINE, MemoryRegion
 from interlock.shm.memory.words import WORD_MAX
-from interlock.shm.queue.deque import DEQUE_HEAD, Deque, Owner, PlainDeque, Taker, open_deque
-from interlock.shm.queue.ring import LINE
-from tests.processes.shm.queues import forked, killed, working_modes
+from interlock.shm.queue.deque import DEQUE_HEAD, Deque, DequeOwner, DequeThief, PlainDeque, open_deque
+from tests.processes.shm.queues import fork_child, kill_child, working_modes
 
 
 @pytest.fixture(params=working_modes())
@@ -26,8 +25,7 @@ def region(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         yield made
 
 
-def test_the_owner_has_the_newest_and_thieves_the_oldest(region: MemoryRegion) -> None:
-    """Last in, first out for the owner; first in, first out for the others."""
+def test_the_owner_pops_the_newest_and_thieves_steal_the_oldest(region: MemoryRegion) -> None:
     jobs = Deque(region, "jobs", capacity=8)
     with jobs.owner() as owner, jobs.thief() as thief:
         assert all(owner.push(each) for each in range(1, 6))
@@ -44,8 +42,8 @@ def test_the_owner_has_the_newest_and_thieves_the_oldest(region: MemoryRegion) -
         assert 0 == len(jobs)
 
 
-def test_a_full_deque_answers_and_loses_nothing(region: MemoryRegion) -> None:
-    """Capacity is exact, through many turns around the ring."""
+def test_a_push_to_a_full_deque_fails(region: MemoryRegion) -> None:
+    """The capacity is exact, also after many wraps."""
     jobs = Deque(region, "jobs", capacity=4)
     with jobs.owner() as owner, jobs.thief() as thief:
         for turn in range(1, 100, 4):
@@ -53,8 +51,7 @@ def test_a_full_deque_answers_and_loses_nothing(region: MemoryRegion) -> None:
             assert [turn, turn + 1, turn + 2, turn + 3, None] == [thief.steal() for _ in range(5)]
 
 
-def test_there_is_one_owner(region: MemoryRegion) -> None:
-    """Two would push into the same place."""
+def test_a_deque_has_one_owner(region: MemoryRegion) -> None:
     jobs = Deque(region, "jobs", takers=2)
     owner = jobs.owner()
     with pytest.raises(ConflictError):
@@ -63,8 +60,8 @@ def test_there_is_one_owner(region: MemoryRegion) -> None:
     jobs.owner().close()
 
 
-def test_places_run_out_and_come_back(region: MemoryRegion) -> None:
-    """As many thieves as there are places besides the owner's."""
+def test_the_number_of_thieves_is_limited(region: MemoryRegion) -> None:
+    """A thief that closes makes room for another."""
     jobs = Deque(region, "jobs", takers=3)
     thieves = [jobs.thief(), jobs.thief()]
     with pytest.raises(UnavailableError):
@@ -74,25 +71,25 @@ def test_places_run_out_and_come_back(region: MemoryRegion) -> None:
 
 
 @pytest.mark.parametrize("act", ["pop", "steal"])
-def test_what_a_dead_taker_held_is_recovered(region: MemoryRegion, act: str) -> None:
-    """An id that left the deque is in the hand of who took it, until that one is done."""
+def test_the_claimed_id_of_a_dead_taker_is_recovered(region: MemoryRegion, act: str) -> None:
+    """An id stays claimed until its taker is done."""
     jobs = Deque(region, "jobs")
     with jobs.owner() as owner:
         owner.push(41)
         owner.push(42)
     reader, writer = os.pipe()
 
-    def take() -> Taker:
-        end: Taker = jobs.owner() if act == "pop" else jobs.thief()
-        found = end.pop() if isinstance(end, Owner) else end.steal()
+    def take() -> DequeThief:
+        end: DequeThief = jobs.owner() if act == "pop" else jobs.thief()
+        found = end.pop() if isinstance(end, DequeOwner) else end.steal()
         os.write(writer, bytes([found or 0]))
         return end
 
-    child = forked(take)
+    child = fork_child(take)
     taken = os.read(reader, 1)[0]
     rescuer = Deque(region, "jobs").thief()
     assert rescuer.recover() is None  # its holder is alive
-    killed(child)
+    kill_child(child)
 
     assert taken == rescuer.recover()
     with pytest.raises(UsageError):
@@ -105,21 +102,21 @@ def test_what_a_dead_taker_held_is_recovered(region: MemoryRegion, act: str) -> 
     os.close(writer)
 
 
-def test_the_next_on_a_place_is_told_what_the_dead_one_held(region: MemoryRegion) -> None:
-    """`found` is perhaps worked on, perhaps not; the newcomer decides."""
+def test_the_successor_of_a_dead_taker_gets_its_claimed_id(region: MemoryRegion) -> None:
+    """It may have been worked on; the successor decides."""
     jobs = Deque(region, "jobs")
     with jobs.owner() as owner:
         owner.push(7)
         owner.pop()  # leaves without `done`
     with jobs.owner() as owner:
-        assert 7 == owner.found
+        assert 7 == owner.recovered_id
         owner.done()
     with jobs.owner() as owner:
-        assert owner.found is None
+        assert owner.recovered_id is None
 
 
-def test_an_owner_killed_inside_a_pop_leaves_a_sound_deque(region: MemoryRegion) -> None:
-    """Bottom below top: the next owner mends it."""
+def test_the_next_owner_repairs_an_interrupted_pop(region: MemoryRegion) -> None:
+    """Bottom is below top."""
     jobs = Deque(region, "jobs", capacity=8, takers=2)
     with jobs.owner() as owner, jobs.thief() as thief:
         owner.push(1)
@@ -134,17 +131,17 @@ def test_an_owner_killed_inside_a_pop_leaves_a_sound_deque(region: MemoryRegion)
         assert owner.pop() is None
 
 
-def test_a_thief_that_looked_before_the_owner_died_comes_too_late(region: MemoryRegion) -> None:
-    """It saw the bottom before the pop lowered it; its swap must not move top past the bottom of the next owner."""
+def test_a_thief_with_a_stale_bottom_loses_its_swap(region: MemoryRegion) -> None:
+    """It loaded the bottom before the pop; its swap must not move top past the bottom of the next owner."""
     jobs = Deque(region, "jobs", capacity=8, takers=3)
     top = jobs._offset + 3 * LINE
     with jobs.owner() as owner:
         owner.push(1)
     seen = region.words.load(top)  # the thief has loaded top and bottom, and is about to swap
-    region.words.store(jobs._offset, 1)  # the owner pops: hand, then bottom; and is killed
+    region.words.store(jobs._offset, 1)  # the owner pops: claimed_id, then bottom; and is killed
     region.words.store(top + LINE, seen)
     with jobs.owner() as heir, jobs.thief() as thief:
-        assert 1 == heir.found
+        assert 1 == heir.recovered_id
         assert seen != region.words.swap(top, seen, seen + 1)
         heir.done()
         heir.push(2)
@@ -152,8 +149,8 @@ def test_a_thief_that_looked_before_the_owner_died_comes_too_late(region: Memory
         assert 2 == thief.steal()
 
 
-def test_positions_below_zero_are_positions(region: MemoryRegion) -> None:
-    """An owner killed in the pop of a deque that was never used leaves bottom at -1."""
+def test_positions_may_be_negative(region: MemoryRegion) -> None:
+    """An owner killed in the first pop leaves bottom at -1."""
     jobs = Deque(region, "jobs", capacity=8, takers=2)
     region.words.store(jobs._offset + 3 * LINE, WORD_MAX)
     with jobs.owner() as owner:
@@ -162,8 +159,8 @@ def test_positions_below_zero_are_positions(region: MemoryRegion) -> None:
         assert 2 == owner.pop()
 
 
-def test_a_forked_child_does_not_take_with_its_parents_hand(region: MemoryRegion) -> None:
-    """Two processes on one hand would lose what the first held."""
+def test_a_forked_child_cannot_use_its_parents_taker(region: MemoryRegion) -> None:
+    """Two processes with one claimed_id word would lose an id."""
     jobs = Deque(region, "jobs")
     owner = jobs.owner()
     owner.push(1)
@@ -175,18 +172,18 @@ def test_a_forked_child_does_not_take_with_its_parents_hand(region: MemoryRegion
         except UsageError as error:
             os.write(writer, error.code.encode())
 
-    child = forked(take)
-    told = os.read(reader, 100)
-    killed(child)
+    child = fork_child(take)
+    output = os.read(reader, 100)
+    kill_child(child)
 
-    assert b"deque.forked" == told
+    assert b"deque.forked" == output
     assert 1 == owner.pop()
     owner.close()
     os.close(reader)
     os.close(writer)
 
 
-def test_wrong_calls_say_what_is_right(region: MemoryRegion) -> None:
+def test_wrong_calls_are_refused(region: MemoryRegion) -> None:
     """Each with its own code."""
     jobs = Deque(region, "jobs", capacity=8)
     owner, closed = jobs.owner(), jobs.thief()
@@ -212,11 +209,11 @@ def test_wrong_calls_say_what_is_right(region: MemoryRegion) -> None:
 
 @pytest.mark.skipif("native" not in working_modes(), reason="SKIPPED: no C core here, so nothing to compare with")
 @given(st.lists(st.tuples(st.sampled_from(["push", "pop", "steal"]), st.booleans()), max_size=80))
-def test_the_core_and_the_fallback_are_one_deque(acts: list[tuple[str, bool]]) -> None:
-    """Any act by either: same answers, same hands, against a deque of Python's own."""
+def test_the_core_and_the_fallback_share_one_deque(acts: list[tuple[str, bool]]) -> None:
+    """Any sequence of calls has the same results in both, and in a model."""
     with MemoryRegion.create(slots=1) as region:
-        offset, hand = region.area("deque", DEQUE_HEAD + 4 * 8), region.area("hand", LINE)
-        ends = open_deque(region, offset, 4, hand), PlainDeque(region.words, offset, 4, hand)
+        offset, claimed_id = region.area("deque", DEQUE_HEAD + 4 * 8), region.area("claimed_id", LINE)
+        ends = open_deque(region, offset, 4, claimed_id), PlainDeque(region.words, offset, 4, claimed_id)
         model: deque[int] = deque()
         for number, (act, plain) in enumerate(acts, start=1):
             end = ends[plain]
@@ -228,5 +225,5 @@ def test_the_core_and_the_fallback_are_one_deque(acts: list[tuple[str, bool]]) -
             expected = (model.pop() if act == "pop" else model.popleft()) if model else 0
             assert expected == (end.pop() if act == "pop" else end.steal())
             if expected:
-                assert expected == region.words.load(hand)
+                assert expected == region.words.load(claimed_id)
             assert len(model) == end.size()

@@ -1,4 +1,4 @@
-"""The inbox: many producers, one consumer, priorities, the bell, the event loop, and all who may die."""
+"""The inbox: many producers, one consumer, priorities, the notifier, and the death of any process."""
 
 from __future__ import annotations
 
@@ -14,18 +14,26 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import ConflictError, CorruptionError, UnavailableError, UsageError
-from interlock.shm.memory.region import MemoryRegion
-from interlock.shm.queue.inbox import Inbox
-from interlock.shm.queue.inbox_rings import SKIPS_MAX, Batch
+from interlock.shm.memory.region import LINE, MemoryRegion
+from interlock.shm.queue.inbox import Batch, Inbox
 from interlock.shm.queue.notifier import EventNotifier
-from interlock.shm.queue.ring import LANE_HEAD, LINE, Producer
-from tests.processes.shm.queues import EVENTFD_MAX, forked, killed, refused, rings, taken, working_modes
+from interlock.shm.queue.priority import SKIPS_MAX
+from interlock.shm.queue.ring import RING_HEAD, Producer
+from tests.processes.shm.queues import (
+    EVENTFD_MAX,
+    fork_child,
+    kill_child,
+    notifications,
+    raises_code,
+    take_all,
+    working_modes,
+)
 from tests.support.eventually import PATIENCE_SECONDS
 
 
 @pytest.fixture(params=working_modes())
 def region(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[MemoryRegion]:
-    """A region with a name, in each mode that works here, in a directory of its own."""
+    """A named region in each mode, in its own directory."""
     monkeypatch.setenv("INTERLOCK_SHM", request.param)
     tmp_path.chmod(0o700)
     monkeypatch.setenv("INTERLOCK_RUNTIME_DIR", str(tmp_path))
@@ -33,8 +41,7 @@ def region(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_
         yield made
 
 
-def test_each_producer_is_in_order_and_all_are_heard(region: MemoryRegion) -> None:
-    """Messages of one producer stay in order; producers take turns."""
+def test_messages_of_each_producer_stay_in_order(region: MemoryRegion) -> None:
     inbox = Inbox(region, producers=3)
     producers = [inbox.producer() for _ in range(3)]
     for number in range(4):
@@ -51,7 +58,7 @@ def test_each_producer_is_in_order_and_all_are_heard(region: MemoryRegion) -> No
 
 
 def test_producers_take_turns(region: MemoryRegion) -> None:
-    """Nobody who pushes without end keeps the consumer for himself."""
+    """A producer that pushes without end does not starve the others."""
     with Inbox(region, producers=3) as inbox:
         producers = [inbox.producer() for _ in range(3)]
         for _ in range(3):
@@ -64,17 +71,17 @@ def test_producers_take_turns(region: MemoryRegion) -> None:
     assert [0, 1, 0, 1, 0, 1] == turns
 
 
-def test_a_full_lane_says_so_until_the_consumer_has_taken(region: MemoryRegion) -> None:
-    """`push` gives False and keeps nothing; the consumer makes room."""
+def test_a_push_to_a_full_ring_returns_false(region: MemoryRegion) -> None:
+    """Until the consumer has received messages."""
     with Inbox(region, producers=1, ring_bytes=64) as inbox, inbox.producer() as producer:
         assert [True, True, False] == [producer.push(b"x" * 24) for _ in range(3)]
-        assert [b"x" * 24] * 2 == taken(inbox)
+        assert [b"x" * 24] * 2 == take_all(inbox)
         assert producer.push(b"again")
-        assert [b"again"] == taken(inbox)
+        assert [b"again"] == take_all(inbox)
 
 
-def test_urgent_messages_go_first_and_the_others_are_not_forgotten(quick: MemoryRegion) -> None:
-    """Priority 0 is served first; a level that was passed over eight times is served next."""
+def test_urgent_messages_are_first_and_others_do_not_starve(quick: MemoryRegion) -> None:
+    """A priority that was skipped eight times is served next."""
     with Inbox(quick, producers=1, priorities=3) as inbox, inbox.producer() as producer:
         for priority in (2, 1):
             producer.push(b"patient", priority=priority)
@@ -90,8 +97,8 @@ def test_urgent_messages_go_first_and_the_others_are_not_forgotten(quick: Memory
     assert 2 == len([each for each in served if each])
 
 
-def test_no_level_waits_for_ever(quick: MemoryRegion) -> None:
-    """With eight levels that never run dry, each is served again within a bound."""
+def test_no_priority_starves(quick: MemoryRegion) -> None:
+    """With eight priorities that always have messages, each is served within a limit."""
     with Inbox(quick, producers=1, priorities=8) as inbox, inbox.producer() as producer:
         last = dict.fromkeys(range(8), 0)
         for turn in range(400):
@@ -104,59 +111,59 @@ def test_no_level_waits_for_ever(quick: MemoryRegion) -> None:
             assert all(turn - seen <= 8 * SKIPS_MAX for seen in last.values())
 
 
-def test_a_producer_rings_only_who_sleeps(quick: MemoryRegion) -> None:
-    """While the consumer is awake nobody pays for a bell; and an eventfd is rung without asking the bell."""
+def test_a_producer_notifies_only_a_sleeping_consumer(quick: MemoryRegion) -> None:
+    """It writes to an eventfd directly."""
 
-    class Unasked(EventNotifier):
+    class FailingNotifier(EventNotifier):
         def ring(self) -> None:
-            raise AssertionError("it has been rung")
+            raise AssertionError("notify was called")
 
     inbox = Inbox(quick, producers=1)
-    bell = Unasked()
+    notifier = FailingNotifier()
     producer = inbox.producer()
-    producer._bell = bell
+    producer._notifier = notifier
     producer.push(b"1")
-    assert 0 == rings(bell)
+    assert 0 == notifications(notifier)
     assert inbox.wait(0)  # something is there: it does not lie down
     producer.push(b"2")
-    assert 0 == rings(bell)
-    taken(inbox)
+    assert 0 == notifications(notifier)
+    take_all(inbox)
     assert not inbox.wait(0)
     producer.push(b"3")
-    assert 0 == rings(bell)  # it looked, and is up again
+    assert 0 == notifications(notifier)  # it checked, and is awake again
     quick.words.store(inbox._asleep, 1)
     producer.push(b"4")
 
-    assert 1 == rings(bell)
+    assert 1 == notifications(notifier)
     assert 1 == quick.words.load(inbox._asleep)
     inbox.close()
-    bell.close()
+    notifier.close()
 
 
-def test_a_push_with_a_full_bell_is_a_push(quick: MemoryRegion) -> None:
-    """It has been rung already; nobody waits for room in it."""
-    with Inbox(quick, producers=1, doorbell="eventfd") as inbox, inbox.producer() as producer:
-        bell = inbox.doorbell
-        assert isinstance(bell, EventNotifier)
-        os.eventfd_write(bell.fd, EVENTFD_MAX)
+def test_a_push_with_a_full_notifier_succeeds(quick: MemoryRegion) -> None:
+    """The consumer is notified already."""
+    with Inbox(quick, producers=1, notifier="eventfd") as inbox, inbox.producer() as producer:
+        notifier = inbox.notifier
+        assert isinstance(notifier, EventNotifier)
+        os.eventfd_write(notifier.fd, EVENTFD_MAX)
         quick.words.store(inbox._asleep, 1)
 
-        assert producer.push(b"heard")
-        assert EVENTFD_MAX == rings(bell)
-        assert [b"heard"] == taken(inbox)
+        assert producer.push(b"message")
+        assert EVENTFD_MAX == notifications(notifier)
+        assert [b"message"] == take_all(inbox)
 
 
-def test_a_push_after_the_bell_was_closed_touches_no_other_file(quick: MemoryRegion, tmp_path: Path) -> None:
-    """The number of its descriptor may be another file's by then; the push says that the bell is closed."""
-    with Inbox(quick, producers=1, doorbell="eventfd") as inbox, inbox.producer() as producer:
-        bell = inbox.doorbell
-        assert isinstance(bell, EventNotifier)
-        number = bell.fd
+def test_a_push_after_the_notifier_was_closed_is_refused(quick: MemoryRegion, tmp_path: Path) -> None:
+    """Another file may have the number of its descriptor by then."""
+    with Inbox(quick, producers=1, notifier="eventfd") as inbox, inbox.producer() as producer:
+        notifier = inbox.notifier
+        assert isinstance(notifier, EventNotifier)
+        number = notifier.fd
         quick.words.store(inbox._asleep, 1)
-        bell.close()
+        notifier.close()
         other = os.open(tmp_path / "other", os.O_CREAT | os.O_RDWR)
         os.dup2(other, number)
-        with refused("bell.closed"):
+        with raises_code("bell.closed"):
             producer.push(b"published")
 
         assert b"" == (tmp_path / "other").read_bytes()
@@ -164,8 +171,8 @@ def test_a_push_after_the_bell_was_closed_touches_no_other_file(quick: MemoryReg
             os.close(descriptor)
 
 
-def test_the_place_of_a_killed_producer_is_taken_over_where_it_stopped(region: MemoryRegion) -> None:
-    """What it published stays, what it had not published never was; the next owner goes on behind it."""
+def test_the_ring_of_a_killed_producer_continues_at_its_tail(region: MemoryRegion) -> None:
+    """Published messages stay, unpublished ones do not exist."""
     inbox = Inbox(region, producers=1)
     reader, writer = os.pipe()
 
@@ -175,7 +182,7 @@ def test_the_place_of_a_killed_producer_is_taken_over_where_it_stopped(region: M
         os.write(writer, b"!")
         return producer
 
-    child = forked(produce)
+    child = fork_child(produce)
     os.read(reader, 1)
     with pytest.raises(UnavailableError):
         inbox.producer()
@@ -185,14 +192,14 @@ def test_the_place_of_a_killed_producer_is_taken_over_where_it_stopped(region: M
     os.waitpid(child, 0)
     heir.push(b"the next")
 
-    assert [b"last words", b"the next"] == taken(inbox)
+    assert [b"last words", b"the next"] == take_all(inbox)
     inbox.close()
     os.close(reader)
     os.close(writer)
 
 
-def test_a_stopped_producer_keeps_its_place(quick: MemoryRegion) -> None:
-    """Time proves nothing: a stopped process is alive, and nobody writes into its lane."""
+def test_a_stopped_producer_keeps_its_ring(quick: MemoryRegion) -> None:
+    """A stopped process is alive."""
     inbox = Inbox(quick, producers=1)
     reader, writer = os.pipe()
 
@@ -201,7 +208,7 @@ def test_a_stopped_producer_keeps_its_place(quick: MemoryRegion) -> None:
         os.write(writer, b"!")
         return producer
 
-    child = forked(produce)
+    child = fork_child(produce)
     os.read(reader, 1)
     os.kill(child, signal.SIGSTOP)
     os.waitpid(child, os.WUNTRACED)
@@ -209,41 +216,38 @@ def test_a_stopped_producer_keeps_its_place(quick: MemoryRegion) -> None:
         with pytest.raises(UnavailableError):
             inbox.producer()
     finally:
-        killed(child)
+        kill_child(child)
         os.close(reader)
         os.close(writer)
     inbox.producer().close()
     inbox.close()
 
 
-def test_a_new_consumer_is_not_taken_for_asleep(quick: MemoryRegion) -> None:
-    """Its predecessor died asleep; from the first batch on, producers need not ring."""
+def test_a_new_consumer_is_awake(quick: MemoryRegion) -> None:
+    """Its predecessor died asleep."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
         quick.words.store(inbox._asleep, 1)
         producer.push(b"first")
 
-        assert [b"first"] == taken(inbox)
+        assert [b"first"] == take_all(inbox)
         assert 0 == quick.words.load(inbox._asleep)
 
 
-def test_a_wait_that_finds_something_leaves_the_bell_alone(
-    quick: MemoryRegion, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nobody lies down for a message that is there: lying down costs the producer a ring."""
+def test_a_wait_with_messages_does_not_use_the_notifier(quick: MemoryRegion, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sleep would cost the producer a notification."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
         assert inbox.take() is None
-        rung: list[str] = []
-        monkeypatch.setattr(inbox.doorbell, "ring", lambda: rung.append("ring"))
-        monkeypatch.setattr(inbox.doorbell, "clear", lambda: rung.append("clear"))
+        calls: list[str] = []
+        monkeypatch.setattr(inbox.notifier, "notify", lambda: calls.append("notify"))
+        monkeypatch.setattr(inbox.notifier, "clear", lambda: calls.append("clear"))
         producer.push(b"there")
 
         assert inbox.wait(PATIENCE_SECONDS)
-        assert [] == rung
-        assert [b"there"] == taken(inbox)
+        assert [] == calls
+        assert [b"there"] == take_all(inbox)
 
 
-def test_a_new_consumer_continues_where_the_killed_one_was(quick: MemoryRegion) -> None:
-    """One consumer at a time; after its death the next takes what was not taken, and is heard."""
+def test_a_new_consumer_continues_after_the_killed_one(quick: MemoryRegion) -> None:
     mine = Inbox(quick, producers=1)
     reader, writer = os.pipe()
 
@@ -259,21 +263,21 @@ def test_a_new_consumer_continues_where_the_killed_one_was(quick: MemoryRegion) 
     with mine.producer() as producer:
         producer.push(b"first")
         producer.push(b"second")
-        child = forked(consume)
+        child = fork_child(consume)
         assert b"first" == os.read(reader, 16)
         with pytest.raises(ConflictError):
             mine.take()
-        killed(child)
+        kill_child(child)
         producer.push(b"third")
 
-        assert [b"second", b"third"] == taken(mine)
+        assert [b"second", b"third"] == take_all(mine)
     mine.close()
     os.close(reader)
     os.close(writer)
 
 
-def test_a_forked_child_cannot_push_through_its_parents_place(region: MemoryRegion) -> None:
-    """Two writers on one lane would tear it; the child is told to take a place of its own."""
+def test_a_forked_child_cannot_use_its_parents_producer(region: MemoryRegion) -> None:
+    """Two writers would corrupt a ring."""
     inbox = Inbox(region, producers=2)
     producer = inbox.producer()
     reader, writer = os.pipe()
@@ -287,15 +291,15 @@ def test_a_forked_child_cannot_push_through_its_parents_place(region: MemoryRegi
             own.push(b"whole")
             os.write(writer, b" pushed")
 
-    child = forked(produce)
-    told = b""
-    while b"pushed" not in told:
-        told += os.read(reader, 100)
-    killed(child)
+    child = fork_child(produce)
+    output = b""
+    while b"pushed" not in output:
+        output += os.read(reader, 100)
+    kill_child(child)
 
-    assert b"producer.forked pushed" == told
+    assert b"producer.forked pushed" == output
     assert producer.push(b"mine")
-    assert {b"whole", b"mine"} == set(taken(inbox))
+    assert {b"whole", b"mine"} == set(take_all(inbox))
     inbox.close()
     os.close(reader)
     os.close(writer)
@@ -306,42 +310,39 @@ def _push_from_spawned(inbox: Inbox) -> None:
         producer.push(b"from afar")
 
 
-def test_an_inbox_of_a_named_region_goes_to_a_spawned_process(quick: MemoryRegion) -> None:
-    """It pickles as its name and numbers, and is attached to on the other side."""
+def test_an_inbox_of_a_named_region_can_be_pickled(quick: MemoryRegion) -> None:
     inbox = Inbox(quick, producers=2, priorities=2, ring_bytes=1024)
     process = multiprocessing.get_context("spawn").Process(target=_push_from_spawned, args=(inbox,))
     process.start()
     process.join(PATIENCE_SECONDS)
 
     assert 0 == process.exitcode
-    assert [b"from afar"] == taken(inbox)
+    assert [b"from afar"] == take_all(inbox)
     inbox.close()
 
 
-def test_an_inbox_of_a_region_without_a_name_does_not_pickle() -> None:
-    """Nobody could attach to it by name."""
+def test_an_inbox_of_a_region_without_a_name_cannot_be_pickled() -> None:
     with MemoryRegion.create() as region, Inbox(region) as inbox, pytest.raises(UsageError):
         pickle.dumps(inbox)
 
 
-def test_an_eventfd_comes_with_its_descriptor() -> None:
-    """Whoever attaches to an inbox of a region without a name needs the bell as well."""
+def test_a_region_without_a_name_needs_the_eventfd_too() -> None:
+    """A process that attaches needs the descriptor of the notifier."""
     with MemoryRegion.create() as region, Inbox(region) as inbox, MemoryRegion.from_fd(region.fd) as other:
-        with refused("inbox.bell_missing"):
+        with raises_code("inbox.bell_missing"):
             Inbox(other)
-        bell = inbox.doorbell
-        assert isinstance(bell, EventNotifier)
-        with Inbox(other, doorbell=EventNotifier(bell.fd)) as theirs, theirs.producer() as producer:
+        notifier = inbox.notifier
+        assert isinstance(notifier, EventNotifier)
+        with Inbox(other, notifier=EventNotifier(notifier.fd)) as theirs, theirs.producer() as producer:
             assert not inbox.wait(0)
             region.words.store(inbox._asleep, 1)
             producer.push(b"ring")
 
             assert inbox.wait(PATIENCE_SECONDS)
-            assert [b"ring"] == taken(inbox)
+            assert [b"ring"] == take_all(inbox)
 
 
 def test_threads_share_a_producer(region: MemoryRegion) -> None:
-    """Pushes of several threads of one process never mix."""
     inbox = Inbox(region, producers=1, ring_bytes=1 << 16)
     producer = inbox.producer()
     threads = [
@@ -352,45 +353,44 @@ def test_threads_share_a_producer(region: MemoryRegion) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    found = taken(inbox)
+    found = take_all(inbox)
 
     assert 200 == len(found)
     assert all(message == bytes([message[0]]) * message[0] for message in found)
     inbox.close()
 
 
-def test_a_damaged_lane_is_told_once_and_left_alone(region: MemoryRegion) -> None:
-    """The other producers go on."""
+def test_a_corrupt_ring_is_reported_once_and_then_ignored(region: MemoryRegion) -> None:
+    """The other producers continue."""
     inbox = Inbox(region, producers=2)
     broken, sound = inbox.producer(), inbox.producer()
-    broken.push(b"lies")
+    broken.push(b"invalid")
     sound.push(b"truth")
-    struct.pack_into("<I", region.buffer, inbox._lane_offset(0, 0) + LANE_HEAD, 0x7FFFFFFF)
+    struct.pack_into("<I", region.buffer, inbox._ring_offset(0, 0) + RING_HEAD, 0x7FFFFFFF)
 
-    with refused("lane.corrupt", CorruptionError):
-        taken(inbox)
+    with raises_code("lane.corrupt", CorruptionError):
+        take_all(inbox)
 
-    assert [b"truth"] == taken(inbox)
+    assert [b"truth"] == take_all(inbox)
     sound.push(b"more truth")
-    assert [b"more truth"] == taken(inbox)
+    assert [b"more truth"] == take_all(inbox)
     assert not inbox.wait(0)
     inbox.close()
 
 
-def test_a_damaged_position_is_told_to_the_producer(region: MemoryRegion) -> None:
-    """It stops rather than write where it must not."""
+def test_a_corrupt_position_is_reported_to_the_producer(region: MemoryRegion) -> None:
     inbox = Inbox(region, producers=1)
     producer = inbox.producer()
-    region.words.store(inbox._lane_offset(0, 0) + LINE, 1 << 40)  # a head far beyond the tail
-    region.words.store(inbox._lane_offset(0, 0) + 8, 1 << 40)
+    region.words.store(inbox._ring_offset(0, 0) + LINE, 1 << 40)  # a head far beyond the tail
+    region.words.store(inbox._ring_offset(0, 0) + 8, 1 << 40)
 
-    with refused("lane.corrupt", CorruptionError):
+    with raises_code("lane.corrupt", CorruptionError):
         producer.push(b"x")
     inbox.close()
 
 
-def test_wrong_calls_say_what_is_right(quick: MemoryRegion) -> None:
-    """Numbers, sizes, priorities, closed and foreign things: each with its own code."""
+def test_wrong_calls_are_refused(quick: MemoryRegion) -> None:
+    """Each with its own code."""
     with Inbox(quick, producers=2, priorities=2, ring_bytes=256) as inbox:
         producer = inbox.producer()
         wrong: dict[str, Callable[[], object]] = {
@@ -398,7 +398,7 @@ def test_wrong_calls_say_what_is_right(quick: MemoryRegion) -> None:
             "inbox.priorities": lambda: Inbox(quick, name="a", priorities=9),
             "inbox.ring": lambda: Inbox(quick, name="a", ring_bytes=100),
             "inbox.ring_bytes": lambda: Inbox(quick, name="a", ring_bytes=8),
-            "inbox.bell": lambda: Inbox(quick, name="a", doorbell="gong"),  # type: ignore[arg-type]  # wrong on purpose
+            "inbox.bell": lambda: Inbox(quick, name="a", notifier="gong"),  # type: ignore[arg-type]  # wrong on purpose
             "region.area_size": lambda: Inbox(quick, producers=3, priorities=2, ring_bytes=256),
             "inbox.shape": lambda: Inbox(quick, producers=1, priorities=4, ring_bytes=256),
             "inbox.message_bytes": lambda: producer.push(b"x" * (inbox.message_bytes_max + 1)),
@@ -406,16 +406,16 @@ def test_wrong_calls_say_what_is_right(quick: MemoryRegion) -> None:
             "region.area_name": lambda: Inbox(quick, name="n" * 50),
         }
         for code, call in wrong.items():
-            with refused(code):
+            with raises_code(code):
                 call()
-        with refused("inbox.priority"):
+        with raises_code("inbox.priority"):
             producer.push(b"x", priority=-1)
-        with refused("inbox.bell"):
-            Inbox(quick, producers=2, priorities=2, ring_bytes=256, doorbell="waiter")
+        with raises_code("inbox.bell"):
+            Inbox(quick, producers=2, priorities=2, ring_bytes=256, notifier="waiter")
         with pytest.raises(TypeError):
             producer.push("text")  # type: ignore[arg-type]  # wrong on purpose
         producer.close()
-        with refused("producer.closed"):
+        with raises_code("producer.closed"):
             producer.push(b"x")
         assert inbox.take() is None
     inbox.close()

@@ -1,4 +1,4 @@
-"""An inbox that an event loop consumes: the bell, the budget, cancelling and closing."""
+"""An inbox that an event loop consumes: the notifier, the budget, cancelling and closing."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from interlock.shm.queue import inbox as inbox_module
 from interlock.shm.queue import loop_wait
 from interlock.shm.queue.inbox import Inbox
 from interlock.shm.queue.notifier import EventNotifier, SocketNotifier, WaiterNotifier
-from tests.processes.shm.queues import asleep, forked, killed, refused, rings, taken, until
+from tests.processes.shm.queues import fork_child, kill_child, notifications, raises_code, take_all, until, until_asleep
 from tests.support.eventually import PATIENCE_SECONDS
 
 
-@pytest.mark.parametrize("doorbell", ["socket", "waiter", "eventfd"])
-def test_the_event_loop_is_woken_by_another_thread_and_process(quick: MemoryRegion, doorbell: str) -> None:
-    """Every kind of bell reaches a loop that sleeps; nothing is lost between looking and sleeping."""
-    inbox = Inbox(quick, producers=2, doorbell=doorbell)  # type: ignore[arg-type]  # parametrised
+@pytest.mark.parametrize("kind", ["socket", "waiter", "eventfd"])
+def test_the_event_loop_is_woken_by_another_thread_and_process(quick: MemoryRegion, kind: str) -> None:
+    """By every kind of notifier; no notification is lost."""
+    inbox = Inbox(quick, producers=2, notifier=kind)  # type: ignore[arg-type]  # parametrised
     kinds = {"socket": SocketNotifier, "waiter": WaiterNotifier, "eventfd": EventNotifier}
-    assert isinstance(inbox.doorbell, kinds[doorbell])
+    assert isinstance(inbox.notifier, kinds[kind])
     count = 300
 
     def produce() -> None:
@@ -42,19 +42,19 @@ def test_the_event_loop_is_woken_by_another_thread_and_process(quick: MemoryRegi
                 break
         return found
 
-    child = forked(produce)
+    child = fork_child(produce)
     thread = threading.Thread(target=produce)
     thread.start()
     found = asyncio.run(asyncio.wait_for(consume(), PATIENCE_SECONDS))
     thread.join()
-    killed(child)
+    kill_child(child)
     inbox.close()
 
     assert sorted([*range(count), *range(count)]) == sorted(found)
 
 
-async def test_a_busy_inbox_leaves_the_loop_its_turn(quick: MemoryRegion) -> None:
-    """When the budget is spent the other tasks run, however much waits."""
+async def test_a_busy_inbox_does_not_starve_the_loop(quick: MemoryRegion) -> None:
+    """Other tasks run when the budget is used up."""
     with Inbox(quick, producers=1, ring_bytes=1 << 20) as inbox, inbox.producer() as producer:
         while producer.push(b"m" * 16):
             pass
@@ -78,25 +78,25 @@ async def test_a_busy_inbox_leaves_the_loop_its_turn(quick: MemoryRegion) -> Non
     assert turns > 100
 
 
-async def test_a_published_message_without_a_ring_is_found_soon(quick: MemoryRegion) -> None:
-    """A producer killed between publishing and ringing silences nobody: the consumer looks four times a second."""
+async def test_a_message_without_a_notification_is_found(quick: MemoryRegion) -> None:
+    """Of a producer that was killed after it published: the consumer checks four times a second."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
 
         class Mute(EventNotifier):
             def ring(self) -> None:
                 pass
 
-        producer._bell = Mute()
+        producer._notifier = Mute()
         stream = inbox.batches()
         next_batch = asyncio.ensure_future(anext(stream))
-        await asleep(inbox)
+        await until_asleep(inbox)
         producer.push(b"unrung")
 
         assert [b"unrung"] == (await asyncio.wait_for(next_batch, PATIENCE_SECONDS)).messages
 
 
-async def test_serve_runs_a_task_per_message_and_holds_it(quick: MemoryRegion) -> None:
-    """Tasks run beside each other, up to the limit; the error of one ends the serving."""
+async def test_serve_runs_a_task_per_message(quick: MemoryRegion) -> None:
+    """Up to the limit; an exception of one ends all."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
         running = most = 0
 
@@ -120,41 +120,41 @@ async def test_serve_runs_a_task_per_message_and_holds_it(quick: MemoryRegion) -
     assert 3 == most
 
 
-async def test_wrong_budgets_are_refused(quick: MemoryRegion) -> None:
-    """Before anything is taken."""
+async def test_invalid_budgets_are_refused(quick: MemoryRegion) -> None:
     with Inbox(quick) as inbox:
         for wrong in (0, -1, 1.5):
-            with refused("inbox.budget_us"):
+            with raises_code("inbox.budget_us"):
                 await anext(inbox.batches(budget_us=wrong))  # type: ignore[arg-type]  # wrong on purpose
-        with refused("inbox.limit"):
+        with raises_code("inbox.limit"):
             await anext(inbox.batches(limit=0))
-        with refused("inbox.tasks_max"):
+        with raises_code("inbox.tasks_max"):
             await inbox.serve(lambda _: asyncio.sleep(0), tasks_max=0)
 
 
-async def test_closing_ends_who_waits(quick: MemoryRegion) -> None:
-    """A consumer that sleeps when the inbox is closed does not sleep for ever."""
+async def test_closing_ends_a_waiting_consumer(quick: MemoryRegion) -> None:
     inbox = Inbox(quick)
     waiting = asyncio.ensure_future(anext(inbox.batches()))
-    await asleep(inbox)
+    await until_asleep(inbox)
     inbox.close()
 
     with pytest.raises(asyncio.CancelledError):
         await waiting
 
 
-async def test_a_wake_up_costs_one_ring_and_one_reading(quick: MemoryRegion, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when the consumer comes back for more each time; and while it is busy elsewhere nobody rings or reads."""
+async def test_a_wake_up_costs_one_notification_and_one_clear(
+    quick: MemoryRegion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the consumer asks for more; none while it is busy."""
     monkeypatch.setattr(loop_wait, "WAIT_SECONDS_MAX", 3_600.0)
-    with Inbox(quick, producers=1, doorbell="eventfd") as inbox, inbox.producer() as producer:
-        bell, found = inbox.doorbell, list[int]()
-        assert isinstance(bell, EventNotifier)
+    with Inbox(quick, producers=1, notifier="eventfd") as inbox, inbox.producer() as producer:
+        notifier, found = inbox.notifier, list[int]()
+        assert isinstance(notifier, EventNotifier)
         stream = inbox.batches()
-        inbox.take()  # becomes the consumer, which reads the bell once
-        monkeypatch.setattr(bell, "clear", lambda: found.append(rings(bell)))
+        inbox.take()  # becomes the consumer, which clears the notifier once
+        monkeypatch.setattr(notifier, "clear", lambda: found.append(notifications(notifier)))
         for number in range(20):
             next_batch = asyncio.ensure_future(anext(stream))
-            await asleep(inbox)
+            await until_asleep(inbox)
             producer.push(bytes([number]))
             assert [bytes([number])] == (await asyncio.wait_for(next_batch, PATIENCE_SECONDS)).messages
         assert 0 == quick.words.load(inbox._asleep)
@@ -163,14 +163,13 @@ async def test_a_wake_up_costs_one_ring_and_one_reading(quick: MemoryRegion, mon
             await asyncio.sleep(0)
 
         assert [1] * 20 == found
-        assert 0 == rings(bell)
+        assert 0 == notifications(notifier)
         assert [b"unheard"] == (await anext(stream)).messages
 
 
-async def test_a_task_cancelled_at_the_turn_of_others_has_taken_nothing(
+async def test_a_task_cancelled_while_it_yields_has_received_nothing(
     quick: MemoryRegion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the budget is spent it lets the others run with empty hands."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
         for message in (b"first", b"second"):
             producer.push(message)
@@ -183,26 +182,26 @@ async def test_a_task_cancelled_at_the_turn_of_others_has_taken_nothing(
         with pytest.raises(asyncio.CancelledError):
             await cut_off
 
-        assert [b"second"] == taken(inbox)
+        assert [b"second"] == take_all(inbox)
 
 
-async def test_closing_in_the_middle_ends_the_stream(quick: MemoryRegion) -> None:
-    """Nothing more is taken: the next consumer finds it."""
+async def test_closing_ends_the_iteration(quick: MemoryRegion) -> None:
+    """The next consumer receives the remaining messages."""
     inbox = Inbox(quick, producers=1)
     with inbox.producer() as producer:
         waiting = asyncio.ensure_future(_heard_until_closed(inbox))
-        await asleep(inbox)
+        await until_asleep(inbox)
         producer.push(b"last")
         producer.push(b"for the next")
 
         assert [b"last"] == await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     with Inbox(quick, producers=1) as heir:
-        assert [b"for the next"] == taken(heir)
+        assert [b"for the next"] == take_all(heir)
 
 
-async def test_a_stream_that_has_ended_stays_ended(quick: MemoryRegion) -> None:
-    """Also when the inbox has a consumer again: that one has a stream of its own."""
-    inbox = Inbox(quick, producers=1, doorbell="waiter")
+async def test_an_iteration_that_has_ended_stays_ended(quick: MemoryRegion) -> None:
+    """Also if the inbox has a consumer again."""
+    inbox = Inbox(quick, producers=1, notifier="waiter")
     with inbox.producer() as producer:
         producer.push(b"first")
         stream = inbox.batches()
@@ -210,37 +209,37 @@ async def test_a_stream_that_has_ended_stays_ended(quick: MemoryRegion) -> None:
         inbox.close()
         producer.push(b"second")
         assert await anext(stream, None) is None
-        assert [b"second"] == taken(inbox)
+        assert [b"second"] == take_all(inbox)
         producer.push(b"third")
 
         assert await anext(stream, None) is None
-        assert [b"third"] == taken(inbox)
+        assert [b"third"] == take_all(inbox)
     inbox.close()
 
 
-async def test_a_cancelled_task_leaves_the_stream_to_the_next(quick: MemoryRegion) -> None:
-    """Nothing is lost with it, and who waits after it is woken."""
+async def test_after_a_cancelled_task_another_one_receives(quick: MemoryRegion) -> None:
+    """No message is lost."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
         stream = inbox.batches()
         cut_off = asyncio.ensure_future(anext(stream))
-        await asleep(inbox)
+        await until_asleep(inbox)
         cut_off.cancel()
         with pytest.raises(asyncio.CancelledError):
             await cut_off
         quick.words.store(inbox._asleep, 0)  # or the next would be taken for asleep before it is
         waiting = asyncio.ensure_future(anext(stream))
-        await asleep(inbox)
-        producer.push(b"heard")
+        await until_asleep(inbox)
+        producer.push(b"message")
 
-        assert [b"heard"] == (await asyncio.wait_for(waiting, PATIENCE_SECONDS)).messages
+        assert [b"message"] == (await asyncio.wait_for(waiting, PATIENCE_SECONDS)).messages
 
 
-async def test_a_damaged_lane_does_not_end_the_stream(quick: MemoryRegion) -> None:
-    """It is told of once; the other lanes go on."""
+async def test_a_corrupt_ring_does_not_end_the_iteration(quick: MemoryRegion) -> None:
+    """It is reported once."""
     with Inbox(quick, producers=2) as inbox, inbox.producer() as damaged, inbox.producer() as producer:
         damaged.push(b"damaged")
         stream = inbox.batches()
-        quick.words.store(inbox._lane_offset(damaged.index, 0), 4)
+        quick.words.store(inbox._ring_offset(damaged.index, 0), 4)
         producer.push(b"sound")
         with pytest.raises(CorruptionError):
             await anext(stream)
@@ -257,32 +256,31 @@ async def _heard_until_closed(inbox: Inbox) -> list[bytes]:
 
 
 async def test_two_tasks_cannot_wait_for_one_inbox(quick: MemoryRegion) -> None:
-    """The second is refused; the first is still heard."""
+    """The first one is still notified."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
         first = asyncio.ensure_future(anext(inbox.batches()))
-        await asleep(inbox)
-        with refused("inbox.consumer", ConflictError):
+        await until_asleep(inbox)
+        with raises_code("inbox.consumer", ConflictError):
             await asyncio.wait_for(anext(inbox.batches()), PATIENCE_SECONDS)
-        producer.push(b"heard")
+        producer.push(b"message")
 
-        assert [b"heard"] == (await asyncio.wait_for(first, PATIENCE_SECONDS)).messages
+        assert [b"message"] == (await asyncio.wait_for(first, PATIENCE_SECONDS)).messages
 
 
 def test_an_inbox_is_consumed_by_one_loop_after_another(quick: MemoryRegion) -> None:
-    """The second loop hears the bell as the first did."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
 
-        async def heard(message: bytes) -> list[bytes]:
+        async def receive(message: bytes) -> list[bytes]:
             waiting = asyncio.ensure_future(anext(inbox.batches()))
-            await asleep(inbox)
+            await until_asleep(inbox)
             producer.push(message)
             return (await asyncio.wait_for(waiting, PATIENCE_SECONDS)).messages
 
-        assert [[b"one"], [b"two"]] == [asyncio.run(heard(message)) for message in (b"one", b"two")]
+        assert [[b"one"], [b"two"]] == [asyncio.run(receive(message)) for message in (b"one", b"two")]
 
 
-async def test_from_the_second_batch_on_nobody_need_ring(quick: MemoryRegion) -> None:
-    """The first is given as soon as the bell is heard; then producers are told, though the task has not paused."""
+async def test_after_the_first_batch_producers_do_not_notify(quick: MemoryRegion) -> None:
+    """Even if the task has not yielded."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
         seen: list[int] = []
 
@@ -293,7 +291,7 @@ async def test_from_the_second_batch_on_nobody_need_ring(quick: MemoryRegion) ->
                     return
 
         task = asyncio.ensure_future(consume())
-        await asleep(inbox)
+        await until_asleep(inbox)
         for message in (b"1", b"2", b"3"):
             producer.push(message)
         await asyncio.wait_for(task, PATIENCE_SECONDS)
@@ -301,40 +299,40 @@ async def test_from_the_second_batch_on_nobody_need_ring(quick: MemoryRegion) ->
         assert [1, 0, 0] == seen
 
 
-async def test_a_ring_for_nothing_leaves_the_consumer_asleep_and_heard(
+async def test_a_notification_without_a_message_keeps_the_consumer_armed(
     quick: MemoryRegion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bell is read before the consumer arms it again, never after: or the next message would not be rung for."""
+    """The notifier is cleared before the consumer arms it again, never after."""
     monkeypatch.setattr(loop_wait, "WAIT_SECONDS_MAX", 3_600.0)
-    with Inbox(quick, producers=1, doorbell="eventfd") as inbox, inbox.producer() as producer:
+    with Inbox(quick, producers=1, notifier="eventfd") as inbox, inbox.producer() as producer:
         waiting = asyncio.ensure_future(anext(inbox.batches()))
-        await asleep(inbox)
-        inbox.doorbell.ring()
+        await until_asleep(inbox)
+        inbox.notifier.notify()
         for _ in range(20):
             await asyncio.sleep(0)
         assert 1 == quick.words.load(inbox._asleep)
-        producer.push(b"heard")
+        producer.push(b"message")
 
-        assert [b"heard"] == (await asyncio.wait_for(waiting, PATIENCE_SECONDS)).messages
+        assert [b"message"] == (await asyncio.wait_for(waiting, PATIENCE_SECONDS)).messages
 
 
-async def test_a_message_that_came_before_the_consumer_lay_down_is_seen(
+async def test_a_message_published_before_the_consumer_sleeps_is_found(
     quick: MemoryRegion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its producer saw nobody asleep and did not ring: the consumer looks again once it has said that it sleeps."""
+    """Its producer did not notify, so the consumer checks again after it has stored that it sleeps."""
     monkeypatch.setattr(loop_wait, "WAIT_SECONDS_MAX", 3_600.0)
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
         assert inbox.take() is None
-        lanes = inbox._lanes
-        assert lanes is not None
-        take = lanes.take
+        rings = inbox._rings
+        assert rings is not None
+        take = rings.take
 
-        def taken_too_early(limit: int) -> object:
+        def take_too_early(limit: int) -> object:
             found = take(limit)
             if found is None:
                 producer.push(b"between")
             return found
 
-        monkeypatch.setattr(lanes, "take", taken_too_early)
+        monkeypatch.setattr(rings, "take", take_too_early)
 
         assert [b"between"] == (await asyncio.wait_for(anext(inbox.batches()), PATIENCE_SECONDS)).messages

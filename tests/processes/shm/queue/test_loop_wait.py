@@ -1,4 +1,4 @@
-"""Where a consumer sleeps: its task goes on in the callback that hears the bell, and the bell is read once, in time."""
+"""The wait of a consuming task: it continues in the callback of the notifier, which is cleared once, in time."""
 
 from __future__ import annotations
 
@@ -11,244 +11,239 @@ import pytest
 
 from interlock.errors import ConflictError
 from interlock.shm.queue import loop_wait
-from interlock.shm.queue.loop_wait import Sleeper
+from interlock.shm.queue.loop_wait import LoopWait
 from tests.support.eventually import PATIENCE_SECONDS
 
 
-class Bell:
-    """A bell that notes when it is read."""
+class FakeNotifier:
+    """A notifier that records when it is cleared."""
 
     def __init__(self) -> None:
         self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self.heard: list[str] = []
+        self.events: list[str] = []
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Make the descriptor readable."""
         os.eventfd_write(self.fd, 1)
 
-    def read(self) -> None:
-        """What an inbox does when it is awake."""
+    def clear(self) -> None:
+        """Clear the notifier, as an inbox does."""
         os.eventfd_read(self.fd)
-        self.heard.append("read")
+        self.events.append("clear")
 
-    def sleeper(self) -> Sleeper:
-        """Where a task of the running loop sleeps."""
-        return Sleeper(asyncio.get_running_loop(), self.fd, self.read)
+    def wait(self) -> LoopWait:
+        """Return a wait of the running loop."""
+        return LoopWait(asyncio.get_running_loop(), self.fd, self.clear)
 
 
 @pytest.fixture
-def bell(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bell]:
-    """A bell, and sleeps that only it can end."""
+def notifier(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeNotifier]:
+    """A notifier, and waits that only it can end."""
     monkeypatch.setattr(loop_wait, "WAIT_SECONDS_MAX", 3_600.0)
-    made = Bell()
+    made = FakeNotifier()
     yield made
     os.close(made.fd)
 
 
 async def passes(count: int) -> None:
-    """So many passes of the loop."""
+    """Run so many passes of the loop."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
-async def test_the_task_goes_on_before_anything_else(bell: Bell) -> None:
-    """No pass of the loop, and no reading of the bell, lies between the callback and the task."""
-    sleeper = bell.sleeper()
+async def test_the_task_continues_inside_the_callback(notifier: FakeNotifier) -> None:
+    """Without another pass of the loop and before the notifier is cleared."""
+    wait = notifier.wait()
 
-    async def sleeps() -> None:
-        await sleeper
-        bell.heard.append("task")
-        asyncio.get_running_loop().call_soon(bell.heard.append, "next pass")
+    async def wait_once() -> None:
+        await wait
+        notifier.events.append("task")
+        asyncio.get_running_loop().call_soon(notifier.events.append, "next pass")
         await asyncio.sleep(0)
 
-    task = asyncio.ensure_future(sleeps())
+    task = asyncio.ensure_future(wait_once())
     await passes(1)
-    bell.ring()
+    notifier.notify()
     await asyncio.wait_for(task, PATIENCE_SECONDS)
 
-    assert ["task", "read", "next pass"] == bell.heard
-    sleeper.close()
+    assert ["task", "clear", "next pass"] == notifier.events
+    wait.close()
 
 
-async def test_a_bell_that_the_task_read_is_not_read_again(bell: Bell) -> None:
-    """The task reads it and sleeps again, all in one callback: a ring that came since then is still there."""
-    sleeper = bell.sleeper()
+async def test_a_notifier_that_the_task_cleared_is_not_cleared_again(notifier: FakeNotifier) -> None:
+    """A later notification would be lost."""
+    wait = notifier.wait()
 
-    async def sleeps() -> None:
-        await sleeper
-        sleeper.hush()
-        bell.heard.append("armed")
-        bell.ring()  # what a producer does that saw us asleep
-        await sleeper
-        bell.heard.append("rung")
-        sleeper.hush()
+    async def wait_once() -> None:
+        await wait
+        wait.clear()
+        notifier.events.append("armed")
+        notifier.notify()  # what a producer does that saw us asleep
+        await wait
+        notifier.events.append("notified")
+        wait.clear()
 
-    task = asyncio.ensure_future(sleeps())
+    task = asyncio.ensure_future(wait_once())
     await passes(1)
-    bell.ring()
+    notifier.notify()
     await asyncio.wait_for(task, PATIENCE_SECONDS)
 
-    assert ["read", "armed", "rung", "read"] == bell.heard
-    sleeper.close()
+    assert ["clear", "armed", "notified", "clear"] == notifier.events
+    wait.close()
 
 
-async def test_a_ring_that_wakes_nobody_is_heard_once(bell: Bell) -> None:
-    """The loop is told of what is readable again and again; a consumer that is busy elsewhere must not cost that."""
-    sleeper = bell.sleeper()
-    bell.ring()
+async def test_a_notification_without_a_waiting_task_is_cleared(notifier: FakeNotifier) -> None:
+    """Otherwise the loop would report it again and again."""
+    wait = notifier.wait()
+    notifier.notify()
     await passes(50)
 
-    assert ["read"] == bell.heard
-    assert not sleeper.rang
-    sleeper.close()
+    assert ["clear"] == notifier.events
+    assert not wait.notified
+    wait.close()
 
 
-async def test_the_task_runs_in_its_own_context(bell: Bell) -> None:
-    """What stands in the context of whoever listened first is not what the task sees."""
+async def test_the_task_runs_in_its_own_context(notifier: FakeNotifier) -> None:
     name = contextvars.ContextVar("name", default="task")
     other = contextvars.copy_context()
     other.run(name.set, "listener")
-    sleeper = other.run(bell.sleeper)
+    wait = other.run(notifier.wait)
 
-    async def sleeps() -> str:
-        await sleeper
+    async def wait_once() -> str:
+        await wait
         return name.get()
 
-    task = asyncio.ensure_future(sleeps())
+    task = asyncio.ensure_future(wait_once())
     await passes(1)
-    bell.ring()
+    notifier.notify()
 
     assert "task" == await asyncio.wait_for(task, PATIENCE_SECONDS)
-    sleeper.close()
+    wait.close()
 
 
-async def test_a_cancelled_task_ends_and_the_next_may_sleep(bell: Bell) -> None:
-    """The bell is still heard, and wakes whoever sleeps then."""
-    sleeper = bell.sleeper()
+async def test_after_a_cancelled_task_another_one_can_wait(notifier: FakeNotifier) -> None:
+    wait = notifier.wait()
 
-    async def sleeps() -> str:
-        await sleeper
-        return "rung"
+    async def wait_once() -> str:
+        await wait
+        return "notified"
 
-    first = asyncio.ensure_future(sleeps())
+    first = asyncio.ensure_future(wait_once())
     await passes(1)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    second = asyncio.ensure_future(sleeps())
+    second = asyncio.ensure_future(wait_once())
     await passes(1)
-    bell.ring()
+    notifier.notify()
 
-    assert "rung" == await asyncio.wait_for(second, PATIENCE_SECONDS)
-    assert not sleeper.cancel()
-    sleeper.close()
+    assert "notified" == await asyncio.wait_for(second, PATIENCE_SECONDS)
+    assert not wait.cancel()
+    wait.close()
 
 
-async def test_a_task_that_sleeps_while_another_does_is_refused(bell: Bell) -> None:
-    """One of them would never be woken. A task that was cancelled is in the way until it has left."""
-    sleeper = bell.sleeper()
+async def test_a_second_waiting_task_is_refused(notifier: FakeNotifier) -> None:
+    """Also while a cancelled one has not ended."""
+    wait = notifier.wait()
 
-    async def sleeps() -> None:
-        await sleeper
+    async def wait_once() -> None:
+        await wait
 
-    first = asyncio.ensure_future(sleeps())
+    first = asyncio.ensure_future(wait_once())
     await passes(1)
     with pytest.raises(ConflictError) as caught:
-        await sleeps()
+        await wait_once()
     assert "inbox.consumer" == caught.value.code
     first.cancel()
     with pytest.raises(ConflictError):
-        await sleeps()
+        await wait_once()
     with pytest.raises(asyncio.CancelledError):
         await first
-    third = asyncio.ensure_future(sleeps())
+    third = asyncio.ensure_future(wait_once())
     await passes(1)
-    bell.ring()
+    notifier.notify()
 
     await asyncio.wait_for(third, PATIENCE_SECONDS)
-    sleeper.close()
+    wait.close()
 
 
-async def test_who_is_cancelled_twice_leaves_once(bell: Bell) -> None:
-    """The second time finds nobody asleep; the place is free as soon as the task has gone."""
-    sleeper = bell.sleeper()
+async def test_a_second_cancel_has_no_effect(notifier: FakeNotifier) -> None:
+    wait = notifier.wait()
 
-    async def sleeps() -> str:
-        await sleeper
-        return "rung"
+    async def wait_once() -> str:
+        await wait
+        return "notified"
 
-    first = asyncio.ensure_future(sleeps())
+    first = asyncio.ensure_future(wait_once())
     await passes(1)
-    assert sleeper.cancel()
-    assert not sleeper.cancel()
+    assert wait.cancel()
+    assert not wait.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    second = asyncio.ensure_future(sleeps())
+    second = asyncio.ensure_future(wait_once())
     await passes(1)
-    bell.ring()
+    notifier.notify()
 
-    assert "rung" == await asyncio.wait_for(second, PATIENCE_SECONDS)
-    sleeper.close()
+    assert "notified" == await asyncio.wait_for(second, PATIENCE_SECONDS)
+    wait.close()
 
 
-async def test_whoever_asked_but_never_slept_is_not_in_the_way(bell: Bell) -> None:
-    """A coroutine that is closed before a task has taken it on leaves nothing behind."""
-    sleeper = bell.sleeper()
+async def test_a_coroutine_that_never_waited_does_not_block_others(notifier: FakeNotifier) -> None:
+    wait = notifier.wait()
 
-    async def sleeps() -> str:
-        await sleeper
-        return "rung"
+    async def wait_once() -> str:
+        await wait
+        return "notified"
 
-    dropped = sleeps()
+    dropped = wait_once()
     dropped.send(None)
     dropped.close()
-    task = asyncio.ensure_future(sleeps())
+    task = asyncio.ensure_future(wait_once())
     await passes(1)
-    bell.ring()
+    notifier.notify()
 
-    assert "rung" == await asyncio.wait_for(task, PATIENCE_SECONDS)
-    sleeper.close()
+    assert "notified" == await asyncio.wait_for(task, PATIENCE_SECONDS)
+    wait.close()
 
 
-async def test_a_ring_on_the_way_to_who_leaves_wakes_nobody(bell: Bell) -> None:
-    """The task that was cancelled ends so; the bell is read, or the loop would hear of it for ever."""
-    sleeper = bell.sleeper()
+async def test_a_notification_does_not_resume_a_cancelled_task(notifier: FakeNotifier) -> None:
+    """The notifier is cleared."""
+    wait = notifier.wait()
 
-    async def sleeps() -> None:
-        await sleeper
+    async def wait_once() -> None:
+        await wait
 
-    task = asyncio.ensure_future(sleeps())
+    task = asyncio.ensure_future(wait_once())
     await passes(1)
-    bell.ring()
+    notifier.notify()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     await passes(5)
 
-    assert ["read"] == bell.heard
-    sleeper.close()
+    assert ["clear"] == notifier.events
+    wait.close()
 
 
-async def test_an_exception_of_the_task_stays_in_the_task(bell: Bell) -> None:
-    """The loop goes on, and the bell is read."""
-    sleeper = bell.sleeper()
+async def test_an_exception_of_the_task_stays_in_the_task(notifier: FakeNotifier) -> None:
+    """The loop continues, and the notifier is cleared."""
+    wait = notifier.wait()
 
-    async def sleeps() -> None:
-        await sleeper
+    async def wait_once() -> None:
+        await wait
         raise LookupError("lost")
 
-    task = asyncio.ensure_future(sleeps())
+    task = asyncio.ensure_future(wait_once())
     await passes(1)
-    bell.ring()
+    notifier.notify()
     with pytest.raises(LookupError):
         await asyncio.wait_for(task, PATIENCE_SECONDS)
 
-    assert ["read"] == bell.heard
-    sleeper.close()
+    assert ["clear"] == notifier.events
+    wait.close()
 
 
-async def test_many_sleeps_need_one_timer(bell: Bell, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is set when nobody has set it, not for each sleep."""
+async def test_many_waits_use_one_timer(notifier: FakeNotifier, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     later, set_timers = loop.call_later, []
 
@@ -257,97 +252,97 @@ async def test_many_sleeps_need_one_timer(bell: Bell, monkeypatch: pytest.Monkey
         return later(*arguments)  # type: ignore[arg-type]  # passed on as they came
 
     monkeypatch.setattr(loop, "call_later", call_later)
-    sleeper = bell.sleeper()
+    wait = notifier.wait()
 
-    async def sleeps() -> None:
+    async def wait_once() -> None:
         for _ in range(10):
-            bell.ring()
-            await sleeper
-            sleeper.hush()
+            notifier.notify()
+            await wait
+            wait.clear()
 
-    await sleeps()
+    await wait_once()
 
     assert 1 == len(set_timers)
-    sleeper.close()
+    wait.close()
 
 
-async def test_a_sleep_without_a_ring_ends_by_itself(bell: Bell, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For what a killed producer published; the next sleep has its bound as well."""
+async def test_a_wait_without_a_notification_ends_at_its_limit(
+    notifier: FakeNotifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed producer may have published."""
     monkeypatch.setattr(loop_wait, "WAIT_SECONDS_MAX", 0.001)
-    sleeper = Sleeper(asyncio.get_running_loop(), bell.fd, lambda: bell.heard.append("looked"))
+    wait = LoopWait(asyncio.get_running_loop(), notifier.fd, lambda: notifier.events.append("clear"))
 
-    async def sleeps() -> None:
+    async def wait_once() -> None:
         for _ in range(3):
-            await sleeper
-            sleeper.hush()
+            await wait
+            wait.clear()
 
-    await asyncio.wait_for(sleeps(), PATIENCE_SECONDS)
+    await asyncio.wait_for(wait_once(), PATIENCE_SECONDS)
 
-    assert ["looked"] * 3 == bell.heard
-    sleeper.close()
+    assert ["clear"] * 3 == notifier.events
+    wait.close()
 
 
-async def test_closing_cancels_who_sleeps_and_hears_no_more(bell: Bell) -> None:
-    """Twice is harmless."""
-    sleeper = bell.sleeper()
+async def test_closing_cancels_the_waiting_task(notifier: FakeNotifier) -> None:
+    """A second close has no effect."""
+    wait = notifier.wait()
 
-    async def sleeps() -> None:
-        await sleeper
+    async def wait_once() -> None:
+        await wait
 
-    task = asyncio.ensure_future(sleeps())
+    task = asyncio.ensure_future(wait_once())
     await passes(1)
-    sleeper.close()
-    sleeper.close()
-    bell.ring()
+    wait.close()
+    wait.close()
+    notifier.notify()
     with pytest.raises(asyncio.CancelledError):
         await task
     await passes(5)
 
-    assert [] == bell.heard
+    assert [] == notifier.events
 
 
-async def test_whoever_closes_when_woken_leaves_the_bell_alone(bell: Bell) -> None:
-    """It may be closed by then, and its descriptor another's."""
-    sleeper = bell.sleeper()
+async def test_a_task_that_closes_when_resumed_does_not_clear_the_notifier(notifier: FakeNotifier) -> None:
+    """Another file may have its descriptor by then."""
+    wait = notifier.wait()
 
-    async def sleeps() -> None:
-        await sleeper
-        sleeper.close()
+    async def wait_once() -> None:
+        await wait
+        wait.close()
 
-    task = asyncio.ensure_future(sleeps())
+    task = asyncio.ensure_future(wait_once())
     await passes(1)
-    bell.ring()
+    notifier.notify()
     await asyncio.wait_for(task, PATIENCE_SECONDS)
     await passes(5)
 
-    assert [] == bell.heard
+    assert [] == notifier.events
 
 
-def test_closing_after_the_loop_is_harmless(bell: Bell) -> None:
-    """An inbox may outlive the loops that consumed it, even one that was closed under a task that slept."""
+def test_closing_after_the_loop_has_no_effect(notifier: FakeNotifier) -> None:
     loop = asyncio.new_event_loop()
 
-    async def sleeping() -> tuple[Sleeper, asyncio.Task[None]]:
-        sleeper = bell.sleeper()
+    async def sleeping() -> tuple[LoopWait, asyncio.Task[None]]:
+        wait = notifier.wait()
 
-        async def sleeps() -> None:
-            await sleeper
+        async def wait_once() -> None:
+            await wait
 
-        task = asyncio.ensure_future(sleeps())
+        task = asyncio.ensure_future(wait_once())
         await passes(1)
-        return sleeper, task
+        return wait, task
 
-    sleeper, task = loop.run_until_complete(sleeping())
+    wait, task = loop.run_until_complete(sleeping())
     loop.close()
-    sleeper.close()
+    wait.close()
 
     assert not task.done()
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is left behind on purpose
 
 
-async def test_it_is_a_future_to_asyncio(bell: Bell) -> None:
-    """By the protocol that asyncio documents for objects that are not its own."""
-    sleeper = bell.sleeper()
+async def test_asyncio_accepts_it_as_a_future(notifier: FakeNotifier) -> None:
+    wait = notifier.wait()
 
-    assert asyncio.isfuture(sleeper)
-    sleeper.close()
+    assert asyncio.isfuture(wait)
+    wait.close()

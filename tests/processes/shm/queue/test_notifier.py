@@ -1,4 +1,4 @@
-"""Doorbells: a ring is heard once cleared, never waits, and needs no listener."""
+"""Notifiers: readable until cleared, never blocking, with or without a listener."""
 
 from __future__ import annotations
 
@@ -13,137 +13,133 @@ import pytest
 from interlock.errors import UsageError
 from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.queue.notifier import EventNotifier, Notifier, SocketNotifier, WaiterNotifier
-from tests.processes.shm.queues import forked, killed
+from tests.processes.shm.queues import fork_child, kill_child
 from tests.support.eventually import PATIENCE_SECONDS
 
 
-def rung(bell: Notifier, timeout: float = 0.0) -> bool:
-    """Whether the listener's descriptor is readable."""
+def is_notified(notifier: Notifier, timeout: float = 0.0) -> bool:
+    """Return whether the listener's descriptor is readable."""
     poll = select.poll()
-    poll.register(bell.listen(), select.POLLIN)
+    poll.register(notifier.listen(), select.POLLIN)
     return bool(poll.poll(1000 * timeout))
 
 
 @pytest.fixture(params=["eventfd", "socket", "waiter"])
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Notifier, Notifier]]:
-    """The two ends of each kind of bell: the listener's and a ringer's."""
+    """The listener and a producer's end of each kind of notifier."""
     with MemoryRegion.create(slots=1) as region:
         offset = region.area("rings", 64)
         listener: Notifier
-        ringer: Notifier
+        producer: Notifier
         match request.param:
             case "eventfd":
                 listener = EventNotifier()
-                ringer = EventNotifier(listener.fd)
+                producer = EventNotifier(listener.fd)
             case "socket":
-                listener, ringer = SocketNotifier(tmp_path, "b"), SocketNotifier(tmp_path, "b")
+                listener, producer = SocketNotifier(tmp_path, "b"), SocketNotifier(tmp_path, "b")
             case _:
-                listener, ringer = WaiterNotifier(region.words, offset), WaiterNotifier(region.words, offset)
-        yield listener, ringer
-        ringer.close()
+                listener, producer = WaiterNotifier(region.words, offset), WaiterNotifier(region.words, offset)
+        yield listener, producer
+        producer.close()
         listener.close()
 
 
-def test_a_ring_is_heard_until_it_is_cleared(pair: tuple[Notifier, Notifier]) -> None:
-    """Readable after a ring, not before, not after clearing."""
-    listener, ringer = pair
-    assert not rung(listener)
+def test_a_notification_is_readable_until_it_is_cleared(pair: tuple[Notifier, Notifier]) -> None:
+    listener, producer = pair
+    assert not is_notified(listener)
 
-    ringer.ring()
+    producer.notify()
 
-    assert rung(listener, PATIENCE_SECONDS)
+    assert is_notified(listener, PATIENCE_SECONDS)
     listener.clear()
-    assert not rung(listener)
+    assert not is_notified(listener)
 
 
-def test_rings_without_number_never_wait(pair: tuple[Notifier, Notifier]) -> None:
-    """A full bell has been rung already; one clear takes all of it back."""
-    listener, ringer = pair
+def test_notifying_never_blocks(pair: tuple[Notifier, Notifier]) -> None:
+    """One clear discards all notifications."""
+    listener, producer = pair
     listener.listen()
     for _ in range(5_000):
-        ringer.ring()
-    assert rung(listener, PATIENCE_SECONDS)
+        producer.notify()
+    assert is_notified(listener, PATIENCE_SECONDS)
     if not isinstance(listener, WaiterNotifier):  # its thread may still pass one on
         listener.clear()
 
-        assert not rung(listener)
+        assert not is_notified(listener)
 
 
-def test_a_ring_without_a_listener_is_no_error(pair: tuple[Notifier, Notifier]) -> None:
-    """Producers may come before the consumer, and stay after it."""
-    listener, ringer = pair
-    ringer.ring()
+def test_notifying_without_a_listener_is_not_an_error(pair: tuple[Notifier, Notifier]) -> None:
+    listener, producer = pair
+    producer.notify()
     listener.listen()
     listener.close()
 
-    ringer.ring()
+    producer.notify()
 
 
-def test_closing_twice_is_harmless(pair: tuple[Notifier, Notifier]) -> None:
-    """Also for the end that never listened."""
-    for bell in (*pair, *pair):
-        bell.close()
+def test_a_second_close_has_no_effect(pair: tuple[Notifier, Notifier]) -> None:
+    """Also for an end that never listened."""
+    for notifier in (*pair, *pair):
+        notifier.close()
 
 
 def test_a_new_listener_replaces_one_that_was_killed(tmp_path: Path) -> None:
-    """The socket of the dead stands in the way of nobody; ringers need not notice."""
-    ringer = SocketNotifier(tmp_path, "b")
+    producer = SocketNotifier(tmp_path, "b")
     reader, writer = os.pipe()
 
     def listening() -> SocketNotifier:
-        bell = SocketNotifier(tmp_path, "b")
-        bell.listen()
+        notifier = SocketNotifier(tmp_path, "b")
+        notifier.listen()
         os.write(writer, b"!")
-        return bell
+        return notifier
 
-    child = forked(listening)
+    child = fork_child(listening)
     os.read(reader, 1)
-    killed(child)
-    ringer.ring()
+    kill_child(child)
+    producer.notify()
     listener = SocketNotifier(tmp_path, "b")
-    assert not rung(listener)
-    ringer.ring()
+    assert not is_notified(listener)
+    producer.notify()
 
-    assert rung(listener, PATIENCE_SECONDS)
-    for bell in (ringer, listener):
-        bell.close()
+    assert is_notified(listener, PATIENCE_SECONDS)
+    for notifier in (producer, listener):
+        notifier.close()
     for descriptor in (reader, writer):
         os.close(descriptor)
     assert not (tmp_path / "b").exists()
 
 
-def test_a_socket_may_stand_deep_in_the_file_system(tmp_path: Path) -> None:
-    """The address of a socket has room for 107 bytes; the path may be longer."""
+def test_a_socket_may_have_a_long_path(tmp_path: Path) -> None:
+    """The address of a socket is limited to 107 bytes."""
     folder = tmp_path / ("d" * 100) / ("e" * 100)
     folder.mkdir(parents=True)
-    listener, ringer = SocketNotifier(folder, "b"), SocketNotifier(folder, "b")
+    listener, producer = SocketNotifier(folder, "b"), SocketNotifier(folder, "b")
     listener.listen()
 
-    ringer.ring()
+    producer.notify()
 
-    assert rung(listener, PATIENCE_SECONDS)
+    assert is_notified(listener, PATIENCE_SECONDS)
     listener.close()
-    ringer.close()
+    producer.close()
 
 
-def test_an_eventfd_travels_through_a_socket() -> None:
-    """`send_fds` carries the bell; the received descriptor stays the receiver's own."""
+def test_an_eventfd_can_be_sent_through_a_socket() -> None:
+    """The receiver owns the received descriptor."""
     left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     listener = EventNotifier()
-    socket.send_fds(left, [b"bell"], [listener.fd])
+    socket.send_fds(left, [b"fd"], [listener.fd])
     _, descriptors, _, _ = socket.recv_fds(right, 16, 1)
-    ringer = EventNotifier(descriptors[0])
+    producer = EventNotifier(descriptors[0])
     os.close(descriptors[0])
 
-    ringer.ring()
+    producer.notify()
 
-    assert rung(listener, PATIENCE_SECONDS)
-    for thing in (left, right, listener, ringer):
+    assert is_notified(listener, PATIENCE_SECONDS)
+    for thing in (left, right, listener, producer):
         thing.close()
 
 
-def test_a_descriptor_that_is_no_eventfd_is_refused() -> None:
-    """Ringing a file would write into it."""
+def test_a_descriptor_that_is_not_an_eventfd_is_refused() -> None:
     reader, writer = os.pipe()
     for descriptor in (reader, writer, 9_999):
         with pytest.raises(UsageError) as caught:
@@ -155,12 +151,12 @@ def test_a_descriptor_that_is_no_eventfd_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", ["eventfd", "socket"])
-def test_a_closed_bell_says_so(kind: str, tmp_path: Path) -> None:
-    """Instead of ringing whoever got the descriptor's number next."""
-    bell: Notifier = EventNotifier() if kind == "eventfd" else SocketNotifier(tmp_path, "b")
-    bell.close()
+def test_a_closed_notifier_is_refused(kind: str, tmp_path: Path) -> None:
+    """Another file may have its descriptor by then."""
+    notifier: Notifier = EventNotifier() if kind == "eventfd" else SocketNotifier(tmp_path, "b")
+    notifier.close()
 
     with pytest.raises(UsageError) as caught:
-        bell.ring()
+        notifier.notify()
 
     assert "bell.closed" == caught.value.code

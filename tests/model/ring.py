@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from tests.model.explorer import WAITING, Cells, Model, Process, Stage
+from tests.model.explorer import WAITING, Cells, Configuration, Model, Process
 from tests.model.operations import Script, load, lock, store, until_not
 
 RING: Final = 8
@@ -28,20 +28,20 @@ def model(*, messages: int, successor: bool = False, fault: str = "") -> Model:
     makers = ["first", "second"] if successor else ["first"]
     processes = [Process(name, partial(_produce, name, messages, fault)) for name in makers]
     processes.append(Process("consumer", lambda: _consume(fault)))
-    memory: dict[str, Any] = {"tail": 0, "head": 0, "lane": "", "received": ()}
+    memory: dict[str, Any] = {"tail": 0, "head": 0, "ring": "", "received": ()}
     memory |= {f"published {name}": 0 for name in makers} | {f"unit {place}": 0 for place in range(RING)}
     return Model(
         memory=memory,
         processes=tuple(processes),
         unsafe=lambda cells, where: _unsafe(cells, makers),
         unsettled=lambda cells, results: _unsettled(cells, results, makers),
-        locks=("lane",),
+        locks=("ring",),
         mortal=frozenset({"first"}),
         kills=int(successor),
     )
 
 
-STAGES: Final[dict[str, Stage]] = {
+CONFIGURATIONS: Final[dict[str, Configuration]] = {
     "6 messages": lambda fault: model(messages=6, fault=fault),
     "4 messages, killed, 4 of the successor": lambda fault: model(messages=4, successor=True, fault=fault),
 }
@@ -49,12 +49,12 @@ STAGES: Final[dict[str, Stage]] = {
 _KILLED = "4 messages, killed, 4 of the successor"
 _TORN = "a torn message is read"
 
-HUNTS: Final = {
+FAULTS: Final = {
     "tail before the bytes": ("6 messages", _TORN),
     "head before the copy": ("6 messages", _TORN),
     "no skip mark": ("6 messages", _TORN),
-    "full is not seen": ("6 messages", _TORN),
-    "successor begins at zero": (_KILLED, _TORN),
+    "full is not checked": ("6 messages", _TORN),
+    "successor starts at zero": (_KILLED, _TORN),
 }
 
 
@@ -71,19 +71,19 @@ def _unsafe(cells: Cells, makers: list[str]) -> str | None:
 
 def _unsettled(cells: Cells, results: Mapping[str, Any], makers: list[str]) -> str | None:
     if results["first"] == WAITING or results.get("second") == WAITING:
-        return None  # the first one lives and holds the lane, or the ring is full of what nobody can read
+        return None  # the first one lives and holds the ring, or the ring is full of what nobody can read
     return None if list(cells["received"]) == _published(cells, makers) else "a published message is never read"
 
 
 def _produce(me: str, messages: int, fault: str) -> Script:
-    yield lock("lane", me)
-    tail = 0 if fault == "successor begins at zero" else (yield load("tail"))
+    yield lock("ring", me)
+    tail = 0 if fault == "successor starts at zero" else (yield load("tail"))
     head = yield load("head")
     for number in range(messages):
         room = RING - tail % RING
         need = 1 + PARTS
         skipped = room if room < need else 0
-        while tail + skipped + need - head > RING and fault != "full is not seen":
+        while tail + skipped + need - head > RING and fault != "full is not checked":
             head = yield until_not("head", head)
         if skipped and fault != "no skip mark":
             yield store(f"unit {tail % RING}", SKIP)

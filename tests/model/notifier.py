@@ -1,12 +1,12 @@
-"""The doorbell: producers publish and ring only when the consumer is asleep; the consumer alone says that it wakes.
+"""The notifier: producers publish and ring only when the consumer is asleep; the consumer alone says that it wakes.
 
 Producer   publish; load `asleep`; if 1, ring. It never clears `asleep`.
-Consumer   read the bell; store `asleep` = 0; drain. When all lanes are empty: store `asleep` = 1, look at every lane
+Consumer   read the bell; store `asleep` = 0; drain. When all rings are empty: store `asleep` = 1, look at every lane
            again, and only then go back to the bell. A new consumer begins with the drain.
 Loop       a consumer in an event loop takes a first batch as soon as the bell is seen, and does the rest after that:
            read the bell; store `asleep` = 0; drain, and so on. The bell is read before the last look, never after.
 
-Lanes are a tail and a head here; `lane.py` has their bytes. The sleep has no bound: a message of a live producer must
+Lanes are a tail and a head here; `ring.py` has their bytes. The sleep has no bound: a message of a live producer must
 be taken without the help of a timer. What a killed producer had published but not rung for is left to the timer.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from tests.model.explorer import DEAD, Cells, Model, Process, Stage
+from tests.model.explorer import DEAD, Cells, Configuration, Model, Process
 from tests.model.operations import Script, add, cas, load, lock, store, take, until_not
 
 
@@ -35,7 +35,7 @@ def model(
         Process(f"consumer {number}", partial(consume, f"consumer {number}", producers, fault))
         for number in range(consumers)
     ]
-    memory: dict[str, Any] = {"asleep": 0, "bell": 0, "inbox": ""}
+    memory: dict[str, Any] = {"asleep": 0, "notifier": 0, "inbox": ""}
     for number in range(producers):
         memory |= {f"tail {number}": 0, f"head {number}": 0}
     return Model(
@@ -49,7 +49,7 @@ def model(
     )
 
 
-STAGES: Final[dict[str, Stage]] = {
+CONFIGURATIONS: Final[dict[str, Configuration]] = {
     "2 producers of 2": lambda fault: model(producers=2, messages=2, fault=fault),
     "2 producers of 2, 1 kill": lambda fault: model(producers=2, messages=2, kills=1, fault=fault),
     "3 producers, 1 kill": lambda fault: model(producers=3, messages=1, kills=1, fault=fault),
@@ -61,18 +61,18 @@ STAGES: Final[dict[str, Stage]] = {
     ),
 }
 
-_LOST = "lost ring: a live producer's message waits, the consumer sleeps"
+_LOST = "lost notification: a live producer's message waits, the consumer sleeps"
 
-HUNTS: Final = {
+FAULTS: Final = {
     "producer clears": ("2 producers of 2, 1 kill", _LOST),
-    "producer looks first": ("2 producers of 2", _LOST),
-    "no second look": ("2 producers of 2", _LOST),
-    "bell is read last": ("2 producers of 2", _LOST),
-    "new consumer begins asleep": ("2 producers, 2 consumers, 1 kill", _LOST),
+    "producer checks first": ("2 producers of 2", _LOST),
+    "no second check": ("2 producers of 2", _LOST),
+    "notifier is cleared last": ("2 producers of 2", _LOST),
+    "new consumer starts asleep": ("2 producers, 2 consumers, 1 kill", _LOST),
     "consumer never arms": ("2 producers of 2", _LOST),
-    "loop reads the bell after arming": ("2 producers of 2, loop", _LOST),
-    "loop wakes after arming": ("2 producers of 2, loop", _LOST),
-    "loop never looks again": ("2 producers of 2, loop", _LOST),
+    "loop clears the notifier after arming": ("2 producers of 2, loop", _LOST),
+    "loop disarms after arming": ("2 producers of 2, loop", _LOST),
+    "loop has no second check": ("2 producers of 2, loop", _LOST),
 }
 
 
@@ -85,81 +85,81 @@ def _unsettled(cells: Cells, results: Mapping[str, Any]) -> str | None:
 def _produce(number: int, messages: int, fault: str) -> Script:
     for message in range(1, messages + 1):
         asleep = 0
-        if fault == "producer looks first":
+        if fault == "producer checks first":
             asleep = yield load("asleep")
         yield store(f"tail {number}", message)
         if fault == "producer clears":
             asleep = yield cas("asleep", 1, 0)
-        elif fault != "producer looks first":
+        elif fault != "producer checks first":
             asleep = yield load("asleep")
         if asleep:
-            yield add("bell", 1)
+            yield add("notifier", 1)
     return "sent"
 
 
-def _consume(me: str, lanes: int, fault: str) -> Script:
+def _consume(me: str, rings: int, fault: str) -> Script:
     yield lock("inbox", me)
-    if fault != "new consumer begins asleep" or me == "consumer 0":
-        yield from _drain(lanes, fault)
+    if fault != "new consumer starts asleep" or me == "consumer 0":
+        yield from _drain(rings, fault)
     while True:
-        if fault == "bell is read last":
-            yield until_not("bell", 0)
+        if fault == "notifier is cleared last":
+            yield until_not("notifier", 0)
         else:
-            yield take("bell")
+            yield take("notifier")
         yield store("asleep", 0)
-        yield from _drain(lanes, fault)
-        if fault == "bell is read last":
-            yield store("bell", 0)
+        yield from _drain(rings, fault)
+        if fault == "notifier is cleared last":
+            yield store("notifier", 0)
 
 
-def _consume_in_loop(me: str, lanes: int, fault: str) -> Script:
+def _consume_in_loop(me: str, rings: int, fault: str) -> Script:
     yield lock("inbox", me)
-    yield from _drain(lanes, fault)
+    yield from _drain(rings, fault)
     while True:
-        yield until_not("bell", 0)
-        yield from _first_batch(lanes)
-        if fault == "loop reads the bell after arming":
+        yield until_not("notifier", 0)
+        yield from _first_batch(rings)
+        if fault == "loop clears the notifier after arming":
             yield store("asleep", 0)
-            yield from _drain(lanes, fault)
-            yield store("bell", 0)
-        elif fault == "loop wakes after arming":
-            yield store("bell", 0)
-            yield from _drain(lanes, fault)
+            yield from _drain(rings, fault)
+            yield store("notifier", 0)
+        elif fault == "loop disarms after arming":
+            yield store("notifier", 0)
+            yield from _drain(rings, fault)
             yield store("asleep", 0)
         else:
-            yield store("bell", 0)
+            yield store("notifier", 0)
             yield store("asleep", 0)
-            yield from _drain(lanes, "no second look" if fault == "loop never looks again" else fault)
+            yield from _drain(rings, "no second check" if fault == "loop has no second check" else fault)
 
 
-def _first_batch(lanes: int) -> Script:
+def _first_batch(rings: int) -> Script:
     """All that one lane has, which is what the task is resumed with; none, if the bell rang for what was taken."""
-    for lane in range(lanes):
-        head = yield load(f"head {lane}")
-        tail = yield load(f"tail {lane}")
+    for ring in range(rings):
+        head = yield load(f"head {ring}")
+        tail = yield load(f"tail {ring}")
         if tail > head:
-            yield store(f"head {lane}", tail)
+            yield store(f"head {ring}", tail)
             return
 
 
-def _drain(lanes: int, fault: str) -> Script:
+def _drain(rings: int, fault: str) -> Script:
     while True:
         found = False
-        for lane in range(lanes):
-            head = yield load(f"head {lane}")
-            if (yield load(f"tail {lane}")) > head:
+        for ring in range(rings):
+            head = yield load(f"head {ring}")
+            if (yield load(f"tail {ring}")) > head:
                 found = True
-                yield store(f"head {lane}", head + 1)
+                yield store(f"head {ring}", head + 1)
         if found:
             continue
         if fault == "consumer never arms":
             return
         yield store("asleep", 1)
-        if fault == "no second look":
+        if fault == "no second check":
             return
-        for lane in range(lanes):
-            head = yield load(f"head {lane}")
-            if (yield load(f"tail {lane}")) > head:
+        for ring in range(rings):
+            head = yield load(f"head {ring}")
+            if (yield load(f"tail {ring}")) > head:
                 found = True
                 break
         if not found:

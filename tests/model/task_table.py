@@ -40,7 +40,7 @@ def submit(slot: int, task: int) -> Script:
 def push(slot: int, task: int) -> Script:
     """The owner's end of the deque."""
     bottom = yield load(f"bottom {slot}")
-    yield store(f"place {slot}.{bottom % CAPACITY}", task)
+    yield store(f"item {slot}.{bottom % CAPACITY}", task)
     yield store(f"bottom {slot}", bottom + 1)
 
 
@@ -49,9 +49,9 @@ def pop(slot: int, pool: Pool) -> Script:
     lowered = (yield load(f"bottom {slot}")) - 1
     if lowered < (yield load(f"top {slot}")):
         return None
-    task = yield load(f"place {slot}.{lowered % CAPACITY}")
-    if pool.fault != "no hand":
-        yield store(f"hand {slot}", task)
+    task = yield load(f"item {slot}.{lowered % CAPACITY}")
+    if pool.fault != "id is not recorded before it leaves":
+        yield store(f"claimed {slot}", task)
     yield store(f"bottom {slot}", lowered)
     top = yield load(f"top {slot}")
     if top < lowered:
@@ -66,9 +66,9 @@ def steal(slot: int, victim: int, pool: Pool) -> Script:
     top = yield load(f"top {victim}")
     if top >= (yield load(f"bottom {victim}")):
         return None
-    task = yield load(f"place {victim}.{top % CAPACITY}")
-    if pool.fault != "no hand":
-        yield store(f"hand {slot}", task)
+    task = yield load(f"item {victim}.{top % CAPACITY}")
+    if pool.fault != "id is not recorded before it leaves":
+        yield store(f"claimed {slot}", task)
     return task if (yield cas(f"top {victim}", top, top + 1)) else None
 
 
@@ -77,9 +77,9 @@ def run(slot: int, task: int, pool: Pool) -> Script:
     word = yield load(f"task {task}")
     mine = ("CLAIMED", slot)
     claimed = word[0] == "QUEUED" and (yield cas(f"task {task}", word, mine))
-    if pool.fault == "claim by a look":
+    if pool.fault == "claim without a swap":
         claimed = word[0] in {"QUEUED", "CLAIMED"}
-    yield store(f"hand {slot}", FREE)
+    yield store(f"claimed {slot}", FREE)
     if claimed:
         yield pause(at=f"{EXECUTING} {task}")
         yield add(f"ran {task}", 1, at=f"{EXECUTING} {task}")
@@ -98,42 +98,42 @@ def round_of_work(slot: int, pool: Pool) -> Script:
     return True
 
 
-def reap(me: str, slot: int, dead: int, pool: Pool) -> Script:
+def recover(me: str, slot: int, dead: int, pool: Pool) -> Script:
     """Takes over what a dead process left: from its hand, its deque, its range and its claims."""
-    if pool.fault == "reap without the byte":
+    if pool.fault == "recovery without the lock byte":
         if (yield load(f"lock {dead}")) != FREE:
             return
     elif not (yield cas(f"lock {dead}", FREE, me)):
         return
     if (yield load(f"joined {dead}")):
-        yield from salvage(slot, dead, pool)
+        yield from recover_tasks(slot, dead, pool)
         yield store(f"joined {dead}", 0)
-    if pool.fault != "reap without the byte" and slot != dead:
+    if pool.fault != "recovery without the lock byte" and slot != dead:
         yield store(f"lock {dead}", FREE)
 
 
-def salvage(slot: int, dead: int, pool: Pool) -> Script:
+def recover_tasks(slot: int, dead: int, pool: Pool) -> Script:
     """The body of reaping: deque, hand, sweep."""
-    if pool.fault != "deque is left as found":
-        yield from settle(slot, dead, pool)
-    hand = yield load(f"hand {dead}")
-    if hand != FREE and pool.fault != "hand is not looked at":
-        if (yield load(f"task {hand}"))[0] == "QUEUED":
-            yield from push(slot, hand)
-        yield store(f"hand {dead}", FREE)
+    if pool.fault != "deque is not repaired":
+        yield from repair_deque(slot, dead, pool)
+    claimed_id = yield load(f"claimed {dead}")
+    if claimed_id != FREE and pool.fault != "claimed id is not recovered":
+        if (yield load(f"task {claimed_id}"))[0] == "QUEUED":
+            yield from push(slot, claimed_id)
+        yield store(f"claimed {dead}", FREE)
     for task in range(len(pool.homes)):
         word = yield load(f"task {task}")
-        queued = word[0] == "QUEUED" and pool.homes[task] == dead and pool.fault != "range is not swept"
-        claimed = word == ("CLAIMED", dead) and pool.fault != "claims are not swept"
+        queued = word[0] == "QUEUED" and pool.homes[task] == dead and pool.fault != "range is not recovered"
+        claimed = word == ("CLAIMED", dead) and pool.fault != "claims are not recovered"
         if queued or claimed:
-            if pool.fault != "sweep without the hand":
-                yield store(f"hand {slot}", task)
+            if pool.fault != "recovery without a claimed id":
+                yield store(f"claimed {slot}", task)
             if (yield cas(f"task {task}", word, ("QUEUED", slot))):
                 yield from push(slot, task)
-            yield store(f"hand {slot}", FREE)
+            yield store(f"claimed {slot}", FREE)
 
 
-def settle(slot: int, dead: int, pool: Pool) -> Script:
+def repair_deque(slot: int, dead: int, pool: Pool) -> Script:
     """Empties a dead process' deque onto mine, or, if it is mine now, keeps what thieves can see of it.
 
     Its owner may have died inside a pop, with the bottom lowered to the top or below it, while a thief that saw the old
@@ -143,7 +143,7 @@ def settle(slot: int, dead: int, pool: Pool) -> Script:
         if slot != dead:
             while (task := (yield from steal(slot, dead, pool))) is not None:
                 yield from push(slot, task)
-                yield store(f"hand {slot}", FREE)
+                yield store(f"claimed {slot}", FREE)
         top = yield load(f"top {dead}")
         if top < (yield load(f"bottom {dead}")):
             if slot == dead:

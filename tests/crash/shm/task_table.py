@@ -7,12 +7,12 @@ import struct
 from typing import NoReturn
 
 from interlock.shm.memory.region import MemoryRegion
-from interlock.shm.pool.layout import DONE, POISONED, Shape
+from interlock.shm.pool.layout import DONE, POISONED, PoolLayout
 from interlock.shm.pool.member import PoolMember
-from tests.crash.shm.scene import Moments, Outcome, Victim, lives_on, run
+from tests.crash.shm.storm import Moments, Outcome, Victim, lives_on, run
 
 WORKERS = 3
-SHAPE = Shape(seats=1 + WORKERS, priorities=2, range=32, payload_max=64, result_max=64, claims_max=255)
+LAYOUT = PoolLayout(members=1 + WORKERS, priorities=2, range=32, payload_max=64, result_max=64, claims_max=255)
 NUMBER = struct.Struct("<Q")
 TASKS_MAX = 1 << 20
 
@@ -22,28 +22,28 @@ class _Scene:
 
     def __init__(self, region: MemoryRegion, outcome: Outcome) -> None:
         self.region, self.words, self.outcome = region, region.words, outcome
-        self.offset = region.area("slab", SHAPE.bytes)
-        self.running = region.area("running", 8 * SHAPE.cells)  # which victim runs the task of a cell
+        self.offset = region.area("task_table", LAYOUT.bytes)
+        self.running = region.area("running", 8 * LAYOUT.cells)  # which victim runs the task of a cell
         self.clashes = region.area("clashes", 64)
-        seat = PoolMember.take(region, self.offset, SHAPE, range(1))
-        assert seat is not None
-        self.seat = seat
+        member = PoolMember.join(region, self.offset, LAYOUT, range(1))
+        assert member is not None
+        self.member = member
         self.open: dict[int, int] = {}
         self.submitted = 0
 
     def work(self) -> None:
         """One round of the owner."""
-        slab = self.seat.slab
-        while task := slab.submit(NUMBER.pack(self.submitted), self.submitted % SHAPE.priorities, False):
+        tasks = self.member.tasks
+        while task := tasks.submit(NUMBER.pack(self.submitted), self.submitted % LAYOUT.priorities, False):
             self.open[task] = self.submitted
             self.submitted += 1
         self.collect()
-        if slab.waiting():
-            slab.ring()
+        if tasks.has_queued():
+            tasks.wake_worker()
 
     def collect(self) -> None:
         """Check what has ended."""
-        for task, state, result in self.seat.slab.ended():
+        for task, state, result in self.member.tasks.finished():
             number = self.open.pop(task, None)
             if number is None:
                 self.outcome.doubled += 1
@@ -52,12 +52,12 @@ class _Scene:
             elif result != NUMBER.pack(number * 7) * 8:
                 self.outcome.torn += 1
             self.outcome.work += 1
-            self.seat.slab.release(task)
+            self.member.tasks.release(task)
 
 
 def storm(kills: int, seed: int) -> Outcome:
     """Keeps three workers taking, stealing and ending tasks and kills one of them again and again."""
-    outcome, moments = Outcome("slab: workers"), Moments(seed)
+    outcome, moments = Outcome("task table: workers"), Moments(seed)
     with MemoryRegion.create(slots=1) as region:
         scene = _Scene(region, outcome)
         fleet: dict[int, Victim] = {}
@@ -72,12 +72,12 @@ def storm(kills: int, seed: int) -> Outcome:
             if not victim.kill():
                 outcome.note("a worker ended by itself")
             outcome.kills += 1
-            for index in range(SHAPE.cells):
+            for index in range(LAYOUT.cells):
                 if region.words.load(scene.running + 8 * index) == victim.pid:
                     region.words.store(scene.running + 8 * index, 0)
                     outcome.inside += 1
-            if moments.chance.random() < 0.5:  # else the next worker on the seat reaps it
-                scene.seat.reap_dead()
+            if moments.chance.random() < 0.5:  # else the next worker on the member reaps it
+                scene.member.recover_dead()
         for left in fleet.values():
             left.kill()
         _finish(scene)
@@ -90,17 +90,17 @@ def _victim(scene: _Scene) -> Victim:
     words = scene.words
 
     def work() -> NoReturn:
-        seat = None
-        while seat is None:
-            seat = PoolMember.take(scene.region, scene.offset, SHAPE, range(1, SHAPE.seats))
-        slab, turn, me = seat.slab, 0, os.getpid()
+        member = None
+        while member is None:
+            member = PoolMember.join(scene.region, scene.offset, LAYOUT, range(1, LAYOUT.members))
+        tasks, turn, me = member.tasks, 0, os.getpid()
         while True:
             turn += 1
             if turn % 64 == 0:
-                seat.reap_dead()
+                member.recover_dead()
             if turn % 5 == 0:
-                slab.submit(NUMBER.pack(TASKS_MAX), 1, True)  # spawned: listed on this worker's own deque
-            task = slab.take()
+                tasks.submit(NUMBER.pack(TASKS_MAX), 1, True)  # spawned: listed on this worker's own deque
+            task = tasks.claim()
             if task <= 0:
                 continue
             place = scene.running + 8 * (task & 0xFFFFFFFF)
@@ -108,10 +108,10 @@ def _victim(scene: _Scene) -> Victim:
             if before and lives_on(before):
                 words.add(scene.clashes, 1)
             words.store(place, me)
-            payload = slab.payload(task) or b""
+            payload = tasks.payload(task) or b""
             result = NUMBER.pack(NUMBER.unpack(payload)[0] * 7) * 8
             words.store(place, 0)
-            slab.finish(task, DONE, result)
+            tasks.finish(task, DONE, result)
 
     return Victim(work)
 
@@ -119,10 +119,10 @@ def _victim(scene: _Scene) -> Victim:
 def _finish(scene: _Scene) -> None:
     """With everybody dead the owner reaps and runs what is left: nothing may be missing."""
     for _ in range(50):
-        scene.seat.reap_dead()
-        while (task := scene.seat.slab.take()) > 0:
-            payload = scene.seat.slab.payload(task) or b""
-            scene.seat.slab.finish(task, DONE, NUMBER.pack(NUMBER.unpack(payload)[0] * 7) * 8)
+        scene.member.recover_dead()
+        while (task := scene.member.tasks.claim()) > 0:
+            payload = scene.member.tasks.payload(task) or b""
+            scene.member.tasks.finish(task, DONE, NUMBER.pack(NUMBER.unpack(payload)[0] * 7) * 8)
         scene.collect()
     scene.outcome.lost += len(scene.open)
 

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.queue.inbox import Inbox
-from tests.crash.shm.scene import Moments, Outcome, Victim, run
+from tests.crash.shm.storm import Moments, Outcome, Victim, run
 
 PRODUCERS = 2
 RING = 4096
@@ -18,7 +18,7 @@ HEAD = struct.Struct("<QQI")
 
 def storm(kills: int, seed: int) -> Outcome:
     """Keeps two producers pushing and kills one of them again and again."""
-    outcome, moments = Outcome("lanes: producers"), Moments(seed)
+    outcome, moments = Outcome("rings: producers"), Moments(seed)
     with MemoryRegion.create(slots=1) as region:
         inbox = Inbox(region, producers=PRODUCERS, priorities=2, ring_bytes=RING)
         inside = region.area("inside", 8 * PRODUCERS * 8)

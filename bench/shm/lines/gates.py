@@ -1,4 +1,4 @@
-"""Interlock's doors: the bare pair, permits given back by hand, and permits of a `with` block."""
+"""Enter and exit of a gate and of a lifecycle: unchecked, with a permit, and in a `with` block."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import interlock
 from bench.shm.line import Answer, Line, check
 from interlock.shm.lifecycle.gate import Gate
 from interlock.shm.lifecycle.lifecycle import Lifecycle
-from interlock.shm.memory.permits import Permit
+from interlock.shm.lifecycle.permits import Permit
 from interlock.shm.memory.region import MemoryRegion
 
 UNROLLED = 5
 """Pairs in each turn of a loop, so that the loop itself does not count."""
 
 
-def _opened(way: str) -> Gate | Lifecycle:
-    region = MemoryRegion.create(slots=8)  # lives as long as the process
-    door = Gate(region) if way == "gate" else Lifecycle(region)
-    door.start()
-    return door
+def _open(way: str) -> Gate | Lifecycle:
+    region = MemoryRegion.create(slots=8)  # until the process ends
+    gate = Gate(region) if way == "gate" else Lifecycle(region)
+    gate.start()
+    return gate
 
 
-def _bare(way: str) -> Line:
-    door = _opened(way)
-    enter, leave = door.bare()
+def _unchecked(way: str) -> Line:
+    gate = _open(way)
+    enter, leave = gate.enter_unchecked, gate.exit_unchecked
 
     def pair(count: int) -> Answer:
-        began = process_time_ns()
+        start = process_time_ns()
         for _ in repeat(None, count // UNROLLED):
             enter()
             leave()
@@ -41,49 +41,49 @@ def _bare(way: str) -> Line:
             leave()
             enter()
             leave()
-        took = process_time_ns() - began
-        check((0, True), (door.permits, enter()))
+        took = process_time_ns() - start
+        check((0, True), (gate.permits, enter()))
         leave()
         return {"value": took / count}
 
-    return Line(name=f"interlock, {way}, bare pair", version=interlock.__version__, drives={"pair": pair})
+    return Line(name=f"interlock, {way}, unchecked", version=interlock.__version__, drives={"pair": pair})
 
 
 def _permit(way: str) -> Line:
-    door = _opened(way)
+    gate = _open(way)
 
     def pair(count: int) -> Answer:
-        took = _timed_permits(door.enter, door.exit, count)
-        check(0, door.permits)
+        took = _timed_permits(gate.enter, gate.exit, count)
+        check(0, gate.permits)
         return {"value": took / count}
 
     def block(count: int) -> Answer:
-        enter = door.enter
-        began = process_time_ns()
+        enter = gate.enter
+        start = process_time_ns()
         for _ in repeat(None, count):
             with enter():
                 pass
-        took = process_time_ns() - began
-        check(0, door.permits)
+        took = process_time_ns() - start
+        check(0, gate.permits)
         return {"value": took / count}
 
     return Line(name=f"interlock, {way}, permit", version=interlock.__version__, drives={"pair": pair, "with": block})
 
 
 def _timed_permits(enter: Callable[[], Permit], leave: Callable[[Permit], bool], count: int) -> int:
-    began = process_time_ns()
+    start = process_time_ns()
     for _ in repeat(None, count // UNROLLED):
         leave(enter())
         leave(enter())
         leave(enter())
         leave(enter())
         leave(enter())
-    return process_time_ns() - began
+    return process_time_ns() - start
 
 
 LINES = {
-    "gate-bare": lambda: _bare("gate"),
-    "life-bare": lambda: _bare("lifecycle"),
+    "gate-unchecked": lambda: _unchecked("gate"),
+    "lifecycle-unchecked": lambda: _unchecked("lifecycle"),
     "gate-permit": lambda: _permit("gate"),
-    "life-permit": lambda: _permit("lifecycle"),
+    "lifecycle-permit": lambda: _permit("lifecycle"),
 }
