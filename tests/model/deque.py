@@ -1,10 +1,10 @@
-"""The deque of Chase and Lev with a fixed capacity: its owner pushes and pops at the bottom, thieves take at the top.
+"""The deque of Chase and Lev with a fixed capacity: its owner pushes and pops at the bottom, thieves steal at the top.
 
 push   load top; full: refused. Store the item, store bottom + 1.
 pop    store bottom - 1; load top. Above top: mine. At top, the last one: a swap of top decides. Below: empty.
 steal  load top, load bottom; read the item; a swap of top decides.
 
-Every item is taken exactly once, or still lies in the deque at the end.
+Every item is taken exactly once, or is in the deque at the end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CAPACITY: Final = 2
 
 
 def model(*, program: str, thieves: int, fault: str = "") -> Model:
-    """Gives an owner that runs a program of `u` (push) and `o` (pop), and thieves that each try to steal twice."""
+    """Return an owner that runs a program of `u` (push) and `o` (pop), and thieves that each try to steal twice."""
     processes = [Process("owner", lambda: _own(program, fault))]
     processes += [Process(f"thief {number}", lambda: _thieve(fault)) for number in range(thieves)]
     return Model(

@@ -1,17 +1,17 @@
-"""Every interleaving of some processes over shared memory, with a SIGKILL before every step if wanted.
+"""Every interleaving of some processes over shared memory, optionally with a SIGKILL before every step.
 
-Processes are generators over the operations of `operations.py`. A state is the memory and, for each process, where it
-stands. Where it stands is told by its frames: code, position, variables. So two histories that lead to the same memory
-and the same frames are one state, which is visited once, and loops end.
+Processes are generators over the operations of `operations.py`. A state is the memory and the position of each process.
+The position is given by its frames: code, instruction, variables. So two histories that lead to the same memory and
+the same frames are one state, which is visited once, and loops end.
 
-Rule 1: a process is deterministic; all chance is the order of steps and the kills.
-Rule 2: a process keeps nothing across a step but its variables (no half-evaluated expression, no iterator that its
-        variables do not tell), and its variables are hashable. Two histories are taken for one only on that ground;
-        `merged=False` takes every history for itself, which a test uses to check the merging.
-Rule 3: a kill ends all threads of a process at once, frees its lock bytes and leaves shared memory as it is.
-Rule 4: safety is a property of every state. Liveness is: from every state some end that is `settled` can be reached
-        without a further kill. A state from which none can be reached is stuck, however busy the processes look.
-Rule 5: the walk is breadth first, so the interleaving shown for a violation is a shortest one.
+Rule 1: a process is deterministic; only the order of steps and the kills vary.
+Rule 2: a process keeps nothing across a step but its variables (no half-evaluated expression, no iterator that is not
+        a variable), and its variables are hashable. Histories are merged only for that reason; `merged=False` explores
+        every history separately, which a test uses to check the merging.
+Rule 3: a kill ends all threads of a process together, frees its lock bytes and leaves shared memory as it is.
+Rule 4: safety is a property of every state. Liveness means: from every state some end that is `settled` can be reached
+        without a further kill. A state from which none can be reached is stuck, even if the processes still run.
+Rule 5: the exploration is breadth first, so the interleaving of a violation is a shortest one.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ DEAD: Final = "dead"
 WAITING: Final = "waiting"
 STATES_MAX: Final = 2_000_000  # about a gigabyte
 STUCK: Final = "stuck: no settled end can be reached any more"
-_DEAD: Final = 0  # where a killed thread stands
-State = tuple[int, ...]  # the number of the memory, then of where each process stands
+_DEAD: Final = 0  # the position of a killed thread
+State = tuple[int, ...]  # the number of the memory, then of the position of each process
 Cells = Mapping[str, Any]
 
 
 class Process(NamedTuple):
-    """A thread of a process: kills take all threads of one `group`, which is the thread's own name if not given."""
+    """A thread of a process: kills end all threads of one `group`, which is the thread's own name by default."""
 
     name: str
     script: Callable[[], Script]
@@ -47,11 +47,11 @@ class Process(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """Processes, the memory that they begin with, and what must hold.
+    """Processes, the memory at the start, and the required properties.
 
-    `unsafe` is asked about every state: memory, and where each process is (its operation's `at`, its result, `dead`);
-    `unsettled` about every end: memory, and what each process returned (or `dead`, or `waiting`). Both answer None or
-    what is wrong. `excused` says of which states nothing more is wished: they count as settled ends.
+    `unsafe` is called for every state: memory, and where each process is (its operation's `at`, its result, `dead`);
+    `unsettled` for every end: memory, and what each process returned (or `dead`, or `waiting`). Both return None or a
+    description of the violation. A state for which `excused` is true counts as a settled end.
     """
 
     memory: Mapping[str, Any]
@@ -76,19 +76,19 @@ class Step(NamedTuple):
 
 
 class Violation(NamedTuple):
-    """What went wrong, and a shortest way there."""
+    """A violation, and a shortest path to it."""
 
     what: str
     steps: tuple[Step, ...]
 
     def __str__(self) -> str:
-        """The interleaving, one step per line."""
+        """Return the interleaving, one step per line."""
         return "\n".join([*(line(step) for step in self.steps), f"=> {self.what}"])
 
 
 @dataclass
 class Exploration:
-    """What was seen."""
+    """The result of an exploration."""
 
     states: int = 0
     ends: int = 0
@@ -108,7 +108,7 @@ class _Position(NamedTuple):
 
 
 class Explorer:
-    """Walks one model."""
+    """Explores one model."""
 
     def __init__(self, model: Model, *, states_max: int = STATES_MAX, until: str = "", merged: bool = True) -> None:
         self._model = model
@@ -172,7 +172,7 @@ class Explorer:
             self._kill(state, current)
 
     def _step(self, position: int, memory: int) -> tuple[int, int] | None:
-        """Where the process stands after its next operation, and the memory then; None when it cannot go on."""
+        """Return the position after the next operation, and the memory then; None if the process cannot continue."""
         key = (position, memory)
         if key not in self._steps:
             operation = self._positions[position].operation
@@ -181,7 +181,7 @@ class Explorer:
         return self._steps[key]
 
     def _follow(self, position: int, answer: Any) -> int:
-        """Where a process stands once it has its answer."""
+        """Return the position of a process after it got its answer."""
         key = (position, answer)
         if key not in self._followers:
             before = self._positions[position]
@@ -189,7 +189,7 @@ class Explorer:
         return self._followers[key]
 
     def _advance(self, process: int, answers: tuple[Any, ...]) -> int:
-        """Runs the process from its beginning with the answers it had, and numbers the place it comes to."""
+        """Run the process from its start with the answers it got, and number the position that it reaches."""
         script = self._model.processes[process].script()
         try:
             operation = next(script)
@@ -222,7 +222,7 @@ class Explorer:
         return number
 
     def _kill(self, state: State, current: int) -> None:
-        """All that one more kill can lead to. A process that has nothing more to do is not worth killing."""
+        """Visit all states after one more kill. A process that has ended is not killed."""
         if sum(state[threads[0]] == _DEAD for threads in self._threads) == self._model.kills:
             return
         for number, threads in enumerate(self._threads):
@@ -265,7 +265,7 @@ class Explorer:
         self._note(wrong, current)
 
     def _find_stuck(self) -> None:
-        """Goes backwards from the settled ends; whatever is not met can never settle."""
+        """Go backwards from the settled ends; states that are not reached can never settle."""
         before: list[list[int]] = [[] for _ in self._states]
         for place in range(0, len(self._edges), 2):
             before[self._edges[place + 1]].append(self._edges[place])
@@ -303,24 +303,24 @@ class Explorer:
 
 
 def explore(model: Model, *, states_max: int = STATES_MAX) -> Exploration:
-    """Gives all that can happen."""
+    """Visit every state, then search those from which no settled end can be reached."""
     return Explorer(model, states_max=states_max).explore()
 
 
 def find_violation(model: Model, wrong: str) -> Violation | None:
-    """Gives a shortest way to what is wrong, or None when there is none."""
+    """Return a shortest path to a violation, or None."""
     return Explorer(model, until=wrong).explore().violations.get(wrong)
 
 
 def line(step: Step) -> str:
-    """Gives a step as people read it: who, what, and the answer."""
+    """Return a step as text: the process, the operation and the answer."""
     if step.operation is None:
         return f"{step.process}: SIGKILL"
     return f"{step.process}: {describe(step)}"
 
 
 def describe(step: Step) -> str:
-    """Gives what a step did and was answered."""
+    """Return the operation of a step and its answer as text."""
     kind, cell, first, second, _, at = step.operation or Operation("", "")
     match kind:
         case "load":
@@ -343,13 +343,13 @@ def describe(step: Step) -> str:
         case "sleeping":
             return "awake"
         case "pause":
-            return at or "goes on"
+            return at or "continues"
         case _:
             return f"{kind} {cell}"
 
 
 def show(value: Any) -> str:
-    """Gives a value of a cell; a word of several parts with bars between them, as the notes write it."""
+    """Return the value of a cell as text; the parts of a word are separated by bars."""
     if isinstance(value, tuple):
         return "|".join(map(str, value)) or "nothing"
     return str(value) if value != FREE else "free"

@@ -35,7 +35,7 @@ from tests.model.operations import FREE
 
 
 class Roles(NamedTuple):
-    """How many of each, and who may be killed."""
+    """How many processes of each role there are, and which may be killed."""
 
     workers: int = 1
     threads: int = 0  # further threads of the first worker's process, each a worker
@@ -53,7 +53,7 @@ class Roles(NamedTuple):
 
 
 def model(roles: Roles, *, fault: str = "") -> Model:
-    """Gives the roles on a running region; everybody but newcomers has joined."""
+    """Return a model of these roles on a running region. All processes but newcomers have joined."""
     groups = [f"worker {number}" for number in range(roles.workers)] + ["drainer"]
     groups += ["drainer again"] * roles.second_drainer
     groups += [f"waiter {number}" for number in range(roles.waiters)]
@@ -112,7 +112,7 @@ def _unsafe(cells: Cells, where: Mapping[str, str]) -> str | None:
 
 
 def _excused(cells: Cells, where: Mapping[str, Any], *, roles: Roles) -> bool:
-    """NoProcess has asked for the end and the one who would have is dead; or all who have the cleanup are."""
+    """Nothing more is required: no drain was requested and the drainer is dead, or all processes with a cleanup are."""
     if cells["state"] == (RUNNING,):
         return bool(where["drainer"] == DEAD)
     return roles.cleaners is not None and all(where[each] == DEAD for each in roles.cleaners)

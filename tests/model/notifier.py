@@ -1,13 +1,13 @@
-"""The notifier: producers publish and ring only when the consumer is asleep; the consumer alone says that it wakes.
+"""The notifier: producers publish, and notify only if the consumer is asleep; only the consumer clears that.
 
-Producer   publish; load `asleep`; if 1, ring. It never clears `asleep`.
-Consumer   read the bell; store `asleep` = 0; drain. When all rings are empty: store `asleep` = 1, look at every lane
-           again, and only then go back to the bell. A new consumer begins with the drain.
-Loop       a consumer in an event loop takes a first batch as soon as the bell is seen, and does the rest after that:
-           read the bell; store `asleep` = 0; drain, and so on. The bell is read before the last look, never after.
+Producer   publish; load `asleep`; if 1, notify. It never clears `asleep`.
+Consumer   clear the notifier; store `asleep` = 0; drain. When all rings are empty: store `asleep` = 1, check every ring
+           again, and only then wait for the notifier. A new consumer starts with the drain.
+Loop       a consumer in an event loop receives a first batch as soon as it is notified, and then does the rest: clear
+           the notifier; store `asleep` = 0; drain, and so on. It clears before the last check, never after.
 
-Lanes are a tail and a head here; `ring.py` has their bytes. The sleep has no bound: a message of a live producer must
-be taken without the help of a timer. What a killed producer had published but not rung for is left to the timer.
+A ring is a tail and a head here; `ring.py` has its bytes. The sleep has no limit: a message of a live producer must be
+received without a timer. Messages of a killed producer without a notification are left to the timer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.model.operations import Script, add, cas, load, lock, store, take, un
 def model(
     *, producers: int, messages: int, consumers: int = 1, kills: int = 0, loop: bool = False, fault: str = ""
 ) -> Model:
-    """Gives producers and consumers, of which one at a time holds the lock byte of the inbox.
+    """Return producers and consumers, of which one at a time holds the lock byte of the inbox.
 
     A consumer is a thread, or the task of an event loop.
     """
@@ -133,7 +133,7 @@ def _consume_in_loop(me: str, rings: int, fault: str) -> Script:
 
 
 def _first_batch(rings: int) -> Script:
-    """All that one lane has, which is what the task is resumed with; none, if the bell rang for what was taken."""
+    """All messages of one ring, with which the task is resumed; none, if they were received before."""
     for ring in range(rings):
         head = yield load(f"head {ring}")
         tail = yield load(f"tail {ring}")

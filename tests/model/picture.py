@@ -1,4 +1,4 @@
-"""Draws an interleaving as a Mermaid sequence diagram: who did what to shared memory, from top to bottom."""
+"""Draws an interleaving as a Mermaid sequence diagram, from top to bottom."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.model.explorer import Violation, describe
 
 
 def sequence_diagram(violation: Violation) -> str:
-    """Gives the diagram of a way to something wrong; the processes stand in the order in which they first move."""
+    """Return the diagram of the path to a violation. The processes are in the order of their first steps."""
     names = list(dict.fromkeys(step.process for step in violation.steps))
     short = {name: f"P{number}" for number, name in enumerate(names)}
     lines = ["sequenceDiagram"]

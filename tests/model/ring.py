@@ -1,11 +1,11 @@
-"""A lane: bytes of one producer in a ring, read by one consumer, unit by unit (a unit is eight bytes).
+"""A ring: bytes of one producer, read by one consumer, unit by unit (a unit is eight bytes).
 
-push   need = 1 + parts; does it fit behind the head as last seen? else load the head; still not: full. A skip mark if
-       the end of the ring is too short. Header, parts, and then the tail: the only visible act.
-pop    see the tail, read header and parts, and store the head after the copy.
+push   need = 1 + parts; does it fit behind the head that was loaded last? Otherwise load the head; still not: full. A
+       skip mark if the end of the ring is too short. Header, parts, and then the tail: the only visible step.
+pop    load the tail, read header and parts, and store the head after the copy.
 
-A killed producer's successor takes the lock byte of the lane and goes on at the published tail. Every message that was
-published is read once, whole and in order; the ghosts `published` and `received` say so.
+The successor of a killed producer takes the lock byte of the ring and continues at the published tail. Every message
+that was published is read once, complete and in order; the ghosts `published` and `received` check it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TORN: Final = "torn"
 
 
 def model(*, messages: int, successor: bool = False, fault: str = "") -> Model:
-    """Gives a producer and a consumer; with a successor, the first producer may be killed at any step."""
+    """Return a producer and a consumer; with a successor, the first producer may be killed at any step."""
     makers = ["first", "second"] if successor else ["first"]
     processes = [Process(name, partial(_produce, name, messages, fault)) for name in makers]
     processes.append(Process("consumer", lambda: _consume(fault)))
@@ -71,7 +71,7 @@ def _unsafe(cells: Cells, makers: list[str]) -> str | None:
 
 def _unsettled(cells: Cells, results: Mapping[str, Any], makers: list[str]) -> str | None:
     if results["first"] == WAITING or results.get("second") == WAITING:
-        return None  # the first one lives and holds the ring, or the ring is full of what nobody can read
+        return None  # the first producer is alive and holds the ring, or the ring is full
     return None if list(cells["received"]) == _published(cells, makers) else "a published message is never read"
 
 

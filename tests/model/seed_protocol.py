@@ -1,11 +1,11 @@
-"""The negative control: the service with two words, state and count, that the project began from, step by step.
+"""The negative control: a service with two words, state and count, step by step.
 
-Each line of the original is one or two atomic operations; they are here in the same order, faults included. The
-explorer has to find three of them: a refused entry that leaves the service draining for ever, a close while a worker is
-inside, and a waiter that sleeps on the very value it was waiting for.
+Each line of the original is one or two atomic operations, in the same order, with its faults. The explorer must find
+three of them: a refused entry that leaves the service draining forever, a close while a worker is inside, and a waiter
+that sleeps on the value that it waits for.
 
-`repaired` is the positive control: the smallest change that makes two words right. The count is read again after the
-state, whoever backs out may close too, and a round of waiting reads the state once.
+`repaired` is the positive control: the smallest change that makes two words correct. The count is read again after the
+state, a worker that backs out may close too, and a round of waiting reads the state once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INITIAL = {"state": "RUNNING", "count": 0}
 
 
 def model(*, workers: int, repaired: bool, waiter: bool = True) -> Model:
-    """Gives some workers, one drainer and one waiter on a running service."""
+    """Return a model of some workers, one drainer and one waiter on a running service."""
     names = [f"worker {number}" for number in range(workers)]
     processes = [Process(name, lambda: _worker(repaired=repaired)) for name in names]
     processes.append(Process("drainer", lambda: _drainer(repaired=repaired)))

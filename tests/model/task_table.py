@@ -1,16 +1,17 @@
-"""Tasks in a slab, their ids in deques, a hand word for what is between the two, and the reaping of the dead.
+"""Tasks in a table, their ids in deques, the claimed id between the two, and the recovery of dead processes.
 
-Task word = (state, slot): FREE -> QUEUED(home) -> CLAIMED(slot) -> DONE, moved by compare-and-swap only.
+Task word = (state, slot): FREE -> QUEUED(home) -> CLAIMED(slot) -> DONE, changed by compare-and-swap only.
 
-submit  write the payload; CAS FREE -> QUEUED(me); push the id on my deque.
-run     pop mine, else steal. Before the pop's store and before the theft's swap, the id goes into my hand word. CAS
-        QUEUED -> CLAIMED(me); lost: drop the id, it is a stale duplicate. Clear the hand. Execute. CAS -> DONE.
-reap    take the lock byte of the dead slot. Steal its deque empty onto mine and move it on (`settle`); push its hand if
-        that task is still QUEUED; re-queue what is QUEUED in its range or CLAIMED by it, through my hand as well: who
-        reaps may be killed too. Let the byte go.
+submit   write the payload; CAS FREE -> QUEUED(me); push the id to my deque.
+run      pop from my deque, else steal. Before the store of the pop and before the swap of the theft, the id is stored
+         as my claimed id. CAS QUEUED -> CLAIMED(me); lost: drop the id, it is a stale duplicate. Clear the claimed id.
+         Execute. CAS -> DONE.
+recover  take the lock byte of the dead slot. Steal the ids of its deque and repair it (`repair_deque`); push its
+         claimed id if that task is still QUEUED; queue again what is QUEUED in its range or CLAIMED by it, recorded as
+         my claimed id, because a recovering process may be killed too. Release the byte.
 
-Every task that was QUEUED once is DONE in the end, as long as somebody lives; no two live processes execute one task
-at the same time; without a kill each is executed once.
+Every task that was QUEUED is DONE in the end, as long as a process lives; no two live processes execute one task at the
+same time; without a kill each task is executed once.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ EXECUTING = "executing"
 
 
 class Pool(NamedTuple):
-    """What all processes agree on: each task's home slot, and the one rule that is left out."""
+    """What all processes agree on: each task's home slot, and the rule that is left out."""
 
     homes: tuple[int, ...]
     slots: int
@@ -32,7 +33,7 @@ class Pool(NamedTuple):
 
 
 def submit(slot: int, task: int) -> Script:
-    """Queues a task of the own range."""
+    """Queue a task of the own range."""
     if (yield cas(f"task {task}", ("FREE",), ("QUEUED", slot))):
         yield from push(slot, task)
 
@@ -45,7 +46,7 @@ def push(slot: int, task: int) -> Script:
 
 
 def pop(slot: int, pool: Pool) -> Script:
-    """The newest id of the own deque, or None. What is taken is in the hand before it leaves the deque."""
+    """The newest id of the own deque, or None. It is recorded as claimed before it leaves the deque."""
     lowered = (yield load(f"bottom {slot}")) - 1
     if lowered < (yield load(f"top {slot}")):
         return None
@@ -73,7 +74,7 @@ def steal(slot: int, victim: int, pool: Pool) -> Script:
 
 
 def run(slot: int, task: int, pool: Pool) -> Script:
-    """Claims and executes what is in the hand, or drops it."""
+    """Claim and execute the claimed id, or drop it."""
     word = yield load(f"task {task}")
     mine = ("CLAIMED", slot)
     claimed = word[0] == "QUEUED" and (yield cas(f"task {task}", word, mine))
@@ -87,7 +88,7 @@ def run(slot: int, task: int, pool: Pool) -> Script:
 
 
 def round_of_work(slot: int, pool: Pool) -> Script:
-    """One id from anywhere, run; answers whether there was one."""
+    """Take one id from any deque and run it. Returns whether there was one."""
     task = yield from pop(slot, pool)
     for victim in range(pool.slots):
         if task is None and victim != slot:
@@ -99,7 +100,7 @@ def round_of_work(slot: int, pool: Pool) -> Script:
 
 
 def recover(me: str, slot: int, dead: int, pool: Pool) -> Script:
-    """Takes over what a dead process left: from its hand, its deque, its range and its claims."""
+    """Recover a dead process: its claimed id, its deque, its range and its claims."""
     if pool.fault == "recovery without the lock byte":
         if (yield load(f"lock {dead}")) != FREE:
             return
@@ -113,7 +114,7 @@ def recover(me: str, slot: int, dead: int, pool: Pool) -> Script:
 
 
 def recover_tasks(slot: int, dead: int, pool: Pool) -> Script:
-    """The body of reaping: deque, hand, sweep."""
+    """The body of a recovery: deque, claimed id, tasks."""
     if pool.fault != "deque is not repaired":
         yield from repair_deque(slot, dead, pool)
     claimed_id = yield load(f"claimed {dead}")
@@ -134,10 +135,10 @@ def recover_tasks(slot: int, dead: int, pool: Pool) -> Script:
 
 
 def repair_deque(slot: int, dead: int, pool: Pool) -> Script:
-    """Empties a dead process' deque onto mine, or, if it is mine now, keeps what thieves can see of it.
+    """Move the ids of a dead process' deque to mine, or, if it is mine now, keep what thieves can see of it.
 
     Its owner may have died inside a pop, with the bottom lowered to the top or below it, while a thief that saw the old
-    bottom is still about to swap. So an empty deque is moved on by a swap of the top, which that thief then loses.
+    bottom is about to swap. So an empty deque is advanced by a swap of the top, which that thief then loses.
     """
     while True:
         if slot != dead:

@@ -1,4 +1,4 @@
-"""Who meets whom in a pool: submitters, thieves, a newcomer, and for every fault a roles that finds it."""
+"""The configurations of a pool that are explored, and for every fault one that finds it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tests.model.task_table import CAPACITY, EXECUTING, Pool, recover, recover_t
 
 
 class Roles(NamedTuple):
-    """Whose range each task is in, and who is there. Slot 0 belongs to the last one to live, who may not be killed."""
+    """The home of each task, and the processes. Slot 0 belongs to the survivor, which is never killed."""
 
     homes: tuple[int, ...] = (1,)
     submitters: tuple[int, ...] = (1,)  # slots whose process submits, and works once after each task
     thieves: tuple[int, ...] = ()  # slots whose process only works, once
-    reapers: tuple[int, ...] = ()  # slots whose process only reaps the slot before its own
-    newcomers: tuple[int, ...] = ()  # slots for which somebody waits, to join when the owner has died
+    reapers: tuple[int, ...] = ()  # slots whose process only recovers the slot before its own
+    newcomers: tuple[int, ...] = ()  # slots on which a process joins after the owner has died
     mortal: tuple[str, ...] = ("submitter", "thief", "reaper")
     kills: int = 0
 
 
 def model(roles: Roles, *, fault: str = "") -> Model:
-    """Gives the roles and the one who lives."""
+    """Return a model of these roles and the survivor."""
     members = {f"submitter {slot}": slot for slot in roles.submitters}
     members |= {f"thief {slot}": slot for slot in roles.thieves} | {f"reaper {slot}": slot for slot in roles.reapers}
     slots = 1 + max(0, *members.values())
@@ -90,7 +90,7 @@ def _reaper(slot: int, pool: Pool) -> Script:
 
 
 def _newcomer(slot: int, pool: Pool) -> Script:
-    """Joins where somebody died: reaps first, before anything else, then lives like the dead one."""
+    """Join on the slot of a dead process: recover first, then do the same as the dead one."""
     yield lock(f"lock {slot}", f"newcomer {slot}")
     if (yield load(f"joined {slot}")):
         yield from recover_tasks(slot, slot, pool)
@@ -99,7 +99,7 @@ def _newcomer(slot: int, pool: Pool) -> Script:
 
 
 def _survive(roles: Roles, pool: Pool) -> Script:
-    """Submits, works, and reaps whoever is dead, until all tasks are done."""
+    """Submit, work, and recover dead processes, until all tasks are done."""
     for task in range(len(roles.homes)):
         if roles.homes[task] == 0:
             yield from submit(0, task)

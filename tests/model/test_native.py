@@ -24,10 +24,10 @@ def missing(sanitizer: str) -> str:
     if COMPILER is None:
         return "no C compiler"
     with tempfile.TemporaryDirectory() as folder:
-        question = [COMPILER, f"-fsanitize={sanitizer}", "-x", "c", "-", "-o", str(Path(folder, "program"))]
+        command = [COMPILER, f"-fsanitize={sanitizer}", "-x", "c", "-", "-o", str(Path(folder, "program"))]
         source = "int main(void) { return 0; }"
-        answer = subprocess.run(question, input=source, capture_output=True, text=True, check=False)
-    return "" if answer.returncode == 0 else f"the compiler has no runtime for -fsanitize={sanitizer}"
+        compiled = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+    return "" if compiled.returncode == 0 else f"the compiler has no runtime for -fsanitize={sanitizer}"
 
 
 @pytest.mark.slow

@@ -38,10 +38,14 @@ def test_a_fault_is_found(each: FaultModel) -> None:
 
 def test_the_configuration_of_a_fault_is_also_explored_without_it() -> None:
     """So the violation comes from the missing rule."""
-    stages = {f"{part}: {stage}" for part, module in PARTS.items() for stage in module.CONFIGURATIONS}
-    used = {f"{part}: {stage}" for part, module in PARTS.items() for stage, _ in getattr(module, "FAULTS", {}).values()}
+    explored = {f"{part}: {configuration}" for part, module in PARTS.items() for configuration in module.CONFIGURATIONS}
+    used = {
+        f"{part}: {configuration}"
+        for part, module in PARTS.items()
+        for configuration, _ in getattr(module, "FAULTS", {}).values()
+    }
 
-    assert set() == used - stages
+    assert set() == used - explored
     assert {clean.name for clean in (*clean_models(), *long_models())} == set(STATES)
 
 
@@ -91,9 +95,9 @@ def test_the_ring_model_wraps_fills_and_skips() -> None:
 
 def test_the_claimed_id_recovers_a_task_of_a_live_process() -> None:
     """The path to the loss contains the thief's swap and its kill."""
-    stage = task_table_models.CONFIGURATIONS["1 submitter, thief, 2 kills"]
+    configuration = task_table_models.CONFIGURATIONS["1 submitter, thief, 2 kills"]
     found = find_violation(
-        stage("id is not recorded before it leaves"), "stuck: no settled end can be reached any more"
+        configuration("id is not recorded before it leaves"), "stuck: no settled end can be reached any more"
     )
 
     assert found is not None

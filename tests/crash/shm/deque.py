@@ -1,4 +1,4 @@
-"""The owner of a deque and its thieves, killed at any moment: every id leaves once, or is found in a dead hand."""
+"""The owner of a deque and its thieves, killed at any time: every id leaves once, or is found as a claimed id."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NoReturn
 from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.memory.words import Words
 from interlock.shm.queue.deque import Deque, DequeThief
-from tests.crash.shm.storm import Moments, Outcome, Victim, run
+from tests.crash.shm.storm import Outcome, RandomTimes, Victim, run
 
 IDS = 400_000
 CAPACITY = 64
@@ -18,14 +18,14 @@ RECOVERED = 1 << 32
 
 
 def storm(kills: int, seed: int) -> Outcome:
-    """Keeps an owner and two thieves at work and kills one of them again and again."""
-    outcome, moments = Outcome("deque: owner and thieves"), Moments(seed)
+    """Run an owner and two thieves, and kill one of them repeatedly."""
+    outcome, times = Outcome("deque: owner and thieves"), RandomTimes(seed)
     while outcome.kills < kills:  # a new deque when the ids are used up
-        _until_used_up(kills, outcome, moments)
+        _until_used_up(kills, outcome, times)
     return outcome
 
 
-def _until_used_up(kills: int, outcome: Outcome, moments: Moments) -> None:
+def _until_used_up(kills: int, outcome: Outcome, times: RandomTimes) -> None:
     with MemoryRegion.create(slots=1) as region:
         words = region.words
         jobs = Deque(region, "storm", capacity=CAPACITY, takers=8)
@@ -37,8 +37,8 @@ def _until_used_up(kills: int, outcome: Outcome, moments: Moments) -> None:
         owner = Victim(lambda: _own(region, jobs, scene, table))
         thieves = [Victim(lambda: _steal(words, jobs, table)) for _ in range(2)]
         while outcome.kills < kills and words.load(scene + NEXT) < IDS - 10_000:
-            moments.spend(lambda: _rescue(words, rescuer, table), 2_000)
-            if moments.chance.random() < 0.4:
+            times.spend(lambda: _rescue(words, rescuer, table), 2_000)
+            if times.chance.random() < 0.4:
                 clean = owner.kill()
                 pushing = words.load(scene + NEXT)
                 if pushing != words.load(scene + CONFIRMED) + 1:
@@ -48,10 +48,10 @@ def _until_used_up(kills: int, outcome: Outcome, moments: Moments) -> None:
                 words.store(scene + NEXT, pushing + 1)
                 owner = Victim(lambda: _own(region, jobs, scene, table))
             else:
-                clean = thieves.pop(moments.chance.randrange(2)).kill()
+                clean = thieves.pop(times.chance.randrange(2)).kill()
                 thieves.append(Victim(lambda: _steal(words, jobs, table)))
             if not clean:
-                outcome.note("a victim ended by itself")
+                outcome.note("a victim ended early")
             outcome.kills += 1
         for victim in (owner, *thieves):
             victim.kill()
@@ -66,31 +66,31 @@ def _until_used_up(kills: int, outcome: Outcome, moments: Moments) -> None:
 def _own(region: MemoryRegion, jobs: Deque, scene: int, table: int) -> NoReturn:
     words, owner = region.words, jobs.owner()
     if owner.recovered_id:
-        _dealt(words, owner, table, owner.recovered_id, recovered=True)
+        _record(words, owner, table, owner.recovered_id, recovered=True)
     while True:
         mine = words.load(scene + NEXT)
         if mine >= IDS:
-            continue  # used up: wait for the end
+            continue  # used up: wait to be killed
         words.store(scene + NEXT, mine + 1)
         while not owner.push(mine):
             if found := owner.pop():
-                _dealt(words, owner, table, found)
+                _record(words, owner, table, found)
         words.store(scene + CONFIRMED, mine)
         if mine % 3 == 0 and (found := owner.pop()):
-            _dealt(words, owner, table, found)
+            _record(words, owner, table, found)
 
 
 def _steal(words: Words, jobs: Deque, table: int) -> NoReturn:
     thief = jobs.thief()
     if thief.recovered_id:
-        _dealt(words, thief, table, thief.recovered_id, recovered=True)
+        _record(words, thief, table, thief.recovered_id, recovered=True)
     while True:
         if found := thief.steal():
-            _dealt(words, thief, table, found)
+            _record(words, thief, table, found)
 
 
-def _dealt(words: Words, taker: DequeThief, table: int, found: int, *, recovered: bool = False) -> None:
-    """Low half: how often the id left the deque. High half: how often it was found in a dead hand."""
+def _record(words: Words, taker: DequeThief, table: int, found: int, *, recovered: bool = False) -> None:
+    """Low half: how often the id left the deque. High half: how often it was recovered as a claimed id."""
     words.add(table + 8 * found, RECOVERED if recovered else 1)
     taker.done()
 
@@ -99,22 +99,22 @@ def _rescue(words: Words, rescuer: DequeThief, table: int) -> bool:
     found = rescuer.recover()
     if found is None:
         return False
-    _dealt(words, rescuer, table, found, recovered=True)
+    _record(words, rescuer, table, found, recovered=True)
     return True
 
 
 def _finish(words: Words, jobs: Deque, rescuer: DequeThief, table: int) -> int:
-    """Take what is left, from hands and from the deque; how many were in hands."""
-    held = 0
+    """Recover the remaining claimed ids and empty the deque. Returns how many ids were claimed."""
+    claimed = 0
     while _rescue(words, rescuer, table):
-        held += 1
+        claimed += 1
     with jobs.owner() as owner:
         if owner.recovered_id:
-            held += 1
-            _dealt(words, owner, table, owner.recovered_id, recovered=True)
+            claimed += 1
+            _record(words, owner, table, owner.recovered_id, recovered=True)
         while found := owner.pop():
-            _dealt(words, owner, table, found)
-    return held
+            _record(words, owner, table, found)
+    return claimed
 
 
 if __name__ == "__main__":

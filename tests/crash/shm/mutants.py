@@ -1,4 +1,4 @@
-"""Faulty queues, one rule broken in each: the storms must find them out. They patch the fallbacks, which are Python."""
+"""Faulty queues, each with one broken rule, which the storms must find. They patch the fallbacks, which are Python."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from interlock.shm.queue.deque import LOST, PlainDeque, signed
 from interlock.shm.queue.ring import FULL, MESSAGE_HEAD, PUSHED, PlainRing
 
 
-def _dawdle() -> None:
-    """Stretches the moment in which a kill does harm, so that a short storm hits it."""
+def _delay() -> None:
+    """Extend the time in which a kill does harm, so that a short storm hits it."""
     sum(range(3_000))
 
 
 def early_tail() -> None:
-    """A push that publishes before it writes: a kill between the two shows bytes that nobody sent."""
+    """A push that publishes before it writes: after a kill in between, the consumer reads invalid bytes."""
 
     def push(self: PlainRing, payload: bytes, /) -> int:
         tail, head = self._words.load(self._tail), self._words.load(self._head)
@@ -30,15 +30,15 @@ def early_tail() -> None:
             at = 0
         struct.pack_into("<II", self._ring, at, len(payload), 0)
         self._words.store(self._tail, tail + skip + need)
-        _dawdle()
+        _delay()
         self._ring[at + MESSAGE_HEAD : at + MESSAGE_HEAD + len(payload)] = payload
         return PUSHED
 
     PlainRing.push = push  # type: ignore[method-assign,assignment]  # a mutant
 
 
-def empty_hand() -> None:
-    """A theft that does not say what it takes: a thief killed between the deque and its work loses an id."""
+def unrecorded_steal() -> None:
+    """A theft that does not record its id: a thief killed before its work loses the id."""
 
     def steal(self: PlainDeque) -> int:
         word = self._words.load(self._top)
@@ -48,14 +48,14 @@ def empty_hand() -> None:
         found = self._words.load(self._item(top))
         if self._words.swap(self._top, word, (top + 1) & WORD_MAX) != word:
             return LOST
-        _dawdle()
+        _delay()
         return found
 
     PlainDeque.steal = steal  # type: ignore[method-assign]  # a mutant
 
 
-def no_sweep() -> None:
-    """A reaping that does not look for what the dead had claimed: those tasks never end."""
+def unrecovered_claims() -> None:
+    """A recovery that ignores the claimed tasks of a dead member: those tasks never finish."""
 
     def recover_claimed(self: PlainTaskTable, cell: int, index: int, word: int) -> int:
         return 0
@@ -65,7 +65,7 @@ def no_sweep() -> None:
 
 MUTANTS: dict[str, tuple[str, Callable[[], None]]] = {
     "early_tail": ("rings", early_tail),
-    "empty_hand": ("deque", empty_hand),
-    "no_sweep": ("task_table", no_sweep),
+    "unrecorded_steal": ("deque", unrecorded_steal),
+    "unrecovered_claims": ("task_table", unrecovered_claims),
 }
-"""The storm that must find each, and what breaks the rule."""
+"""The storm that must find each mutant, and the function that breaks the rule."""

@@ -1,4 +1,4 @@
-"""A task pool whose worker processes are killed again and again: every task gives its result, once."""
+"""A task pool whose worker processes are killed repeatedly: every task returns its result, once."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ from typing import Any
 
 from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.pool.pool import TaskPool
-from tests.crash.shm.storm import Moments, Outcome, run
+from tests.crash.shm.storm import Outcome, RandomTimes, run
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 
 WORKERS = 3
 CALLERS = 24
 
 
-def tripled(number: int) -> int:
-    """What the workers do."""
+def triple(number: int) -> int:
+    """The handler."""
     return number * 3
 
 
 def storm(kills: int, seed: int) -> Outcome:
-    """Callers that keep the pool busy while its workers die."""
+    """Run callers that keep the pool busy while its workers die."""
     return asyncio.run(_storm(kills, seed))
 
 
 async def _storm(kills: int, seed: int) -> Outcome:
-    outcome, moments = Outcome("pool: worker processes"), Moments(seed)
+    outcome, times = Outcome("pool: worker processes"), RandomTimes(seed)
     with MemoryRegion.create(slots=2 + WORKERS) as region:
-        async with TaskPool(region, tripled, workers=WORKERS, tasks_max=64, claims_max=255) as pool:
+        async with TaskPool(region, triple, workers=WORKERS, tasks_max=64, claims_max=255) as pool:
             ended = asyncio.Event()
             callers = [asyncio.create_task(_call(pool, outcome, ended, place)) for place in range(CALLERS)]
             while outcome.kills < kills and not outcome.notes:
-                await _progress(outcome)  # else they all die young, and the pool rightly gives up
-                await asyncio.sleep(moments.chance.random() * 0.02)
+                await _wait_for_progress(outcome)  # otherwise all workers die at their start, and the pool gives up
+                await asyncio.sleep(times.chance.random() * 0.02)
                 victims = sorted(pool.pids)
                 if not victims:
                     continue
                 running = len(pool)
-                os.kill(moments.chance.choice(victims), signal.SIGKILL)
+                os.kill(times.chance.choice(victims), signal.SIGKILL)
                 outcome.kills += 1
                 outcome.inside += running > 0
             ended.set()
             results = await asyncio.wait_for(asyncio.gather(*callers, return_exceptions=True), PATIENCE_SECONDS)
-            _judge(results, outcome)
+            _check(results, outcome)
             if len(pool):
                 outcome.lost += len(pool)
     return outcome
 
 
-async def _progress(outcome: Outcome) -> None:
-    """Until some more tasks have ended."""
+async def _wait_for_progress(outcome: Outcome) -> None:
+    """Wait until some more tasks have finished."""
     wanted = outcome.work + CALLERS
     try:
         await eventually(lambda: outcome.work >= wanted)
@@ -67,7 +67,7 @@ async def _call(pool: TaskPool, outcome: Outcome, ended: asyncio.Event, place: i
         number += CALLERS
 
 
-def _judge(results: list[Any], outcome: Outcome) -> None:
+def _check(results: list[Any], outcome: Outcome) -> None:
     for result in results:
         if result is not None:
             outcome.lost += 1

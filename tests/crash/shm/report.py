@@ -1,4 +1,4 @@
-"""Prints what the kill storms of the shared memory come to, as one table.
+"""Prints the results of the kill storms of shared memory, as one table.
 
 Usage: python -m tests.crash.shm.report [KILLS] [SEED]
 """
@@ -25,8 +25,8 @@ BATCH = 500
 """Kills of one storm: each has a fresh region, and an end that is checked."""
 
 
-def stormed(name: str, *, mode: str, kills: int, seed: int, mutant: str = "") -> Outcome:
-    """The outcome of one storm, in a process and a mode of its own; of a faulty queue, if one is named."""
+def run_storm(name: str, *, mode: str, kills: int, seed: int, mutant: str = "") -> Outcome:
+    """Run one storm in its own process and mode, with a faulty queue if one is named. Returns its outcome."""
     environment = {**os.environ, "INTERLOCK_SHM": mode, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     command = [sys.executable, "-m", f"tests.crash.shm.{name}", str(kills), str(seed), *([mutant] if mutant else [])]
     ended = subprocess.run(
@@ -47,7 +47,7 @@ def stormed(name: str, *, mode: str, kills: int, seed: int, mutant: str = "") ->
 
 
 def main(kills: int, seed: int) -> int:
-    """Runs every storm; the exit code is 1 when anything was lost, doubled, torn or strange."""
+    """Run every storm. Returns 1 if anything was lost, doubled, torn or unexpected."""
     print(f"seed {seed}\n{'storm':<26}{'mode':<11}{'kills':>7}{'inside':>8}{'work':>12}  lost  doubled  torn")
     total, bad = 0, 0
     for name in STORMS:
@@ -64,11 +64,11 @@ def main(kills: int, seed: int) -> int:
 
 
 def _row(name: str, mode: str, wanted: int, seed: int) -> Outcome:
-    """Storms of one kind and mode, until there were enough kills, as one line."""
+    """Run storms of one kind and mode until there were enough kills, and print one line."""
     sum_of = Outcome(name)
     while sum_of.kills < wanted and len(sum_of.notes) < 5:
         seed += 1
-        one = stormed(name, mode=mode, kills=min(BATCH, wanted - sum_of.kills), seed=seed)
+        one = run_storm(name, mode=mode, kills=min(BATCH, wanted - sum_of.kills), seed=seed)
         sum_of.name = one.name
         for count in ("kills", "inside", "work", "lost", "doubled", "torn"):
             setattr(sum_of, count, getattr(sum_of, count) + getattr(one, count))

@@ -1,4 +1,4 @@
-"""Producers of an inbox, killed at any moment: what they published arrives once, whole and in order."""
+"""Producers of an inbox, killed at any time: published messages arrive once, complete and in order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.queue.inbox import Inbox
-from tests.crash.shm.storm import Moments, Outcome, Victim, run
+from tests.crash.shm.storm import Outcome, RandomTimes, Victim, run
 
 PRODUCERS = 2
 RING = 4096
@@ -17,29 +17,29 @@ HEAD = struct.Struct("<QQI")
 
 
 def storm(kills: int, seed: int) -> Outcome:
-    """Keeps two producers pushing and kills one of them again and again."""
-    outcome, moments = Outcome("rings: producers"), Moments(seed)
+    """Run two producers, and kill one of them repeatedly."""
+    outcome, times = Outcome("rings: producers"), RandomTimes(seed)
     with MemoryRegion.create(slots=1) as region:
         inbox = Inbox(region, producers=PRODUCERS, priorities=2, ring_bytes=RING)
         inside = region.area("inside", 8 * PRODUCERS * 8)
         expected: dict[int, int] = {}
-        fleet: list[tuple[int, Victim]] = []
-        born = 0
+        victims: list[tuple[int, Victim]] = []
+        count = 0
         while outcome.kills < kills:
-            while len(fleet) < PRODUCERS:
-                born += 1
-                fleet.append((born, _victim(region, inbox, inside, born)))
-            moments.spend(lambda: _drain(inbox, expected, outcome))
-            _, victim = fleet.pop(moments.chance.randrange(len(fleet)))
+            while len(victims) < PRODUCERS:
+                count += 1
+                victims.append((count, _victim(region, inbox, inside, count)))
+            times.spend(lambda: _drain(inbox, expected, outcome))
+            _, victim = victims.pop(times.chance.randrange(len(victims)))
             if not victim.kill():
-                outcome.note("a producer ended by itself")
+                outcome.note("a producer ended early")
             outcome.kills += 1
             for place in range(PRODUCERS):
                 mark = region.words.load(inside + 64 * place)
-                if mark and mark not in {number for number, _ in fleet}:
+                if mark and mark not in {number for number, _ in victims}:
                     outcome.inside += 1
                     region.words.store(inside + 64 * place, 0)
-        for _, victim in fleet:
+        for _, victim in victims:
             victim.kill()
         while _drain(inbox, expected, outcome):
             pass

@@ -1,8 +1,9 @@
-"""What the kill storms of the shared memory share: victims, the moments of their deaths, and the outcome.
+"""Shared by the kill storms of shared memory: victims, random times, and the outcome.
 
-Rule 1: a storm runs in a process of its own, single-threaded, so that its victims can be forked cheaply.
-Rule 2: every victim is ended by its id, and one whose storm has died ends by itself.
-Rule 3: a storm proves something only if kills landed inside: it counts them, and its test asserts the count.
+Rule 1: a storm runs in its own process, single-threaded, so that forking a victim is cheap.
+Rule 2: every victim is killed by its id, and one whose storm has died ends by an alarm.
+Rule 3: a storm proves something only if kills happened inside an operation: it counts them, and its test asserts the
+count.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ VICTIM_SECONDS_MAX = 120
 
 @dataclass
 class Outcome:
-    """What came of a storm: `work` is what was done, `lost`, `doubled`, `torn` and `notes` must be empty.
+    """The result of a storm: `work` is what was done; `lost`, `doubled`, `torn` and `notes` must be empty.
 
-    `pidfd_us` and `timer_us` are how long it took to notice a death, by its pidfd and by the next look.
+    `pidfd_us` and `timer_us` are how long it took to notice a death, by its pidfd and by the timer.
     """
 
     name: str
@@ -43,17 +44,17 @@ class Outcome:
 
     @property
     def clean(self) -> bool:
-        """Nothing lost, doubled, torn or strange."""
+        """Whether nothing was lost, doubled, torn or unexpected."""
         return not (self.lost or self.doubled or self.torn or self.notes)
 
     def note(self, text: str) -> None:
-        """Keep the first few strange things."""
+        """Record an unexpected event, up to twenty."""
         if len(self.notes) < 20:
             self.notes.append(text)
 
 
 class Victim:
-    """A forked child that works for ever, until it is killed."""
+    """A forked child that works until it is killed."""
 
     def __init__(self, work: Callable[[], NoReturn]) -> None:
         self.pid = os.fork()
@@ -63,35 +64,35 @@ class Victim:
         code = 70
         try:
             work()
-        except BaseException as error:  # noqa: BLE001  # told on the child's own stderr, then it is gone
-            os.write(2, f"a victim ended by itself: {error!r}\n".encode())
+        except BaseException as error:  # noqa: BLE001  # printed on the child's stderr before it ends
+            os.write(2, f"a victim ended early: {error!r}\n".encode())
             code = 71
         finally:
             os._exit(code)
 
     def kill(self) -> bool:
-        """End it and wait for it; False when it had ended by itself, which it must not."""
+        """Kill it and wait for it. False if it had ended before, which is an error."""
         os.kill(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
         return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
-class Moments:
-    """Random moments, from a seed that is printed."""
+class RandomTimes:
+    """Random times, from a seed that is printed."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
 
     def spend(self, meanwhile: Callable[[], object], us_max: int = 3_000) -> None:
-        """Do something again and again for a random while, at least once."""
+        """Call a function repeatedly for a random time, at least once."""
         end = perf_counter_ns() + 1_000 * self.chance.randrange(10, us_max)
         meanwhile()
         while perf_counter_ns() < end:
             meanwhile()
 
 
-def lives_on(pid: int) -> bool:
-    """Whether a process is alive and stays so. One that is dying has let its locks go before it is a zombie."""
+def stays_alive(pid: int) -> bool:
+    """Return whether a process is alive and stays so. A dying process releases its locks before it is a zombie."""
     end = perf_counter_ns() + 2_000_000_000
     while perf_counter_ns() < end:
         try:
@@ -104,7 +105,7 @@ def lives_on(pid: int) -> bool:
 
 
 def run(storm: Callable[[int, int], Outcome]) -> None:
-    """The command line of a storm: KILLS SEED [MUTANT]; prints the outcome as JSON."""
+    """Run a storm from the command line: KILLS SEED [MUTANT]. Prints the outcome as JSON."""
     kills, seed = int(sys.argv[1]), int(sys.argv[2])
     for mutant in sys.argv[3:]:
         MUTANTS[mutant][1]()

@@ -1,4 +1,4 @@
-"""Workers of a slab, killed at any moment: every task ends once, and no two that live ever run one task."""
+"""Workers of a task table, killed at any time: every task finishes once, and no two live workers run one task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NoReturn
 from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.pool.layout import DONE, POISONED, PoolLayout
 from interlock.shm.pool.member import PoolMember
-from tests.crash.shm.storm import Moments, Outcome, Victim, lives_on, run
+from tests.crash.shm.storm import Outcome, RandomTimes, Victim, run, stays_alive
 
 WORKERS = 3
 LAYOUT = PoolLayout(members=1 + WORKERS, priorities=2, range=32, payload_max=64, result_max=64, claims_max=255)
@@ -17,14 +17,14 @@ NUMBER = struct.Struct("<Q")
 TASKS_MAX = 1 << 20
 
 
-class _Scene:
-    """The owner's side: submits, collects, reaps, and checks."""
+class _Owner:
+    """The owner: submits, collects, recovers, and checks."""
 
     def __init__(self, region: MemoryRegion, outcome: Outcome) -> None:
         self.region, self.words, self.outcome = region, region.words, outcome
         self.offset = region.area("task_table", LAYOUT.bytes)
         self.running = region.area("running", 8 * LAYOUT.cells)  # which victim runs the task of a cell
-        self.clashes = region.area("clashes", 64)
+        self.conflicts = region.area("conflicts", 64)
         member = PoolMember.join(region, self.offset, LAYOUT, range(1))
         assert member is not None
         self.member = member
@@ -42,7 +42,7 @@ class _Scene:
             tasks.wake_worker()
 
     def collect(self) -> None:
-        """Check what has ended."""
+        """Check the finished tasks."""
         for task, state, result in self.member.tasks.finished():
             number = self.open.pop(task, None)
             if number is None:
@@ -56,57 +56,57 @@ class _Scene:
 
 
 def storm(kills: int, seed: int) -> Outcome:
-    """Keeps three workers taking, stealing and ending tasks and kills one of them again and again."""
-    outcome, moments = Outcome("task table: workers"), Moments(seed)
+    """Run three workers that claim, steal and finish tasks, and kill one of them repeatedly."""
+    outcome, times = Outcome("task table: workers"), RandomTimes(seed)
     with MemoryRegion.create(slots=1) as region:
-        scene = _Scene(region, outcome)
-        fleet: dict[int, Victim] = {}
+        owner = _Owner(region, outcome)
+        victims: dict[int, Victim] = {}
         born = 0
         while outcome.kills < kills:
-            while len(fleet) < WORKERS:
+            while len(victims) < WORKERS:
                 born += 1
-                fleet[born] = _victim(scene)
-            moments.spend(scene.work)
-            number = moments.chance.choice(sorted(fleet))
-            victim = fleet.pop(number)
+                victims[born] = _victim(owner)
+            times.spend(owner.work)
+            number = times.chance.choice(sorted(victims))
+            victim = victims.pop(number)
             if not victim.kill():
-                outcome.note("a worker ended by itself")
+                outcome.note("a worker ended early")
             outcome.kills += 1
             for index in range(LAYOUT.cells):
-                if region.words.load(scene.running + 8 * index) == victim.pid:
-                    region.words.store(scene.running + 8 * index, 0)
+                if region.words.load(owner.running + 8 * index) == victim.pid:
+                    region.words.store(owner.running + 8 * index, 0)
                     outcome.inside += 1
-            if moments.chance.random() < 0.5:  # else the next worker on the member reaps it
-                scene.member.recover_dead()
-        for left in fleet.values():
+            if times.chance.random() < 0.5:  # otherwise its successor recovers it
+                owner.member.recover_dead()
+        for left in victims.values():
             left.kill()
-        _finish(scene)
-        if region.words.load(scene.clashes):
-            outcome.note(f"{region.words.load(scene.clashes)} tasks were run by two at once")
+        _finish(owner)
+        if region.words.load(owner.conflicts):
+            outcome.note(f"{region.words.load(owner.conflicts)} tasks were run by two workers at the same time")
     return outcome
 
 
-def _victim(scene: _Scene) -> Victim:
-    words = scene.words
+def _victim(owner: _Owner) -> Victim:
+    words = owner.words
 
     def work() -> NoReturn:
         member = None
         while member is None:
-            member = PoolMember.join(scene.region, scene.offset, LAYOUT, range(1, LAYOUT.members))
+            member = PoolMember.join(owner.region, owner.offset, LAYOUT, range(1, LAYOUT.members))
         tasks, turn, me = member.tasks, 0, os.getpid()
         while True:
             turn += 1
             if turn % 64 == 0:
                 member.recover_dead()
             if turn % 5 == 0:
-                tasks.submit(NUMBER.pack(TASKS_MAX), 1, True)  # spawned: listed on this worker's own deque
+                tasks.submit(NUMBER.pack(TASKS_MAX), 1, True)  # spawned: in this worker's own deque
             task = tasks.claim()
             if task <= 0:
                 continue
-            place = scene.running + 8 * (task & 0xFFFFFFFF)
+            place = owner.running + 8 * (task & 0xFFFFFFFF)
             before = words.swap(place, 0, me)
-            if before and lives_on(before):
-                words.add(scene.clashes, 1)
+            if before and stays_alive(before):
+                words.add(owner.conflicts, 1)
             words.store(place, me)
             payload = tasks.payload(task) or b""
             result = NUMBER.pack(NUMBER.unpack(payload)[0] * 7) * 8
@@ -116,15 +116,15 @@ def _victim(scene: _Scene) -> Victim:
     return Victim(work)
 
 
-def _finish(scene: _Scene) -> None:
-    """With everybody dead the owner reaps and runs what is left: nothing may be missing."""
+def _finish(owner: _Owner) -> None:
+    """After the death of all workers the owner recovers and runs the remaining tasks: none may be missing."""
     for _ in range(50):
-        scene.member.recover_dead()
-        while (task := scene.member.tasks.claim()) > 0:
-            payload = scene.member.tasks.payload(task) or b""
-            scene.member.tasks.finish(task, DONE, NUMBER.pack(NUMBER.unpack(payload)[0] * 7) * 8)
-        scene.collect()
-    scene.outcome.lost += len(scene.open)
+        owner.member.recover_dead()
+        while (task := owner.member.tasks.claim()) > 0:
+            payload = owner.member.tasks.payload(task) or b""
+            owner.member.tasks.finish(task, DONE, NUMBER.pack(NUMBER.unpack(payload)[0] * 7) * 8)
+        owner.collect()
+    owner.outcome.lost += len(owner.open)
 
 
 if __name__ == "__main__":

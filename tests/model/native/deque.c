@@ -1,4 +1,4 @@
-/* deque.h under an owner and thieves: every id leaves exactly once, and was in the taker's claimed_id before it left. */
+/* deque.h under an owner and thieves: every id leaves exactly once, and was in the taker's claimed_id before. */
 #include "check.h"
 #include "deque.h"
 
@@ -57,7 +57,7 @@ int main(void)
     CHECK(il_load(&taken) == IDS);
     CHECK(il_deque_size(deque) == 0);
 
-    /* A full deque answers; an owner killed inside the pop of an empty one leaves bottom below top. */
+    /* A push to a full deque fails; an owner killed inside the pop of an empty one leaves bottom below top. */
     for (int each = 0; each < CAPACITY; each++) CHECK(il_deque_push(deque, CAPACITY, 7) == IL_DEQUE_DONE);
     CHECK(il_deque_push(deque, CAPACITY, 7) == IL_DEQUE_NONE);
     while (il_deque_steal(deque, CAPACITY, claimed_id, &id) == IL_DEQUE_DONE) continue;

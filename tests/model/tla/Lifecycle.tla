@@ -3,8 +3,8 @@
 (*                                                                                                                  *)
 (* The steps are those of docs/internals/shared-memory.md: J join, E enter, X exit, D drain, C close scan,          *)
 (* T take over, W wait. One action is one atomic operation. A kill may come before every step of a mortal process:  *)
-(* its lock byte is freed, shared memory stays. Sleeping is left out: a waiter that looks again is a waiter whose   *)
-(* sleep has a bound. `Fault` leaves one rule out.                                                                  *)
+(* its lock byte is freed, shared memory stays. Sleeping is left out: a waiter that checks again is a waiter whose  *)
+(* sleep has a limit. `Fault` leaves one rule out.                                                                  *)
 EXTENDS Integers, FiniteSets
 
 CONSTANTS Workers, Waiters, Newcomers, KillsMax, Fault
@@ -13,7 +13,7 @@ Members == Workers \cup {"drainer"} \cup Waiters
 Processes == Members \cup Newcomers
 Mortal == (Workers \cup {"drainer"}) \cup Newcomers
 Slots == 1..Cardinality(Members)
-NoProcess == "nobody"
+NoProcess == "none"
 
 VARIABLES phase,        \* the high half of the state word
           closer,       \* its low half: <<slot, generation>>, or <<0, 0>>
@@ -32,7 +32,7 @@ Init == /\ phase = "RUNNING"
         /\ closer = <<0, 0>>
         /\ \E assigned \in [Members -> Slots]:
               /\ \A p, q \in Members: p # q => assigned[p] # assigned[q]
-              /\ \A p \in Members, q \in Members:        \* any order will do; one is enough
+              /\ \A p \in Members, q \in Members:        \* one order is enough
                     (p \in Workers /\ q \notin Workers) => assigned[p] < assigned[q]
               /\ \A q \in Waiters: assigned["drainer"] < assigned[q]
               /\ slot = [p \in Processes |-> IF p \in Members THEN assigned[p] ELSE 0]
@@ -50,7 +50,7 @@ Init == /\ phase = "RUNNING"
 Me(p) == <<slot[p], mine[p]>>
 Goto(p, where) == pc' = [pc EXCEPT ![p] = where]
 
-(* A scan or a take-over that begins says where it comes back to. *)
+(* A scan or a take-over stores where it returns to. *)
 Call(p, where, back) == /\ pc' = [pc EXCEPT ![p] = where]
                         /\ after' = [after EXCEPT ![p] = back]
                         /\ UNCHANGED <<slot, mine, place, seen>>
@@ -148,7 +148,7 @@ TryClose(p, back) == CASE phase = "DRAINING" -> Call(p, "C1", back)
                    [] OTHER -> Goto(p, back) /\ UNCHANGED locals
 
 W1(p) == /\ pc[p] = "W1"
-         /\ phase # "RUNNING"                       \* it sleeps until there is something to see
+         /\ phase # "RUNNING"                       \* it sleeps until the phase changes
          /\ IF phase = "CLOSED" \/ Fault = "waiter does not try to close"
             THEN phase = "CLOSED" /\ Goto(p, "Done") /\ UNCHANGED locals
             ELSE TryClose(p, "W1")
@@ -197,7 +197,7 @@ Spec == Init /\ [][Next]_vars /\ \A p \in Processes: WF_vars(Step(p))
 -----------------------------------------------------------------------------
 Order == [INIT |-> 0, RUNNING |-> 1, DRAINING |-> 2, CLOSING |-> 3, CLOSED |-> 4]
 
-(* NoProcess alive is inside once somebody closes. *)
+(* No live process is inside once the phase is CLOSING. *)
 NoLiveProcessInside == phase \in {"CLOSING", "CLOSED"} => \A p \in Processes: pc[p] \notin {"Inside", "X2"}
 
 (* Never two live cleanups at the same time; without a kill it runs at most once. *)

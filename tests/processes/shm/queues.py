@@ -44,14 +44,14 @@ def until(claim: Callable[[], object], what: str = "it") -> None:
 
 
 def fork_child(work: Callable[[], object]) -> int:
-    """Fork a child that runs `work`, keeps its result and waits to be kill_child. Returns its pid."""
+    """Fork a child that runs `work`, keeps its result and waits to be killed. Returns its pid."""
     pid = os.fork()
     if pid:
         return pid
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(int(PATIENCE_SECONDS) + 10)  # if a test fails before it kills its child, the child still ends
     try:
-        kept = work()  # what it holds, it holds until it is kill_child
+        kept = work()  # keeps its locks until it is killed
         while kept is not fork_child:
             signal.pause()
     finally:
