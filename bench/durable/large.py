@@ -115,7 +115,7 @@ class Filling(SqliteStore):
             begin(self._own)
         self._open += 1
         counts: Counts = {}
-        (answer,) = write_steps(self._own, "", [append], counts)
+        (answer,), _ = write_steps(self._own, "", [append], counts)
         write_counts(self._own, "", counts)
         if self._open == BATCH:
             self._commit()

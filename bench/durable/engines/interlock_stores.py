@@ -71,7 +71,7 @@ class EachStore(SqliteStore):
         """Write and commit one step."""
         counts: Counts = {}
         begin(self._own)
-        (answer,) = write_steps(self._own, "", [append], counts)
+        (answer,), _ = write_steps(self._own, "", [append], counts)
         write_counts(self._own, "", counts)
         self._own.execute("COMMIT")
         if isinstance(answer, CorruptionError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -116,9 +116,9 @@ async def test_the_suite_finds_the_fault(faulty: type[memory.MemoryStore]) -> No
 Reopen = Callable[[], Any]
 
 
-def _as_before(append: Append, before: Mapping[str, int]) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Return the states of an entity as listed before ended entities had a state of their own."""
-    return {state: before.get(state, append.entry.event.at_ms) for state in append.states}, append.tags
+def _as_before(append: Append) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return where an entity was listed before ended entities had a state of their own."""
+    return append.states, append.tags
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -127,7 +127,7 @@ async def old(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
     last = 6 if request.param == "sqlite" else 3
     url = f"sqlite:///{tmp_path}/x.db" if request.param == "sqlite" else store_or_skip()
     before = tuple(each for each in schema.migrations(request.param) if each.number <= last)
-    monkeypatch.setattr(commit_plan, "active_states", _as_before)
+    monkeypatch.setattr(commit_plan, "listed_under", _as_before)
     monkeypatch.setattr(schema, "migrations", lambda _: before)
     opened: list[Any] = []
 

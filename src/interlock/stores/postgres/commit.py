@@ -318,7 +318,7 @@ class PreparedStep(NamedTuple):
 def prepare_step(append: Append, tip: JournalTip) -> PreparedStep:
     """Return the rows of an append on this tip. Raises CorruptionError when the tip cannot be decoded."""
     plan = plan_commit(append, tip)
-    after, line = plan.tip, plan.record.line
+    after, line = plan.tip, plan.line
     row = (
         *split_entity(append.entity),
         append.expected,

@@ -397,7 +397,7 @@ class Writer:
             line = await self._pool.ask_with_retry(
                 lambda connection: connection.fetchval(SELECT_RECORD, self._tenant, *name, kept)
             )
-            if line == prepared.plan.record.line:
+            if line == prepared.plan.line:
                 self._acknowledge(waiting)
                 return
         waiting.answer(Duplicate(kept))
