@@ -44,7 +44,7 @@ CALLS = (
 """What is made to fail. Reading is left to the simulated file system, which fails every call."""
 
 HANG_MS = 60_000
-"""The longest that a call may take, successful or not.  SQLite takes 10 s of its own to
+"""The longest that a call may take, successful or not. SQLite alone takes 10 s to
 say `locking protocol` when the release of a lock failed; the rest is for a busy machine."""
 
 PROCESS_SECONDS_MAX = PATIENCE_SECONDS

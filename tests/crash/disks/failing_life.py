@@ -1,9 +1,9 @@
 """A short run of a store in a separate process, during which a system call may fail or kill the process.
 
 Arguments: the store (`files`, `rotating` or `sqlite`), its path, the keys to send. The process prints `asked <key>`
-before a send, `kept <key> <version>` after its receipt, and `refused <key> <code>` after an error, each in one write, so
-that a killed process has printed all that it knew. A refused key is sent once more, and then the run ends. The last
-line `ended <ms>` gives the duration of the slowest call.
+before a send, `kept <key> <version>` after its receipt, and `refused <key> <code>` after an error. Each line is one
+write, so that a killed process has printed all that it knew. A refused key is sent once more, and then the run ends.
+The last line `ended <ms>` gives the duration of the slowest call.
 
 Every error that is not UnavailableError ends the process with a traceback, which the caller counts as a finding.
 """
