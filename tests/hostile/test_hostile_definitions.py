@@ -1,4 +1,4 @@
-"""Definitions made to do harm end in one clear finding with its place, by the command and by the library alike."""
+"""Malicious definitions cause one clear error with its position, in the command and in the library."""
 
 from __future__ import annotations
 

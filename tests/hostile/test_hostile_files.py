@@ -1,4 +1,4 @@
-"""Files that are none, and places where nothing can be written: a documented exit code, one line, nothing broken."""
+"""Paths that are not files, and places that cannot be written: a documented exit code, one line, and no change."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ INPUTS: dict[str, tuple[Callable[[Path], str], int, str]] = {
     "a name that is too long": (lambda folder: "a" * 300 + ".yaml", USAGE, "too long"),
     "a name with a line break and an escape": (lambda folder: "no\n\x1b[31m.yaml", NOT_FOUND, "file not found"),
     "a file where a folder should be": (lambda folder: "good.yaml/x.yaml", USAGE, "good.yaml"),
-    "an option that is none": (lambda folder: "--frmo", USAGE, "--frmo"),
+    "an unknown option": (lambda folder: "--frmo", USAGE, "--frmo"),
 }
 
 
@@ -86,7 +86,7 @@ def test_what_is_no_definition_is_told(how: str, folder: Path) -> None:
 @pytest.mark.slow
 def test_a_pipe_that_never_ends_costs_no_more_than_a_definition(folder: Path) -> None:
     os.mkfifo(folder / "pipe.yaml")
-    ours = os.open(folder / "pipe.yaml", os.O_RDWR)  # both ends, so that nobody waits for the other to open it
+    ours = os.open(folder / "pipe.yaml", os.O_RDWR)  # both ends, so that no open waits for the other
     with subprocess.Popen(["yes", "#"], stdout=ours) as feeder:
         ended = command("check", "--json", "pipe.yaml", folder=folder)
         feeder.kill()

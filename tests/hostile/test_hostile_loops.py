@@ -1,4 +1,4 @@
-"""Charts that would never come to rest: the compiler finds the plain ones, the limit of a step the others."""
+"""Charts with endless loops: the compiler finds the simple ones, and the limit of a step stops the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and texts that try to steer a terminal, a diagram, a page or a build log: shown, never obeyed."""
+"""Names and texts that try to control a terminal, a diagram, a page or a build log are shown as text."""
 
 from __future__ import annotations
 

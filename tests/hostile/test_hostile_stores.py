@@ -1,6 +1,6 @@
-"""Names, payloads and places that are not what a store expects: refused with their own code, and nothing is written.
+"""Invalid names, payloads and paths of a store: refused with their own code, and nothing is written.
 
-The same rows through the library and through the command; what is odd but lawful is kept apart, byte for byte.
+The same rows run through the library and the command; unusual but valid names stay distinct, byte for byte.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STORES: dict[str, Callable[[Path], str]] = {
     "sqlite": lambda folder: f"sqlite:///{folder}/kept.db",
 }
 KEPT = ("files", "sqlite")
-"""Those that a second process can open."""
+"""Stores that a second process can open."""
 
 REFUSED = {
     "no kind": "/1",
@@ -70,7 +70,7 @@ TRICKS = {
     "a control of the second kind": "door/a\u0085",
     "a letter in two parts": "door/e\u0301",
 }
-"""Ids that no entity begins with: they look like paths, or like others that they are not."""
+"""Ids that a new entity must not have: they look like paths, or like other ids."""
 
 LAWFUL = [
     "door/a",
@@ -87,7 +87,7 @@ LAWFUL = [
     "door/'; DROP TABLE entity; --",
     "door/" + "\N{GRINNING FACE}" * 48,
 ]
-"""Ids that look like others, or like names and statements: each is an entity of its own and nothing else."""
+"""Ids that look like other ids, or like names and statements: each is a separate entity."""
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_ids_that_look_alike_are_entities_of_their_own(store: str, folder: Path)
 @pytest.mark.parametrize("store", STORES)
 def test_no_entity_begins_with_an_id_that_is_a_trick(store: str, name: str, folder: Path) -> None:
     """UsageError with what is wrong in it, in signs that everybody sees; nothing is written."""
-    with _opened(STORES[store](folder), work=False) as doors:  # a worker creates files of its own, at its own time
+    with _opened(STORES[store](folder), work=False) as doors:  # a worker creates files at any time
         before = _tree(folder.parent)
         with pytest.raises(UsageError) as raised:
             doors.create(TRICKS[name])
@@ -234,7 +234,7 @@ PAYLOADS: dict[str, Any] = {
     "half a surrogate pair": "\ud800",
     "bytes": b"x",
     "an object": object(),
-    "a key that is no text": {1: 2},
+    "a key that is not text": {1: 2},
     "a list that holds itself": [],
 }
 PAYLOADS["a list that holds itself"].append(PAYLOADS["a list that holds itself"])
@@ -260,10 +260,10 @@ def test_a_payload_over_the_limit_is_rejected_by_the_command(folder: Path) -> No
     command("create", url, "door/1", "--chart", "door.yaml", folder=folder)
     large = command("send", url, "door/1", "opened", "@large.json", "--chart", "door.yaml", folder=folder)
     deep = command("send", url, "door/1", "opened", "@deep.json", "--chart", "door.yaml", folder=folder)
-    told = command("journal", url, "door/1", folder=folder)
+    shown = command("journal", url, "door/1", folder=folder)
 
     assert (REJECTED, USAGE) == (large.code, deep.code)
-    assert (1, True) == (len(told.out.splitlines()), _is_refusal(deep))
+    assert (1, True) == (len(shown.out.splitlines()), _is_refusal(deep))
 
 
 # What this process does not have
@@ -295,10 +295,10 @@ def test_an_entity_of_a_revision_that_is_not_here_is_left_alone(store: str, fold
                 ask()
             assert "revision.unknown" == raised.value.code
     ended = command("send", url, "door/1", "opened", "--chart", "newer.yaml", folder=folder)
-    told = command("journal", url, "door/1", folder=folder)
+    shown = command("journal", url, "door/1", folder=folder)
 
     assert (UNAVAILABLE, True) == (ended.code, _is_refusal(ended))
-    assert 1 == len(told.out.splitlines())
+    assert 1 == len(shown.out.splitlines())
 
 
 # Places
@@ -405,7 +405,7 @@ PLACES: dict[str, tuple[Callable[[Path], str], int]] = {
     "a database of a newer release": (_newer_database, USAGE),
     "a folder of a newer release": (_newer_folder, USAGE),
     "a database of another program": (_foreign_database, USAGE),
-    "a file that is no database": (_no_database, CORRUPTION),
+    "a file that is not a database": (_no_database, CORRUPTION),
     "a directory where a database should be": (_a_directory, UNAVAILABLE),
 }
 

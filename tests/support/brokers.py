@@ -1,9 +1,9 @@
-"""Real brokers for tests, on loopback: NATS and Kafka's stand-in from packages, Redis and RabbitMQ where installed.
+"""Real brokers for tests, on loopback: NATS and Kafka's test broker from packages, Redis and RabbitMQ if installed.
 
-Rule 1: every broker has a folder and a port of its own, and is ended by its process id, also when a test fails; when
-the tests themselves are killed, a guard ends it.
-Rule 2: a broker can be killed and started again on the same port, with what it had kept.
-Rule 3: a broker that is not installed is a loud skip; `INTERLOCK_REQUIRE` with its name turns that into a failure.
+Rule 1: every broker has its own folder and port, and is ended by its process id, also if a test fails; if the tests are
+killed, a guard process ends it.
+Rule 2: a broker can be killed and started again on the same port, with its stored messages.
+Rule 3: if a broker is not installed, its tests are skipped; `INTERLOCK_REQUIRE` with its name makes that a failure.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GUARD = '("$@" </dev/null; kill -9 0) & read -r _; kill -9 0'
 
 
 class Broker(ABC):
-    """One broker in a process of its own."""
+    """A broker in a separate process."""
 
     name = ""
 
@@ -40,7 +40,7 @@ class Broker(ABC):
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
-        """Begin to serve; returns when connections are taken."""
+        """Start, and wait until connections are accepted."""
         try:
             self.launch()
             self._wait()
@@ -53,13 +53,13 @@ class Broker(ABC):
         """Start its process."""
 
     def is_ready(self) -> bool:
-        """Whether it answers."""
+        """Whether it accepts connections."""
         with socket.socket() as probe:
             probe.settimeout(1)
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def run(self, *command: str, **more: Any) -> subprocess.Popen[bytes]:
-        """A process of this broker, in a group of its own, behind a guard."""
+        """Start a process of this broker in a new process group, with a guard."""
         command = ("sh", "-c", GUARD, "guard", *command)
         with (self.folder / "server.log").open("ab") as log:
             process = subprocess.Popen(
@@ -85,7 +85,7 @@ class Broker(ABC):
             process.stdin.close()
 
     def remove(self) -> None:
-        """End it and leave nothing behind."""
+        """End it, and delete its files."""
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -105,7 +105,7 @@ class Nats(Broker):
 
     @staticmethod
     def program() -> str | None:
-        """Where it is."""
+        """Return the path of its program; None if it is not installed."""
         return shutil.which(
             "nats-server", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         )
@@ -129,7 +129,7 @@ class Redis(Broker):
 
     @staticmethod
     def program() -> str | None:
-        """Where it is."""
+        """Return the path of its program; None if it is not installed."""
         return shutil.which("redis-server")
 
     def launch(self) -> None:
@@ -143,7 +143,7 @@ class Redis(Broker):
 
 
 class Rabbit(Broker):
-    """RabbitMQ, from its Debian package; with a port mapper of its own, which would otherwise stay."""
+    """RabbitMQ, from its Debian package, with its own port mapper, which would otherwise keep running."""
 
     name = "rabbitmq"
 
@@ -153,7 +153,7 @@ class Rabbit(Broker):
 
     @staticmethod
     def program() -> str | None:
-        """Where it is: the script itself, not the one that changes users."""
+        """Return the path of the script itself, not of the one that changes users."""
         found = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
         return str(found) if found.exists() and shutil.which("epmd") else None
 
@@ -188,7 +188,7 @@ class Rabbit(Broker):
 
 
 class Kafka(Broker):
-    """The broker that Kafka's client brings for tests, in a process of its own. It keeps nothing: it can only pause."""
+    """The test broker of Kafka's client, in a separate process. It stores nothing: it can be paused, not restarted."""
 
     name = "kafka"
     HOST = """
@@ -205,11 +205,11 @@ while True:
 
     @staticmethod
     def program() -> str | None:
-        """Where it is."""
+        """Return the path of its program; None if it is not installed."""
         return sys.executable
 
     def launch(self) -> None:
-        """Start the process that has it."""
+        """Start its process."""
         self.run(sys.executable, "-c", self.HOST, str(self.folder / "address"))
 
     def is_ready(self) -> bool:
@@ -220,8 +220,8 @@ while True:
         """Stop it from responding."""
         os.killpg(self._processes[-1].pid, signal.SIGSTOP)
 
-    def go_on(self) -> None:
-        """Let it answer again."""
+    def resume(self) -> None:
+        """Let it respond again."""
         os.killpg(self._processes[-1].pid, signal.SIGCONT)
 
     def url(self, topic: str, more: str = "") -> str:
@@ -231,9 +231,9 @@ while True:
 
 
 def started(kind: type[Any]) -> Any:
-    """A broker that serves; without its program the test is skipped, or fails where it is required."""
+    """Start a broker; if it is not installed, skip the test, or fail if it is required."""
     if kind.program() is None:
-        text = f"{kind.name} is not installed here: its tests are NOT run"
+        text = f"{kind.name} is not installed: its tests are NOT run"
         if kind.name in os.environ.get("INTERLOCK_REQUIRE", "").split(","):
             pytest.fail(text)
         pytest.skip(text)

@@ -22,7 +22,7 @@ BAD = LAMP.replace("press: bright", "press: brihgt")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a command line ended."""
+    """The result of a command line."""
 
     code: int
     out: str
@@ -30,7 +30,7 @@ class Ended:
 
 
 class Caller:
-    """Runs command lines; made by the fixture `call`."""
+    """Runs command lines; the fixture `call` creates it."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
@@ -53,7 +53,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Caller:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A current folder with a good and a bad chart; no colour from outside."""
+    """A current folder with a valid and an invalid chart, and no settings from the environment."""
     monkeypatch.chdir(tmp_path)
     for name in ("NO_COLOR", "FORCE_COLOR", "INTERLOCK_STORE", "INTERLOCK_CHARTS"):
         monkeypatch.delenv(name, raising=False)

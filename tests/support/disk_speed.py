@@ -1,4 +1,4 @@
-"""Disks that are quick, or slow, on every machine: whether a lone caller waits for them in place."""
+"""Disks that count as quick or slow on every machine: whether a lone caller commits in its own thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Quick(InlinePolicy):
 
 
 class Slow(InlinePolicy):
-    """A disk that is not."""
+    """A disk that is slow on every machine."""
 
     is_quick = False
 

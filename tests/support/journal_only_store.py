@@ -1,4 +1,4 @@
-"""A store of another package that keeps journals and no work, installed as a plug-in for the scheme `journals:`."""
+"""A store of another package that has journals and no work, installed as a plug-in for the scheme `journals:`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests lean on: waiting for a condition, one line for each reason to skip, and what a quick run leaves out."""
+"""Waiting for a condition, one line for each reason to skip, and the tests that a quick run skips."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_needs_a_server(number):
 
 def test_computes():
     import time
-    end = time.process_time() + 1.2
+    end = time.process_time() + 2.2
     while time.process_time() < end:
         pass
 """
@@ -66,7 +66,7 @@ def test_a_module_can_be_missing_in_another_interpreter() -> None:
 
 
 def run_sample(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the sample tests in a process of their own, with the settings of all our tests."""
+    """Run the sample tests in a separate process, with the settings of all tests."""
     file = folder / "test_sample.py"
     file.write_text(SAMPLE, encoding="utf-8")
     command = [

@@ -1,4 +1,4 @@
-"""What may stand in the repository: no machine's paths, no registry, no lock files, nothing built."""
+"""Files of the repository: no machine's paths, no registry, no lock files, nothing built."""
 
 import re
 import tomllib

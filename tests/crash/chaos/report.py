@@ -1,4 +1,4 @@
-"""`make chaos`: orders and machines under everything at once, on every store that many processes work on.
+"""`make chaos`: orders and machines under all faults at the same time, on every store that processes can share.
 
 Workers are killed or suspended, clocks are wrong, services refuse, hang and respond late, events are repeated and
 delayed, and the message broker dies. Every store must pass the same checks. The last line is

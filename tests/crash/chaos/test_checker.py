@@ -1,4 +1,4 @@
-"""The checker finds what it is there to find: each fault put in on purpose is told by its own word."""
+"""The checker detects each injected fault, and reports it by its own word."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ORDER = {"amount": 1, "item": "lamp"}
 
 
 class Quiet:
-    """The services in this process: no chance, and only the troubles that a test names."""
+    """The services in this process, without randomness; they fail only as a test says."""
 
     def __init__(self) -> None:
         self.ledger = Ledger()
@@ -37,7 +37,7 @@ class Quiet:
         self.unheard: set[str] = set()
 
     async def do(self, operation: str, key: str, entity: str) -> str:
-        """Done once per key; refused, or done and not answered the first time, as the test says."""
+        """Do it once per key; refuse it, or lose the first answer, if the test says so."""
         if operation in self.refused:
             raise RejectedError("no", code="refused")
         try:
@@ -50,16 +50,16 @@ class Quiet:
         return number
 
     async def undo(self, name: str) -> None:
-        """Made up for."""
+        """Undo it."""
         self.ledger.undo(name)
 
     async def find(self, key: str) -> str | None:
-        """Looked up."""
+        """Find it."""
         return self.ledger.find(key)
 
 
 class Stage:
-    """A store, a clock that the test moves, and the examples at work."""
+    """A store, a virtual clock, and the examples."""
 
     def __init__(self, runtime: Runtime, store: MemoryStore, clock: VirtualClock, services: Quiet) -> None:
         self.runtime = runtime
@@ -68,13 +68,13 @@ class Stage:
         self.services = services
 
     async def order(self) -> None:
-        """An order is placed, and everybody has ten minutes."""
+        """Place an order, and advance the clock by ten minutes."""
         await self.runtime.create("order/1", ORDER, key="created")
         await self.runtime.send("order/1", "order.placed", key="placed", principal=CUSTOMER)
         await self.clock.advance(600_000)
 
     async def verdict(self, kept: Kept | None = None) -> Verdict:
-        """What the checker says."""
+        """Return the verdict of the checker."""
         return await judged(self.runtime, kept or {}, self.services.ledger.book())
 
 

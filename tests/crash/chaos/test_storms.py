@@ -1,4 +1,4 @@
-"""A short storm on each store that many processes work on. `make chaos` is the long one."""
+"""A short storm on each store that processes can share. `make chaos` is the long one."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Each system call of a store's life fails once, or kills its process: what was acknowledged stays, once.
+"""Each system call of a run fails once, or kills the process: acknowledged entries stay, once.
 
-strace injects the fault into the k-th call of its kind on the store's own files (`-P`), and its own output says
-whether it fired: a fault that never happened proves nothing. How often each call is made is counted first, in a run
-without faults. Counting is per thread, as strace's is, so the same k may fire once in each thread of a life.
+strace injects the fault into the k-th call of its kind on the files of the store (`-P`), and its output shows whether
+the fault fired: one that did not fire proves nothing. A run without faults first counts how often each call is made.
+Counting is per thread, as in strace, so the same k may fire once in each thread.
 
-Lives: `begin` (a new store, its first entries, a snapshot) and `go on` (what a killed process left: a torn tail and a
-temporary file, or a write-ahead log; recovery, entries, a snapshot or checkpoint, the end). `rotating` is the file
-store with segments of two entries.
+There are two runs: `begin` (a new store, its first entries, a snapshot) and `go on` (a store that a killed process
+left, with a torn tail and a temporary file, or a write-ahead log: recovery, entries, a snapshot or checkpoint, close).
+`rotating` is the file store with segments of two entries.
 
 Without `--seccomp-bpf` on purpose: with it strace 6.1 sends no signal. `Sweep.silent` would notice.
 """
@@ -44,7 +44,7 @@ CALLS = (
 """What is made to fail. Reading is left to the simulated file system, which fails every call."""
 
 HANG_MS = 60_000
-"""Longest call, with a good answer or a bad one: beyond it a caller was left waiting. SQLite takes 10 s of its own to
+"""The longest that a call may take, successful or not. SQLite alone takes 10 s to
 say `locking protocol` when the release of a lock failed; the rest is for a busy machine."""
 
 PROCESS_SECONDS_MAX = PATIENCE_SECONDS
@@ -56,7 +56,7 @@ _TRACED = re.compile(r"^(\d+) +(\w+)\(")
 
 
 class Life(NamedTuple):
-    """A life to watch: which store, from which beginning, and the keys it sends."""
+    """A run to trace: which store, its initial state, and the keys that it sends."""
 
     store: str
     name: str
@@ -80,7 +80,7 @@ LIVES = {
 
 @dataclass
 class Sweep:
-    """What the faults of one life came to."""
+    """The results of all faults of one run."""
 
     name: str
     calls: Counter[str] = field(default_factory=Counter)
@@ -91,12 +91,12 @@ class Sweep:
     ms_max: int = 0
 
     def count(self, word: str) -> int:
-        """How many findings are of a kind."""
+        """Return how many findings are of a kind."""
         return sum(f": {word}" in each for each in self.found)
 
 
 class Fault(NamedTuple):
-    """The k-th call of a kind goes wrong, in one way."""
+    """The k-th call of a kind fails in one way."""
 
     call: str
     number: int
@@ -106,13 +106,13 @@ class Fault(NamedTuple):
         return f"{self.call} #{self.number} {self.way}"
 
     def injection(self) -> str:
-        """As strace is told."""
+        """Return the option for strace."""
         how = "signal=SIGKILL" if self.way == KILL else f"error={self.way}"
         return f"inject={self.call}:{how}:when={self.number}"
 
 
-class Told(NamedTuple):
-    """What a process said before it ended, and how it ended."""
+class RunReport(NamedTuple):
+    """The output of a process, and how it ended."""
 
     ledger: Ledger
     refused: int
@@ -124,15 +124,15 @@ class Told(NamedTuple):
 
 
 def is_possible() -> str | None:
-    """Why nothing can be injected here; None when it can."""
+    """Return why no fault can be injected here; None if it can."""
     if shutil.which("strace") is None:
-        return "there is no strace here: no system call can be made to fail"
+        return "strace is not installed: no system call can be made to fail"
     probe = subprocess.run(["strace", "-o", os.devnull, "true"], check=False, capture_output=True, text=True)
     return None if probe.returncode == 0 else f"strace may not trace here: {probe.stderr.strip()}"
 
 
 def faults_of(calls: Counter[str], ways: Iterable[str] = FAULTS) -> Iterator[Fault]:
-    """Every way for every call."""
+    """Return every fault of every call."""
     for call, count in sorted(calls.items()):
         for number in range(1, count + 1):
             for way in ways:
@@ -140,7 +140,7 @@ def faults_of(calls: Counter[str], ways: Iterable[str] = FAULTS) -> Iterator[Fau
 
 
 def swept(name: str, folder: Path, *, every: int = 1, workers: int = 1, only: Iterable[str] = CALLS) -> Sweep:
-    """Runs a life once without faults, then once for each fault of these calls, or for every so many of them."""
+    """Run once without faults, then once for each fault of these calls, or for every n-th of them."""
     life = LIVES[name]
     sweep = Sweep(name)
     prepared = folder / "prepared"
@@ -150,37 +150,41 @@ def swept(name: str, folder: Path, *, every: int = 1, workers: int = 1, only: It
     wanted = frozenset(only)
     faults = [each for each in faults_of(sweep.calls) if each.call in wanted][::every]
     with ThreadPoolExecutor(workers) as threads:
-        for fault, told, found in threads.map(lambda fault: _suffered(life, prepared, folder, ledger, fault), faults):
-            if not _has_fired(fault, told):
+        for fault, report, found in threads.map(
+            lambda fault: _run_with_fault(life, prepared, folder, ledger, fault), faults
+        ):
+            if not _has_fired(fault, report):
                 sweep.silent.append(str(fault))
                 continue
             sweep.fired += 1
-            sweep.refused += told.refused
-            sweep.ms_max = max(sweep.ms_max, told.ms_max)
+            sweep.refused += report.refused
+            sweep.ms_max = max(sweep.ms_max, report.ms_max)
             sweep.found += [f"{fault}: {each}" for each in found]
     return sweep
 
 
 def calls_of(life: Life, prepared: Path, folder: Path, ledger: Ledger) -> Counter[str]:
-    """How often a life makes each call when nothing fails."""
-    clean = _lived(life, _copied(prepared, folder), ledger, None)
+    """Return how often a run makes each call if nothing fails."""
+    clean = _run_life(life, _copied(prepared, folder), ledger, None)
     if not clean.ended:
         raise ValueError(f"the life did not come to its end: {clean.errors}")
     return _counted(clean.trace)
 
 
-def _suffered(life: Life, prepared: Path, folder: Path, ledger: Ledger, fault: Fault) -> tuple[Fault, Told, list[str]]:
+def _run_with_fault(
+    life: Life, prepared: Path, folder: Path, ledger: Ledger, fault: Fault
+) -> tuple[Fault, RunReport, list[str]]:
     place = _copied(prepared, folder)
-    told = _lived(life, place, ledger, fault)
+    report = _run_life(life, place, ledger, fault)
     for _ in range(RUNS_MAX - 1):
-        if _has_fired(fault, told):
+        if _has_fired(fault, report):
             break
         shutil.rmtree(place)
         place = _copied(prepared, folder)
-        told = _lived(life, place, ledger, fault)
-    found = _ending_violations(fault, told, HANG_MS) + examined(life.store, place, told.ledger)
+        report = _run_life(life, place, ledger, fault)
+    found = _ending_violations(fault, report, HANG_MS) + examined(life.store, place, report.ledger)
     shutil.rmtree(place)
-    return fault, told, found
+    return fault, report, found
 
 
 def _copied(prepared: Path, folder: Path) -> Path:
@@ -190,7 +194,7 @@ def _copied(prepared: Path, folder: Path) -> Path:
 
 
 def prepare(life: Life, place: Path) -> Ledger:
-    """What a process that died left behind, and what it had been promised."""
+    """Create the files that a killed process leaves; return its receipts."""
     ledger = Ledger()
     if not life.before:
         return ledger
@@ -208,7 +212,7 @@ def prepare(life: Life, place: Path) -> Ledger:
 
 
 def _tear(store: str, root: Path) -> None:
-    """Adds the beginning of a line that was never finished, and a temporary file."""
+    """Add an incomplete line and a temporary file."""
     if store == "sqlite":
         return
     entity = root / "resources" / directory_name(ENTITY)
@@ -218,7 +222,7 @@ def _tear(store: str, root: Path) -> None:
 
 
 def _paths(store: str, place: Path) -> list[Path]:
-    """The store's own files and folders, those that it will make too."""
+    """Return the files and folders of the store, also those that it will create."""
     if store == "sqlite":
         return [place, *(place / f"{NAME}{ending}" for ending in ("", "-wal", "-shm", "-journal"))]
     root = place / NAME
@@ -233,11 +237,11 @@ def _paths(store: str, place: Path) -> list[Path]:
 
 
 def _whole(name: str, tokens: list[str]) -> list[str]:
-    """A file that is always put in place whole, and the temporary names of its beginnings."""
+    """Return a file that is replaced by rename, with its temporary names."""
     return [name, *(f"{name}{TEMPORARY}{token}" for token in tokens)]
 
 
-def _lived(life: Life, place: Path, before: Ledger, fault: Fault | None) -> Told:
+def _run_life(life: Life, place: Path, before: Ledger, fault: Fault | None) -> RunReport:
     trace = place.with_name(f"{place.name}.trace")
     command = ["strace", "-f", "-qq", "-o", str(trace), "-e", "trace=" + ",".join(f"?{call}" for call in CALLS)]
     if fault is not None:
@@ -256,10 +260,10 @@ def _lived(life: Life, place: Path, before: Ledger, fault: Fault | None) -> Told
         code, output, errors = -1, error.stdout or b"", f"hang: no end after {PROCESS_SECONDS_MAX:g} s"
     text = trace.read_text(encoding="utf-8", errors="replace")
     trace.unlink()
-    return _heard(output.decode(), before, code, errors, text)
+    return _parse_output(output.decode(), before, code, errors, text)
 
 
-def _heard(output: str, before: Ledger, code: int, errors: str, trace: str) -> Told:
+def _parse_output(output: str, before: Ledger, code: int, errors: str, trace: str) -> RunReport:
     ledger, refused, ms_max, ended = before.copy(), 0, 0, False
     for line in output.splitlines():
         match line.split():
@@ -273,11 +277,11 @@ def _heard(output: str, before: Ledger, code: int, errors: str, trace: str) -> T
                 ms_max, ended = int(ms), True
             case _:
                 raise ValueError(f"not a line of a life: {line!r}")
-    return Told(ledger, refused, ms_max, ended, code, errors, trace)
+    return RunReport(ledger, refused, ms_max, ended, code, errors, trace)
 
 
 def _counted(trace: str) -> Counter[str]:
-    """How often each call was made, in the thread that made it most."""
+    """Return how often each call was made, in the thread that made it most often."""
     made = Counter((match[1], match[2]) for match in map(_TRACED.match, trace.splitlines()) if match)
     calls: Counter[str] = Counter()
     for (_, call), count in made.items():
@@ -285,22 +289,22 @@ def _counted(trace: str) -> Counter[str]:
     return calls
 
 
-def _has_fired(fault: Fault, told: Told) -> bool:
-    return ("+++ killed by SIGKILL +++" if fault.way == KILL else "(INJECTED)") in told.trace
+def _has_fired(fault: Fault, report: RunReport) -> bool:
+    return ("+++ killed by SIGKILL +++" if fault.way == KILL else "(INJECTED)") in report.trace
 
 
-def _ending_violations(fault: Fault, told: Told, ms_max: int) -> list[str]:
-    """A life is killed where that was asked for, else it comes to its own end, and nobody waits long."""
+def _ending_violations(fault: Fault, report: RunReport, ms_max: int) -> list[str]:
+    """Check that a run is killed if requested, else ends normally, and that no call takes too long."""
     found = []
-    if fault.way != KILL and (told.code != 0 or not told.ended):
-        found.append(f"crashed: {told.errors.strip().splitlines()[-1:]}")
-    if told.ms_max > ms_max:
-        found.append(f"hang: an answer took {told.ms_max} ms")
+    if fault.way != KILL and (report.code != 0 or not report.ended):
+        found.append(f"crashed: {report.errors.strip().splitlines()[-1:]}")
+    if report.ms_max > ms_max:
+        found.append(f"hang: an answer took {report.ms_max} ms")
     return found
 
 
 def examined(store: str, place: Path, ledger: Ledger) -> list[str]:
-    """What another process finds wrong; then it sends again what is in doubt, and something new, all of it taken."""
+    """Return what another process finds wrong. It also sends the keys without an answer again, and a new one."""
     after = ledger.copy()
     try:
         handle = opened(store, place)

@@ -1,9 +1,9 @@
-"""One short life of a store, in a process of its own, during which some system call may fail or kill.
+"""A short run of a store in a separate process, during which a system call may fail or kill the process.
 
-Arguments: the store (`files`, `rotating` or `sqlite`), its place, the keys to send. Before each send the
-line `asked <key>` goes out, after its receipt `kept <key> <version>`, after an error `refused <key> <code>`; all are
-written at once, so what a killed process said is what it knew. A key that was refused is sent once more, and then the
-life ends. In the end `ended <ms>` tells how long the slowest call took.
+Arguments: the store (`files`, `rotating` or `sqlite`), its path, the keys to send. The process prints `asked <key>`
+before a send, `kept <key> <version>` after its receipt, and `refused <key> <code>` after an error. Each line is one
+write, so that a killed process has printed all that it knew. A refused key is sent once more, and then the run ends.
+The last line `ended <ms>` gives the duration of the slowest call.
 
 Every error that is not UnavailableError ends the process with a traceback, which the caller counts as a finding.
 """
@@ -43,35 +43,35 @@ T = TypeVar("T")
 
 
 class Plain(Protocol):
-    """What a life needs of a store, as plain calls."""
+    """The calls of a store that a run needs, without `await`."""
 
     def load(self, entity: str) -> Loaded | Duplicate | None:
-        """The entity as it is."""
+        """Load the entity."""
 
     def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt | KeyExpired:
-        """Keep one step."""
+        """Append one step."""
 
     def read(self, entity: str, *, after: int = 0) -> tuple[JournalRecord, ...]:
-        """A page of records."""
+        """Read a page of records."""
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the store."""
 
 
 class Counting(SystemClock):
-    """Names of temporary files are counted, so that whoever watches knows the paths beforehand."""
+    """Temporary files have sequential names, so that the tracer knows the paths in advance."""
 
     def __init__(self) -> None:
         self._count = 0
 
     def token(self) -> str:
-        """The next name."""
+        """Return the next name."""
         self._count += 1
         return f"t{self._count}"
 
 
 class Waited:
-    """A SQLite store whose answers are waited for. Every other step is committed in place, whatever disk it is."""
+    """A SQLite store with blocking calls. Every other step is committed in the thread of the caller, on any disk."""
 
     def __init__(self, path: Path) -> None:
         self._runner = asyncio.Runner()
@@ -82,20 +82,20 @@ class Waited:
             raise
 
     def load(self, entity: str) -> Loaded | Duplicate | None:
-        """The entity as it is."""
+        """Load the entity."""
         return self._runner.run(self._store.load(entity))
 
     def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt | KeyExpired:
-        """Keep one step."""
+        """Append one step."""
         self._store.database.queue.policy = QUICK if append.entry.version % 2 else SLOW
         return self._runner.run(self._store.append(append))
 
     def read(self, entity: str, *, after: int = 0) -> tuple[JournalRecord, ...]:
-        """A page of records."""
+        """Read a page of records."""
         return self._runner.run(self._store.read(entity, after=after))
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the store."""
         try:
             self._runner.run(self._store.close())
         finally:
@@ -103,7 +103,7 @@ class Waited:
 
 
 def opened(store: str, place: Path, *, counting: bool = False) -> Plain:
-    """The store at a place, opened anew."""
+    """Open the store at a path."""
     if store == "sqlite":
         return Waited(place / NAME)
     fs = OperatingSystem(Counting()) if counting else OperatingSystem()
@@ -111,7 +111,7 @@ def opened(store: str, place: Path, *, counting: bool = False) -> Plain:
 
 
 class Timed:
-    """A store that notes how long its slowest call took."""
+    """A store that measures its slowest call."""
 
     def __init__(self, store: Plain) -> None:
         self.ms_max = 0
@@ -120,23 +120,23 @@ class Timed:
         self._store = store
 
     def load(self, entity: str) -> Loaded | Duplicate | None:
-        """The entity as it is."""
+        """Load the entity."""
         return self._timed(lambda: self._store.load(entity))
 
     def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt | KeyExpired:
-        """Keep one step."""
+        """Append one step."""
         return self._timed(lambda: self._store.append(append))
 
     def _timed(self, call: Callable[[], T]) -> T:
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             return call()
         finally:
-            self.ms_max = max(self.ms_max, round(1000 * (time.monotonic() - begun)))
+            self.ms_max = max(self.ms_max, round(1000 * (time.monotonic() - started)))
 
 
 def sent(store: Plain, key: str) -> Appended | Duplicate:
-    """What a driver does: load, step, append, and again when the swap was lost."""
+    """Load, step and append, as a driver does; repeat after a conflict."""
     for _ in range(5):
         loaded = store.load(ENTITY)
         version = loaded.version if isinstance(loaded, Loaded) else 0
@@ -147,7 +147,7 @@ def sent(store: Plain, key: str) -> Appended | Duplicate:
 
 
 def main(name: str, place: str, *keys: str) -> None:
-    """The life."""
+    """Run once."""
     connection.BUSY_MS = LOCK_MS
     store: Timed | None = None
     for key in keys:

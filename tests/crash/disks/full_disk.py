@@ -1,8 +1,8 @@
-"""A real disk that fills up and is freed again, round after round, under a store that goes on.
+"""A real disk that fills up and is freed again, several times, while a store is in use.
 
-The disk is a small tmpfs with a ballast file. Each round sends until the disk is full, sends on for a while (every
-answer is `store.full`), frees the ballast, and sends the refused keys again: they are taken, each once. In the end the
-store is copied as it stands, which is what a kill would leave, and then closed; both are read again.
+The disk is a small tmpfs with a ballast file. Each round sends until the disk is full, continues for a while (every
+answer is `store.full`), frees the ballast, and sends the refused keys again: each is accepted once. At the end the
+files are copied, as a kill would leave them, and the store is closed; both copies are read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TEXT = "x" * 2_000
 
 @dataclass
 class Filled:
-    """What came of it."""
+    """The result."""
 
     rounds: int = 0
     kept: dict[str, int] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Filled:
 
 
 def filled(store: str, disk: Path, *, rounds: int) -> Filled:
-    """Rounds of full and freed on a store at a small disk; then everything is read again through new handles."""
+    """Fill and free a small disk several times; then read everything through new handles."""
     filled = Filled()
     url = URLS[store].format(disk)
     with tempfile.TemporaryDirectory() as left:
@@ -77,7 +77,7 @@ def _round(runtime: BlockingRuntime, ballast: Path, number: int, filled: Filled)
 
 
 def fill(ballast: Path) -> None:
-    """Takes all the room that is left."""
+    """Use up the free space."""
     with ballast.open("wb", buffering=0) as file:
         for size in (65_536, 4_096):
             try:
@@ -88,7 +88,7 @@ def fill(ballast: Path) -> None:
 
 
 def sent(runtime: BlockingRuntime, key: str, filled: Filled) -> bool:
-    """Sends one event; False, and the code noted, when the store cannot keep it."""
+    """Send one event; if the store cannot store it, record the code and return False."""
     try:
         receipt = runtime.send(ENTITY, "written", {"text": TEXT}, key=key)
     except UnavailableError as error:
@@ -100,7 +100,7 @@ def sent(runtime: BlockingRuntime, key: str, filled: Filled) -> bool:
 
 
 def judge_filled(runtime: BlockingRuntime, filled: Filled) -> None:
-    """Reads the journal, and writes down what is wrong with it."""
+    """Read the journal, and record what is wrong."""
     keys: list[str] = []
     while page := runtime.journal(ENTITY, after=len(keys), limit=100):
         keys += [entry.key for entry in page]

@@ -1,4 +1,4 @@
-"""Small real disks for tests that may mount: a tmpfs of a given size, and the same thing read-only."""
+"""Small real disks for tests that may mount: a tmpfs of a given size, also read-only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 @contextlib.contextmanager
 def tmpfs(place: Path, size: str) -> Iterator[Path]:
-    """A file system of its own at a place. Skips, loudly, where mounting is not allowed."""
+    """Mount a file system at a path. Skips the test if mounting is not allowed."""
     place.mkdir()
     _mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place))
     try:
@@ -23,12 +23,12 @@ def tmpfs(place: Path, size: str) -> Iterator[Path]:
 
 
 def make_read_only(place: Path) -> None:
-    """From now on nothing can be written there."""
+    """Remount read-only."""
     _mount("-o", "remount,ro", str(place))
 
 
 def mount_refusal() -> str | None:
-    """Why nothing can be mounted here, as far as can be known before trying."""
+    """Return why nothing can be mounted here, as far as is known without trying."""
     return None if os.geteuid() == 0 else "mounting a small disk needs root; the simulated one is tested everywhere"
 
 

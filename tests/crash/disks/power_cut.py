@@ -1,11 +1,11 @@
-"""A real file system whose power fails: ext4 on a loop device, shut down in the middle, mounted again.
+"""A power cut on a real file system: ext4 on a loop device, shut down while in use, and mounted again.
 
-`FS_IOC_SHUTDOWN` without a flush of the log stops all writing at once: what was not on the disk by then is gone, as
-after a power cut, and mounting again replays ext4's own journal. Only what was acknowledged before the call counts:
-while a shutdown is under way fsync may answer yes.
+`FS_IOC_SHUTDOWN` without a flush of the log stops all writes immediately: data that is not yet on the disk is lost, as
+after a power cut, and the next mount replays ext4's own journal. Only receipts before the call count, because fsync may
+succeed while a shutdown is in progress.
 
-This shows missing flushes on a real kernel. It does not show torn sectors or a disk that lies; the simulated file
-system has the first, and nothing here can have the second.
+This reveals missing flushes on a real kernel. It does not cover torn sectors, which the simulated file system has, nor
+disks that confirm a flush without writing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WRITERS = 2
 
 
 def is_possible(folder: Path) -> str | None:
-    """Why no file system can be mounted on a loop device here; None when one can."""
+    """Return why no file system can be mounted on a loop device here; None if one can."""
     if os.geteuid() != 0:
         return "mounting needs root: no real power cut; the simulated one is tested everywhere"
     try:
@@ -58,7 +58,7 @@ def is_possible(folder: Path) -> str | None:
 
 
 class Disk:
-    """An ext4 image and where it is mounted."""
+    """An ext4 image and its mount point."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
@@ -71,7 +71,7 @@ class Disk:
 
     @contextlib.contextmanager
     def mounted(self) -> Iterator[Path]:
-        """The file system, mounted for a while."""
+        """Mount the file system; unmount it at the end."""
         _run("mount", "-o", "loop", str(self._image), str(self._place))
         try:
             yield self._place
@@ -80,7 +80,7 @@ class Disk:
 
 
 def cut(store: str, folder: Path, *, cuts: int, seed: int, fault: str = "") -> Outcome:
-    """Writers on a file system whose power fails again and again; in the end all journals are read."""
+    """Run writers on a file system, cut its power repeatedly, and read all journals at the end."""
     chance = random.Random(seed)
     outcome = Outcome()
     disk = Disk(folder)
@@ -104,12 +104,12 @@ def cut(store: str, folder: Path, *, cuts: int, seed: int, fault: str = "") -> O
 
 
 def _until_cut(place: Path, fleet: list[Writer], outcome: Outcome, chance: random.Random) -> None:
-    """Lets writers write, cuts the power, ends them."""
+    """Run writers, cut the power, and end them."""
     for each in fleet:
         each.start()
     try:
         if not hear(fleet, chance.randrange(20, 120)):
-            outcome.other.append("other: a writer ended by itself")
+            outcome.other.append("other: a writer ended without a kill")
         kept, other = dict(outcome.kept), list(outcome.other)
         _shut_down(place)
     finally:
@@ -119,9 +119,9 @@ def _until_cut(place: Path, fleet: list[Writer], outcome: Outcome, chance: rando
 
 
 def failed(store: str, folder: Path, *, rounds: int) -> Filled:
-    """A disk whose writes fail now and then: each round a new process finds all receipts, and takes the refused keys.
+    """Use a disk whose writes fail: in each round a new process finds all receipts, and accepts the refused keys.
 
-    The image lies in a tmpfs without room for all of it: when that is full, flushes of the file system on it fail.
+    The image is in a tmpfs that is too small for it: when that is full, flushes fail.
     """
     result = Filled()
     with tmpfs(folder, f"{IMAGE_MIB // 2}m") as outer:

@@ -1,4 +1,4 @@
-"""A system call that fails or kills loses and doubles nothing: a sample of them here, every one in the report."""
+"""A system call that fails or kills the process loses and duplicates nothing. The report runs all of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVERY = {"files": 19, "rotating": 23, "sqlite": 31}
 
 @pytest.fixture(autouse=True)
 def traced() -> None:
-    """Skips, loudly, where nothing can be traced."""
+    """Skip the tests if nothing can be traced."""
     why = is_possible()
     if why is not None:
         pytest.skip(why)

@@ -1,4 +1,4 @@
-"""A disk that is full refuses, loses nothing, and is used again as soon as there is room."""
+"""On a full disk the store refuses new entries, loses nothing, and continues when there is free space."""
 
 from pathlib import Path
 

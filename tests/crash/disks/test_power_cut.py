@@ -1,4 +1,4 @@
-"""On a real ext4 whose power fails, or whose disk does: every receipt given before holds."""
+"""After a power cut or a disk failure on a real ext4, every acknowledged entry is stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUNDS = 3
 
 @pytest.fixture(autouse=True)
 def mounting(tmp_path: Path) -> None:
-    """Skips, loudly, where no file system can be mounted."""
+    """Skip the tests if no file system can be mounted."""
     why = is_possible(tmp_path)
     if why is not None:
         pytest.skip(why)

@@ -1,8 +1,8 @@
-"""`interlock serve` with a fault: it acknowledges an event before its entry is kept.
+"""`interlock serve` with a fault: it acknowledges an event before its entry is stored.
 
     python -m tests.crash.kills.early_serve serve sqlite:///...
 
-Rule: entries are kept in order, but the last `HELD` of them never are; so a kill always loses some.
+Rule: entries are stored in order, `HELD` steps late. A kill therefore always loses some.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _keeping: set[asyncio.Task[Appended | Duplicate | Conflict | StaleAttempt]] = se
 
 
 async def append_early(store: SqliteStore, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
-    """Say that a step is kept, and keep the one that came `HELD` steps before it."""
+    """Report a step as stored, and store the one that came `HELD` steps before it."""
     _held.append(append)
     if len(_held) > HELD:
         task = asyncio.ensure_future(_append(store, _held.popleft()))

@@ -1,10 +1,10 @@
 """Processes that fork with an open store, in the middle of commits, while others send and some are killed.
 
 In each round a parent opens a runtime and sends from a thread. It forks a child, which opens the same store and sends,
-or is refused with `store.forked`; some children fork once more. In the middle of that the parent closes its runtime, or
-the parent or the child is killed. A third process sends meanwhile, or comes after that. In the end every journal is
-read: what was acknowledged is there once, at its version. A child must never hang, and can always use a database that
-its parent did not have open.
+or is refused with `store.forked`; some children fork once more. Meanwhile the parent closes its runtime, or the parent
+or the child is killed. A third process sends during the round or after it. At the end every journal is read: each
+acknowledged entry is stored once, at its version. A child must never hang, and can always use a database that its
+parent did not have open.
 
     make torture-fork FORKS=100        100 rounds on each store, as a table; `make torture` has the same rows
 """
@@ -60,7 +60,7 @@ STARTS = ("fork", "exit", "multiprocessing")
 
 ENDS = ("close", "kill parent", "close, kill child", "kill child")
 FAULTS = ("inherits",)
-"""`inherits`: a child opens what its parent has open, as if nothing were known of it, and does not notice that its
+"""`inherits`: a child opens what its parent has open, without the check for forks, and does not notice that its
 write-ahead log is deleted."""
 
 
@@ -79,7 +79,7 @@ class Plan(NamedTuple):
 
 @dataclass
 class Forks(Outcome):
-    """What came of a storm: also what the children were told when they opened the store."""
+    """The result of a storm, with the errors that children got when they opened the store."""
 
     rounds: int = 0
     refusals: Counter[str] = field(default_factory=Counter)
@@ -87,99 +87,97 @@ class Forks(Outcome):
     child_sends: int = 0
 
 
-class Speaker:
-    """One end of the pipe of a round. All of its processes share it; a line is one atomic write."""
+class LineSender:
+    """The writing end of the pipe of a round. All processes of the round share it; a line is one atomic write."""
 
     def __init__(self, pipe: Connection, name: str) -> None:
         self._pipe = pipe
         self._name = name
 
     def say(self, *words: object) -> None:
-        """Say something to whoever runs the round."""
+        """Send a line to the process that runs the round."""
         self._pipe.send_bytes(" ".join(map(str, (self._name, *words))).encode())
 
-    def named(self, name: str) -> Speaker:
+    def named(self, name: str) -> LineSender:
         """The same pipe for another process."""
-        return Speaker(self._pipe, name)
+        return LineSender(self._pipe, name)
 
 
 # The processes of a round
 
 
 def parent(pipe: Connection, orders: Connection, url: str, folder: str, plan: Plan) -> None:
-    """Opens, sends from a thread, forks in the middle of that, and closes when it is told to; waits for its child."""
-    logging.disable(logging.CRITICAL)  # a child that is killed in the middle of a call is no news
-    warnings.simplefilter("ignore", DeprecationWarning)  # newer interpreters warn of forking beside threads
-    speaker = Speaker(pipe, f"{plan.number}p")
-    speaker.say("pid", os.getpid())
+    """Open the store, send from a thread, fork meanwhile, close on request, and wait for the child."""
+    logging.disable(logging.CRITICAL)  # a child that is killed in the middle of a call is expected
+    warnings.simplefilter("ignore", DeprecationWarning)  # newer interpreters warn about forks with threads
+    lines = LineSender(pipe, f"{plan.number}p")
+    lines.say("pid", os.getpid())
     runtime = opening(url, charts=[parcels()], work=False).__enter__()
     reached, is_over = Event(), Event()
-    sending = Thread(target=_send_on, args=(runtime, speaker, plan.before, reached, is_over), daemon=True)
+    sending = Thread(target=_send_on, args=(runtime, lines, plan.before, reached, is_over), daemon=True)
     sending.start()
     reached.wait()
-    ended = _forked(plan, partial(child, runtime, speaker.named(f"{plan.number}c"), url, folder, plan))
+    ended = _forked(plan, partial(child, runtime, lines.named(f"{plan.number}c"), url, folder, plan))
     runtime.state(entity_of(0))  # the parent goes on
     if plan.end.startswith("close"):
         orders.recv_bytes()
         is_over.set()
         runtime.close()
-        speaker.say("closed")
+        lines.say("closed")
     ended()
     os._exit(0)
 
 
-def _send_on(runtime: BlockingRuntime, speaker: Speaker, before: int, reached: Event, is_over: Event) -> None:
+def _send_on(runtime: BlockingRuntime, lines: LineSender, before: int, reached: Event, is_over: Event) -> None:
     number = 0
     try:
         while not is_over.is_set():
-            _send(runtime, speaker, number)
+            _send(runtime, lines, number)
             number += 1
             if number == before:
                 reached.set()
     except UnavailableError as error:
         if error.code not in {"runtime.closed", "store.closed"}:
-            speaker.say("other", error.code)
+            lines.say("other", error.code)
     except InterlockError as error:
-        speaker.say("other", error.code)
+        lines.say("other", error.code)
     finally:
         reached.set()
 
 
-def child(runtime: BlockingRuntime, speaker: Speaker, url: str, folder: str, plan: Plan, depth: int = 1) -> None:
-    """In the child: it cannot use what it inherits. It opens its own and sends, or is refused; it uses another store,
-    too.
-    """
-    speaker.say("pid", os.getpid())
+def child(runtime: BlockingRuntime, lines: LineSender, url: str, folder: str, plan: Plan, depth: int = 1) -> None:
+    """Run the child. It cannot use the inherited store: it opens its own, or is refused. It also uses another store."""
+    lines.say("pid", os.getpid())
     if plan.fault == "inherits":
         files._inherited.clear()
         patch.object(files.DatabaseFiles, "problem", lambda _: None).start()
     try:
         runtime.state(entity_of(0))
-        speaker.say("other", "the inherited runtime answered")
+        lines.say("other", "the inherited runtime answered")
     except UsageError as error:
         if error.code != "runtime.forked":
-            speaker.say("other", error.code)
+            lines.say("other", error.code)
     runtime.close()
     try:
         with opening(url, charts=[parcels()], work=False) as own:
             for number in range(CHILD_SENDS):
-                _send(own, speaker, number)
+                _send(own, lines, number)
     except InterlockError as error:
-        speaker.say("refused", error.code)
+        lines.say("refused", error.code)
     path = Path(folder) / f"own-{plan.number}-{depth}.db"
     with opening(f"sqlite:///{path}", charts=[parcels()], work=False) as own:
         own.create(entity_of(0))
         versions = [own.send(entity_of(0), "noted", key=str(each)).version for each in range(OWN_SENDS)]
         if versions != list(range(2, OWN_SENDS + 2)):
-            speaker.say("other", f"its own store gave {versions}")
+            lines.say("other", f"its own store gave {versions}")
     if plan.has_grandchild and depth == 1:
-        grandchild = speaker.named(f"{plan.number}g")
+        grandchild = lines.named(f"{plan.number}g")
         _forked(plan, partial(child, runtime, grandchild, url, folder, plan, depth=2))()
-    speaker.say("done")
+    lines.say("done")
 
 
 def _forked(plan: Plan, work: Callable[[], None]) -> Callable[[], object]:
-    """Starts a child as planned; what waits for its end."""
+    """Start a child as planned; return a function that waits until it ends."""
     if plan.start == "multiprocessing":
         process = multiprocessing.get_context("fork").Process(target=work)
         process.start()
@@ -197,36 +195,36 @@ def _forked(plan: Plan, work: Callable[[], None]) -> Callable[[], object]:
     sys.exit(0)  # all finalizers run
 
 
-def _send(runtime: BlockingRuntime, speaker: Speaker, number: int) -> Receipt:
-    key, entity = f"{speaker._name}.{number}", entity_of(number)
-    speaker.say("asked", key)
+def _send(runtime: BlockingRuntime, lines: LineSender, number: int) -> Receipt:
+    key, entity = f"{lines._name}.{number}", entity_of(number)
+    lines.say("asked", key)
     for _ in range(TRIES_MAX - 1):
         with suppress(ConflictError):
             receipt = runtime.send(entity, "noted", key=key)
             break
     else:
         receipt = runtime.send(entity, "noted", key=key)
-    speaker.say("kept", key, entity, receipt.version)
+    lines.say("kept", key, entity, receipt.version)
     return receipt
 
 
 def third(pipe: Connection, url: str, name: str) -> None:
-    """A process of its own that sends a little."""
+    """Run the third process: send a few events."""
     logging.disable(logging.CRITICAL)
-    speaker = Speaker(pipe, name)
+    lines = LineSender(pipe, name)
     try:
         with opening(url, charts=[parcels()], work=False) as runtime:
             for number in range(THIRD_SENDS):
-                _send(runtime, speaker, number)
+                _send(runtime, lines, number)
     except InterlockError as error:
-        speaker.say("other", error.code)
+        lines.say("other", error.code)
 
 
 # The round
 
 
 def fork_storm(url: str, folder: Path, *, rounds: int, seed: int, fault: str = "") -> Forks:
-    """Runs rounds on one store, beside a process that sends all the time; then reads everything."""
+    """Run rounds on one store while another process sends; then read everything."""
     chance = random.Random(seed)
     outcome = Forks()
     asyncio.run(born(url))
@@ -274,7 +272,7 @@ def _run_round(url: str, folder: Path, plan: Plan, outcome: Forks) -> None:
 
 
 class Round:
-    """What the processes of a round said, and what is done to them when."""
+    """The lines that the processes of a round sent, and when to close or kill them."""
 
     def __init__(self, plan: Plan, outcome: Forks, url: str, orders: Connection) -> None:
         self._plan = plan
@@ -291,7 +289,7 @@ class Round:
         self.last = ""
 
     def hear(self, line: bytes) -> None:
-        """Take in one line, and strike when the moment has come."""
+        """Receive one line, and close or kill a process if it is time."""
         self.last = line.decode()
         who, what, *rest = self.last.split()
         outcome = self._outcome
@@ -339,14 +337,14 @@ class Round:
             self._outcome.kills += 1
 
     def kill_all(self) -> None:
-        """End what hangs."""
+        """Kill processes that hang."""
         for who in self._pids:
             self._kill(who)
 
     def end(self) -> None:
-        """Hear the third process to its end, and write down what is missing.
+        """Receive the lines of the third process, and record what is missing.
 
-        A child that was not killed has sent or was refused, and has come to its end.
+        A child that was not killed must have sent events or been refused, and must have ended.
         """
         self._orders.close()
         outcome = self._outcome
@@ -373,7 +371,7 @@ async def _verified(url: str, outcome: Forks) -> None:
 
 
 def fork_row(store: str, folder: Path, rounds: int, *, seed: int = 1) -> Row | str:
-    """A storm on one kind of store, as a row; a text when it cannot run here."""
+    """Return the result of a storm on one kind of store, or the reason why it cannot run here."""
     folder.mkdir(parents=True)
     try:
         url = {"sqlite": f"sqlite:///{folder}/forks.db", "files": f"file://{folder}/forks"}.get(store) or new_schema()
@@ -384,8 +382,8 @@ def fork_row(store: str, folder: Path, rounds: int, *, seed: int = 1) -> Row | s
 
 
 def unexpected(store: str, outcome: Forks) -> list[str]:
-    """What children of a store must not be told."""
-    wrong = [f"other: {count} children were told {code}" for code, count in outcome.refusals.items()]
+    """Return unexpected answers to children of a store."""
+    wrong = [f"other: {count} children got {code}" for code, count in outcome.refusals.items()]
     if store != "sqlite":
         return wrong
     wrong = [each for each in wrong if "store.forked" not in each]
@@ -394,8 +392,8 @@ def unexpected(store: str, outcome: Forks) -> list[str]:
 
 def summary(outcome: Forks) -> str:
     """The figures of a storm."""
-    told = ", ".join(f"{count} {code}" for code, count in sorted(outcome.refusals.items())) or "none refused"
-    return f"{outcome.children} children ({told}), {outcome.kills} kills, {len(outcome.kept):,} receipts"
+    refused = ", ".join(f"{count} {code}" for code, count in sorted(outcome.refusals.items())) or "none refused"
+    return f"{outcome.children} children ({refused}), {outcome.kills} kills, {len(outcome.kept):,} receipts"
 
 
 def is_found(fault: str, folder: Path) -> bool:

@@ -1,7 +1,7 @@
-"""Processes that begin quickly and can be killed at any moment, each with a pipe to whoever started it.
+"""Processes that start quickly and can be killed at any moment, each with a pipe to the process that started it.
 
-They are forked from one server process that has imported the package already: a kill then costs a hundredth of a second
-and not the start of an interpreter. Whoever starts a worker ends it, by `killed` or `ended`.
+They are forked from a server process that has already imported the package, so that a kill costs a hundredth of a
+second and not the start of an interpreter. The caller ends each worker with `killed` or `ended`.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ ANSWER_SECONDS_MAX = PATIENCE_SECONDS
 
 
 class Worker(NamedTuple):
-    """A running process and our end of its pipe."""
+    """A running process, and the caller's end of its pipe."""
 
     process: Any
     pipe: Connection
 
     def killed(self) -> Iterator[bytes]:
-        """Ends it where it stands; gives what it had said by then and nobody had taken in."""
+        """Kill the process; return the lines that it sent and that were not yet received."""
         self.process.kill()
         return self._gone()
 
     def ended(self) -> Iterator[bytes]:
-        """Waits for its own end, killing it when that does not come; gives what it said last."""
+        """Wait until the process ends, and kill it if it does not; return its last lines."""
         self.process.join(ANSWER_SECONDS_MAX)
         self.process.kill()
         return self._gone()
@@ -57,7 +57,7 @@ class Worker(NamedTuple):
 
 
 def started(target: Callable[..., None], *arguments: object) -> Worker:
-    """A process that runs `target(pipe, *arguments)`."""
+    """Start a process that runs `target(pipe, *arguments)`."""
     ours, theirs = CONTEXT.Pipe()
     process = CONTEXT.Process(target=target, args=(theirs, *arguments), daemon=True)
     process.start()
@@ -66,8 +66,8 @@ def started(target: Callable[..., None], *arguments: object) -> Worker:
 
 
 @contextmanager
-def crowd(count: int, target: Callable[..., None], *arguments: object) -> Iterator[list[Worker]]:
-    """Some processes that run `target(pipe, number, *arguments)`; all are killed in the end."""
+def worker_processes(count: int, target: Callable[..., None], *arguments: object) -> Iterator[list[Worker]]:
+    """Start processes that run `target(pipe, number, *arguments)`; all are killed at the end."""
     workers = [started(target, number, *arguments) for number in range(count)]
     try:
         yield workers

@@ -1,11 +1,11 @@
-"""Real processes hammer one entity, and the answers they got must have an order that explains them.
+"""Real processes send to one entity at the same time, and some order of the calls must explain their answers.
 
-Each process sends with new keys, with keys that others send too, with keys of its own again, with and without
-`expected=`, and reads; it notes when each call began and ended, by the machine's one monotonic clock. The history is
-then checked for linearizability (Wing and Gong): some order of the calls, in which no call comes before one that had
-ended when it began, must give exactly these answers.
+Each process sends with new keys, with keys that others send too, with its own keys again, with and without `expected=`,
+and reads. It records when each call started and ended, by the monotonic clock of the machine. The history is then
+checked for linearizability (Wing and Gong): some order of the calls must give exactly these answers, and in it no call
+comes before one that had ended when it started.
 
-The checker walks positions, one per process, and visits each once. That is enough, because what the entity is at a
+The checker visits each tuple of positions, one per process, once. That is enough, because the state of the entity at a
 position follows from the answers so far: an applied send names its version, so the version is the number of them.
 
 `renaming:` is a store that compares and then renames, atomically and unconditionally: the negative control.
@@ -36,7 +36,7 @@ from interlock.ports.store import Append, Appended, Conflict, Duplicate, EntityP
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.testing.store_suite.samples import kernel
-from tests.crash.kills.forked_workers import ANSWER_SECONDS_MAX, Worker, crowd
+from tests.crash.kills.forked_workers import ANSWER_SECONDS_MAX, Worker, worker_processes
 from tests.crash.kills.store_writer import parcels, settled
 
 PROCESSES = 4
@@ -47,11 +47,11 @@ SHARED_KEYS = 12
 class Call(NamedTuple):
     """One call of a process. `expected` is None where none was given; `key` is None for a read.
 
-    `answer` is applied, duplicate, conflict, nothing (too many lost swaps: not kept) or read. `again`: an earlier try
+    `answer` is applied, duplicate, conflict, nothing (too many conflicts: not stored) or read. `again`: an earlier try
     of the same call ended without an answer, so the key may be its own.
     """
 
-    began: int
+    started: int
     ended: int
     key: str | None
     expected: int | None
@@ -62,7 +62,7 @@ class Call(NamedTuple):
 
 @dataclass
 class Checked:
-    """What some histories came to."""
+    """The result of some histories."""
 
     histories: int = 0
     calls: int = 0
@@ -74,7 +74,7 @@ class Checked:
 
 
 def linearizable(processes: Sequence[Sequence[Call]], *, version: int = 1) -> bool:
-    """Whether some order of the calls explains all answers, for an entity that was at a version when they began."""
+    """Whether some order of the calls explains all answers, for an entity that had this version at the start."""
     places = _places(processes)
     if places is None:
         return False
@@ -87,7 +87,7 @@ def linearizable(processes: Sequence[Sequence[Call]], *, version: int = 1) -> bo
         if first_end is None:
             return True
         for number, call in enumerate(coming):
-            if call is None or call.began > first_end:
+            if call is None or call.started > first_end:
                 continue
             after = _after(call, now, places)
             further = (*positions[:number], positions[number] + 1, *positions[number + 1 :])
@@ -98,7 +98,7 @@ def linearizable(processes: Sequence[Sequence[Call]], *, version: int = 1) -> bo
 
 
 def _places(processes: Sequence[Sequence[Call]]) -> dict[str, int] | None:
-    """The version of each key that was kept; None when a key was kept twice, which no order explains."""
+    """Return the version of each stored key; None if a key was stored twice, which no order explains."""
     calls = [call for each in processes for call in each if call.key is not None]
     places: dict[str, int] = {}
     for call in calls:
@@ -115,7 +115,7 @@ def _places(processes: Sequence[Sequence[Call]]) -> dict[str, int] | None:
 
 
 def _after(call: Call, now: int, places: dict[str, int]) -> int | None:
-    """The version after a call, if the entity at this version answers it so; else None."""
+    """Return the version after a call, or None if the entity at this version cannot give that answer."""
     if call.key is None:
         return now if call.version == now else None
     place = places.get(call.key)
@@ -145,7 +145,7 @@ class RenamingStore(Store):
         self._folder = folder
 
     async def append(self, append: Append) -> Appended | Duplicate | Conflict:
-        """Keep one step, if nobody comes in between."""
+        """Store one step, if no other process does so at the same time."""
         version, _, keys = self._read(append.entity)
         if append.entry.key in keys:
             return Duplicate(keys[append.entry.key])
@@ -161,7 +161,7 @@ class RenamingStore(Store):
         return Appended(append.entry.version, "")
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
-        """The entity as it is."""
+        """Return the entity."""
         version, snapshot, keys = self._read(entity)
         if key in keys:
             return Duplicate(keys[key])
@@ -180,7 +180,7 @@ class RenamingStore(Store):
         return ()
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
     def _read(self, entity: str) -> tuple[int, Snapshot | None, dict[str, int]]:
         try:
@@ -193,8 +193,8 @@ class RenamingStore(Store):
         return self._folder / entity.replace("/", ".")
 
 
-def takes_part(pipe: Connection, number: int, url: str) -> None:
-    """A process: for each (entity, seed, calls) that it is sent it makes the entity, waits for `go`, and calls."""
+def run_participant(pipe: Connection, number: int, url: str) -> None:
+    """Run a process: for each (entity, seed, calls) received, create the entity, wait for `go`, and make the calls."""
     asyncio.run(_taking_part(pipe, number, url))
 
 
@@ -235,33 +235,33 @@ async def _called(runtime: Runtime, entity: str, number: int, chance: random.Ran
 
 
 async def _read(runtime: Runtime, entity: str) -> Call:
-    began = time.monotonic_ns()
+    started_ns = time.monotonic_ns()
     snapshot = await runtime.state(entity)
-    return Call(began, time.monotonic_ns(), None, None, "read", snapshot.version)
+    return Call(started_ns, time.monotonic_ns(), None, None, "read", snapshot.version)
 
 
 async def _send(runtime: Runtime, entity: str, key: str, expected: int | None) -> Call:
-    began = time.monotonic_ns()
+    started_ns = time.monotonic_ns()
     again = False
     while True:
         try:
             receipt = await runtime.send(entity, "noted", key=key, expected=expected)
         except ConflictError as error:
             answer = "conflict" if error.code == "conflict.expected" else "nothing"
-            return Call(began, time.monotonic_ns(), key, expected, answer, again=again)
+            return Call(started_ns, time.monotonic_ns(), key, expected, answer, again=again)
         except UnavailableError:
             again = True
         else:
-            return Call(began, time.monotonic_ns(), key, expected, receipt.outcome, receipt.version, again)
+            return Call(started_ns, time.monotonic_ns(), key, expected, receipt.outcome, receipt.version, again)
 
 
 # The run
 
 
 def checked(url: str, *, histories: int, calls: int, seed: int = 0, stop_at_first: bool = False) -> Checked:
-    """So many histories, each of so many calls by four processes on an entity of its own."""
+    """Record and check histories; in each, four processes make this number of calls to a new entity."""
     result = Checked()
-    with crowd(PROCESSES, takes_part, url) as workers:
+    with worker_processes(PROCESSES, run_participant, url) as workers:
         for number in range(histories):
             history = _history(workers, f"parcel/h{seed}-{number}", f"{seed}/{number}", calls // PROCESSES)
             result.histories += 1

@@ -1,8 +1,8 @@
-"""Operators who are killed while they retry or drop work. Run as a script: operator_acts.py ADDRESS ACT.
+"""Operators that are killed while they retry or drop work. Run as a script: operator_acts.py ADDRESS ACT.
 
-For each k, a child process opens the store, leaves one dead letter on an entity of its own (`parcel/<k>`), and dies
-before the k-th statement (or file operation) from the beginning of the act on. Prints how many children were killed
-before one got through, and the exit code of that one.
+For each k, a child process opens the store, creates one dead letter for the entity `parcel/<k>`, and is killed before
+the k-th statement (or file operation) of the act. Prints how many children were killed before one finished, and the
+exit code of that one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Countdown:
         self.is_armed = False
 
     def before(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """The call, counted."""
+        """Count a call."""
 
         def counted(*arguments: Any, **named: Any) -> Any:
             if self.is_armed:
@@ -54,7 +54,7 @@ class Countdown:
 
 
 async def dead_letter(store: Store, entity: str, *, dies: bool) -> None:
-    """Leave work that has failed: a dead letter, or one that waits for its next attempt."""
+    """Create work that has failed: a dead letter, or work that waits for its next attempt."""
     assert store.work is not None
     life = Life(entity)
     await kept(store, life.created())
@@ -67,7 +67,7 @@ async def dead_letter(store: Store, entity: str, *, dies: bool) -> None:
 
 
 async def acted(address: str, act: str, kill_at: int) -> None:
-    """One act, during which the process dies, unless it has fewer statements than that."""
+    """Perform one act; the process is killed during it, unless the act has fewer statements."""
     countdown = Countdown(kill_at)
     if address.startswith("file:"):
         for name in ("write", "write_at", "fdatasync", "fsync", "sync_directory", "rename", "close"):
@@ -93,13 +93,13 @@ async def acted(address: str, act: str, kill_at: int) -> None:
 
 
 def main(address: str, act: str) -> None:
-    """A child for each place to die at, until one gets through."""
+    """Start a child for each place to die at, until one finishes."""
     for kill_at in range(KILLS_MAX):
         child = os.fork()
         if child == 0:
             try:
                 asyncio.run(acted(address, act, kill_at))
-            except BaseException as error:  # noqa: BLE001 - said, and told by the exit code
+            except BaseException as error:  # noqa: BLE001 - printed, and reported by the exit code
                 os.write(2, repr(error).encode())
                 os._exit(1)
             os._exit(0)

@@ -1,7 +1,6 @@
-"""Writers killed one after the other, a server process killed under them, and the server itself stopped at once.
+"""Writers are killed one after the other; then a backend process is killed, then the server is stopped immediately.
 
-The promise is the same as for every store: what was acknowledged is in the journals, once. The server is one of its
-own, and flushes.
+As for every store, each acknowledged entry is in the journals, once. The storm starts its own server, which flushes.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from contextlib import suppress
 
 from interlock.errors import InterlockError
 from tests.crash.kills.forked_workers import started
-from tests.crash.kills.postgres_writers import insists, waited
+from tests.crash.kills.postgres_writers import waited, write_patiently
 from tests.crash.kills.storm import WRITERS, Outcome, Writer, born, hear, judge
 from tests.support.postgres_server import Server
 
@@ -22,22 +21,22 @@ LINES_MAX = 40
 """How much is heard between two kills, at most."""
 
 
-class Insisting(Writer):
-    """A writer that waits for a server that is away."""
+class PatientWriter(Writer):
+    """A writer that waits until the server is available."""
 
     def start(self) -> None:
-        """Begin, each task at its first key that was not acknowledged."""
+        """Start each task at its first key that was not acknowledged."""
         self._under_way.clear()
         self.has_spoken = False
-        self.worker = started(insists, self._url, self._name, tuple(self._next), self._fault)
+        self.worker = started(write_patiently, self._url, self._name, tuple(self._next), self._fault)
 
 
 def postgres_storm(kills: int, *, seed: int = 1, fault: str = "") -> Outcome:
-    """Kills writers so often; one of the server's processes after a third of that, the server after two thirds.
+    """Kill writers, one backend after a third of the kills, and the server after two thirds.
 
-    Raises NoServerError where there is none. With a fault of `postgres_writers` the outcome must be bad.
+    Raises NoServerError. With a fault of `postgres_writers` the storm must find it.
     """
-    server = Server(wal_writer_delay="10s")  # the server flushes when it is told to, not by chance
+    server = Server(wal_writer_delay="10s")  # the server flushes only on request
     try:
         server.start()
         return _stormed(server, kills, random.Random(seed), fault)
@@ -49,7 +48,7 @@ def _stormed(server: Server, kills: int, chance: random.Random, fault: str) -> O
     outcome = Outcome()
     url = server.url() + ("?unsafe=1" if fault else "")
     asyncio.run(born(url))
-    fleet: list[Writer] = [Insisting(url, f"w{number}", fault, outcome) for number in range(WRITERS)]
+    fleet: list[Writer] = [PatientWriter(url, f"w{number}", fault, outcome) for number in range(WRITERS)]
     for each in fleet:
         each.start()
     try:
@@ -60,9 +59,11 @@ def _stormed(server: Server, kills: int, chance: random.Random, fault: str) -> O
                 server.stop(immediate=True)
                 server.start()
             if not hear(fleet, chance.randrange(1, LINES_MAX)):
-                outcome.other.append(f"other: a writer ended by itself after {outcome.kills} kills")
+                outcome.other.append(f"other: a writer ended without a kill after {outcome.kills} kills")
                 break
-            victim = chance.choice([each for each in fleet if each.has_spoken] or fleet)  # not one that only begins
+            victim = chance.choice(
+                [each for each in fleet if each.has_spoken] or fleet
+            )  # not one that is still starting
             outcome.inside += victim.kill()
             outcome.kills += 1
             victim.start()
@@ -77,7 +78,7 @@ def _stormed(server: Server, kills: int, chance: random.Random, fault: str) -> O
 
 
 def _kill_backend(server: Server, chance: random.Random) -> None:
-    """Kill -9 of a process that serves a writer: the server then ends all others, and recovers from its log."""
+    """Kill the backend of a writer: the server then ends all other backends, and recovers from its log."""
     serving = "SELECT pid FROM pg_stat_activity WHERE application_name = 'interlock'"
     pids = [int(row[0]) for row in server.asked(serving)]
     if pids:

@@ -1,8 +1,8 @@
 """A process that performs orders of a PostgreSQL store until it is killed, and the ledger of what it did.
 
-The ledger is a SQLite file, as a service outside would keep it: who asked for which key, and each deed once per key.
-A worker that `hangs` never comes to an end: on entities with an odd number it was just asked, on others the deed is
-done and its result is not yet kept.
+The ledger is a SQLite file, as an external service would have it: which worker requested which key, and each operation
+once per key. A worker that `hangs` never finishes: for entities with an odd number the operation is only requested, for
+others it is done and its result is not yet stored.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ LEASE_MS = 1_500
 
 
 class Ledger:
-    """What was asked for, and what was done."""
+    """Requests and operations."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._changed("CREATE TABLE IF NOT EXISTS ask (key TEXT, worker TEXT)")
-        self._changed("CREATE TABLE IF NOT EXISTS deed (key TEXT PRIMARY KEY, worker TEXT)")
+        self._changed("CREATE TABLE IF NOT EXISTS operation (key TEXT PRIMARY KEY, worker TEXT)")
 
     def ask(self, key: str, worker: str) -> None:
-        """Note that somebody asked."""
+        """Record a request."""
         self._changed("INSERT INTO ask VALUES (?, ?)", key, worker)
 
     def do(self, key: str, worker: str) -> None:
-        """Do it, unless it is done."""
-        self._changed("INSERT OR IGNORE INTO deed VALUES (?, ?)", key, worker)
+        """Record an operation, unless its key has one."""
+        self._changed("INSERT OR IGNORE INTO operation VALUES (?, ?)", key, worker)
 
     def asks(self) -> list[tuple[str, str]]:
-        """Keys and who asked, in order."""
+        """Return keys and workers of the requests, in order."""
         return self._rows("SELECT key, worker FROM ask ORDER BY rowid")
 
-    def deeds(self) -> list[tuple[str, str]]:
-        """Keys and who did it, by key."""
-        return self._rows("SELECT key, worker FROM deed ORDER BY key")
+    def operations(self) -> list[tuple[str, str]]:
+        """Return keys and workers of the operations, by key."""
+        return self._rows("SELECT key, worker FROM operation ORDER BY key")
 
     def _changed(self, statement: str, *values: str) -> None:
         with closing(sqlite3.connect(self._path, timeout=PATIENCE_SECONDS)) as connection, connection:
@@ -65,7 +65,7 @@ class Ledger:
 
 
 def order(ledger: Ledger, worker: str) -> BoundChart:
-    """The order, charged by this worker."""
+    """Return the chart; this worker charges its orders."""
     chart = interlock.loads(ORDER)
 
     @chart.handler("payment.charge")
@@ -82,7 +82,7 @@ def order(ledger: Ledger, worker: str) -> BoundChart:
 
 
 async def perform(url: str, ledger: Ledger, worker: str) -> None:
-    """Work without end; the caller ends the process."""
+    """Run a worker until the process is killed."""
     async with interlock.open(url, charts=[order(ledger, worker)], lease_ms=LEASE_MS):
         await asyncio.Event().wait()
 

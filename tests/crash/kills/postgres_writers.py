@@ -1,7 +1,7 @@
-"""A process that sends to entities of a PostgreSQL store until it is killed, whatever happens to the server meanwhile.
+"""A process that sends to entities of a PostgreSQL store until it is killed, and waits while the server is unavailable.
 
-It says what `store_writer` says: `asked <key> <entity>` before each send, `kept <key> <entity> <version> <outcome>`
-after its receipt. It differs in patience: a server that recovers is waited for.
+It reports as `store_writer` does: `asked <key> <entity>` before each send, `kept <key> <entity> <version> <outcome>`
+after its receipt.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tests.support.eventually import eventually
 T = TypeVar("T")
 
 
-def insists(pipe: Connection, url: str, name: str, starts: tuple[int, ...], fault: str) -> None:
-    """Sends without end, a task per start; the caller ends the process.
+def write_patiently(pipe: Connection, url: str, name: str, starts: tuple[int, ...], fault: str) -> None:
+    """Send until the process is killed, with one task per first key.
 
-    The fault `unsynced` does not wait for the flush; only a server that ends at once can show it.
+    The fault `unsynced` does not wait for the flush; only an immediate stop of the server reveals it.
     """
     if fault == "unsynced":
         connection.SETTINGS["synchronous_commit"] = "off"

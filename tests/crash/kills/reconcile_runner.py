@@ -1,6 +1,6 @@
 """A process that runs a reconciler: `python -m tests.crash.kills.reconcile_runner STORE NOTES hang|answer`.
 
-It notes its number in a file each time that it is asked, and says so. Told to hang, it never answers.
+Each call appends the process id to a file, and is reported on stdout. In mode `hang` it never returns.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ states:
 """
 
 
-def tell(word: str) -> None:
-    """Say something to whoever started this process."""
+def report(word: str) -> None:
+    """Print a line for the process that started this one."""
     sys.stdout.write(f"{word}\n")
     sys.stdout.flush()
 
 
 def chart(notes: Path, *, answers: bool) -> interlock.BoundChart:
-    """The chart with its reconciler."""
+    """Return the chart with its reconciler."""
     order = interlock.loads(ORDER)
 
     @order.reconciler("stuck", state="charge_pending", every="50ms", timeout="10m")
     async def look(seen: interlock.ReconcileRequest) -> interlock.ReconcileResult:
         with notes.open("a", encoding="ascii") as file:
             file.write(f"{os.getpid()}\n")
-        tell("asked")
+        report("asked")
         if not answers:
             await asyncio.Event().wait()
         return interlock.ReconcileResult("charge.confirmed")
@@ -50,9 +50,9 @@ async def main(url: str, notes: str, mode: str) -> None:
     """Run until killed."""
     order = chart(Path(notes), answers=mode == "answer")
     async with interlock.open(url, charts=[order], lease_ms=LEASE_MS) as orders:
-        tell("open")
+        report("open")
         async for entry in orders.watch("order/1", after=1):
-            tell(f"{entry.key} {entry.after[0]}")
+            report(f"{entry.key} {entry.after[0]}")
 
 
 if __name__ == "__main__":

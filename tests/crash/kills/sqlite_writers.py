@@ -24,12 +24,12 @@ BATCH = 8
 
 
 def say(*words: object) -> None:
-    """One line, whole or not at all: it is shorter than a pipe's buffer."""
+    """Print one line in one write; it is shorter than the buffer of a pipe."""
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
 async def torn(address: str) -> None:
-    """Two batches in two transactions, then the end."""
+    """Commit two batches in two transactions, then kill this process."""
     store = open_store(address)
     log = store.database.path.with_name(store.database.path.name + "-wal")
     lives = [Life(f"parcel/{each}") for each in range(BATCH)]
@@ -49,15 +49,15 @@ class Deadly:
         self.armed = False
 
     def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        """As the connection, while there is time."""
+        """As the connection, until the count is reached."""
         self._live()
         return self.connection.execute(statement, *values)
 
     def executemany(self, statement: str, rows: Iterable[Any]) -> sqlite3.Cursor:
-        """As the connection; each row is a statement of its own."""
-        return self.connection.executemany(statement, map(self._lived, rows))
+        """As the connection; each row counts as a statement."""
+        return self.connection.executemany(statement, map(self._run_life, rows))
 
-    def _lived(self, row: Any) -> Any:
+    def _run_life(self, row: Any) -> Any:
         self._live()
         return row
 
@@ -72,7 +72,7 @@ class Deadly:
 
 
 async def second_batch(path: Path, count: int, kill_at: int) -> int:
-    """A batch that is acknowledged, then one during which the process dies; how many statements were left."""
+    """Append a batch, then one during which the process is killed; return how many statements were left."""
     store = SqliteStore(path)
     deadly = Deadly(store.database.queue.writer._connection, kill_at)
     store.database.queue.writer._connection = deadly  # type: ignore[assignment]  # it is one in all that matters
@@ -85,7 +85,7 @@ async def second_batch(path: Path, count: int, kill_at: int) -> int:
 
 
 def inside(folder: Path, count: int) -> None:
-    """Kill a child before each statement, until one gets through the batch."""
+    """Kill a child before each statement, until one finishes the batch."""
     for kill_at in range(1_000):
         child = os.fork()
         if child == 0:

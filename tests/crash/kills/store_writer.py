@@ -1,12 +1,12 @@
-"""A process that sends to entities of any store until it is killed. It says what it was promised.
+"""A process that sends to entities of any store until it is killed, and reports every receipt.
 
-A line `asked <key> <entity>` goes out before each send, `kept <key> <entity> <version> <outcome>` after its receipt;
-each is one message of a pipe, so what a killed process said is what it knew.
+It sends a line `asked <key> <entity>` before a send, and `kept <key> <entity> <version> <outcome>` after its receipt.
+Each line is one message of a pipe, so that a killed process has reported all that it knew.
 
-An address that ends with `#rotating` is that of a file store whose processes rotate its journals every few entries.
+If an address ends with `#rotating`, the file store rotates its journals every few entries.
 
-Faults that must be found: `early` answers before COMMIT (SQLite), `lockless` locks nothing (files), `unsynced` flushes
-nothing (both; only a power cut can show it).
+Faults that must be detected: `early` answers before COMMIT (SQLite), `lockless` does not lock (files), `unsynced` does
+not flush (both; only a power cut reveals it).
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ SEGMENT_BYTES = 2_000
 
 
 def plain(url: str) -> str:
-    """The address as a store knows it."""
+    """Return the address without our suffix."""
     return url.removesuffix(ROTATING)
 
 
 def settled(url: str) -> str:
-    """The address as a store knows it, after setting up this process as the address asks."""
+    """Return the address without our suffix, and configure this process as the suffix says."""
     if url.endswith(ROTATING):
         small = {"segment_bytes_max": SEGMENT_BYTES, "snapshot_every": 10}
         patch.object(store, "Settings", lambda **given: Settings(**{**given, **small})).start()
@@ -60,7 +60,7 @@ def settled(url: str) -> str:
 
 
 def unsealed(url: str) -> list[str]:
-    """What is wrong with a store of small segments: an entity that never sealed one was not what the row says."""
+    """Return the entities of a rotating store that have no sealed segment: for them, nothing was tested."""
     if not url.endswith(ROTATING):
         return []
     journals = Path(urlsplit(plain(url)).path).glob(f"resources/*/*/{JOURNAL}")
@@ -73,17 +73,17 @@ def unsealed(url: str) -> list[str]:
 
 
 def parcels() -> Any:
-    """The chart of the entities."""
+    """Return the chart of the entities."""
     return loads(PARCEL.format(kind="parcel", revision="1.0.0"))
 
 
 def entity_of(number: int) -> str:
-    """The id of one of the entities."""
+    """Return the id of one of the entities."""
     return f"parcel/{number % ENTITIES}"
 
 
 def writes(pipe: Connection, url: str, name: str, starts: tuple[int, ...], fault: str) -> None:
-    """Sends without end, a task per start; the caller ends the process."""
+    """Send until the process is killed, with one task per first key."""
     logging.disable(logging.WARNING)  # what fails here does so on purpose
     if fault == "early":
         _answer_early()
@@ -112,7 +112,7 @@ async def _task(pipe: Connection, runtime: Runtime, name: str, task: int, at: in
 
 
 async def _sent(runtime: Runtime, entity: str, key: str) -> Receipt:
-    """Sends a key until there is a receipt: that is what keys are for."""
+    """Send with the same key until there is a receipt."""
     for _ in range(TRIES_MAX - 1):
         with contextlib.suppress(ConflictError, UnavailableError):
             return await runtime.send(entity, "noted", key=key)
@@ -120,14 +120,14 @@ async def _sent(runtime: Runtime, entity: str, key: str) -> Receipt:
 
 
 class _Early:
-    """A connection whose COMMIT happens when the next statement comes: its callers are told too early."""
+    """A connection that delays COMMIT until the next statement: callers get their receipts too early."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._owes = False
 
     def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        """As the connection, but COMMIT is put off."""
+        """As the connection, but COMMIT is delayed."""
         if self._owes:
             self._owes = False
             self._connection.execute(COMMIT)
@@ -138,7 +138,7 @@ class _Early:
 
     @property
     def in_transaction(self) -> bool:
-        """It says that it has committed."""
+        """Report a committed transaction."""
         return self._connection.in_transaction and not self._owes
 
     def __getattr__(self, name: str) -> Any:
@@ -151,7 +151,7 @@ def _answer_early() -> None:
 
 
 def _lock_nothing() -> None:
-    """Appends of several processes meet: nobody locks, and writing takes long enough for others to come in between."""
+    """Disable locks, and write slowly, so that appends of several processes overlap."""
     real = OperatingSystem.write_at
 
     def slow(self: OperatingSystem, file: int, offset: int, data: bytes) -> int:

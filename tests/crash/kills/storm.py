@@ -1,7 +1,7 @@
-"""Four writers, killed one after the other at any moment: what they were promised is in the journals, once.
+"""Four writers are killed one after the other at any moment; each acknowledged entry must be in the journals, once.
 
-A writer that is started again sends the keys in doubt again. In the end every journal is read, its chain verified, and
-replayed; a key that was acknowledged must be at its version.
+A restarted writer sends keys without an answer again. At the end every journal is read, verified and replayed, and
+each acknowledged key must be at its version.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ BORN = "born"
 
 @dataclass
 class Outcome:
-    """What came of a storm. `inside`: kills with a send under way; `unheard`: sends that were kept, and killed before
-    their receipt was heard.
+    """The result of a storm. `inside`: kills during a send; `unheard`: sends that were stored, and whose writer was
+    killed before it reported the receipt.
     """
 
     kills: int = 0
@@ -42,12 +42,12 @@ class Outcome:
     other: list[str] = field(default_factory=list)
 
     def found(self) -> list[str]:
-        """All that is wrong."""
+        """Return everything that is wrong."""
         return [*self.lost, *self.doubled, *self.phantoms, *self.other]
 
 
 class Writer:
-    """One writer over all its lives: what it was told, and where each of its tasks goes on."""
+    """One writer over all its restarts: its receipts, and the next key of each task."""
 
     def __init__(self, url: str, name: str, fault: str, outcome: Outcome) -> None:
         self.worker: Worker
@@ -60,17 +60,17 @@ class Writer:
         self._under_way: set[str] = set()
 
     def start(self) -> None:
-        """Begin, each task at its first key that was not acknowledged: a key in doubt is sent again."""
+        """Start each task at its first key that was not acknowledged; a key without an answer is sent again."""
         self._under_way.clear()
         self.has_spoken = False
         self.worker = started(writes, self._url, self._name, tuple(self._next), self._fault)
 
     def hear(self) -> None:
-        """Take in one line. Raises EOFError when the process has ended by itself."""
+        """Receive one line. Raises EOFError if the process has ended without a kill."""
         self._note(self.worker.pipe.recv_bytes())
 
     def kill(self) -> bool:
-        """End it where it stands, and take in what it had said by then; whether a send was under way."""
+        """Kill the process, and receive its last lines; return whether this was during a send."""
         for line in self.worker.killed():
             self._note(line)
         return bool(self._under_way)
@@ -92,7 +92,7 @@ class Writer:
 
 
 def storm(url: str, *, kills: int, seed: int, writers: int = WRITERS, fault: str = "") -> Outcome:
-    """Keeps writers running on the entities of a store and kills one of them again and again; then reads it all."""
+    """Keep writers running on the entities of a store, kill them repeatedly, then read everything."""
     chance = random.Random(seed)
     outcome = Outcome()
     asyncio.run(born(url))
@@ -119,14 +119,14 @@ def storm(url: str, *, kills: int, seed: int, writers: int = WRITERS, fault: str
 
 
 async def born(url: str) -> None:
-    """Makes the entities of a store."""
+    """Create the entities of a store."""
     async with opening(plain(url), charts=[parcels()]) as runtime:
         for number in range(ENTITIES):
             await runtime.create(entity_of(number), key=BORN)
 
 
 def hear(fleet: list[Writer], lines: int) -> bool:
-    """Takes in so many lines from whoever speaks; False when a writer ended by itself, or none gets anywhere."""
+    """Receive this number of lines from all writers; return False if one ended without a kill, or all are silent."""
     by_pipe = {each.worker.pipe: each for each in fleet}
     while lines > 0:
         ready = wait(list(by_pipe), timeout=ANSWER_SECONDS_MAX)
@@ -142,7 +142,7 @@ def hear(fleet: list[Writer], lines: int) -> bool:
 
 
 async def judge(url: str, outcome: Outcome) -> None:
-    """Reads every journal, and writes down what is wrong. Raises when one cannot be read or replayed."""
+    """Read every journal, and record what is wrong. Raises if one cannot be read or replayed."""
     found: dict[str, tuple[str, int]] = {}
     store = await open_store_url(plain(url))
     try:

@@ -1,4 +1,4 @@
-"""`interlock archive`, killed with -9 on its way: no journal is lost, and the same command ends the work."""
+"""`interlock archive`, killed with SIGKILL: no journal is lost, and the same command finishes the work."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_killed_archive_loses_nothing_and_can_be_resumed(call: Caller, folder:
 
 
 def _killed(folder: Path, *, after: int) -> None:
-    """Start to archive, and kill the process when it has printed so many entities."""
+    """Start to archive, and kill the process after it has printed this number of entities."""
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", "interlock", *ARCHIVE, "--chart", "job.yaml"],
         cwd=folder,
@@ -67,7 +67,7 @@ def _killed(folder: Path, *, after: int) -> None:
 
 
 async def _journals(url: str) -> dict[str, list[bytes]]:
-    """The stored lines of every job; none of one that is not there or was released."""
+    """Return the stored lines of every job; none for a job that is missing or released."""
     store = await open_store_url(url)
     found: dict[str, list[bytes]] = {}
     for number in range(COUNT):

@@ -1,4 +1,4 @@
-"""What four real processes were answered could have been answered one by one, in an order that time allows."""
+"""Answers to four concurrent processes are linearizable: some order of the calls explains them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_store_that_compares_and_renames_is_found_out(tmp_path: Path) -> None:
 
 
 def send(began: int, ended: int, key: str, answer: str, version: int = 0, expected: int | None = None) -> Call:
-    """A send, as a process notes it."""
+    """Return a send, as a process records it."""
     return Call(began, ended, key, expected, answer, version)
 
 
@@ -85,7 +85,7 @@ def test_both_checkers_agree_on_small_histories() -> None:
 
 
 def _verdicts(chance: random.Random) -> tuple[bool, bool]:
-    """A random history of two processes, judged by both."""
+    """Check a random history of two processes with both checkers."""
     processes: list[list[Call]] = [[], []]
     events: list[Event] = [Event(0, "", ())] * 8
     for number, (began, ended) in enumerate(chance.choice(OVERLAPS)):
@@ -100,7 +100,7 @@ def _verdicts(chance: random.Random) -> tuple[bool, bool]:
 
 
 def _explains(order: list[tuple[Operation, Answer]]) -> bool:
-    """The plain model: a list of keys."""
+    """Check by trying every order, with a list of keys as the model."""
     keys = ["born"]
     for (key, expected), given in order:
         if key in keys:

@@ -1,4 +1,4 @@
-"""kill -9 while an operator retries or drops work: no act without the row that says who did it."""
+"""kill -9 while an operator retries or drops work: no act without its audit row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOUR_MS = 3_600_000
 
 
 def killed(address: str, act: str) -> int:
-    """How many operators were killed before one got through."""
+    """Return how many operators were killed before one finished."""
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     command = [sys.executable, str(SCRIPT), address, act]
     ended = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": paths}, check=True)
@@ -32,7 +32,7 @@ def killed(address: str, act: str) -> int:
 
 
 async def left(address: str, act: str, folder: Path) -> list[tuple[bool, bool]]:
-    """For each operator in turn: whether the act was done, and whether it is recorded."""
+    """Return, for each operator in turn, whether the act was done and whether it is recorded."""
     store = await open_store_url(address)
     try:
         assert store.work is not None

@@ -1,4 +1,4 @@
-"""Real processes, a real server and real kill -9: what was acknowledged is there once, and nothing is half there."""
+"""Real processes, a real server and kill -9: acknowledged entries are stored once, and none is stored in part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real worker processes on a real server, one of them killed in its handlers: the other goes on under the same keys."""
+"""Real worker processes on a real server: one is killed in its handlers, the other continues with its keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEYS = [f"{each}/1/0" for each in ORDERS]
 
 @contextmanager
 def worker(url: str, ledger: Path, name: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that performs; it is ended by its id, however the test ends."""
+    """Run a worker process, and end it with the test."""
     command = [sys.executable, "-m", "tests.crash.kills.postgres_workers", url, str(ledger), name]
     process = subprocess.Popen(command, cwd=Path(__file__).parents[3])
     try:
@@ -40,7 +40,9 @@ async def test_work_of_a_killed_worker_is_taken_up_under_the_same_key(tmp_path: 
             async with interlock.open(url, charts=[order(ledger, "nobody")], work=False) as runtime:
                 victim = processes.enter_context(worker(url, path, "hangs"))
                 await asyncio.gather(*(runtime.create(each) for each in ORDERS))
-                await eventually(lambda: {key for key, _ in ledger.asks()} == set(KEYS) and len(ledger.deeds()) == 2)
+                await eventually(
+                    lambda: {key for key, _ in ledger.asks()} == set(KEYS) and len(ledger.operations()) == 2
+                )
                 processes.enter_context(worker(url, path, "works"))
                 victim.kill()
                 victim.wait()
@@ -49,8 +51,8 @@ async def test_work_of_a_killed_worker_is_taken_up_under_the_same_key(tmp_path: 
                 journals = [len(await runtime.journal(each)) for each in ORDERS]
 
     assert [2] * len(ORDERS) == journals
-    assert KEYS == [key for key, _ in ledger.deeds()]
-    assert ["hangs", "works", "hangs", "works"] == [who for _, who in ledger.deeds()]
+    assert KEYS == [key for key, _ in ledger.operations()]
+    assert ["hangs", "works", "hangs", "works"] == [who for _, who in ledger.operations()]
     assert set(KEYS) == {key for key, who in ledger.asks() if who == "works"}
 
 
@@ -71,7 +73,7 @@ async def test_workers_go_on_after_the_server_was_killed(tmp_path: Path) -> None
             journals = [len(await runtime.journal(each)) for each in names]
 
     assert [2] * len(names) == journals
-    assert sorted(f"{each}/1/0" for each in names) == sorted(key for key, _ in ledger.deeds())
+    assert sorted(f"{each}/1/0" for each in names) == sorted(key for key, _ in ledger.operations())
 
 
 async def paid(runtime: interlock.Runtime, entity: str) -> None:

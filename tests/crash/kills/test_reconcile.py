@@ -1,4 +1,4 @@
-"""The runner of a reconciler is killed, for real: another goes on, and the entity has its one answer."""
+"""The process that runs a reconciler is killed: another one continues, and the entity gets one answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @contextmanager
 def runner(url: str, notes: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that runs the reconciler, from when its store is open; killed in the end."""
+    """Start a process that runs the reconciler, wait until its store is open, and kill it at the end."""
     command = [sys.executable, "-m", "tests.crash.kills.reconcile_runner", url, str(notes), mode]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -27,7 +27,7 @@ def runner(url: str, notes: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def heard(process: subprocess.Popen[str]) -> str:
-    """The next that a process says; nothing when it has ended."""
+    """Return the next line of a process; empty if it has ended."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
 

@@ -1,4 +1,4 @@
-"""A real server and real kill -9 in the middle of its load: every receipt that a client got over HTTP holds."""
+"""A real server is killed under load: every entry that a client got a receipt for over HTTP is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real processes and real kill -9 on a SQLite store: what was acknowledged is there once, and nothing is half there."""
+"""Real processes and kill -9 on a SQLite store: acknowledged entries are stored once, and none is stored in part."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROOT = SCRIPT.parents[3]
 
 
 def started(*arguments: object) -> subprocess.Popen[str]:
-    """A process of the script, with our package and its output in our hands."""
+    """Start the script as a process with our package, and capture its output."""
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     command = [sys.executable, str(SCRIPT), *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths})
@@ -105,7 +105,7 @@ async def test_a_kill_before_any_statement_of_a_batch_leaves_none_of_it(tmp_path
 
 
 async def _until_full(store: SqliteStore, life: Life) -> Append:
-    """Append until there is no room; the append that found none."""
+    """Append until the disk is full; return the append that failed."""
     while True:
         append = life.stepped("written", {"text": "x" * 2_000}, key=f"k{life.time_ms}")
         try:

@@ -76,7 +76,7 @@ async def test_the_work_of_a_killed_process_is_done_by_the_next_under_its_key(tm
 
 @asynccontextmanager
 async def worker(url: str, ledger: Path, way: str) -> AsyncIterator[Process]:
-    """A process that performs, from when it says so until it is killed."""
+    """Start a worker process, wait until it reports, and kill it at the end."""
     arguments = ("-m", "tests.crash.kills.work_worker", url, str(ledger), way)
     process = await asyncio.create_subprocess_exec(sys.executable, *arguments, cwd=ROOT, stdout=PIPE)
     try:

@@ -1,7 +1,7 @@
 """Workers that are killed one after the other: every order is paid in the end, each charge under one key.
 
-Two workers share a store; a third process sends. The one that performs is killed in the middle of what it does, and
-started again, while the other takes over.
+Two workers share a store; a third process sends. The worker that runs effects is killed during an effect and started
+again, and the other one takes over.
 """
 
 from __future__ import annotations

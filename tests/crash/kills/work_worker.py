@@ -1,7 +1,7 @@
 """A process that performs orders: `python -m tests.crash.kills.work_worker URL LEDGER charges|slowly|hangs`.
 
-Each charge is a line in the ledger: the process and the key. One that hangs never answers after that; one that is slow
-does so a little later, which leaves time to be killed in.
+Each charge is a line in the ledger: the process and the key. In mode `hangs` the handler never returns after that; in
+mode `slowly` it returns a little later, so that the process can be killed in between.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ states:
 
 
 def chart() -> BoundChart:
-    """The orders, without their handler."""
+    """Return the chart without its handler."""
     return interlock.loads(ORDER)
 
 
 def charged(ledger: Path) -> list[tuple[int, str]]:
-    """Who charged what, in order."""
+    """Return the processes and keys of the charges, in order."""
     lines = ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else []
     return [(int(process), key) for process, key in (line.split() for line in lines)]
 
 
 async def perform(url: str, ledger: Path, way: str) -> None:
-    """Performs until it is killed."""
+    """Run effects until the process is killed."""
     order = chart()
 
     @order.handler("payment.charge")

@@ -53,8 +53,8 @@ def adopting(processes: Processes) -> Iterator[Moment]:
     yield from _crashed(processes, _empty_story, _adopt)
 
 
-def _crashed(processes: Processes, begun: Beginning, deed: Deed) -> Iterator[Moment]:
-    story, fs, journals = begun(processes)
+def _crashed(processes: Processes, started: Beginning, deed: Deed) -> Iterator[Moment]:
+    story, fs, journals = started(processes)
     first = fs.count
     story.watch(fs)
     deed(story, journals)
@@ -62,7 +62,7 @@ def _crashed(processes: Processes, begun: Beginning, deed: Deed) -> Iterator[Mom
     calls = fs.count - first
     yield from story.moments
     for number in range(1, calls + 1):
-        story, fs, journals = begun(processes)
+        story, fs, journals = started(processes)
         fs.kill_at = fs.count + number
         try:
             deed(story, journals)
@@ -73,7 +73,7 @@ def _crashed(processes: Processes, begun: Beginning, deed: Deed) -> Iterator[Mom
         story.note()
         yield from story.moments
         for fault in FAULTS:
-            story, fs, journals = begun(processes)
+            story, fs, journals = started(processes)
             fs.fail_at, fs.fault = fs.count + number, fault
             for attempt in range(3):
                 try:

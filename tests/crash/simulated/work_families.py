@@ -2,7 +2,7 @@
 
 Each run creates effects, timers and sends, claims them, finishes them with entries and without, lets the marker be
 deleted, and creates work again. The ledger has what was asked and acknowledged of each piece: `born`, `ended`, `gone`
-(without an entry), `begun` (with its attempt).
+(without an entry), `started` (with its attempt).
 
 - `work_one`: the power fails at each call of one process.
 - `work_heir`: the process is killed at each call; another one continues.
@@ -90,7 +90,7 @@ class WorkStory(Story):
         """Claim what is due in a lane. From here on it may run."""
         claims = dispatch.claim(lane, None, owner="w", now_ms=self.now_ms, until_ms=LATER_MS, limit=9)
         for claim in claims:
-            self.ledger.acknowledged[f"begun {named(claim.work.place)}"] = claim.attempt
+            self.ledger.acknowledged[f"started {named(claim.work.place)}"] = claim.attempt
         return claims
 
     def finish(self, dispatch: Dispatcher, claims: tuple[Claim, ...]) -> None:
@@ -213,8 +213,8 @@ def _of_entries(versions: dict[str, int], ledger: Ledger) -> list[str]:
     """Acknowledged entries that are missing, and missing entries whose work was claimed."""
     facts = ledger.acknowledged.items()
     lost = [f"lost: {key}" for key, version in facts if " " not in key and versions.get(key) != version]
-    begun = {_place(fact) for fact, _ in facts if fact.startswith("begun ")}
-    return lost + [f"early: {each} was taken up" for each in begun if _version(each) > len(versions)]
+    started = {_place(fact) for fact, _ in facts if fact.startswith("started ")}
+    return lost + [f"early: {each} was taken up" for each in started if _version(each) > len(versions)]
 
 
 def _of_work(claims: dict[str, int], versions: dict[str, int], ledger: Ledger) -> list[str]:
@@ -230,7 +230,7 @@ def _of_work(claims: dict[str, int], versions: dict[str, int], ledger: Ledger) -
     found += [f"phantom: the work {place}" for place in claims.keys() - here]
     found += [f"doubled: the work {place} was over" for place in surely_over & claims.keys()]
     once = named(WorkId("effect", 1, 0))
-    if once in claims and claims[once] <= kept.get(f"begun {once}", 0):
+    if once in claims and claims[once] <= kept.get(f"started {once}", 0):
         found.append(f"doubled: an attempt at {once} is forgotten")
     return found
 

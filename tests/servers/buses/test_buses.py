@@ -129,7 +129,7 @@ async def test_a_broker_restart_loses_no_message_and_no_order(broker: Any, tmp_p
                     await eventually(lambda: taking.counts["applied"] > 0)
                     await asyncio.to_thread(broker.pause if isinstance(broker, Kafka) else broker.kill)
                 if number == 3:
-                    await asyncio.to_thread(broker.go_on if isinstance(broker, Kafka) else broker.start)
+                    await asyncio.to_thread(broker.resume if isinstance(broker, Kafka) else broker.start)
             await eventually(lambda: taking.counts["applied"] == ROUNDS * ENTITIES)
         await all_sent(orders)
         seen = [(await mirrors.state(name.replace("order/", "mirror/"))).context["n"] for name in names]
