@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from interlock.compiler.checks.limits import check_nesting
 from interlock.compiler.checks.run import run_checks
-from interlock.compiler.checks.sites import block_sites, guard_sites
 from interlock.compiler.resolve import NameResolver, exact_descriptor, parse_descriptor
 from interlock.compiler.saga import expand_sagas, saga_info, unwind_of
 from interlock.errors import Diagnostic, Place
@@ -28,6 +27,7 @@ from interlock.model.chart import (
     StateType,
     Transition,
 )
+from interlock.model.chart_sites import block_sites, guard_sites
 from interlock.model.codec import content_hash
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.document import document as doc
