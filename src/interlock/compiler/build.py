@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 
 from interlock.compiler.checks.limits import check_nesting
 from interlock.compiler.checks.run import run_checks
-from interlock.compiler.checks.sites import block_sites, guard_sites
 from interlock.compiler.resolve import NameResolver, exact_descriptor, parse_descriptor
-from interlock.compiler.saga import expand_sagas, unwind_of
+from interlock.compiler.saga import expand_sagas, saga_info, unwind_of
 from interlock.errors import Diagnostic, Place
 from interlock.expression.language import SAFE, Language
 from interlock.model.chart import (
@@ -28,6 +27,7 @@ from interlock.model.chart import (
     StateType,
     Transition,
 )
+from interlock.model.chart_sites import block_sites, guard_sites
 from interlock.model.codec import content_hash
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.document import document as doc
@@ -163,6 +163,7 @@ class ChartBuilder:
             default=self._default(index, written) if history else (),
             default_block=self.names.block(index, written.actions),
             output=self.names.value(index, written.output),
+            saga=saga_info(written, tree.ids[index], tree.by_id),
             saga_unwind=unwind_of(written, tree.ids[index], tree.by_id),
             expect=written.expect,
             sensitive=written.sensitive,

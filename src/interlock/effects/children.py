@@ -14,7 +14,16 @@ child lies in the future, because of a wrong clock, its time counts from when th
 from __future__ import annotations
 
 from interlock.effects.lanes import RunningWork
-from interlock.effects.retry import Failure, RetryAt, RetryPolicy, decide_retry, error_facts, failure_from, retry_policy
+from interlock.effects.retry import (
+    Failure,
+    RetryAt,
+    RetryPolicy,
+    decide_retry,
+    error_facts,
+    failure_from,
+    retry_policy,
+    timeout_failure,
+)
 from interlock.effects.work_delta import CANCEL
 from interlock.errors import NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.driver_events import invoke_failed
@@ -73,7 +82,7 @@ class Children:
         work.deliver_result()
         # The child first: after a kill in between, this is repeated. In the other order the child would keep running.
         await self._delivery.deliver(child.entity, Event(CANCEL, type="platform"), key=CANCEL)
-        return await self._fail(work, Failure("timeout", f"no result in {timeout_ms} ms"))
+        return await self._fail(work, timeout_failure(timeout_ms))
 
     async def _fail(self, work: RunningWork, failure: Failure) -> Settlement | None:
         work.deliver_result()

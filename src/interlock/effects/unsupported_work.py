@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from interlock.compiler.checks.sites import block_sites
 from interlock.errors import UsageError
 from interlock.model.chart import Chart
+from interlock.model.chart_sites import block_sites
 from interlock.model.document.actions import Send
 from interlock.model.effect import Effect
 from interlock.ports.store import Loaded

@@ -394,6 +394,41 @@ states:
     assert ["saga_a_b", "saga_a_b_2"] == [field.name for state in chart.states for field in state.context]
 
 
+def test_a_chart_lists_its_sagas_and_their_states() -> None:
+    text = """\
+states:
+  a:
+    saga:
+      compensation: COMPENSATION
+      steps: [{id: x, do: {src: f}, compensate: {src: u}}, {id: y, do: {src: f}, compensate: {src: u}},
+              {id: z, do: {src: f}}]
+      onDone: end
+      onError: end
+  end: {}
+"""
+    expected = {
+        "reverse": ("a.x_compensation", "a.y_compensation", None),
+        "parallel": ("a.compensation.x_compensation", "a.compensation.y_compensation", None),
+        "none": (None, None, None),
+    }
+    for compensation, states in expected.items():
+        chart = chart_of(text.replace("COMPENSATION", compensation))
+        (saga,) = (each.saga for each in chart.states if each.saga is not None)
+        found = [(chart.states[each.state].id, each.compensation) for each in saga.steps]
+
+        assert ["a.x", "a.y", "a.z"] == [name for name, _ in found]
+        assert states == tuple(None if index is None else chart.states[index].id for _, index in found)
+        assert ("a.completed", "a.blocked") == (chart.states[saga.completed].id, chart.states[saga.blocked].id)
+        assert (compensation == "none") == (saga.compensated is None)
+        assert {"saga_a"} == chart.saga_fields
+
+
+def test_a_field_or_state_that_is_named_like_those_of_a_saga_is_not_one() -> None:
+    chart = chart_of("states: {a: {context: {saga_title: {type: any}}, states: {work: {}, completed: {type: final}}}}")
+
+    assert (frozenset(), [None]) == (chart.saga_fields, list({each.saga for each in chart.states}))
+
+
 def test_the_sagas_field_is_its_own() -> None:
     """A field of that name would be overwritten."""
     bad = "context: {saga_a: {type: any}}\nstates: {a: {saga: {steps: [{id: s, do: {src: f}}]}}}"

@@ -172,3 +172,18 @@ def test_show_works_with_a_blocking_runtime() -> None:
         found = interlock.show(notes, "note/1")
 
     assert found.text.startswith("note/1  ● open")
+
+
+async def test_the_record_of_a_saga_is_hidden_and_a_field_named_like_one_is_shown() -> None:
+    chart = interlock.loads("""
+interlock: 1
+kind: film
+context: {saga_title: {type: string, default: Dune}}
+states: {made: {saga: {steps: [{id: shoot, do: {src: film.shoot}}], onDone: shown, onError: shown}}, shown: {}}
+""")
+    async with interlock.open("memory:", charts=[chart], clock=VirtualClock()) as runtime:
+        await runtime.create("film/1")
+        view = await interlock.show(runtime, "film/1")
+
+    assert "saga_title" in view.text
+    assert "saga_made" not in view.text

@@ -139,12 +139,11 @@ async def get_kind(request: RequestContext) -> KindDetail:
     kind = request.path("kind")
     chart = request.console.chart_for(request.user, kind)
     root = chart.states[0]
-    initial = tuple(each for each in root.context if not each.name.startswith("saga_"))
     return KindDetail(
         await _kind_view(request, kind),
         request.console.clock.now_ms(),
         _events(chart),
-        payload_schema(initial),
+        payload_schema(root.context),
         root.description,
     )
 

@@ -165,13 +165,14 @@ async def list_sagas(request: RequestContext) -> SagasView:
     console = request.console
     found = []
     for kind in (each for each in console.kinds() if request.may_see(each)):
-        for saga in sagas(console.kernel(kind).chart):
-            query = EntityQuery(kind=kind, state=saga.state.id, limit=SAGA_ENTITIES_MAX)
+        for state, saga in sagas(console.kernel(kind).chart):
+            query = EntityQuery(kind=kind, state=state.id, limit=SAGA_ENTITIES_MAX)
             page = await console.store.find(query)
             entities = [
                 SagaEntity(each.entity, each.entered_ms, await _saga_views(request, each.entity)) for each in page.rows
             ]
-            found.append(SagaKind(kind, saga.state.id, saga.steps, tuple(entities), page.after is not None))
+            steps = tuple(each.id for each in saga.steps)
+            found.append(SagaKind(kind, state.id, steps, tuple(entities), page.after is not None))
     return SagasView(tuple(found), console.clock.now_ms())
 
 

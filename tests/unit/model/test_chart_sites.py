@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interlock.compiler.checks.sites import written_names
+from interlock.model.chart_sites import written_names
 from tests.unit.compiler.diagnostics import chart_of
 
 CHART = """
