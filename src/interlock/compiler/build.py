@@ -121,7 +121,7 @@ class ChartBuilder:
             states=states,
             transitions=tuple(self.transitions),
             top=1 if document.dialect == "xstate" and len(document.root.states) == 1 else 0,
-            unhandled=document.unhandled or ("reject" if document.dialect == "interlock" else "ignore"),
+            unhandled=document.unhandled or dialect.unhandled,
             binding=document.binding,
             events=self._events(),
             script=self._script(),
@@ -380,10 +380,13 @@ def selection_order(transitions: list[Transition], dialect: DialectName) -> list
 
     XState tries exact names first, then longer wildcards before shorter ones.
     """
-    return sorted(transitions, key=_xstate_rank) if dialect == "xstate" else transitions
+    if dialect != "xstate":
+        return transitions
+    return sorted(transitions, key=lambda each: xstate_rank(each.descriptors))
 
 
-def _xstate_rank(transition: Transition) -> tuple[bool, int]:
-    if not transition.descriptors or transition.descriptors[0].exact:
+def xstate_rank(descriptors: tuple[Descriptor, ...]) -> tuple[bool, int]:
+    """The rank of a transition among those of its state in XState: the smallest is tried first."""
+    if not descriptors or descriptors[0].exact:
         return (False, 0)
-    return (True, -len(transition.descriptors[0].text))
+    return (True, -len(descriptors[0].text))

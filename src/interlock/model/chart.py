@@ -22,7 +22,10 @@ StateType = Literal["atomic", "compound", "parallel", "final", "history"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """Seven flags that make one algorithm behave exactly like SCXML or exactly like XState 5."""
+    """Seven flags that make one algorithm behave exactly like SCXML or exactly like XState 5.
+
+    `unhandled` is what happens to an event that no transition takes, unless the chart says otherwise.
+    """
 
     name: DialectName
     domain: Literal["lcca", "lca"] = "lcca"
@@ -32,10 +35,11 @@ class Dialect:
     eventless: Literal["loop", "until_unchanged"] = "loop"
     errors: Literal["event", "raise"] = "event"
     invoke: Literal["settle", "entry"] = "settle"
+    unhandled: Literal["reject", "ignore", "defer"] = "ignore"
 
 
 DIALECTS: dict[DialectName, Dialect] = {
-    "interlock": Dialect(name="interlock"),
+    "interlock": Dialect(name="interlock", unhandled="reject"),
     "scxml": Dialect(name="scxml"),
     "xstate": Dialect(
         name="xstate",

@@ -10,6 +10,7 @@ import pytest
 
 from interlock.definition.scxml.format import FORMAT as SCXML
 from interlock.errors import InterlockError
+from interlock.evolve.identity import behaviour_name
 from interlock.expression.language import SAFE, Language
 from interlock.model.document.document import Document
 from tests.conformance.roundtrip.trips import LostError, chart_of, trip
@@ -102,5 +103,7 @@ def _compared(path: Path, language: Callable[[], Language], tally: Tally) -> str
     back = trip(document, ("yaml", "json", "scxml"))
     if back.document != document:
         return "the document is not the same"
+    if behaviour_name(back.document) != behaviour_name(document):
+        return "the name of the behaviour is not the same"
     found = Twins(original, chart_of(back.document, language()), language=language).difference(path.name, tally)
     return None if found is None else str(found)
