@@ -33,7 +33,7 @@ Answer = dict[str, float]
 """The measures of one round, by name."""
 
 Ask = Callable[[int], Mapping[str, Any]]
-"""Does a workload so many times and returns an `Answer`, or `error` with the reason."""
+"""Does a workload so many times and returns an `SqlAppendResult`, or `error` with the reason."""
 
 
 class PeerUnavailableError(Exception):

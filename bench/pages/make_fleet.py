@@ -153,8 +153,8 @@ async def ask(path: Path) -> None:
     now_ms = time.time_ns() // 1_000_000
     page = await store.find(EntityQuery(kind="order", state="paid"))
     questions: dict[str, Callable[[], Awaitable[object]]] = {
-        "populations": lambda: store.counts("order"),
-        "stuck, counted": lambda: store.overdue("order", "paid", before_ms=now_ms),
+        "populations": lambda: store.count_states("order"),
+        "stuck, counted": lambda: store.count_overdue("order", "paid", before_ms=now_ms),
         "oldest in a state": lambda: store.find(EntityQuery(kind="order", state="paid")),
         "next page": lambda: store.find(EntityQuery(kind="order", state="paid", after=page.after)),
         "by prefix of the id": lambda: store.find(EntityQuery(kind="order", prefix="ord-00000012")),

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
         InternalError,
         MissingExtraError,
         NotFoundError,
-        Place,
         RejectedError,
+        SourceLocation,
         UnavailableError,
         UsageError,
     )
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from interlock.ports.store import EntityPage, EntityQuery, EntityRow
     from interlock.render.drawing import Drawing
     from interlock.runtime.blocking import BlockingRuntime
+    from interlock.runtime.consumer import Consumer, Delivery
     from interlock.runtime.history.verify import Verification, VerificationProblem
-    from interlock.runtime.intake import Consumer, Delivery
     from interlock.runtime.reconcile.definition import ReconcileRequest, ReconcileResult
     from interlock.runtime.runtime import Runtime
     from interlock.runtime.shutdown import DrainReport
@@ -66,10 +66,10 @@ _HOMES = {
     "Candidate": "interlock.kernel.explain",
     "Chart": "interlock.model.chart",
     "ConflictError": "interlock.errors",
-    "Consumer": "interlock.runtime.intake",
+    "Consumer": "interlock.runtime.consumer",
     "CorruptionError": "interlock.errors",
     "DefinitionError": "interlock.errors",
-    "Delivery": "interlock.runtime.intake",
+    "Delivery": "interlock.runtime.consumer",
     "DeniedError": "interlock.errors",
     "Diagnostic": "interlock.errors",
     "Document": "interlock.model.document.document",
@@ -87,7 +87,7 @@ _HOMES = {
     "Message": "interlock.model.journal.message",
     "MissingExtraError": "interlock.errors",
     "NotFoundError": "interlock.errors",
-    "Place": "interlock.errors",
+    "SourceLocation": "interlock.errors",
     "Receipt": "interlock.model.journal.entry",
     "ReconcileRequest": "interlock.runtime.reconcile.definition",
     "ReconcileResult": "interlock.runtime.reconcile.definition",
@@ -142,13 +142,13 @@ __all__ = (
     "Message",
     "MissingExtraError",
     "NotFoundError",
-    "Place",
     "Receipt",
     "ReconcileRequest",
     "ReconcileResult",
     "RejectedError",
     "Runtime",
     "Snapshot",
+    "SourceLocation",
     "Step",
     "UnavailableError",
     "UsageError",

@@ -16,7 +16,7 @@ Severity = Literal["error", "warning", "info"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class SourceLocation:
     """A position in a definition: file, line and column (from 1), the end, and the path of keys to it."""
 
     file: str = "<definition>"
@@ -26,20 +26,20 @@ class Place:
     end_column: int = 1
     path: str = ""
 
-    def at(self, path: str) -> Place:
+    def with_path(self, path: str) -> SourceLocation:
         """Return the same position with another path of keys."""
-        return Place(self.file, self.line, self.column, self.end_line, self.end_column, path)
+        return SourceLocation(self.file, self.line, self.column, self.end_line, self.end_column, path)
 
-    def shifted(self, start: int, end: int) -> Place:
+    def shift(self, start: int, end: int) -> SourceLocation:
         """Return the position of the characters from `start` to `end` of an expression on one line."""
         column = self.column + start
-        return Place(self.file, self.line, column, self.line, max(column + 1, self.column + end), self.path)
+        return SourceLocation(self.file, self.line, column, self.line, max(column + 1, self.column + end), self.path)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
 
 
-NOWHERE = Place()
+NO_LOCATION = SourceLocation()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,24 +48,24 @@ class Diagnostic:
 
     code: str
     message: str
-    place: Place = NOWHERE
+    location: SourceLocation = NO_LOCATION
     severity: Severity = "error"
     hint: str | None = None
 
     def __str__(self) -> str:
-        path = f" {self.place.path}" if self.place.path else ""
+        path = f" {self.location.path}" if self.location.path else ""
         hint = f"; {self.hint}" if self.hint else ""
-        return f"{self.place} {self.severity} {self.code}{path}: {self.message}{hint}"
+        return f"{self.location} {self.severity} {self.code}{path}: {self.message}{hint}"
 
     def annotation(self) -> str:
         """Return a GitHub workflow command that shows this diagnostic at its line in a pull request."""
         level = {"error": "error", "warning": "warning", "info": "notice"}[self.severity]
         text = f"{self.message}; {self.hint}" if self.hint else self.message
         text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-        place = self.place
+        location = self.location
         return (
-            f"::{level} file={place.file},line={place.line},col={place.column},"
-            f"endLine={place.end_line},endColumn={place.end_column},title={self.code}::{text}"
+            f"::{level} file={location.file},line={location.line},col={location.column},"
+            f"endLine={location.end_line},endColumn={location.end_column},title={self.code}::{text}"
         )
 
 
@@ -106,7 +106,7 @@ class DefinitionError(InterlockError):
     code = "definition"
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
-        found = tuple(sorted(diagnostics, key=lambda each: (each.place, each.code)))
+        found = tuple(sorted(diagnostics, key=lambda each: (each.location, each.code)))
         errors = [each for each in found if each.severity == "error"]
         lines = "\n".join(f"  {each}" for each in errors)
         super().__init__(f"{len(errors)} error{'s' if len(errors) != 1 else ''} in the definition\n{lines}")

@@ -1,6 +1,6 @@
 """What the crash tests do to a store, and what they check afterwards.
 
-`Life` drives one entity and writes down what was asked and what was acknowledged; `violations` opens what a crash left
+`SampleEntity` drives one entity and writes down what was asked and what was acknowledged; `violations` opens what a crash left
 and holds it against that.
 """
 

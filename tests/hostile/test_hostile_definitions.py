@@ -25,8 +25,8 @@ def test_the_library_refuses_it_with_a_place(hostile: Hostile) -> None:
 
     first = next(each for each in caught.value.diagnostics if each.severity == "error")
     assert hostile.code == first.code
-    assert hostile.file == first.place.file
-    assert min(first.place.line, first.place.column) >= 1
+    assert hostile.file == first.location.file
+    assert min(first.location.line, first.location.column) >= 1
     assert 0 < len(first.message) < MESSAGE_MAX
 
 

@@ -20,8 +20,8 @@ from interlock import BlockingRuntime, EntityQuery
 from interlock.errors import InterlockError, NotFoundError, UnavailableError, UsageError
 from interlock.model.limits import PAYLOAD_BYTES_MAX
 from interlock.stores.sqlite.store import SqliteStore
-from interlock.testing.store_suite.samples import PARCEL, Life
-from interlock.testing.store_suite.subject import kept
+from interlock.testing.store_suite.samples import PARCEL, SampleEntity
+from interlock.testing.store_suite.subject import append_all
 from tests.hostile.processes import Ended
 from tests.hostile.processes import interlock as command
 
@@ -179,7 +179,7 @@ def test_no_entity_begins_with_an_id_that_is_a_trick(store: str, name: str, fold
 def test_an_entity_with_such_an_id_goes_on(folder: Path) -> None:
     entity = "parcel/e\u0301/../\u202ex"
     store = SqliteStore(folder / "kept.db")
-    asyncio.run(kept(store, Life(entity).created()))
+    asyncio.run(append_all(store, SampleEntity(entity).create()))
     asyncio.run(store.close())
     parcels = interlock.loads(PARCEL.format(kind="parcel", revision="1.0.0"))
     with interlock.open(STORES["sqlite"](folder), charts=[parcels]) as runtime:
@@ -215,7 +215,7 @@ def test_bytes_that_are_no_text_are_refused_on_the_command_line(folder: Path) ->
 
 def test_a_name_that_turns_the_writing_is_shown_as_what_it_is(folder: Path) -> None:
     store = SqliteStore(folder / "kept.db")
-    asyncio.run(kept(store, Life("parcel/\u202egpj.exe").created()))
+    asyncio.run(append_all(store, SampleEntity("parcel/\u202egpj.exe").create()))
     asyncio.run(store.close())
     ended = command("ls", STORES["sqlite"](folder), folder=folder)
 

@@ -15,7 +15,7 @@ from interlock.compiler.build import compile_document
 from interlock.errors import RejectedError
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
-from interlock.model.codec import decode_snapshot, encode, plain
+from interlock.model.codec import decode_snapshot, encode, to_builtins
 from interlock.model.document.document import Document
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
@@ -48,8 +48,8 @@ def seen(step: Step | RejectedError) -> dict[str, Any]:
         "reason": step.reason,
         "transitions": list(step.transitions),
         "faults": [each.code for each in step.faults],
-        "effects": {effect.key.replace("/", "."): plain(effect) for effect in step.effects},
-        "snapshot": plain(step.snapshot),
+        "effects": {effect.key.replace("/", "."): to_builtins(effect) for effect in step.effects},
+        "snapshot": to_builtins(step.snapshot),
     }
 
 
@@ -106,7 +106,7 @@ class Comparison:
             snapshot = self.step(snapshot, event).snapshot
             if snapshot.ended is not None:
                 break
-        self._equal("replay", plain(snapshot), plain(self.slow.fold(first, self.done)))
+        self._equal("replay", to_builtins(snapshot), to_builtins(self.slow.fold(first, self.done)))
 
     def step(self, snapshot: Snapshot, event: Event) -> Step:
         """One step, compared; pure, repeatable (the second time in the fast tier), and kept by the encoding."""

@@ -15,7 +15,7 @@ from interlock.render.drawing import draw_svg, lay_out
 from interlock.render.shapes.boxes import make_box_tree
 from interlock.render.shapes.collapse import collapse_boxes
 from interlock.render.shapes.compare import compare_trees
-from interlock.render.svg.painter import Look, svg
+from interlock.render.svg.painter import SvgOptions, svg
 from tests.properties.charts import document
 from tests.properties.generated_diagrams import generated
 
@@ -47,7 +47,7 @@ def test_a_chart_with_regions_of_every_sort_is_drawn_within_the_rules(seed: int)
         picture = lay_out(collapse_boxes(make_box_tree(chart), depth=depth))
 
         assert "" == picture.fallback_reason
-        assert svg(picture, Look(theme="bare")).startswith("<svg")
+        assert svg(picture, SvgOptions(theme="bare")).startswith("<svg")
 
 
 def test_the_largest_chart_is_drawn() -> None:
@@ -73,4 +73,4 @@ def test_two_charts_made_by_chance_are_drawn_as_one(part: int) -> None:
         if one is not None and other is not None:
             picture = lay_out(collapse_boxes(compare_trees(make_box_tree(one), make_box_tree(other))))
 
-            assert svg(picture, Look(theme="bare")).startswith("<svg")
+            assert svg(picture, SvgOptions(theme="bare")).startswith("<svg")

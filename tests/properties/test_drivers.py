@@ -19,7 +19,7 @@ import interlock
 from interlock.assemble.charts import BoundChart
 from interlock.effects.handlers import Attempt
 from interlock.errors import RejectedError
-from interlock.model.codec import plain
+from interlock.model.codec import to_builtins
 from interlock.testing.clock import VirtualClock
 from interlock.testing.simulation import Simulation
 
@@ -231,10 +231,10 @@ def simulated(inputs: list[Input]) -> History:
     for record in simulation.trace:
         after = record.step.snapshot
         if after.version > versions[record.entity] and record.event is not None:
-            found[record.entity].append((plain(record.event), after.configuration))
+            found[record.entity].append((to_builtins(record.event), after.configuration))
         versions[record.entity] = after.version
     for entity, snapshot in simulation.snapshots.items():
-        found[entity].append(plain(snapshot))
+        found[entity].append(to_builtins(snapshot))
     return dict(found)
 
 
@@ -256,8 +256,8 @@ async def run(inputs: list[Input]) -> History:
         for kind in ("hub", "peer", "kid"):
             for row in (await runtime.list(interlock.EntityQuery(kind=kind))).rows:
                 entries = await runtime.journal(row.entity)
-                found[row.entity] = [(plain(each.event), each.after) for each in entries[1:]]
-                found[row.entity].append(plain(await runtime.state(row.entity)))
+                found[row.entity] = [(to_builtins(each.event), each.after) for each in entries[1:]]
+                found[row.entity].append(to_builtins(await runtime.state(row.entity)))
         return found
 
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.compiler.build import CompileResult, compile_document
 from interlock.definition.format import Format, ReadResult, SourceLoader, WriteResult
-from interlock.errors import DefinitionError, Diagnostic, NotFoundError, Place, UsageError
+from interlock.errors import DefinitionError, Diagnostic, NotFoundError, SourceLocation, UsageError
 from interlock.kernel.explain import Candidate
 from interlock.kernel.step import Kernel, check_time
 from interlock.model.chart import Chart
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.document import Document
-from interlock.model.document.field import plain_refusal
+from interlock.model.document.field import json_problem
 from interlock.model.driver_events import Done, call_failed, invoke_done, invoke_failed, timer_fired
 from interlock.model.duration import parse_duration
 from interlock.model.effect import Effect
@@ -212,7 +212,7 @@ def compile_reading(reading: ReadResult) -> CompileResult:
 
 
 def _sorted(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    return tuple(sorted(dict.fromkeys(diagnostics), key=lambda each: (each.place, each.code)))
+    return tuple(sorted(dict.fromkeys(diagnostics), key=lambda each: (each.location, each.code)))
 
 
 def load(
@@ -241,7 +241,7 @@ def _bind(reading: ReadResult) -> BoundChart:
     compilation = compile_reading(reading)
     if compilation.chart is None or reading.document is None:
         found = compilation.diagnostics or (
-            Diagnostic(code="definition", message="the definition is empty", place=Place()),
+            Diagnostic(code="definition", message="the definition is empty", location=SourceLocation()),
         )
         raise DefinitionError(found)
     return BoundChart(compilation.chart, reading.document, compilation.diagnostics)
@@ -434,7 +434,7 @@ def _check_effect(effect: Effect) -> None:
 
 
 def _check_plain(effect: Effect, data: Any) -> None:
-    problem = plain_refusal(data)
+    problem = json_problem(data)
     if problem is not None:
         raise UsageError(f"the result of `{effect.key}` cannot be stored: {problem}", code="event.payload")
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from interlock.ports.bus import Bus, MessageSource
     from interlock.ports.clock import Clock
     from interlock.runtime.blocking import BlockingRuntime
-    from interlock.runtime.intake import Consumer, Route
+    from interlock.runtime.consumer import Consumer, Route
     from interlock.runtime.reconcile.definition import Reconciler
     from interlock.runtime.runtime import Runtime
     from interlock.stores.registry import Opener
@@ -160,7 +160,7 @@ def consume(
     client of the bus is not installed.
     """
     from interlock.buses.registry import open_bus_url, open_source_url
-    from interlock.runtime.intake import Consumer
+    from interlock.runtime.consumer import Consumer
     from interlock.runtime.runtime import Runtime
 
     if not (isinstance(cast("object", runtime), Runtime) and callable(cast("object", route))):

@@ -14,7 +14,7 @@ from interlock.compiler.checks.limits import check_nesting
 from interlock.compiler.checks.run import run_checks
 from interlock.compiler.resolve import NameResolver, exact_descriptor, parse_descriptor
 from interlock.compiler.saga import expand_sagas, saga_info, unwind_of
-from interlock.errors import Diagnostic, Place
+from interlock.errors import Diagnostic, SourceLocation
 from interlock.expression.language import SAFE, Language
 from interlock.model.chart import (
     DIALECTS,
@@ -76,16 +76,16 @@ def _within_limits(document: doc.Document, diagnostics: Diagnostics) -> bool:
         states += 1
         transitions += len(state.transitions)
         if depth > DEPTH_MAX:
-            diagnostics.error("chart.depth", f"states are nested more than {DEPTH_MAX} levels deep", state.place)
+            diagnostics.error("chart.depth", f"states are nested more than {DEPTH_MAX} levels deep", state.location)
             return False
         stack.extend((child, depth + 1) for child in state.states)
     if states > STATES_MAX:
         diagnostics.error(
-            "chart.states", f"the chart has {states:,} states; the limit is {STATES_MAX:,}", document.root.place
+            "chart.states", f"the chart has {states:,} states; the limit is {STATES_MAX:,}", document.root.location
         )
     if transitions > TRANSITIONS_MAX:
         message = f"the chart has {transitions:,} transitions; the limit is {TRANSITIONS_MAX:,}"
-        diagnostics.error("chart.transitions", message, document.root.place)
+        diagnostics.error("chart.transitions", message, document.root.location)
     return states <= STATES_MAX and transitions <= TRANSITIONS_MAX
 
 
@@ -106,9 +106,9 @@ class ChartBuilder:
         document, tree = self.document, self.tree
         for index in tree.duplicate_ids():
             name = tree.ids[index]
-            other = tree.states[tree.by_id[name]].place
+            other = tree.states[tree.by_id[name]].location
             message = f'two states have the id "{name}"; the other is at {other.line}:{other.column}'
-            self.diagnostics.error("state.duplicate_id", message, tree.states[index].place)
+            self.diagnostics.error("state.duplicate_id", message, tree.states[index].location)
         dialect = DIALECTS[document.dialect]
         if document.errors is not None:
             dialect = replace(dialect, errors=document.errors)
@@ -120,7 +120,7 @@ class ChartBuilder:
             dialect=dialect,
             states=states,
             transitions=tuple(self.transitions),
-            top=1 if document.dialect == "xstate" and len(document.root.states) == 1 else 0,
+            completion_root=1 if document.dialect == "xstate" and len(document.root.states) == 1 else 0,
             unhandled=document.unhandled or dialect.unhandled,
             binding=document.binding,
             events=self._events(),
@@ -170,7 +170,7 @@ class ChartBuilder:
             description=written.description,
             tags=written.tags,
             meta=written.meta,
-            place=written.place,
+            location=written.location,
         )
 
     def _type(self, index: int, written: doc.State) -> StateType:
@@ -180,12 +180,12 @@ class ChartBuilder:
 
     def _initial(self, index: int, written: doc.State) -> tuple[int, ...]:
         if written.initial is not None:
-            return self.names.resolve_children(index, written.initial.targets, written.initial.place)
+            return self.names.resolve_children(index, written.initial.targets, written.initial.location)
         first = [each for each in self.tree.children[index] if self.tree.states[each].type != "history"]
         return (first[0],) if first else ()
 
     def _default(self, index: int, written: doc.State) -> tuple[int, ...]:
-        return self.names.resolve_children(self.tree.parents[index], written.targets, written.place)
+        return self.names.resolve_children(self.tree.parents[index], written.targets, written.location)
 
     def _field(self, index: int, field: Field) -> Field:
         return field if field.default is UNSET else replace(field, default=self.names.value(index, field.default))
@@ -235,7 +235,7 @@ class ChartBuilder:
             mark = str(sum(isinstance(each.delay, Expression) for each in afters.values()))
             value = self.names.expression(index, delay)
         else:
-            mark, value = text, self._duration(text, written.place) or 0
+            mark, value = text, self._duration(text, written.location) or 0
         event = f"after.{mark}.{name}"
         afters[event] = After(event=event, delay=value, restore=written.restore or "deadline", label=text)
         return event
@@ -247,7 +247,7 @@ class ChartBuilder:
             index=0,
             source=index,
             descriptors=descriptors,
-            targets=self.names.resolve_targets(index, written.targets, written.place),
+            targets=self.names.resolve_targets(index, written.targets, written.location),
             guard=self.names.guard(index, written.guard),
             block=self.names.block(index, written.actions),
             internal=written.reenter is False,
@@ -258,7 +258,7 @@ class ChartBuilder:
             label=label,
             description=written.description,
             meta=written.meta,
-            place=written.place,
+            location=written.location,
         )
 
     def _invoke(self, index: int, position: int, written: doc.Invoke) -> Invoke:
@@ -280,11 +280,11 @@ class ChartBuilder:
             autoforward=written.autoforward,
             finalize=None if written.finalize is None else self.names.block(index, written.finalize),
             retry=written.retry,
-            timeout_ms=self._duration(written.timeout, written.place),
+            timeout_ms=self._duration(written.timeout, written.location),
             key=self.names.value(index, written.key),
             restore=written.restore or "keep",
             late=self._late(index),
-            place=written.place,
+            location=written.location,
         )
 
     def _late(self, index: int) -> LateCompensation | None:
@@ -309,18 +309,18 @@ class ChartBuilder:
             self.inline.append((name, compilation.chart))
         return name
 
-    def _duration(self, text: str | None, place: Place) -> int | None:
+    def _duration(self, text: str | None, location: SourceLocation) -> int | None:
         if text is None:
             return None
         ms = parse_duration(text)
         if ms is None:
             self.diagnostics.error(
-                "duration.syntax", f'"{text}" is not a duration', place, "write it like 30s or 1h30m"
+                "duration.syntax", f'"{text}" is not a duration', location, "write it like 30s or 1h30m"
             )
         elif ms > DELAY_MS_MAX:
             longest = format_duration(DELAY_MS_MAX)
             self.diagnostics.error(
-                "duration.range", f'the duration "{text}" is too long', place, f"the longest is {longest}"
+                "duration.range", f'the duration "{text}" is too long', location, f"the longest is {longest}"
             )
         return ms
 
@@ -334,7 +334,7 @@ class ChartBuilder:
         if script is not None and self.language.script(script) is None:
             hint = "move the work into registered functions or assign actions"
             self.diagnostics.error(
-                "script.untrusted", "scripts are not allowed: they run code", self.document.root.place, hint
+                "script.untrusted", "scripts are not allowed: they run code", self.document.root.location, hint
             )
         return script
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.expression.language import Language
 from interlock.expression.parser import ExpressionError, Parsed
 from interlock.model.chart import Descriptor
@@ -31,35 +31,42 @@ class NameResolver:
         self.lenient = document.dialect == "scxml"
         self.parsed: dict[str, Parsed | None] = {}
 
-    def resolve_targets(self, source: int, texts: tuple[str, ...], place: Place) -> tuple[int, ...]:
+    def resolve_targets(self, source: int, texts: tuple[str, ...], location: SourceLocation) -> tuple[int, ...]:
         """The states that a transition of `source` names; each unknown one is reported at the place.
 
         An unknown target is a warning in SCXML, because such a file runs as long as the transition is not taken (W3C
         240).
         """
-        return self._resolved(texts, place, lambda text: self.tree.resolve_target(source, text), lenient=self.lenient)
+        return self._resolved(
+            texts, location, lambda text: self.tree.resolve_target(source, text), lenient=self.lenient
+        )
 
-    def resolve_children(self, parent: int, texts: tuple[str, ...], place: Place) -> tuple[int, ...]:
+    def resolve_children(self, parent: int, texts: tuple[str, ...], location: SourceLocation) -> tuple[int, ...]:
         """The states that `initial`, or the default of a history, names among the children of `parent`."""
-        return self._resolved(texts, place, lambda text: self.tree.resolve_child(parent, text), lenient=False)
+        return self._resolved(texts, location, lambda text: self.tree.resolve_child(parent, text), lenient=False)
 
     def _resolved(
-        self, texts: tuple[str, ...], place: Place, find: Callable[[str], int | Unresolved], *, lenient: bool
+        self,
+        texts: tuple[str, ...],
+        location: SourceLocation,
+        find: Callable[[str], int | Unresolved],
+        *,
+        lenient: bool,
     ) -> tuple[int, ...]:
         found = []
         for text in texts:
             index = find(text)
             if isinstance(index, Unresolved):
-                self._unresolved(index, place, lenient=lenient)
+                self._unresolved(index, location, lenient=lenient)
             else:
                 found.append(index)
         return tuple(found)
 
-    def _unresolved(self, problem: Unresolved, place: Place, *, lenient: bool) -> None:
+    def _unresolved(self, problem: Unresolved, location: SourceLocation, *, lenient: bool) -> None:
         if lenient:
-            self.diagnostics.warning(problem.code, problem.message, place, problem.hint)
+            self.diagnostics.warning(problem.code, problem.message, location, problem.hint)
         else:
-            self.diagnostics.error(problem.code, problem.message, place, problem.hint)
+            self.diagnostics.error(problem.code, problem.message, location, problem.hint)
 
     def value(self, source: int, value: Value) -> Value:
         """A value with every expression in it checked and resolved."""
@@ -89,25 +96,25 @@ class NameResolver:
         for literal, offset in parsed.inside:
             index = self.tree.resolve_in_state(source, literal)
             if isinstance(index, Unresolved):
-                place = expression.place.shifted(offset, offset + len(literal))
-                self._unresolved(replace(index, message=f"In(): {index.message}"), place, lenient=self.lenient)
+                location = expression.location.shift(offset, offset + len(literal))
+                self._unresolved(replace(index, message=f"In(): {index.message}"), location, lenient=self.lenient)
                 inside.append((literal, literal))
             else:
                 inside.append((literal, self.tree.ids[index]))
         return replace(expression, inside=tuple(inside))
 
     def _malformed(self, expression: Expression, error: ExpressionError) -> Expression:
-        place = expression.place.shifted(error.offset, error.end)
+        location = expression.location.shift(error.offset, error.end)
         if self.lenient:
-            self.diagnostics.warning(error.code, f"{error.message}; evaluating it will fail", place, error.hint)
+            self.diagnostics.warning(error.code, f"{error.message}; evaluating it will fail", location, error.hint)
             return replace(expression, malformed=f"{error.code}: {error.message}")
-        self.diagnostics.error(error.code, error.message, place, error.hint)
+        self.diagnostics.error(error.code, error.message, location, error.hint)
         return expression
 
     def _inside(self, source: int, guard: GuardIn) -> Guard:
         index = self.tree.resolve_in_state(source, guard.state)
         if isinstance(index, Unresolved):
-            self.diagnostics.error(index.code, index.message, guard.place, index.hint)
+            self.diagnostics.error(index.code, index.message, guard.location, index.hint)
             return guard
         return replace(guard, state=self.tree.ids[index])
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.model.chart import Compensation, SagaInfo, SagaStepInfo, SagaUnwind
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.actions import (
@@ -59,7 +59,7 @@ def expand_sagas(document: Document, diagnostics: Diagnostics) -> Document:
     names = _FieldNames({field.name for state in states(document.root) for field in state.context}, set())
     if document.root.saga is not None:
         message = "the root cannot have a saga, because the end of the saga would be the end of the entity"
-        diagnostics.error("saga.misplaced", message, document.root.saga.place, "move the saga into a state")
+        diagnostics.error("saga.misplaced", message, document.root.saga.location, "move the saga into a state")
         return document
     return replace(document, root=_expand(document.root, "", names, diagnostics))
 
@@ -140,7 +140,7 @@ def _expand(state: State, path: str, names: _FieldNames, diagnostics: Diagnostic
 def _expand_saga(state: State, saga: Saga, path: str, names: _FieldNames, diagnostics: Diagnostics) -> State:
     if not _is_valid(state, saga, diagnostics):
         return state
-    field = _field_name(path, names, saga.place, diagnostics)
+    field = _field_name(path, names, saga.location, diagnostics)
     writer = SagaStates(saga, path, field)
     first_listener = next(
         (position for position, each in enumerate(state.transitions) if each.origin in ("on", "transitions")),
@@ -150,8 +150,8 @@ def _expand_saga(state: State, saga: Saga, path: str, names: _FieldNames, diagno
     default = writer.initial_memory()
     return replace(
         state,
-        context=(*state.context, Field(name=field, type="object", default=default, place=saga.place)),
-        entry=((writer.assign(saga.place, (field, default)),), *state.entry),
+        context=(*state.context, Field(name=field, type="object", default=default, location=saga.location)),
+        entry=((writer.assign(saga.location, (field, default)),), *state.entry),
         states=tuple(writer.states()),
         transitions=(*before, *writer.results(), *after),
     )
@@ -163,29 +163,29 @@ def _is_valid(state: State, saga: Saga, diagnostics: Diagnostics) -> bool:
     if state.type != "state" or state.states or any(each.origin == "onDone" for each in state.transitions):
         message = f'"{state.key}" has a saga, so it cannot have `type`, `states` or `onDone`'
         diagnostics.error(
-            "saga.misplaced", message, saga.place, "move them into another state; a saga has its own `onDone`"
+            "saga.misplaced", message, saga.location, "move them into another state; a saga has its own `onDone`"
         )
     if not saga.steps:
-        diagnostics.error("saga.no_steps", "the saga has no steps", saga.place, "add at least one under `steps`")
+        diagnostics.error("saga.no_steps", "the saga has no steps", saga.location, "add at least one under `steps`")
     if saga.compensation == "none" and saga.compensated:
         message = "`onCompensated` never happens with `compensation: none`"
-        diagnostics.error("saga.compensated", message, saga.compensated[0].place, "use `onError`")
+        diagnostics.error("saga.compensated", message, saga.compensated[0].location, "use `onError`")
     states = set(RESERVED)
     for step in saga.steps:
         made = {step.id, f"{step.id}_compensation"}
         if states & made:
             message = f'the state name "{min(states & made)}" is already used by this saga'
-            diagnostics.error("saga.duplicate_step", message, step.place, "give the step another id")
+            diagnostics.error("saga.duplicate_step", message, step.location, "give the step another id")
         states |= made
     return len(diagnostics.items) == count
 
 
-def _field_name(path: str, names: _FieldNames, place: Place, diagnostics: Diagnostics) -> str:
+def _field_name(path: str, names: _FieldNames, location: SourceLocation, diagnostics: Diagnostics) -> str:
     """The field in which a saga records its steps: `saga_<state>`, in characters that every expression can read."""
     wanted = name = "saga_" + re.sub(r"[^A-Za-z0-9_]", "_", path)
     if name in names.written:
         message = f"the field `{name}` is reserved for the record of the saga"
-        diagnostics.error("saga.field", message, place, "rename your field")
+        diagnostics.error("saga.field", message, location, "rename your field")
     number = 1
     while name in names.made:
         number += 1
@@ -217,60 +217,63 @@ class SagaStates:
             yield self.parallel_compensations()
         else:
             yield from self.sequential_compensations()
-        place = self.saga.place
-        yield State(key="completed", type="final", place=place)
+        location = self.saga.location
+        yield State(key="completed", type="final", location=location)
         if self.saga.compensation != "none":
-            yield State(key="compensated", type="final", place=place)
-        yield State(key="blocked", type="final", place=place)
+            yield State(key="compensated", type="final", location=location)
+        yield State(key="blocked", type="final", location=location)
 
     # Steps
 
     def step(self, step: SagaStep, position: int, following: str) -> State:
         """The state of a step. It is left at once if the step's `if` is false on entry."""
-        place = step.place
+        location = step.location
         start = self.assign(
-            place, (f"{self.field}.step", step.id), (f"{self.field}.key", None), (f"{self.field}.key", self.key(step))
+            location,
+            (f"{self.field}.step", step.id),
+            (f"{self.field}.key", None),
+            (f"{self.field}.key", self.key(step)),
         )
         entry: Block = (start,)
         skip: tuple[Transition, ...] = ()
         if step.guard is not None:
             # The guard is evaluated once, on entry, so that its answer cannot change while the step runs.
             entry = (
-                self.assign(place, (f"{self.field}.step", None)),
-                If(branches=((step.guard, (start,)),), place=place),
+                self.assign(location, (f"{self.field}.step", None)),
+                If(branches=((step.guard, (start,)),), location=location),
             )
-            skip = (self.always(_skipped_guard(self.field), following, place),)
+            skip = (self.always(_skipped_guard(self.field), following, location),)
         done: list[tuple[str, Value]] = [self.done_record(step)]
         if step.do.output is not None:
-            done.append((step.do.output, Expression("event.data", step.do.place)))
+            done.append((step.do.output, Expression("event.data", step.do.location)))
         invoke = Invoke(
             id=f"{self.path}.{step.id}",
             src=step.do.src,
             input=step.do.input,
-            key=Expression(f"context.{self.field}.key", step.do.place),
+            key=Expression(f"context.{self.field}.key", step.do.location),
             retry=step.retry,
             timeout=step.timeout,
-            done=(self.to(following, step.do.place, self.assign(step.do.place, *done)),),
+            done=(self.to(following, step.do.location, self.assign(step.do.location, *done)),),
             error=self.errors(step, position),
-            place=step.place,
+            location=step.location,
         )
-        return State(key=step.id, entry=(entry,), transitions=skip, invokes=(invoke,), place=place)
+        return State(key=step.id, entry=(entry,), transitions=skip, invokes=(invoke,), location=location)
 
     def key(self, step: SagaStep) -> Value:
         """The idempotency key of a step, new for each entry. The step's compensation receives it as `compensates`."""
         if step.do.key is not None:
             return step.do.key
-        return Expression(f"entity.id + '/' + str(entity.version) + {f'/{self.path}.{step.id}'!r}", step.do.place)
+        return Expression(f"entity.id + '/' + str(entity.version) + {f'/{self.path}.{step.id}'!r}", step.do.location)
 
     def done_record(self, step: SagaStep) -> tuple[str, Value]:
-        record = Expression(f"{{'step': {step.id!r}, 'key': context.{self.field}.key}}", step.do.place)
+        record = Expression(f"{{'step': {step.id!r}, 'key': context.{self.field}.key}}", step.do.location)
         return f"{self.field}.done.{step.id}", record
 
     def errors(self, step: SagaStep, position: int) -> tuple[Transition, ...]:
         """Transitions for a failed step: it is compensated unless it certainly had no effect."""
-        place = step.do.place
-        without = replace(self.to(self.compensate_from(position), place), guard=self.guard(NOT_DONE, place))
-        perhaps = self.to(self.compensate_from(position + 1), place, self.assign(place, self.done_record(step)))
+        location = step.do.location
+        without = replace(self.to(self.compensate_from(position), location), guard=self.guard(NOT_DONE, location))
+        perhaps = self.to(self.compensate_from(position + 1), location, self.assign(location, self.done_record(step)))
         return (without, perhaps)
 
     def compensate_from(self, count: int) -> str:
@@ -292,24 +295,25 @@ class SagaStates:
 
     def parallel_compensations(self) -> State:
         """A region for each step. After all regions ended, a step that is still recorded could not be compensated."""
-        place = self.saga.place
+        location = self.saga.location
         regions = []
         for step in self.compensable:
             region = self.compensation_path(step)
             inner = (
                 self.compensation(step, "pending", self.ref(f"{region}.done"), self.ref(f"{region}.failed")),
-                State(key="done", type="final", place=step.place),
-                State(key="failed", type="final", place=step.place),
+                State(key="done", type="final", location=step.location),
+                State(key="failed", type="final", location=step.location),
             )
-            regions.append(State(key=f"{step.id}_compensation", states=inner, place=step.place))
+            regions.append(State(key=f"{step.id}_compensation", states=inner, location=step.location))
         none_done = GuardAll(
-            guards=tuple(self.guard(self.not_done_guard(each), place) for each in self.compensable), place=place
+            guards=tuple(self.guard(self.not_done_guard(each), location) for each in self.compensable),
+            location=location,
         )
         ends = (
-            replace(self.to("compensated", place), origin="onDone", guard=none_done),
-            replace(self.to("blocked", place), origin="onDone"),
+            replace(self.to("compensated", location), origin="onDone", guard=none_done),
+            replace(self.to("blocked", location), origin="onDone"),
         )
-        return State(key="compensation", type="parallel", states=tuple(regions), transitions=ends, place=place)
+        return State(key="compensation", type="parallel", states=tuple(regions), transitions=ends, location=location)
 
     def compensation(self, step: SagaStep, key: str, following: str, failed: str) -> State:
         """The state that compensates a step; it is left at once if the step is not recorded as done."""
@@ -325,18 +329,20 @@ class SagaStates:
             key=call.key,
             retry=step.retry,
             timeout=step.timeout,
-            done=(Transition(targets=(following,), actions=(self.assign(call.place, *off),), place=call.place),),
-            error=(Transition(targets=(failed,), place=call.place),),
-            place=step.place,
+            done=(
+                Transition(targets=(following,), actions=(self.assign(call.location, *off),), location=call.location),
+            ),
+            error=(Transition(targets=(failed,), location=call.location),),
+            location=step.location,
         )
-        skip = replace(self.always(self.not_done_guard(step), "", step.place), targets=(following,))
-        return State(key=key, transitions=(skip,), invokes=(invoke,), place=step.place)
+        skip = replace(self.always(self.not_done_guard(step), "", step.location), targets=(following,))
+        return State(key=key, transitions=(skip,), invokes=(invoke,), location=step.location)
 
     def input(self, step: SagaStep, call: SagaCall) -> Value:
         """The compensation's input with the key of the step, so that a service can reject a late request."""
         if call.input is not None and not isinstance(call.input, dict):
             return call.input
-        key = Expression(f"context.{self.field}.done[{step.id!r}].key", call.place)
+        key = Expression(f"context.{self.field}.done[{step.id!r}].key", call.location)
         return {"compensates": key, **(call.input or {})}
 
     # Results
@@ -350,10 +356,10 @@ class SagaStates:
 
     def result(self, transitions: tuple[Transition, ...], finals: list[str]) -> Iterator[Transition]:
         for each in transitions:
-            ends: list[Guard] = [GuardIn(state=f".{final}", place=each.place) for final in finals]
-            guard = ends[0] if len(ends) == 1 else GuardAny(guards=tuple(ends), place=each.place)
+            ends: list[Guard] = [GuardIn(state=f".{final}", location=each.location) for final in finals]
+            guard = ends[0] if len(ends) == 1 else GuardAny(guards=tuple(ends), location=each.location)
             if each.guard is not None:
-                guard = GuardAll(guards=(guard, each.guard), place=each.place)
+                guard = GuardAll(guards=(guard, each.guard), location=each.location)
             yield replace(each, origin="onDone", events=(), guard=guard)
 
     # Parts
@@ -371,14 +377,14 @@ class SagaStates:
     def ref(self, name: str) -> str:
         return f"#{self.path}.{name}"
 
-    def to(self, name: str, place: Place, *actions: Assign) -> Transition:
-        return Transition(targets=(self.ref(name),), actions=actions, place=place)
+    def to(self, name: str, location: SourceLocation, *actions: Assign) -> Transition:
+        return Transition(targets=(self.ref(name),), actions=actions, location=location)
 
-    def always(self, guard: str, name: str, place: Place) -> Transition:
-        return replace(self.to(name, place), origin="always", guard=self.guard(guard, place))
+    def always(self, guard: str, name: str, location: SourceLocation) -> Transition:
+        return replace(self.to(name, location), origin="always", guard=self.guard(guard, location))
 
-    def guard(self, text: str, place: Place) -> GuardExpression:
-        return GuardExpression(expression=Expression(text, place), place=place)
+    def guard(self, text: str, location: SourceLocation) -> GuardExpression:
+        return GuardExpression(expression=Expression(text, location), location=location)
 
-    def assign(self, place: Place, *values: tuple[str, Value]) -> Assign:
-        return Assign(values=values, place=place)
+    def assign(self, location: SourceLocation, *values: tuple[str, Value]) -> Assign:
+        return Assign(values=values, location=location)

@@ -32,7 +32,7 @@ from interlock.definition.shapes import (
     Value,
 )
 from interlock.definition.source.node import Node
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.model.document.actions import Expression
 from interlock.model.document.actions import Value as ModelValue
 
@@ -48,16 +48,16 @@ class FunctionCodec:
     write: Callable[[Any, Scope], Any]
 
 
-def text_or_expression(text: str, place: Place) -> str | Expression:
+def text_or_expression(text: str, location: SourceLocation) -> str | Expression:
     """A string in a place where an expression is allowed, as a text or an expression."""
     if not text.startswith("="):
         return text[1:] if _ESCAPED.match(text) else text
     inner = text[1:].strip()
     offset = len(text) - len(text[1:].lstrip())
-    if place.line == place.end_line and place.end_column - place.column != len(text):
+    if location.line == location.end_line and location.end_column - location.column != len(text):
         # A quoted text is longer than its content by the quotes; the content starts after the first one.
         offset += 1
-    return Expression(inner, place.shifted(offset, offset + len(inner)))
+    return Expression(inner, location.shift(offset, offset + len(inner)))
 
 
 def read_value(node: Node) -> ModelValue:
@@ -65,8 +65,8 @@ def read_value(node: Node) -> ModelValue:
     match node.value:
         case str():
             if not node.is_exact and node.value.startswith("="):
-                return Expression(node.value[1:].strip(), node.place)
-            return text_or_expression(node.value, node.place)
+                return Expression(node.value[1:].strip(), node.location)
+            return text_or_expression(node.value, node.location)
         case dict():
             return {key: read_value(each) for key, each in node.value.items()}
         case list():
@@ -251,15 +251,15 @@ class RecordCodec:
         self.codecs, self.makes, self.short = codecs, whole.makes, whole.short
         defaults = {each.name: None if each.default is MISSING else each.default for each in fields(whole.makes)}
         defaults |= self.defaults
-        self.has_place = "place" in defaults
+        self.has_location = "place" in defaults
         self.rows: list[tuple[Key, Codec, Any]] = [
             (key, _key_codec(codecs, key), defaults[key.attribute]) for key in whole.keys
         ]
 
     def read(self, node: Node, scope: Scope, **given: Any) -> Any:
         """The value of a checked node; `given` are fields that no key of it fills."""
-        if self.has_place:
-            given.setdefault("place", node.place)
+        if self.has_location:
+            given.setdefault("place", node.location)
         parts = node.value if isinstance(node.value, dict) else {self.short: node}
         for key, codec, _ in self.rows:
             part = parts.get(key.name)
@@ -307,7 +307,7 @@ class _InnerCodec:
         self.name, self.codec = key.name, _Later(codecs, key.shape)
 
     def read(self, node: Node, scope: Scope, **given: Any) -> Any:
-        return self.codec.read(_mapping(node)[self.name], scope, place=node.place, **given)
+        return self.codec.read(_mapping(node)[self.name], scope, location=node.location, **given)
 
     def write(self, value: Any, scope: Scope) -> Any:
         return {self.name: self.codec.write(value, scope)}

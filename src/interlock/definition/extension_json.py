@@ -163,7 +163,7 @@ def _record(node: Node, made: Any, leaves: Leaves) -> Any:
     if missing:
         raise WrongValueError(node, f"a mapping with {' and '.join(missing)}")
     value = made(**given)
-    return replace(value, place=node.place) if any(each.name == "place" for each in fields(made)) else value
+    return replace(value, location=node.location) if any(each.name == "place" for each in fields(made)) else value
 
 
 # Writing

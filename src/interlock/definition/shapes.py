@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, Literal, Protocol
 
 from interlock.definition.source.node import Node
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.field import same_value, type_name
 
@@ -341,7 +341,7 @@ class ShapeChecker:
             near = (suggestion(key, marks) for key in node.value)
             hint = next((each for each in near if each is not None), None)
             self.diagnostics.error(
-                "key.missing", f"{shape.what} must have one of the keys {', '.join(marks)}", node.place, hint
+                "key.missing", f"{shape.what} must have one of the keys {', '.join(marks)}", node.location, hint
             )
             return None
         return self._wrong(node, shape)
@@ -375,10 +375,10 @@ class ShapeChecker:
         required = [each.name for each in shape.keys if each.required]
         for name in required:
             if name not in node.value:
-                self.diagnostics.error("key.missing", f'the key "{name}" is missing in {shape.what}', node.place)
+                self.diagnostics.error("key.missing", f'the key "{name}" is missing in {shape.what}', node.location)
         if any(name not in fitting for name in required):
             return None
-        return Node(fitting, node.place, node.keys)
+        return Node(fitting, node.location, node.keys)
 
     def _unknown_hint(self, name: str, known: Mapping[str, Key], shape: Record) -> str | None:
         foreign = self.foreign.get(name)
@@ -404,36 +404,36 @@ class ShapeChecker:
             named = self._fits_text(name, shape.key, node.keys[name])
             fits = self.check(value, shape.value)
             if fits is None and shape.keep:
-                fits = Node({}, value.place)
+                fits = Node({}, value.location)
             if named and fits is not None:
                 fitting[name] = fits
-        return self._enough(Node(fitting, node.place, node.keys), len(node.value), shape)
+        return self._enough(Node(fitting, node.location, node.keys), len(node.value), shape)
 
     def _list(self, node: Node, shape: ListOf) -> Node | None:
         if not isinstance(node.value, list):
             return self._wrong(node, shape)
         fitting = [fits for each in node.value if (fits := self.check(each, shape.item)) is not None]
-        return self._enough(Node(fitting, node.place), len(node.value), shape)
+        return self._enough(Node(fitting, node.location), len(node.value), shape)
 
     def _enough(self, node: Node, count: int, shape: ListOf | MapOf) -> Node | None:
         if count >= shape.min:
             return node
-        self.diagnostics.error("value.empty", f"{shape.what} must not be empty", node.place)
+        self.diagnostics.error("value.empty", f"{shape.what} must not be empty", node.location)
         return None
 
     def _text(self, node: Node, shape: Text) -> Node | None:
         if not isinstance(node.value, str):
             return self._wrong(node, shape)
-        return node if self._fits_text(node.value, shape, node.place) else None
+        return node if self._fits_text(node.value, shape, node.location) else None
 
-    def _fits_text(self, text: str, shape: Text, place: Place) -> bool:
+    def _fits_text(self, text: str, shape: Text, location: SourceLocation) -> bool:
         if shape.expression and text.startswith("="):
             return True
         if shape.pattern is not None and not compile_pattern(shape.pattern).fullmatch(text):
-            self.diagnostics.error(shape.code, f'"{text[:60]}" is not {shape.what}', place, shape.hint)
+            self.diagnostics.error(shape.code, f'"{text[:60]}" is not {shape.what}', location, shape.hint)
             return False
         if shape.bytes_max is not None and len(text.encode()) > shape.bytes_max:
-            self.diagnostics.error(shape.code, f"{shape.what} has more than {shape.bytes_max} bytes", place)
+            self.diagnostics.error(shape.code, f"{shape.what} has more than {shape.bytes_max} bytes", location)
             return False
         return True
 
@@ -447,7 +447,7 @@ class ShapeChecker:
             return self._wrong(node, shape)
         words = [each for each in shape.options if isinstance(each, str)]
         message = f'"{value[:60]}" is not {describe(shape)}'
-        self.diagnostics.error("value.choice", message, node.place, suggestion(value, words))
+        self.diagnostics.error("value.choice", message, node.location, suggestion(value, words))
         return None
 
     def _number(self, node: Node, shape: Number) -> Node | None:
@@ -455,7 +455,7 @@ class ShapeChecker:
         if isinstance(value, bool) or not isinstance(value, int if shape.whole else int | float):
             return self._wrong(node, shape)
         if shape.min is not None and value < shape.min:
-            self.diagnostics.error("value.range", f"{value} is less than {shape.min}", node.place)
+            self.diagnostics.error("value.range", f"{value} is less than {shape.min}", node.location)
             return None
         return node
 
@@ -464,7 +464,7 @@ class ShapeChecker:
             return self._wrong(node, shape)
         hint = dict(shape.hints).get(node.value) or suggestion(node.value, shape.options)
         message = f'"{node.value[:60]}" is not {describe(shape)}'
-        self.diagnostics.error("value.choice", message, node.place, hint)
+        self.diagnostics.error("value.choice", message, node.location, hint)
         return None
 
     def _wrong(self, node: Node, shape: CheckableShape) -> Node | None:
@@ -479,5 +479,5 @@ class ShapeChecker:
         listed = isinstance(shape, Choice | NoValue) and isinstance(node.value, int)
         found = str(node.value).lower()[:60] if listed else type_name(node.value)
         message = f"expected {describe(shape)}, got {found}"
-        self.diagnostics.error("value.type", message, node.place, hint)
+        self.diagnostics.error("value.type", message, node.location, hint)
         return None

@@ -28,7 +28,7 @@ from interlock.effects.work_delta import CANCEL
 from interlock.errors import NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.driver_events import invoke_failed
 from interlock.model.event import Event
-from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LOOK_MS_MAX
+from interlock.model.limits import CLOCK_AHEAD_MS_MAX, POLL_MS_MAX
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES, Child, EventDelivery
 from interlock.ports.work import Claim, Settlement, WorkQuery, WorkQueue
@@ -48,13 +48,15 @@ class Children:
     async def perform(self, work: RunningWork) -> Settlement | None:
         """Start the child, or end it when its timeout is over."""
         claim = work.claim
-        place, payload, timeout_ms = claim.work.place, claim.work.body, claim.work.body.get("timeout_ms")
+        work_id, payload, timeout_ms = claim.work.id, claim.work.body, claim.work.body.get("timeout_ms")
         try:
-            child = await self._delivery.start_child(claim.entity, place, payload, restarts=claim.failures)
+            child = await self._delivery.start_child(claim.entity, work_id, payload, restarts=claim.failures)
         except (NotFoundError, RejectedError, UnavailableError, UsageError) as error:
             if error.code in CHART_MISSING_CODES:
-                next_ms = self._clock.now_ms() + LOOK_MS_MAX
-                return Settlement(claim, "again", next_ms, error=error_facts(error), lapsed=True, begun=False)
+                next_ms = self._clock.now_ms() + POLL_MS_MAX
+                return Settlement(
+                    claim, "again", next_ms, error=error_facts(error), without_failure=True, started=False
+                )
             if isinstance(error, UnavailableError):
                 raise
             return await self._fail(work, failure_from(error))
@@ -65,13 +67,13 @@ class Children:
             since_ms = await self._noticed_ms(claim, now_ms)
             note = {"code": CLOCK_AHEAD, "message": "it was created by a clock that was ahead", "since_ms": since_ms}
         if since_ms + timeout_ms > now_ms:
-            return Settlement(claim, "again", since_ms + timeout_ms, error=note, lapsed=True)
+            return Settlement(claim, "again", since_ms + timeout_ms, error=note, without_failure=True)
         return await self._time_out(work, child, timeout_ms)
 
     async def _noticed_ms(self, claim: Claim, now_ms: int) -> int:
         """Return from when the timeout counts for a child that was created in the future."""
         if self._work is not None:
-            page = await self._work.works(WorkQuery(entity=claim.entity, place=claim.work.place))
+            page = await self._work.list_work(WorkQuery(entity=claim.entity, id=claim.work.id))
             stored = page.rows[0].error if page.rows else None
             if isinstance(stored, dict) and stored.get("code") == CLOCK_AHEAD:
                 since_ms = stored.get("since_ms")
@@ -95,9 +97,9 @@ class Children:
             done=failure.done,
             attempts=claim.failures + 1,
         )
-        place = claim.work.place
+        work_id = claim.work.id
         receipt = await self._delivery.deliver(
-            claim.entity, event, key=place.result_key, finishes=place, fence=claim.attempt
+            claim.entity, event, key=work_id.result_key, finishes=work_id, fence=claim.attempt
         )
         return None if receipt.outcome in ("applied", "duplicate") else Settlement(claim, "done")
 

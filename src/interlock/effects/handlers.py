@@ -51,8 +51,8 @@ from interlock.model.driver_events import COMPENSATION_FAILED, call_failed, invo
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import Work
-from interlock.model.json_value import payload_refusal
-from interlock.model.limits import ATTEMPTS_MAX, DETAILS_BYTES_MAX, LOOK_MS_MAX, STOP_MS_MAX
+from interlock.model.json_value import payload_problem
+from interlock.model.limits import ATTEMPTS_MAX, DETAILS_BYTES_MAX, POLL_MS_MAX, STOP_MS_MAX
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES, EventDelivery
 from interlock.ports.threads import THREADS
@@ -176,8 +176,8 @@ class HandlerRunner:
 
     def _postpone(self, work: RunningWork) -> Settlement:
         """Try later; this does not count as an attempt."""
-        next_ms = self._clock.now_ms() + LOOK_MS_MAX
-        return Settlement(work.claim, "again", next_ms, error=work.facts(), lapsed=True, begun=False)
+        next_ms = self._clock.now_ms() + POLL_MS_MAX
+        return Settlement(work.claim, "again", next_ms, error=work.facts(), without_failure=True, started=False)
 
     def _lacks_thread(self, claim: Claim) -> bool:
         """Whether it needs a thread and none is left: too many were given up and still run."""
@@ -238,7 +238,7 @@ class HandlerRunner:
         """Return the details that an earlier attempt reported; what the store has with the work is recorded."""
         if work.claim.attempt == 1 or self._work is None:
             return None
-        page = await self._work.works(WorkQuery(entity=work.claim.entity, place=work.claim.work.place))
+        page = await self._work.list_work(WorkQuery(entity=work.claim.entity, id=work.claim.work.id))
         stored = page.rows[0].error if page.rows else None
         if not isinstance(stored, dict):
             return None
@@ -378,10 +378,10 @@ class HandlerRunner:
         failures = 0
         while True:  # ends with a receipt, or with the last try
             claim = work.claim
-            place, fence = claim.work.place, claim.attempt if fenced else None
+            work_id, fence = claim.work.id, claim.attempt if fenced else None
             try:
                 return await self._delivery.deliver(
-                    claim.entity, event, key=place.result_key, finishes=place, fence=fence
+                    claim.entity, event, key=work_id.result_key, finishes=work_id, fence=fence
                 )
             except (ConflictError, UnavailableError) as error:
                 failures += 1
@@ -407,7 +407,7 @@ def _failure_facts(work: RunningWork, failure: Failure) -> dict[str, Any] | None
 
 def _record_heartbeat(work: RunningWork, details: Any) -> None:
     """Record a heartbeat, from any thread. Its details are encoded here: the handler may change them afterwards."""
-    problem = None if details is None else payload_refusal(details)
+    problem = None if details is None else payload_problem(details)
     encoded = None if details is None or problem is not None else encode(details)
     if encoded is not None and len(encoded) > DETAILS_BYTES_MAX:
         problem, encoded = f"{len(encoded):,} bytes exceed the limit of {DETAILS_BYTES_MAX:,}", None
@@ -423,13 +423,13 @@ def _is_call(claim: Claim) -> bool:
 
 def attempt_key(work: Work, entity: str, number: int) -> str:
     """Return the key that a handler sees: the author's, or that of the work; a new one per attempt on request."""
-    key = work.body.get("key") or work.place.key(entity)
+    key = work.body.get("key") or work.id.key(entity)
     return f"{key}~{number}" if work.body.get("restore") == "restart" else str(key)
 
 
 def result_failure(handler: str, result: object) -> Failure | None:
     """Return the failure of a handler whose result cannot be stored; None for a valid result."""
-    problem = payload_refusal(result)
+    problem = payload_problem(result)
     if problem is None:
         return None
     return Failure("result.malformed", f"`{handler}` returned an invalid result: {problem}")

@@ -31,7 +31,7 @@ from interlock.effects.retry import failure_from
 from interlock.effects.waiting import first_of, log_failure, wait_until_empty
 from interlock.errors import ConflictError, UnavailableError
 from interlock.model.journal.work import Lane
-from interlock.model.limits import ATTEMPTS_MAX, LEASE_MS, LOOK_MS_MAX, STOP_MS_MAX
+from interlock.model.limits import ATTEMPTS_MAX, LEASE_MS, POLL_MS_MAX, STOP_MS_MAX
 from interlock.ports.admission import AdmissionGate, AdmissionPermit
 from interlock.ports.clock import Clock, wait_to_poll
 from interlock.ports.work import Claim, Settlement, WorkQueue
@@ -220,7 +220,7 @@ class LaneWorker:
         left = [task for task, work in self._cancelled.items() if not task.done() or work.is_running]
         now_ms = self._clock.now_ms()
         await self._settle(
-            tuple(Settlement(work.claim, "again", now_ms, error=work.facts(), lapsed=True) for work in back)
+            tuple(Settlement(work.claim, "again", now_ms, error=work.facts(), without_failure=True) for work in back)
         )
         return StopReport(self._finished, len(back), len(left))
 
@@ -262,7 +262,7 @@ class LaneWorker:
                 continue
             permit = self._enter()
             if permit is None:  # the drain started meanwhile
-                await self._settle((Settlement(claim, "again", now_ms, lapsed=True, begun=False),))
+                await self._settle((Settlement(claim, "again", now_ms, without_failure=True, started=False),))
                 continue
             work = RunningWork(claim)
             task = asyncio.ensure_future(self._run(work, permit))
@@ -274,7 +274,7 @@ class LaneWorker:
         """Whether this process runs the work already: its lease expired while the process was suspended."""
         for work in self._running.values():
             mine = work.claim
-            if (mine.entity, mine.work.place, mine.failures) == (claim.entity, claim.work.place, claim.failures):
+            if (mine.entity, mine.work.id, mine.failures) == (claim.entity, claim.work.id, claim.failures):
                 if work.releasing:
                     return False
                 work.update(claim)
@@ -288,11 +288,11 @@ class LaneWorker:
 
     async def _wait(self, due_ms: float | None) -> None:
         """Wait for a signal, until work is due, or until the next poll for work of other processes."""
-        await first_of(self._signal.wait(), wait_to_poll(self._clock, LOOK_MS_MAX, due_ms=due_ms))
+        await first_of(self._signal.wait(), wait_to_poll(self._clock, POLL_MS_MAX, due_ms=due_ms))
 
     async def _until_due_ms(self) -> float | None:
         try:
-            next_ms = await self._queue.soonest(self._lane, self._names)
+            next_ms = await self._queue.next_due_ms(self._lane, self._names)
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the lane continues
             self._log_failure("the next due work cannot be read", error)
             return None
@@ -321,8 +321,8 @@ class LaneWorker:
         if work.claim.attempt >= ATTEMPTS_MAX and not isinstance(error, ConflictError | UnavailableError):
             failure = failure_from(error)
             return Settlement(work.claim, "dead", error={"code": failure.code, "message": failure.message})
-        next_ms = self._clock.now_ms() + round(LOOK_MS_MAX * self._clock.jitter())
-        return Settlement(work.claim, "again", next_ms, error=work.facts(), lapsed=True)
+        next_ms = self._clock.now_ms() + round(POLL_MS_MAX * self._clock.jitter())
+        return Settlement(work.claim, "again", next_ms, error=work.facts(), without_failure=True)
 
     async def _settle(self, settlements: tuple[Settlement, ...]) -> None:
         if not settlements:
@@ -366,7 +366,7 @@ class LaneWorker:
         if not work.has_unsaved_details:
             return
         try:
-            await self._queue.note(work.claim, work.facts())
+            await self._queue.save_details(work.claim, work.facts())
         except Exception as error:  # noqa: BLE001 - they are stored with the next renewal
             self._log_failure("heartbeat details cannot be stored", error)
         else:

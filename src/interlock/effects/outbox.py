@@ -23,7 +23,7 @@ from interlock.model.backoff import Backoff
 from interlock.model.driver_events import call_failed
 from interlock.model.event import Event
 from interlock.model.journal.work import CHILD_WORK, WorkId
-from interlock.model.limits import LOOK_MS_MAX, MESSAGE_ATTEMPTS_MAX, SEND_BACKOFF_MS_MAX
+from interlock.model.limits import MESSAGE_ATTEMPTS_MAX, POLL_MS_MAX, SEND_BACKOFF_MS_MAX
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES, EventDelivery
 from interlock.ports.work import Claim, Settlement, WorkQuery, WorkQueue, WorkRow
@@ -57,7 +57,7 @@ class OutboxRelay:
             if isinstance(error, NotFoundError):
                 return await self._report_undeliverable(claim, "undeliverable")
             if error.code in CHART_MISSING_CODES:
-                return self._postpone(claim, LOOK_MS_MAX)  # for a process that has the chart
+                return self._postpone(claim, POLL_MS_MAX)  # for a process that has the chart
             return self._retry(claim, error)
 
     async def _deliver(self, claim: Claim) -> Settlement | None:
@@ -77,8 +77,8 @@ class OutboxRelay:
             if restart is not None:
                 (is_settled,) = await self._queue.settle((restart,), now_ms=self._clock.now_ms())
                 # Otherwise a worker has just claimed that work, to check the child's timeout.
-                return Settlement(claim, "done") if is_settled else self._postpone(claim, LOOK_MS_MAX // 10)
-            finishes = row.work.place
+                return Settlement(claim, "done") if is_settled else self._postpone(claim, POLL_MS_MAX // 10)
+            finishes = row.work.id
         receipt = await self._delivery.deliver(target, event, key=f"_sent/{claim.key}", finishes=finishes)
         if receipt.outcome == "denied":
             return await self._report_undeliverable(claim, "denied")
@@ -86,7 +86,7 @@ class OutboxRelay:
 
     async def _is_child(self, entity: str, row: WorkRow) -> bool:
         """Whether the entity is the current child of this work, not an earlier one."""
-        child = await self._delivery.find_child(row.entity, row.work.place, row.work.body, restarts=row.failures)
+        child = await self._delivery.find_child(row.entity, row.work.id, row.work.body, restarts=row.failures)
         return child is not None and child.entity == entity
 
     def _restart(self, row: WorkRow, event: Event) -> Settlement | None:
@@ -97,18 +97,18 @@ class OutboxRelay:
         failure = Failure(str(data.get("code")), str(data.get("message")))
         return restart_child(_as_claim(row), failure, now_ms=self._clock.now_ms(), chance=self._clock.jitter())
 
-    async def _deliver_to_child(self, claim: Claim, event: Event, place: WorkId) -> Settlement | None:
+    async def _deliver_to_child(self, claim: Claim, event: Event, work_id: WorkId) -> Settlement | None:
         """Deliver to the child of an invoke, once it exists. The last event for it removes the work of the child."""
-        row = await self._row(claim.entity, place)
+        row = await self._row(claim.entity, work_id)
         if row is None:  # the child has finished
             return Settlement(claim, "done")
         if row.work.name != CHILD_WORK:  # a handler receives no events, and later rows must not wait for its end
             return await self._report_undeliverable(claim, "undeliverable")
         restarts = row.failures - _is_ending(row)
-        child = await self._delivery.find_child(claim.entity, place, row.work.body, restarts=restarts)
+        child = await self._delivery.find_child(claim.entity, work_id, row.work.body, restarts=restarts)
         is_ready = child is not None if event.name != CANCEL else await self._park(row, is_started=child is not None)
         if not is_ready:
-            return self._postpone(claim, LOOK_MS_MAX // 10)  # the child is about to start or restart
+            return self._postpone(claim, POLL_MS_MAX // 10)  # the child is about to start or restart
         if child is not None:
             await self._delivery.deliver(child.entity, event, key=f"_sent/{claim.key}")
         if event.name == CANCEL:
@@ -133,19 +133,19 @@ class OutboxRelay:
 
     def _postpone(self, claim: Claim, wait_ms: int) -> Settlement:
         """Try later, without a failure."""
-        return Settlement(claim, "again", self._clock.now_ms() + wait_ms, lapsed=True)
+        return Settlement(claim, "again", self._clock.now_ms() + wait_ms, without_failure=True)
 
-    async def _row(self, entity: str, place: WorkId) -> WorkRow | None:
-        page = await self._queue.works(WorkQuery(entity=entity, place=place))
+    async def _row(self, entity: str, work_id: WorkId) -> WorkRow | None:
+        page = await self._queue.list_work(WorkQuery(entity=entity, id=work_id))
         return page.rows[0] if page.rows else None
 
     async def _report_undeliverable(self, claim: Claim, code: str) -> Settlement | None:
         """Send the sender an error event; if its chart does not handle that, the row becomes a dead letter."""
-        sent, place = outbox_event(claim.work), claim.work.place
+        sent, work_id = outbox_event(claim.work), claim.work.id
         if is_answer(sent):
             return Settlement(claim, "done")  # the receiver is gone
         event = call_failed("send", claim.key, code, sendid=sent.sendid)
-        receipt = await self._delivery.deliver(claim.entity, event, key=place.result_key, finishes=place)
+        receipt = await self._delivery.deliver(claim.entity, event, key=work_id.result_key, finishes=work_id)
         if receipt.outcome in ("applied", "duplicate"):
             return None
         return Settlement(claim, "dead", error={"code": code, "message": f"cannot deliver to {claim.work.name}"})

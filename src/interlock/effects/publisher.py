@@ -50,7 +50,7 @@ class BusPublisher:
         """Publish one message."""
         claim = work.claim
         try:
-            await self._bus.publish(message_of(claim.entity, claim.work.place, claim.work.body, source=self._source))
+            await self._bus.publish(message_of(claim.entity, claim.work.id, claim.work.body, source=self._source))
         except UnavailableError as error:
             return self._postpone(claim, error)
         except InterlockError as error:
@@ -75,7 +75,9 @@ class BusPublisher:
             self._absences += 1
             extra = {"code": error.code, "absences": self._absences}
             _log.warning("the bus is unreachable; messages wait", extra=extra)
-        return Settlement(claim, "again", self._closed_until_ms, error=error_facts(error), lapsed=True, begun=False)
+        return Settlement(
+            claim, "again", self._closed_until_ms, error=error_facts(error), without_failure=True, started=False
+        )
 
     def _retry(self, claim: Claim, error: InterlockError) -> Settlement:
         if isinstance(error, RejectedError) or claim.failures + 1 >= MESSAGE_ATTEMPTS_MAX:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from interlock.effects.lanes import RunningWork
-from interlock.model.limits import LOOK_MS_MAX
+from interlock.model.limits import POLL_MS_MAX
 from interlock.model.snapshot import Timer
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import EventDelivery
@@ -40,12 +40,12 @@ def shift_for_downtime(downtimes: tuple[Downtime, ...], timer: Timer, since_ms: 
         return None
     delay_ms, shift = timer.due_ms - since_ms, TimerShift(timer.due_ms, since_ms)
     for each in downtimes:
-        if each.ended_ms <= shift.since_ms or each.began_ms >= shift.due_ms:
+        if each.ended_ms <= shift.since_ms or each.started_ms >= shift.due_ms:
             continue
         if timer.restore == "restart":
             due_ms = each.ended_ms + delay_ms
         else:
-            due_ms = shift.due_ms + each.ended_ms - max(each.began_ms, shift.since_ms)
+            due_ms = shift.due_ms + each.ended_ms - max(each.started_ms, shift.since_ms)
         shift = TimerShift(due_ms, each.ended_ms)
     return None if shift.since_ms == since_ms else shift
 
@@ -60,17 +60,17 @@ class Timers:
     async def perform(self, work: RunningWork) -> Settlement | None:
         """Fire the due timers of the entity; each ends with its own entry."""
         work.deliver_result()
-        claim, place = work.claim, work.claim.work.place
+        claim, work_id = work.claim, work.claim.work.id
         timers = await self._delivery.fire_timers(claim.entity)
-        if place in timers.fired:
+        if work_id in timers.fired:
             return None
-        if place in timers.refused:
-            raise timers.refused[place]
-        due_ms = timers.waiting.get(place)
+        if work_id in timers.refused:
+            raise timers.refused[work_id]
+        due_ms = timers.waiting.get(work_id)
         if due_ms is None:
             return Settlement(claim, "done")
         now_ms = self._clock.now_ms()
-        next_ms = due_ms if due_ms > now_ms else now_ms + LOOK_MS_MAX
+        next_ms = due_ms if due_ms > now_ms else now_ms + POLL_MS_MAX
         # With a note, because a store may skip writing a mere delay, and this row would then be due much later.
         is_earlier = claim.work.due_ms is not None and due_ms < claim.work.due_ms
-        return Settlement(claim, "again", next_ms, error=MOVED if is_earlier else None, lapsed=True)
+        return Settlement(claim, "again", next_ms, error=MOVED if is_earlier else None, without_failure=True)

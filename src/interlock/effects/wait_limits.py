@@ -14,7 +14,7 @@ ENDING = "child.ending"
 """The code stored with the work of a child while its end is delivered: such work waits without a limit."""
 
 
-def is_put_off_too_far(row: WorkRow, now_ms: int) -> bool:
+def is_postponed_too_far(row: WorkRow, now_ms: int) -> bool:
     """Whether its next time, or the end of its lease, is later than any rule allows. Never for a timer's own time."""
     if row.next_ms is None or row.dead_ms is not None:
         return False
@@ -24,14 +24,14 @@ def is_put_off_too_far(row: WorkRow, now_ms: int) -> bool:
 
 def is_lease_too_long(row: WorkRow, now_ms: int) -> bool:
     """Whether its lease ends later than any lease may: it was claimed under a wrong clock."""
-    return row.owner is not None and is_put_off_too_far(row, now_ms)
+    return row.owner is not None and is_postponed_too_far(row, now_ms)
 
 
 def _longest_ms(row: WorkRow) -> float | None:
     """Return the longest wait that a rule allows; None for no limit."""
     if row.owner is not None:
         return LEASE_MS_MAX
-    lane, body = row.work.place.lane, row.work.body
+    lane, body = row.work.id.lane, row.work.body
     if lane == "timer" or (isinstance(row.error, dict) and row.error.get("code") == ENDING):
         return None
     if lane != "effect":

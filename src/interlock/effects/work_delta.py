@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.model.codec import plain
+from interlock.model.codec import to_builtins
 from interlock.model.effect import CHART_TYPES, Effect
 from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.journal.entry import Entry
@@ -95,7 +95,7 @@ def _timers(after: Snapshot) -> Iterator[Work]:
 def _created(
     after: Snapshot, effect: Effect, invokes: Mapping[str, str], time_ms: int, published: Entry | None
 ) -> Iterator[Work]:
-    place = WorkId("outbox", after.version, effect.ordinal)
+    work_id = WorkId("outbox", after.version, effect.ordinal)
     payload = effect.payload
     match effect.type:
         case "call":
@@ -107,12 +107,12 @@ def _created(
         case "send":
             address = _address(after, payload["to"], invokes)
             if address is not None:
-                yield _send(after, place, payload, address, time_ms)
+                yield _send(after, work_id, payload, address, time_ms)
         case "forward":
             event = {**payload["event"], "forwarded": True}
-            yield Work(place, child_address(invokes[payload["id"]]), {"event": event}, time_ms)
+            yield Work(work_id, child_address(invokes[payload["id"]]), {"event": event}, time_ms)
         case "done":
-            yield _to_parent(after, place, "done", payload.get("data"), time_ms)
+            yield _to_parent(after, work_id, "done", payload.get("data"), time_ms)
         case "message":
             if published is not None:
                 yield _message(effect.ordinal, published, str(payload["type"]), payload.get("data"))
@@ -131,17 +131,17 @@ def _address(after: Snapshot, to: str, invokes: Mapping[str, str]) -> str | None
     return None if key is None else child_address(key)
 
 
-def _send(after: Snapshot, place: WorkId, payload: dict[str, Any], address: str, time_ms: int) -> Work:
+def _send(after: Snapshot, work_id: WorkId, payload: dict[str, Any], address: str, time_ms: int) -> Work:
     """Return the work for an event to an entity, the parent or a child. A deferred event keeps all its fields."""
     fields: dict[str, Any] = {name: payload[name] for name in ("sendid", "id", "key", "principal") if name in payload}
     fields.setdefault("principal", _system(after.entity))
     if payload["to"] == "#_parent":
         fields |= _as_invoked(after, last=after.ended == "done")
     event = Event(payload["event"], payload.get("data"), **_from(after.entity), **fields)
-    return Work(place, address, {"event": plain(event)}, time_ms)
+    return Work(work_id, address, {"event": to_builtins(event)}, time_ms)
 
 
-def _to_parent(after: Snapshot, place: WorkId, word: str, data: Any, time_ms: int) -> Work:
+def _to_parent(after: Snapshot, work_id: WorkId, word: str, data: Any, time_ms: int) -> Work:
     """Return the last event of a child to its parent: its result, or that it failed."""
     assert after.parent is not None  # only an invoked entity has a result
     event = Event(
@@ -152,7 +152,7 @@ def _to_parent(after: Snapshot, place: WorkId, word: str, data: Any, time_ms: in
         **_from(after.entity),
         **_as_invoked(after, last=True),
     )
-    return Work(place, f"entity/{after.parent.entity}", {"event": plain(event)}, time_ms)
+    return Work(work_id, f"entity/{after.parent.entity}", {"event": to_builtins(event)}, time_ms)
 
 
 def _end_of_step(before: Snapshot | None, step: Step, time_ms: int, published: Entry | None) -> Iterator[Work]:
@@ -174,7 +174,7 @@ def _message(ordinal: int, entry: Entry, type: str, data: Any) -> Work:
 
 
 def _cancel(version: int, effect: Effect, time_ms: int) -> Work:
-    body = {"event": plain(Event(CANCEL, type="platform"))}
+    body = {"event": to_builtins(Event(CANCEL, type="platform"))}
     return Work(WorkId("outbox", version, effect.ordinal), child_address(effect.payload["key"]), body, time_ms)
 
 

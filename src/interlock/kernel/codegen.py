@@ -44,7 +44,7 @@ from interlock.model.document.actions import (
     Send,
     Value,
 )
-from interlock.model.document.field import Charge, Field, refusal
+from interlock.model.document.field import Charge, Field, field_problem
 from interlock.model.event import is_reserved
 from interlock.model.limits import EVALUATION_WORK
 from interlock.model.storable import describe
@@ -287,7 +287,7 @@ class CodeWriter:
         if isinstance(value, Expression | dict | list):
             self.check(field)
         else:
-            problem = refusal(value, field)
+            problem = field_problem(value, field)
             if problem is not None:
                 self.add(f"malformed({f'assign.refused: {problem}'!r})")
             elif isinstance(value, str) and len(value) >= SHORT_TEXT:
@@ -297,7 +297,7 @@ class CodeWriter:
     def check(self, field: Field) -> None:
         """Write the source that checks and measures `v` for a field."""
         quick = _QUICK.get(field.type) if field.enum is None and field.min is None and field.max is None else None
-        if field.plain:
+        if field.accepts_any:
             self.measure_stored("v")
         elif quick is not None and field.length_max is None:
             name = self.constant(quick)
@@ -368,7 +368,7 @@ class CodeWriter:
         """Write the source that puts an item or index into its field. A declared field checks it (S25)."""
         field = self.actions.fields.get(name)
         self.measure_stored(value)
-        if field is not None and not field.plain:
+        if field is not None and not field.accepts_any:
             self.add(self.check_source(value, field))
         self.add(f"context[{name!r}] = {value}")
 
@@ -417,7 +417,7 @@ def call_guard(function: Callable[..., Any], name: str, *arguments: Any) -> bool
 
 def refuse(value: Any, field: Field, charge: Charge | None = None) -> None:
     """Raise ActionError when a value does not fit a field."""
-    problem = refusal(value, field, charge=charge)
+    problem = field_problem(value, field, charge=charge)
     if problem is not None:
         raise ActionError("assign.refused", problem)
 

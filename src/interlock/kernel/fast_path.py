@@ -44,7 +44,7 @@ from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart
 from interlock.model.document.actions import Action, Assign, AssignCall, Do, Expression, If, Value
-from interlock.model.document.field import UNSET, Field, fields_refusal, plain_refusal, refusal
+from interlock.model.document.field import UNSET, Field, field_problem, fields_problem, json_problem
 from interlock.model.effect import Effect
 from interlock.model.event import Event, is_reserved
 from interlock.model.limits import EFFECTS_MAX, UNMEASURED_MAX
@@ -311,10 +311,10 @@ class _PlainWriter(CodeWriter):
 
 def _assign_all(context: dict[str, Any], result: Any, fields: Mapping[str, Field]) -> None:
     """Write the result of a registered function. The general step reports whatever is wrong with it."""
-    if type(result) is not dict or plain_refusal(result) is not None:
+    if type(result) is not dict or json_problem(result) is not None:
         raise NotPlain
     for name, value in result.items():
-        if refusal(value, fields[name]) is not None:
+        if field_problem(value, fields[name]) is not None:
             raise NotPlain
         kind = type(value)
         if kind is list or kind is dict or (kind is str and len(value) >= SHORT_TEXT):
@@ -338,7 +338,7 @@ def _fall_back() -> None:
 
 def _does_not_fit(data: Any, fields: tuple[Field, ...]) -> bool:
     """Return whether a payload does not fit as it is. The general step then completes or rejects it."""
-    return type(data) is not dict or fields_refusal(data, fields) is not None
+    return type(data) is not dict or fields_problem(data, fields) is not None
 
 
 def _is_unbounded(field: Field) -> bool:

@@ -10,7 +10,7 @@ from interlock.kernel.codegen import ActionCompiler, Operation
 from interlock.kernel.plan import first_value
 from interlock.kernel.run import StepRun
 from interlock.model.chart import Chart, State
-from interlock.model.document.field import UNSET, Field, copied, plain_refusal, refusal
+from interlock.model.document.field import UNSET, Field, copy_json, field_problem, json_problem
 from interlock.model.document.walk import value_expressions
 
 
@@ -34,7 +34,7 @@ class FirstContext:
         for state in self.chart.states:
             for field in state.context:
                 value = None if field.default is UNSET else field.default
-                refused = field.default is not UNSET and refusal(value, field) is not None
+                refused = field.default is not UNSET and field_problem(value, field) is not None
                 if refused or any(True for _ in value_expressions(value)):
                     return None
                 found[field.name] = value
@@ -52,17 +52,17 @@ class FirstContext:
                     f"unknown field `{name}` in the context of chart `{self.chart.kind}`; its fields are {known}",
                     code="context.unknown",
                 )
-            problem = plain_refusal(value) or refusal(value, field)
+            problem = json_problem(value) or field_problem(value, field)
             if problem is not None:
                 raise RejectedError(f"invalid context: {problem}", code="context.refused")
         for name in self.required:
             if name not in context:
                 raise RejectedError(f"the field `{name}` is required to create an entity", code="context.missing")
-        return {name: copied(value) for name, value in context.items()}
+        return {name: copy_json(value) for name, value in context.items()}
 
     def first(self, constant: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the constant context overridden by the given values. Entities share no list or mapping."""
-        return {**(copied(constant) if self._has_containers else constant), **given}
+        return {**(copy_json(constant) if self._has_containers else constant), **given}
 
     def bind(self, run: StepRun, given: Mapping[str, Any]) -> None:
         """Build the context in document order (S5). With late binding, only the fields of the root."""

@@ -134,7 +134,7 @@ class Microsteps:
         for state, operations in self.planner.ending(result.configuration):
             for operation, place in operations:
                 run.attempt(operation, place)
-            if ended == "done" and state.type == "final" and state.parent == self.chart.top:
+            if ended == "done" and state.type == "final" and state.parent == self.chart.completion_root:
                 run.active = frozenset(self.chart.states[each].id for each in self.chart.path(state.parent))
                 result.output = self._output(run, state)
         for event in run.queue:

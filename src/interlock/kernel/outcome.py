@@ -33,7 +33,7 @@ class Outcomes:
         configuration = result.configuration
         names = configuration.names
         if result.ended == "done":
-            top = self.chart.top
+            top = self.chart.completion_root
             finals = (each for each in configuration.atomic if self.chart.states[each].parent == top)
             names = tuple(self.chart.states[each].id for each in finals) or names
         return Snapshot(

@@ -237,7 +237,7 @@ class Planner:
             builder.exit_state(self.states[index])
         for number in chosen:
             transition = self.chart.transitions[number]
-            builder.block(transition.block, ("transition", number, 0), transition.where)
+            builder.block(transition.block, ("transition", number, 0), transition.display_name)
         # The targets see the history that this microstep records.
         entry = structure.entry_set(chosen, recorded, {**recorded, **records})
         builder.enter(entry)
@@ -399,7 +399,7 @@ class PlanBuilder:
 
         A completed root ends the entity.
         """
-        top, parent = self.chart.top, self.states[state.parent]
+        top, parent = self.chart.completion_root, self.states[state.parent]
         if parent.type == "compound" and parent.index > 0:
             self._done(parent, state)
         marker = parent.index if parent.type == "parallel" else (parent.parent if parent.index > top else top - 1)

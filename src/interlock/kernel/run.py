@@ -23,7 +23,7 @@ from interlock.expression.codegen import Meter
 from interlock.expression.metering import SHORT_TEXT, VALUE_BYTES, EvaluationError, measure_value, text_bytes
 from interlock.kernel.errors import ActionError, StepFailed, describe_error, name_of, reserved_name, text_of
 from interlock.model.chart import After, Invoke, State
-from interlock.model.document.field import UNSET, Field, fields_refusal, plain_refusal, refusal
+from interlock.model.document.field import UNSET, Field, field_problem, fields_problem, json_problem
 from interlock.model.duration import format_duration, parse_duration
 from interlock.model.effect import CHART_TYPES, Effect, EffectType
 from interlock.model.event import SCXML_PROCESSOR, Event, is_reserved
@@ -204,8 +204,8 @@ class StepRun(Struct, gc=False):
             raise ActionError("assign.unknown_field", f"unknown field `{name}`")
         self.measure_stored(value)
         value = _replace_at(context.get(name), path, 1, value, self.meter)
-        if field is not None and not field.plain:
-            problem = refusal(value, field, charge=self.meter.charge)
+        if field is not None and not field.accepts_any:
+            problem = field_problem(value, field, charge=self.meter.charge)
             if problem is not None:
                 raise ActionError("assign.refused", problem)
         context[name] = value
@@ -219,7 +219,7 @@ class StepRun(Struct, gc=False):
         """Write the result of a registered function: a mapping of fields to values."""
         if type(result) is not dict:
             raise ActionError("assign.function", f"`{function}` must return a mapping of fields to values")
-        problem = plain_refusal(result)
+        problem = json_problem(result)
         if problem is not None:
             raise ActionError("assign.function", f"the result of `{function}` cannot be stored: {problem}")
         for name, value in result.items():
@@ -239,7 +239,7 @@ class StepRun(Struct, gc=False):
     def set_first_value(self, field: Field, value: Any) -> None:
         """Give a field its first value. Raises ActionError when it does not fit the field."""
         self.measure_stored(value)
-        problem = refusal(value, field, charge=self.meter.charge)
+        problem = field_problem(value, field, charge=self.meter.charge)
         if problem is not None:
             raise ActionError("context.refused", problem)
         self.writable_context()[field.name] = value
@@ -481,7 +481,7 @@ def complete_payload(data: Any, fields: tuple[Field, ...]) -> tuple[Any, str | N
     defaults = {each.name: each.default for each in fields if each.name not in data and each.default is not UNSET}
     if defaults:
         data = {**data, **defaults}
-    return data, fields_refusal(data, fields)
+    return data, fields_problem(data, fields)
 
 
 # Addresses and delays of sends

@@ -215,7 +215,7 @@ class Selector:
         if transition.guard is None:
             return True
         guard = self._guards.get(transition.index) or self.guard(transition, transition.guard)
-        return bool(run.attempt(guard, f"{transition.where}.guard"))
+        return bool(run.attempt(guard, f"{transition.display_name}.guard"))
 
     def guard(self, transition: Transition, guard: Guard) -> Operation:
         """Return the function of a transition's guard, made on first use."""

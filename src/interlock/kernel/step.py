@@ -28,7 +28,7 @@ from interlock.kernel.run import StepRun, run_from
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart, State
 from interlock.model.document.actions import Value
-from interlock.model.document.field import plain_refusal
+from interlock.model.document.field import json_problem
 from interlock.model.event import Event, check_sendable
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
@@ -239,7 +239,7 @@ def _check_arguments(snapshot: Snapshot, event: Event | str, data: Any, time_ms:
     if not isinstance(event, str):
         message = f"expected an event name or an Event, got `{type(event).__name__}`"
         raise UsageError(message, code="event.type")
-    problem = plain_refusal(data)
+    problem = json_problem(data)
     if problem is not None:
         raise UsageError(f"the payload of `{event}` cannot be stored: {problem}", code="event.payload")
     check_sendable(event)

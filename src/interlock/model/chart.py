@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from interlock.errors import NOWHERE, Place
+from interlock.errors import NO_LOCATION, SourceLocation
 from interlock.model.document.actions import Block, Expression, Guard, RestorePolicy, Value
 from interlock.model.document.document import DialectName, EventType, Expect, Retry, Sensitive
 from interlock.model.document.field import Field
@@ -92,12 +92,12 @@ class Transition:
     label: str = ""
     description: str | None = None
     meta: Any = None
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
     @property
-    def where(self) -> str:
+    def display_name(self) -> str:
         """Its name in messages: the path in the definition, else its number."""
-        return self.place.path or f"transition {self.index}"
+        return self.location.path or f"transition {self.index}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,7 @@ class Invoke:
     key: Value = None
     restore: str = "keep"
     late: LateCompensation | None = None
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +226,7 @@ class State:
     description: str | None = None
     tags: tuple[str, ...] = ()
     meta: Any = None
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +243,7 @@ class Chart:
     dialect: Dialect
     states: tuple[State, ...]
     transitions: tuple[Transition, ...]
-    top: int = 0
+    completion_root: int = 0
     unhandled: Literal["reject", "ignore", "defer"] = "reject"
     binding: Literal["early", "late"] = "early"
     events: tuple[EventType, ...] | None = None

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from interlock.errors import CorruptionError, Place
+from interlock.errors import CorruptionError, SourceLocation
 from interlock.model.document.document import Document
 from interlock.model.document.field import UNSET
 from interlock.model.event import Event
@@ -32,7 +32,7 @@ def encode(value: Snapshot | Event | Step | Any) -> bytes:
     return _encoder.encode(value)
 
 
-def plain(value: Snapshot | Event | Step | Any) -> Any:
+def to_builtins(value: Snapshot | Event | Step | Any) -> Any:
     """Return a value as plain Python values (dict, list, str, ...), without defaults."""
     return msgspec.to_builtins(value)
 
@@ -70,7 +70,7 @@ def _content(value: Any) -> Any:
             for each in fields(value)
             if each.compare
             and (found := getattr(value, each.name)) not in (None, (), UNSET)
-            and not isinstance(found, Place)
+            and not isinstance(found, SourceLocation)
         }
         return {"": type(value).__name__, **values}
     if isinstance(value, dict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from interlock.errors import NOWHERE, Diagnostic, Place
+from interlock.errors import NO_LOCATION, Diagnostic, SourceLocation
 
 
 class Diagnostics:
@@ -16,17 +16,17 @@ class Diagnostics:
     def __init__(self, items: Iterable[Diagnostic] = ()) -> None:
         self.items = list(items)
 
-    def error(self, code: str, message: str, place: Place = NOWHERE, hint: str | None = None) -> None:
+    def error(self, code: str, message: str, location: SourceLocation = NO_LOCATION, hint: str | None = None) -> None:
         """Add an error: the definition cannot be used."""
-        self.items.append(Diagnostic(code=code, message=message, place=place, severity="error", hint=hint))
+        self.items.append(Diagnostic(code=code, message=message, location=location, severity="error", hint=hint))
 
-    def warning(self, code: str, message: str, place: Place = NOWHERE, hint: str | None = None) -> None:
+    def warning(self, code: str, message: str, location: SourceLocation = NO_LOCATION, hint: str | None = None) -> None:
         """Add a warning: probably a mistake."""
-        self.items.append(Diagnostic(code=code, message=message, place=place, severity="warning", hint=hint))
+        self.items.append(Diagnostic(code=code, message=message, location=location, severity="warning", hint=hint))
 
-    def info(self, code: str, message: str, place: Place = NOWHERE, hint: str | None = None) -> None:
+    def info(self, code: str, message: str, location: SourceLocation = NO_LOCATION, hint: str | None = None) -> None:
         """Add an info: not a mistake, but useful to know."""
-        self.items.append(Diagnostic(code=code, message=message, place=place, severity="info", hint=hint))
+        self.items.append(Diagnostic(code=code, message=message, location=location, severity="info", hint=hint))
 
     @property
     def has_errors(self) -> bool:
@@ -35,7 +35,7 @@ class Diagnostics:
 
     def sorted(self) -> tuple[Diagnostic, ...]:
         """The diagnostics by position, then by code."""
-        return tuple(sorted(self.items, key=lambda each: (each.place, each.code)))
+        return tuple(sorted(self.items, key=lambda each: (each.location, each.code)))
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.model.codec import encode
-from interlock.model.document.field import plain_refusal
+from interlock.model.document.field import json_problem
 from interlock.model.limits import PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX
 
 
-def payload_refusal(payload: Any) -> str | None:
+def payload_problem(payload: Any) -> str | None:
     """Return why a payload is invalid, or None."""
     if payload is None:
         return None
-    problem = plain_refusal(payload)
+    problem = json_problem(payload)
     if problem is not None:
         return problem
     if len(encode(payload)) > PAYLOAD_BYTES_MAX:

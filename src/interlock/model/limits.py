@@ -159,13 +159,13 @@ CLOCK_AHEAD_MS_MAX = 60_000
 """How far a recorded time may be ahead of a correct clock. Hosts with NTP differ by milliseconds, others by seconds.
 Beyond a minute, the clock that recorded it was wrong."""
 
-AHEAD_ENTITIES_MAX = 10_000
+FUTURE_ENTITIES_MAX = 10_000
 """Entities with a future time that a worker checks in one pass, and remembers to have checked."""
 
 LEASE_MS_MIN = 100
 """The shortest lease: it is renewed after a third of its time, and a busy machine must not miss that."""
 
-LOOK_MS_MAX = 1_000
+POLL_MS_MAX = 1_000
 """How long it takes at most to see work of another process: each poll is one read of an index."""
 
 RUNNING_MAX = 64
@@ -187,7 +187,7 @@ MAILBOX_MAX = 1_000
 """Senders that wait for one entity in one process: one second at a thousand steps per second. Akka has no limit by
 default."""
 
-PASSED_OVER_MAX = 64
+SKIPPED_TURNS_MAX = 64
 """How often a sender that waits for an entity may be passed over: then the one that waits longest is next."""
 
 DETAILS_BYTES_MAX = 16_384
@@ -239,7 +239,7 @@ the child process is forked but cannot use SQLite."""
 FORK_PAUSE_US = 500
 """How long a fork waits before it checks again: about the time of a short transaction."""
 
-REPLACED_TRIES_MAX = 3
+REPLACED_ATTEMPTS_MAX = 3
 """Attempts to open a database whose file is replaced at the same time: three in a row are not a coincidence."""
 
 HTTP_CONNECTIONS_MAX = 1_000
@@ -294,13 +294,13 @@ LOG_REPEAT_MS = 10_000
 LOGINS_MAX = 1_000
 """Logins of a server. Beyond that, a login of the person with the most logins ends."""
 
-LOGINS_PERSON_MAX = 20
+LOGINS_PER_USER_MAX = 20
 """Logins of one person: a few browsers on a few machines. Beyond that, the least recently used one ends."""
 
 STREAMS_MAX = 4
 """Live streams of one login: a browser has six connections to a server, and pages need the others."""
 
-STREAMS_PERSON_MAX = 64
+STREAMS_PER_USER_MAX = 64
 """Live streams of one person, by keys and logins together: a quarter of all."""
 
 STREAMS_SHARE = 4
@@ -315,23 +315,23 @@ JOBS_MAX = 50
 JOBS_RUNNING_MAX = 4
 """Jobs that run at the same time on a server: they share one event loop with all requests."""
 
-JOBS_RUNNING_PERSON_MAX = 3
+JOBS_RUNNING_PER_USER_MAX = 3
 """Jobs of one person that run at the same time, so that one is left for others."""
 
 JOBS_OPEN_MAX = 40
 """Jobs that run or are paused on a server: fewer than it remembers."""
 
-JOBS_OPEN_PERSON_MAX = 10
+JOBS_OPEN_PER_USER_MAX = 10
 """Jobs of one person that run or are paused on a server: a quarter of all."""
 
-LAB_RUNNING_MAX = 2
+SIMULATIONS_RUNNING_MAX = 2
 """Simulations that a server runs at the same time: with their size this limits their memory."""
 
-LAB_WAITING_MAX = 16
+SIMULATIONS_WAITING_MAX = 16
 """Simulations that wait for their turn: at some hundred milliseconds each, seconds."""
 
-LAB_WAITING_PERSON_MAX = 4
+SIMULATIONS_PER_USER_MAX = 4
 """Simulations of one person that run or wait: a quarter of all."""
 
-LAB_BYTES_MAX = 4_194_304
+SIMULATION_BYTES_MAX = 4_194_304
 """Bytes of the result of a simulation (4 MiB): a thousand steps of an ordinary chart have 1 MB."""

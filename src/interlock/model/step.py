@@ -42,4 +42,4 @@ class Step(Struct, frozen=True, gc=False, omit_defaults=True):
     reason: str | None = None
     transitions: tuple[int, ...] = ()
     faults: tuple[Fault, ...] = ()
-    trials: tuple[FailedGuard, ...] = ()
+    failed_guards: tuple[FailedGuard, ...] = ()

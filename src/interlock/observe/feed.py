@@ -44,10 +44,10 @@ async def feed(
 
 async def _by_number(numbered: JournalFeed, since_ms: int) -> AsyncGenerator[FeedEntry | None, None]:
     """Yield entries, and None when there is no more. The caller ends the loop."""
-    after = await numbered.place_at(since_ms)
+    after = await numbered.position_at(since_ms)
     while True:
         page = await numbered.feed(after, limit=PAGE_MAX)
-        for each in page.told:
+        for each in page.entries:
             if each.entry.event.time_ms >= since_ms:
                 yield each
         if page.after == after:

@@ -132,7 +132,7 @@ async def count_dead_letters(store: Store) -> int | None:
     """Return the number of dead letters, at most `PAGE_MAX`; None if the store does not run effects."""
     if store.work is None:
         return None
-    return len((await store.work.works(WorkQuery(dead=True, limit=PAGE_MAX))).rows)
+    return len((await store.work.list_work(WorkQuery(dead=True, limit=PAGE_MAX))).rows)
 
 
 async def population(runtime: Runtime, kind: str) -> Population:
@@ -182,7 +182,7 @@ async def dwell_p95(runtime: Runtime, kind: str) -> dict[str, int]:
     """Return, by state, the time within which 95 % of the stays of the last week ended."""
     if runtime.store.statistics is None:
         return {}
-    found = await runtime.store.statistics.dwell(kind, since_ms=runtime.clock.now_ms() - DWELL_WINDOW_MS)
+    found = await runtime.store.statistics.dwell_times(kind, since_ms=runtime.clock.now_ms() - DWELL_WINDOW_MS)
     quantiles = ((each.state, each.quantile_ms(0.95)) for each in found)
     return {state: ms for state, ms in quantiles if ms is not None}
 
@@ -191,14 +191,14 @@ async def _minutes(runtime: Runtime, kind: str) -> tuple[MinuteRates, ...] | Non
     """The counters of each minute of the last hour; None if the store has no counters."""
     if runtime.store.statistics is None:
         return None
-    return await runtime.store.statistics.rates(kind, since_ms=runtime.clock.now_ms() - RATE_MINUTES * MINUTE_MS)
+    return await runtime.store.statistics.minute_rates(kind, since_ms=runtime.clock.now_ms() - RATE_MINUTES * MINUTE_MS)
 
 
 async def _states_without_chart(store: Store, kind: str) -> tuple[StatePopulation, ...]:
     if store.statistics is None:
         return ()
     counts: dict[str, int] = {}
-    for each in await store.statistics.counts(kind):
+    for each in await store.statistics.count_states(kind):
         counts[each.state] = counts.get(each.state, 0) + each.entities
     return tuple(
         StatePopulation(state, "ended" if state in ENDED_STATES.values() else "unknown", 1, None, entities)
@@ -227,7 +227,7 @@ async def _state(
     if within is not None and state.type != "final" and runtime.store.statistics is not None:
         stuck = 0
         if totals.get(state.id):
-            stuck = await runtime.store.statistics.overdue(
+            stuck = await runtime.store.statistics.count_overdue(
                 chart.kind, state.id, before_ms=runtime.clock.now_ms() - within
             )
     return StatePopulation(
@@ -265,7 +265,7 @@ async def _counts(runtime: Runtime, kind: str) -> tuple[dict[str, dict[str, int]
     """The number of entities by revision and state, and whether all were counted."""
     found: dict[str, dict[str, int]] = {}
     if runtime.store.statistics is not None:
-        for each in await runtime.store.statistics.counts(kind):
+        for each in await runtime.store.statistics.count_states(kind):
             found.setdefault(each.revision, {})[each.state] = each.entities
         return found, True
     charts, current = runtime.charts.revisions(kind), runtime.charts.for_new_entity(kind)
@@ -318,8 +318,8 @@ class ChangeMarks:
         store, found = self._runtime.store, {}
         if store.statistics is not None:
             for kind in self._runtime.charts.kinds():
-                counts = await store.statistics.counts(kind)
-                found[kind] = hash((counts, await store.statistics.rates(kind, since_ms=now_ms - 2 * MINUTE_MS)))
+                counts = await store.statistics.count_states(kind)
+                found[kind] = hash((counts, await store.statistics.minute_rates(kind, since_ms=now_ms - 2 * MINUTE_MS)))
         return found
 
 

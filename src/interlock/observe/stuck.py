@@ -74,7 +74,7 @@ async def overdue_work(runtime: Runtime, kind: str | None) -> tuple[list[WorkRow
     if runtime.store.work is None:
         return [], True
     now_ms, found, is_complete = runtime.clock.now_ms(), list[WorkRow](), True
-    async for page in pages(runtime.store.work.works, WorkQuery(limit=PAGE_MAX), rows_max=WORK_ROWS_MAX):
+    async for page in pages(runtime.store.work.list_work, WorkQuery(limit=PAGE_MAX), rows_max=WORK_ROWS_MAX):
         rows = (row for row in page.rows if _is_of_kind(row, kind))
         found += (row for row in rows if work_status(row, now_ms=now_ms).is_overdue)
         is_complete = page.after is None
@@ -85,7 +85,7 @@ async def dead_letters(runtime: Runtime, kind: str | None) -> list[WorkRow]:
     """Return dead letters, the oldest first, at most `PAGE_MAX`."""
     if runtime.store.work is None:
         return []
-    page = await runtime.store.work.works(WorkQuery(dead=True, limit=PAGE_MAX))
+    page = await runtime.store.work.list_work(WorkQuery(dead=True, limit=PAGE_MAX))
     rows = (row for row in page.rows if _is_of_kind(row, kind))
     return sorted(rows, key=lambda row: (row.dead_ms or 0, row.entity))
 
@@ -101,7 +101,7 @@ async def missing_revisions(runtime: Runtime) -> list[MissingRevision] | None:
     for kind in runtime.charts.kinds():
         states = runtime.charts.for_new_entity(kind).chart.states
         final = {*ENDED_STATES.values(), *(each.id for each in states if each.type == "final")}
-        counts = await store.statistics.counts(kind)
+        counts = await store.statistics.count_states(kind)
         for revision in dict.fromkeys(each.revision for each in counts if each.entities and each.state not in final):
             try:
                 chart = runtime.charts.for_revision(kind, revision).chart

@@ -100,7 +100,7 @@ def _never_claimed_ms(row: WorkRow, now_ms: int, late_ms: int) -> int:
     Work without a loaded chart is put off by every worker that claims it, so `next_ms` moves on each time. It is late
     since it was first due.
     """
-    first_ms, is_timer = row.work.due_ms, row.work.place.lane == "timer"
+    first_ms, is_timer = row.work.due_ms, row.work.id.lane == "timer"
     is_unattempted = row.error is None and (row.attempts == 0 or is_timer) and row.work.name != CHILD_WORK
     if is_unattempted and first_ms is not None and late_ms >= -OVERDUE_MS:
         return max(late_ms, now_ms - first_ms)
@@ -108,7 +108,7 @@ def _never_claimed_ms(row: WorkRow, now_ms: int, late_ms: int) -> int:
 
 
 def _is_handler_missing(row: WorkRow, handlers: Collection[str] | None) -> bool:
-    if row.work.place.lane != "effect":
+    if row.work.id.lane != "effect":
         return False
     if row.work.name == CHILD_WORK:  # the worker that claimed it last found no chart
         return isinstance(row.error, dict) and row.error.get("code") in CHART_MISSING_CODES
@@ -117,6 +117,6 @@ def _is_handler_missing(row: WorkRow, handlers: Collection[str] | None) -> bool:
 
 def _retries_max(row: WorkRow) -> int:
     body = row.work.body
-    if row.work.place.lane != "effect" or not isinstance(body, dict):
+    if row.work.id.lane != "effect" or not isinstance(body, dict):
         return MESSAGE_ATTEMPTS_MAX - 1
     return retry_policy(body, default=RetryPolicy() if "id" in body else CALL_POLICY).retries_max

@@ -52,20 +52,20 @@ class WorkOperations:
         """Return the work of a key, `kind/id/version/ordinal`. Raises NotFoundError; UsageError for an invalid key."""
         entity, version, ordinal = parse_key(key)
         async for row in self.all(WorkQuery(entity=entity)):
-            if (row.work.place.version, row.work.place.ordinal) == (version, ordinal):
+            if (row.work.id.version, row.work.id.ordinal) == (version, ordinal):
                 return row
         raise _unknown(key)
 
-    async def at(self, entity: str, place: WorkId) -> WorkRow:
+    async def at(self, entity: str, work_id: WorkId) -> WorkRow:
         """Return the work at a place. Raises NotFoundError."""
-        page = await self._work.works(WorkQuery(entity=entity, place=place))
+        page = await self._work.list_work(WorkQuery(entity=entity, id=work_id))
         if not page.rows:
-            raise _unknown(f"{entity}/{place.version}/{place.ordinal}")
+            raise _unknown(f"{entity}/{work_id.version}/{work_id.ordinal}")
         return page.rows[0]
 
     async def all(self, query: WorkQuery) -> AsyncIterator[WorkRow]:
         """Yield every row of a query."""
-        async for page in pages(self._work.works, replace(query, limit=PAGE_ROWS)):
+        async for page in pages(self._work.list_work, replace(query, limit=PAGE_ROWS)):
             for row in page.rows:
                 yield row
 
@@ -78,7 +78,7 @@ class WorkOperations:
         if act == "retry":
             done = await self._retry(row, audit)
         else:
-            done = await self._work.drop(row.entity, row.work.place, audit=audit)
+            done = await self._work.delete_work(row.entity, row.work.id, audit=audit)
         if not done:
             message = f"`{key_of(row)}` changed in the meantime"
             raise RejectedError(message, code="work.changed", hint="list the work again")
@@ -108,9 +108,9 @@ class WorkOperations:
     async def _retry(self, row: WorkRow, audit: Refusal) -> bool:
         now_ms = audit.time_ms
         if row.dead_ms is not None:
-            return await self._work.revive(row.entity, row.work.place, now_ms=now_ms, audit=audit)
+            return await self._work.requeue_dead_letter(row.entity, row.work.id, now_ms=now_ms, audit=audit)
         claim = Claim(row.entity, row.work, row.attempts, row.failures, row.cancelled)
-        again = Settlement(claim, "again", now_ms, row.error, lapsed=True)
+        again = Settlement(claim, "again", now_ms, row.error, without_failure=True)
         return await self._work.requeue(again, now_ms=now_ms, audit=audit)
 
     def _audit_row(self, act: Act, row: WorkRow, principal: str, why: str) -> Refusal:
@@ -128,8 +128,8 @@ def _unknown(key: str) -> NotFoundError:
 
 def key_of(row: WorkRow) -> str:
     """Return the key of work, `kind/id/version/ordinal`."""
-    place = row.work.place
-    return f"{row.entity}/{place.version}/{place.ordinal}"
+    work_id = row.work.id
+    return f"{row.entity}/{work_id.version}/{work_id.ordinal}"
 
 
 def parse_key(key: str) -> tuple[str, int, int]:

@@ -57,13 +57,13 @@ class EventDelivery(Protocol):
         process lacks the entity's chart.
         """
 
-    async def start_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child:
+    async def start_child(self, parent: str, work_id: WorkId, payload: Any, *, restarts: int) -> Child:
         """Return the child of an invoke, created if it does not exist.
 
         Raises NotFoundError when this process lacks its chart, RejectedError for an input that the chart refuses.
         """
 
-    async def find_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child | None:
+    async def find_child(self, parent: str, work_id: WorkId, payload: Any, *, restarts: int) -> Child | None:
         """Return the child that an invoke started, if it exists.
 
         Raises UnavailableError when this process cannot know: it lacks the chart of one of the two.

@@ -22,7 +22,7 @@ class FeedEntry(Struct, frozen=True):
 class FeedPage(Struct, frozen=True):
     """Entries in the order in which they were written, and the position of the last one read."""
 
-    told: tuple[FeedEntry, ...]
+    entries: tuple[FeedEntry, ...]
     after: int
 
 
@@ -32,5 +32,5 @@ class JournalFeed(Protocol):
     async def feed(self, after: int, *, limit: int) -> FeedPage:
         """Return the entries after a position, the oldest first."""
 
-    async def place_at(self, time_ms: int) -> int:
+    async def position_at(self, time_ms: int) -> int:
         """Return the position before the entries from this time on; clocks of several writers may differ a little."""

@@ -31,20 +31,20 @@ class Downtime(Struct, frozen=True):
     future: a clock was ahead.
     """
 
-    began_ms: int
+    started_ms: int
     ended_ms: int
 
 
 class Leases(Protocol):
     """The leases and downtimes of a store."""
 
-    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+    async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         """Acquire a name, or extend its lease. Returns None while another owner holds it."""
 
-    async def give_back(self, lease: Lease) -> bool:
+    async def release_lease(self, lease: Lease) -> bool:
         """Release a name. Returns False when its lease was lost."""
 
-    async def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
+    async def record_heartbeat(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
         """Record a heartbeat. Returns the downtime that ends with it, when the last one is older than `gap_ms`.
 
         When the last heartbeat is in the future (rule 4) nothing is recorded, and the result is from that time to now.
@@ -66,5 +66,5 @@ class ClockStamps(Protocol):
 
     server_clock: bool
 
-    async def stamped_after(self, time_ms: int, *, limit: int) -> tuple[str, ...]:
+    async def entities_stamped_after(self, time_ms: int, *, limit: int) -> tuple[str, ...]:
         """Return entities with an entry that is stamped after a time, sorted, at most `limit`."""

@@ -39,7 +39,7 @@ class RefusalVerification(Struct, frozen=True):
 class RefusalLog(Protocol):
     """Where a store records refused attempts."""
 
-    async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
+    async def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
         """Record refusals. Losing some under load is allowed; blocking a step is not."""
 
 
@@ -51,5 +51,5 @@ class RefusalHistory(Protocol):
     ) -> tuple[RefusalRow, ...]:
         """Return the refusals before a sequence number (None: the newest), newest first."""
 
-    async def prove_refusals(self) -> RefusalVerification:
+    async def verify_refusals(self) -> RefusalVerification:
         """Verify the chain of refusals from its start."""

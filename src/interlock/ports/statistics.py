@@ -78,14 +78,14 @@ class MinuteRates(Struct, frozen=True):
 class Statistics(Protocol):
     """The statistics of a store."""
 
-    async def counts(self, kind: str) -> tuple[StateCount, ...]:
+    async def count_states(self, kind: str) -> tuple[StateCount, ...]:
         """Return the population of every state, by revision."""
 
-    async def dwell(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
+    async def dwell_times(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
         """Return the dwell times of stays that ended since a day, by state."""
 
-    async def rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
+    async def minute_rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
         """Return the counts of each minute since a time, in order; minutes without any are left out."""
 
-    async def overdue(self, kind: str, state: str, *, before_ms: int) -> int:
+    async def count_overdue(self, kind: str, state: str, *, before_ms: int) -> int:
         """Return how many entities have been in a state since before a time; `COUNT_MAX` + 1 means more."""

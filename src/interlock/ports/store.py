@@ -76,7 +76,7 @@ class Append(Struct, frozen=True, dict=True):
     snapshot: Snapshot
     states: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    left: WorkDelta = WorkDelta()
+    work: WorkDelta = WorkDelta()
     fence: tuple[WorkId, int] | None = None
     sent_ms: int | None = None
 
@@ -183,13 +183,13 @@ class EntityPage(Struct, frozen=True):
 
     rows: tuple[EntityRow, ...]
     after: str | None = None
-    left_out: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
 
 
 class EntityVerification(Protocol):
     """What `verify` asks a store beyond its journals."""
 
-    async def names(self) -> tuple[str, ...] | None:
+    async def entity_names(self) -> tuple[str, ...] | None:
         """Return every entity of which there is a trace, readable or not, sorted; None where `find` lists them all."""
 
     async def differences(self, entity: str | None = None) -> tuple[str, ...]:
@@ -213,7 +213,7 @@ class JournalArchive(Protocol):
 class JournalRelease(Protocol):
     """Releases journals once an archive has them."""
 
-    async def release(self, entity: str, *, version: int, archive: str) -> bool:
+    async def release_journal(self, entity: str, *, version: int, archive: str) -> bool:
         """Delete the records of an ended entity that is still at this version; False when it is not.
 
         The entity stays, with its snapshot, the hash of its last record and its keys: an id is never used twice.

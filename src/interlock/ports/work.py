@@ -30,7 +30,7 @@ class Claim(Struct, frozen=True):
     @property
     def key(self) -> str:
         """The key of the effect: the same for every attempt."""
-        return self.work.place.key(self.entity)
+        return self.work.id.key(self.entity)
 
 
 class Settlement(Struct, frozen=True):
@@ -44,8 +44,8 @@ class Settlement(Struct, frozen=True):
     verdict: Literal["done", "again", "wait", "dead"]
     next_ms: int = 0
     error: Any = None
-    lapsed: bool = False
-    begun: bool = True
+    without_failure: bool = False
+    started: bool = True
 
 
 class WorkQuery(Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class WorkQuery(Struct, frozen=True, kw_only=True):
     lane: Lane | None = None
     name: str | None = None
     entity: str | None = None
-    place: WorkId | None = None
+    id: WorkId | None = None
     dead: bool | None = None
     after: str | None = None
     limit: int = 50
@@ -101,20 +101,22 @@ class WorkQueue(Protocol):
     async def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         """Settle claims. Returns False for each whose lease was lost."""
 
-    async def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
+    async def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
         """Return when the next work is due or its lease expires; None when there is none."""
 
-    async def works(self, query: WorkQuery) -> WorkPage:
+    async def list_work(self, query: WorkQuery) -> WorkPage:
         """Return work by kind, lane, name and entity, page by page. A short page may still have a next one."""
 
-    async def revive(self, entity: str, place: WorkId, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    async def requeue_dead_letter(
+        self, entity: str, work_id: WorkId, *, now_ms: int, audit: Refusal | None = None
+    ) -> bool:
         """Requeue a dead letter under its key, from its first attempt. Returns False when there is none."""
 
     async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:
         """Requeue work that is not dead, as `settle` does. Returns False when it has changed since."""
 
-    async def drop(self, entity: str, place: WorkId, *, audit: Refusal | None = None) -> bool:
+    async def delete_work(self, entity: str, work_id: WorkId, *, audit: Refusal | None = None) -> bool:
         """Delete work. Returns False when there is none."""
 
-    async def note(self, claim: Claim, error: Any) -> bool:
+    async def save_details(self, claim: Claim, error: Any) -> bool:
         """Store details with the work of a claim, where its failure would be. Returns False when the lease was lost."""

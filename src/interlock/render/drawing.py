@@ -29,7 +29,7 @@ from interlock.render.shapes.boxes import BoxTree, make_box_tree, state_key
 from interlock.render.shapes.collapse import collapse_boxes
 from interlock.render.shapes.compare import compare_trees
 from interlock.render.shapes.geometry import Picture
-from interlock.render.svg.painter import Look, svg
+from interlock.render.svg.painter import SvgOptions, svg
 from interlock.render.svg.theme import Theme, theme_named
 
 REPORT_HINT = "this is a bug in Interlock; please report it with the chart"
@@ -97,8 +97,10 @@ def _paint(whole: BoxTree, options: Options) -> SvgResult:
     for state in _with_ancestors(whole, options.active):
         states[state] = f"{states.get(state, '')} on".strip()
     transitions = dict.fromkeys(sorted(options.visited), "path") | dict.fromkeys(sorted(options.took), "took")
-    look = Look(theme=options.theme, prefix=options.prefix, role=options.role, states=states, transitions=transitions)
-    return SvgResult(svg=svg(picture, look), fallback_reason=picture.fallback_reason)
+    svg_options = SvgOptions(
+        theme=options.theme, prefix=options.prefix, role=options.role, states=states, transitions=transitions
+    )
+    return SvgResult(svg=svg(picture, svg_options), fallback_reason=picture.fallback_reason)
 
 
 def _with_ancestors(whole: BoxTree, active: Iterable[str]) -> list[str]:

@@ -45,7 +45,7 @@ def _worded(guard: Guard | None, words: dict[str, str]) -> Guard | None:
     match guard:
         case GuardExpression():
             text = words.get(guard.expression.text)
-            return guard if text is None else GuardName(name=text, place=guard.place)
+            return guard if text is None else GuardName(name=text, location=guard.location)
         case GuardAll():
             parts = (_worded(each, words) for each in guard.guards)
             return replace(guard, guards=tuple(each for each in parts if each is not None))

@@ -22,10 +22,10 @@ from collections.abc import AsyncIterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from interlock.effects.wait_limits import is_put_off_too_far
+from interlock.effects.wait_limits import is_postponed_too_far
 from interlock.effects.waiting import log_failure
 from interlock.model.backoff import Backoff
-from interlock.model.limits import AHEAD_ENTITIES_MAX, CLOCK_AHEAD_MS_MAX, LEASE_MS
+from interlock.model.limits import CLOCK_AHEAD_MS_MAX, FUTURE_ENTITIES_MAX, LEASE_MS
 from interlock.ports.clock import Clock
 from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded, Store
 from interlock.ports.work import Claim, Settlement, WorkQuery, WorkQueue, WorkRow
@@ -42,7 +42,7 @@ _BACKOFF = Backoff(200, 60_000, jitter=0.0)
 _log = logging.getLogger("interlock.runtime")
 
 
-class Ahead(Struct, frozen=True):
+class FutureStamped(Struct, frozen=True):
     """What is stamped in the future: entities, work that waits too long or is leased too long, timers, and downtimes.
 
     `is_partial`: there may be more; the search stopped at its limit.
@@ -56,7 +56,7 @@ class Ahead(Struct, frozen=True):
     is_partial: bool = False
 
 
-async def find_ahead(store: Store, *, now_ms: int, limit: int = PAGE_MAX) -> Ahead:
+async def find_future_stamped(store: Store, *, now_ms: int, limit: int = PAGE_MAX) -> FutureStamped:
     """Return what is stamped in the future in a store. It changes nothing."""
     latest_ms = now_ms + CLOCK_AHEAD_MS_MAX
     by_server = store.clock_stamps is not None and store.clock_stamps.server_clock
@@ -64,7 +64,7 @@ async def find_ahead(store: Store, *, now_ms: int, limit: int = PAGE_MAX) -> Ahe
     work, leases, timers = list[WorkRow](), list[WorkRow](), list[WorkRow]()
     if store.work is not None:
         async for rows in _pages(store.work, WorkQuery()):
-            far = [row for row in rows if not by_server and is_put_off_too_far(row, now_ms)]
+            far = [row for row in rows if not by_server and is_postponed_too_far(row, now_ms)]
             leases += [row for row in far if row.owner is not None]
             work += [row for row in far if row.owner is None]
             if len(work) + len(leases) >= limit:
@@ -74,13 +74,13 @@ async def find_ahead(store: Store, *, now_ms: int, limit: int = PAGE_MAX) -> Ahe
             async for rows in _pages(store.work, WorkQuery(entity=entity, lane="timer")):
                 timers += [row for row in rows if row.next_ms is not None and row.next_ms > latest_ms]
     downtimes = await store.leases.downtimes(since_ms=latest_ms) if store.leases is not None else ()
-    return Ahead(entities, tuple(work), tuple(leases), tuple(timers), len(downtimes), is_partial)
+    return FutureStamped(entities, tuple(work), tuple(leases), tuple(timers), len(downtimes), is_partial)
 
 
 async def _entities_ahead(store: Store, latest_ms: int, limit: int) -> tuple[tuple[str, ...], bool]:
     """Return entities whose last entry is stamped after a time, and whether there may be more."""
     if store.clock_stamps is not None:
-        found = await store.clock_stamps.stamped_after(latest_ms, limit=limit)
+        found = await store.clock_stamps.entities_stamped_after(latest_ms, limit=limit)
         return found, len(found) >= limit
     names, walked = list[str](), 0
     for kind in await store.kinds():
@@ -131,7 +131,7 @@ class ClockRepair:
         elif entity in self._seen:
             return
         else:
-            if len(self._seen) >= AHEAD_ENTITIES_MAX:
+            if len(self._seen) >= FUTURE_ENTITIES_MAX:
                 self._seen.clear()
             self._seen.add(entity)
             self._entities[entity] = None
@@ -166,7 +166,7 @@ class ClockRepair:
         if self._by_server or self._store.clock_stamps is None:
             return ()
         latest_ms = self._clock.now_ms() + CLOCK_AHEAD_MS_MAX
-        return await self._store.clock_stamps.stamped_after(latest_ms, limit=AHEAD_ENTITIES_MAX)
+        return await self._store.clock_stamps.entities_stamped_after(latest_ms, limit=FUTURE_ENTITIES_MAX)
 
     async def _repair(self, entities: tuple[str, ...], *, is_all: bool) -> bool:
         """Make due what was delayed too far; False when some of it could not be changed."""
@@ -188,20 +188,22 @@ class ClockRepair:
         if not rows:
             return True
         now_ms = self._clock.now_ms()
-        settlements = tuple(Settlement(_as_claim(row), "again", now_ms, row.error, lapsed=True) for row in rows)
+        settlements = tuple(
+            Settlement(_as_claim(row), "again", now_ms, row.error, without_failure=True) for row in rows
+        )
         changed = await self._work.settle(settlements, now_ms=now_ms)
         _log.warning("work that a wrong clock had delayed is due now", extra={"count": sum(changed)})
         return all(changed)
 
     async def _is_unchanged(self, row: WorkRow) -> bool:
-        page = await self._work.works(WorkQuery(entity=row.entity, place=row.work.place))
+        page = await self._work.list_work(WorkQuery(entity=row.entity, id=row.work.id))
         return bool(page.rows) and (page.rows[0].next_ms, page.rows[0].attempts) == (row.next_ms, row.attempts)
 
     async def _is_wrong(self, row: WorkRow, now_ms: int, ahead: dict[str, bool]) -> bool:
-        if is_put_off_too_far(row, now_ms):
+        if is_postponed_too_far(row, now_ms):
             return True
         latest_ms = now_ms + CLOCK_AHEAD_MS_MAX
-        is_late_timer = row.work.place.lane == "timer" and row.next_ms is not None and row.next_ms > latest_ms
+        is_late_timer = row.work.id.lane == "timer" and row.next_ms is not None and row.next_ms > latest_ms
         if not is_late_timer or row.owner is not None or row.dead_ms is not None:
             return False
         if row.entity not in ahead:
@@ -213,7 +215,7 @@ class ClockRepair:
 async def _pages(work: WorkQueue, query: WorkQuery) -> AsyncIterator[tuple[WorkRow, ...]]:
     cursor: str | None = None
     while True:  # ends with the last page
-        page = await work.works(replace(query, after=cursor, limit=PAGE_ROWS))
+        page = await work.list_work(replace(query, after=cursor, limit=PAGE_ROWS))
         yield page.rows
         cursor = page.after
         if cursor is None:

@@ -4,7 +4,7 @@ Rule 1: an entity has a mailbox only while a caller steps it or waits to; an idl
 themselves wait, each with its event, so there is no queue of events that a crash could lose.
 Rule 2: results and timers come before events between entities, and those before events from callers. Within a
 priority, first come, first served. So running work ends before more of it starts.
-Rule 3: no caller starves: after `PASSED_OVER_MAX` turns that skipped a waiting caller, the one that has waited longest
+Rule 3: no caller starves: after `SKIPPED_TURNS_MAX` turns that skipped a waiting caller, the one that has waited longest
 is next, whatever its priority.
 Rule 4: at most `MAILBOX_MAX` callers wait for one entity. One more is refused, and nothing was written. Deliveries are
 never refused: workers run a bounded number of them, and the others wait in the store.
@@ -18,7 +18,7 @@ from enum import IntEnum
 from types import TracebackType
 
 from interlock.errors import UnavailableError
-from interlock.model.limits import MAILBOX_MAX, PASSED_OVER_MAX
+from interlock.model.limits import MAILBOX_MAX, SKIPPED_TURNS_MAX
 
 
 class Priority(IntEnum):
@@ -71,7 +71,7 @@ class Mailbox:
     def _next_line(self, lines: list[deque[_Ticket]]) -> deque[_Ticket]:
         first, oldest = lines[0], min(lines, key=lambda each: each[0][0])
         self._passed = 0 if oldest is first else self._passed + 1
-        if self._passed <= PASSED_OVER_MAX:
+        if self._passed <= SKIPPED_TURNS_MAX:
             return first
         self._passed = 0
         return oldest

@@ -12,7 +12,7 @@ from typing import Any
 from interlock.errors import NotFoundError, UsageError
 from interlock.model.entity_id import split_entity
 from interlock.model.event import check_sendable
-from interlock.model.json_value import payload_refusal
+from interlock.model.json_value import payload_problem
 from interlock.model.keys import OWN
 from interlock.model.limits import (
     ENTITY_ID_BYTES_MAX,
@@ -85,7 +85,7 @@ def check_sender(principal: Mapping[str, Any] | None, trace: str | None) -> None
         raise UsageError(
             f"the principal must be a mapping, got {principal!r:.60}", code="principal.malformed", hint=hint
         )
-    problem = None if principal is None else payload_refusal(dict(principal))
+    problem = None if principal is None else payload_problem(dict(principal))
     if problem is not None:
         raise UsageError(f"the principal is invalid: {problem}", code="principal.malformed")
     if trace is not None:

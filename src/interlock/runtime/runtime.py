@@ -25,7 +25,7 @@ from interlock.errors import CorruptionError, RejectedError, UnavailableError, U
 from interlock.kernel.explain import Candidate
 from interlock.model.event import Event
 from interlock.model.journal.entry import Entry, Receipt
-from interlock.model.json_value import payload_refusal
+from interlock.model.json_value import payload_problem
 from interlock.model.keys import OwnKey
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.model.snapshot import Snapshot
@@ -111,7 +111,7 @@ class Runtime:
                 raise
         kernel = self.charts.for_new_entity(kind)
         values = dict(context or {})
-        problem = payload_refusal({"context": values})
+        problem = payload_problem({"context": values})
         refusal = None
         if problem is not None:
             refusal = RejectedError(f"the context is invalid: {problem}", code="context.refused")
@@ -206,7 +206,7 @@ class Runtime:
             check_expected(expected)
         if sent_ms is not None:
             check_sent(sent_ms)
-        refusal, problem = None, None if payload is None else payload_refusal(payload)
+        refusal, problem = None, None if payload is None else payload_problem(payload)
         if problem is not None:
             refusal = Fault("payload", problem)
         elif sent_ms is not None and sent_ms < self.clock.now_ms() - KEY_WINDOW_MS:

@@ -35,7 +35,7 @@ from interlock.effects.work_delta import work_delta
 from interlock.errors import ConflictError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.model.backoff import Backoff
-from interlock.model.codec import plain
+from interlock.model.codec import to_builtins
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE, Entry, Receipt
 from interlock.model.journal.work import WorkDelta, WorkId
@@ -212,7 +212,7 @@ class EntitySender:
         """
         data: dict[str, Any] = {"context": context}
         if parent is not None:
-            data["parent"] = plain(parent)
+            data["parent"] = to_builtins(parent)
         async with self._turn(entity, Priority.CALLER if parent is None else Priority.ENTITY):
             now_ms = self.now_ms()
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform")
@@ -231,7 +231,7 @@ class EntitySender:
                 raise
             result = await self.store.append(append)
             if isinstance(result, Appended):
-                self._after_commit(step.snapshot, now_ms, append.left)
+                self._after_commit(step.snapshot, now_ms, append.work)
                 if step.faults:
                     log_faults(entry, step)
                 return Receipt(entity, "applied", 1, None, step.snapshot, step.effects, step.faults)
@@ -349,7 +349,7 @@ class EntitySender:
             return await self._refuse(snapshot, stamped, _TooLarge(error), request)
         result = await self.store.append(append)
         if isinstance(result, Appended):
-            self._after_commit(step.snapshot, event.time_ms, append.left)
+            self._after_commit(step.snapshot, event.time_ms, append.work)
             if step.faults:
                 log_faults(entry, step)
             return Receipt(
@@ -375,7 +375,7 @@ class EntitySender:
             work = work_delta(before, step, time_ms, published=entry, hidden=self._is_hidden(kernel, entry))
         elif before is None or step.effects or before.timers or step.snapshot.ended is not None:
             work = work_delta(before, step, time_ms)
-        return work if finishes is None else replace(work, ended=(*work.ended, finishes))
+        return work if finishes is None else replace(work, finished=(*work.finished, finishes))
 
     def _is_hidden(self, kernel: Kernel, entry: Entry) -> bool:
         """Whether the step leaves, stays in or enters a state that the chart hides."""
@@ -415,7 +415,7 @@ class EntitySender:
         """Record an attempt that changed nothing, where the store has a log for that."""
         if self.store.refusal_log is not None:
             principal = None if event.principal is None else str(event.principal.get("id", ""))
-            await self.store.refusal_log.refuse(
+            await self.store.refusal_log.record_refusals(
                 (Refusal(entity, event.name, outcome, reason, event.at_ms, principal, trace),)
             )
 
@@ -466,7 +466,7 @@ class EntitySender:
         self._cache(snapshot, time_ms)
         if self._watchers and (changed := self._watchers.pop(snapshot.entity, None)) is not None:
             changed.set()
-        if work.born:
+        if work.created:
             for listener in self._work_listeners:
                 listener(work)
 
@@ -554,7 +554,7 @@ def build_receipt(snapshot: Snapshot, decision: Step | _Denied) -> Receipt:
         after,
         decision.effects,
         decision.faults,
-        decision.trials,
+        decision.failed_guards,
     )
 
 

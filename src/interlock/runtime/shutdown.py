@@ -38,7 +38,7 @@ class DrainReport(Struct, frozen=True):
     requeued: int
     still_running: int
     unanswered: int
-    took_ms: int
+    duration_ms: int
 
 
 class DrainableRuntime(Protocol):

@@ -26,7 +26,7 @@ class LeaseTable:
         self._alive_ms: int | None = None
         self._downtimes: list[Downtime] = []
 
-    def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+    def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         """Acquire or extend a lease; None while another owner holds it."""
         held = self._leases.get(name)
         if held is not None and held.owner != owner and now_ms < held.until_ms <= now_ms + LEASE_MS_MAX:
@@ -36,7 +36,7 @@ class LeaseTable:
         self._leases[name] = lease
         return lease
 
-    def give_back(self, lease: Lease) -> bool:
+    def release_lease(self, lease: Lease) -> bool:
         """Release a lease; False when it was no longer held."""
         held = self._leases.get(lease.name)
         if held is None or (held.owner, held.fence) != (lease.owner, lease.fence):
@@ -44,7 +44,7 @@ class LeaseTable:
         self._leases[lease.name] = Lease(lease.name, RELEASED_OWNER, lease.fence, 0)
         return True
 
-    def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
+    def record_heartbeat(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
         """Record that a worker is alive; return the downtime that ends with this, if any."""
         last_ms = self._alive_ms
         if last_ms is not None and last_ms > now_ms + CLOCK_AHEAD_MS_MAX:

@@ -57,7 +57,7 @@ def open_store(url: str) -> MemoryStore:
     return MemoryStore()
 
 
-class _Life(Struct):
+class _StoredEntity(Struct):
     """One entity: its snapshot, its journal, its keys, and since when it is in each of its states.
 
     `head` and `changed_ms` are of the last record, which may be in the `archive` with all `released` ones.
@@ -91,13 +91,13 @@ class MemoryStore:
     server_clock = False
 
     def __init__(self) -> None:
-        self._lives: dict[str, _Life] = {}
+        self._entities: dict[str, _StoredEntity] = {}
         self._lock = Lock()
         self._closed = False
         self._calls = 0
         self._work = WorkTable()
         self._leases = LeaseTable()
-        self._tally = StatisticsBuffer()
+        self._statistics = StatisticsBuffer()
         self.refusals: list[Refusal] = []
         self._is_inherited = False
         after_fork(self, MemoryStore._inherit)
@@ -108,32 +108,32 @@ class MemoryStore:
         await self._take_turns()
         with self._lock:
             self._check_open()
-            life = self._lives.get(append.entity)
-            if life is not None and entry.key in life.keys:
-                return Duplicate(life.keys[entry.key])
-            version = 0 if life is None else life.snapshot.version
+            stored = self._entities.get(append.entity)
+            if stored is not None and entry.key in stored.keys:
+                return Duplicate(stored.keys[entry.key])
+            version = 0 if stored is None else stored.snapshot.version
             if version != append.expected:
-                self._tally.count(append.kind, CONFLICTS, entry.event.at_ms)
+                self._statistics.count(append.kind, CONFLICTS, entry.event.at_ms)
                 return Conflict(version)
             if append.fence is not None and self._work.fence(append.entity, append.fence[0]) != append.fence[1]:
                 return StaleAttempt(version)
-            previous = chain_start(append.entity) if life is None else life.head
-            durable = 0 if life is None else life.size
+            previous = chain_start(append.entity) if stored is None else stored.head
+            durable = 0 if stored is None else stored.size
             record = encode_record(entry, durable=durable, previous=previous, entry_json=append.entry_json)
             now = entry.event.at_ms
-            if life is None:
-                life = _Life(append.kind, append.snapshot, [], {}, 0, now, {}, (), previous, now)
-                self._lives[append.entity] = life
-            life.records.append(record)
-            life.keys[entry.key] = entry.version
-            life.size += len(record.line)
-            life.head, life.changed_ms = record.head, entry.event.time_ms
-            life.snapshot = append.snapshot
-            before = life.entered_ms
-            life.entered_ms, life.tags = active_states(append, before)
-            left = [each for each in before.items() if each[0] not in life.entered_ms]
-            self._tally.count_step(append.kind, left, now)
-            self._work.keep(append.entity, append.left)
+            if stored is None:
+                stored = _StoredEntity(append.kind, append.snapshot, [], {}, 0, now, {}, (), previous, now)
+                self._entities[append.entity] = stored
+            stored.records.append(record)
+            stored.keys[entry.key] = entry.version
+            stored.size += len(record.line)
+            stored.head, stored.changed_ms = record.head, entry.event.time_ms
+            stored.snapshot = append.snapshot
+            before = stored.entered_ms
+            stored.entered_ms, stored.tags = active_states(append, before)
+            left = [each for each in before.items() if each[0] not in stored.entered_ms]
+            self._statistics.count_step(append.kind, left, now)
+            self._work.apply(append.entity, append.work)
             return Appended(entry.version, record.head)
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
@@ -141,24 +141,24 @@ class MemoryStore:
         await self._take_turns()
         with self._lock:
             self._check_open()
-            life = self._lives.get(entity)
-            if life is None:
+            stored = self._entities.get(entity)
+            if stored is None:
                 return None
-            if key is not None and key in life.keys:
-                return Duplicate(life.keys[key])
-            return Loaded(life.snapshot.version, life.changed_ms, life.snapshot)
+            if key is not None and key in stored.keys:
+                return Duplicate(stored.keys[key])
+            return Loaded(stored.snapshot.version, stored.changed_ms, stored.snapshot)
 
     async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:
         """The records after a version, in order."""
         with self._lock:
             self._check_open()
-            life = self._lives.get(entity)
-            if life is None or limit <= 0:
+            stored = self._entities.get(entity)
+            if stored is None or limit <= 0:
                 return ()
-            start = max(0, after) - life.released
+            start = max(0, after) - stored.released
             if start < 0:
-                raise ArchivedError(entity, life.released, life.archive)
-            return tuple(life.records[start : start + min(limit, PAGE_MAX)])
+                raise ArchivedError(entity, stored.released, stored.archive)
+            return tuple(stored.records[start : start + min(limit, PAGE_MAX)])
 
     async def find(self, query: EntityQuery) -> EntityPage:
         """Entities by kind, state, age and tag, oldest in their state first, page by page."""
@@ -171,38 +171,38 @@ class MemoryStore:
         """The kinds that there are entities of, sorted."""
         with self._lock:
             self._check_open()
-            return tuple(sorted({life.kind for life in self._lives.values()}))
+            return tuple(sorted({stored.kind for stored in self._entities.values()}))
 
     def _matching(self, query: EntityQuery) -> Iterator[tuple[int, str]]:
-        for entity, life in self._lives.items():
-            if life.kind != query.kind:
+        for entity, stored in self._entities.items():
+            if stored.kind != query.kind:
                 continue
             position = list_position(
                 query,
-                entity.removeprefix(f"{life.kind}/"),
-                revision=life.snapshot.revision,
-                entered_ms=_entered_ms(life),
-                active=life.entered_ms,
-                tags=life.tags,
+                entity.removeprefix(f"{stored.kind}/"),
+                revision=stored.snapshot.revision,
+                entered_ms=_entered_ms(stored),
+                active=stored.entered_ms,
+                tags=stored.tags,
             )
             if position is not None:
                 yield position, entity
 
     def _row(self, entity: str) -> EntityRow:
-        life = self._lives[entity]
-        snapshot = life.snapshot
+        stored = self._entities[entity]
+        snapshot = stored.snapshot
         return EntityRow(
             entity,
             snapshot.version,
             snapshot.revision,
             snapshot.configuration,
-            life.created_ms,
-            _entered_ms(life),
-            life.changed_ms,
+            stored.created_ms,
+            _entered_ms(stored),
+            stored.changed_ms,
             snapshot.ended,
         )
 
-    async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
+    async def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
         """Keep refusals."""
         await self._take_turns()
         with self._lock:
@@ -212,42 +212,42 @@ class MemoryStore:
     def _refuse(self, refusals: tuple[Refusal, ...]) -> None:
         self.refusals += refusals
         for each in refusals:
-            self._tally.count(each.entity.partition("/")[0], REFUSALS, each.time_ms)
+            self._statistics.count(each.entity.partition("/")[0], REFUSALS, each.time_ms)
 
     # Sight: nothing is kept for it here but the tally; a memory holds few enough to count
 
-    async def counts(self, kind: str) -> tuple[StateCount, ...]:
+    async def count_states(self, kind: str) -> tuple[StateCount, ...]:
         """The population of every state, by revision."""
         found: dict[tuple[str, str], int] = {}
         with self._lock:
             self._check_open()
-            for life in self._lives.values():
-                for state in life.entered_ms if life.kind == kind else ():
-                    place = (life.snapshot.revision, state)
+            for stored in self._entities.values():
+                for state in stored.entered_ms if stored.kind == kind else ():
+                    place = (stored.snapshot.revision, state)
                     found[place] = found.get(place, 0) + 1
         return tuple(StateCount(*place, entities) for place, entities in sorted(found.items()))
 
-    async def dwell(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
+    async def dwell_times(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
         """Dwell times of stays that ended since a day, by state."""
         found: dict[str, list[int]] = {}
         with self._lock:
-            for (own, state, day_ms, bucket), stays in self._tally.stays.items():
+            for (own, state, day_ms, bucket), stays in self._statistics.stays.items():
                 if own == kind and day_ms >= since_ms // DAY_MS * DAY_MS:
                     found.setdefault(state, [0] * BUCKETS)[bucket] += stays
         return tuple(DwellTimes(state, tuple(stays)) for state, stays in sorted(found.items()))
 
-    async def rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
+    async def minute_rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
         """What each minute since a time brought."""
         with self._lock:
-            minutes = sorted(self._tally.minutes.items())
+            minutes = sorted(self._statistics.minutes.items())
             return tuple(MinuteRates(when, *each) for (own, when), each in minutes if own == kind and when >= since_ms)
 
-    async def overdue(self, kind: str, state: str, *, before_ms: int) -> int:
+    async def count_overdue(self, kind: str, state: str, *, before_ms: int) -> int:
         """How many entities are in a state since before a time."""
         with self._lock:
             found = sum(
-                life.kind == kind and state in life.entered_ms and life.entered_ms[state] < before_ms
-                for life in self._lives.values()
+                stored.kind == kind and state in stored.entered_ms and stored.entered_ms[state] < before_ms
+                for stored in self._entities.values()
             )
         return min(found, COUNT_MAX + 1)
 
@@ -260,20 +260,20 @@ class MemoryStore:
         found = [each for each in rows if principal is None or each.refusal.principal == principal]
         return tuple(found[::-1][: max(1, min(limit, PAGE_MAX))])
 
-    async def prove_refusals(self) -> RefusalVerification:
+    async def verify_refusals(self) -> RefusalVerification:
         """Memory keeps no chain: nobody else can write here."""
         return RefusalVerification(len(self.refusals))
 
-    async def release(self, entity: str, *, version: int, archive: str) -> bool:
+    async def release_journal(self, entity: str, *, version: int, archive: str) -> bool:
         """Drop the records of an ended entity that is still at this version; False when it is not."""
         with self._lock:
             self._check_open()
-            life = self._lives.get(entity)
-            if life is None or life.snapshot.version != version or life.snapshot.ended is None:
+            stored = self._entities.get(entity)
+            if stored is None or stored.snapshot.version != version or stored.snapshot.ended is None:
                 return False
-            if life.released != version:  # otherwise it was released before, to the place that is known
-                life.records.clear()
-                life.released, life.archive = version, archive
+            if stored.released != version:  # otherwise it was released before, to the place that is known
+                stored.records.clear()
+                stored.released, stored.archive = version, archive
             return True
 
     # Work
@@ -294,25 +294,27 @@ class MemoryStore:
         """Let go of claims."""
         return await self._on_work(lambda work: work.settle(settled, now_ms=now_ms))
 
-    async def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
+    async def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
         """When the next work is due."""
-        return await self._on_work(lambda work: work.soonest(lane, names))
+        return await self._on_work(lambda work: work.next_due_ms(lane, names))
 
-    async def works(self, query: WorkQuery) -> WorkPage:
+    async def list_work(self, query: WorkQuery) -> WorkPage:
         """Work by lane, name and entity, page by page."""
-        return await self._on_work(lambda work: work.works(query))
+        return await self._on_work(lambda work: work.list_work(query))
 
-    async def revive(self, entity: str, place: WorkId, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    async def requeue_dead_letter(
+        self, entity: str, work_id: WorkId, *, now_ms: int, audit: Refusal | None = None
+    ) -> bool:
         """Let dead work be tried again, from its first attempt."""
-        return await self._acted(lambda work: work.revive(entity, place, now_ms=now_ms), audit)
+        return await self._acted(lambda work: work.requeue_dead_letter(entity, work_id, now_ms=now_ms), audit)
 
     async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:
         """Let work that is not dead be tried again."""
         return await self._acted(lambda work: work.settle((settled,), now_ms=now_ms)[0], audit)
 
-    async def drop(self, entity: str, place: WorkId, *, audit: Refusal | None = None) -> bool:
+    async def delete_work(self, entity: str, work_id: WorkId, *, audit: Refusal | None = None) -> bool:
         """Forget work."""
-        return await self._acted(lambda work: work.drop(entity, place), audit)
+        return await self._acted(lambda work: work.delete_work(entity, work_id), audit)
 
     async def _acted(self, act: Callable[[WorkTable], bool], audit: Refusal | None) -> bool:
         """Do what an operator asks for, and keep who it was, under one lock."""
@@ -324,9 +326,9 @@ class MemoryStore:
                 self._refuse((audit,))
             return done
 
-    async def note(self, claim: Claim, error: Any) -> bool:
+    async def save_details(self, claim: Claim, error: Any) -> bool:
         """Keep this beside the work of a claim."""
-        return await self._on_work(lambda work: work.note(claim, error))
+        return await self._on_work(lambda work: work.save_details(claim, error))
 
     async def _on_work(self, question: Callable[[WorkTable], T]) -> T:
         await self._take_turns()
@@ -336,17 +338,19 @@ class MemoryStore:
 
     # Leases
 
-    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+    async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         """Take a name, or hold it longer; None while another holds it."""
-        return await self._on_leases(lambda table: table.lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms))
+        return await self._on_leases(
+            lambda table: table.acquire_lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms)
+        )
 
-    async def give_back(self, lease: Lease) -> bool:
+    async def release_lease(self, lease: Lease) -> bool:
         """Let go of a name at once."""
-        return await self._on_leases(lambda table: table.give_back(lease))
+        return await self._on_leases(lambda table: table.release_lease(lease))
 
-    async def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
+    async def record_heartbeat(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
         """Note that a worker is alive; the downtime that ends with this, if it does."""
-        return await self._on_leases(lambda table: table.alive(now_ms=now_ms, gap_ms=gap_ms))
+        return await self._on_leases(lambda table: table.record_heartbeat(now_ms=now_ms, gap_ms=gap_ms))
 
     async def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
         """The downtimes that ended after a time, in order."""
@@ -356,13 +360,13 @@ class MemoryStore:
         """Forget signs of life, downtimes and statistics that are stamped in the future."""
         await self._on_leases(lambda table: table.correct(now_ms=now_ms))
         with self._lock:
-            self._tally.forget_after(now_ms)
+            self._statistics.forget_after(now_ms)
 
-    async def stamped_after(self, time_ms: int, *, limit: int) -> tuple[str, ...]:
+    async def entities_stamped_after(self, time_ms: int, *, limit: int) -> tuple[str, ...]:
         """Entities with an entry that is stamped after a time."""
         with self._lock:
             self._check_open()
-            return tuple(sorted(each for each, life in self._lives.items() if life.changed_ms > time_ms))[:limit]
+            return tuple(sorted(each for each, stored in self._entities.items() if stored.changed_ms > time_ms))[:limit]
 
     async def _on_leases(self, question: Callable[[LeaseTable], T]) -> T:
         await self._take_turns()
@@ -390,6 +394,6 @@ class MemoryStore:
             raise UnavailableError("the store is closed", code="store.closed")
 
 
-def _entered_ms(life: _Life) -> int:
+def _entered_ms(life: _StoredEntity) -> int:
     """Return when the entity entered its configuration."""
     return since_ms(life.entered_ms, life.snapshot.configuration, life.created_ms)

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from interlock.model.journal import work_state
 from interlock.model.journal.work import ORDERED_LANES, Lane, Work, WorkDelta, WorkId
-from interlock.model.journal.work_state import NEW, WorkState, due_ms, holds
+from interlock.model.journal.work_state import NEW, WorkState, due_ms, is_valid_claim
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkRow
 
 
@@ -46,20 +46,20 @@ class WorkTable:
         self._lines: dict[_Line, list[tuple[int, str, WorkId]]] = {}
         self._queues: dict[tuple[str, Lane], list[WorkId]] = {}
 
-    def keep(self, entity: str, left: WorkDelta) -> None:
+    def apply(self, entity: str, left: WorkDelta) -> None:
         """Apply what an entry creates, finishes and cancels."""
-        for work in left.born:
-            is_ordered = work.place.lane in ORDERED_LANES
-            row = self._rows[entity, work.place] = _Row(entity, work, None if is_ordered else work.due_ms)
+        for work in left.created:
+            is_ordered = work.id.lane in ORDERED_LANES
+            row = self._rows[entity, work.id] = _Row(entity, work, None if is_ordered else work.due_ms)
             if is_ordered:
-                insort(self._queues.setdefault((entity, work.place.lane), []), work.place)
+                insort(self._queues.setdefault((entity, work.id.lane), []), work.id)
             self._enqueue(row)
-        for work_id in left.ended:
-            self.drop(entity, work_id)
+        for work_id in left.finished:
+            self.delete_work(entity, work_id)
         for work_id in left.cancelled:
             self._cancel(entity, work_id)
         for lane in ORDERED_LANES:
-            if any(each.place.lane == lane for each in left.born):
+            if any(each.id.lane == lane for each in left.created):
                 self._enqueue_first(entity, lane)
 
     def _cancel(self, entity: str, work_id: WorkId) -> None:
@@ -68,16 +68,16 @@ class WorkTable:
             return
         state = work_state.cancel(row.state)
         if state is None:
-            self.drop(entity, work_id)
+            self.delete_work(entity, work_id)
             return
         row.state = state
         if row.owner is None:  # it waits for a retry: the next worker sees that it was cancelled
             row.next_ms = due_ms(row.work, state)
             self._enqueue(row)
 
-    def fence(self, entity: str, place: WorkId) -> int | None:
+    def fence(self, entity: str, work_id: WorkId) -> int | None:
         """The number of the newest attempt at a piece of work; None when it does not exist."""
-        row = self._rows.get((entity, place))
+        row = self._rows.get((entity, work_id))
         return None if row is None else row.state.attempts
 
     def claim(
@@ -113,9 +113,9 @@ class WorkTable:
         return tuple(self._settle(each, now_ms) for each in settled)
 
     def _settle(self, settled: Settlement, now_ms: int) -> bool:
-        entity, work_id = settled.claim.entity, settled.claim.work.place
+        entity, work_id = settled.claim.entity, settled.claim.work.id
         if settled.verdict == "done":
-            return self.drop(entity, work_id)
+            return self.delete_work(entity, work_id)
         row = self._held(settled.claim)
         if row is None:
             return False
@@ -125,12 +125,12 @@ class WorkTable:
             settled.verdict,
             next_ms=settled.next_ms,
             error=settled.error,
-            expired=settled.lapsed,
-            started=settled.begun,
+            without_failure=settled.without_failure,
+            started=settled.started,
             now_ms=now_ms,
         )
         if state is None:
-            return self.drop(entity, work_id)
+            return self.delete_work(entity, work_id)
         row.owner, row.state = None, state
         row.next_ms = state.next_ms
         self._enqueue(row)
@@ -138,39 +138,39 @@ class WorkTable:
             self._leave_queue(entity, work_id)
         return True
 
-    def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
+    def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
         """When the next work is due."""
         first = self._oldest(self._lines_of(lane, names))
         return None if first is None else first[0]
 
-    def works(self, query: WorkQuery) -> WorkPage:
+    def list_work(self, query: WorkQuery) -> WorkPage:
         """Work by lane, name and entity, in the order of entities and ids."""
         matching = (row for row in self._candidates(query) if _matches(row, query))
-        found = sorted(matching, key=lambda row: (row.entity, row.work.place))
+        found = sorted(matching, key=lambda row: (row.entity, row.work.id))
         rows = [row for row in found if query.after is None or _cursor(row) > query.after]
         page = rows[: query.limit]
         return WorkPage(tuple(_listed(row) for row in page), _cursor(page[-1]) if len(rows) > len(page) else None)
 
     def _candidates(self, query: WorkQuery) -> Iterable[_Row]:
         """The rows to look at. A query for one piece, as for every result of a child, is one lookup."""
-        if query.entity is None or query.place is None:
+        if query.entity is None or query.id is None:
             return self._rows.values()
-        row = self._rows.get((query.entity, query.place))
+        row = self._rows.get((query.entity, query.id))
         return () if row is None else (row,)
 
-    def revive(self, entity: str, place: WorkId, *, now_ms: int) -> bool:
+    def requeue_dead_letter(self, entity: str, work_id: WorkId, *, now_ms: int) -> bool:
         """Retry dead work from its first attempt."""
-        row = self._rows.get((entity, place))
+        row = self._rows.get((entity, work_id))
         if row is None or row.state.dead_ms is None:
             return False
-        row.state = work_state.revive(row.state, now_ms)
+        row.state = work_state.requeue_dead_letter(row.state, now_ms)
         row.next_ms = row.state.next_ms
-        if place.lane in ORDERED_LANES:
-            insort(self._queues.setdefault((entity, place.lane), []), place)
+        if work_id.lane in ORDERED_LANES:
+            insort(self._queues.setdefault((entity, work_id.lane), []), work_id)
         self._enqueue(row)
         return True
 
-    def note(self, claim: Claim, error: Any) -> bool:
+    def save_details(self, claim: Claim, error: Any) -> bool:
         """Record progress or an error of claimed work; False when the claim is no longer valid."""
         row = self._held(claim)
         if row is None:
@@ -178,45 +178,45 @@ class WorkTable:
         row.state = replace(row.state, error=error)
         return True
 
-    def drop(self, entity: str, place: WorkId) -> bool:
+    def delete_work(self, entity: str, work_id: WorkId) -> bool:
         """Delete work; False when it does not exist."""
-        row = self._rows.pop((entity, place), None)
+        row = self._rows.pop((entity, work_id), None)
         if row is None:
             return False
         if row.state.dead_ms is None:
-            self._leave_queue(entity, place)
-        elif place.lane in ORDERED_LANES:
-            self._enqueue_first(entity, place.lane)
+            self._leave_queue(entity, work_id)
+        elif work_id.lane in ORDERED_LANES:
+            self._enqueue_first(entity, work_id.lane)
         return True
 
     # For a store that records the state elsewhere
 
-    def state(self, entity: str, place: WorkId) -> WorkState | None:
+    def state(self, entity: str, work_id: WorkId) -> WorkState | None:
         """The state of a piece of work; None when it does not exist."""
-        row = self._rows.get((entity, place))
+        row = self._rows.get((entity, work_id))
         return None if row is None else row.state
 
-    def set_state(self, entity: str, place: WorkId, state: WorkState) -> None:
+    def set_state(self, entity: str, work_id: WorkId, state: WorkState) -> None:
         """Take over a state from outside. Claimed work stays claimed, and only takes over whether it was cancelled.
 
         In an ordered lane the table itself decides which row is first.
         """
-        row = self._rows.get((entity, place))
+        row = self._rows.get((entity, work_id))
         if row is None:
             return
         if row.owner is not None:
             row.state = replace(row.state, cancelled=state.cancelled)
             return
         was_dead, is_dead = row.state.dead_ms is not None, state.dead_ms is not None
-        keeps_place = place.lane in ORDERED_LANES and not is_dead and not state.parked and state.next_ms is None
+        keeps_place = work_id.lane in ORDERED_LANES and not is_dead and not state.parked and state.next_ms is None
         row.state = state
         if not keeps_place:
             row.next_ms = due_ms(row.work, state)
         self._enqueue(row)
         if is_dead and not was_dead:
-            self._leave_queue(entity, place)
-        elif was_dead and not is_dead and place.lane in ORDERED_LANES:
-            insort(self._queues.setdefault((entity, place.lane), []), place)
+            self._leave_queue(entity, work_id)
+        elif was_dead and not is_dead and work_id.lane in ORDERED_LANES:
+            insort(self._queues.setdefault((entity, work_id.lane), []), work_id)
 
     # Lines
 
@@ -227,7 +227,7 @@ class WorkTable:
 
     def _enqueue(self, row: _Row) -> None:
         """Put a row in line, if it waits for a time."""
-        work_id = row.work.place
+        work_id = row.work.id
         if row.next_ms is not None:
             line = (work_id.lane, row.work.name if work_id.lane == "effect" else "")
             heappush(self._lines.setdefault(line, []), (row.next_ms, row.entity, work_id))
@@ -259,8 +259,8 @@ class WorkTable:
         return None
 
     def _held(self, claim: Claim) -> _Row | None:
-        row = self._rows.get((claim.entity, claim.work.place))
-        return row if row is not None and holds(row.state, claim.attempt, claim.failures) else None
+        row = self._rows.get((claim.entity, claim.work.id))
+        return row if row is not None and is_valid_claim(row.state, claim.attempt, claim.failures) else None
 
     def _leave_queue(self, entity: str, work_id: WorkId) -> None:
         """A row of an ordered lane leaves the queue of its entity: the one after it is next."""
@@ -281,16 +281,16 @@ def _claim(row: _Row) -> Claim:
 def _matches(row: _Row, query: WorkQuery) -> bool:
     return (
         query.kind in (None, row.entity.partition("/")[0])
-        and query.lane in (None, row.work.place.lane)
+        and query.lane in (None, row.work.id.lane)
         and query.name in (None, row.work.name)
         and query.entity in (None, row.entity)
-        and query.place in (None, row.work.place)
+        and query.id in (None, row.work.id)
         and query.dead in (None, row.state.dead_ms is not None)
     )
 
 
 def _cursor(row: _Row) -> str:
-    work_id = row.work.place
+    work_id = row.work.id
     return f"{row.entity}\0{work_id.lane}\0{work_id.version:020}\0{work_id.ordinal:06}"
 
 

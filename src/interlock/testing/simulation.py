@@ -61,7 +61,7 @@ class _Due:
     due_ms: int
     order: int
     entity: str = field(compare=False)
-    place: WorkId = field(compare=False)
+    work_id: WorkId = field(compare=False)
 
 
 @dataclass(slots=True)
@@ -208,16 +208,16 @@ class Simulation:
         """Create and cancel the work of a step."""
         entity, delta = step.snapshot.entity, work_delta(before, step, self.time_ms)
         effects = {each.ordinal: each for each in step.effects}
-        for work in delta.born:
-            if work.place.lane == "timer":
+        for work in delta.created:
+            if work.id.lane == "timer":
                 assert work.due_ms is not None  # a timer waits for nothing but the clock
-                self._schedule(entity, work.due_ms, work.place)
+                self._schedule(entity, work.due_ms, work.id)
                 continue
-            if work.place.lane == "effect":
-                self._rows[work.place.key(entity)] = _Row(entity, work, effects[work.place.ordinal])
+            if work.id.lane == "effect":
+                self._rows[work.id.key(entity)] = _Row(entity, work, effects[work.id.ordinal])
             self._queue.append((entity, work))
-        for place in delta.cancelled:
-            row = self._rows.get(place.key(entity))
+        for work_id in delta.cancelled:
+            row = self._rows.get(work_id.key(entity))
             if row is not None and not (row.is_pending and row.work.is_saga_step):  # the result of that one counts
                 self._finish(row)
         for effect in step.effects:
@@ -229,22 +229,22 @@ class Simulation:
     def _settle(self) -> None:
         while self._queue:
             entity, work = self._queue.popleft()
-            if work.place.lane == "outbox":
+            if work.id.lane == "outbox":
                 self._deliver(entity, work)
-            elif (row := self._rows.get(work.place.key(entity))) is not None:
+            elif (row := self._rows.get(work.id.key(entity))) is not None:
                 self._run_effect(row)
 
     # The clock
 
-    def _schedule(self, entity: str, due_ms: int, place: WorkId) -> None:
+    def _schedule(self, entity: str, due_ms: int, work_id: WorkId) -> None:
         self._order += 1
-        heappush(self._due, _Due(due_ms, self._order, entity, place))
+        heappush(self._due, _Due(due_ms, self._order, entity, work_id))
 
     def _until(self, target: int) -> None:
         self._settle()
         while self._due and self._due[0].due_ms <= target:
             due = heappop(self._due)
-            timer, row = self._timer(due), self._rows.get(due.place.key(due.entity))
+            timer, row = self._timer(due), self._rows.get(due.work_id.key(due.entity))
             if timer is None and row is None:
                 continue
             self.time_ms = max(self.time_ms, due.due_ms)
@@ -257,7 +257,7 @@ class Simulation:
     def _timer(self, due: _Due) -> Timer | None:
         """The timer that fires, if it still waits."""
         timers = self.snapshots[due.entity].timers
-        return next((each for each in timers if WorkId("timer", each.version, each.ordinal) == due.place), None)
+        return next((each for each in timers if WorkId("timer", each.version, each.ordinal) == due.work_id), None)
 
     def _time_out(self, row: _Row) -> None:
         if row.child is not None:
@@ -307,14 +307,14 @@ class Simulation:
 
     def _report_undeliverable(self, entity: str, work: Work, event: Event, code: str) -> None:
         if not is_answer(event):
-            self._step(entity, call_failed("send", work.place.key(entity), code, sendid=event.sendid))
+            self._step(entity, call_failed("send", work.id.key(entity), code, sendid=event.sendid))
 
     # Handlers and children
 
     def _run_effect(self, row: _Row) -> None:
         timeout_ms = row.work.body.get("timeout_ms")
         if timeout_ms is not None:
-            self._schedule(row.entity, self.time_ms + timeout_ms, row.work.place)
+            self._schedule(row.entity, self.time_ms + timeout_ms, row.work.id)
         if row.work.name == CHILD_WORK:
             self._start_child(row)
         elif (handler := self.handlers.get(row.work.name)) is None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.errors import NotFoundError, UsageError
-from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LOGINS_MAX, LOGINS_PERSON_MAX
+from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LOGINS_MAX, LOGINS_PER_USER_MAX
 from interlock.ports.clock import Clock
 
 RIGHTS = ("read", "read:audit", "read:sensitive", "send", "operate", "bulk")
@@ -117,7 +117,7 @@ class Authentication:
         with the most sessions.
         """
         counts = Counter(each.user.name for each in self._sessions.values())
-        if counts[name] < LOGINS_PERSON_MAX:
+        if counts[name] < LOGINS_PER_USER_MAX:
             if len(self._sessions) < LOGINS_MAX:
                 return
             name = counts.most_common(1)[0][0]

@@ -217,5 +217,5 @@ def _told(receipt: Receipt) -> tuple[str, ...]:
     where = "" if receipt.snapshot is None else f" {', '.join(receipt.snapshot.configuration)}"
     reason = f" {receipt.reason}" if receipt.reason else ""
     effects = (f"  {each.type} {each.name or each.payload.get('name', '')} {each.key}" for each in receipt.effects)
-    guards = (f"  {each.guard} {json.dumps(each.values)}" for each in receipt.trials)
+    guards = (f"  {each.guard} {json.dumps(each.values)}" for each in receipt.failed_guards)
     return (f"{receipt.outcome}{reason} v{receipt.version}{where}", *effects, *guards)

@@ -20,7 +20,7 @@ from interlock.definition.smcat.read import read_smcat
 from interlock.definition.smcat.states import Draft, read_drafts, walk_drafts
 from interlock.definition.smcat.write import write_smcat
 from interlock.definition.source.node import SourceLines
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.model.diagnostics import Diagnostics
 from tests.unit.definition.built_charts import every_word, order, vm
 
@@ -90,7 +90,7 @@ def _our_view(text: str) -> Any:
     body = parse_smcat(text, lines, diagnostics)
     if body is None or diagnostics.has_errors:
         return None
-    root = read_drafts(body, LabelReader(lines, Diagnostics()), Diagnostics(), Place())
+    root = read_drafts(body, LabelReader(lines, Diagnostics()), Diagnostics(), SourceLocation())
     names = sorted((each.name, _depth(each)) for each in walk_drafts(root))
     arrows = sorted(
         (arrow.source.name, arrow.targets[0].name, arrow.internal)

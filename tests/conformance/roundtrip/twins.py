@@ -17,7 +17,7 @@ from interlock.errors import CorruptionError, InterlockError, RejectedError
 from interlock.expression.language import SAFE, Language
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart, State
-from interlock.model.codec import encode, plain
+from interlock.model.codec import encode, to_builtins
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
@@ -122,7 +122,7 @@ def seen(step: Step | InterlockError) -> dict[str, Any]:
     """What a driver can see of a step, as plain JSON."""
     if isinstance(step, InterlockError):
         return {"refused": step.code}
-    snapshot = plain(step.snapshot)
+    snapshot = to_builtins(step.snapshot)
     del snapshot["revision"], snapshot["kind"]
     return {
         "outcome": step.outcome,
@@ -130,7 +130,7 @@ def seen(step: Step | InterlockError) -> dict[str, Any]:
         # Each code once: an output that fails is asked twice below a hidden root (X3), for its done event and the end.
         "faults": list(dict.fromkeys(each.code for each in step.faults)),
         "snapshot": snapshot,
-        "effects": {str(number): plain(effect) for number, effect in enumerate(step.effects)},
+        "effects": {str(number): to_builtins(effect) for number, effect in enumerate(step.effects)},
     }
 
 
@@ -171,7 +171,7 @@ def _names(original: Chart, twin: Chart) -> tuple[dict[str, str], dict[str, str]
     """Texts of the twin that stand for other texts of the original, and the other way round."""
     there: dict[str, str] = {}
     if [each.id for each in original.states] != [each.id for each in twin.states]:
-        ours, theirs = original.states[original.top :], twin.states[twin.top :]
+        ours, theirs = original.states[original.completion_root :], twin.states[twin.completion_root :]
         assert [each.key for each in ours[1:]] == [each.key for each in theirs[1:]], "the twin has other states"
         for one, other in zip(ours, theirs, strict=True):
             there |= dict(zip(_texts(other), _texts(one), strict=True))

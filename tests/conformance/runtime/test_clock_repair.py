@@ -19,7 +19,7 @@ from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX
 from interlock.ports.clock import SystemClock
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
 from interlock.runtime.chart_registry import ChartRegistry
-from interlock.runtime.clock_repair import ClockRepair, find_ahead
+from interlock.runtime.clock_repair import ClockRepair, find_future_stamped
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore
@@ -83,7 +83,7 @@ async def put_off(jobs: Runtime) -> None:
     assert work is not None
 
     async def is_put_off() -> bool:
-        rows = (await work.works(WorkQuery(lane="timer"))).rows  # none while a folder changes its owner
+        rows = (await work.list_work(WorkQuery(lane="timer"))).rows  # none while a folder changes its owner
         (timer,) = (await jobs.state("job/1")).timers
         is_moved = timer.due_ms < SystemClock().now_ms() + DAY
         return is_moved and [(None, timer.due_ms)] == [(each.owner, each.next_ms) for each in rows]
@@ -265,7 +265,7 @@ class Held:
 
     async def row(self) -> Any:
         """Return the work of the first entity."""
-        (row,) = (await self.store.works(WorkQuery(entity="job/1"))).rows
+        (row,) = (await self.store.list_work(WorkQuery(entity="job/1"))).rows
         return row
 
 
@@ -301,11 +301,11 @@ class Moody(MemoryStore):
 
     problems = 1
 
-    async def works(self, query: WorkQuery) -> WorkPage:
+    async def list_work(self, query: WorkQuery) -> WorkPage:
         if self.problems:
             self.problems -= 1
             raise UnavailableError("away", code="store.away")
-        return await super().works(query)
+        return await super().list_work(query)
 
 
 class Reluctant(MemoryStore):
@@ -323,26 +323,26 @@ class Reluctant(MemoryStore):
 @pytest.mark.parametrize("store", [Moody, Reluctant])
 async def test_a_failed_repair_is_tried_again(store: type[MemoryStore], caplog: pytest.LogCaptureFixture) -> None:
     scene = Held(store())
-    await scene.store.alive(now_ms=scene.clock.time_ms + YEARS, gap_ms=1)
+    await scene.store.record_heartbeat(now_ms=scene.clock.time_ms + YEARS, gap_ms=1)
     await scene.begin()
     await scene.clock.advance(100 if store is Moody else 1_000)
     assert "w" == (await scene.row()).owner
-    before = await scene.store.alive(now_ms=scene.clock.now_ms(), gap_ms=1)
+    before = await scene.store.record_heartbeat(now_ms=scene.clock.now_ms(), gap_ms=1)
     await scene.clock.advance(10_000)
-    after = await scene.store.alive(now_ms=scene.clock.now_ms(), gap_ms=DAY)
+    after = await scene.store.record_heartbeat(now_ms=scene.clock.now_ms(), gap_ms=DAY)
     row = await scene.row()
     await scene.repair.stop()
 
-    assert (None, True, None) == (row.owner, before is not None and before.began_ms > before.ended_ms, after)
+    assert (None, True, None) == (row.owner, before is not None and before.started_ms > before.ended_ms, after)
 
 
 async def test_an_entity_is_checked_once() -> None:
     class Counting(MemoryStore):
         asked = 0
 
-        async def works(self, query: WorkQuery) -> WorkPage:
+        async def list_work(self, query: WorkQuery) -> WorkPage:
             self.asked += 1
-            return await super().works(query)
+            return await super().list_work(query)
 
     scene = Held(Counting())
     await scene.repair.start()
@@ -368,17 +368,17 @@ async def test_find_ahead_changes_nothing() -> None:
         await runtime.create(f"job/{name}")
         await runtime.send(f"job/{name}", event)
     for time_ms in (now_ms, now_ms + DAY):
-        await store.alive(now_ms=time_ms, gap_ms=1)
-    found = await find_ahead(store, now_ms=now_ms)
-    few = await find_ahead(store, now_ms=now_ms, limit=1)
+        await store.record_heartbeat(now_ms=time_ms, gap_ms=1)
+    found = await find_future_stamped(store, now_ms=now_ms)
+    few = await find_future_stamped(store, now_ms=now_ms, limit=1)
 
     assert (("job/2", "job/3"), 1, False) == (found.entities, found.downtimes, found.is_partial)
     assert [claim.key] == [f"{each.entity}/2/0" for each in found.leases]
-    assert [("job/3", WorkId("effect", 2, 0))] == [(each.entity, each.work.place) for each in found.work]
+    assert [("job/3", WorkId("effect", 2, 0))] == [(each.entity, each.work.id) for each in found.work]
     assert ["job/2"] == [each.entity for each in found.timers]
     assert (("job/2",), True) == (few.entities, few.is_partial)
     assert "w" == (await scene.row()).owner
-    assert () == (await find_ahead(store, now_ms=now_ms + YEARS)).entities
+    assert () == (await find_future_stamped(store, now_ms=now_ms + YEARS)).entities
 
 
 async def test_entities_are_walked_where_a_store_has_no_index_for_it(tmp_path: Path) -> None:
@@ -388,7 +388,7 @@ async def test_entities_are_walked_where_a_store_has_no_index_for_it(tmp_path: P
     async with interlock.open(url, charts=[chart()], work=False) as jobs:
         await jobs.create("job/2")
         now_ms = SystemClock().now_ms()
-        assert ("job/1",) == (await find_ahead(jobs.store, now_ms=now_ms)).entities
+        assert ("job/1",) == (await find_future_stamped(jobs.store, now_ms=now_ms)).entities
 
 
 async def test_a_downtime_in_the_future_shifts_no_timer(caplog: pytest.LogCaptureFixture) -> None:
@@ -403,7 +403,7 @@ async def test_a_downtime_in_the_future_shifts_no_timer(caplog: pytest.LogCaptur
     await runtime.send("job/1", "go")
     await clock.advance(60_000)
     clock.time_ms += YEARS
-    await store.alive(now_ms=clock.time_ms, gap_ms=30_000)
+    await store.record_heartbeat(now_ms=clock.time_ms, gap_ms=30_000)
     clock.time_ms -= YEARS
     await clock.advance(9 * 60_000)
     state = await runtime.state("job/1")

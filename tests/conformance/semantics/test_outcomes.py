@@ -42,7 +42,7 @@ def test_rejected_for_a_guard_names_the_guard_and_what_it_read() -> None:
 
     assert "rejected guard" == life.verdict
     assert [("context.n > 3", {"context.n": 2})] == [
-        (each.guard.lstrip("= "), each.values) for each in life.step.trials
+        (each.guard.lstrip("= "), each.values) for each in life.step.failed_guards
     ]
 
 

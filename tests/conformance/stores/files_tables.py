@@ -36,16 +36,16 @@ class FilesTable:
         self.dispatch = self.journals.dispatcher()
         self.dispatch.claim("timer", None, owner="", now_ms=-1, until_ms=0, limit=0)
 
-    def keep(self, entity: str, left: WorkDelta) -> None:
+    def apply(self, entity: str, left: WorkDelta) -> None:
         """What an entry leaves: the append of a step."""
         version = self._versions[entity] = self._versions.get(entity, 0) + 1
-        answer = self.journals.append(replace(step(version, f"k{version}", entity=entity), left=left))
+        answer = self.journals.append(replace(step(version, f"k{version}", entity=entity), work=left))
 
         assert isinstance(answer, Appended), answer
 
-    def fence(self, entity: str, place: WorkId) -> int | None:
+    def fence(self, entity: str, work_id: WorkId) -> int | None:
         """The newest attempt."""
-        page = self.dispatch.works(WorkQuery(entity=entity, place=place))
+        page = self.dispatch.list_work(WorkQuery(entity=entity, id=work_id))
         return page.rows[0].attempts if page.rows else None
 
     def claim(
@@ -62,18 +62,18 @@ class FilesTable:
         """Let go."""
         return self.dispatch.settle(settled, now_ms=now_ms)
 
-    def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
+    def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
         """When the next is due."""
-        return self.dispatch.soonest(lane, names)
+        return self.dispatch.next_due_ms(lane, names)
 
-    def works(self, query: WorkQuery) -> WorkPage:
+    def list_work(self, query: WorkQuery) -> WorkPage:
         """List."""
-        return self.dispatch.works(query)
+        return self.dispatch.list_work(query)
 
-    def revive(self, entity: str, place: WorkId, *, now_ms: int) -> bool:
+    def requeue_dead_letter(self, entity: str, work_id: WorkId, *, now_ms: int) -> bool:
         """Try dead work again."""
-        return self.dispatch.revive(entity, place, now_ms=now_ms)
+        return self.dispatch.requeue_dead_letter(entity, work_id, now_ms=now_ms)
 
-    def drop(self, entity: str, place: WorkId) -> bool:
+    def delete_work(self, entity: str, work_id: WorkId) -> bool:
         """Forget."""
-        return self.dispatch.drop(entity, place)
+        return self.dispatch.delete_work(entity, work_id)

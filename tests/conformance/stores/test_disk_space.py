@@ -12,8 +12,8 @@ import pytest
 
 from interlock.stores.postgres import opening
 from interlock.stores.sqlite import store as sqlite
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import kept
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.support.postgres_server import asked, store_or_skip
 
@@ -29,19 +29,19 @@ def _told(pattern: str) -> str:
 async def test_a_sqlite_file_becomes_smaller_under_an_open_store(tmp_path: Path) -> None:
     """By the statements of the guide; the store goes on, and what was there is as it was."""
     store = sqlite.open_store(f"sqlite:///{tmp_path}/x.db")
-    here, gone = Life("parcel/here"), Life("parcel/gone")
-    await kept(store, here.created(), gone.created())
-    await kept(store, *(gone.stepped("noted", key=f"{each}" * 150) for each in range(500)))
-    await kept(store, gone.stepped("shipped", key="s"), gone.stepped("delivered", key="d"))
+    here, gone = SampleEntity("parcel/here"), SampleEntity("parcel/gone")
+    await append_all(store, here.create(), gone.create())
+    await append_all(store, *(gone.step("noted", key=f"{each}" * 150) for each in range(500)))
+    await append_all(store, gone.step("shipped", key="s"), gone.step("delivered", key="d"))
     records = await store.read("parcel/here")
-    assert await store.release("parcel/gone", version=503, archive="file:///away")
+    assert await store.release_journal("parcel/gone", version=503, archive="file:///away")
     with closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None, timeout=PATIENCE_SECONDS)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         before = (tmp_path / "x.db").stat().st_size
         for each in _told(r"sqlite3 [^\n]*orders\.db '(.+?)'").strip("; ").split(";"):
             connection.execute(each).fetchall()
     after = (tmp_path / "x.db").stat().st_size
-    await kept(store, here.stepped(key="after"))
+    await append_all(store, here.step(key="after"))
 
     assert after < before / 2
     assert [*records] == [*await store.read("parcel/here")][:1]
@@ -53,8 +53,8 @@ async def test_a_sqlite_file_becomes_smaller_under_an_open_store(tmp_path: Path)
 async def test_an_old_month_is_dropped_when_it_is_empty(is_empty: bool) -> None:
     url = store_or_skip()
     store = await opening.open_store(url)
-    life = Life("parcel/1")
-    await kept(store, life.created())
+    sample = SampleEntity("parcel/1")
+    await append_all(store, sample.create())
     asked(url, "CREATE TABLE journal_2026_01 PARTITION OF journal FOR VALUES FROM ('2026-01-01') TO ('2026-02-01')")
     if not is_empty:
         asked(url, "INSERT INTO journal VALUES ('', 'parcel', '9', 1, 'x', '2026-01-15')")
@@ -64,7 +64,7 @@ async def test_an_old_month_is_dropped_when_it_is_empty(is_empty: bool) -> None:
         refused = None
     except asyncpg.RaiseError as error:
         refused = str(error)
-    await kept(store, life.stepped(key="a"))
+    await append_all(store, sample.step(key="a"))
 
     assert (None if is_empty else "there are entries in it") == refused
     assert [(is_empty,)] == asked(url, "SELECT to_regclass('journal_2026_01') IS NULL")

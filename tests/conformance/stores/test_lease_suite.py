@@ -56,22 +56,22 @@ async def test_a_store_without_leases_fails_the_suite() -> None:
 class Steals(memory.MemoryStore):
     """Gives a name to whoever asks."""
 
-    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
-        return await super().lease(name, owner=owner, now_ms=until_ms + 10**9, until_ms=until_ms)
+    async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+        return await super().acquire_lease(name, owner=owner, now_ms=until_ms + 10**9, until_ms=until_ms)
 
 
 class NeverLapses(memory.MemoryStore):
     """Keeps a name with whoever had it first."""
 
-    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
-        return await super().lease(name, owner=owner, now_ms=0, until_ms=max(1, until_ms))
+    async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+        return await super().acquire_lease(name, owner=owner, now_ms=0, until_ms=max(1, until_ms))
 
 
 class ForgetsFences(memory.MemoryStore):
     """Begins anew with a name that was given back."""
 
-    async def give_back(self, lease: Lease) -> bool:
-        given = await super().give_back(lease)
+    async def release_lease(self, lease: Lease) -> bool:
+        given = await super().release_lease(lease)
         if given:
             del self._leases._leases[lease.name]
         return given
@@ -80,16 +80,16 @@ class ForgetsFences(memory.MemoryStore):
 class GivesBackAnybodys(memory.MemoryStore):
     """Looks at the name only."""
 
-    async def give_back(self, lease: Lease) -> bool:
+    async def release_lease(self, lease: Lease) -> bool:
         held = self._leases._leases.get(lease.name)
-        return held is not None and await super().give_back(held)
+        return held is not None and await super().release_lease(held)
 
 
 class RaisesFencesForNothing(memory.MemoryStore):
     """Takes holding on for changing hands."""
 
-    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
-        held = await super().lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms)
+    async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+        held = await super().acquire_lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms)
         if held is None:
             return None
         self._leases._leases[name] = Lease(name, owner, held.fence + 1, until_ms)
@@ -106,28 +106,28 @@ class Forgetful(memory.MemoryStore):
 class Anxious(memory.MemoryStore):
     """Takes every pause for downtime."""
 
-    async def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
-        return await super().alive(now_ms=now_ms, gap_ms=-1)
+    async def record_heartbeat(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
+        return await super().record_heartbeat(now_ms=now_ms, gap_ms=-1)
 
 
 class BelievesEveryLease(memory.MemoryStore):
     """Waits for the end of a lease that was taken under a wrong clock."""
 
-    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+    async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         held = self._leases._leases.get(name)
         if held is not None and held.owner != owner and held.until_ms > now_ms:
             return None
-        return await super().lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms)
+        return await super().acquire_lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms)
 
 
 class CutsLongLeases(memory.MemoryStore):
     """Takes a lease of the full length for one from the future."""
 
-    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+    async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         held = self._leases._leases.get(name)
         if held is not None and held.until_ms > now_ms + 60_000:
-            await self.give_back(held)
-        return await super().lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms)
+            await self.release_lease(held)
+        return await super().acquire_lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms)
 
 
 class BelievesTheFuture(memory.MemoryStore):
@@ -177,56 +177,56 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def test_a_lease_ends_at_its_time_and_not_before(store: Leases) -> None:
-    await store.lease("one", owner="ada", now_ms=1_000, until_ms=2_000)
+    await store.acquire_lease("one", owner="ada", now_ms=1_000, until_ms=2_000)
 
-    assert None is await store.lease("one", owner="bob", now_ms=1_999, until_ms=3_000)
-    taken = await store.lease("one", owner="bob", now_ms=2_000, until_ms=3_000)
+    assert None is await store.acquire_lease("one", owner="bob", now_ms=1_999, until_ms=3_000)
+    taken = await store.acquire_lease("one", owner="bob", now_ms=2_000, until_ms=3_000)
     assert (2, 3_000) == (taken and taken.fence, taken and taken.until_ms)
 
 
 async def test_a_clock_that_goes_back_takes_nothing_from_its_holder(store: Leases) -> None:
-    await store.lease("one", owner="ada", now_ms=10_000, until_ms=11_000)
+    await store.acquire_lease("one", owner="ada", now_ms=10_000, until_ms=11_000)
 
-    assert None is await store.lease("one", owner="bob", now_ms=10, until_ms=20)
+    assert None is await store.acquire_lease("one", owner="bob", now_ms=10, until_ms=20)
 
 
 async def test_a_lease_that_ends_later_than_any_can_is_not_valid(store: Leases) -> None:
     """One millisecond beyond the longest one: its clock was ahead. One that is just as long is held."""
-    await store.lease("one", owner="ada", now_ms=0, until_ms=LEASE_MS_MAX + 1_000)
+    await store.acquire_lease("one", owner="ada", now_ms=0, until_ms=LEASE_MS_MAX + 1_000)
 
-    assert None is await store.lease("one", owner="bob", now_ms=1_000, until_ms=2_000)
-    taken = await store.lease("one", owner="bob", now_ms=999, until_ms=2_000)
+    assert None is await store.acquire_lease("one", owner="bob", now_ms=1_000, until_ms=2_000)
+    taken = await store.acquire_lease("one", owner="bob", now_ms=999, until_ms=2_000)
     assert ("bob", 2) == (taken and taken.owner, taken and taken.fence)
 
 
 async def test_a_sign_of_life_in_the_future_is_told_until_it_is_put_right(store: Leases) -> None:
-    await store.alive(now_ms=1_000, gap_ms=30)
-    await store.alive(now_ms=1_000_000, gap_ms=30)
+    await store.record_heartbeat(now_ms=1_000, gap_ms=30)
+    await store.record_heartbeat(now_ms=1_000_000, gap_ms=30)
 
-    assert None is await store.alive(now_ms=1_000_000 - CLOCK_AHEAD_MS_MAX, gap_ms=30)
+    assert None is await store.record_heartbeat(now_ms=1_000_000 - CLOCK_AHEAD_MS_MAX, gap_ms=30)
     for _ in range(2):
-        assert Downtime(1_000_000, 2_000) == await store.alive(now_ms=2_000, gap_ms=30)
+        assert Downtime(1_000_000, 2_000) == await store.record_heartbeat(now_ms=2_000, gap_ms=30)
     await store.correct_clock(now_ms=2_000)
     assert (None, Downtime(2_000, 2_100)) == (
-        await store.alive(now_ms=2_000, gap_ms=30),
-        await store.alive(now_ms=2_100, gap_ms=30),
+        await store.record_heartbeat(now_ms=2_000, gap_ms=30),
+        await store.record_heartbeat(now_ms=2_100, gap_ms=30),
     )
     assert (Downtime(2_000, 2_100),) == await store.downtimes(since_ms=0)
 
 
 async def test_downtime_is_more_silence_than_allowed(store: Leases) -> None:
-    await store.alive(now_ms=1_000, gap_ms=30)
+    await store.record_heartbeat(now_ms=1_000, gap_ms=30)
 
-    assert None is await store.alive(now_ms=1_030, gap_ms=30)
-    assert Downtime(1_030, 1_061) == await store.alive(now_ms=1_061, gap_ms=30)
+    assert None is await store.record_heartbeat(now_ms=1_030, gap_ms=30)
+    assert Downtime(1_030, 1_061) == await store.record_heartbeat(now_ms=1_061, gap_ms=30)
     assert (Downtime(1_030, 1_061),) == await store.downtimes(since_ms=1_060)
 
 
 async def test_a_clock_that_goes_back_and_forth_makes_no_downtime(store: Leases) -> None:
-    await store.alive(now_ms=10_000, gap_ms=30)
+    await store.record_heartbeat(now_ms=10_000, gap_ms=30)
 
-    assert None is await store.alive(now_ms=5_000, gap_ms=30)
-    assert None is await store.alive(now_ms=10_030, gap_ms=30)
+    assert None is await store.record_heartbeat(now_ms=5_000, gap_ms=30)
+    assert None is await store.record_heartbeat(now_ms=10_030, gap_ms=30)
     assert () == await store.downtimes(since_ms=0)
 
 
@@ -234,7 +234,7 @@ async def test_old_downtimes_are_forgotten(store: Leases, monkeypatch: pytest.Mo
     for module in (lease_table, sqlite_statements):
         monkeypatch.setattr(module, "DOWNTIMES_MAX", 3)
     for time_ms in range(0, 60, 10):
-        await store.alive(now_ms=time_ms, gap_ms=5)
+        await store.record_heartbeat(now_ms=time_ms, gap_ms=5)
 
     assert [30, 40, 50] == [each.ended_ms for each in await store.downtimes(since_ms=0)]
 
@@ -243,9 +243,9 @@ async def test_tenants_hold_names_of_their_own(tmp_path: Path) -> None:
     one = sqlite.open_store(f"sqlite:///{tmp_path}/x.db?tenant=one")
     two = sqlite.open_store(f"sqlite:///{tmp_path}/x.db?tenant=two")
     for each in (one, two):
-        lease = await each.lease("name", owner="ada" if each is one else "bob", now_ms=0, until_ms=1_000)
-        await each.alive(now_ms=0, gap_ms=5)
-        await each.alive(now_ms=10 if each is one else 1, gap_ms=5)
+        lease = await each.acquire_lease("name", owner="ada" if each is one else "bob", now_ms=0, until_ms=1_000)
+        await each.record_heartbeat(now_ms=0, gap_ms=5)
+        await each.record_heartbeat(now_ms=10 if each is one else 1, gap_ms=5)
         assert 1 == (lease and lease.fence)
 
     assert (1, 0) == (len(await one.downtimes(since_ms=0)), len(await two.downtimes(since_ms=0)))

@@ -17,8 +17,8 @@ from interlock.ports.store import Store
 from interlock.ports.work import Claim, Settlement, WorkQuery
 from interlock.stores.registry import open_store as open_store_url
 from interlock.testing.clock import VirtualClock
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import kept
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all
 from tests.support.postgres_server import store_or_skip
 
 CHARGE = WorkId("effect", 2, 0)
@@ -38,9 +38,9 @@ async def failed(store: Store, *, dies: bool = True) -> Claim:
     """Leave one piece of work that has failed: for good, or until its next attempt in an hour."""
     assert store.work is not None
     assert store.work is not None
-    life = Life(ENTITY)
-    await kept(store, life.created())
-    await kept(store, replace(life.stepped(key="first"), left=WorkDelta(born=(Work(CHARGE, "charge", {}, 0),))))
+    sample = SampleEntity(ENTITY)
+    await append_all(store, sample.create())
+    await append_all(store, replace(sample.step(key="first"), work=WorkDelta(created=(Work(CHARGE, "charge", {}, 0),))))
     (claim,) = await store.work.claim("effect", ("charge",), owner="w", now_ms=5, until_ms=60_000, limit=1)
     await store.work.settle((Settlement(claim, "dead" if dies else "again", 3_600_000, {"code": "no"}),), now_ms=5)
     return claim
@@ -67,14 +67,14 @@ async def test_an_act_keeps_its_row_and_a_second_one_does_not(tmp_path: Path, na
         done = []
         for _ in range(2):
             if act == "drop":
-                done.append(await store.work.drop(ENTITY, CHARGE, audit=ROW))
+                done.append(await store.work.delete_work(ENTITY, CHARGE, audit=ROW))
             elif act == "revive":
-                done.append(await store.work.revive(ENTITY, CHARGE, now_ms=9, audit=ROW))
+                done.append(await store.work.requeue_dead_letter(ENTITY, CHARGE, now_ms=9, audit=ROW))
             else:
                 found = replace(claim, failures=1 if not done else 7)
-                again = Settlement(found, "again", 9, {"code": "no"}, lapsed=True)
+                again = Settlement(found, "again", 9, {"code": "no"}, without_failure=True)
                 done.append(await store.work.requeue(again, now_ms=9, audit=ROW))
-        rows = (await store.work.works(WorkQuery(entity=ENTITY))).rows
+        rows = (await store.work.list_work(WorkQuery(entity=ENTITY))).rows
         rows_kept = await recorded(store, tmp_path)
     finally:
         await store.close()
@@ -90,7 +90,10 @@ async def test_an_act_without_a_row_is_an_act_all_the_same(tmp_path: Path, name:
     try:
         await failed(store)
         assert store.work is not None
-        done = await store.work.revive(ENTITY, CHARGE, now_ms=9), await store.work.drop(ENTITY, CHARGE)
+        done = (
+            await store.work.requeue_dead_letter(ENTITY, CHARGE, now_ms=9),
+            await store.work.delete_work(ENTITY, CHARGE),
+        )
         rows = await recorded(store, tmp_path)
     finally:
         await store.close()
@@ -106,8 +109,8 @@ async def test_on_files_an_act_that_cannot_be_recorded_is_not_done(tmp_path: Pat
         assert store.work is not None
         assert store.work is not None
         with pytest.raises(UnavailableError) as caught:
-            await store.work.drop(ENTITY, CHARGE, audit=ROW)
-        rows = (await store.work.works(WorkQuery(entity=ENTITY, dead=True))).rows
+            await store.work.delete_work(ENTITY, CHARGE, audit=ROW)
+        rows = (await store.work.list_work(WorkQuery(entity=ENTITY, dead=True))).rows
     finally:
         await store.close()
 
@@ -121,7 +124,7 @@ async def test_on_files_a_row_never_ends_the_line_of_another(tmp_path: Path) -> 
         await failed(store)
         log.write_bytes(b'{"entity":"parc')
         assert store.work is not None
-        await store.work.drop(ENTITY, CHARGE, audit=ROW)
+        await store.work.delete_work(ENTITY, CHARGE, audit=ROW)
     finally:
         await store.close()
     torn, whole = log.read_text(encoding="utf-8").splitlines()

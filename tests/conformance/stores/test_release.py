@@ -14,8 +14,8 @@ from interlock.model.journal.record import decode_record
 from interlock.ports.store import Append, Conflict, Duplicate, EntityQuery, JournalRelease, Loaded, Store
 from interlock.stores.registry import open_store as open_store_url
 from interlock.stores.sqlite.store import open_store
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import kept, listed
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all, list_all
 from tests.support.postgres_server import store_or_skip
 
 AWAY = "file:///archive/2026-05"
@@ -38,24 +38,24 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await made.close()
 
 
-async def _delivered(store: Storing, entity: str = "parcel/1") -> Life:
+async def _delivered(store: Storing, entity: str = "parcel/1") -> SampleEntity:
     """A parcel with four entries that ended."""
-    life = Life(entity)
-    await kept(
+    sample = SampleEntity(entity)
+    await append_all(
         store,
-        life.created(),
-        life.stepped("noted", key="n"),
-        life.stepped("shipped", key="s"),
-        life.stepped("delivered", key="d"),
+        sample.create(),
+        sample.step("noted", key="n"),
+        sample.step("shipped", key="s"),
+        sample.step("delivered", key="d"),
     )
-    return life
+    return sample
 
 
 async def test_released_records_are_gone_and_the_archive_is_named(store: Storing) -> None:
     await _delivered(store)
 
     assert store.journal_release is not None
-    assert await store.release("parcel/1", version=4, archive=AWAY)
+    assert await store.release_journal("parcel/1", version=4, archive=AWAY)
     for after in (0, 1, 3):
         with pytest.raises(ArchivedError) as raised:
             await store.read("parcel/1", after=after)
@@ -67,48 +67,48 @@ async def test_released_records_are_gone_and_the_archive_is_named(store: Storing
 
 async def test_the_entity_stays_with_snapshot_keys_and_its_place_in_lists(store: Storing) -> None:
     await _delivered(store)
-    before = await store.load("parcel/1"), await listed(store, EntityQuery(kind="parcel")), await store.kinds()
-    await store.release("parcel/1", version=4, archive=AWAY)
+    before = await store.load("parcel/1"), await list_all(store, EntityQuery(kind="parcel")), await store.kinds()
+    await store.release_journal("parcel/1", version=4, archive=AWAY)
 
     assert before == (
         await store.load("parcel/1"),
-        await listed(store, EntityQuery(kind="parcel")),
+        await list_all(store, EntityQuery(kind="parcel")),
         await store.kinds(),
     )
     assert Duplicate(2) == await store.load("parcel/1", key="n")
-    assert Conflict(4) == await store.append(Life("parcel/1").created(key="again"))
+    assert Conflict(4) == await store.append(SampleEntity("parcel/1").create(key="again"))
 
 
 async def test_only_an_ended_entity_at_that_version_is_released(store: Storing) -> None:
     """Otherwise nothing is dropped, and that is the answer."""
     await _delivered(store)
-    moving = Life("parcel/2")
-    await kept(store, moving.created(), moving.stepped("shipped", key="s"))
+    moving = SampleEntity("parcel/2")
+    await append_all(store, moving.create(), moving.step("shipped", key="s"))
 
     assert [False, False, False, False] == [
-        await store.release("parcel/1", version=3, archive=AWAY),
-        await store.release("parcel/1", version=5, archive=AWAY),
-        await store.release("parcel/2", version=2, archive=AWAY),
-        await store.release("parcel/9", version=1, archive=AWAY),
+        await store.release_journal("parcel/1", version=3, archive=AWAY),
+        await store.release_journal("parcel/1", version=5, archive=AWAY),
+        await store.release_journal("parcel/2", version=2, archive=AWAY),
+        await store.release_journal("parcel/9", version=1, archive=AWAY),
     ]
     assert (4, 2) == (len(await store.read("parcel/1")), len(await store.read("parcel/2")))
 
 
 async def test_a_second_release_is_the_first(store: Storing) -> None:
     await _delivered(store)
-    await store.release("parcel/1", version=4, archive=AWAY)
+    await store.release_journal("parcel/1", version=4, archive=AWAY)
 
-    assert await store.release("parcel/1", version=4, archive="file:///elsewhere")
+    assert await store.release_journal("parcel/1", version=4, archive="file:///elsewhere")
     with pytest.raises(NotFoundError, match=AWAY):
         await store.read("parcel/1")
 
 
 async def test_a_record_after_a_release_follows_what_was_released(store: Storing) -> None:
     """A store knows no charts: should an ended entity be written once more, the chain goes on from its last hash."""
-    last = (await _delivered(store)).stepped("noted", key="late")  # ignored by the chart: its version is still 4
+    last = (await _delivered(store)).step("noted", key="late")  # ignored by the chart: its version is still 4
     (before,) = await store.read("parcel/1", after=3)
-    await store.release("parcel/1", version=4, archive=AWAY)
-    await kept(store, *(_again(last, version) for version in (5, 6, 7)))
+    await store.release_journal("parcel/1", version=4, archive=AWAY)
+    await append_all(store, *(_again(last, version) for version in (5, 6, 7)))
     found = await store.read("parcel/1", after=4)
     (first,) = await store.read("parcel/1", after=4, limit=1)
     rest = await store.read("parcel/1", after=5)
@@ -130,14 +130,14 @@ async def test_a_closed_store_releases_nothing(store: Storing) -> None:
     await _delivered(store)
     await store.close()
     with pytest.raises(UnavailableError):
-        await store.release("parcel/1", version=4, archive=AWAY)
+        await store.release_journal("parcel/1", version=4, archive=AWAY)
 
 
 async def test_a_release_is_seen_by_another_handle_and_after_a_restart(tmp_path: Path) -> None:
     first = open_store(f"sqlite:///{tmp_path}/x.db")
     other = open_store(f"sqlite:///{tmp_path}/x.db")
     await _delivered(first)
-    await first.release("parcel/1", version=4, archive=AWAY)
+    await first.release_journal("parcel/1", version=4, archive=AWAY)
     with pytest.raises(NotFoundError):
         await other.read("parcel/1")
     await first.close()
@@ -155,7 +155,7 @@ async def test_tenants_release_their_own(tmp_path: Path) -> None:
     mine, theirs = (open_store(f"sqlite:///{tmp_path}/x.db?tenant={name}") for name in ("a", "b"))
     for each in (mine, theirs):
         await _delivered(each)
-    await mine.release("parcel/1", version=4, archive=AWAY)
+    await mine.release_journal("parcel/1", version=4, archive=AWAY)
     count = len(await theirs.read("parcel/1"))
     await mine.close()
     await theirs.close()
@@ -168,7 +168,7 @@ async def test_what_is_no_text_names_no_archive(tmp_path: Path, wrong: str) -> N
     store = open_store(f"sqlite:///{tmp_path}/x.db")
     await _delivered(store)
     with pytest.raises(UsageError):
-        await store.release("parcel/1", version=4, archive=wrong)
+        await store.release_journal("parcel/1", version=4, archive=wrong)
     count = len(await store.read("parcel/1"))
     await store.close()
 

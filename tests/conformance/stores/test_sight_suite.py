@@ -16,8 +16,8 @@ from interlock.stores.postgres.opening import open_store as open_postgres
 from interlock.stores.sql import commit_plan, schema
 from interlock.stores.sqlite import store as sqlite
 from interlock.stores.sqlite.connection import open_writer
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import kept, listed
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all, list_all
 from interlock.testing.store_suite.suite import Case, StoreSubject, statistics_cases
 from tests.conformance.stores.test_store_suite import opened_postgres
 from tests.support.postgres_server import asked, store_or_skip
@@ -55,7 +55,7 @@ class KeepsTheEnded(memory.MemoryStore):
 
     async def append(self, append: Append) -> Any:
         answer = await super().append(append)
-        life = self._lives[append.entity]
+        life = self._entities[append.entity]
         life.entered_ms = dict.fromkeys(append.states, append.entry.event.time_ms)
         return answer
 
@@ -66,7 +66,7 @@ class ForgetsTheEnded(memory.MemoryStore):
     async def append(self, append: Append) -> Any:
         answer = await super().append(append)
         if append.snapshot.ended == "cancelled":
-            self._lives[append.entity].entered_ms = {}
+            self._entities[append.entity].entered_ms = {}
         return answer
 
 
@@ -75,7 +75,7 @@ class KeepsTheTags(memory.MemoryStore):
 
     async def append(self, append: Append) -> Any:
         answer = await super().append(append)
-        self._lives[append.entity].tags = append.tags
+        self._entities[append.entity].tags = append.tags
         return answer
 
 
@@ -85,15 +85,15 @@ class MovesTheEnded(memory.MemoryStore):
     async def append(self, append: Append) -> Any:
         answer = await super().append(append)
         if append.snapshot.ended == "cancelled":
-            self._lives[append.entity].entered_ms = {":cancelled": append.entry.event.time_ms}
+            self._entities[append.entity].entered_ms = {":cancelled": append.entry.event.time_ms}
         return answer
 
 
 class CallsAllCancelled(memory.MemoryStore):
     """Does not tell failures apart."""
 
-    async def counts(self, kind: str) -> tuple[StateCount, ...]:
-        found = await super().counts(kind)
+    async def count_states(self, kind: str) -> tuple[StateCount, ...]:
+        found = await super().count_states(kind)
         return tuple(
             StateCount(each.revision, each.state.replace("failed", "cancelled"), each.entities) for each in found
         )
@@ -142,20 +142,20 @@ async def old(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
     await opened[-1].close()
 
 
-async def _lived(store: Any, lives: list[Life]) -> None:
+async def _lived(store: Any, lives: list[SampleEntity]) -> None:
     """Some who are cancelled, one at its very last change, others who are done or live, on two revisions."""
-    for number, life in enumerate(lives):
-        await kept(store, life.created(), life.stepped("shipped", key="s"))
+    for number, sample in enumerate(lives):
+        await append_all(store, sample.create(), sample.step("shipped", key="s"))
         if number % 3 == 0:
-            await kept(
-                store, life.stepped(key="n", after_ms=70), life.cancelled(key="off", after_ms=0 if number else 30)
+            await append_all(
+                store, sample.step(key="n", after_ms=70), sample.cancel(key="off", after_ms=0 if number else 30)
             )
         if number % 3 == 1:
-            await kept(store, life.stepped("delivered", key="d"))
+            await append_all(store, sample.step("delivered", key="d"))
 
 
-def _lives() -> list[Life]:
-    return [Life(f"parcel/{n}", revision="2.0.0" if n % 2 else "1.0.0", time_ms=100 + n) for n in range(8)]
+def _lives() -> list[SampleEntity]:
+    return [SampleEntity(f"parcel/{n}", revision="2.0.0" if n % 2 else "1.0.0", time_ms=100 + n) for n in range(8)]
 
 
 async def test_a_database_of_an_earlier_release_tells_the_same_once_it_is_migrated(old: Reopen) -> None:
@@ -166,7 +166,7 @@ async def test_a_database_of_an_earlier_release_tells_the_same_once_it_is_migrat
     await _lived(await old(), lives)
     store = await old()
 
-    assert await reference.counts("parcel") == tuple(sorted(await store.counts("parcel"), key=_place))
+    assert await reference.count_states("parcel") == tuple(sorted(await store.counts("parcel"), key=_place))
     for query in (
         EntityQuery(kind="parcel"),
         *(
@@ -176,8 +176,8 @@ async def test_a_database_of_an_earlier_release_tells_the_same_once_it_is_migrat
         EntityQuery(kind="parcel", tag="outside"),
         EntityQuery(kind="parcel", prefix="3"),
     ):
-        assert await listed(reference, query) == await listed(store, query), str(query)
-    assert await reference.overdue("parcel", "moving", before_ms=10**9) == await store.overdue(
+        assert await list_all(reference, query) == await list_all(store, query), str(query)
+    assert await reference.count_overdue("parcel", "moving", before_ms=10**9) == await store.overdue(
         "parcel", "moving", before_ms=10**9
     )
     assert () == await store.differences()
@@ -188,7 +188,7 @@ async def test_entities_of_an_earlier_release_go_on_once_it_is_migrated(old: Reo
     lives = _lives()
     await _lived(await old(), lives)
     store = await old()
-    await kept(store, lives[2].stepped("boarded", key="b"), lives[5].cancelled(key="off"))
+    await append_all(store, lives[2].step("boarded", key="b"), lives[5].cancel(key="off"))
     counts: dict[str, int] = {}
     for each in await store.counts("parcel"):
         counts[each.state] = counts.get(each.state, 0) + each.entities
@@ -198,10 +198,10 @@ async def test_entities_of_an_earlier_release_go_on_once_it_is_migrated(old: Reo
 
 
 async def test_a_database_in_which_nobody_was_cancelled_stays_as_it_was(old: Reopen) -> None:
-    lives = [Life("parcel/1"), Life("letter/1")]
+    lives = [SampleEntity("parcel/1"), SampleEntity("letter/1")]
     before = await old()
-    for life in lives:
-        await kept(before, life.created(), life.stepped("shipped", key="s"))
+    for sample in lives:
+        await append_all(before, sample.create(), sample.step("shipped", key="s"))
     counts = await before.counts("parcel")
     store = await old()
 

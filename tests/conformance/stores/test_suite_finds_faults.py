@@ -47,7 +47,7 @@ class ForgetsKeys(MemoryStore):
     """Appends whatever has the right version, under any key."""
 
     async def append(self, append: Append) -> Answer:
-        life = self._lives.get(append.entity)
+        life = self._entities.get(append.entity)
         if life is not None:
             life.keys.clear()
         return await super().append(append)
@@ -57,7 +57,7 @@ class SwapsWithoutComparing(MemoryStore):
     """Takes a step computed on another version: the lost update."""
 
     async def append(self, append: Append) -> Answer:
-        life = self._lives.get(append.entity)
+        life = self._entities.get(append.entity)
         return await super().append(replace(append, expected=0 if life is None else life.snapshot.version))
 
 
@@ -65,7 +65,7 @@ class ComparesThenYields(SwapsWithoutComparing):
     """Lets others in between the comparison and the swap."""
 
     async def append(self, append: Append) -> Answer:
-        life = self._lives.get(append.entity)
+        life = self._entities.get(append.entity)
         now = 0 if life is None else life.snapshot.version
         await asyncio.sleep(0)
         if now != append.expected:
@@ -77,7 +77,7 @@ class PrefersConflicts(MemoryStore):
     """Answers a repeated key with a conflict once the entity has moved on."""
 
     async def append(self, append: Append) -> Answer:
-        life = self._lives.get(append.entity)
+        life = self._entities.get(append.entity)
         if life is not None and life.snapshot.version != append.expected:
             return Conflict(life.snapshot.version)
         return await super().append(append)
@@ -88,8 +88,8 @@ class UsesUpKeys(MemoryStore):
 
     async def append(self, append: Append) -> Answer:
         answer = await super().append(append)
-        if isinstance(answer, Conflict) and append.entity in self._lives:
-            self._lives[append.entity].keys[append.entry.key] = answer.version
+        if isinstance(answer, Conflict) and append.entity in self._entities:
+            self._entities[append.entity].keys[append.entry.key] = answer.version
         return answer
 
 

@@ -23,7 +23,7 @@ from interlock.stores.sqlite.connection import run_questions
 from interlock.stores.sqlite.statements import STATEMENTS
 from interlock.stores.sqlite.work import SqliteWork, apply_delta, newest_attempt
 from interlock.stores.work_table import WorkTable
-from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.samples import SampleEntity
 from tests.conformance.stores.files_tables import FilesTable
 from tests.support.postgres_server import store_or_skip
 
@@ -33,10 +33,10 @@ T = TypeVar("T")
 class Table(Protocol):
     """What both can do."""
 
-    def keep(self, entity: str, left: WorkDelta) -> None:
+    def apply(self, entity: str, left: WorkDelta) -> None:
         """What an entry leaves."""
 
-    def fence(self, entity: str, place: WorkId) -> int | None:
+    def fence(self, entity: str, work_id: WorkId) -> int | None:
         """The newest attempt."""
 
     def claim(
@@ -50,16 +50,16 @@ class Table(Protocol):
     def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         """Let go."""
 
-    def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
+    def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
         """When the next is due."""
 
-    def works(self, query: WorkQuery) -> WorkPage:
+    def list_work(self, query: WorkQuery) -> WorkPage:
         """List."""
 
-    def revive(self, entity: str, place: WorkId, *, now_ms: int) -> bool:
+    def requeue_dead_letter(self, entity: str, work_id: WorkId, *, now_ms: int) -> bool:
         """Try dead work again."""
 
-    def drop(self, entity: str, place: WorkId) -> bool:
+    def delete_work(self, entity: str, work_id: WorkId) -> bool:
         """Forget."""
 
 
@@ -72,13 +72,13 @@ class SqliteTable:
         self.connection.executescript(text)
         self._work = SqliteWork("")
 
-    def keep(self, entity: str, left: WorkDelta) -> None:
+    def apply(self, entity: str, left: WorkDelta) -> None:
         """Apply the work of an entry."""
         self._run(apply_delta(("", *split_entity(entity)), left))
 
-    def fence(self, entity: str, place: WorkId) -> int | None:
+    def fence(self, entity: str, work_id: WorkId) -> int | None:
         """Return the newest attempt."""
-        return newest_attempt(self.connection, ("", *split_entity(entity)), place)
+        return newest_attempt(self.connection, ("", *split_entity(entity)), work_id)
 
     def claim(
         self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
@@ -98,21 +98,21 @@ class SqliteTable:
         """Release claims."""
         return self._run(self._work.settle(settled, now_ms=now_ms))
 
-    def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
+    def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
         """Return when the next work is due."""
         return self._run(self._work.next_due_ms(lane, names))
 
-    def works(self, query: WorkQuery) -> WorkPage:
+    def list_work(self, query: WorkQuery) -> WorkPage:
         """List work."""
         return self._run(list_work(STATEMENTS, "", query))
 
-    def revive(self, entity: str, place: WorkId, *, now_ms: int) -> bool:
+    def requeue_dead_letter(self, entity: str, work_id: WorkId, *, now_ms: int) -> bool:
         """Requeue a dead letter."""
-        return self._run(requeue_dead_work(STATEMENTS, "", entity, place, now_ms))
+        return self._run(requeue_dead_work(STATEMENTS, "", entity, work_id, now_ms))
 
-    def drop(self, entity: str, place: WorkId) -> bool:
+    def delete_work(self, entity: str, work_id: WorkId) -> bool:
         """Delete work."""
-        return self._run(self._work.delete(entity, place))
+        return self._run(self._work.delete(entity, work_id))
 
     def _run(self, questions: Questions[T]) -> T:
         return run_questions(self.connection, questions)
@@ -137,7 +137,7 @@ class PostgresTable:
 
     def clear(self) -> None:
         """Forget everything, and begin anew at time 0."""
-        self._lives: dict[str, Life] = {}
+        self._lives: dict[str, SampleEntity] = {}
         self._now = 0
         self._done(self._raw.execute("UPDATE set_clock SET ms = 0"))
         self._done(self._raw.execute("TRUNCATE work, entity, entity_state, entity_tag, event_key, journal"))
@@ -148,25 +148,25 @@ class PostgresTable:
         self._done(self._raw.close())
         self._runner.close()
 
-    def keep(self, entity: str, left: WorkDelta) -> None:
+    def apply(self, entity: str, left: WorkDelta) -> None:
         """What an entry leaves: the append of a real step."""
-        life = self._lives.get(entity)
-        if life is None:
-            life = self._lives[entity] = Life(entity, time_ms=self._now)
-            append = life.created()
+        sample = self._lives.get(entity)
+        if sample is None:
+            sample = self._lives[entity] = SampleEntity(entity, time_ms=self._now)
+            append = sample.create()
         else:
-            life.time_ms = self._now
-            assert life.snapshot is not None
-            append = life.stepped(key=f"k{life.snapshot.version}", after_ms=0)
-        answer = self._done(self._store.append(replace(append, left=left)))
+            sample.time_ms = self._now
+            assert sample.snapshot is not None
+            append = sample.step(key=f"k{sample.snapshot.version}", after_ms=0)
+        answer = self._done(self._store.append(replace(append, work=left)))
 
         assert isinstance(answer, Appended), answer
 
-    def fence(self, entity: str, place: WorkId) -> int | None:
+    def fence(self, entity: str, work_id: WorkId) -> int | None:
         """The newest attempt."""
         kind, _, own = entity.partition("/")
         statement = "SELECT attempts FROM work WHERE (kind, id, lane, version, ordinal) = ($1, $2, $3, $4, $5)"
-        found = self._done(self._raw.fetchval(statement, kind, own, place.lane, place.version, place.ordinal))
+        found = self._done(self._raw.fetchval(statement, kind, own, work_id.lane, work_id.version, work_id.ordinal))
         return None if found is None else int(found)
 
     def claim(
@@ -185,22 +185,22 @@ class PostgresTable:
         self._at(now_ms)
         return self._done(self._store.settle(settled, now_ms=now_ms))
 
-    def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
+    def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
         """When the next is due."""
-        return self._done(self._store.soonest(lane, names))
+        return self._done(self._store.next_due_ms(lane, names))
 
-    def works(self, query: WorkQuery) -> WorkPage:
+    def list_work(self, query: WorkQuery) -> WorkPage:
         """List."""
-        return self._done(self._store.works(query))
+        return self._done(self._store.list_work(query))
 
-    def revive(self, entity: str, place: WorkId, *, now_ms: int) -> bool:
+    def requeue_dead_letter(self, entity: str, work_id: WorkId, *, now_ms: int) -> bool:
         """Try dead work again."""
         self._at(now_ms)
-        return self._done(self._store.revive(entity, place, now_ms=now_ms))
+        return self._done(self._store.requeue_dead_letter(entity, work_id, now_ms=now_ms))
 
-    def drop(self, entity: str, place: WorkId) -> bool:
+    def delete_work(self, entity: str, work_id: WorkId) -> bool:
         """Forget."""
-        return self._done(self._store.drop(entity, place))
+        return self._done(self._store.delete_work(entity, work_id))
 
     def _at(self, now_ms: int) -> None:
         if now_ms != self._now:

@@ -137,7 +137,7 @@ class Ours:
         """The keys from XState's root down."""
         state = self.chart.state(name)
         keys = []
-        while state is not None and state.index > self.chart.top:
+        while state is not None and state.index > self.chart.completion_root:
             keys.append(state.key)
             state = self.chart.states[state.parent]
         return ".".join(reversed(keys))

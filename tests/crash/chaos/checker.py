@@ -108,7 +108,7 @@ async def judged(runtime: Runtime, kept: Kept, book: Mapping[str, Any]) -> Verdi
             )
     verdict.doubles += [f"{key}: done, but no entry asks for it" for key in book["operations"] if key not in asked]
     assert runtime.store.work is not None
-    rest = (await runtime.store.work.works(WorkQuery(limit=500))).rows
+    rest = (await runtime.store.work.list_work(WorkQuery(limit=500))).rows
     verdict.stuck += [f"{each.entity}: work `{each.work.name}` is left, {each.error}" for each in rest]
     return verdict
 

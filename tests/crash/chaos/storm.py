@@ -149,7 +149,7 @@ async def _raged(
 
 async def _count_under_way(runtime: Runtime) -> int:
     assert runtime.store.work is not None
-    return len({each.entity for each in (await runtime.store.work.works(WorkQuery(lane="effect", limit=200))).rows})
+    return len({each.entity for each in (await runtime.store.work.list_work(WorkQuery(lane="effect", limit=200))).rows})
 
 
 async def _settled(runtime: Runtime, line: Line, crew: Crew, outcome: Outcome) -> None:
@@ -167,7 +167,7 @@ async def _settled(runtime: Runtime, line: Line, crew: Crew, outcome: Outcome) -
 
 async def _count_rows(runtime: Runtime) -> int:
     assert runtime.store.work is not None
-    return len((await runtime.store.work.works(WorkQuery(limit=1))).rows)
+    return len((await runtime.store.work.list_work(WorkQuery(limit=1))).rows)
 
 
 def _rests(row: EntityRow) -> bool:

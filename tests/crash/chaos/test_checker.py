@@ -131,7 +131,7 @@ async def test_an_effect_before_its_entry_is_found(tmp_path: Path, monkeypatch: 
         kept = here.store.append
 
         async def early(append: Append) -> Any:
-            for work in append.left.born:
+            for work in append.work.created:
                 if work.name == "payment.charge":
                     here.services.ledger.do("charge", work.body["key"], append.entity)
                     raise UnavailableError("the process died here", code="died")
@@ -150,9 +150,9 @@ async def test_a_lost_row_of_work_is_found(tmp_path: Path) -> None:
     async with stage(tmp_path, at_work=False) as here:
         await here.runtime.create("order/1", ORDER, key="created")
         await here.runtime.send("order/1", "order.placed", key="placed", principal=CUSTOMER)
-        (row,) = (await here.store.works(WorkQuery(lane="effect"))).rows
+        (row,) = (await here.store.list_work(WorkQuery(lane="effect"))).rows
 
-        assert await here.store.drop("order/1", WorkId("effect", row.work.place.version, row.work.place.ordinal))
+        assert await here.store.delete_work("order/1", WorkId("effect", row.work.id.version, row.work.id.ordinal))
         assert ["order/1 is in charge_pending"] == (await here.verdict()).stuck
 
 

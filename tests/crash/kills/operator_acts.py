@@ -25,8 +25,8 @@ from interlock.ports.work import Settlement
 from interlock.stores.files.filesystem import OperatingSystem
 from interlock.stores.registry import open_store as open_store_url
 from interlock.stores.sqlite.store import SqliteStore
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import kept
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all
 from tests.crash.kills.sqlite_writers import Deadly, say
 
 CHARGE = WorkId("effect", 2, 0)
@@ -56,10 +56,10 @@ class Countdown:
 async def dead_letter(store: Store, entity: str, *, dies: bool) -> None:
     """Create work that has failed: a dead letter, or work that waits for its next attempt."""
     assert store.work is not None
-    life = Life(entity)
-    await kept(store, life.created())
+    sample = SampleEntity(entity)
+    await append_all(store, sample.create())
     work = Work(CHARGE, entity, {"name": entity}, 0)
-    await kept(store, replace(life.stepped(key="first"), left=WorkDelta(born=(work,))))
+    await append_all(store, replace(sample.step(key="first"), work=WorkDelta(created=(work,))))
     now_ms = SystemClock().now_ms()
     (claim,) = await store.work.claim("effect", (entity,), owner="w", now_ms=now_ms, until_ms=now_ms + 60_000, limit=1)
     verdict = Settlement(claim, "dead" if dies else "again", now_ms + 3_600_000, {"code": "card.refused"})

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.stores.sqlite.store import SqliteStore, open_store
-from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.samples import SampleEntity
 from tests.support.disk_speed import QUICK, SLOW
 
 BATCH = 8
@@ -32,9 +32,9 @@ async def torn(address: str) -> None:
     """Commit two batches in two transactions, then kill this process."""
     store = open_store(address)
     log = store.database.path.with_name(store.database.path.name + "-wal")
-    lives = [Life(f"parcel/{each}") for each in range(BATCH)]
+    lives = [SampleEntity(f"parcel/{each}") for each in range(BATCH)]
     for step in ("created", "stepped"):
-        appends = [life.created() if step == "created" else life.stepped("shipped", key="s") for life in lives]
+        appends = [sample.create() if step == "created" else sample.step("shipped", key="s") for sample in lives]
         await asyncio.gather(*map(store.append, appends))
         say(log.stat().st_size)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -76,11 +76,11 @@ async def second_batch(path: Path, count: int, kill_at: int) -> int:
     store = SqliteStore(path)
     deadly = Deadly(store.database.queue.writer._connection, kill_at)
     store.database.queue.writer._connection = deadly  # type: ignore[assignment]  # it is one in all that matters
-    lives = [Life(f"parcel/{each}") for each in range(count)]
-    await asyncio.gather(*(store.append(life.created()) for life in lives))
+    lives = [SampleEntity(f"parcel/{each}") for each in range(count)]
+    await asyncio.gather(*(store.append(sample.create()) for sample in lives))
     deadly.armed = True
     store.database.queue.policy = QUICK if count == 1 else SLOW
-    await asyncio.gather(*(store.append(life.stepped("shipped", key="s")) for life in lives))
+    await asyncio.gather(*(store.append(sample.step("shipped", key="s")) for sample in lives))
     return deadly.left
 
 

@@ -89,13 +89,13 @@ def test_the_work_of_a_read_only_store_is_listed(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "disk", "4m") as disk:
         for name in ("store", "older"):
             journals = store(disk / name)
-            journals.append(replace(step(1, "k1"), left=WorkDelta((Work(WorkId("timer", 1, 0), "timer", {}, 0),))))
+            journals.append(replace(step(1, "k1"), work=WorkDelta((Work(WorkId("timer", 1, 0), "timer", {}, 0),))))
             journals.close()
         shutil.rmtree(disk / "older" / "pending")
         make_read_only(disk)
         again = [store(disk / name) for name in ("store", "older")]
         desks = [each.dispatcher() for each in again]
-        seen = [len(each.works(query).rows) for each in desks for query in (WorkQuery(), WorkQuery(entity=ENTITY))]
+        seen = [len(each.list_work(query).rows) for each in desks for query in (WorkQuery(), WorkQuery(entity=ENTITY))]
         for each in again:
             each.close()
 

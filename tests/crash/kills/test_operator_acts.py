@@ -36,9 +36,9 @@ async def left(address: str, act: str, folder: Path) -> list[tuple[bool, bool]]:
     store = await open_store_url(address)
     try:
         assert store.work is not None
-        rows = {each.entity: each for each in (await store.work.works(WorkQuery(limit=500))).rows}
+        rows = {each.entity: each for each in (await store.work.list_work(WorkQuery(limit=500))).rows}
         if store.refusal_history is not None:
-            assert (await store.refusal_history.prove_refusals()).broken is None
+            assert (await store.refusal_history.verify_refusals()).broken is None
             found = await store.refusal_history.refusals_before(None, limit=500)
             recorded = {each.refusal.entity: each.refusal.event for each in found}
             assert {"ada"} == {each.refusal.principal for each in found}

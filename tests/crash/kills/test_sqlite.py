@@ -16,8 +16,8 @@ import pytest
 from interlock.errors import UnavailableError
 from interlock.ports.store import Append, Appended, Duplicate
 from interlock.stores.sqlite.store import SqliteStore
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import journal, kept, snapshot
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all, journal, snapshot
 from tests.crash.kills import sqlite_writers
 from tests.crash.kills.store_writer import ENTITIES
 from tests.crash.kills.storm import storm
@@ -92,24 +92,24 @@ async def test_a_kill_before_any_statement_of_a_batch_leaves_none_of_it(tmp_path
     for kill_at in range(statements):
         store = SqliteStore(tmp_path / f"{kill_at}.db")
         for number in range(count):
-            life = Life(f"parcel/{number}")
-            born, step = life.created(), life.stepped("shipped", key="s")
-            assert 1 == len(await journal(store, life.entity))
+            sample = SampleEntity(f"parcel/{number}")
+            born, step = sample.create(), sample.step("shipped", key="s")
+            assert 1 == len(await journal(store, sample.entity))
             assert Duplicate(1) == await store.append(born)
             assert isinstance(await store.append(step), Appended)
-            assert life.snapshot == await snapshot(store, life.entity)
+            assert sample.snapshot == await snapshot(store, sample.entity)
         await store.close()
 
     assert 0 == ending
     assert statements > 6 + 4 * count
 
 
-async def _until_full(store: SqliteStore, life: Life) -> Append:
+async def _until_full(store: SqliteStore, sample: SampleEntity) -> Append:
     """Append until the disk is full; return the append that failed."""
     while True:
-        append = life.stepped("written", {"text": "x" * 2_000}, key=f"k{life.time_ms}")
+        append = sample.step("written", {"text": "x" * 2_000}, key=f"k{sample.time_ms}")
         try:
-            await kept(store, append)
+            await append_all(store, append)
         except UnavailableError as error:
             if error.code != "store.full":
                 raise
@@ -123,16 +123,16 @@ async def test_a_full_disk_loses_nothing_and_is_over_when_there_is_room(tmp_path
     connection = store.database.queue.writer._connection
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     await asyncio.to_thread(connection.execute, f"PRAGMA max_page_count = {pages + 40}")
-    life = Life("parcel/1")
-    await kept(store, life.created())
-    refused = await _until_full(store, life)
-    others = [Life(f"parcel/other{each}") for each in range(100)]
-    full = await asyncio.gather(*(store.append(each.created()) for each in others), return_exceptions=True)
+    sample = SampleEntity("parcel/1")
+    await append_all(store, sample.create())
+    refused = await _until_full(store, sample)
+    others = [SampleEntity(f"parcel/other{each}") for each in range(100)]
+    full = await asyncio.gather(*(store.append(each.create()) for each in others), return_exceptions=True)
     assert {UnavailableError} == {type(each) for each in full}
     assert refused.expected == len(await journal(store, "parcel/1"))
 
     await asyncio.to_thread(connection.execute, "PRAGMA max_page_count = 1000000")
-    await kept(store, refused)
-    await asyncio.gather(*(kept(store, each.created()) for each in others))
-    assert life.snapshot == await snapshot(store, "parcel/1")
+    await append_all(store, refused)
+    await asyncio.gather(*(append_all(store, each.create()) for each in others))
+    assert sample.snapshot == await snapshot(store, "parcel/1")
     await store.close()

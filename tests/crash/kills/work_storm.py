@@ -73,7 +73,7 @@ async def _unsettled(sender: interlock.Runtime, orders: list[str]) -> list[str]:
         return [f"lost: {order} is not paid"]
     store = sender.store
     assert store.work is not None
-    return [f"left: {row.entity} {row.work.name}" for row in (await store.work.works(WorkQuery())).rows]
+    return [f"left: {row.entity} {row.work.name}" for row in (await store.work.list_work(WorkQuery())).rows]
 
 
 def _strange(orders: list[str], ledger: Path) -> list[str]:

@@ -105,7 +105,7 @@ def releasing(version: int) -> Program:
         journals = opened(fs, ROTATING)
         asked(("release",))
         try:
-            answer = journals.release(ENTITY, version=version, archive="file:///archive")
+            answer = journals.release_journal(ENTITY, version=version, archive="file:///archive")
         except InterlockError as error:
             given((error.code,))
         else:
@@ -121,7 +121,7 @@ def leaving(version: int, key: str) -> Program:
         journals = opened(fs)
         asked(("leave", version - 1, key))
         answer = journals.append(
-            replace(step(version, key), left=WorkDelta((Work(WorkId("timer", version, 0), "t", {}, 0),)))
+            replace(step(version, key), work=WorkDelta((Work(WorkId("timer", version, 0), "t", {}, 0),)))
         )
         given((type(answer).__name__, answer.version))
         asked(("look",))
@@ -149,9 +149,9 @@ def rested() -> World:
     world = World()
     fs = Simulated(world, process=7)
     journals = opened(fs)
-    place = WorkId("timer", 1, 0)
-    journals.append(replace(step(1, "k1"), left=WorkDelta((Work(place, "t", {}, 0),))))
-    journals.append(replace(step(2, "k2"), left=WorkDelta(ended=(place,))))
+    work_id = WorkId("timer", 1, 0)
+    journals.append(replace(step(1, "k1"), work=WorkDelta((Work(work_id, "t", {}, 0),))))
+    journals.append(replace(step(2, "k2"), work=WorkDelta(finished=(work_id,))))
     fs.die()
     return world
 

@@ -102,7 +102,7 @@ def _ended_story(processes: Processes) -> tuple[ArchiveStory, Simulated, Blockin
 
 def _release(story: Story, journals: BlockingFileStore) -> None:
     story.key = "release"
-    assert journals.release(ENTITY, version=ENTRIES, archive=ARCHIVE)
+    assert journals.release_journal(ENTITY, version=ENTRIES, archive=ARCHIVE)
     story.key = "released"
 
 
@@ -116,7 +116,7 @@ def release_violations(world: World, ledger: Ledger, asked: str | None) -> list[
     except NotFoundError as error:
         found = [] if asked is not None and error.code == "journal.archived" else [f"lost: {error}"]
     found += _life_violations(journals, ledger)
-    if not journals.release(ENTITY, version=ENTRIES, archive=ARCHIVE):
+    if not journals.release_journal(ENTITY, version=ENTRIES, archive=ARCHIVE):
         found.append("release: it cannot be done again")
     journals.close()
     number = world.found("store", "resources", directory_name(ENTITY))

@@ -48,9 +48,9 @@ def work(lane: Lane, version: int, body: dict[str, str] | None = None) -> Work:
     return Work(WorkId(lane, version, 0), "charge" if lane == "effect" else lane, body or {}, 0)
 
 
-def named(place: WorkId) -> str:
+def named(work_id: WorkId) -> str:
     """A piece of work in the ledger."""
-    return f"{place.lane}/{place.version}"
+    return f"{work_id.lane}/{work_id.version}"
 
 
 class WorkStory(Story):
@@ -90,19 +90,19 @@ class WorkStory(Story):
         """Claim what is due in a lane. From here on it may run."""
         claims = dispatch.claim(lane, None, owner="w", now_ms=self.now_ms, until_ms=LATER_MS, limit=9)
         for claim in claims:
-            self.ledger.acknowledged[f"started {named(claim.work.place)}"] = claim.attempt
+            self.ledger.acknowledged[f"started {named(claim.work.id)}"] = claim.attempt
         return claims
 
     def finish(self, dispatch: Dispatcher, claims: tuple[Claim, ...]) -> None:
         """Finish work without an entry."""
-        self.ledger.asked.update(f"gone {named(each.work.place)}" for each in claims)
+        self.ledger.asked.update(f"gone {named(each.work.id)}" for each in claims)
         dispatch.settle(tuple(Settlement(each, "done") for each in claims), now_ms=self.now_ms)
 
-    def drop(self, dispatch: Dispatcher, place: WorkId) -> None:
+    def drop(self, dispatch: Dispatcher, work_id: WorkId) -> None:
         """An operator deletes work, and the deletion is acknowledged."""
-        self.ledger.asked.add(f"gone {named(place)}")
-        if dispatch.drop(ENTITY, place):
-            self.ledger.acknowledged[f"gone {named(place)}"] = 1
+        self.ledger.asked.add(f"gone {named(work_id)}")
+        if dispatch.delete_work(ENTITY, work_id):
+            self.ledger.acknowledged[f"gone {named(work_id)}"] = 1
 
     def life(self, fs: Simulated) -> None:
         """Create work, run it, let the marker be deleted, and create work again."""
@@ -123,25 +123,27 @@ def _flushed(node: File | Directory) -> File | Directory:
 
 
 def _append(version: int, key: str, left: WorkDelta) -> Append:
-    return replace(step(version, key), left=left)
+    return replace(step(version, key), work=left)
 
 
 def _facts(left: WorkDelta, key: str) -> list[str]:
-    born = [f"born {named(each.place)} {key}" for each in left.born]
-    return born + [f"ended {named(each)}" for each in left.ended]
+    born = [f"born {named(each.id)} {key}" for each in left.created]
+    return born + [f"ended {named(each)}" for each in left.finished]
 
 
 def _charged(story: WorkStory, journals: BlockingFileStore, dispatch: Dispatcher) -> None:
     """An effect that must not start twice, finished by an entry, and a timer."""
-    story.leave(journals, 1, WorkDelta(born=(work("effect", 1, ONCE), work("timer", 1))))
+    story.leave(journals, 1, WorkDelta(created=(work("effect", 1, ONCE), work("timer", 1))))
     story.take(dispatch, "effect")
-    story.leave(journals, 2, WorkDelta(born=(work("effect", 2), work("outbox", 2)), ended=(WorkId("effect", 1, 0),)))
+    story.leave(
+        journals, 2, WorkDelta(created=(work("effect", 2), work("outbox", 2)), finished=(WorkId("effect", 1, 0),))
+    )
 
 
 def _called(story: WorkStory, journals: BlockingFileStore, dispatch: Dispatcher) -> None:
     """An effect that ends without an entry, a timer that fires, and a send. The last mark is not flushed."""
     story.finish(dispatch, story.take(dispatch, "effect"))
-    story.leave(journals, 3, WorkDelta(ended=(WorkId("timer", 1, 0),)))
+    story.leave(journals, 3, WorkDelta(finished=(WorkId("timer", 1, 0),)))
     story.finish(dispatch, story.take(dispatch, "outbox"))
 
 
@@ -149,9 +151,9 @@ def _rested(story: WorkStory, journals: BlockingFileStore, dispatch: Dispatcher)
     """The marker is deleted; then there is work again, and an operator deletes some."""
     story.now_ms += 2 * MARKER_IDLE_MS
     story.take(dispatch, "timer")
-    story.leave(journals, 4, WorkDelta(born=(work("outbox", 4), work("timer", 4))))
+    story.leave(journals, 4, WorkDelta(created=(work("outbox", 4), work("timer", 4))))
     story.drop(dispatch, WorkId("timer", 4, 0))
-    story.leave(journals, 5, WorkDelta(born=(work("effect", 5),)))
+    story.leave(journals, 5, WorkDelta(created=(work("effect", 5),)))
     story.finish(dispatch, story.take(dispatch, "effect"))
 
 
@@ -184,7 +186,7 @@ def _leave_more(world: World, ledger: Ledger, settings: Settings) -> None:
     journals = opened(fs, settings)
     loaded = journals.load(ENTITY)
     version = 1 + (loaded.version if isinstance(loaded, Loaded) else 0)
-    left = WorkDelta(born=(work("timer", version),))
+    left = WorkDelta(created=(work("timer", version),))
     journals.append(_append(version, "new", left))
     ledger.asked.update(["new", *_facts(left, "new")])
     ledger.acknowledged["new"] = version
@@ -203,7 +205,7 @@ def _all_claimed(dispatch: Dispatcher) -> dict[str, int]:
     found: dict[str, int] = {}
     for lane in LANES:
         while claims := dispatch.claim(lane, None, owner="n", now_ms=LATER_MS, until_ms=2 * LATER_MS, limit=99):
-            found |= {named(each.work.place): each.attempt for each in claims}
+            found |= {named(each.work.id): each.attempt for each in claims}
             if lane == "outbox":
                 dispatch.settle(tuple(Settlement(each, "done") for each in claims), now_ms=LATER_MS)
     return found
@@ -273,7 +275,7 @@ def work_heir(processes: Processes, settings: Settings = SETTINGS) -> Iterator[M
             story.take(dispatch, lane)
         loaded = journals.load(ENTITY)
         version = 1 + (loaded.version if isinstance(loaded, Loaded) else 0)
-        story.leave(journals, version, WorkDelta(born=(work("outbox", version),)), by="h")
+        story.leave(journals, version, WorkDelta(created=(work("outbox", version),)), by="h")
         story.note()
         yield from story.moments
 
@@ -288,7 +290,7 @@ def work_rivals(processes: Processes, settings: Settings = SETTINGS) -> Iterator
             one, two = story.process(1, watched=False), story.process(2, watched=False)
             ours, theirs = story.opened(one), story.opened(two)
             dispatch = theirs.dispatcher()
-            story.leave(ours, 1, WorkDelta(born=(work("effect", 1, ONCE),)))
+            story.leave(ours, 1, WorkDelta(created=(work("effect", 1, ONCE),)))
             claims = story.take(dispatch, "effect")
             if first_ends:  # nothing is left: the marker goes at the next look but one
                 story.finish(dispatch, claims)
@@ -296,8 +298,8 @@ def work_rivals(processes: Processes, settings: Settings = SETTINGS) -> Iterator
                 story.take(dispatch, "effect")
             one.kill_at = one.count + number
             try:
-                story.leave(ours, 2, WorkDelta(born=(work("timer", 2), work("outbox", 2))))
-                story.leave(ours, 3, WorkDelta(born=(work("effect", 3),), ended=(WorkId("timer", 2, 0),)))
+                story.leave(ours, 2, WorkDelta(created=(work("timer", 2), work("outbox", 2))))
+                story.leave(ours, 3, WorkDelta(created=(work("effect", 3),), finished=(WorkId("timer", 2, 0),)))
                 dies = False
             except Killed:
                 pass

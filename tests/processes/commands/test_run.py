@@ -143,7 +143,7 @@ async def settled() -> tuple[list[str], tuple[str, ...]]:
             if "paid" in entry.after:
                 break
         assert runtime.store.work is not None
-        assert () == (await runtime.store.work.works(WorkQuery())).rows
+        assert () == (await runtime.store.work.list_work(WorkQuery())).rows
         return asked, (await runtime.state("order/1")).configuration
 
 
@@ -235,7 +235,7 @@ async def _told() -> object:
     try:
 
         async def error() -> Any:
-            (row,) = (await store.works(WorkQuery())).rows
+            (row,) = (await store.list_work(WorkQuery())).rows
             return row.error
 
         return await eventually(error)

@@ -113,7 +113,7 @@ def test_a_child_is_refused_a_store_in_memory(children: list[Child]) -> None:
     asyncio.run(store.append(step(1, "k1")))
 
     def child(line: Line) -> None:
-        for use in (store.append(step(2, "k2")), store.load(ENTITY), store.kinds(), store.refuse(())):
+        for use in (store.append(step(2, "k2")), store.load(ENTITY), store.kinds(), store.record_refusals(())):
             with pytest.raises(UsageError) as caught:
                 asyncio.run(use)
             line.send(caught.value.code)

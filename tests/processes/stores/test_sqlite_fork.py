@@ -21,8 +21,8 @@ from interlock.stores.sqlite import files
 from interlock.stores.sqlite.connection import open_reader, open_writer
 from interlock.stores.sqlite.files import CALLS
 from interlock.stores.sqlite.store import SqliteStore
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import journal, kept
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all, journal
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.stores.test_file_identity import _codes, _moved
 
@@ -58,9 +58,9 @@ def opened(path: Path) -> str:
 
     async def work() -> str:
         store = SqliteStore(path)
-        life = Life(f"parcel/{os.getpid()}")
-        await kept(store, life.created())
-        count = len(await journal(store, life.entity))
+        sample = SampleEntity(f"parcel/{os.getpid()}")
+        await append_all(store, sample.create())
+        count = len(await journal(store, sample.entity))
         await store.close()
         return f"wrote {count}"
 
@@ -70,13 +70,13 @@ def opened(path: Path) -> str:
 def test_a_child_is_refused_a_database_that_its_parent_has_open(tmp_path: Path) -> None:
     path, link, other_name = tmp_path / "x.db", tmp_path / "link.db", tmp_path / "hard.db"
     store = SqliteStore(path)
-    life = Life("parcel/1")
-    asyncio.run(kept(store, life.created()))
+    sample = SampleEntity("parcel/1")
+    asyncio.run(append_all(store, sample.create()))
     link.symlink_to(path)
     os.link(path, other_name)
     said = [forked(partial(opened, each)) for each in (path, link, other_name)]
     said.append(forked(lambda: str(open_reader(path))))
-    asyncio.run(kept(store, life.stepped(key="k")))
+    asyncio.run(append_all(store, sample.step(key="k")))
     count = len(asyncio.run(journal(store, "parcel/1")))
     asyncio.run(store.close())
 
@@ -109,13 +109,13 @@ def test_a_child_uses_every_other_database(tmp_path: Path) -> None:
 def test_a_child_of_a_process_in_the_middle_of_commits_does_not_hang(tmp_path: Path) -> None:
     """No thread is inside SQLite at the fork: none of its mutexes stays locked in the child."""
     store = SqliteStore(tmp_path / "x.db")
-    life, is_over, begun = Life("parcel/1"), threading.Event(), threading.Event()
+    sample, is_over, begun = SampleEntity("parcel/1"), threading.Event(), threading.Event()
 
     async def write() -> None:
-        await kept(store, life.created())
+        await append_all(store, sample.create())
         number = 0
         while not is_over.is_set():
-            await asyncio.gather(store.append(life.stepped(key=f"k{number}")), store.load("parcel/1"), store.kinds())
+            await asyncio.gather(store.append(sample.step(key=f"k{number}")), store.load("parcel/1"), store.kinds())
             number += 1
             begun.set()
 
@@ -275,18 +275,18 @@ def test_a_new_file_is_private_from_its_first_moment(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of processes with threads; that is what is tested
 def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path) -> None:
     """Its rings would wake its parent's threads, and theirs would wake its own; the parent goes on."""
-    life = Life("parcel/1")
+    sample = SampleEntity("parcel/1")
     store = SqliteStore(tmp_path / "x.db")
-    asyncio.run(kept(store, life.created()))
+    asyncio.run(append_all(store, sample.create()))
     refusal = Refusal("parcel/1", "a", "denied", "no", 1)
 
     async def told() -> list[str]:
         codes = []
         for each in (
-            store.append(life.stepped(key="k")),
+            store.append(sample.step(key="k")),
             store.load("parcel/1"),
             store.kinds(),
-            store.refuse((refusal,)),
+            store.record_refusals((refusal,)),
         ):
             try:
                 await each
@@ -334,8 +334,8 @@ async def test_closing_a_replaced_database_leaves_the_log_of_its_successor(tmp_p
     """The last connection deletes the log by its name, which another file has by now; but SQLite looks first."""
     path = tmp_path / "x.db"
     store = SqliteStore(path)
-    life = Life("parcel/1")
-    await kept(store, life.created())
+    sample = SampleEntity("parcel/1")
+    await append_all(store, sample.create())
     await store.kinds()  # a connection that reads
     for suffix in ("", "-wal", "-shm"):
         _moved(path.with_name(f"x.db{suffix}"))
@@ -346,7 +346,7 @@ async def test_closing_a_replaced_database_leaves_the_log_of_its_successor(tmp_p
     assert other.stdout is not None
     said = await other.stdout.readline()
     if is_noticed:
-        await _codes(lambda: store.append(life.stepped(key="x")))
+        await _codes(lambda: store.append(sample.step(key="x")))
     await store.close()
     await other.communicate(b"\n")
     again = SqliteStore(path)

@@ -339,7 +339,7 @@ def enter_states(progress: Progress, entry: EntrySet) -> None:
 
 def complete(progress: Progress, index: int, completed: list[int]) -> None:
     """S3, S10, S28, S29: a final was entered: its parent is done, perhaps a parallel above it, perhaps the entity."""
-    structure, top = progress.structure, progress.chart.top
+    structure, top = progress.structure, progress.chart.completion_root
     parent = structure.state(index).parent
     if parent == top and not structure.is_parallel_state(top):
         progress.running = False
@@ -398,7 +398,7 @@ def exit_interpreter(progress: Progress) -> None:
     for index in sorted(progress.configuration, reverse=True):
         leave(progress, index)
         state = progress.structure.state(index)
-        if state.type == "final" and state.parent == progress.chart.top and progress.ended == "done":
+        if state.type == "final" and state.parent == progress.chart.completion_root and progress.ended == "done":
             progress.output = output_of(progress, index)
     cancel_timers(progress, list(progress.timers))
     for event in progress.internal_queue:

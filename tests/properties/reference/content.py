@@ -28,7 +28,7 @@ from interlock.model.document.actions import (
     Script,
     Send,
 )
-from interlock.model.document.field import Field, refusal
+from interlock.model.document.field import Field, field_problem
 from interlock.model.duration import parse_css_duration, parse_duration
 from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.snapshot import Timer
@@ -171,7 +171,7 @@ def assign(progress: Progress, path: str, value: Any) -> None:
     if field is None and name not in progress.context:
         raise Failure("assign.unknown_field", f"{name} is not a field")
     whole = written(progress.context.get(name), keys, fresh(value))
-    if field is not None and refusal(whole, field) is not None:
+    if field is not None and field_problem(whole, field) is not None:
         raise Failure("assign.refused", f"{name} refuses the value")
     progress.context[name] = whole
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from interlock.model import limits
 from interlock.model.chart import State
-from interlock.model.document.field import UNSET, Field, refusal
+from interlock.model.document.field import UNSET, Field, field_problem
 from interlock.model.snapshot import Invocation, Timer
 from tests.properties.reference.content import after_delay, assign, set_timer
 from tests.properties.reference.evaluator import Failure
@@ -50,7 +50,7 @@ def bind_fields(progress: Progress, fields: Iterable[Field], given: dict[str, ob
                 value = fresh(given[field.name])
             else:
                 value = None if field.default is UNSET else progress.evaluator().value(field.default)
-            if refusal(value, field) is not None:
+            if field_problem(value, field) is not None:
                 raise Failure("context.refused", f"{field.name} refuses its first value")
             progress.context[field.name] = value
         except Failure as failure:

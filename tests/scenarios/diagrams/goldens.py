@@ -14,7 +14,7 @@ from interlock.render.drawing import lay_out
 from interlock.render.shapes.boxes import make_box_tree
 from interlock.render.shapes.collapse import collapse_boxes
 from interlock.render.shapes.geometry import Picture
-from interlock.render.svg.painter import Look, svg
+from interlock.render.svg.painter import SvgOptions, svg
 from interlock.render.svg.theme import theme_named
 from tests.docs.pages import blocks
 from tests.scenarios.diagrams.samples import FOLDER, SAMPLES
@@ -34,7 +34,7 @@ def picture_of(name: str) -> Picture:
 
 def text_of(picture: Picture) -> str:
     """Gives the SVG as it is kept: with colours written out, so that any viewer shows it."""
-    return svg(picture, Look(theme="light"))
+    return svg(picture, SvgOptions(theme="light"))
 
 
 def golden(name: str) -> Path:

@@ -13,7 +13,7 @@ from interlock.assemble.runtimes import consume
 from interlock.buses.registry import open_bus_url, open_source_url
 from interlock.model.journal.message import Message, decode_message
 from interlock.ports.work import WorkQuery
-from interlock.runtime.intake import Delivery
+from interlock.runtime.consumer import Delivery
 from tests.support.brokers import Kafka
 from tests.support.eventually import eventually
 
@@ -64,7 +64,7 @@ async def all_sent(runtime: interlock.Runtime) -> None:
     assert work is not None
 
     async def is_empty() -> bool:
-        return not (await work.works(WorkQuery(lane="message"))).rows
+        return not (await work.list_work(WorkQuery(lane="message"))).rows
 
     await eventually(is_empty)
 

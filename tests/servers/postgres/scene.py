@@ -14,8 +14,8 @@ from interlock.model.journal.work import Lane, Work, WorkDelta, WorkId
 from interlock.ports.store import Append
 from interlock.ports.work import Claim
 from interlock.stores.postgres.store import PostgresStore
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import kept
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all
 from tests.support.eventually import eventually
 
 CHARGE = WorkId("effect", 2, 0)
@@ -33,9 +33,9 @@ async def raw(url: str, **settings: str) -> AsyncIterator[Any]:
         await connection.close()
 
 
-def effect(place: WorkId = CHARGE, *, due_ms: int = 0, name: str = "charge") -> Work:
+def effect(work_id: WorkId = CHARGE, *, due_ms: int = 0, name: str = "charge") -> Work:
     """Work for a handler."""
-    return Work(place, name, {"name": name}, due_ms)
+    return Work(work_id, name, {"name": name}, due_ms)
 
 
 def sent(version: int) -> Work:
@@ -45,7 +45,7 @@ def sent(version: int) -> Work:
 
 def leaving(append: Append, *born: Work, **others: Any) -> Append:
     """The same append, with work."""
-    return replace(append, left=WorkDelta(born=born), **others)
+    return replace(append, work=WorkDelta(created=born), **others)
 
 
 async def taken(
@@ -56,12 +56,12 @@ async def taken(
     return list(await store.claim(lane, names, owner=owner, now_ms=now_ms, until_ms=now_ms + LEASE_MS, limit=limit))
 
 
-async def ordered(store: PostgresStore, *born: Work, entity: str = "parcel/1") -> Life:
+async def ordered(store: PostgresStore, *born: Work, entity: str = "parcel/1") -> SampleEntity:
     """An entity whose first step left work."""
-    life = Life(entity)
-    await kept(store, life.created())
-    await kept(store, leaving(life.stepped(key="first"), *born))
-    return life
+    sample = SampleEntity(entity)
+    await append_all(store, sample.create())
+    await append_all(store, leaving(sample.step(key="first"), *born))
+    return sample
 
 
 async def until_blocked(url: str, task: asyncio.Future[Any]) -> None:

@@ -14,7 +14,7 @@ from interlock.ports.clock import SystemClock
 from interlock.ports.work import Settlement
 from interlock.stores.registry import open_store as open_store_url
 from interlock.stores.sql import work_lists
-from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.samples import SampleEntity
 from tests.support.cli import Caller
 from tests.support.postgres_server import store_or_skip
 from tests.unit.cli.test_stores import CHARTED
@@ -76,7 +76,7 @@ async def _left(url: str, entity: str, name: str) -> None:
     store, now_ms = await open_store_url(url), SystemClock().now_ms()
     try:
         work = Work(WorkId("effect", 1, 0), name, {"name": name}, now_ms)
-        await store.append(replace(Life(entity, time_ms=now_ms).created(), left=WorkDelta((work,))))
+        await store.append(replace(SampleEntity(entity, time_ms=now_ms).create(), work=WorkDelta((work,))))
     finally:
         await store.close()
 
@@ -86,7 +86,7 @@ async def _dead_letters(url: str) -> None:
     try:
         assert store.work is not None
         works = tuple(Work(WorkId("effect", 1, each), "mail", {"name": "mail"}, now_ms) for each in (0, 1))
-        await store.append(replace(Life("order/1", time_ms=now_ms).created(), left=WorkDelta(works)))
+        await store.append(replace(SampleEntity("order/1", time_ms=now_ms).create(), work=WorkDelta(works)))
         claims = await store.work.claim("effect", ("mail",), owner="w", now_ms=now_ms, until_ms=now_ms + 9_000, limit=9)
         facts = {"code": "ConnectionError", "message": "gone"}
         await store.work.settle(tuple(Settlement(each, "dead", error=facts) for each in claims), now_ms=now_ms)

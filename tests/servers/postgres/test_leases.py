@@ -60,7 +60,7 @@ async def server() -> AsyncIterator[Server]:
 
 async def taken(store: Leases, owner: str, *, now_ms: int = 0, length_ms: int = 1_000) -> Lease | None:
     """The name, asked for by an owner whose clock shows `now_ms`."""
-    return await store.lease("name", owner=owner, now_ms=now_ms, until_ms=now_ms + length_ms)
+    return await store.acquire_lease("name", owner=owner, now_ms=now_ms, until_ms=now_ms + length_ms)
 
 
 @pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 0, HOUR_MS])
@@ -81,28 +81,28 @@ async def test_a_server_clock_that_goes_back_takes_nothing_from_its_holder(serve
 
 async def test_downtime_is_more_silence_than_allowed_by_the_servers_clock(server: Server) -> None:
     """From the last sign of life to the next one; the hosts' own times say nothing."""
-    assert None is await server.at(1_000).alive(now_ms=7, gap_ms=30)
-    assert None is await server.at(1_030).alive(now_ms=HOUR_MS, gap_ms=30)
-    assert Downtime(1_030, 1_061) == await server.at(1_061).alive(now_ms=8, gap_ms=30)
+    assert None is await server.at(1_000).record_heartbeat(now_ms=7, gap_ms=30)
+    assert None is await server.at(1_030).record_heartbeat(now_ms=HOUR_MS, gap_ms=30)
+    assert Downtime(1_030, 1_061) == await server.at(1_061).record_heartbeat(now_ms=8, gap_ms=30)
     assert (Downtime(1_030, 1_061),) == await server.store.downtimes(since_ms=1_060)
 
 
 async def test_a_clock_that_goes_back_and_forth_makes_no_downtime(server: Server) -> None:
-    await server.at(10_000).alive(now_ms=0, gap_ms=30)
+    await server.at(10_000).record_heartbeat(now_ms=0, gap_ms=30)
 
-    assert None is await server.at(5_000).alive(now_ms=0, gap_ms=30)
-    assert None is await server.at(10_030).alive(now_ms=0, gap_ms=30)
+    assert None is await server.at(5_000).record_heartbeat(now_ms=0, gap_ms=30)
+    assert None is await server.at(10_030).record_heartbeat(now_ms=0, gap_ms=30)
     assert () == await server.store.downtimes(since_ms=0)
 
 
 async def test_of_many_who_come_back_at_once_one_notes_the_downtime(server: Server) -> None:
-    await server.at(0).alive(now_ms=0, gap_ms=30)
+    await server.at(0).record_heartbeat(now_ms=0, gap_ms=30)
     store = server.at(100)
     async with raw(server.url) as other:
         noting = other.transaction()
         await noting.start()
         await other.fetch("SELECT * FROM note_alive('', 30, 9)")
-        others = asyncio.gather(*(store.alive(now_ms=0, gap_ms=30) for _ in range(4)))
+        others = asyncio.gather(*(store.record_heartbeat(now_ms=0, gap_ms=30) for _ in range(4)))
         await until_blocked(server.url, others)
         await noting.commit()
 
@@ -113,7 +113,7 @@ async def test_of_many_who_come_back_at_once_one_notes_the_downtime(server: Serv
 async def test_old_downtimes_are_forgotten(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statements, "DOWNTIMES_MAX", 3)
     for time_ms in range(0, 60, 10):
-        await server.at(time_ms).alive(now_ms=0, gap_ms=5)
+        await server.at(time_ms).record_heartbeat(now_ms=0, gap_ms=5)
 
     assert [30, 40, 50] == [each.ended_ms for each in await server.store.downtimes(since_ms=0)]
 
@@ -122,8 +122,8 @@ async def test_tenants_hold_names_of_their_own() -> None:
     url = store_or_skip()
     stores = [await open_store(f"{url}&tenant={each}") for each in ("one", "two")]
     leases = [await taken(store, owner, length_ms=HOUR_MS) for store, owner in zip(stores, "ab", strict=True)]
-    await stores[0].alive(now_ms=0, gap_ms=5)
-    await stores[0].alive(now_ms=0, gap_ms=-1)
+    await stores[0].record_heartbeat(now_ms=0, gap_ms=5)
+    await stores[0].record_heartbeat(now_ms=0, gap_ms=-1)
     downtimes = [len(await store.downtimes(since_ms=0)) for store in stores]
     for each in stores:
         await each.close()

@@ -17,8 +17,8 @@ from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.postgres.store import PostgresStore
 from interlock.stores.sql import lists
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import kept, listed
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all, list_all
 from tests.support.postgres_server import asked, store_or_skip
 
 LISTS = {
@@ -125,9 +125,9 @@ async def test_what_keeps_steps_finds_rows_by_their_key_whatever_the_size_of_the
 
 
 async def _crowd(store: PostgresStore, count: int) -> None:
-    lives = [Life(f"parcel/{each:04}", time_ms=1_000 + each % 7) for each in range(count)]
-    await asyncio.gather(*(kept(store, life.created()) for life in lives))
-    await asyncio.gather(*(kept(store, life.stepped("shipped", key="s")) for life in lives[::2]))
+    lives = [SampleEntity(f"parcel/{each:04}", time_ms=1_000 + each % 7) for each in range(count)]
+    await asyncio.gather(*(append_all(store, sample.create()) for sample in lives))
+    await asyncio.gather(*(append_all(store, sample.step("shipped", key="s")) for sample in lives[::2]))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ async def test_a_walk_stops_and_goes_on_from_its_cursor(
     await _crowd(store, 40)
     monkeypatch.setattr(lists, "WALK_MAX", walk)
     monkeypatch.setattr(lists, "FEW_MAX", walk)
-    rows = await listed(store, query)
+    rows = await list_all(store, query)
 
     assert count == len(rows) == len({each.entity for each in rows})
     assert rows == sorted(rows, key=lambda each: (0 if query.prefix else each.entered_ms, each.entity))
@@ -158,6 +158,6 @@ async def test_a_walk_stops_and_goes_on_from_its_cursor(
 
 async def test_kinds_are_found_one_step_each(store: PostgresStore) -> None:
     for kind in ("zebra", "Zebra", "apple", "zoo"):
-        await kept(store, Life(f"{kind}/1").created(), Life(f"{kind}/2").created())
+        await append_all(store, SampleEntity(f"{kind}/1").create(), SampleEntity(f"{kind}/2").create())
 
     assert ("Zebra", "apple", "zebra", "zoo") == await store.kinds()

@@ -15,8 +15,8 @@ from interlock.stores.postgres import maintenance
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.store import PostgresStore
 from interlock.stores.sql import key_retention, schema
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import kept
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all
 from tests.support.postgres_server import asked, store_or_skip
 
 MONTHS = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'journal'::regclass ORDER BY 1"
@@ -38,12 +38,12 @@ async def store(url: str) -> AsyncIterator[PostgresStore]:
 
 async def test_partitions_are_kept_up_beside_the_steps(store: PostgresStore, url: str) -> None:
     """Once an hour a batch takes the upkeep with it: a partition that is missing is made."""
-    life = Life("parcel/1")
-    await kept(store, life.created())
+    sample = SampleEntity("parcel/1")
+    await append_all(store, sample.create())
     name = asked(url, MONTHS)[3][0]
     asked(url, f"DROP TABLE {name}")
     store.database.connections().writer._housekeeping_at = 0
-    await kept(store, life.stepped(key="a"))
+    await append_all(store, sample.step(key="a"))
     await store.database.connections().writer.drain()
 
     assert name.startswith("journal_2")
@@ -56,7 +56,7 @@ HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 async def upkeep(store: PostgresStore, append: Append) -> None:
     """Keep a step, with which an hour is over."""
     store.database.connections().writer._housekeeping_at = 0
-    await kept(store, append)
+    await append_all(store, append)
     await store.database.connections().writer.drain()
 
 
@@ -69,12 +69,12 @@ async def test_keys_older_than_the_window_are_forgotten(
 ) -> None:
     monkeypatch.setattr(key_retention, "DELETE_MAX", 2)
     (seconds,) = asked(url, "SELECT extract(epoch FROM now())::bigint")[0]
-    life = Life("parcel/0", time_ms=seconds * 1_000 + ahead_ms)
-    await kept(store, life.created(), *(life.stepped(key=f"k{each}") for each in range(3)))
+    sample = SampleEntity("parcel/0", time_ms=seconds * 1_000 + ahead_ms)
+    await append_all(store, sample.create(), *(sample.step(key=f"k{each}") for each in range(3)))
     asked(url, f"UPDATE event_key SET at = at - interval '{aged}' WHERE key <> 'k2'")
-    await upkeep(store, life.stepped(key="new"))
+    await upkeep(store, sample.step(key="new"))
     (read_only,) = asked(url, "SELECT count(*) FROM event_key")
-    await upkeep(store, life.stepped(key="newer"))
+    await upkeep(store, sample.step(key="newer"))
 
     assert (5,) == read_only
     assert [(left,)] == asked(url, "SELECT count(*) FROM event_key")
@@ -114,14 +114,14 @@ async def test_clocks_that_jump_ahead_take_no_fresh_keys_with_them(
 ) -> None:
     """Server and client may be one machine: then the entries say no more than the clock. Time must pass."""
     (now_ms,) = asked(url, "SELECT clock_ms()")[0]
-    life = Life("parcel/0", time_ms=now_ms)
-    await upkeep(store, life.created(key="pay"))
+    sample = SampleEntity("parcel/0", time_ms=now_ms)
+    await upkeep(store, sample.create(key="pay"))
     server.jump(365 * DAY_MS)
-    await upkeep(store, life.stepped(key="jumped", after_ms=365 * DAY_MS))
+    await upkeep(store, sample.step(key="jumped", after_ms=365 * DAY_MS))
     at_once = server.boundary_ms()
     for number in range(2):
         server.ticks_ms += HOUR_MS
-        await upkeep(store, life.stepped(key=f"later {number}"))
+        await upkeep(store, sample.step(key=f"later {number}"))
 
     assert Duplicate(1) == await store.load("parcel/0", key="pay")
     assert (0, 2.5 * HOUR_MS) == (at_once, server.boundary_ms())
@@ -135,8 +135,8 @@ async def test_two_processes_move_the_boundary_no_faster_than_one(
     other = await open_store(url)
     for number in range(3):
         for name, each in (("one", store), ("two", other)):
-            life = Life(f"parcel/{name}-{number}", time_ms=now_ms + 365 * DAY_MS)
-            await upkeep(each, life.created())
+            sample = SampleEntity(f"parcel/{name}-{number}", time_ms=now_ms + 365 * DAY_MS)
+            await upkeep(each, sample.create())
         server.ticks_ms += HOUR_MS
     await other.close()
 
@@ -144,7 +144,7 @@ async def test_two_processes_move_the_boundary_no_faster_than_one(
 
 
 async def test_a_schema_of_an_earlier_release_begins_at_its_oldest_key(store: PostgresStore, url: str) -> None:
-    await kept(store, Life("parcel/1").created(), Life("parcel/2").created())
+    await append_all(store, SampleEntity("parcel/1").create(), SampleEntity("parcel/2").create())
     asked(url, "UPDATE event_key SET at = at - interval '40 days' WHERE id = '1'")
     asked(url, "DROP TABLE key_boundary")
     asked(url, "DELETE FROM schema_version WHERE version >= 5")
@@ -158,12 +158,12 @@ async def test_a_schema_of_an_earlier_release_begins_at_its_oldest_key(store: Po
 
 
 async def test_what_one_chore_lacks_stops_no_other(store: PostgresStore, url: str) -> None:
-    life = Life("parcel/1")
-    await kept(store, life.created())
+    sample = SampleEntity("parcel/1")
+    await append_all(store, sample.create())
     name = asked(url, MONTHS)[3][0]
     asked(url, f"DROP TABLE {name}")
     asked(url, "DROP TABLE key_boundary")
-    await upkeep(store, life.stepped(key="a"))
+    await upkeep(store, sample.step(key="a"))
     made = asked(url, f"SELECT to_regclass('{name}')::text")
     asked(url, f"DROP TABLE {name}")
     await (await open_store(url)).close()
@@ -173,10 +173,10 @@ async def test_what_one_chore_lacks_stops_no_other(store: PostgresStore, url: st
 
 async def test_upkeep_that_fails_stops_no_step(store: PostgresStore, url: str) -> None:
     asked(url, "DROP FUNCTION keep_partitions")
-    life = Life("parcel/1")
-    for append in (life.created(), life.stepped(key="a")):
+    sample = SampleEntity("parcel/1")
+    for append in (sample.create(), sample.step(key="a")):
         store.database.connections().writer._housekeeping_at = 0
-        await kept(store, append)
+        await append_all(store, append)
         await store.database.connections().writer.drain()
     await (await open_store(url)).close()
 

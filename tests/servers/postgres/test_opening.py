@@ -26,8 +26,8 @@ from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.store import PostgresStore
 from interlock.stores.sql.refusals import QUEUE_MAX as REFUSALS_MAX
 from interlock.stores.sql.schema import newest_schema
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import journal, kept, listed, snapshot
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all, journal, list_all, snapshot
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.support.postgres_server import asked, database_or_skip, store_or_skip
 
@@ -46,11 +46,11 @@ async def store(url: str) -> AsyncIterator[PostgresStore]:
     await opened.close()
 
 
-async def _some(store: PostgresStore, count: int = 3) -> Life:
+async def _some(store: PostgresStore, count: int = 3) -> SampleEntity:
     """One entity of some entries."""
-    life = Life("parcel/1")
-    await kept(store, life.created(), *(life.stepped(key=f"k{each}") for each in range(count - 1)))
-    return life
+    sample = SampleEntity("parcel/1")
+    await append_all(store, sample.create(), *(sample.step(key=f"k{each}") for each in range(count - 1)))
+    return sample
 
 
 # The schema
@@ -60,7 +60,7 @@ async def test_many_may_open_a_new_database_at_once() -> None:
     url = database_or_skip()
     stores = await asyncio.gather(*(open_store(url) for _ in range(8)))
     for number, each in enumerate(stores):
-        await kept(each, Life(f"parcel/{number}").created())
+        await append_all(each, SampleEntity(f"parcel/{number}").create())
         await each.close()
 
     assert [(newest_schema("postgres"),)] == asked(url, "SELECT count(*) FROM interlock.schema_version")
@@ -117,7 +117,7 @@ async def test_a_user_that_may_only_write_rows_can_use_the_store() -> None:
         asked(url, statement)
     store = await open_store(f"postgresql://{name}:guest@" + url.rpartition("@")[2])
     await _some(store)
-    await store.refuse((Refusal("parcel/1", "noted", "denied", "roles", 1, "ada"),))
+    await store.record_refusals((Refusal("parcel/1", "noted", "denied", "roles", 1, "ada"),))
     await store.close()
 
     assert [(3, 1)] == asked(
@@ -127,9 +127,9 @@ async def test_a_user_that_may_only_write_rows_can_use_the_store() -> None:
 
 async def test_a_server_clock_set_back_hides_no_entry(store: PostgresStore, url: str) -> None:
     """An entry is never before the one before it on the server's clock, which bounds every read."""
-    life = await _some(store)
+    sample = await _some(store)
     asked(url, "UPDATE entity SET last_at = now() + interval '10 days'")
-    await kept(store, life.stepped(key="after"), life.stepped("shipped", key="later"))
+    await append_all(store, sample.step(key="after"), sample.step("shipped", key="later"))
 
     assert 5 == len(await journal(store, "parcel/1"))
     assert [(True,)] == asked(url, "SELECT min(at) > now() + interval '9 days' FROM journal WHERE version > 3")
@@ -137,15 +137,15 @@ async def test_a_server_clock_set_back_hides_no_entry(store: PostgresStore, url:
 
 async def test_tenants_do_not_see_each_other(url: str) -> None:
     first, second = [await open_store(f"{url}&tenant={each}") for each in "ab"]
-    await kept(first, Life("parcel/1").created())
+    await append_all(first, SampleEntity("parcel/1").create())
 
     assert await second.load("parcel/1") is None
     assert () == await second.kinds()
     assert (1, 0) == (
-        len(await listed(first, EntityQuery(kind="parcel"))),
-        len(await listed(second, EntityQuery(kind="parcel"))),
+        len(await list_all(first, EntityQuery(kind="parcel"))),
+        len(await list_all(second, EntityQuery(kind="parcel"))),
     )
-    await kept(second, Life("parcel/1").created())
+    await append_all(second, SampleEntity("parcel/1").create())
     assert 1 == len(await first.read("parcel/1"))
     await first.close()
     await second.close()
@@ -190,7 +190,7 @@ async def test_a_damaged_snapshot_is_noticed_when_loaded(store: PostgresStore, u
 
 
 async def test_a_snapshot_of_another_is_noticed_when_loaded(store: PostgresStore, url: str) -> None:
-    await kept(store, Life("parcel/1").created(), Life("parcel/2").created())
+    await append_all(store, SampleEntity("parcel/1").create(), SampleEntity("parcel/2").create())
     asked(url, "UPDATE entity SET snapshot = (SELECT snapshot FROM entity WHERE id = '2') WHERE id = '1'")
     with pytest.raises(CorruptionError) as raised:
         await store.load("parcel/1")
@@ -208,12 +208,12 @@ async def test_a_row_that_does_not_read_stops_its_list(store: PostgresStore, url
 
 @pytest.mark.parametrize("column", ["active", "tags"])
 async def test_a_damaged_row_stops_its_own_entity_only(store: PostgresStore, url: str, column: str) -> None:
-    lives = [Life(f"parcel/{each}") for each in range(4)]
-    await kept(store, *(life.created() for life in lives))
+    lives = [SampleEntity(f"parcel/{each}") for each in range(4)]
+    await append_all(store, *(sample.create() for sample in lives))
     await store.close()
     asked(url, f"UPDATE entity SET {column} = 'x' WHERE id = '2'")
     again = await open_store(url)
-    answers = await asyncio.gather(*(again.append(life.stepped(key="k")) for life in lives), return_exceptions=True)
+    answers = await asyncio.gather(*(again.append(sample.step(key="k")) for sample in lives), return_exceptions=True)
     await again.close()
 
     assert [Appended, Appended, CorruptionError, Appended] == [type(each) for each in answers]
@@ -234,18 +234,18 @@ async def test_counts_and_lists_follow_what_entities_leave_and_enter(
     store: PostgresStore, url: str, together: bool
 ) -> None:
     """Every active state is counted and listed, compounds too, alone and in batches."""
-    lives = [Life(f"parcel/{each}") for each in range(5)]
+    lives = [SampleEntity(f"parcel/{each}") for each in range(5)]
 
     async def keep(appends: list[Any]) -> None:
         if together:
-            await asyncio.gather(*(kept(store, each) for each in appends))
+            await asyncio.gather(*(append_all(store, each) for each in appends))
         else:
-            await kept(store, *appends)
+            await append_all(store, *appends)
 
-    await keep([life.created() for life in lives])
-    await keep([life.stepped("shipped", key="s") for life in lives[1:]])
-    await keep([life.stepped("boarded", key="b") for life in lives[2:]])
-    await keep([life.stepped("delivered", key="d") for life in lives[4:]])
+    await keep([sample.create() for sample in lives])
+    await keep([sample.step("shipped", key="s") for sample in lives[1:]])
+    await keep([sample.step("boarded", key="b") for sample in lives[2:]])
+    await keep([sample.step("delivered", key="d") for sample in lives[4:]])
     active = asked(url, "SELECT state, count(*) FROM entity_state WHERE state <> '' GROUP BY 1 ORDER BY 1")
     tags = asked(url, "SELECT tag, count(*) FROM entity_tag GROUP BY 1 ORDER BY 1")
 
@@ -260,10 +260,10 @@ async def test_counts_and_lists_follow_what_entities_leave_and_enter(
 
 
 async def test_counts_follow_a_change_of_revision(store: PostgresStore, url: str) -> None:
-    life = Life("parcel/1")
-    await kept(store, life.created(), life.stepped("shipped", key="s"))
-    step = life.stepped(key="n")
-    await kept(store, replace(step, snapshot=replace(step.snapshot, revision="2.0.0+x")))
+    sample = SampleEntity("parcel/1")
+    await append_all(store, sample.create(), sample.step("shipped", key="s"))
+    step = sample.step(key="n")
+    await append_all(store, replace(step, snapshot=replace(step.snapshot, revision="2.0.0+x")))
 
     assert {("2.0.0", "moving"): 1, ("2.0.0", "moving.road"): 1} == await _counts(url)
 
@@ -275,9 +275,9 @@ async def test_refusals_are_chained_and_a_flood_is_counted(store: PostgresStore,
     from interlock.model.journal.record import chain_start
 
     many = tuple(Refusal("parcel/1", "noted", "denied", "roles", each, "ada") for each in range(REFUSALS_MAX + 7))
-    await store.refuse(many)
+    await store.record_refusals(many)
     await store.database.connections().refusals.drain()
-    await store.refuse((Refusal("parcel/2", "noted", "denied", "roles", 1, None),))
+    await store.record_refusals((Refusal("parcel/2", "noted", "denied", "roles", 1, None),))
     await store.close()
     rows = asked(url, "SELECT body, head FROM audit_refusal ORDER BY sequence")
     head = chain_start("audit_refusal")
@@ -291,9 +291,9 @@ async def test_refusals_are_chained_and_a_flood_is_counted(store: PostgresStore,
 
 async def test_a_refusal_that_cannot_be_written_takes_no_other_with_it(store: PostgresStore, url: str) -> None:
     good = Refusal("parcel/1", "noted", "denied", "roles", 1, "ada")
-    await store.refuse((good, replace(good, time_ms=2**70), good))
+    await store.record_refusals((good, replace(good, time_ms=2**70), good))
     await store.database.connections().refusals.drain()
-    await store.refuse((good,))
+    await store.record_refusals((good,))
     await store.close()
 
     assert [(3,), (1,)] == asked(
@@ -302,13 +302,13 @@ async def test_a_refusal_that_cannot_be_written_takes_no_other_with_it(store: Po
 
 
 async def test_a_released_journal_names_its_archive(store: PostgresStore) -> None:
-    life = Life("parcel/1")
-    await kept(store, life.created(), life.stepped("shipped", key="s"))
-    early = await store.release("parcel/1", version=2, archive="file:///archive")
-    end = life.stepped("delivered", key="d")
-    await kept(store, end)
-    other = await store.release("parcel/1", version=2, archive="file:///archive")
-    released = [await store.release("parcel/1", version=3, archive=f"file:///archive{n}") for n in (1, 2)]
+    sample = SampleEntity("parcel/1")
+    await append_all(store, sample.create(), sample.step("shipped", key="s"))
+    early = await store.release_journal("parcel/1", version=2, archive="file:///archive")
+    end = sample.step("delivered", key="d")
+    await append_all(store, end)
+    other = await store.release_journal("parcel/1", version=2, archive="file:///archive")
+    released = [await store.release_journal("parcel/1", version=3, archive=f"file:///archive{n}") for n in (1, 2)]
     with pytest.raises(NotFoundError) as raised:
         await store.read("parcel/1")
     with pytest.raises(NotFoundError):
@@ -318,20 +318,20 @@ async def test_a_released_journal_names_its_archive(store: PostgresStore) -> Non
     assert (False, False, [True, True]) == (early, other, released)
     assert ("journal.archived", True) == (raised.value.code, "file:///archive1" in str(raised.value))
     assert () == await store.read("parcel/1", after=3)
-    assert life.snapshot == await snapshot(store, "parcel/1")
+    assert sample.snapshot == await snapshot(store, "parcel/1")
     assert 3 == (await store.append(end)).version
-    assert Conflict(3) == await store.append(Life("parcel/1").created("again"))
-    assert not await store.release("parcel/none", version=1, archive="file:///archive")
+    assert Conflict(3) == await store.append(SampleEntity("parcel/1").create("again"))
+    assert not await store.release_journal("parcel/none", version=1, archive="file:///archive")
 
 
 async def test_what_follows_a_released_journal_is_chained_to_it(store: PostgresStore, url: str) -> None:
-    life = Life("parcel/1")
-    await kept(store, life.created(), life.stepped("shipped", key="s"), life.stepped("delivered", key="d"))
+    sample = SampleEntity("parcel/1")
+    await append_all(store, sample.create(), sample.step("shipped", key="s"), sample.step("delivered", key="d"))
     before = await store.read("parcel/1")
-    await store.release("parcel/1", version=3, archive="file:///archive")
-    rival = Life("parcel/1")
-    rival.snapshot, rival.time_ms = replace(life.snapshot, ended=None), life.time_ms  # type: ignore[type-var]  # it is there
-    await kept(store, rival.stepped(key="late"))
+    await store.release_journal("parcel/1", version=3, archive="file:///archive")
+    rival = SampleEntity("parcel/1")
+    rival.snapshot, rival.time_ms = replace(sample.snapshot, ended=None), sample.time_ms  # type: ignore[type-var]  # it is there
+    await append_all(store, rival.step(key="late"))
     after = await store.read("parcel/1", after=3)
 
     assert ["late"] == [each.key for each in after]
@@ -364,7 +364,7 @@ async def test_what_no_text_holds_is_refused(store: PostgresStore, text: str) ->
     with pytest.raises(UsageError):
         await store.load("parcel/1", key=text)
     with pytest.raises(UsageError):
-        await store.append(Life("parcel/1").created(key=text))
+        await store.append(SampleEntity("parcel/1").create(key=text))
 
 
 # Readers
@@ -428,7 +428,7 @@ async def test_a_store_may_be_used_in_several_event_loops(store: PostgresStore) 
     thread.start()
 
     async def elsewhere() -> int:
-        await kept(store, Life("parcel/2").created())
+        await append_all(store, SampleEntity("parcel/2").create())
         return len(await store.read("parcel/1"))
 
     read = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(elsewhere(), other))

@@ -17,8 +17,8 @@ from interlock.stores.postgres import store as postgres_store
 from interlock.stores.postgres.connection import SETTINGS
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.store import PostgresStore
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import kept
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all
 from tests.conformance.stores.work_tables import CLOCK
 from tests.servers.postgres.scene import CHARGE, LEASE_MS, effect, leaving, ordered, raw, sent, taken, until_blocked
 from tests.support.eventually import eventually
@@ -45,8 +45,10 @@ async def store(url: str) -> AsyncIterator[PostgresStore]:
 
 
 async def test_many_workers_take_each_piece_up_once(store: PostgresStore) -> None:
-    lives = [Life(f"parcel/{each:03}") for each in range(60)]
-    await asyncio.gather(*(kept(store, leaving(life.created(), effect(WorkId("effect", 1, 0)))) for life in lives))
+    lives = [SampleEntity(f"parcel/{each:03}") for each in range(60)]
+    await asyncio.gather(
+        *(append_all(store, leaving(sample.create(), effect(WorkId("effect", 1, 0)))) for sample in lives)
+    )
     found: list[Claim] = []
     for _ in range(60):  # rows that another just looked at are passed over, and found the next time
         rounds = await asyncio.gather(*(taken(store, owner=f"w{each}", limit=4) for each in range(6)))
@@ -63,7 +65,7 @@ async def test_what_another_just_takes_up_is_passed_over(store: PostgresStore, u
     async with raw(url) as other, other.transaction():
         await other.fetch("SELECT FROM work WHERE ordinal = 0 FOR UPDATE")
 
-        assert [1] == [each.work.place.ordinal for each in await taken(store)]
+        assert [1] == [each.work.id.ordinal for each in await taken(store)]
 
 
 async def test_what_is_sent_while_the_first_is_delivered_is_let_in(store: PostgresStore, url: str) -> None:
@@ -78,21 +80,21 @@ async def test_what_is_sent_while_the_first_is_delivered_is_let_in(store: Postgr
         await stepping.commit()
 
         assert (True,) == await settling
-    assert [3] == [each.work.place.version for each in await taken(store, "outbox")]
+    assert [3] == [each.work.id.version for each in await taken(store, "outbox")]
 
 
 async def test_what_is_sent_after_the_first_was_delivered_is_let_in(store: PostgresStore, url: str) -> None:
-    life = await ordered(store, sent(2))
+    sample = await ordered(store, sent(2))
     async with raw(url) as other:
         settling = other.transaction()
         await settling.start()
         await other.execute("SELECT drop_work('', 'parcel', '1', 'outbox', 2, 0)")
-        stepping = asyncio.ensure_future(store.append(leaving(life.stepped(key="b"), sent(3))))
+        stepping = asyncio.ensure_future(store.append(leaving(sample.step(key="b"), sent(3))))
         await until_blocked(url, stepping)
         await settling.commit()
 
         assert isinstance(await stepping, Appended)
-    assert [3] == [each.work.place.version for each in await taken(store, "outbox")]
+    assert [3] == [each.work.id.version for each in await taken(store, "outbox")]
 
 
 KEEP_WORK = """
@@ -103,31 +105,31 @@ KEEP_WORK = """
 
 
 async def test_work_that_its_step_ends_while_it_is_renewed_is_gone(store: PostgresStore, url: str) -> None:
-    life = await ordered(store, effect())
+    sample = await ordered(store, effect())
     await taken(store)
     async with raw(url) as other:
         renewing = other.transaction()
         await renewing.start()
         await other.execute("UPDATE work SET next_ms = next_ms + 1")
         appending = asyncio.ensure_future(
-            store.append(replace(life.stepped(key="answer"), left=WorkDelta(ended=(CHARGE,))))
+            store.append(replace(sample.step(key="answer"), work=WorkDelta(finished=(CHARGE,))))
         )
         await until_blocked(url, appending)
         await renewing.commit()
 
         assert isinstance(await appending, Appended)
-    assert () == (await store.works(WorkQuery())).rows
+    assert () == (await store.list_work(WorkQuery())).rows
 
 
 async def test_workers_and_steps_on_the_same_rows_never_wait_in_a_circle(store: PostgresStore) -> None:
     """Entities send to and fro while their work is settled in batches, in whatever order it is given."""
-    lives = [Life(f"parcel/{each}") for each in range(8)]
-    await asyncio.gather(*(kept(store, life.created()) for life in lives))
+    lives = [SampleEntity(f"parcel/{each}") for each in range(8)]
+    await asyncio.gather(*(append_all(store, sample.create()) for sample in lives))
     gone = 0
 
     async def step(round_: int) -> None:
         await asyncio.gather(
-            *(kept(store, leaving(life.stepped(key=f"k{round_}"), sent(round_ + 2))) for life in lives)
+            *(append_all(store, leaving(sample.step(key=f"k{round_}"), sent(round_ + 2))) for sample in lives)
         )
 
     async def deliver(owner: str) -> int:
@@ -144,7 +146,7 @@ async def test_workers_and_steps_on_the_same_rows_never_wait_in_a_circle(store: 
             break
         gone += await deliver("w")
 
-    assert (40, ()) == (gone, (await store.works(WorkQuery())).rows)
+    assert (40, ()) == (gone, (await store.list_work(WorkQuery())).rows)
 
 
 # Clocks
@@ -167,8 +169,8 @@ async def _set(url: str, ms: int) -> None:
 @pytest.mark.parametrize("behind_ms", [-HOUR_MS, 0, HOUR_MS])
 async def test_work_is_due_at_once_whatever_the_clock_of_its_host(at_noon: PostgresStore, behind_ms: int) -> None:
     """A host an hour ahead or behind leaves work; another takes it up without waiting for that hour."""
-    life = Life("parcel/1", time_ms=1_000_000 - behind_ms)
-    await kept(at_noon, leaving(life.created(), effect(due_ms=life.time_ms)))
+    sample = SampleEntity("parcel/1", time_ms=1_000_000 - behind_ms)
+    await append_all(at_noon, leaving(sample.create(), effect(due_ms=sample.time_ms)))
 
     assert 1 == len(await taken(at_noon, now_ms=1_000_000))
 
@@ -178,8 +180,8 @@ async def test_a_lease_is_not_lost_to_a_host_whose_clock_is_ahead(
     at_noon: PostgresStore, url: str, ahead_ms: int
 ) -> None:
     """It lasts as long as was asked for, by the server's clock; renewed, from then on."""
-    life = Life("parcel/1", time_ms=1_000_000)
-    await kept(at_noon, leaving(life.created(), effect(due_ms=life.time_ms)))
+    sample = SampleEntity("parcel/1", time_ms=1_000_000)
+    await append_all(at_noon, leaving(sample.create(), effect(due_ms=sample.time_ms)))
     (claim,) = await taken(at_noon, now_ms=1_000_000 + ahead_ms)
     stolen = await taken(elsewhere(at_noon), now_ms=1_000_000 + HOUR_MS)
     await _set(url, 1_020_000)
@@ -204,21 +206,21 @@ def elsewhere(store: PostgresStore) -> PostgresStore:
 async def test_a_host_hears_by_its_own_clock_when_to_look_again(at_noon: PostgresStore, ahead_ms: int) -> None:
     """Too early it would ask without end, too late it would oversleep."""
     here = 1_000_000 + ahead_ms
-    life = Life("parcel/1", time_ms=here)
-    await kept(at_noon, leaving(life.created(), effect(due_ms=here + 700)))
+    sample = SampleEntity("parcel/1", time_ms=here)
+    await append_all(at_noon, leaving(sample.create(), effect(due_ms=here + 700)))
     early = await taken(at_noon, now_ms=here)
 
-    assert ([], here + 700) == (early, await at_noon.soonest("effect", ("charge",)))
+    assert ([], here + 700) == (early, await at_noon.next_due_ms("effect", ("charge",)))
 
 
 @pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 0, HOUR_MS])
 async def test_what_is_put_off_waits_as_long_as_was_said(at_noon: PostgresStore, url: str, ahead_ms: int) -> None:
     here = 1_000_000 + ahead_ms
-    life = Life("parcel/1", time_ms=here)
-    await kept(at_noon, leaving(life.created(), effect(due_ms=here)))
+    sample = SampleEntity("parcel/1", time_ms=here)
+    await append_all(at_noon, leaving(sample.create(), effect(due_ms=here)))
     (claim,) = await taken(at_noon, now_ms=here)
     await at_noon.settle((Settlement(claim, "again", here + 500),), now_ms=here)
-    (row,) = (await at_noon.works(WorkQuery())).rows
+    (row,) = (await at_noon.list_work(WorkQuery())).rows
 
     assert 1_000_500 == row.next_ms
 
@@ -241,7 +243,7 @@ Hands = Callable[[PostgresStore, Claim], Any]
     [
         lambda store, claim: taken(store),
         lambda store, claim: store.renew((claim,), until_ms=LEASE_MS),
-        lambda store, claim: store.settle((Settlement(claim, "again", 0, lapsed=True),), now_ms=0),
+        lambda store, claim: store.settle((Settlement(claim, "again", 0, without_failure=True),), now_ms=0),
         lambda store, claim: store.lease("name", owner="w1", now_ms=0, until_ms=9),
         lambda store, claim: store.alive(now_ms=0, gap_ms=9),
     ],
@@ -306,7 +308,7 @@ async def test_a_lock_that_is_never_had_is_told_at_last(impatient: Impatient, ur
     async with raw(url) as other, other.transaction():
         await other.fetch("SELECT FROM lease FOR UPDATE")
         with pytest.raises(UnavailableError) as raised:
-            await impatient.store.lease("name", owner="w1", now_ms=0, until_ms=9)
+            await impatient.store.acquire_lease("name", owner="w1", now_ms=0, until_ms=9)
 
     assert ("store.busy", postgres_store.CHANGE_TRIES) == (raised.value.code, impatient.tries)
 
@@ -314,12 +316,12 @@ async def test_a_lock_that_is_never_had_is_told_at_last(impatient: Impatient, ur
 async def test_several_are_locked_in_one_order(store: PostgresStore, url: str) -> None:
     """Whatever the order in which they are let go: batches that overlap wait for each other, and not in a circle."""
     await ordered(store, effect(), effect(WorkId("effect", 2, 1)))
-    first, second = sorted(await taken(store), key=lambda each: each.work.place)
+    first, second = sorted(await taken(store), key=lambda each: each.work.id)
     async with raw(url) as other, raw(url) as third:
         holding = other.transaction()
         await holding.start()
         await other.fetch("SELECT FROM work WHERE ordinal = 1 FOR UPDATE")
-        back = tuple(Settlement(each, "again", 0, lapsed=True) for each in (second, first))
+        back = tuple(Settlement(each, "again", 0, without_failure=True) for each in (second, first))
         settling = asyncio.ensure_future(store.settle(back, now_ms=0))
         await until_blocked(url, settling)
         free = await third.fetch("SELECT FROM work WHERE ordinal = 0 FOR UPDATE SKIP LOCKED")

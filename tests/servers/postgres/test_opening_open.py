@@ -16,8 +16,8 @@ from interlock.errors import (
 from interlock.stores.postgres import connection as postgres_connect
 from interlock.stores.postgres.address import parse_address
 from interlock.stores.postgres.opening import open_store
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import kept
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all
 from tests.support.missing import error_without
 from tests.support.postgres_server import asked, database_or_skip, private_server, store_or_skip
 
@@ -153,7 +153,7 @@ async def test_a_server_that_does_not_flush_is_refused() -> None:
     with private_server(fsync="off", full_page_writes="off") as server:
         refused = await _refused(server.url())
         store = await open_store(server.url() + "?unsafe=1")
-        await kept(store, Life("parcel/1").created())
+        await append_all(store, SampleEntity("parcel/1").create())
         await store.close()
 
     assert (UsageError, "postgres.unsafe") == (type(refused), refused.code)

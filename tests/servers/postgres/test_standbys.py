@@ -21,8 +21,8 @@ from interlock.stores.postgres import standbys, statistics, writer
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.standbys import Standbys
 from interlock.stores.postgres.store import PostgresStore
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import journal, kept
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all, journal
 from tests.servers.postgres.scene import effect, ordered, taken
 from tests.support.eventually import eventually
 from tests.support.postgres_server import Server, private_server
@@ -163,19 +163,19 @@ async def until_nobody_waits(server: Server) -> None:
         await eventually(is_quiet)
 
 
-async def born(store: PostgresStore, count: int = 1) -> list[Life]:
+async def born(store: PostgresStore, count: int = 1) -> list[SampleEntity]:
     """So many entities with a second entry, under the key `a`."""
-    lives = [Life(f"parcel/{each}") for each in range(count)]
-    await asyncio.gather(*(kept(store, life.created()) for life in lives))
-    await asyncio.gather(*(kept(store, life.stepped(key="a")) for life in lives))
+    lives = [SampleEntity(f"parcel/{each}") for each in range(count)]
+    await asyncio.gather(*(append_all(store, sample.create()) for sample in lives))
+    await asyncio.gather(*(append_all(store, sample.step(key="a")) for sample in lives))
     return lives
 
 
-def again(life: Life) -> Any:
+def again(sample: SampleEntity) -> Any:
     """The step under the key `a`, once more, by somebody who knows the entity as it was."""
-    other = Life(life.entity)
-    other.created()
-    return other.stepped(key="a")
+    other = SampleEntity(sample.entity)
+    other.create()
+    return other.step(key="a")
 
 
 async def terminate(server: Server, pids: tuple[int, ...]) -> None:
@@ -208,9 +208,9 @@ async def test_a_step_whose_wait_is_cut_short_is_acknowledged_when_a_standby_has
     store: PostgresStore, server: Server, confirmed: list[str], ending: Ending
 ) -> None:
     """It is committed and can be read; that a standby has it is waited for anew, and then it is kept, once."""
-    (life,) = await born(store)
+    (sample,) = await born(store)
     await away(server)
-    pending = asyncio.ensure_future(store.append(life.stepped(key="b")))
+    pending = asyncio.ensure_future(store.append(sample.step(key="b")))
     first = await until_waiting(server, pending, query="%journal%")
     await ending(server, first)
     second = await until_waiting(server, pending, query=CONFIRMING)
@@ -229,9 +229,9 @@ async def test_a_step_whose_wait_is_cut_short_is_acknowledged_when_a_standby_has
 async def test_a_step_whose_wait_is_cut_short_is_not_acknowledged_while_no_standby_has_it(
     store: PostgresStore, server: Server, confirmed: list[str], impatient: pytest.MonkeyPatch, ending: Ending
 ) -> None:
-    (life,) = await born(store)
+    (sample,) = await born(store)
     await away(server)
-    step = life.stepped(key="b")
+    step = sample.step(key="b")
     pending = asyncio.ensure_future(store.append(step))
     await ending(server, await until_waiting(server, pending, query="%journal%"))
     with pytest.raises(UnavailableError) as raised:
@@ -246,9 +246,9 @@ async def test_a_step_whose_wait_is_cut_short_is_not_acknowledged_while_no_stand
 
 
 async def test_a_wait_that_is_called_off_again_confirms_nothing(store: PostgresStore, server: Server) -> None:
-    (life,) = await born(store)
+    (sample,) = await born(store)
     await away(server)
-    pending = asyncio.ensure_future(store.append(life.stepped(key="b")))
+    pending = asyncio.ensure_future(store.append(sample.step(key="b")))
     first = await until_waiting(server, pending, query="%journal%")
     await cancel(server, first)
     await cancel(server, await until_waiting(server, pending, query=CONFIRMING))
@@ -273,7 +273,7 @@ async def test_work_is_not_handed_out_while_no_standby_has_the_claim(store: Post
 async def test_other_warnings_delay_nobody(
     store: PostgresStore, server: Server, url: str, confirmed: list[str]
 ) -> None:
-    (life,) = await born(store)
+    (sample,) = await born(store)
     schema = url.partition("=")[2]
     server.asked(
         f"CREATE FUNCTION {schema}.warn() RETURNS trigger LANGUAGE plpgsql AS "
@@ -282,7 +282,7 @@ async def test_other_warnings_delay_nobody(
     server.asked(
         f"CREATE TRIGGER warn BEFORE INSERT ON {schema}.event_key FOR EACH ROW EXECUTE FUNCTION {schema}.warn()"
     )
-    await kept(store, life.stepped(key="b"))
+    await append_all(store, sample.step(key="b"))
 
     assert [] == confirmed
 
@@ -347,7 +347,7 @@ async def test_known_keys_are_answered_when_a_standby_has_them(
     """A read waits for no standby, and so their entries are waited for: once for all that are asked for together."""
     lives = await born(store, 5)
     await away(server)
-    pending = asyncio.ensure_future(asyncio.gather(*(store.append(again(life)) for life in lives)))
+    pending = asyncio.ensure_future(asyncio.gather(*(store.append(again(sample)) for sample in lives)))
     waiting = await until_waiting(server, pending)
     early = pending.done()
     await back(server)
@@ -393,10 +393,10 @@ async def test_a_wait_that_is_lost_begins_anew_with_its_question(store: Postgres
 async def test_a_known_key_that_no_standby_has_is_not_acknowledged(
     store: PostgresStore, server: Server, impatient: pytest.MonkeyPatch
 ) -> None:
-    (life,) = await born(store)
+    (sample,) = await born(store)
     await away(server)
     with pytest.raises(UnavailableError) as appended:
-        await store.append(again(life))
+        await store.append(again(sample))
     with pytest.raises(UnavailableError) as loaded:
         await store.load("parcel/0", key="a")
     await until_nobody_waits(server)
@@ -404,14 +404,14 @@ async def test_a_known_key_that_no_standby_has_is_not_acknowledged(
     impatient.undo()
 
     assert ("store.standby", "store.standby") == (appended.value.code, loaded.value.code)
-    assert (Duplicate(2), Duplicate(2)) == (await store.append(again(life)), await store.load("parcel/0", key="a"))
+    assert (Duplicate(2), Duplicate(2)) == (await store.append(again(sample)), await store.load("parcel/0", key="a"))
 
 
 async def test_where_no_standby_is_waited_for_a_known_key_costs_nothing(
     store: PostgresStore, confirmed: list[str]
 ) -> None:
     lives = await born(store, 3)
-    answers = await asyncio.gather(*(store.append(again(life)) for life in lives))
+    answers = await asyncio.gather(*(store.append(again(sample)) for sample in lives))
 
     assert ([Duplicate(2)] * 3, Duplicate(2)) == (answers, await store.load("parcel/0", key="a"))
     assert [] == confirmed
@@ -480,9 +480,9 @@ async def test_a_standby_that_takes_over_has_what_was_acknowledged() -> None:
         ends.callback(follower.remove)
         store = await open_store(leader.url())
         ends.push_async_callback(store.close)
-        (life,) = await born(store)
+        (sample,) = await born(store)
         await away(leader, "follower")
-        pending = asyncio.ensure_future(store.append(life.stepped(key="b")))
+        pending = asyncio.ensure_future(store.append(sample.step(key="b")))
         await terminate(leader, await until_waiting(leader, pending, query="%journal%"))
         waiting = await until_waiting(leader, pending, query=CONFIRMING)
         early = pending.done()

@@ -19,8 +19,8 @@ from interlock.stores.postgres.connection import SETTINGS
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.postgres.store import PostgresStore
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import kept
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all
 from tests.servers.postgres.scene import raw
 from tests.support.eventually import eventually
 from tests.support.postgres_server import asked, store_or_skip
@@ -49,14 +49,14 @@ def refusal(number: int, principal: str | None = "ada") -> Refusal:
 
 async def lived(store: Store) -> None:
     """Some parcels: moved after a while, one cancelled, one lost swap, refusals."""
-    lives = [Life(f"parcel/{each}", time_ms=NOON_MS) for each in range(5)]
-    other = Life("parcel/9", revision="2.0.0", time_ms=NOON_MS + MINUTE_MS)
-    await kept(store, *(life.created() for life in (*lives, other)))
-    for number, life in enumerate(lives[:3]):
-        await kept(store, life.stepped("shipped", key="s", after_ms=50 * 30**number))
-    await kept(store, lives[0].stepped("boarded", key="b", after_ms=5_000), lives[0].stepped(key="n", after_ms=DAY_MS))
-    await kept(store, lives[2].cancelled(key="off", after_ms=5_000))
-    late = lives[4].stepped(key="late")
+    lives = [SampleEntity(f"parcel/{each}", time_ms=NOON_MS) for each in range(5)]
+    other = SampleEntity("parcel/9", revision="2.0.0", time_ms=NOON_MS + MINUTE_MS)
+    await append_all(store, *(sample.create() for sample in (*lives, other)))
+    for number, sample in enumerate(lives[:3]):
+        await append_all(store, sample.step("shipped", key="s", after_ms=50 * 30**number))
+    await append_all(store, lives[0].step("boarded", key="b", after_ms=5_000), lives[0].step(key="n", after_ms=DAY_MS))
+    await append_all(store, lives[2].cancel(key="off", after_ms=5_000))
+    late = lives[4].step(key="late")
     lost = await store.append(replace(late, expected=7, entry=replace(late.entry, version=8)))
     assert isinstance(lost, Conflict)
 
@@ -74,18 +74,18 @@ async def test_a_server_sees_what_memory_sees(store: PostgresStore) -> None:
     for each in (memory, store):
         assert each.statistics is not None
         await lived(each)
-        await each.refuse((refusal(1), refusal(2)))
+        await each.record_refusals((refusal(1), refusal(2)))
         await told(each)
         answers.append(
             (
-                await each.counts("parcel"),
-                await each.counts("letter"),
-                await each.dwell("parcel", since_ms=NOON_MS),
-                await each.dwell("parcel", since_ms=NOON_MS + DAY_MS),
-                await each.rates("parcel", since_ms=0),
-                await each.rates("parcel", since_ms=NOON_MS + 1),
+                await each.count_states("parcel"),
+                await each.count_states("letter"),
+                await each.dwell_times("parcel", since_ms=NOON_MS),
+                await each.dwell_times("parcel", since_ms=NOON_MS + DAY_MS),
+                await each.minute_rates("parcel", since_ms=0),
+                await each.minute_rates("parcel", since_ms=NOON_MS + 1),
                 [
-                    await each.overdue("parcel", "packed", before_ms=NOON_MS + before)
+                    await each.count_overdue("parcel", "packed", before_ms=NOON_MS + before)
                     for before in (0, 1, MINUTE_MS + 1)
                 ],
             )
@@ -98,12 +98,12 @@ async def test_a_server_sees_what_memory_sees(store: PostgresStore) -> None:
 async def test_statistics_of_two_processes_add_up(url: str) -> None:
     one, two = await open_store(url), await open_store(url)
     for number, each in enumerate((one, two, two)):
-        life = Life(f"parcel/{number}", time_ms=NOON_MS)
-        await kept(each, life.created(), life.stepped("shipped", key="s", after_ms=0))
+        sample = SampleEntity(f"parcel/{number}", time_ms=NOON_MS)
+        await append_all(each, sample.create(), sample.step("shipped", key="s", after_ms=0))
     await one.close()
     await two.close()
     third = await open_store(url)
-    rates, dwell = await third.rates("parcel", since_ms=0), await third.dwell("parcel", since_ms=0)
+    rates, dwell = await third.minute_rates("parcel", since_ms=0), await third.dwell_times("parcel", since_ms=0)
     await third.close()
 
     assert ((MinuteRates(NOON_MS, 6, 0, 0),), (DwellTimes("packed", (3, *[0] * 11)),)) == (rates, dwell)
@@ -113,12 +113,12 @@ async def test_statistics_are_written_without_being_asked_for(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(statistics, "WRITE_SECONDS", 0.01)
-    life = Life("parcel/1", time_ms=NOON_MS)
-    for steps, append in enumerate((life.created(), life.stepped(key="a", after_ms=0)), start=1):
-        await kept(store, append)
+    sample = SampleEntity("parcel/1", time_ms=NOON_MS)
+    for steps, append in enumerate((sample.create(), sample.step(key="a", after_ms=0)), start=1):
+        await append_all(store, append)
 
         async def is_written(steps: int = steps) -> bool:
-            return (MinuteRates(NOON_MS, steps, 0, 0),) == await store.rates("parcel", since_ms=0)
+            return (MinuteRates(NOON_MS, steps, 0, 0),) == await store.minute_rates("parcel", since_ms=0)
 
         await eventually(is_written)
 
@@ -127,20 +127,23 @@ async def test_statistics_that_cannot_be_written_stop_no_step(store: PostgresSto
     asked(url, "DROP TABLE kind_minute")
     heard: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context))
-    life = Life("parcel/1", time_ms=NOON_MS)
-    await kept(store, life.created())
+    sample = SampleEntity("parcel/1", time_ms=NOON_MS)
+    await append_all(store, sample.create())
     await told(store)
-    await kept(store, life.stepped(key="a"))
+    await append_all(store, sample.step(key="a"))
     gc.collect()
 
     assert [] == heard
 
 
 async def test_old_statistics_are_forgotten(store: PostgresStore) -> None:
-    for life in (Life("parcel/1", time_ms=NOON_MS), Life("parcel/2", time_ms=NOON_MS + (DWELL_DAYS + 1) * DAY_MS)):
-        await kept(store, life.created(), life.stepped("shipped", key="s", after_ms=0))
+    for sample in (
+        SampleEntity("parcel/1", time_ms=NOON_MS),
+        SampleEntity("parcel/2", time_ms=NOON_MS + (DWELL_DAYS + 1) * DAY_MS),
+    ):
+        await append_all(store, sample.create(), sample.step("shipped", key="s", after_ms=0))
         await told(store)
-    rates, dwell = await store.rates("parcel", since_ms=0), await store.dwell("parcel", since_ms=0)
+    rates, dwell = await store.minute_rates("parcel", since_ms=0), await store.dwell_times("parcel", since_ms=0)
 
     assert [(NOON_MS + (DWELL_DAYS + 1) * DAY_MS, 2)] == [(each.minute_ms, each.steps) for each in rates]
     assert (DwellTimes("packed", (1, *[0] * 11)),) == dwell
@@ -148,7 +151,7 @@ async def test_old_statistics_are_forgotten(store: PostgresStore) -> None:
 
 async def test_refusals_are_read_back_newest_first(store: PostgresStore) -> None:
     assert store.refusal_history is not None
-    await store.refuse(tuple(refusal(each, "ada" if each % 2 else "bob") for each in range(6)))
+    await store.record_refusals(tuple(refusal(each, "ada" if each % 2 else "bob") for each in range(6)))
     await store.database.connections().refusals.drain()
     first = await store.refusals_before(None, limit=2)
     second = await store.refusals_before(first[-1].sequence, limit=3)
@@ -161,14 +164,14 @@ async def test_refusals_are_read_back_newest_first(store: PostgresStore) -> None
 
 async def test_tenants_see_their_own(url: str) -> None:
     one, two = await open_store(f"{url}&tenant=one"), await open_store(f"{url}&tenant=two")
-    await kept(one, Life("parcel/1", time_ms=NOON_MS).created())
+    await append_all(one, SampleEntity("parcel/1", time_ms=NOON_MS).create())
     for each in (one, two):
-        await each.refuse((refusal(1),))
+        await each.record_refusals((refusal(1),))
         await each.database.connections().refusals.drain()
         await told(each)
-    found = [(len(await each.counts("parcel")), len(await each.refusals_before(None))) for each in (one, two)]
-    rates = [await each.rates("parcel", since_ms=0) for each in (one, two)]
-    proof = await two.prove_refusals()
+    found = [(len(await each.count_states("parcel")), len(await each.refusals_before(None))) for each in (one, two)]
+    rates = [await each.minute_rates("parcel", since_ms=0) for each in (one, two)]
+    proof = await two.verify_refusals()
     await one.close()
     await two.close()
 
@@ -192,13 +195,13 @@ async def test_tenants_see_their_own(url: str) -> None:
 async def test_a_chain_of_refusals_shows_where_it_is_broken(
     store: PostgresStore, url: str, damage: str, linked: int
 ) -> None:
-    await store.refuse(tuple(refusal(each) for each in range(5)))
+    await store.record_refusals(tuple(refusal(each) for each in range(5)))
     await store.database.connections().refusals.drain()
-    whole = await store.prove_refusals()
+    whole = await store.verify_refusals()
     asked(url, damage)
     ((broken,),) = asked(url, f"SELECT sequence FROM audit_refusal ORDER BY sequence LIMIT 1 OFFSET {linked}")
 
-    assert (RefusalVerification(5), RefusalVerification(linked, broken)) == (whole, await store.prove_refusals())
+    assert (RefusalVerification(5), RefusalVerification(linked, broken)) == (whole, await store.verify_refusals())
 
 
 FILLED = """

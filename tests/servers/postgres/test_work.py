@@ -21,8 +21,8 @@ from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.postgres.store import PostgresStore
 from interlock.stores.sql import schema, work_lists
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import journal, kept
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all, journal
 from tests.servers.postgres.scene import CHARGE, effect, leaving, ordered, raw, sent, taken, until_blocked
 from tests.servers.postgres.test_writer import Wire, breaks
 from tests.support.postgres_server import asked, store_or_skip
@@ -55,10 +55,10 @@ async def test_the_server_knows_the_ordered_lanes(store: PostgresStore, url: str
 
 async def test_a_step_that_leaves_nothing_is_kept_as_before(store: PostgresStore) -> None:
     """Its statement does not even name work; one that leaves something is a statement, too, and one round trip."""
-    life = Life("parcel/1")
-    await kept(store, life.created())
+    sample = SampleEntity("parcel/1")
+    await append_all(store, sample.create())
     wire = Wire(store)
-    await kept(store, life.stepped(key="a"), leaving(life.stepped(key="b"), effect()))
+    await append_all(store, sample.step(key="a"), leaving(sample.step(key="b"), effect()))
 
     assert ["step", COMMIT_STEP_WITH_WORK] == wire.statements
     bare = ("COMMIT_STEP", "COMMIT_STEP_WITH_LISTS", "COMMIT_STEPS", "COMMIT_STEPS_WITH_LISTS", "COMMIT_CREATIONS")
@@ -66,60 +66,62 @@ async def test_a_step_that_leaves_nothing_is_kept_as_before(store: PostgresStore
 
 
 async def test_a_batch_leaves_the_work_of_each_of_its_steps(store: PostgresStore) -> None:
-    lives = [Life(f"parcel/{each}") for each in range(6)]
-    await asyncio.gather(*(kept(store, leaving(life.created(), effect(WorkId("effect", 1, 0)))) for life in lives[:3]))
-    await asyncio.gather(*(kept(store, life.created()) for life in lives[3:]))
+    lives = [SampleEntity(f"parcel/{each}") for each in range(6)]
+    await asyncio.gather(
+        *(append_all(store, leaving(sample.create(), effect(WorkId("effect", 1, 0)))) for sample in lives[:3])
+    )
+    await asyncio.gather(*(append_all(store, sample.create()) for sample in lives[3:]))
     wire = Wire(store)
     await asyncio.gather(
-        *(kept(store, leaving(life.stepped(key="a"), effect(), sent(2))) for life in lives[::2]),
-        *(kept(store, life.stepped(key="a")) for life in lives[1::2]),
+        *(append_all(store, leaving(sample.step(key="a"), effect(), sent(2))) for sample in lives[::2]),
+        *(append_all(store, sample.step(key="a")) for sample in lives[1::2]),
     )
     sent_off = wire.statements[:]
-    rows = (await store.works(WorkQuery(limit=99))).rows
+    rows = (await store.list_work(WorkQuery(limit=99))).rows
 
     assert [COMMIT_STEPS_WITH_WORK] == sent_off
-    assert {f"parcel/{each}" for each in (0, 1, 2)} == {each.entity for each in rows if each.work.place.version == 1}
-    assert {f"parcel/{each}" for each in (0, 2, 4)} == {each.entity for each in rows if each.work.place == CHARGE}
+    assert {f"parcel/{each}" for each in (0, 1, 2)} == {each.entity for each in rows if each.work.id.version == 1}
+    assert {f"parcel/{each}" for each in (0, 2, 4)} == {each.entity for each in rows if each.work.id == CHARGE}
     assert 3 + 3 + 3 == len(rows)
 
 
 async def test_a_lost_swap_or_a_known_key_leaves_no_work(store: PostgresStore) -> None:
-    life = await ordered(store, effect())
-    assert life.snapshot is not None
-    again = life.stepped(key="second")
+    sample = await ordered(store, effect())
+    assert sample.snapshot is not None
+    again = sample.step(key="second")
     late = replace(again, expected=1, entry=replace(again.entry, version=2))
     known = replace(again, entry=replace(again.entry, key="first"))
-    other = Life("parcel/2")
-    await kept(store, other.created())
+    other = SampleEntity("parcel/2")
+    await append_all(store, other.create())
     answers = [await store.append(leaving(each, effect(WorkId("effect", 9, 9)))) for each in (late, known)]
     answers += await asyncio.gather(
         store.append(leaving(late, effect(WorkId("effect", 9, 9)))),
-        store.append(leaving(other.stepped(key="x"), effect())),
+        store.append(leaving(other.step(key="x"), effect())),
     )
 
     assert [Conflict(2), Duplicate(2), Conflict(2), Appended] == [*answers[:3], type(answers[3])]
-    assert [CHARGE, CHARGE] == [each.work.place for each in (await store.works(WorkQuery())).rows]
+    assert [CHARGE, CHARGE] == [each.work.id for each in (await store.list_work(WorkQuery())).rows]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_work_of_a_step_in_doubt_is_left_once(store: PostgresStore, when: str) -> None:
-    life = Life("parcel/1")
-    await kept(store, life.created())
+    sample = SampleEntity("parcel/1")
+    await append_all(store, sample.create())
     setattr(Wire(store), when, breaks(1))
-    answer = await store.append(leaving(life.stepped(key="a"), effect(), sent(2)))
+    answer = await store.append(leaving(sample.step(key="a"), effect(), sent(2)))
 
     assert isinstance(answer, Appended)
-    assert 2 == len((await store.works(WorkQuery())).rows)
+    assert 2 == len((await store.list_work(WorkQuery())).rows)
     assert 2 == len(await journal(store, "parcel/1"))
 
 
 async def test_work_that_stands_already_fails_its_own_step_only(store: PostgresStore) -> None:
-    life = await ordered(store, effect())
-    other = Life("parcel/2")
-    await kept(store, other.created())
+    sample = await ordered(store, effect())
+    other = SampleEntity("parcel/2")
+    await append_all(store, other.create())
     answers = await asyncio.gather(
-        store.append(leaving(life.stepped(key="twice"), effect())),
-        store.append(leaving(other.stepped(key="a"), effect())),
+        store.append(leaving(sample.step(key="twice"), effect())),
+        store.append(leaving(other.step(key="a"), effect())),
         return_exceptions=True,
     )
 
@@ -134,16 +136,16 @@ async def test_work_that_stands_already_fails_its_own_step_only(store: PostgresS
 async def test_an_answer_of_an_old_attempt_is_stale(url: str, commit: str) -> None:
     """Nothing is written; the newest attempt's is kept, and ends the work in the same statement."""
     store = await open_store(f"{url}&commit={commit}")
-    life = await ordered(store, effect())
-    before = life.snapshot
+    sample = await ordered(store, effect())
+    before = sample.snapshot
     await taken(store)
-    answer = life.stepped(key="answer")
-    ended = WorkDelta(ended=(CHARGE,))
-    stale = await store.append(replace(answer, left=ended, fence=(CHARGE, 2)))
-    gone = await store.append(replace(answer, left=ended, fence=(WorkId("effect", 9, 9), 1)))
-    works = len((await store.works(WorkQuery())).rows)
-    newest = await store.append(replace(answer, left=ended, fence=(CHARGE, 1)))
-    rows = (await store.works(WorkQuery())).rows
+    answer = sample.step(key="answer")
+    ended = WorkDelta(finished=(CHARGE,))
+    stale = await store.append(replace(answer, work=ended, fence=(CHARGE, 2)))
+    gone = await store.append(replace(answer, work=ended, fence=(WorkId("effect", 9, 9), 1)))
+    works = len((await store.list_work(WorkQuery())).rows)
+    newest = await store.append(replace(answer, work=ended, fence=(CHARGE, 1)))
+    rows = (await store.list_work(WorkQuery())).rows
     await store.close()
 
     assert before is not None
@@ -152,9 +154,9 @@ async def test_an_answer_of_an_old_attempt_is_stale(url: str, commit: str) -> No
 
 
 async def test_a_known_key_and_a_lost_swap_come_before_the_fence(store: PostgresStore) -> None:
-    life = await ordered(store, effect())
-    answer = life.stepped(key="answer")
-    await kept(store, answer)
+    sample = await ordered(store, effect())
+    answer = sample.step(key="answer")
+    await append_all(store, answer)
     known = await store.append(replace(answer, fence=(CHARGE, 7)))
     lost = await store.append(replace(answer, entry=replace(answer.entry, key="other"), fence=(CHARGE, 7)))
 
@@ -163,20 +165,20 @@ async def test_a_known_key_and_a_lost_swap_come_before_the_fence(store: Postgres
 
 async def test_an_entity_that_is_not_there_has_no_fence(store: PostgresStore) -> None:
     with pytest.raises(UsageError) as raised:
-        await store.append(replace(Life("parcel/1").created(), fence=(CHARGE, 1)))
+        await store.append(replace(SampleEntity("parcel/1").create(), fence=(CHARGE, 1)))
 
     assert "append.fence" == raised.value.code
 
 
 async def test_a_fence_waits_for_a_claim_that_is_under_way(store: PostgresStore, url: str) -> None:
     """What is claimed while the answer is on its way makes it stale: the fence sees the newest attempt."""
-    life = await ordered(store, effect())
+    sample = await ordered(store, effect())
     await taken(store)
     async with raw(url) as other:
         claiming = other.transaction()
         await claiming.start()
         await other.execute("UPDATE work SET attempts = attempts + 1")
-        answer = replace(life.stepped(key="answer"), left=WorkDelta(ended=(CHARGE,)), fence=(CHARGE, 1))
+        answer = replace(sample.step(key="answer"), work=WorkDelta(finished=(CHARGE,)), fence=(CHARGE, 1))
         appending = asyncio.ensure_future(store.append(answer))
         await until_blocked(url, appending)
         await claiming.commit()
@@ -275,7 +277,7 @@ async def test_a_narrow_list_of_work_reads_some_rows_and_goes_on_from_there(
     query = WorkQuery(**{"limit": 50, **narrow})
     found: list[list[int]] = []
     while True:
-        page = await store.works(query)
+        page = await store.list_work(query)
         found.append([int(each.entity.partition("/")[2]) for each in page.rows])
         if page.after is None:
             break
@@ -295,17 +297,17 @@ async def test_work_that_does_not_read_is_a_dead_letter_and_holds_nobody_up(
     await ordered(store, effect(), effect(WorkId("effect", 2, 1)), sent(2), sent(3))
     asked(url, f"UPDATE work SET body = '\\x{body}' WHERE ordinal = 0 AND version = 2")
     effects, outbox = await taken(store), await taken(store, "outbox")
-    dead = (await store.works(WorkQuery(dead=True))).rows
+    dead = (await store.list_work(WorkQuery(dead=True))).rows
 
-    assert ([WorkId("effect", 2, 1)], []) == ([each.work.place for each in effects], outbox)
+    assert ([WorkId("effect", 2, 1)], []) == ([each.work.id for each in effects], outbox)
     assert ["work.unreadable"] * 2 == [each.error["code"] for each in dead]
-    assert [WorkId("outbox", 3, 0)] == [each.work.place for each in await taken(store, "outbox")]
+    assert [WorkId("outbox", 3, 0)] == [each.work.id for each in await taken(store, "outbox")]
 
 
 @pytest.mark.parametrize("cursor", ["nonsense", "[1,2]", "\ud800", '["a","b","c",99999999999999999999,1]'])
 async def test_a_cursor_that_is_none_is_the_callers_mistake(store: PostgresStore, cursor: str) -> None:
     with pytest.raises(UsageError) as raised:
-        await store.works(WorkQuery(after=cursor))
+        await store.list_work(WorkQuery(after=cursor))
 
     assert "cursor.malformed" == raised.value.code
 
@@ -314,21 +316,21 @@ async def test_dead_and_living_work_are_listed_apart(store: PostgresStore) -> No
     await ordered(store, *(effect(WorkId("effect", 2, each)) for each in range(5)))
     claims = await taken(store, limit=3)
     await store.settle(tuple(Settlement(each, "dead") for each in claims), now_ms=0)
-    first = await store.works(WorkQuery(dead=True, limit=2))
-    rest = await store.works(WorkQuery(dead=True, limit=2, after=first.after))
+    first = await store.list_work(WorkQuery(dead=True, limit=2))
+    rest = await store.list_work(WorkQuery(dead=True, limit=2, after=first.after))
 
     assert (2, 1, None) == (len(first.rows), len(rest.rows), rest.after)
     assert (2, 3) == (
-        len((await store.works(WorkQuery(dead=False))).rows),
-        len((await store.works(WorkQuery(entity="parcel/1", dead=True))).rows),
+        len((await store.list_work(WorkQuery(dead=False))).rows),
+        len((await store.list_work(WorkQuery(entity="parcel/1", dead=True))).rows),
     )
 
 
 async def test_work_is_listed_by_kind(store: PostgresStore) -> None:
     await ordered(store, *(effect(WorkId("effect", 2, each)) for each in range(3)))
-    first = await store.works(WorkQuery(kind="parcel", limit=2))
-    rest = await store.works(WorkQuery(kind="parcel", limit=2, after=first.after))
-    others = [(await store.works(WorkQuery(kind=kind))).rows for kind in ("a", "parce", "parcels", "z")]
+    first = await store.list_work(WorkQuery(kind="parcel", limit=2))
+    rest = await store.list_work(WorkQuery(kind="parcel", limit=2, after=first.after))
+    others = [(await store.list_work(WorkQuery(kind=kind))).rows for kind in ("a", "parce", "parcels", "z")]
 
     assert (2, 1, None) == (len(first.rows), len(rest.rows), rest.after)
     assert [()] * 4 == others
@@ -337,12 +339,12 @@ async def test_work_is_listed_by_kind(store: PostgresStore) -> None:
 async def test_what_a_handler_tells_is_kept_while_it_holds_its_work(store: PostgresStore) -> None:
     await ordered(store, effect())
     (claim,) = await taken(store)
-    noted = await store.note(claim, {"details": 7})
-    (row,) = (await store.works(WorkQuery())).rows
+    noted = await store.save_details(claim, {"details": 7})
+    (row,) = (await store.list_work(WorkQuery())).rows
     await store.settle((Settlement(claim, "again", 0),), now_ms=0)
 
     assert (True, {"details": 7}) == (noted, row.error)
-    assert not await store.note(claim, {"details": 8})
+    assert not await store.save_details(claim, {"details": 8})
 
 
 async def test_tenants_take_up_their_own_work(url: str) -> None:
@@ -353,8 +355,8 @@ async def test_tenants_take_up_their_own_work(url: str) -> None:
     await one.settle((Settlement(claim, "done"),), now_ms=0)
 
     assert (0, 1) == (len(await taken(one)), len(await taken(two)))
-    assert not await two.drop("parcel/1", WorkId("outbox", 2, 0))
-    assert await one.drop("parcel/1", WorkId("outbox", 2, 0))
+    assert not await two.delete_work("parcel/1", WorkId("outbox", 2, 0))
+    assert await one.delete_work("parcel/1", WorkId("outbox", 2, 0))
     await one.close()
     await two.close()
 
@@ -370,11 +372,11 @@ async def test_a_store_of_the_first_schema_learns_to_keep_work(url: str, monkeyp
     with monkeypatch.context() as patched:
         patched.setattr(schema, "migrations", lambda _: first)
         old = await open_store(url)
-        life = Life("parcel/1")
-        await kept(old, life.created(), life.stepped(key="a"))
+        sample = SampleEntity("parcel/1")
+        await append_all(old, sample.create(), sample.step(key="a"))
     new = await open_store(url)
-    await kept(old, life.stepped(key="b"))
-    await kept(new, leaving(life.stepped(key="c"), effect()))
+    await append_all(old, sample.step(key="b"))
+    await append_all(new, leaving(sample.step(key="c"), effect()))
 
     assert (4, 1) == (len(await journal(new, "parcel/1")), len(await taken(new)))
     await old.close()

@@ -111,7 +111,7 @@ async def reached(runtime: Runtime, entity: str, state: str) -> None:
 async def rest(runtime: Runtime) -> list[str]:
     """The names of the work that is left."""
     assert runtime.store.work is not None
-    return [each.work.name for each in (await runtime.store.work.works(WorkQuery())).rows]
+    return [each.work.name for each in (await runtime.store.work.list_work(WorkQuery())).rows]
 
 
 async def nothing_is_left(runtime: Runtime) -> None:

@@ -28,8 +28,8 @@ from interlock.stores.postgres.commit import (
 )
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.store import PostgresStore
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import journal, kept, snapshot
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all, journal, snapshot
 from tests.support.eventually import eventually
 from tests.support.postgres_server import asked, database_or_skip, private_server, store_or_skip
 
@@ -106,10 +106,10 @@ def breaks(times: int) -> Callable[[str], None]:
     return lost
 
 
-async def born(store: PostgresStore, count: int) -> list[Life]:
+async def born(store: PostgresStore, count: int) -> list[SampleEntity]:
     """So many entities, created together."""
-    lives = [Life(f"parcel/{each}") for each in range(count)]
-    await asyncio.gather(*(kept(store, life.created()) for life in lives))
+    lives = [SampleEntity(f"parcel/{each}") for each in range(count)]
+    await asyncio.gather(*(append_all(store, sample.create()) for sample in lives))
     return lives
 
 
@@ -130,9 +130,9 @@ async def test_what_arrives_together_goes_in_one_statement(store: PostgresStore)
     """One statement for many, another, shorter one for a step alone; nothing else is asked."""
     wire = Wire(store)
     lives = await born(store, 20)
-    await together(store, *(life.stepped(key="a") for life in lives))
-    await kept(store, lives[0].stepped(key="b"))
-    await kept(store, lives[0].stepped("shipped", key="c"))
+    await together(store, *(sample.step(key="a") for sample in lives))
+    await append_all(store, lives[0].step(key="b"))
+    await append_all(store, lives[0].step("shipped", key="c"))
 
     assert ["creations", "steps", "step", "listed step"] == wire.statements
 
@@ -141,8 +141,8 @@ async def test_a_batch_is_what_arrived_during_the_flush_before(store: PostgresSt
     lives = await born(store, 30)
     wire = Wire(store)
     tasks = []
-    for life in lives:
-        tasks.append(asyncio.ensure_future(store.append(life.stepped(key="a"))))
+    for sample in lives:
+        tasks.append(asyncio.ensure_future(store.append(sample.step(key="a"))))
         await asyncio.sleep(0)
     assert {Appended} == set(kinds_of(await asyncio.gather(*tasks)))
 
@@ -156,8 +156,8 @@ async def test_the_way_to_commit_can_be_fixed(url: str, commit: str, statements:
     store = await open_store(f"{url}&commit={commit}")
     lives = await born(store, 6)
     wire = Wire(store)
-    await together(store, *(life.stepped(key="a") for life in lives))
-    await kept(store, lives[0].stepped(key="b"))
+    await together(store, *(sample.step(key="a") for sample in lives))
+    await append_all(store, lives[0].step(key="b"))
     await store.close()
 
     assert statements == len(wire.statements) - 1
@@ -169,7 +169,7 @@ async def test_a_batch_has_a_bound_in_bytes(store: PostgresStore, monkeypatch: p
     monkeypatch.setattr(writer, "BATCH_BYTES_MAX", 20_000)
     lives = await born(store, 10)
     wire = Wire(store)
-    answers = await together(store, *(life.stepped("written", {"text": "x" * 4_000}, key="a") for life in lives))
+    answers = await together(store, *(sample.step("written", {"text": "x" * 4_000}, key="a") for sample in lives))
 
     assert {Appended} == set(kinds_of(answers))
     assert 5 == len(wire.statements)
@@ -177,10 +177,10 @@ async def test_a_batch_has_a_bound_in_bytes(store: PostgresStore, monkeypatch: p
 
 async def test_steps_of_one_entity_wait_for_each_other(store: PostgresStore) -> None:
     """Sent in one turn, each builds on the one before; the other entities do not wait for them."""
-    life, other = await born(store, 2)
+    sample, other = await born(store, 2)
     wire = Wire(store)
-    appends = [life.stepped(key=f"k{each}") for each in range(5)]
-    answers = await together(store, *appends, other.stepped(key="o"))
+    appends = [sample.step(key=f"k{each}") for each in range(5)]
+    answers = await together(store, *appends, other.step(key="o"))
 
     assert [2, 3, 4, 5, 6, 2] == [each.version for each in answers]
     assert 5 == len(wire.statements)
@@ -190,22 +190,22 @@ async def test_steps_of_one_entity_wait_for_each_other(store: PostgresStore) -> 
 async def test_one_of_each_in_a_batch_gets_its_own_answer(store: PostgresStore) -> None:
     """Kept, known by its key, behind, ahead, not there, and there already: none takes another with it."""
     lives = await born(store, 6)
-    behind, ahead = Life("parcel/1"), Life("parcel/2")
-    behind.created(), ahead.created()
-    await kept(store, lives[0].stepped(key="a"), lives[1].stepped(key="a"))
-    ahead.stepped(key="x")
-    ghost = Life("parcel/ghost")
-    ghost.created()
+    behind, ahead = SampleEntity("parcel/1"), SampleEntity("parcel/2")
+    behind.create(), ahead.create()
+    await append_all(store, lives[0].step(key="a"), lives[1].step(key="a"))
+    ahead.step(key="x")
+    ghost = SampleEntity("parcel/ghost")
+    ghost.create()
     answers = await together(
         store,
-        lives[0].stepped(key="a"),
-        behind.stepped(key="b"),
-        ahead.stepped(key="b"),
-        ghost.stepped(key="b"),
-        Life("parcel/3").created("again"),
-        Life("parcel/4").created(),
-        lives[5].stepped(key="b"),
-        Life("parcel/new").created(),
+        lives[0].step(key="a"),
+        behind.step(key="b"),
+        ahead.step(key="b"),
+        ghost.step(key="b"),
+        SampleEntity("parcel/3").create("again"),
+        SampleEntity("parcel/4").create(),
+        lives[5].step(key="b"),
+        SampleEntity("parcel/new").create(),
     )
 
     expected: list[Any] = [Duplicate(2), Conflict(2), Conflict(1), Conflict(0), Conflict(1), Duplicate(1)]
@@ -215,7 +215,7 @@ async def test_one_of_each_in_a_batch_gets_its_own_answer(store: PostgresStore) 
 
 async def test_a_step_that_cannot_be_written_is_found_and_fails_alone(store: PostgresStore) -> None:
     lives = await born(store, 32)
-    appends = [life.stepped(key="a") for life in lives]
+    appends = [sample.step(key="a") for sample in lives]
     for bad in (5, 20):
         event = replace(appends[bad].entry.event, time_ms=2**70)
         appends[bad] = replace(appends[bad], entry=replace(appends[bad].entry, event=event))
@@ -229,9 +229,9 @@ async def test_a_step_that_cannot_be_written_is_found_and_fails_alone(store: Pos
 
 async def test_an_entry_that_skips_a_version_is_refused(store: PostgresStore) -> None:
     """Entry n+1 follows version n; anything else is a mistake of the caller."""
-    life = Life("parcel/1")
+    sample = SampleEntity("parcel/1")
     with pytest.raises(UsageError):
-        await store.append(replace(life.created(), expected=4))
+        await store.append(replace(sample.create(), expected=4))
 
 
 # Lost connections
@@ -246,19 +246,19 @@ async def test_a_connection_lost_in_the_middle_keeps_each_step_once(
     lives = await born(store, count)
     wire = Wire(store)
     setattr(wire, when, breaks(2))
-    answers = await together(store, *(life.stepped("shipped", key="a") for life in lives))
-    again = await together(store, *(life.stepped(key="b") for life in lives))
+    answers = await together(store, *(sample.step("shipped", key="a") for sample in lives))
+    again = await together(store, *(sample.step(key="b") for sample in lives))
 
     assert {Appended} == set(kinds_of(answers)) == set(kinds_of(again))
-    for life in lives:
-        assert ["born", "a", "b"] == [each.key for each in await journal(store, life.entity)]
+    for sample in lives:
+        assert ["born", "a", "b"] == [each.key for each in await journal(store, sample.entity)]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_creation_in_doubt_is_kept_once(store: PostgresStore, when: str) -> None:
     wire = Wire(store)
     setattr(wire, when, breaks(1))
-    answers = await together(store, *(Life(f"parcel/{each}").created() for each in range(3)))
+    answers = await together(store, *(SampleEntity(f"parcel/{each}").create() for each in range(3)))
 
     assert {Appended} == set(kinds_of(answers))
     assert 1 == len(await journal(store, "parcel/1"))
@@ -270,14 +270,14 @@ async def test_a_key_that_another_kept_meanwhile_is_a_duplicate(
     """In doubt, a record under the same key that is not ours is not taken for ours."""
     monkeypatch.setattr(writer, "TRIES_MAX", 1_000)
     rival = await open_store(url)
-    (life,) = await born(store, 1)
-    theirs = Life("parcel/0", time_ms=2_000)
-    theirs.created()
+    (sample,) = await born(store, 1)
+    theirs = SampleEntity("parcel/0", time_ms=2_000)
+    theirs.create()
     wire = Wire(store)
     wire.before = breaks(10**9)
-    pending = asyncio.ensure_future(store.append(life.stepped(key="same")))
+    pending = asyncio.ensure_future(store.append(sample.step(key="same")))
     await eventually(lambda: bool(wire.statements))
-    await kept(rival, theirs.stepped(key="same", after_ms=99))
+    await append_all(rival, theirs.step(key="same", after_ms=99))
     wire.before = breaks(0)
     answer = await pending
     await rival.close()
@@ -292,7 +292,7 @@ async def test_a_connection_that_stays_lost_answers_everybody(
     """After some tries each caller hears that the store is not available; the same keys go on later."""
     monkeypatch.setattr(writer, "RETRY", Backoff(1, 1))
     lives = await born(store, 4)
-    appends = [life.stepped(key="a") for life in lives]
+    appends = [sample.step(key="a") for sample in lives]
     wire = Wire(store)
     wire.after = breaks(10**9)
     lost = await together(store, *appends)
@@ -312,7 +312,7 @@ async def test_a_backend_that_is_ended_in_the_middle_of_a_batch_loses_nothing(st
     transaction = holder.transaction()
     await transaction.start()
     await holder.execute("SELECT FROM entity WHERE id = '3' FOR UPDATE")
-    pending = asyncio.ensure_future(together(store, *(life.stepped(key="a") for life in lives)))
+    pending = asyncio.ensure_future(together(store, *(sample.step(key="a") for sample in lives)))
     own = await holder.fetchval("SELECT pg_backend_pid()")
     blocked = "SELECT pid FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))"
     victim = await eventually(lambda: holder.fetchval(blocked, own))
@@ -323,20 +323,20 @@ async def test_a_backend_that_is_ended_in_the_middle_of_a_batch_loses_nothing(st
 
     assert ended
     assert {Appended} == set(kinds_of(answers))
-    assert [2] * 6 == [len(await journal(store, life.entity)) for life in lives]
+    assert [2] * 6 == [len(await journal(store, sample.entity)) for sample in lives]
 
 
 async def test_a_lock_that_is_not_had_is_tried_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(postgres_connect.SETTINGS, "lock_timeout", "30ms")
     store = await open_store(url)
-    (life,) = await born(store, 1)
+    (sample,) = await born(store, 1)
     bare, _, options = url.partition("?")
     holder = await asyncpg.connect(bare, server_settings={"search_path": options.partition("=")[2]})
     transaction = holder.transaction()
     await transaction.start()
     await holder.execute("SELECT FROM entity FOR UPDATE")
     wire = Wire(store)
-    pending = asyncio.ensure_future(store.append(life.stepped(key="a")))
+    pending = asyncio.ensure_future(store.append(sample.step(key="a")))
     await eventually(lambda: len(wire.statements) >= 2)
     await transaction.rollback()
     answer = await pending
@@ -353,7 +353,7 @@ async def test_a_server_that_restarts_is_over_when_it_is_over() -> None:
     with private_server() as server:
         store = await open_store(server.url())
         lives = await born(store, 8)
-        appends = [[life.stepped(key=f"k{each}") for each in range(30)] for life in lives]
+        appends = [[sample.step(key=f"k{each}") for each in range(30)] for sample in lives]
         half = asyncio.Event()
 
         async def insist(steps: list[Append]) -> None:
@@ -374,11 +374,11 @@ async def test_a_server_that_restarts_is_over_when_it_is_over() -> None:
         await asyncio.to_thread(server.stop, immediate=True)
         await asyncio.to_thread(server.start)
         await asyncio.gather(*tasks)
-        for life in lives:
+        for sample in lives:
             assert ["born", *(f"k{each}" for each in range(30))] == [
-                each.key for each in await journal(store, life.entity)
+                each.key for each in await journal(store, sample.entity)
             ]
-            assert life.snapshot == await snapshot(store, life.entity)
+            assert sample.snapshot == await snapshot(store, sample.entity)
         await store.close()
 
 
@@ -395,18 +395,18 @@ async def test_batches_that_overlap_never_wait_in_a_circle() -> None:
     lives = await born(stores[0], 20)
     won = 0
     for _ in range(12):
-        rivals = [[Life(life.entity) for life in lives] for _ in stores]
+        rivals = [[SampleEntity(sample.entity) for sample in lives] for _ in stores]
         batches = []
         for number, rival in enumerate(rivals):
-            for life, truth in zip(rival, lives, strict=True):
-                life.snapshot, life.time_ms = truth.snapshot, truth.time_ms
+            for sample, truth in zip(rival, lives, strict=True):
+                sample.snapshot, sample.time_ms = truth.snapshot, truth.time_ms
             chance.shuffle(rival)
-            batches.append([life.stepped(key=f"{number}.{life.time_ms}") for life in rival])
+            batches.append([sample.step(key=f"{number}.{sample.time_ms}") for sample in rival])
         answers = await asyncio.gather(*(together(store, *batch) for store, batch in zip(stores, batches, strict=True)))
         won += sum(isinstance(each, Appended) for answer in answers for each in answer)
-        winners = {life.entity: life for rival in rivals for life in rival}
-        for life in lives:
-            life.snapshot, life.time_ms = winners[life.entity].snapshot, winners[life.entity].time_ms
+        winners = {sample.entity: sample for rival in rivals for sample in rival}
+        for sample in lives:
+            sample.snapshot, sample.time_ms = winners[sample.entity].snapshot, winners[sample.entity].time_ms
     for each in stores:
         await each.close()
     (deadlocks,) = asked(url, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")[0]
@@ -417,9 +417,9 @@ async def test_batches_that_overlap_never_wait_in_a_circle() -> None:
 
 async def test_a_database_that_was_put_back_breaks_no_chain(store: PostgresStore, url: str) -> None:
     """After a restore another process wrote another version 2: the version is the same and the head is not."""
-    (life,) = await born(store, 1)
+    (sample,) = await born(store, 1)
     row = asked(url, "SELECT encode(snapshot, 'hex'), head, journal_bytes FROM entity")[0]
-    await kept(store, life.stepped(key="lost"))
+    await append_all(store, sample.step(key="lost"))
     asked(url, "DELETE FROM journal WHERE version = 2")
     asked(url, "DELETE FROM event_key WHERE version = 2")
     asked(
@@ -427,11 +427,11 @@ async def test_a_database_that_was_put_back_breaks_no_chain(store: PostgresStore
         f" journal_bytes = {row[2]}"
     )  # fmt: skip
     rival = await open_store(url)
-    theirs = Life("parcel/0")
-    theirs.created()
-    await kept(rival, theirs.stepped(key="theirs"))
+    theirs = SampleEntity("parcel/0")
+    theirs.create()
+    await append_all(rival, theirs.step(key="theirs"))
     await rival.close()
-    answer = await store.append(life.stepped(key="mine"))
+    answer = await store.append(sample.step(key="mine"))
 
     assert isinstance(answer, Appended)
     assert ["born", "theirs", "mine"] == [each.key for each in await journal(store, "parcel/0")]
@@ -443,8 +443,8 @@ async def test_a_database_that_was_put_back_breaks_no_chain(store: PostgresStore
 async def test_a_full_queue_sends_writer_away(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     lives = await born(store, 5)
     monkeypatch.setattr(writer, "QUEUE_MAX", 3)
-    answers = await together(store, *(life.stepped(key="a") for life in lives))
-    later = await together(store, lives[3].stepped(key="b"))
+    answers = await together(store, *(sample.step(key="a") for sample in lives))
+    later = await together(store, lives[3].step(key="b"))
 
     assert [Appended] * 3 + [UnavailableError] * 2 == kinds_of(answers)
     assert [Conflict(1)] == later
@@ -455,7 +455,7 @@ async def test_a_cancelled_caller_does_not_undo_its_step(store: PostgresStore) -
     """It went away while its batch was under way: its step is kept, and so are the others."""
     lives = await born(store, 3)
     wire = Wire(store)
-    tasks = [asyncio.ensure_future(store.append(life.stepped(key="a"))) for life in lives]
+    tasks = [asyncio.ensure_future(store.append(sample.step(key="a"))) for sample in lives]
 
     def leave(_: str) -> None:
         tasks[1].cancel()
@@ -465,17 +465,17 @@ async def test_a_cancelled_caller_does_not_undo_its_step(store: PostgresStore) -
     await store.database.connections().writer.drain()
 
     assert [Appended, asyncio.CancelledError, Appended] == kinds_of(answers)
-    assert [2, 2, 2] == [len(await journal(store, life.entity)) for life in lives]
+    assert [2, 2, 2] == [len(await journal(store, sample.entity)) for sample in lives]
 
 
 async def test_a_caller_that_goes_before_its_batch_does_is_not_sent(store: PostgresStore) -> None:
     lives = await born(store, 3)
-    tasks = [asyncio.ensure_future(store.append(life.stepped(key="a"))) for life in lives]
+    tasks = [asyncio.ensure_future(store.append(sample.step(key="a"))) for sample in lives]
     await asyncio.sleep(0)
     tasks[1].cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
-    assert [2, 1, 2] == [len(await journal(store, life.entity)) for life in lives]
+    assert [2, 1, 2] == [len(await journal(store, sample.entity)) for sample in lives]
     assert (0, {}) == (store.database.connections().writer._waiting, store.database.connections().writer._behind)
 
 
@@ -494,7 +494,7 @@ async def test_an_exception_in_the_writer_answers_everybody(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lives = await born(store, 3)
-    appends = [life.stepped(key="a") for life in lives]
+    appends = [sample.step(key="a") for sample in lives]
     with monkeypatch.context() as patched:
         patched.setattr(writer, "values_of_steps", lambda *_, **__: 1 / 0)
         answers = await together(store, *appends)
@@ -508,7 +508,7 @@ def test_a_loop_that_ends_in_the_middle_answers_whoever_still_waits(url: str) ->
 
     async def main() -> None:
         store = await open_store(url)
-        waiting = store.database.connections().writer.submit(Life("parcel/1").created())
+        waiting = store.database.connections().writer.submit(SampleEntity("parcel/1").create())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         (flight,) = store.database.connections().writer._commits
@@ -528,10 +528,10 @@ async def test_one_connection_is_enough(url: str) -> None:
     store = await open_store(f"{url}&connections=1")
     lives = await born(store, 5)
     store.database.connections().writer._housekeeping_at = 0
-    first = asyncio.ensure_future(together(store, *(life.stepped(key="a") for life in lives)))
-    reads = [asyncio.ensure_future(store.read(life.entity)) for life in lives]
+    first = asyncio.ensure_future(together(store, *(sample.step(key="a") for sample in lives)))
+    reads = [asyncio.ensure_future(store.read(sample.entity)) for sample in lives]
     await asyncio.sleep(0)
-    second = await together(store, *(life.stepped(key="b") for life in lives))
+    second = await together(store, *(sample.step(key="b") for sample in lives))
     await asyncio.gather(*reads)
     await store.close()
 
@@ -542,7 +542,7 @@ async def test_tips_have_a_bound(store: PostgresStore, monkeypatch: pytest.Monke
     monkeypatch.setattr(writer, "TIPS_MAX", 2)
     lives = await born(store, 5)
     wire = Wire(store)
-    answers = await together(store, *(life.stepped(key="a") for life in lives))
+    answers = await together(store, *(sample.step(key="a") for sample in lives))
 
     assert [Appended] * 5 == kinds_of(answers)
     assert ["tips", "steps"] == wire.statements

@@ -218,9 +218,11 @@ def test_all_problems_are_reported_together_sorted_by_position(tmp_path: Path) -
 
     errors = [each for each in caught.value.diagnostics if each.severity == "error"]
     assert 3 <= len(errors)
-    assert {str(path)} == {each.place.file for each in errors}
-    assert [4, 4, 5] == sorted(each.place.line for each in errors)
-    assert list(caught.value.diagnostics) == sorted(caught.value.diagnostics, key=lambda each: (each.place, each.code))
+    assert {str(path)} == {each.location.file for each in errors}
+    assert [4, 4, 5] == sorted(each.location.line for each in errors)
+    assert list(caught.value.diagnostics) == sorted(
+        caught.value.diagnostics, key=lambda each: (each.location, each.code)
+    )
 
 
 def test_a_text_is_named_in_its_diagnostics() -> None:
@@ -228,7 +230,7 @@ def test_a_text_is_named_in_its_diagnostics() -> None:
     with pytest.raises(DefinitionError) as caught:
         loads("kind: x", source="door.yaml")
 
-    assert {"door.yaml"} == {each.place.file for each in caught.value.diagnostics}
+    assert {"door.yaml"} == {each.location.file for each in caught.value.diagnostics}
 
 
 def test_an_unreadable_text_has_diagnostics() -> None:

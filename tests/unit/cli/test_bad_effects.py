@@ -54,7 +54,7 @@ async def run_until(until: Callable[[interlock.Runtime], Any], *charts: interloc
 
 async def _rows(orders: interlock.Runtime) -> tuple[WorkRow, ...]:
     assert orders.store.work is not None
-    return (await orders.store.work.works(WorkQuery())).rows
+    return (await orders.store.work.list_work(WorkQuery())).rows
 
 
 async def is_declined(orders: interlock.Runtime) -> bool:

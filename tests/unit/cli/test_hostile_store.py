@@ -24,8 +24,8 @@ from interlock.ports.refusals import Refusal
 from interlock.ports.store import Append
 from interlock.ports.work import Settlement
 from interlock.stores.sqlite.store import open_store
-from interlock.testing.store_suite.samples import PARCEL, Life
-from interlock.testing.store_suite.subject import kept
+from interlock.testing.store_suite.samples import PARCEL, SampleEntity
+from interlock.testing.store_suite.subject import append_all
 from tests.support.cli import Caller
 
 FORGED = "FORGED"
@@ -77,28 +77,28 @@ def spoiled(append: Append) -> Append:
     places = (WorkId("effect", entry.version, 0), WorkId("outbox", entry.version, 1), WorkId("timer", entry.version, 2))
     works = tuple(Work(each, HOSTILE, {"name": HOSTILE, "event": HOSTILE, "type": HOSTILE}, 0) for each in places)
     changed = replace(entry, event=event, reason=HOSTILE, trace=HOSTILE, effects=effects)
-    return replace(append, entry=changed, left=WorkDelta(born=works))
+    return replace(append, entry=changed, work=WorkDelta(created=works))
 
 
 async def fill() -> None:
     """Two entities: one hostile in every text, one plain; dead letters, and refusals."""
     store = open_store(STORE)
     try:
-        life = Life(ENTITY)
-        await kept(store, spoiled(life.created(key="born", context={"text": HOSTILE})))
-        await kept(store, spoiled(life.stepped("written", {"text": HOSTILE}, key=HOSTILE)))
-        plain = Life("parcel/plain")
-        await kept(store, plain.created())
-        await kept(store, plain.stepped("shipped", key="s"))
-        await kept(store, spoiled(Life(f"parcel/{HOSTILE}").created()))
-        odd = Life("parcel/1").created()
+        sample = SampleEntity(ENTITY)
+        await append_all(store, spoiled(sample.create(key="born", context={"text": HOSTILE})))
+        await append_all(store, spoiled(sample.step("written", {"text": HOSTILE}, key=HOSTILE)))
+        plain = SampleEntity("parcel/plain")
+        await append_all(store, plain.create())
+        await append_all(store, plain.step("shipped", key="s"))
+        await append_all(store, spoiled(SampleEntity(f"parcel/{HOSTILE}").create()))
+        odd = SampleEntity("parcel/1").create()
         snapshot = replace(odd.snapshot, entity=f"{HOSTILE}/1", kind=HOSTILE, revision=HOSTILE)
-        await kept(store, replace(odd, kind=HOSTILE, entity=f"{HOSTILE}/1", snapshot=snapshot))
+        await append_all(store, replace(odd, kind=HOSTILE, entity=f"{HOSTILE}/1", snapshot=snapshot))
         claims = await store.claim("effect", None, owner=HOSTILE, now_ms=1, until_ms=9, limit=1)
         error = {"code": HOSTILE, "message": HOSTILE, "type": HOSTILE}
         await store.settle((Settlement(claims[0], "dead", error=error),), now_ms=2)
         await store.claim("effect", None, owner=HOSTILE, now_ms=1, until_ms=2**50, limit=1)
-        await store.refuse((Refusal(ENTITY, HOSTILE, HOSTILE, HOSTILE, 1, HOSTILE, HOSTILE),))
+        await store.record_refusals((Refusal(ENTITY, HOSTILE, HOSTILE, HOSTILE, 1, HOSTILE, HOSTILE),))
     finally:
         await store.close()
 

@@ -35,7 +35,7 @@ def reported(definition: str | Document, code: str) -> list[str]:
     """Severity, line and column of every diagnostic of a code."""
     document = read(definition) if isinstance(definition, str) else definition
     return [
-        f"{each.severity} {each.place.line}:{each.place.column}"
+        f"{each.severity} {each.location.line}:{each.location.column}"
         for each in compile_document(document).diagnostics
         if each.code == code
     ]

@@ -284,7 +284,7 @@ states:
 """
     found = compiled(text).diagnostics
 
-    assert list(found) == sorted(found, key=lambda each: (each.place, each.code))
+    assert list(found) == sorted(found, key=lambda each: (each.location, each.code))
     assert ["error 5:22"] == reported(text, "duration.range")
 
 

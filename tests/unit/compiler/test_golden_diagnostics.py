@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).with_name("golden_diagnostics.json")
 
 def summaries(diagnostics: Iterable[Diagnostic]) -> list[str]:
     """Severity, code and place of each diagnostic."""
-    places = [(each, each.place) for each in diagnostics]
+    places = [(each, each.location) for each in diagnostics]
     return [f"{each.severity} {each.code} {at.line}:{at.column}-{at.end_line}:{at.end_column}" for each, at in places]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Invoke, LateCompensation
 from interlock.model.document.document import Document, Saga, SagaCall, SagaStep, State, Transition
@@ -467,7 +467,7 @@ def test_nothing_is_compensated_under_compensation_none() -> None:
 
 def test_the_root_is_not_a_saga() -> None:
     """Its end would be the end of the entity."""
-    saga = Saga(steps=(SagaStep(id="s", do=SagaCall(src="f")),), place=Place(line=7))
+    saga = Saga(steps=(SagaStep(id="s", do=SagaCall(src="f")),), location=SourceLocation(line=7))
     document = Document(kind="test", root=State(saga=saga, states=(State(key="a"),)))
 
     assert ["error 7:1"] == reported(document, "saga.misplaced")

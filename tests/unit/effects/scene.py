@@ -56,7 +56,7 @@ class RecordingDelivery:
         """Return what the test set."""
         return TimersFired(self.fired, self.waiting)
 
-    async def start_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child:
+    async def start_child(self, parent: str, work_id: WorkId, payload: Any, *, restarts: int) -> Child:
         """Return the child that the test set."""
         self.started.append((parent, payload, restarts))
         if self.refusal is not None:
@@ -66,7 +66,7 @@ class RecordingDelivery:
             raise NotFoundError(f"no chart `{payload['src']}`", code="kind.unknown")
         return self.children[name]
 
-    async def find_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child | None:
+    async def find_child(self, parent: str, work_id: WorkId, payload: Any, *, restarts: int) -> Child | None:
         """Return the child that the test set, if any."""
         return self.children.get(f"{payload['src']}/{restarts}")
 

@@ -13,7 +13,7 @@ from interlock.effects.retry import Failure
 from interlock.effects.timers import Timers
 from interlock.errors import RejectedError, UnavailableError
 from interlock.model.journal.work import CHILD_WORK, WorkDelta, WorkId
-from interlock.model.limits import LOOK_MS_MAX
+from interlock.model.limits import POLL_MS_MAX
 from interlock.model.step import Outcome
 from interlock.ports.delivery import Child
 from interlock.ports.work import Settlement
@@ -54,7 +54,7 @@ async def test_a_child_with_a_timeout_is_checked_again_without_a_failure() -> No
     work = child_work(timeout_ms=500)
     settled = await performed(driver_with(Child("network/net-1", NOW - 100, ended=False)), work)
 
-    assert Settlement(work.claim, "again", NOW + 400, lapsed=True) == settled
+    assert Settlement(work.claim, "again", NOW + 400, without_failure=True) == settled
 
 
 async def test_a_child_that_exceeds_its_timeout_is_ended_before_its_parent_gets_the_error() -> None:
@@ -81,7 +81,7 @@ async def test_without_the_chart_the_child_is_left_to_other_processes() -> None:
     settled = await performed(driver, work)
     why = {"code": "kind.unknown", "message": "no chart `network`"}
 
-    assert Settlement(work.claim, "again", NOW + LOOK_MS_MAX, error=why, lapsed=True, begun=False) == settled
+    assert Settlement(work.claim, "again", NOW + POLL_MS_MAX, error=why, without_failure=True, started=False) == settled
     assert [] == driver.given
 
 
@@ -92,7 +92,7 @@ async def test_a_parent_whose_chart_is_not_here_waits_too() -> None:
     settled = await performed(driver, work)
 
     assert settled is not None
-    assert ("again", True, False) == (settled.verdict, settled.lapsed, settled.begun)
+    assert ("again", True, False) == (settled.verdict, settled.without_failure, settled.started)
 
 
 async def test_an_unavailable_store_is_not_a_failure_of_the_child() -> None:
@@ -150,8 +150,8 @@ async def test_the_row_of_a_timer_that_still_waits_is_never_removed() -> None:
     driver.waiting = {CHARGE: NOW}
     kept = await Timers(driver, VirtualClock(NOW)).perform(work)
 
-    assert Settlement(work.claim, "again", NOW + 3, lapsed=True) == early
-    assert Settlement(work.claim, "again", NOW + LOOK_MS_MAX, lapsed=True) == kept
+    assert Settlement(work.claim, "again", NOW + 3, without_failure=True) == early
+    assert Settlement(work.claim, "again", NOW + POLL_MS_MAX, without_failure=True) == kept
 
 
 async def test_the_timeout_of_a_child_created_in_the_future_counts_from_when_that_is_noticed() -> None:
@@ -159,7 +159,7 @@ async def test_the_timeout_of_a_child_created_in_the_future_counts_from_when_tha
     driver = driver_with(Child("network/net-1", NOW + 10**9, ended=False))
     work = child_work(timeout_ms=500)
     store = MemoryStore()
-    store._work.keep("order/1", WorkDelta((work.claim.work,)))
+    store._work.apply("order/1", WorkDelta((work.claim.work,)))
     children = Children(driver, clock, work=store)
     for _ in range(2):
         (claim,) = await store.claim("effect", None, owner="w", now_ms=clock.time_ms, until_ms=clock.time_ms, limit=1)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from interlock.effects.handlers import RESULT_TRIES_MAX, Attempt, Handler, HandlerRunner, check_functions
 from interlock.effects.lanes import RunningWork
 from interlock.errors import ConflictError, InterlockError, RejectedError, UnavailableError, UsageError
-from interlock.model.limits import ATTEMPTS_MAX, LOOK_MS_MAX, PAYLOAD_BYTES_MAX
+from interlock.model.limits import ATTEMPTS_MAX, PAYLOAD_BYTES_MAX, POLL_MS_MAX
 from interlock.model.step import Outcome
 from interlock.ports.work import Settlement
 from interlock.testing.clock import VirtualClock
@@ -395,4 +395,4 @@ async def test_a_process_without_the_chart_does_not_start_the_handler(scene: Sce
     scene.driver.elsewhere.add("order/1")
     settled = await scene.performed(_fine, held)
 
-    assert Settlement(held.claim, "again", NOW + LOOK_MS_MAX, lapsed=True, begun=False) == settled
+    assert Settlement(held.claim, "again", NOW + POLL_MS_MAX, without_failure=True, started=False) == settled

@@ -138,9 +138,9 @@ async def test_details_are_encoded_when_the_heartbeat_is_sent(scene: Scene) -> N
 
 async def test_the_next_attempt_gets_the_details_of_the_last_one(scene: Scene) -> None:
     store, seen = MemoryStore(), list[Any]()
-    store._work.keep("order/1", WorkDelta(born=(invoke().claim.work,)))
+    store._work.apply("order/1", WorkDelta(created=(invoke().claim.work,)))
     (first,) = await store.claim("effect", ("charge",), owner="w1", now_ms=NOW, until_ms=NOW + 1, limit=1)
-    await store.note(first, {"code": "lost", "details": {"page": 7}})
+    await store.save_details(first, {"code": "lost", "details": {"page": 7}})
     (second,) = await store.claim("effect", ("charge",), owner="w2", now_ms=NOW + 1, until_ms=NOW + 9, limit=1)
 
     async def work(attempt: Attempt) -> None:
@@ -157,15 +157,15 @@ async def test_the_next_attempt_gets_the_details_of_the_last_one(scene: Scene) -
 
 async def test_postponed_work_keeps_its_details(scene: Scene) -> None:
     store = MemoryStore()
-    store._work.keep("order/1", WorkDelta(born=(invoke().claim.work,)))
+    store._work.apply("order/1", WorkDelta(created=(invoke().claim.work,)))
     (first,) = await store.claim("effect", ("charge",), owner="w1", now_ms=NOW, until_ms=NOW + 1, limit=1)
-    await store.note(first, {"details": 7})
+    await store.save_details(first, {"details": 7})
     (second,) = await store.claim("effect", ("charge",), owner="w2", now_ms=NOW + 1, until_ms=NOW + 9, limit=1)
     scene.driver.elsewhere.add("order/1")
     settled = await scene.performed(_fine, RunningWork(second), work=store)
 
     assert settled is not None
-    assert ({"details": 7}, False) == (settled.error, settled.begun)
+    assert ({"details": 7}, False) == (settled.error, settled.started)
 
 
 async def test_a_coroutine_that_ignores_its_cancellation_is_the_last_attempt(scene: Scene) -> None:
@@ -229,7 +229,9 @@ async def test_no_thread_is_started_beyond_the_limit(scene: Scene) -> None:
         gate.set()
     await asyncio.wait_for(free, PATIENCE_SECONDS)
 
-    assert settled == Settlement(held.claim, "again", settled.next_ms if settled else 0, lapsed=True, begun=False)
+    assert settled == Settlement(
+        held.claim, "again", settled.next_ms if settled else 0, without_failure=True, started=False
+    )
     assert quick is None
     assert 0 == len(handlers._threads)
 
@@ -249,7 +251,9 @@ async def test_an_attempt_without_a_thread_does_not_count(
         settled = await handlers.perform(held)
     again = await handlers.perform(invoke(restore=restore))
 
-    assert settled == Settlement(held.claim, "again", settled.next_ms if settled else 0, lapsed=True, begun=False)
+    assert settled == Settlement(
+        held.claim, "again", settled.next_ms if settled else 0, without_failure=True, started=False
+    )
     assert (None, 0) == (again, len(handlers._threads))
 
 

@@ -12,7 +12,7 @@ import pytest
 from interlock.effects.lanes import LaneWorker, RunningWork, StopReport
 from interlock.errors import RejectedError, UnavailableError
 from interlock.model.journal.work import Lane, Work, WorkDelta, WorkId
-from interlock.model.limits import ATTEMPTS_MAX, LOOK_MS_MAX, STOP_MS_MAX
+from interlock.model.limits import ATTEMPTS_MAX, POLL_MS_MAX, STOP_MS_MAX
 from interlock.ports.clock import Clock
 from interlock.ports.refusals import Refusal
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
@@ -27,7 +27,7 @@ class TableStore:
 
     def __init__(self, *works: Work) -> None:
         self.table = WorkTable()
-        self.table.keep("order/1", WorkDelta(born=works))
+        self.table.apply("order/1", WorkDelta(created=works))
         self.broken = False
         self.looks = 0
 
@@ -54,20 +54,22 @@ class TableStore:
         self.check()
         return self.table.settle(settled, now_ms=now_ms)
 
-    async def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
+    async def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
         """As the table does."""
         self.check()
-        return self.table.soonest(lane, names)
+        return self.table.next_due_ms(lane, names)
 
-    async def works(self, query: WorkQuery) -> WorkPage:
+    async def list_work(self, query: WorkQuery) -> WorkPage:
         """As the table does."""
-        return self.table.works(query)
+        return self.table.list_work(query)
 
-    async def note(self, claim: Claim, error: Any) -> bool:
+    async def save_details(self, claim: Claim, error: Any) -> bool:
         """As the table does."""
-        return self.table.note(claim, error)
+        return self.table.save_details(claim, error)
 
-    async def revive(self, entity: str, place: WorkId, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    async def requeue_dead_letter(
+        self, entity: str, work_id: WorkId, *, now_ms: int, audit: Refusal | None = None
+    ) -> bool:
         """No lane asks for it."""
         raise NotImplementedError
 
@@ -75,7 +77,7 @@ class TableStore:
         """No lane asks for it."""
         raise NotImplementedError
 
-    async def drop(self, entity: str, place: WorkId, *, audit: Refusal | None = None) -> bool:
+    async def delete_work(self, entity: str, work_id: WorkId, *, audit: Refusal | None = None) -> bool:
         """No lane asks for it."""
         raise NotImplementedError
 
@@ -116,13 +118,13 @@ async def test_due_work_is_performed_and_settled() -> None:
     store, clock, seen = TableStore(work(2), work(3)), VirtualClock(), []
 
     async def perform(held: RunningWork) -> Settlement:
-        seen.append(held.claim.work.place.version)
+        seen.append(held.claim.work.id.version)
         return Settlement(held.claim, "done")
 
     async with running(store, perform, clock):
         await clock.advance()
 
-    assert ([2, 3], ()) == (sorted(seen), store.table.works(WorkQuery()).rows)
+    assert ([2, 3], ()) == (sorted(seen), store.table.list_work(WorkQuery()).rows)
 
 
 async def test_work_is_claimed_when_it_is_due() -> None:
@@ -134,7 +136,7 @@ async def test_work_is_claimed_when_it_is_due() -> None:
         return Settlement(held.claim, "done")
 
     async with running(store, perform, clock):
-        await clock.advance(LOOK_MS_MAX)
+        await clock.advance(POLL_MS_MAX)
 
     assert [300] == seen
 
@@ -148,7 +150,7 @@ async def test_work_of_this_process_is_claimed_immediately() -> None:
 
     async with running(store, perform, clock) as loop:
         await clock.advance(10)
-        store.table.keep("order/1", WorkDelta(born=(work(2),)))
+        store.table.apply("order/1", WorkDelta(created=(work(2),)))
         loop.wake()
         await clock.advance()
 
@@ -164,10 +166,10 @@ async def test_work_of_another_process_is_found_at_the_next_poll() -> None:
 
     async with running(store, perform, clock):
         await clock.advance(10)
-        store.table.keep("order/1", WorkDelta(born=(work(2),)))
-        await clock.advance(LOOK_MS_MAX)
+        store.table.apply("order/1", WorkDelta(created=(work(2),)))
+        await clock.advance(POLL_MS_MAX)
 
-    assert [LOOK_MS_MAX] == seen
+    assert [POLL_MS_MAX] == seen
 
 
 async def test_an_idle_lane_polls_once_a_second() -> None:
@@ -206,7 +208,7 @@ async def test_no_more_work_runs_than_allowed() -> None:
         gate.set()
         await clock.advance()
 
-    assert (3, ()) == (most, store.table.works(WorkQuery()).rows)
+    assert (3, ()) == (most, store.table.list_work(WorkQuery()).rows)
 
 
 async def test_the_lease_of_running_work_is_renewed() -> None:
@@ -222,7 +224,7 @@ async def test_the_lease_of_running_work_is_renewed() -> None:
         gate.set()
         await clock.advance()
 
-    assert ([1], ()) == (begun, store.table.works(WorkQuery()).rows)
+    assert ([1], ()) == (begun, store.table.list_work(WorkQuery()).rows)
 
 
 async def test_work_that_another_worker_has_claimed_is_stopped() -> None:
@@ -241,7 +243,7 @@ async def test_work_that_another_worker_has_claimed_is_stopped() -> None:
         await clock.advance(LEASE_MS)
 
     assert stopped.is_set()
-    assert [(2, "w2")] == [(row.attempts, row.owner) for row in store.table.works(WorkQuery()).rows]
+    assert [(2, "w2")] == [(row.attempts, row.owner) for row in store.table.list_work(WorkQuery()).rows]
 
 
 async def test_a_suspended_process_continues_its_work() -> None:
@@ -262,7 +264,7 @@ async def test_a_suspended_process_continues_its_work() -> None:
         let.set()
         await clock.advance()
 
-    (row,) = store.table.works(WorkQuery()).rows
+    (row,) = store.table.list_work(WorkQuery()).rows
     assert ([1], 2, 1, None) == (begun, row.attempts, row.failures, row.owner)
 
 
@@ -278,16 +280,16 @@ async def test_work_claimed_again_after_its_settlement_starts_anew() -> None:
     async def perform(held: RunningWork) -> Settlement:
         begun.append(held.claim.attempt)
         if len(begun) == 1:
-            return Settlement(held.claim, "again", clock.now_ms(), lapsed=True)
+            return Settlement(held.claim, "again", clock.now_ms(), without_failure=True)
         return Settlement(held.claim, "done")
 
     store.settle = slow  # type: ignore[method-assign]  # its answer takes a while
     async with running(store, perform, clock):
-        await clock.advance(LOOK_MS_MAX)
+        await clock.advance(POLL_MS_MAX)
         told.set()
         await clock.advance()
 
-    assert ([1, 2], ()) == (begun, store.table.works(WorkQuery()).rows)
+    assert ([1, 2], ()) == (begun, store.table.list_work(WorkQuery()).rows)
 
 
 async def test_cancelled_work_is_notified_at_the_next_renewal() -> None:
@@ -300,7 +302,7 @@ async def test_cancelled_work_is_notified_at_the_next_renewal() -> None:
 
     async with running(store, perform, clock):
         await clock.advance()
-        store.table.keep("order/1", WorkDelta(cancelled=(WorkId("effect", 2, 0),)))
+        store.table.apply("order/1", WorkDelta(cancelled=(WorkId("effect", 2, 0),)))
         await clock.advance(LEASE_MS)
 
     assert [LEASE_MS / 3] == heard
@@ -309,7 +311,7 @@ async def test_cancelled_work_is_notified_at_the_next_renewal() -> None:
 async def test_work_cancelled_before_its_claim_is_notified_immediately() -> None:
     store, clock, known = TableStore(work(2)), VirtualClock(0), []
     store.table.claim("effect", ("charge",), owner="w0", now_ms=0, until_ms=5, limit=1)
-    store.table.keep("order/1", WorkDelta(cancelled=(WorkId("effect", 2, 0),)))
+    store.table.apply("order/1", WorkDelta(cancelled=(WorkId("effect", 2, 0),)))
 
     async def perform(held: RunningWork) -> Settlement:
         known.append(held.cancel_requested.is_set())
@@ -326,7 +328,7 @@ async def test_a_failing_store_does_not_end_the_lane() -> None:
 
     async def perform(held: RunningWork) -> Settlement:
         await clock.sleep_ms(LEASE_MS / 2)
-        done.append(held.claim.work.place.version)
+        done.append(held.claim.work.id.version)
         return Settlement(held.claim, "done")
 
     async with running(store, perform, clock):
@@ -337,7 +339,7 @@ async def test_a_failing_store_does_not_end_the_lane() -> None:
         await clock.advance(10 * LEASE_MS)
 
     assert {2, 3} == set(done)
-    assert () == store.table.works(WorkQuery()).rows
+    assert () == store.table.list_work(WorkQuery()).rows
 
 
 async def test_an_entity_that_cannot_answer_puts_its_work_off_without_a_failure() -> None:
@@ -351,7 +353,7 @@ async def test_an_entity_that_cannot_answer_puts_its_work_off_without_a_failure(
         return Settlement(held.claim, "done")
 
     async with running(store, perform, clock):
-        await clock.advance(LOOK_MS_MAX)
+        await clock.advance(POLL_MS_MAX)
 
     assert [(1, 0), (2, 0)] == tries
 
@@ -371,7 +373,7 @@ async def test_draining_lets_work_finish_and_claims_no_more() -> None:
         await clock.advance()
 
         assert StopReport(finished=1) == await draining
-    assert [3] == [row.work.place.version for row in store.table.works(WorkQuery()).rows]
+    assert [3] == [row.work.id.version for row in store.table.list_work(WorkQuery()).rows]
 
 
 async def test_draining_requeues_work_that_does_not_finish() -> None:
@@ -388,7 +390,7 @@ async def test_draining_requeues_work_that_does_not_finish() -> None:
         await clock.advance(1_000)
 
         assert StopReport(requeued=1) == await draining
-    (row,) = store.table.works(WorkQuery()).rows
+    (row,) = store.table.list_work(WorkQuery()).rows
     assert (1_000, None, 0) == (row.next_ms, row.owner, row.failures)
 
 
@@ -405,7 +407,7 @@ async def test_a_store_that_can_be_read_and_not_written_is_not_asked_without_end
 
     store.claim = refuse  # type: ignore[method-assign]  # only claims fail
     async with running(store, perform, clock):
-        await clock.advance(5 * LOOK_MS_MAX)
+        await clock.advance(5 * POLL_MS_MAX)
 
     assert 7 >= store.looks
 
@@ -430,7 +432,7 @@ async def test_a_door_that_drains_is_not_asked_without_end() -> None:
 
     loop = LaneWorker(store, "effect", perform, clock, owner="w1", running_max=4, names=("charge",), gate=door)
     task = asyncio.ensure_future(loop.run())
-    await clock.advance(5 * LOOK_MS_MAX)
+    await clock.advance(5 * POLL_MS_MAX)
     await drained(loop, 0)
     await task
 
@@ -447,9 +449,13 @@ async def test_an_unexpected_error_ends_neither_the_lane_nor_the_work(caplog: py
         return Settlement(held.claim, "done")
 
     async with running(store, perform, clock):
-        await clock.advance(LOOK_MS_MAX)
+        await clock.advance(POLL_MS_MAX)
 
-    assert ([0, 0], (), "order/1/2/0") == (tries, store.table.works(WorkQuery()).rows, vars(caplog.records[0])["key"])
+    assert ([0, 0], (), "order/1/2/0") == (
+        tries,
+        store.table.list_work(WorkQuery()).rows,
+        vars(caplog.records[0])["key"],
+    )
 
 
 async def test_leases_are_renewed_while_the_lane_drains() -> None:
@@ -484,7 +490,7 @@ async def test_work_that_cannot_be_stopped_is_not_requeued_while_it_runs() -> No
         await clock.advance(500)
 
         assert StopReport(still_running=1) == await draining
-    (row,) = store.table.works(WorkQuery()).rows
+    (row,) = store.table.list_work(WorkQuery()).rows
     assert ("w1", LEASE_MS) == (row.owner, row.next_ms)
 
 
@@ -496,7 +502,7 @@ async def test_work_that_ignores_its_cancellation_does_not_block_the_drain() -> 
             try:
                 await gate.wait()
             except asyncio.CancelledError:
-                if held.claim.work.place.version == 3:
+                if held.claim.work.id.version == 3:
                     raise
         return Settlement(held.claim, "done")
 
@@ -523,13 +529,13 @@ async def test_details_are_stored_at_renewals_and_when_work_is_requeued() -> Non
 
     async with running(store, perform, clock) as loop:
         await clock.advance(LEASE_MS - 1)
-        first = store.table.works(WorkQuery()).rows[0].error
+        first = store.table.list_work(WorkQuery()).rows[0].error
         notes = store.notes
         await clock.advance(1)
         draining = asyncio.ensure_future(drained(loop, 10))
         await clock.advance(10)
         await draining
-    (row,) = store.table.works(WorkQuery()).rows
+    (row,) = store.table.list_work(WorkQuery()).rows
 
     assert ({"code": "ConnectionError", "details": {"page": 1}}, 1) == (first, notes)
     assert ({"code": "ConnectionError", "details": {"page": 2}}, None) == (row.error, row.owner)
@@ -540,11 +546,11 @@ class DetailStore(TableStore):
 
     notes = 0
 
-    async def note(self, claim: Claim, error: object) -> bool:
+    async def save_details(self, claim: Claim, error: object) -> bool:
         """As the table does."""
         self.notes += 1
         self.check()
-        return self.table.note(claim, error)
+        return self.table.save_details(claim, error)
 
 
 async def test_details_that_cannot_be_stored_are_stored_at_the_next_renewal() -> None:
@@ -559,11 +565,11 @@ async def test_details_that_cannot_be_stored_are_stored_at_the_next_renewal() ->
         raise UnavailableError("full", code="store.full")
 
     async with running(store, perform, clock) as loop:
-        store.note = refuse  # type: ignore[method-assign]  # for a while
+        store.save_details = refuse  # type: ignore[method-assign]  # for a while
         await clock.advance(LEASE_MS / 3)
-        del store.note
+        del store.save_details
         await clock.advance(LEASE_MS / 3)
-        (row,) = store.table.works(WorkQuery()).rows
+        (row,) = store.table.list_work(WorkQuery()).rows
 
         assert ({"details": "here"}, 1) == (row.error, loop.running)
 
@@ -583,8 +589,8 @@ async def test_work_that_always_fails_unexpectedly_becomes_a_dead_letter(error: 
         raise error
 
     async with running(store, perform, clock):
-        await clock.advance(ATTEMPTS_MAX * LOOK_MS_MAX)
-    (row,) = store.table.works(WorkQuery(dead=True)).rows
+        await clock.advance(ATTEMPTS_MAX * POLL_MS_MAX)
+    (row,) = store.table.list_work(WorkQuery(dead=True)).rows
 
     assert (ATTEMPTS_MAX, facts) == (row.attempts, row.error)
 

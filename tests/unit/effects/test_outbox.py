@@ -9,7 +9,7 @@ import pytest
 from interlock.effects.lanes import RunningWork
 from interlock.effects.outbox import OutboxRelay
 from interlock.errors import UnavailableError
-from interlock.model.codec import plain
+from interlock.model.codec import to_builtins
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import CHILD_WORK, Work, WorkDelta, WorkId
@@ -37,7 +37,7 @@ class Books:
 
     async def works(self, query: WorkQuery) -> WorkPage:
         """As the table does."""
-        return self.table.works(query)
+        return self.table.list_work(query)
 
 
 class Scene:
@@ -57,7 +57,7 @@ class Scene:
     def child(self, *, begun: bool = True, **payload: Any) -> None:
         """Add an invoke of a chart to the sender's work."""
         body = {"id": "net", "src": "network", "type": "chart", **payload}
-        self.books.table.keep("order/1", WorkDelta(born=(Work(CHARGE, CHILD_WORK, body, 0),)))
+        self.books.table.apply("order/1", WorkDelta(created=(Work(CHARGE, CHILD_WORK, body, 0),)))
         if begun:
             self.books.table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=1)
             self.driver.children["network/0"] = Child("network/net-1", NOW, ended=False)
@@ -74,7 +74,7 @@ def claimed(address: str, body: Any, *, failures: int = 0, sender: str = "order/
 
 def event(name: str, **fields: Any) -> dict[str, Any]:
     """The body of a row that delivers an event."""
-    return {"event": plain(Event(name, **fields))}
+    return {"event": to_builtins(Event(name, **fields))}
 
 
 async def test_a_send_is_delivered_under_its_own_key() -> None:
@@ -140,7 +140,7 @@ async def test_an_event_for_a_child_waits_until_the_child_exists() -> None:
     settled = await scene.relayed("child/2/0", event("up"))
 
     assert settled is not None
-    assert ("again", True, []) == (settled.verdict, settled.lapsed, scene.given())
+    assert ("again", True, []) == (settled.verdict, settled.without_failure, scene.given())
 
 
 async def test_an_event_for_a_child_reaches_it() -> None:
@@ -158,7 +158,7 @@ async def test_ending_a_child_ends_its_work() -> None:
     await scene.relayed("child/2/0", event("_cancel", type="platform"))
 
     assert [("network/net-1", "_cancel")] == scene.given()
-    assert () == scene.books.table.works(WorkQuery()).rows
+    assert () == scene.books.table.list_work(WorkQuery()).rows
 
 
 async def test_a_child_that_never_started_is_not_started_to_be_ended() -> None:
@@ -166,7 +166,7 @@ async def test_a_child_that_never_started_is_not_started_to_be_ended() -> None:
     scene.child(begun=False)
     await scene.relayed("child/2/0", event("_cancel", type="platform"))
 
-    assert ([], ()) == (scene.given(), scene.books.table.works(WorkQuery()).rows)
+    assert ([], ()) == (scene.given(), scene.books.table.list_work(WorkQuery()).rows)
 
 
 async def test_a_child_that_is_starting_is_ended_afterwards() -> None:
@@ -176,13 +176,13 @@ async def test_a_child_that_is_starting_is_ended_afterwards() -> None:
     settled = await scene.relayed("child/2/0", event("_cancel", type="platform"))
 
     assert settled is not None
-    assert ("again", 1) == (settled.verdict, len(scene.books.table.works(WorkQuery()).rows))
+    assert ("again", 1) == (settled.verdict, len(scene.books.table.list_work(WorkQuery()).rows))
 
 
 @pytest.mark.parametrize(("forwarded", "told"), [(False, ["error.communication"]), (True, [])])
 async def test_an_event_for_a_handler_is_undeliverable_immediately(forwarded: bool, told: list[str]) -> None:
     scene = Scene()
-    scene.books.table.keep("order/1", WorkDelta(born=(Work(CHARGE, "charge", {"id": "pay", "src": "charge"}, 0),)))
+    scene.books.table.apply("order/1", WorkDelta(created=(Work(CHARGE, "charge", {"id": "pay", "src": "charge"}, 0),)))
     settled = await scene.relayed("child/2/0", event("up", forwarded=forwarded))
 
     assert told == [name for _, name in scene.given()]
@@ -212,7 +212,7 @@ async def test_a_failed_child_with_tries_left_is_restarted_without_an_event() ->
     scene.child(retry={"max": 1, "backoff": "1s", "jitter": "none", "on": None})
     failed = event("error.invoke.net", data={"code": "child_failed", "message": "broke"}, **ANSWER)
     settled = await scene.relayed("entity/order/1", failed, sender="network/net-1")
-    (row,) = scene.books.table.works(WorkQuery()).rows
+    (row,) = scene.books.table.list_work(WorkQuery()).rows
 
     assert settled is not None
     assert ("done", []) == (settled.verdict, scene.given())
@@ -235,7 +235,7 @@ async def test_the_failure_of_a_child_counts_once_however_often_it_is_delivered(
     failed = event("error.invoke.net", data={"code": "child_failed"}, **ANSWER)
     for _ in range(2):
         await scene.relayed("entity/order/1", failed, sender="network/net-1")
-    (row,) = scene.books.table.works(WorkQuery()).rows
+    (row,) = scene.books.table.list_work(WorkQuery()).rows
 
     assert (1, []) == (row.failures, scene.given())
 
@@ -262,7 +262,7 @@ async def test_a_child_claimed_at_the_last_moment_is_ended_afterwards() -> None:
     settled = await scene.relayed("child/2/0", event("_cancel", type="platform"))
 
     assert settled is not None
-    assert ("again", 1) == (settled.verdict, len(scene.books.table.works(WorkQuery()).rows))
+    assert ("again", 1) == (settled.verdict, len(scene.books.table.list_work(WorkQuery()).rows))
 
 
 async def test_a_child_that_fails_while_it_is_ended_is_not_restarted() -> None:
@@ -281,7 +281,7 @@ async def test_a_child_that_fails_while_it_is_ended_is_not_restarted() -> None:
     settled = await scene.relayed("child/2/0", event("_cancel", type="platform"))
 
     assert settled is not None
-    assert ("done", [], ()) == (settled.verdict, begun, scene.books.table.works(WorkQuery()).rows)
+    assert ("done", [], ()) == (settled.verdict, begun, scene.books.table.list_work(WorkQuery()).rows)
 
 
 async def test_a_relay_killed_while_ending_a_child_ends_it_the_next_time() -> None:
@@ -291,7 +291,7 @@ async def test_a_relay_killed_while_ending_a_child_ends_it_the_next_time() -> No
     rows: list[WorkRow] = []
 
     async def killed(*_: Any, **__: Any) -> Receipt:
-        rows.extend(scene.books.table.works(WorkQuery()).rows)
+        rows.extend(scene.books.table.list_work(WorkQuery()).rows)
         raise UnavailableError("killed", code="store.closed")
 
     scene.driver.deliver = killed  # type: ignore[method-assign]  # in the middle of it
@@ -302,7 +302,7 @@ async def test_a_relay_killed_while_ending_a_child_ends_it_the_next_time() -> No
     assert [("child.ending", "waiting_child")] == [
         (each.error["code"], work_status(each, now_ms=NOW).word) for each in rows
     ]
-    assert ([("network/net-1", "_cancel")], ()) == (scene.given(), scene.books.table.works(WorkQuery()).rows)
+    assert ([("network/net-1", "_cancel")], ()) == (scene.given(), scene.books.table.list_work(WorkQuery()).rows)
 
 
 async def test_a_child_that_is_being_ended_is_never_a_dead_letter() -> None:
@@ -313,7 +313,7 @@ async def test_a_child_that_is_being_ended_is_never_a_dead_letter() -> None:
 
     async def seen(*given: Any, **fields: Any) -> tuple[bool, ...]:
         kept = await settle(*given, **fields)
-        dead.extend(scene.books.table.works(WorkQuery(dead=True)).rows)
+        dead.extend(scene.books.table.list_work(WorkQuery(dead=True)).rows)
         return kept
 
     scene.books.settle = seen  # type: ignore[method-assign]  # somebody looks after each change
@@ -351,7 +351,7 @@ async def test_a_failure_read_before_the_child_was_parked_restarts_nothing(claim
     assert ((), [("network/net-1", "_cancel")], ()) == (
         begun,
         scene.given(),
-        scene.books.table.works(WorkQuery()).rows,
+        scene.books.table.list_work(WorkQuery()).rows,
     )
 
 
@@ -363,7 +363,7 @@ async def test_a_child_that_waits_for_its_restart_is_not_restarted_to_be_ended()
     settled = await scene.relayed("child/2/0", event("_cancel", type="platform"))
 
     assert settled is not None
-    assert ("done", [], ()) == (settled.verdict, scene.given(), scene.books.table.works(WorkQuery()).rows)
+    assert ("done", [], ()) == (settled.verdict, scene.given(), scene.books.table.list_work(WorkQuery()).rows)
 
 
 async def test_a_child_that_failed_while_it_started_is_restarted() -> None:
@@ -375,7 +375,7 @@ async def test_a_child_that_failed_while_it_started_is_restarted() -> None:
     await scene.relayed("entity/order/1", failed, sender="network/net-1")
     settled = scene.books.table.settle((Settlement(beginning, "wait"),), now_ms=NOW)
 
-    assert ((False,), NOW + 1_000) == (settled, scene.books.table.soonest("effect", None))
+    assert ((False,), NOW + 1_000) == (settled, scene.books.table.next_due_ms("effect", None))
 
 
 async def test_a_failure_that_could_not_be_noted_is_delivered_again() -> None:
@@ -394,4 +394,4 @@ async def test_a_failure_that_could_not_be_noted_is_delivered_again() -> None:
     settled = await scene.relayed("entity/order/1", failed, sender="network/net-1")
 
     assert settled is not None
-    assert ("again", True) == (settled.verdict, settled.lapsed)
+    assert ("again", True) == (settled.verdict, settled.without_failure)

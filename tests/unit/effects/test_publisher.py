@@ -80,8 +80,8 @@ async def test_an_unreachable_bus_is_not_a_failure_of_the_message() -> None:
 
     assert ("again", True, False, NOW + 500, "bus.away") == (
         settled.verdict,
-        settled.lapsed,
-        settled.begun,
+        settled.without_failure,
+        settled.started,
         settled.next_ms,
         settled.error["code"],
     )
@@ -124,7 +124,7 @@ async def test_a_bus_that_is_not_set_up_is_retried_and_then_a_dead_letter(proble
     first = await scene.settled(problem=problem)
     last = await scene.settled(problem=problem, failures=MESSAGE_ATTEMPTS_MAX - 1)
 
-    assert ("again", False, NOW + 100) == (first.verdict, first.lapsed, first.next_ms)
+    assert ("again", False, NOW + 100) == (first.verdict, first.without_failure, first.next_ms)
     assert "dead" == last.verdict
     assert scene.messages.try_enter() is not None
 

@@ -15,7 +15,7 @@ from interlock.effects.lanes import LaneWorker, Perform, RunningWork
 from interlock.effects.outbox import OutboxRelay
 from interlock.effects.timers import Timers
 from interlock.errors import RejectedError
-from interlock.model.codec import plain
+from interlock.model.codec import to_builtins
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import CHILD_WORK, Work, WorkId
@@ -25,7 +25,7 @@ from interlock.testing.clock import VirtualClock
 from tests.unit.effects.scene import RecordingDelivery
 from tests.unit.effects.test_lanes import LEASE_MS, TableStore
 
-UNDELIVERABLE = {"event": plain(Event("open"))}
+UNDELIVERABLE = {"event": to_builtins(Event("open"))}
 INVOKE = {"id": "net", "src": "network", "type": "chart", "timeout_ms": 0}
 
 
@@ -45,15 +45,15 @@ class SlowDelivery(RecordingDelivery):
 
     async def fire_timers(self, entity: str) -> TimersFired:
         """Ends every timer at once."""
-        rows = self.store.table.works(WorkQuery(lane="timer")).rows
+        rows = self.store.table.list_work(WorkQuery(lane="timer")).rows
         for row in rows:
-            await self._kept(row.work.place)
-        return TimersFired(frozenset(row.work.place for row in rows), {})
+            await self._kept(row.work.id)
+        return TimersFired(frozenset(row.work.id for row in rows), {})
 
     async def _kept(self, finishes: WorkId | None) -> None:
         if finishes is None:
             return
-        self.store.table.drop("order/1", finishes)
+        self.store.table.delete_work("order/1", finishes)
         await self.clock.sleep_ms(LEASE_MS)
         self.woken.append(finishes.lane)
 
@@ -92,7 +92,7 @@ def _invoke(name: str, body: dict[str, Any]) -> Work:
 
 @asynccontextmanager
 async def _working(store: TableStore, work: Work, perform: Perform, clock: VirtualClock) -> AsyncIterator[LaneWorker]:
-    lane = work.place.lane
+    lane = work.id.lane
     names = (work.name,) if lane == "effect" else None
     loop = LaneWorker(store, lane, perform, clock, owner="w1", running_max=4, names=names, lease_ms=LEASE_MS)
     task = asyncio.ensure_future(loop.run())
@@ -126,7 +126,7 @@ async def test_a_renewal_that_meets_the_append_stops_nothing(
     async with _working(store, work, performer(driver), clock) as loop:
         await clock.advance(2 * LEASE_MS)
 
-        assert ([work.place.lane], 0) == (driver.woken, loop.running)
+        assert ([work.id.lane], 0) == (driver.woken, loop.running)
 
 
 @pytest.mark.parametrize("settled", [True, False], ids=["by its settlement", "not here"])
@@ -158,7 +158,7 @@ async def test_a_renewal_during_the_settlement_stops_nothing(settled: bool) -> N
     async with _working(store, work, perform, clock):
         await clock.advance(LEASE_MS / 2)
         if not settled:
-            store.table.drop("order/1", work.place)
+            store.table.delete_work("order/1", work.id)
         await clock.advance(2 * LEASE_MS)
 
     assert ["settled" if settled else "stopped"] == ends
@@ -197,10 +197,10 @@ async def test_the_lease_is_renewed_while_a_result_is_delivered() -> None:
     driver._kept = slow  # type: ignore[method-assign]  # the store takes its time before it is durable
     async with _working(store, work, _paid(driver), clock):
         await clock.advance(2 * LEASE_MS)
-        (row,) = store.table.works(WorkQuery()).rows
+        (row,) = store.table.list_work(WorkQuery()).rows
         await clock.advance(3 * LEASE_MS)
 
     assert ((1, "w1"), ["effect"]) == ((row.attempts, row.owner), driver.woken)
     assert row.next_ms is not None
     assert 2 * LEASE_MS < row.next_ms
-    assert () == store.table.works(WorkQuery()).rows
+    assert () == store.table.list_work(WorkQuery()).rows

@@ -73,7 +73,7 @@ def test_no_downtime_is_counted_twice(times: list[int], restore: str, since_ms: 
     )
     assert moved.due_ms >= timer.due_ms
     if restore == "remaining":
-        up = sum(1 for ms in range(since_ms, moved.due_ms) if not any(g.began_ms <= ms < g.ended_ms for g in gaps))
+        up = sum(1 for ms in range(since_ms, moved.due_ms) if not any(g.started_ms <= ms < g.ended_ms for g in gaps))
         assert delay_ms == up
     else:
         assert moved.since_ms + delay_ms == moved.due_ms

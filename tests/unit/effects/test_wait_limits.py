@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from interlock.effects.wait_limits import ENDING, is_lease_too_long, is_put_off_too_far
+from interlock.effects.wait_limits import ENDING, is_lease_too_long, is_postponed_too_far
 from interlock.model.journal.work import CHILD_WORK, Lane, Work, WorkId
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX, SEND_BACKOFF_MS_MAX
 from interlock.ports.work import WorkRow
@@ -50,8 +50,8 @@ NAMES = [
 @pytest.mark.parametrize("longest", ROWS, ids=NAMES)
 def test_the_longest_wait_is_believed_and_no_longer_one(longest: WorkRow) -> None:
     """By one millisecond; a clock may differ by a minute."""
-    assert not is_put_off_too_far(longest, NOW)
-    assert is_put_off_too_far(longest, NOW - 1)
+    assert not is_postponed_too_far(longest, NOW)
+    assert is_postponed_too_far(longest, NOW - 1)
     assert (longest.owner is not None) == is_lease_too_long(longest, NOW - 1)
 
 
@@ -66,4 +66,4 @@ def test_the_longest_wait_is_believed_and_no_longer_one(longest: WorkRow) -> Non
     ids=["timer", "ending child", "dead letter", "waits for others"],
 )
 def test_work_without_a_limit_is_left_alone(unbounded: WorkRow) -> None:
-    assert not is_put_off_too_far(unbounded, NOW)
+    assert not is_postponed_too_far(unbounded, NOW)

@@ -50,8 +50,8 @@ def test_a_named_action_is_work_for_its_handler() -> None:
     """Known by version and ordinal, due at once."""
     found = left_by("initial: a\nstates: {a: {entry: [{do: charge, with: {amount: 3}}]}}")
 
-    place = WorkId("effect", 1, 0)
-    assert (Work(place, "charge", {"name": "charge", "input": {"amount": 3}}, NOW),) == found.born
+    work_id = WorkId("effect", 1, 0)
+    assert (Work(work_id, "charge", {"name": "charge", "input": {"amount": 3}}, NOW),) == found.created
 
 
 def test_a_log_creates_no_work() -> None:
@@ -60,9 +60,9 @@ def test_a_log_creates_no_work() -> None:
 
 def test_an_invoke_is_work_for_its_handler() -> None:
     """By the name of its `src`."""
-    (work,) = left_by("initial: a\nstates: {a: {invoke: {id: pay, src: payment.charge}}}").born
+    (work,) = left_by("initial: a\nstates: {a: {invoke: {id: pay, src: payment.charge}}}").created
 
-    assert (WorkId("effect", 1, 0), "payment.charge", NOW) == (work.place, work.name, work.due_ms)
+    assert (WorkId("effect", 1, 0), "payment.charge", NOW) == (work.id, work.name, work.due_ms)
 
 
 def test_leaving_a_state_cancels_its_invoke() -> None:
@@ -75,15 +75,15 @@ CHILD = "{id: net, type: chart, src: network}"
 
 
 def test_a_child_is_one_piece_of_work() -> None:
-    (work,) = left_by(f"initial: a\nstates: {{a: {{invoke: {CHILD}}}}}").born
+    (work,) = left_by(f"initial: a\nstates: {{a: {{invoke: {CHILD}}}}}").created
 
-    assert (WorkId("effect", 1, 0), "_child", "network", NOW) == (work.place, work.name, work.body["src"], work.due_ms)
+    assert (WorkId("effect", 1, 0), "_child", "network", NOW) == (work.id, work.name, work.body["src"], work.due_ms)
 
 
 def test_the_cancellation_of_a_child_comes_after_everything_sent_to_it() -> None:
     found = left_by(f"initial: a\nstates: {{a: {{invoke: {CHILD}, on: {{go: b}}}}, b: {{}}}}", "go")
 
-    (work,) = found.born
+    (work,) = found.created
     assert ("child/1/0", "_cancel") == (work.name, the_event(work)["name"])
     assert () == found.cancelled
 
@@ -96,7 +96,7 @@ def test_an_invoke_of_a_computed_type_is_cancelled_by_its_result(how: str, addre
     states: {{a: {{invoke: {{id: net, type: "= context.how", src: network}}, on: {{go: b}}}}, b: {{}}}}
     """
 
-    assert addresses == [each.name for each in left_by(text, "go").born]
+    assert addresses == [each.name for each in left_by(text, "go").created]
 
 
 @pytest.mark.parametrize(("first", "second"), [("chart", "handler"), ("handler", "chart")])
@@ -109,7 +109,7 @@ def test_an_invoke_is_cancelled_as_itself_and_not_as_its_successor_with_the_same
     """
     found = left_by(text, "go")
 
-    assert (first == "chart") == ("child/1/0" in {each.name for each in found.born})
+    assert (first == "chart") == ("child/1/0" in {each.name for each in found.created})
     assert (first == "handler") == (found.cancelled == (WorkId("effect", 1, 0),))
 
 
@@ -117,10 +117,10 @@ def test_an_event_sent_on_exit_reaches_the_child_of_the_state_that_is_left() -> 
     child = "{id: net, type: chart, src: network, autoforward: true}"
     on = "{go: {target: a, reenter: true}}"
     text = f"initial: a\nstates: {{a: {{invoke: {child}, exit: [{{send: {{event: bye, to: net}}}}], on: {on}}}}}"
-    sent = [each for each in left_by(text, "go").born if each.place.lane == "outbox"]
+    sent = [each for each in left_by(text, "go").created if each.id.lane == "outbox"]
 
     assert [("child/1/0", "go"), ("child/1/0", "bye"), ("child/1/0", "_cancel")] == [
-        (each.name, the_event(each)["name"]) for each in sorted(sent, key=lambda each: each.place)
+        (each.name, the_event(each)["name"]) for each in sorted(sent, key=lambda each: each.id)
     ]
 
 
@@ -140,16 +140,16 @@ def test_a_send_to_an_invoke_cancelled_in_the_same_step_is_dropped() -> None:
 
 
 def test_a_timer_is_work_with_a_due_time() -> None:
-    (work,) = left_by("initial: a\nstates: {a: {after: {5s: b}}, b: {}}").born
+    (work,) = left_by("initial: a\nstates: {a: {after: {5s: b}}, b: {}}").created
 
-    assert (WorkId("timer", 1, 0), NOW + 5_000) == (work.place, work.due_ms)
+    assert (WorkId("timer", 1, 0), NOW + 5_000) == (work.id, work.due_ms)
 
 
 def test_a_cancelled_timer_ends_with_its_state() -> None:
     """By the place of the work that set it."""
     found = left_by("initial: a\nstates: {a: {after: {5s: b}, on: {go: b}}, b: {}}", "go")
 
-    assert WorkDelta(ended=(WorkId("timer", 1, 0),)) == found
+    assert WorkDelta(finished=(WorkId("timer", 1, 0),)) == found
 
 
 def test_a_timer_that_continues_creates_no_second_work() -> None:
@@ -166,7 +166,7 @@ def test_a_timer_set_and_cancelled_in_one_step_was_never_there() -> None:
 
 
 def test_a_send_has_the_system_as_principal_and_its_sender_as_origin() -> None:
-    (work,) = left_by("initial: a\nstates: {a: {entry: [{send: {event: hi, to: \"= 'door/7'\", data: 3}}]}}").born
+    (work,) = left_by("initial: a\nstates: {a: {entry: [{send: {event: hi, to: \"= 'door/7'\", data: 3}}]}}").created
 
     event = the_event(work)
     assert ("entity/door/7", "hi", 3, f"#_scxml_{ENTITY}") == (work.name, event["name"], event["data"], event["origin"])
@@ -177,7 +177,7 @@ def test_a_send_to_a_child_is_addressed_by_its_invoke() -> None:
     text = (
         f"initial: a\nstates: {{a: {{invoke: {CHILD}, on: {{go: {{actions: [{{send: {{event: up, to: net}}}}]}}}}}}}}"
     )
-    (work,) = left_by(text, "go").born
+    (work,) = left_by(text, "go").created
 
     assert ("child/1/0", "up") == (work.name, the_event(work)["name"])
 
@@ -189,7 +189,7 @@ def test_an_event_is_forwarded_to_the_child_even_when_it_ends_the_invoke() -> No
 
     assert [("go", True), ("_cancel", False)] == [
         (the_event(each)["name"], the_event(each).get("forwarded", False))
-        for each in sorted(found.born, key=lambda each: each.place)
+        for each in sorted(found.created, key=lambda each: each.id)
     ]
 
 
@@ -197,7 +197,7 @@ PARENT = Parent("vm/1", "net", "vm/1/4/2")
 
 
 def test_a_send_to_the_parent_names_the_invoke() -> None:
-    (work,) = left_by("initial: a\nstates: {a: {entry: [{send: {event: up, to: parent}}]}}", parent=PARENT).born
+    (work,) = left_by("initial: a\nstates: {a: {entry: [{send: {event: up, to: parent}}]}}", parent=PARENT).created
 
     event = the_event(work)
     assert ("entity/vm/1", "net", "invoke/vm/1/4/2") == (work.name, event["invokeid"], event["source"])
@@ -206,7 +206,7 @@ def test_a_send_to_the_parent_names_the_invoke() -> None:
 
 def test_the_result_of_a_child_is_its_last_event() -> None:
     text = "initial: a\nstates: {a: {on: {go: z}}, z: {type: final, output: {ip: 3}}}"
-    (work,) = left_by(text, "go", parent=PARENT).born
+    (work,) = left_by(text, "go", parent=PARENT).created
 
     event = the_event(work)
     assert ("done.invoke.net", {"ip": 3}, True) == (event["name"], event["data"], event["last"])
@@ -217,7 +217,7 @@ def test_a_failed_child_sends_its_parent_an_error() -> None:
     kernel = kernel_of(text)
     before = kernel.start(None, entity=ENTITY, time_ms=NOW, parent=PARENT).snapshot
     failed = Step(snapshot_ended(before, "failed"), (), "applied")
-    (work,) = work_delta(before, failed, NOW).born
+    (work,) = work_delta(before, failed, NOW).created
 
     event = the_event(work)
     assert ("error.invoke.net", "child_failed") == (event["name"], event["data"]["code"])
@@ -228,7 +228,7 @@ def test_a_child_that_failed_before_sends_no_second_error() -> None:
     before = kernel.start(None, entity=ENTITY, time_ms=NOW, parent=Parent("vm/1", "net", "vm/1/1/0")).snapshot
     ended = snapshot_ended(before, "failed")
 
-    assert () == work_delta(ended, Step(ended, (), "applied", "compensated"), NOW).born
+    assert () == work_delta(ended, Step(ended, (), "applied", "compensated"), NOW).created
 
 
 def snapshot_ended(snapshot: Snapshot, how: Any) -> Snapshot:
@@ -251,21 +251,21 @@ def test_messages_leave_work_only_when_there_is_a_bus() -> None:
 
     assert WorkDelta() == left_by(text)
     assert [("order.opened", 0, {"n": 1}), (f"{ENTITY.partition('/')[0]}.state.changed", 1, TO_A)] == [
-        (each.body["type"], each.place.ordinal, each.body["data"]) for each in left_by(text, messages=True).born
+        (each.body["type"], each.id.ordinal, each.body["data"]) for each in left_by(text, messages=True).created
     ]
 
 
 def test_a_hidden_change_publishes_only_the_messages_of_the_chart() -> None:
     text = "initial: a\nstates: {a: {entry: [{emit: {type: order.opened}}]}}"
 
-    assert ["order.opened"] == [each.body["type"] for each in left_by(text, messages=True, hidden=True).born]
+    assert ["order.opened"] == [each.body["type"] for each in left_by(text, messages=True, hidden=True).created]
 
 
 def test_messages_have_a_lane_of_their_own() -> None:
     """A bus that is away holds back no sends."""
     text = "initial: a\nstates: {a: {entry: [{send: {event: up, to: door/1}}, {emit: {type: t}}]}}"
 
-    assert ["outbox", "message", "message"] == [each.place.lane for each in left_by(text, messages=True).born]
+    assert ["outbox", "message", "message"] == [each.id.lane for each in left_by(text, messages=True).created]
 
 
 def test_an_ignored_event_publishes_no_message() -> None:
@@ -287,7 +287,7 @@ def test_a_deferred_event_keeps_all_its_fields() -> None:
     found = left_by(text, later, "go")
 
     assert [("later", "e7/3", sender)] == [
-        (the_event(each)["name"], the_event(each)["id"], the_event(each)["principal"]) for each in found.born
+        (the_event(each)["name"], the_event(each)["id"], the_event(each)["principal"]) for each in found.created
     ]
 
 

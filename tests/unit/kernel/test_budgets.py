@@ -505,8 +505,8 @@ def test_a_rejection_lists_the_first_guards_only() -> None:
     kernel = kernel_of(f"{FIELDS}\nstates: {{a: {{on: {{go: [{guards}]}}}}}}")
     step = kernel.step(started(kernel), Event("go"))
 
-    assert ("rejected", "guard", explain.FAILED_GUARDS_MAX) == (step.outcome, step.reason, len(step.trials))
-    assert all({"context.n": 0} == each.values for each in step.trials)
+    assert ("rejected", "guard", explain.FAILED_GUARDS_MAX) == (step.outcome, step.reason, len(step.failed_guards))
+    assert all({"context.n": 0} == each.values for each in step.failed_guards)
 
 
 def test_a_rejection_does_not_repeat_long_values() -> None:
@@ -514,8 +514,8 @@ def test_a_rejection_does_not_repeat_long_values() -> None:
     kernel = kernel_of(f"{FIELDS}\nstates: {{a: {{on: {{go: [{guards}]}}}}}}")
     step = kernel.step(started(kernel, {"s": LONG}), Event("go"))
 
-    assert 20 == len(step.trials)
-    assert [True] + [False] * 19 == ["context.s" in each.values for each in step.trials]
+    assert 20 == len(step.failed_guards)
+    assert [True] + [False] * 19 == ["context.s" in each.values for each in step.failed_guards]
 
 
 def test_a_value_that_uses_up_the_work_has_none() -> None:

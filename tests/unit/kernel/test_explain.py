@@ -93,13 +93,13 @@ def test_trials_name_each_guard_once() -> None:
 
     assert (FailedGuard(1, "len(context) == 5", {}), FailedGuard(0, "context.n == 2", {"context.n": 1})) == last_step(
         kernel, "go"
-    ).trials
+    ).failed_guards
 
 
 def test_a_malformed_guard_of_another_dialect_has_an_error() -> None:
     """S35: it compiled to an error of the step, and reads nothing."""
     kernel = kernel_of("dialect: scxml\nunhandled: reject\nstates: {a: {on: {go: {target: b, guard: '= 1 +'}}}, b: {}}")
-    (trial,) = last_step(kernel, "go").trials
+    (trial,) = last_step(kernel, "go").failed_guards
 
     assert ("1 +", {}) == (trial.guard, trial.values)
     assert trial.error is not None
@@ -112,7 +112,7 @@ def test_arguments_of_a_registered_guard_are_read_too() -> None:
         guards={"over": lambda context, event, given: given["limit"] > 5},
     )
 
-    assert (FailedGuard(0, "over", {"context.n": 1}),) == last_step(kernel, "go").trials
+    assert (FailedGuard(0, "over", {"context.n": 1}),) == last_step(kernel, "go").failed_guards
 
 
 def test_candidates_do_not_change_the_snapshot() -> None:

@@ -64,7 +64,7 @@ def test_a_rejection_by_guard_lists_each_guard_with_its_values() -> None:
     assert (
         FailedGuard(3, "context.n > 5", {"context.n": 1}),
         FailedGuard(4, "event.data.k == 'x'", {}, "null has no fields or items"),
-    ) == step.trials
+    ) == step.failed_guards
 
 
 @pytest.mark.parametrize(("unhandled", "expected"), [("ignore", "ignored"), ("reject", "rejected")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from interlock.assemble.charts import loads
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.model.chart import DIALECTS, Chart, Descriptor, State, Transition
 from interlock.model.effect import Effect
 
@@ -35,8 +35,10 @@ def test_an_effect_names_its_handler() -> None:
 
 
 def test_a_transition_is_called_by_its_path() -> None:
-    assert Transition(index=3, source=1).where == "transition 3"
-    assert Transition(index=3, source=1, place=Place(path="states.a.on.go")).where == "states.a.on.go"
+    assert Transition(index=3, source=1).display_name == "transition 3"
+    assert (
+        Transition(index=3, source=1, location=SourceLocation(path="states.a.on.go")).display_name == "states.a.on.go"
+    )
 
 
 def test_a_chart_finds_its_states_by_id() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.errors import CorruptionError, Place
-from interlock.model.codec import content_hash, decode_event, decode_snapshot, encode, plain
+from interlock.errors import CorruptionError, SourceLocation
+from interlock.model.codec import content_hash, decode_event, decode_snapshot, encode, to_builtins
 from interlock.model.document.actions import Expression
 from interlock.model.document.document import Document, State, Transition
 from interlock.model.document.field import Field
@@ -41,7 +41,7 @@ def test_an_event_reads_back_as_itself() -> None:
 
     assert decode_event(encode(event)) == event
     assert encode(Event("pay")) == b'{"name":"pay"}'
-    assert plain(Event("pay", 1)) == {"name": "pay", "data": 1}
+    assert to_builtins(Event("pay", 1)) == {"name": "pay", "data": 1}
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"kind":1}', b'{"kind":"\xff"}', b"[" * 100_000])
@@ -68,7 +68,7 @@ def _document(**changes: object) -> Document:
 def test_the_content_hash_is_of_what_is_said_not_where() -> None:
     """Moving a definition to other lines keeps its revision; changing it does not."""
     moved = _document(
-        root=State(states=_document().root.states, context=_document().root.context, place=Place("f", 9, 9))
+        root=State(states=_document().root.states, context=_document().root.context, location=SourceLocation("f", 9, 9))
     )
 
     assert content_hash(_document()) == content_hash(moved)

@@ -12,8 +12,8 @@ from interlock.errors import (
     DefinitionError,
     Diagnostic,
     InterlockError,
-    Place,
     RejectedError,
+    SourceLocation,
     UsageError,
 )
 
@@ -49,8 +49,8 @@ def test_every_class_has_its_own_code() -> None:
 
 
 def test_a_definition_error_lists_all_diagnostics_by_position() -> None:
-    second = Diagnostic(code="b", message="later", place=Place("f", 9, 1))
-    first = Diagnostic(code="a", message="sooner", place=Place("f", 2, 1), severity="warning")
+    second = Diagnostic(code="b", message="later", location=SourceLocation("f", 9, 1))
+    first = Diagnostic(code="a", message="sooner", location=SourceLocation("f", 2, 1), severity="warning")
     error = DefinitionError([second, first])
 
     assert error.diagnostics == (first, second)
@@ -60,8 +60,8 @@ def test_a_definition_error_lists_all_diagnostics_by_position() -> None:
 
 def test_a_diagnostic_is_one_line_with_place_path_and_hint() -> None:
     """`file:line:column severity code path: message; hint`."""
-    place = Place("order.yaml", 14, 7, 14, 15, "states.paid")
-    found = Diagnostic(code="target.unknown", message='no state "x"', place=place, hint='did you mean "y"?')
+    location = SourceLocation("order.yaml", 14, 7, 14, 15, "states.paid")
+    found = Diagnostic(code="target.unknown", message='no state "x"', location=location, hint='did you mean "y"?')
 
     assert str(found) == 'order.yaml:14:7 error target.unknown states.paid: no state "x"; did you mean "y"?'
     assert str(Diagnostic(code="a", message="m")) == "<definition>:1:1 error a: m"
@@ -69,16 +69,18 @@ def test_a_diagnostic_is_one_line_with_place_path_and_hint() -> None:
 
 def test_an_annotation_escapes_what_the_command_syntax_uses() -> None:
     """Percent signs and line breaks would end a workflow command."""
-    found = Diagnostic(code="a", message="50%\r\nx", place=Place("f", 1, 2, 3, 4), severity="info", hint="h")
+    found = Diagnostic(
+        code="a", message="50%\r\nx", location=SourceLocation("f", 1, 2, 3, 4), severity="info", hint="h"
+    )
 
     assert found.annotation() == "::notice file=f,line=1,col=2,endLine=3,endColumn=4,title=a::50%25%0D%0Ax; h"
     assert Diagnostic(code="a", message="m").annotation().endswith("::m")
 
 
 def test_a_place_moves_inside_one_line() -> None:
-    place = Place("f", 3, 10, 3, 20, "guard")
+    location = SourceLocation("f", 3, 10, 3, 20, "guard")
 
-    assert place.shifted(2, 5) == Place("f", 3, 12, 3, 15, "guard")
-    assert place.shifted(2, 2).end_column == 13
-    assert place.at("x").path == "x"
-    assert str(place) == "f:3:10"
+    assert location.shift(2, 5) == SourceLocation("f", 3, 12, 3, 15, "guard")
+    assert location.shift(2, 2).end_column == 13
+    assert location.with_path("x").path == "x"
+    assert str(location) == "f:3:10"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from interlock.model.json_value import payload_refusal
+from interlock.model.json_value import payload_problem
 from interlock.model.limits import PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX
 
 
@@ -20,7 +20,7 @@ def nested(levels: int) -> Any:
 
 @pytest.mark.parametrize("payload", [None, 3, "text", {"a": [1, {"b": None}]}, nested(PAYLOAD_DEPTH_MAX)])
 def test_plain_json_of_a_bounded_size_is_taken(payload: Any) -> None:
-    assert payload_refusal(payload) is None
+    assert payload_problem(payload) is None
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_plain_json_of_a_bounded_size_is_taken(payload: Any) -> None:
     ids=["key", "object", "surrogate", "size", "depth"],
 )
 def test_anything_else_is_refused_with_the_reason(payload: Any, why: str) -> None:
-    assert why in (payload_refusal(payload) or "")
+    assert why in (payload_problem(payload) or "")

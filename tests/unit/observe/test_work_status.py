@@ -59,7 +59,7 @@ def test_a_row_has_one_status(row: dict[str, Any], word: str) -> None:
 )
 def test_work_is_overdue_if_a_worker_should_have_claimed_it_long_ago(row: dict[str, Any], is_overdue: bool) -> None:
     fields = {"failures": 0, "attempts": 0, "due_ms": row["next_ms"], "lane": "effect", "name": "charge", **row}
-    place = WorkId(fields.pop("lane"), 1, 0)
-    work = Work(place, fields.pop("name"), {"id": "charge"}, fields.pop("due_ms"))
+    work_id = WorkId(fields.pop("lane"), 1, 0)
+    work = Work(work_id, fields.pop("name"), {"id": "charge"}, fields.pop("due_ms"))
 
     assert is_overdue == work_status(WorkRow(entity="order/1", work=work, **fields), now_ms=NOW).is_overdue

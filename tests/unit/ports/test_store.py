@@ -6,11 +6,11 @@ from msgspec.structs import replace
 
 from interlock.model.codec import encode
 from interlock.stores.memory import MemoryStore
-from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.samples import SampleEntity
 
 
 def test_an_append_encodes_its_entry_and_its_snapshot_once() -> None:
-    append = Life("parcel/1").created()
+    append = SampleEntity("parcel/1").create()
 
     assert (encode(append.entry), encode(append.snapshot)) == (append.entry_json, append.snapshot_json)
     assert append.entry_json is append.entry_json
@@ -18,8 +18,8 @@ def test_an_append_encodes_its_entry_and_its_snapshot_once() -> None:
 
 
 def test_a_changed_append_does_not_keep_the_bytes_of_the_old_one() -> None:
-    life = Life("parcel/1")
-    first, second = life.created(), life.stepped(key="k")
+    sample = SampleEntity("parcel/1")
+    first, second = sample.create(), sample.step(key="k")
     old = first.entry_json, first.snapshot_json
     changed = replace(first, entry=second.entry, snapshot=second.snapshot)
 
@@ -28,7 +28,7 @@ def test_a_changed_append_does_not_keep_the_bytes_of_the_old_one() -> None:
 
 
 async def test_a_record_contains_the_bytes_of_its_append() -> None:
-    append = Life("parcel/1").created()
+    append = SampleEntity("parcel/1").create()
     store = MemoryStore()
     await store.append(append)
     (record,) = await store.read("parcel/1")

@@ -15,8 +15,8 @@ from interlock.ports.store import Appended
 from interlock.ports.threads import in_thread, in_thread_or_here, start_thread
 from interlock.stores.files.store import FileStore
 from interlock.stores.sqlite.store import SqliteStore
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import kept
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all
 from tests.crash.life import step
 from tests.support.eventually import PATIENCE_SECONDS
 
@@ -120,7 +120,7 @@ async def test_an_async_runtime_that_gets_no_thread_is_unavailable(tmp_path: Pat
         SqliteStore(tmp_path / "y.db")
     refused.undo()
     store = SqliteStore(tmp_path / "y.db")
-    await kept(store, Life("parcel/1").created())
+    await append_all(store, SampleEntity("parcel/1").create())
     await store.close()
 
     assert ["process.threads"] * 2 == [caught.value.code, own.value.code]

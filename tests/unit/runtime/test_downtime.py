@@ -210,7 +210,7 @@ async def test_firing_again_after_a_shift_shifts_nothing(policy: str, tmp_path: 
     clock = VirtualClock()
     store = SqliteStore(tmp_path / "ovens.db")
     runtime = oven(store, clock, policy)
-    await store.alive(now_ms=clock.now_ms(), gap_ms=DOWNTIME_MS_MIN)
+    await store.record_heartbeat(now_ms=clock.now_ms(), gap_ms=DOWNTIME_MS_MIN)
     await runtime.create("oven/1")
     clock.time_ms += HOUR
     drivers = [EntityDelivery(runtime, DowntimeMonitor(store, clock)) for _ in range(3)]
@@ -221,7 +221,7 @@ async def test_firing_again_after_a_shift_shifts_nothing(policy: str, tmp_path: 
     assert 1 == len(await moves(runtime))
     for _ in range(20):  # alive all the while
         clock.time_ms += MINUTE // 2
-        await store.alive(now_ms=clock.now_ms(), gap_ms=DOWNTIME_MS_MIN)
+        await store.record_heartbeat(now_ms=clock.now_ms(), gap_ms=DOWNTIME_MS_MIN)
     assert 1 == len((await drivers[0].fire_timers("oven/1")).fired)
     assert None is (await runtime.verify("oven/1")).problem
     await runtime.close()
@@ -231,7 +231,7 @@ async def test_a_heartbeat_that_cannot_be_written_does_not_stop_the_worker(caplo
     class Deaf(MemoryStore):
         """Keeps work, and no signs of life."""
 
-        async def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
+        async def record_heartbeat(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
             raise UnavailableError("no", code="store.busy")
 
     clock = VirtualClock()

@@ -24,7 +24,11 @@ async def test_a_dry_run_answers_as_send_would_and_writes_nothing() -> None:
         assert (1, []) == (len(await store.read("door/1")), store.refusals)
         sent = await runtime(store=await _copy()).send("door/1", event)
 
-        assert (rehearsed.outcome, rehearsed.reason, rehearsed.trials) == (sent.outcome, sent.reason, sent.trials)
+        assert (rehearsed.outcome, rehearsed.reason, rehearsed.failed_guards) == (
+            sent.outcome,
+            sent.reason,
+            sent.failed_guards,
+        )
         assert rehearsed.version == sent.version
         assert rehearsed.snapshot == sent.snapshot
 

@@ -15,7 +15,7 @@ from interlock.buses.memory import MemoryBus
 from interlock.buses.registry import open_bus_url
 from interlock.errors import NotFoundError, UnavailableError, UsageError
 from interlock.model.journal.message import Message, encode_message
-from interlock.runtime.intake import DEAD_TYPE, Consumer, Delivery
+from interlock.runtime.consumer import DEAD_TYPE, Consumer, Delivery
 from interlock.runtime.runtime import Runtime
 from tests.support.eventually import eventually
 
@@ -294,7 +294,7 @@ async def test_waiting_messages_are_requeued_when_the_intake_stops() -> None:
 async def test_messages_that_do_not_finish_in_time_are_requeued_in_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("interlock.runtime.intake.DRAIN_MS", 10)
+    monkeypatch.setattr("interlock.runtime.consumer.DRAIN_MS", 10)
     async with invoices() as runtime:
         await runtime.create("invoice/1")
         spies = [Spy(encode_message(message(number)), runtime) for number in (1, 2)]

@@ -98,7 +98,7 @@ async def test_a_compensation_after_the_end_that_fails_for_good_is_a_dead_letter
         hotel.let.set()
         await clock.advance()
         assert trips.store.work is not None
-        (row,) = (await trips.store.work.works(WorkQuery(dead=True))).rows
+        (row,) = (await trips.store.work.list_work(WorkQuery(dead=True))).rows
 
         assert ("hotel.free", "hotel.closed") == (row.work.name, row.error["code"])
 
@@ -109,7 +109,7 @@ async def test_a_late_result_is_compensated_after_the_journal_was_archived(addre
         receipt = await trips.create("trip/1")
         await trips.send("trip/1", "trip.cancelled")
         assert trips.store.journal_release is not None
-        assert await trips.store.journal_release.release("trip/1", version=2, archive="file:///elsewhere")
+        assert await trips.store.journal_release.release_journal("trip/1", version=2, archive="file:///elsewhere")
         booked = interlock.done_event(receipt.effects[0], "r-9")
         late = await trips.sender.deliver("trip/1", booked, key="_effect/1/0")
         again = await trips.sender.deliver("trip/1", booked, key="_effect/1/0")
@@ -140,5 +140,5 @@ async def test_compensations_are_recognised_by_who_asked_for_the_work() -> None:
         assert await answers("trip/7", 1, name="hotel.free")
         await trips.send("trip/1", "trip.cancelled")
         assert trips.store.journal_release is not None
-        assert await trips.store.journal_release.release("trip/1", version=2, archive="file:///elsewhere")
+        assert await trips.store.journal_release.release_journal("trip/1", version=2, archive="file:///elsewhere")
         assert await answers("trip/1", 1, name="hotel.free")

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from interlock.errors import UnavailableError
-from interlock.model.limits import MAILBOX_MAX, PASSED_OVER_MAX
+from interlock.model.limits import MAILBOX_MAX, SKIPPED_TURNS_MAX
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.runtime.mailbox import EntityTurn, Mailboxes, Priority
 from interlock.stores.memory import MemoryStore
@@ -127,11 +127,11 @@ async def test_no_caller_starves() -> None:
             await following
 
     async with EntityTurn(busy, "door/1"):
-        waits = [asyncio.create_task(outside()), asyncio.create_task(answering(3 * PASSED_OVER_MAX))]
+        waits = [asyncio.create_task(outside()), asyncio.create_task(answering(3 * SKIPPED_TURNS_MAX))]
         await asyncio.sleep(0)
     await asyncio.gather(*waits)
 
-    assert PASSED_OVER_MAX == served.index("outside")
+    assert SKIPPED_TURNS_MAX == served.index("outside")
     assert {} == busy
 
 

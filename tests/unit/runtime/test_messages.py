@@ -65,8 +65,8 @@ def told(bus: MemoryBus) -> list[tuple[str, str]]:
 async def left_over(runtime: interlock.Runtime) -> list[tuple[str, Any]]:
     """The messages that still wait, by key, each with its problem."""
     assert runtime.store.work is not None
-    page = await runtime.store.work.works(WorkQuery(lane="message"))
-    return [(f"{row.entity}/{row.work.place.version}", row.error and row.error["code"]) for row in page.rows]
+    page = await runtime.store.work.list_work(WorkQuery(lane="message"))
+    return [(f"{row.entity}/{row.work.id.version}", row.error and row.error["code"]) for row in page.rows]
 
 
 async def test_every_entry_is_published_after_the_messages_it_emits() -> None:
@@ -150,7 +150,7 @@ async def test_a_rejected_message_is_a_dead_letter_and_the_next_is_published() -
         await clock.advance(1_000)
 
         assert orders.store.work is not None
-        (dead,) = (await orders.store.work.works(WorkQuery(dead=True))).rows
+        (dead,) = (await orders.store.work.list_work(WorkQuery(dead=True))).rows
         assert {"code": "bus.size", "message": "too large", "hint": "emit less"} == dead.error
     assert ["order/1/1/0", "order/1/2/1"] == [each.id for each in bus.messages]
 

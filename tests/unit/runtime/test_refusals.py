@@ -27,7 +27,7 @@ async def test_a_rejection_names_the_guard() -> None:
     receipt = await doors.send("door/1", "locked")
 
     assert "rejected" == receipt.outcome
-    assert receipt.trials
+    assert receipt.failed_guards
     with pytest.raises(RejectedError):
         receipt.expect()
 

@@ -192,7 +192,7 @@ async def test_requests_without_an_answer_in_time_are_counted() -> None:
     draining = asyncio.ensure_future(doors.drain(1_000))
     await clock.advance(1_000)
 
-    assert (1, 1_000) == ((await draining).unanswered, (await draining).took_ms)
+    assert (1, 1_000) == ((await draining).unanswered, (await draining).duration_ms)
     store.gate.set()
     await under_way
 
@@ -209,7 +209,7 @@ async def test_work_in_a_process_of_the_pool_is_requeued_after_the_process_has_e
         pid = int((tmp_path / "m").read_text())
         stopped = await worker.stop()
         assert orders.store.work is not None
-        (row,) = (await orders.store.work.works(WorkQuery())).rows
+        (row,) = (await orders.store.work.list_work(WorkQuery())).rows
 
         assert (StopReport(requeued=1), None) == (stopped, row.owner)
         with pytest.raises(ProcessLookupError):

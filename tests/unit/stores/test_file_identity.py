@@ -14,8 +14,8 @@ from interlock.ports.store import Duplicate
 from interlock.stores.files.names import directory_name, shard_name
 from interlock.stores.files.store import FileStore
 from interlock.stores.sqlite.store import SqliteStore
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import kept
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all
 from tests.crash.life import step
 
 ENTITY = "order/A-1"
@@ -52,12 +52,12 @@ async def test_sqlite_acknowledges_nothing_when_a_file_is_not_there(
     """The step is refused with a code of its own; after that the store is poisoned, and a known key is no answer."""
     path = tmp_path / "x.db"
     store = SqliteStore(path)
-    life = Life("parcel/1")
-    await kept(store, life.created(), life.stepped(key="k1"))
+    sample = SampleEntity("parcel/1")
+    await append_all(store, sample.create(), sample.step(key="k1"))
     change(path.with_name(f"x.db{suffix}"))
     codes = await _codes(
-        lambda: store.append(life.stepped(key="k2")),
-        lambda: store.append(life.stepped(key="k3")),
+        lambda: store.append(sample.step(key="k2")),
+        lambda: store.append(sample.step(key="k3")),
         lambda: store.load("parcel/1", key="k1"),
     )
     await store.close()
@@ -70,8 +70,8 @@ async def test_a_known_key_of_a_replaced_database_is_not_acknowledged(tmp_path: 
     """Also when nothing was written since: by the reader, and by the writer."""
     path = tmp_path / "x.db"
     store = SqliteStore(path)
-    first = Life("parcel/1").created()
-    await kept(store, first)
+    first = SampleEntity("parcel/1").create()
+    await append_all(store, first)
     assert Duplicate(1) == await store.load(first.entity, key=first.entry.key)
     _moved(path)
 
@@ -88,11 +88,11 @@ async def test_a_lone_caller_of_a_replaced_database_is_refused(tmp_path: Path) -
     """One whose step is written in its own thread."""
     path = tmp_path / "x.db"
     store = SqliteStore(path)
-    life = Life("parcel/1")
-    await kept(store, life.created(), *(life.stepped(key=f"k{each}") for each in range(40)))
-    store.database.queue.policy._owed = 0
+    sample = SampleEntity("parcel/1")
+    await append_all(store, sample.create(), *(sample.step(key=f"k{each}") for each in range(40)))
+    store.database.queue.policy._quick_calls_needed = 0
     path.unlink()
-    codes = await _codes(lambda: store.append(life.stepped(key="x")), lambda: store.append(life.stepped(key="y")))
+    codes = await _codes(lambda: store.append(sample.step(key="x")), lambda: store.append(sample.step(key="y")))
     await store.close()
 
     assert ["store.replaced", "store.poisoned"] == codes
@@ -134,7 +134,7 @@ async def test_files_acknowledge_nothing_when_the_journal_is_missing(
     store = FileStore(root)
     for version in (1, 2):
         await store.append(step(version, f"k{version}"))
-    store._pace._owed = 0 if is_lone else 100
+    store._pace._quick_calls_needed = 0 if is_lone else 100
     change(root)
     codes = await _codes(
         lambda: store.append(step(3, "k3")), lambda: store.append(step(3, "k3")), lambda: store.append(step(3, "k2"))
@@ -170,13 +170,13 @@ async def test_a_store_goes_on_after_the_working_directory_has_changed(
 ) -> None:
     """A relative path is resolved when the store is opened."""
     monkeypatch.chdir(tmp_path)
-    store, database, life = FileStore("a"), SqliteStore(Path("x.db")), Life("parcel/1")
-    await kept(database, life.created())
+    store, database, sample = FileStore("a"), SqliteStore(Path("x.db")), SampleEntity("parcel/1")
+    await append_all(database, sample.create())
     await store.append(step(1, "k1"))
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
     answer = await store.append(step(2, "k2"))
-    await kept(database, life.stepped(key="k"))
+    await append_all(database, sample.step(key="k"))
     await store.close()
     await database.close()
 

@@ -20,6 +20,6 @@ async def test_refusals_can_be_looked_at() -> None:
     """A test asks the store what was refused."""
     store = open_store("memory:")
     refusal = Refusal("parcel/1", "noted", "denied", "roles", 1)
-    await store.refuse((refusal,))
+    await store.record_refusals((refusal,))
 
     assert [refusal] == store.refusals

@@ -16,8 +16,8 @@ from interlock.stores import memory
 from interlock.stores.sqlite import store as sqlite
 from interlock.stores.statistics_buffer import BUCKETS, CONFLICTS, StatisticsBuffer
 from interlock.testing.clock import VirtualClock
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import kept
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all
 from tests.support.eventually import eventually
 
 CHART = """
@@ -111,9 +111,9 @@ async def test_both_stores_tell_the_same(tmp_path: Path) -> None:
 async def test_a_stay_ends_when_its_entity_is_cancelled_and_not_later(tmp_path: Path, place: str) -> None:
     """It lasted until then, however long ago that is, and whatever the entity still hears."""
     store: Any = memory.MemoryStore() if place == "memory" else sqlite.open_store(f"sqlite:///{tmp_path}/parcels.db")
-    life = Life("parcel/1", time_ms=START_MS)
-    await kept(store, life.created(), life.stepped("shipped", key="s", after_ms=5_000))
-    await kept(store, life.cancelled(key="off", after_ms=500))
+    sample = SampleEntity("parcel/1", time_ms=START_MS)
+    await append_all(store, sample.create(), sample.step("shipped", key="s", after_ms=5_000))
+    await append_all(store, sample.cancel(key="off", after_ms=500))
     if place == "sqlite":
         await store.close()
         store = sqlite.open_store(f"sqlite:///{tmp_path}/parcels.db")
@@ -171,7 +171,7 @@ async def test_refusals_come_back_newest_first(url: str) -> None:
         found = await eventually(refused)
         mine = await store.refusals_before(None, principal="eve")
         older = await store.refusals_before(3, limit=1)
-        proof = await store.prove_refusals()
+        proof = await store.verify_refusals()
 
     assert [3, 2, 1] == [each.sequence for each in found]
     assert [3, 1] == [each.sequence for each in mine]
@@ -201,7 +201,7 @@ async def test_a_refusal_that_was_changed_or_taken_out_is_named(tmp_path: Path, 
     hand.close()
     async with lamps(url, VirtualClock(START_MS)) as runtime:
         store: Any = runtime.store
-        proof = await store.prove_refusals()
+        proof = await store.verify_refusals()
 
     assert (broken - 1, broken) == (proof.linked, proof.broken)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import NotFoundError, UsageError
-from interlock.model.limits import LOGINS_MAX, LOGINS_PERSON_MAX
+from interlock.model.limits import LOGINS_MAX, LOGINS_PER_USER_MAX
 from interlock.testing.clock import VirtualClock
 from interlock.web.auth import SESSION_IDLE_MS_MAX, SESSION_MS_MAX, Authentication, User, key_digest, read_keys
 from tests.unit.web.consoles import make_user
@@ -102,18 +102,18 @@ def test_user_at_the_limit_ends_their_own_least_recently_used_session() -> None:
         ada.append(done[0])
 
     assert auth.by_cookie(bob[0]) is not None
-    assert ada[-LOGINS_PERSON_MAX:] == [each for each in ada if auth.by_cookie(each) is not None]
+    assert ada[-LOGINS_PER_USER_MAX:] == [each for each in ada if auth.by_cookie(each) is not None]
 
 
 def test_at_the_total_limit_the_user_with_the_most_sessions_loses_one() -> None:
     clock = VirtualClock()
-    many = [f"p{number}" for number in range(LOGINS_MAX // LOGINS_PERSON_MAX)]
+    many = [f"p{number}" for number in range(LOGINS_MAX // LOGINS_PER_USER_MAX)]
     auth = crowd(clock, ["ada", *many, "bob"])
     ada = auth.sign_in("ada")
     assert ada is not None
     theirs = list[str]()
     for name in many:
-        for _ in range(LOGINS_PERSON_MAX):
+        for _ in range(LOGINS_PER_USER_MAX):
             clock.time_ms += 1
             done = auth.sign_in(name)
             assert done is not None

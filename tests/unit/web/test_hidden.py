@@ -271,14 +271,14 @@ async def test_dead_letters_of_a_hidden_kind_cannot_be_retried_or_dropped(tmp_pa
     async with world(tmp_path, hidden=True) as client:
         store = client.runtime.store
         assert store.work is not None
-        before = (await store.work.works(WorkQuery(kind=HIDDEN, dead=True))).rows
-        place = before[0].work.place
-        body = {"lane": place.lane, "version": place.version, "ordinal": place.ordinal, "reason": "a test"}
+        before = (await store.work.list_work(WorkQuery(kind=HIDDEN, dead=True))).rows
+        work_id = before[0].work.id
+        body = {"lane": work_id.lane, "version": work_id.version, "ordinal": work_id.ordinal, "reason": "a test"}
         answers = [
             await client.post(f"work/{act}", {"entity": f"{kind}/1", **body}) for kind in (HIDDEN, "gnome", "order")
         ]
-        after = (await store.work.works(WorkQuery(kind=HIDDEN, dead=True))).rows
-        orders = (await store.work.works(WorkQuery(kind="order", dead=True))).rows
+        after = (await store.work.list_work(WorkQuery(kind=HIDDEN, dead=True))).rows
+        orders = (await store.work.list_work(WorkQuery(kind="order", dead=True))).rows
 
     assert [404, 404, 200] == [each.status_code for each in answers]
     assert ["kind.unknown"] * 2 == [each.json()["code"] for each in answers[:2]]

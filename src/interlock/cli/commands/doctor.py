@@ -33,7 +33,7 @@ from interlock.observe.stuck import dead_letters, missing_revisions, overdue_wor
 from interlock.operate.dead_letters import key_of
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded
-from interlock.runtime.clock_repair import find_ahead
+from interlock.runtime.clock_repair import find_future_stamped
 from interlock.runtime.runtime import Runtime
 from interlock.shm.memory.modes import select_mode
 from interlock.stores.registry import schema_of, without_password
@@ -282,7 +282,7 @@ async def _work_checks(runtime: Runtime) -> AsyncIterator[Check]:
 
 async def _times(runtime: Runtime) -> Check:
     """Times in the future: a clock was ahead when they were written, or is behind now."""
-    ahead = await find_ahead(runtime.store, now_ms=runtime.clock.now_ms())
+    ahead = await find_future_stamped(runtime.store, now_ms=runtime.clock.now_ms())
     more = "+" if ahead.is_partial else ""
     counts = {
         "entities": len(ahead.entities),

@@ -110,7 +110,7 @@ def ls(
         async with _open_store(url) as store:
             if store.work is None:
                 raise work_unsupported()
-            return await first_page(store.work.works, query), SystemClock().now_ms()
+            return await first_page(store.work.list_work, query), SystemClock().now_ms()
 
     page, now_ms = run(work())
     if as_json:

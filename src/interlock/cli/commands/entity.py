@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import click
-from msgspec import to_builtins
 
 from interlock.cli import exit_codes
 from interlock.cli.input import read_json, read_json_object
@@ -25,7 +24,7 @@ from interlock.cli.project import load_charts, split_words
 from interlock.cli.session import kind_suggestion, open_for_reading, open_for_writing, open_or_create, run
 from interlock.effects.unsupported_work import work_requested
 from interlock.model.chart import Chart
-from interlock.model.codec import plain
+from interlock.model.codec import to_builtins
 from interlock.model.journal.entry import Receipt
 from interlock.model.snapshot import Snapshot
 from interlock.observe.acceptance import Acceptance, acceptances, every_role
@@ -176,14 +175,14 @@ def show(
             now_ms = runtime.clock.now_ms()
             lines = [*output.entity_lines(kernel.chart, snapshot, active=active, now_ms=now_ms, all_states=all_states)]
             if at is None and runtime.store.work is not None:
-                page = await runtime.store.work.works(WorkQuery(entity=entity))
+                page = await runtime.store.work.list_work(WorkQuery(entity=entity))
                 lines += attention_lines(entity, page.rows, now_ms)
             return snapshot, note, lines
 
     with kind_suggestion(entity, bound):
         snapshot, note, lines = run(work())
     if as_json:
-        terminal.data(json_text(plain(snapshot)))
+        terminal.data(json_text(to_builtins(snapshot)))
         return exit_codes.OK
     terminal.report(*output.head_line(snapshot, note))
     for line in lines:
@@ -236,7 +235,7 @@ def _print_receipt(
 ) -> int:
     """Print a receipt and return the exit code of its outcome."""
     if as_json:
-        terminal.data(json_text(plain(receipt)))
+        terminal.data(json_text(to_builtins(receipt)))
     else:
         for line in output.receipt_lines(receipt, event, chart=chart, dry=dry):
             terminal.report(*line)

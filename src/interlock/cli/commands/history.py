@@ -22,7 +22,7 @@ from interlock.cli.output.values import json_line, json_text
 from interlock.cli.project import load_charts, split_words
 from interlock.cli.session import CHECK_NAME, empty_tenant, kind_note, open_for_reading, run
 from interlock.errors import InterlockError, NotFoundError, UsageError
-from interlock.model.codec import plain
+from interlock.model.codec import to_builtins
 from interlock.model.duration import parse_duration
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Snapshot
@@ -107,7 +107,7 @@ async def _print_journal(
 
 def _print_entry(terminal: Terminal, entry: Entry, *, as_json: bool) -> None:
     if as_json:
-        terminal.data(json_line(plain(entry)))
+        terminal.data(json_line(to_builtins(entry)))
         return
     terminal.report(*output.entry_line(entry))
     _print_details(terminal, entry)
@@ -182,7 +182,7 @@ def ls(
                 )
                 page = await first_page(runtime.list, query)
                 rows += page.rows
-                unreadable |= dict.fromkeys(page.left_out)
+                unreadable |= dict.fromkeys(page.unreadable)
                 cursor = page.after
             wrong_tenant = None if rows else await empty_tenant(url, runtime.store)
             if wrong_tenant is not None:
@@ -191,9 +191,9 @@ def ls(
             return EntityPage(tuple(rows), cursor, tuple(unreadable)), kinds, now_ms, note
 
     page, more_kinds, now_ms, note = run(work())
-    code = exit_codes.FINDINGS if page.left_out else exit_codes.OK
+    code = exit_codes.FINDINGS if page.unreadable else exit_codes.OK
     if as_json:
-        found = plain(page)
+        found = to_builtins(page)
         unreadable = found.pop("left_out")
         terminal.data(json_text({**found, "unreadable": unreadable, "more_kinds": more_kinds}))
         return code
@@ -206,7 +206,7 @@ def ls(
         terminal.message((f"more: --kind {', '.join(more_kinds)}", "dim"))
     if not page.rows:
         terminal.message(f"no entities{note}")
-    _print_unreadable(terminal, page.left_out)
+    _print_unreadable(terminal, page.unreadable)
     return code
 
 
@@ -271,7 +271,7 @@ def _ago_ms(since: str) -> int | None:
 
 def _print_feed_entry(terminal: Terminal, each: FeedEntry, *, as_json: bool) -> None:
     if as_json:
-        terminal.data(json_line({"entity": each.entity, "entry": plain(each.entry)}))
+        terminal.data(json_line({"entity": each.entity, "entry": to_builtins(each.entry)}))
         return
     version, time, *rest = output.entry_line(each.entry)
     terminal.report(time, "  ", (each.entity, "bold"), f" v{str(version).strip()}", *rest)
@@ -334,8 +334,13 @@ def _replay_entry(
     except InterlockError as error:
         problem = f"the step fails: {error.message}"
     if as_json:
-        line = {"entry": plain(entry), "agrees": problem is None, "difference": problem, "faults": plain(faults)}
-        terminal.data(json_line({**line, "snapshot": None if after is None else plain(after)}))
+        line = {
+            "entry": to_builtins(entry),
+            "agrees": problem is None,
+            "difference": problem,
+            "faults": to_builtins(faults),
+        }
+        terminal.data(json_line({**line, "snapshot": None if after is None else to_builtins(after)}))
     else:
         mark = ("✓", "green") if problem is None else ("✗", "red")
         terminal.report(mark, *output.entry_line(entry))

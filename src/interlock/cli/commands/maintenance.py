@@ -18,7 +18,7 @@ from interlock.cli.output.values import count_text, json_line, json_text
 from interlock.cli.project import load_charts, split_names, split_words
 from interlock.cli.session import CHECK_NAME, check_exists, empty_tenant, open_for_reading, open_for_writing, run
 from interlock.errors import InterlockError, NotFoundError, UsageError
-from interlock.model.codec import plain
+from interlock.model.codec import to_builtins
 from interlock.observe.population import overview
 from interlock.ports.store import Store
 from interlock.runtime.chart_registry import ChartRegistry
@@ -129,7 +129,7 @@ def _report(terminal: Terminal, result: Verification, counts: Counter[str], *, a
     elif problem is not None:
         counts["corrupt" if problem.is_corruption else _COUNTERS.get(problem.code, "unreplayed")] += 1
     if as_json:
-        terminal.data(json_line(plain(result)))
+        terminal.data(json_line(to_builtins(result)))
     elif problem is not None:
         mark = ("✗ ", "red") if problem.is_corruption else ("? ", "yellow")
         terminal.report(mark, (result.entity, "bold"), f"  {problem.code}: {problem.message}")
@@ -271,7 +271,7 @@ def _create_folder(folder: Path) -> None:
 
 def _print_archived(terminal: Terminal, each: ArchivedEntity, *, as_json: bool) -> None:
     if as_json:
-        terminal.data(json_line(plain(each)))
+        terminal.data(json_line(to_builtins(each)))
         return
     entries = count_text(each.entries, "entry", "entries")
     if each.archived == "no":
@@ -318,7 +318,7 @@ def status(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int:
     if found.current == 0:
         raise NotFoundError("the store does not exist", code="store.not_found", hint="interlock db upgrade creates it")
     if as_json:
-        terminal.data(json_text(plain(found)))
+        terminal.data(json_text(to_builtins(found)))
     else:
         layout = "" if found.layout is None else f", layout {found.layout}"
         terminal.report(f"{found.store}: schema {found.current}{layout}; this release uses {found.newest}")

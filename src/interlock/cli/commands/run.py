@@ -123,7 +123,7 @@ def _print_draining(terminal: Terminal, number: int | None, drain_ms: int) -> No
 
 
 def _print_stopped(terminal: Terminal, report: DrainReport) -> None:
-    terminal.report(("stopped", "bold"), f"{drain_text(report)} ({age_text(report.took_ms)})")
+    terminal.report(("stopped", "bold"), f"{drain_text(report)} ({age_text(report.duration_ms)})")
 
 
 def drain_text(report: DrainReport) -> str:

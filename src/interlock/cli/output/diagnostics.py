@@ -18,12 +18,12 @@ TAB = "    "
 
 def finding_lines(finding: Diagnostic, source: Sequence[str] | None) -> list[tuple[Part, ...]]:
     """Return one finding as lines, with its source line if there is one."""
-    place, style = finding.place, STYLES[finding.severity]
-    path = f" {place.path}" if place.path else ""
-    head: tuple[Part, ...] = ((str(place), "bold"), " ", (finding.severity, style), " ", (finding.code, "cyan"))
+    location, style = finding.location, STYLES[finding.severity]
+    path = f" {location.path}" if location.path else ""
+    head: tuple[Part, ...] = ((str(location), "bold"), " ", (finding.severity, style), " ", (finding.code, "cyan"))
     lines: list[tuple[Part, ...]] = [(*head, f"{path}: {finding.message}")]
-    if source is not None and 0 < place.line <= len(source):
-        lines += _source_lines(finding, source[place.line - 1], style)
+    if source is not None and 0 < location.line <= len(source):
+        lines += _source_lines(finding, source[location.line - 1], style)
     if finding.hint:
         lines.append((("  hint: ", "green"), finding.hint))
     return lines
@@ -31,9 +31,9 @@ def finding_lines(finding: Diagnostic, source: Sequence[str] | None) -> list[tup
 
 def _source_lines(finding: Diagnostic, text: str, style: str) -> list[tuple[Part, ...]]:
     """The source line of a finding, shortened around its column, and carets below the part that is meant."""
-    place = finding.place
-    start = min(max(place.column - 1, 0), len(text))
-    end = place.end_column - 1 if place.end_line == place.line else len(text.rstrip())
+    location = finding.location
+    start = min(max(location.column - 1, 0), len(text))
+    end = location.end_column - 1 if location.end_line == location.line else len(text.rstrip())
     if start > _LINE_LENGTH_MAX - _LEAD:
         cut = start - _LEAD
         text, start, end = "…" + text[cut:], start - cut + 1, end - cut + 1
@@ -43,7 +43,7 @@ def _source_lines(finding: Diagnostic, text: str, style: str) -> list[tuple[Part
     before, meant, after = (
         escape_line(each.replace("\t", TAB)) for each in (text[:start], text[start:end], text[end:])
     )
-    number = str(place.line)
+    number = str(location.line)
     margin = " " * len(number)
     caret = " " * sum(map(_width, before))
     marks = "^" * max(1, sum(map(_width, meant)))
@@ -79,16 +79,16 @@ def summary(findings: Sequence[Diagnostic], names: Sequence[str]) -> str:
 
 def finding_json(finding: Diagnostic) -> dict[str, Any]:
     """Return a finding as JSON."""
-    place = finding.place
+    location = finding.location
     return {
         "code": finding.code,
         "severity": finding.severity,
-        "file": place.file,
-        "line": place.line,
-        "column": place.column,
-        "end_line": place.end_line,
-        "end_column": place.end_column,
-        "path": place.path,
+        "file": location.file,
+        "line": location.line,
+        "column": location.column,
+        "end_line": location.end_line,
+        "end_column": location.end_column,
+        "path": location.path,
         "message": finding.message,
         "hint": finding.hint,
     }

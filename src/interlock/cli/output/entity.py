@@ -110,7 +110,7 @@ def receipt_lines(receipt: Receipt, event: str, *, chart: Chart | None = None, d
     yield (*head, f"{states} (version {receipt.version})")
     for effect in receipt.effects:
         yield ("  effect   ", *effect_parts(effect, time_text))
-    yield from problem_lines(receipt.trials, receipt.faults)
+    yield from problem_lines(receipt.failed_guards, receipt.faults)
     if receipt.reason == "entity.exists":
         yield ("  why      ", "entity already exists: send it an event, or use another id")
     elif chart is not None and receipt.reason == "roles":

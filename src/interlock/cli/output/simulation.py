@@ -11,7 +11,7 @@ from typing import Any
 
 from interlock.cli.output import entity as output
 from interlock.cli.output.terminal import Line, Part
-from interlock.model.codec import plain
+from interlock.model.codec import to_builtins
 from interlock.model.duration import format_duration
 from interlock.model.snapshot import Snapshot
 from interlock.testing.playback import Playback
@@ -57,7 +57,7 @@ def _step_lines(record: SimulationRecord, before: Snapshot | None, owner: str) -
     yield from output.context_changes({} if before is None else before.context, after.context)
     for effect in step.effects:
         yield ("  effect   ", *output.effect_parts(effect, format_duration))
-    yield from output.problem_lines(step.trials, step.faults)
+    yield from output.problem_lines(step.failed_guards, step.faults)
     if after.ended is not None and (before is None or before.ended is None):
         yield output.ended_line(after)
 
@@ -150,16 +150,16 @@ def turn_json(playback: Playback, line: str, records: list[SimulationRecord]) ->
             {
                 "time_ms": record.time_ms,
                 "entity": record.entity,
-                "event": None if record.event is None else plain(record.event),
+                "event": None if record.event is None else to_builtins(record.event),
                 "outcome": record.step.outcome,
                 "reason": record.step.reason,
-                "effects": plain(record.step.effects),
-                "faults": plain(record.step.faults),
-                "trials": plain(record.step.trials),
+                "effects": to_builtins(record.step.effects),
+                "faults": to_builtins(record.step.faults),
+                "trials": to_builtins(record.step.failed_guards),
             }
             for record in records
         ],
-        "snapshot": plain(playback.snapshot),
-        "events": plain(playback.acceptances()),
-        "pending": [{"entity": entity, "effect": plain(effect)} for entity, effect in playback.pending()],
+        "snapshot": to_builtins(playback.snapshot),
+        "events": to_builtins(playback.acceptances()),
+        "pending": [{"entity": entity, "effect": to_builtins(effect)} for entity, effect in playback.pending()],
     }

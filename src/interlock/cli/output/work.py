@@ -46,7 +46,7 @@ def attention_lines(entity: str, rows: Sequence[WorkRow], now_ms: int) -> Iterat
 
 def handler_text(row: WorkRow) -> str:
     """The handler of work; with its lane for timers, sends and messages."""
-    lane, name = row.work.place.lane, row.work.name
+    lane, name = row.work.id.lane, row.work.name
     if name == CHILD_WORK:
         src = row.work.body.get("src") if isinstance(row.work.body, dict) else None
         return f"child {src}"
@@ -86,7 +86,7 @@ def _when_text(at_ms: int, now_ms: int) -> str:
 
 def _age_text(row: WorkRow, now_ms: int) -> str:
     """The age of the work. The row of a timer has only its due time."""
-    if row.work.due_ms is None or row.work.place.lane == "timer":
+    if row.work.due_ms is None or row.work.id.lane == "timer":
         return "-"
     return f"{age_text(now_ms - row.work.due_ms)} old"
 
@@ -104,9 +104,9 @@ def work_json(row: WorkRow, status: WorkStatus) -> dict[str, Any]:
     return {
         "key": key_of(row),
         "entity": row.entity,
-        "lane": row.work.place.lane,
-        "version": row.work.place.version,
-        "ordinal": row.work.place.ordinal,
+        "lane": row.work.id.lane,
+        "version": row.work.id.version,
+        "ordinal": row.work.id.ordinal,
         "name": row.work.name,
         "state": status.word,
         "missing": status.handler_missing,

@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 
 from interlock.compiler.checks.report import ERROR, CheckReport
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.expression.builtins import NAMES
 from interlock.expression.parser import ExpressionError, parse
 from interlock.model.chart import Transition
 from interlock.model.chart_sites import ExpressionSite, block_sites, declared_fields, expression_sites, known_fields
 from interlock.model.document.actions import Action, Assign, Expression, Script, Send
 from interlock.model.document.document import EventType
-from interlock.model.document.field import UNSET, Field, plain_refusal, refusal
+from interlock.model.document.field import UNSET, Field, field_problem, json_problem
 from interlock.model.document.walk import value_expressions
 
 
@@ -26,7 +26,7 @@ def check_data(report: CheckReport) -> None:
             _check_action(report, action, declared, known)
     for state in report.chart.states:
         for invoke in state.invokes:
-            _check_location(report, invoke.id_location, invoke.place, known)
+            _check_location(report, invoke.id_location, invoke.location, known)
     for event in report.chart.events or ():
         _check_permit(report, event)
     for reading in expression_sites(report.chart):
@@ -44,12 +44,12 @@ def _check_fields(report: CheckReport) -> None:
         for field in state.context:
             first = seen.setdefault(field.name, field)
             if first is not field:
-                other = f"the other is at {first.place.line}:{first.place.column}"
+                other = f"the other is at {first.location.line}:{first.location.column}"
                 message = f"the field `{field.name}` is declared twice; {other}"
                 hint = "all states share one context: rename one of them"
-                report.add("context.duplicate", message, field.place, hint)
+                report.add("context.duplicate", message, field.location, hint)
             if report.is_native and field.name.startswith("_"):
-                report.add_reserved("field", field.name, field.place)
+                report.add_reserved("field", field.name, field.location)
             _check_first_value(report, field, root=state.index == 0)
             _check_field(report, field, "context.default")
     for event in report.chart.events or ():
@@ -61,27 +61,27 @@ def _check_first_value(report: CheckReport, field: Field, *, root: bool) -> None
     """Every field needs a first value; only fields of the root can be given at creation."""
     if field.required and not root:
         message = f"the field `{field.name}` cannot be required: only fields of the root are given at creation"
-        report.add("context.required", message, field.place, "move it to the root, or add a default")
+        report.add("context.required", message, field.location, "move it to the root, or add a default")
     elif field.default is UNSET and not (field.required or field.nullable or field.type == "any"):
         message = f'the field "{field.name}" has no first value'
-        report.add("context.no_value", message, field.place, "add `default`, `required` or `nullable`")
+        report.add("context.no_value", message, field.location, "add `default`, `required` or `nullable`")
 
 
 def _check_field(report: CheckReport, field: Field, code: str) -> None:
     for each in field.enum or ():
-        problem = refusal(each, _without_enum(field))
+        problem = field_problem(each, _without_enum(field))
         if problem is not None:
             report.add(
-                "field.enum", f"a value of its own `enum` is invalid: {problem}", field.place, "correct the list"
+                "field.enum", f"a value of its own `enum` is invalid: {problem}", field.location, "correct the list"
             )
     if field.min is not None and field.max is not None and field.min > field.max:
         message = f"no value is valid for `{field.name}`: `min` {field.min} is greater than `max` {field.max}"
-        report.add("field.bounds", message, field.place, "swap `min` and `max`")
+        report.add("field.bounds", message, field.location, "swap `min` and `max`")
     if field.default is UNSET or any(True for _ in value_expressions(field.default)):
         return
-    problem = plain_refusal(field.default) or refusal(field.default, field)
+    problem = json_problem(field.default) or field_problem(field.default, field)
     if problem is not None:
-        report.add(code, f"the default is invalid: {problem}", field.place, "correct the default or the type")
+        report.add(code, f"the default is invalid: {problem}", field.location, "correct the default or the type")
 
 
 def _without_enum(field: Field) -> Field:
@@ -95,19 +95,19 @@ def _check_action(report: CheckReport, action: Action, declared: dict[str, Field
     match action:
         case Assign():
             for path, value in action.values:
-                if _check_location(report, path, action.place, known):
-                    _check_value(report, declared, path, value, action.place)
+                if _check_location(report, path, action.location, known):
+                    _check_value(report, declared, path, value, action.location)
         case Send():
-            _check_location(report, action.id_location, action.place, known)
+            _check_location(report, action.id_location, action.location, known)
         case Script():
             if report.names.language.script(action.text) is None:
                 hint = "move the work into registered functions or assign actions"
-                report.add("script.untrusted", "scripts are not allowed: they run code", action.place, hint)
+                report.add("script.untrusted", "scripts are not allowed: they run code", action.location, hint)
         case _:
             pass
 
 
-def _check_location(report: CheckReport, path: str | None, place: Place, known: set[str]) -> bool:
+def _check_location(report: CheckReport, path: str | None, location: SourceLocation, known: set[str]) -> bool:
     """Whether a path starts with a field of the context; reports it if not."""
     if path is None:
         return False
@@ -115,18 +115,22 @@ def _check_location(report: CheckReport, path: str | None, place: Place, known: 
     if name in known:
         return True
     hint = report.suggestion(name, known) or "declare it under `context`"
-    report.add("assign.unknown_field", f"the context has no field `{name}`", place, hint)
+    report.add("assign.unknown_field", f"the context has no field `{name}`", location, hint)
     return False
 
 
-def _check_value(report: CheckReport, declared: dict[str, Field], path: str, value: object, place: Place) -> None:
+def _check_value(
+    report: CheckReport, declared: dict[str, Field], path: str, value: object, location: SourceLocation
+) -> None:
     """A literal must be valid for its field."""
     field = field_at(declared, path)
     if field is None or any(True for _ in value_expressions(value)):
         return
-    problem = refusal(value, field, path)
+    problem = field_problem(value, field, path)
     if problem is not None:
-        report.add("assign.refused", f"the value is invalid: {problem}", place, "correct the value or the field's type")
+        report.add(
+            "assign.refused", f"the value is invalid: {problem}", location, "correct the value or the field's type"
+        )
 
 
 def field_at(declared: dict[str, Field], path: str) -> Field | None:
@@ -153,18 +157,18 @@ def _check_permit(report: CheckReport, event: EventType) -> None:
     try:
         report.names.parsed[event.permit.text] = parse(event.permit.text, names=NAMES | {"principal"})
     except ExpressionError as error:
-        place = event.permit.place.shifted(error.offset, error.end)
-        report.add(error.code, error.message, place, error.hint, severity=ERROR)
+        location = event.permit.location.shift(error.offset, error.end)
+        report.add(error.code, error.message, location, error.hint, severity=ERROR)
 
 
 def _check_reads(report: CheckReport, reading: ExpressionSite, known: set[str]) -> None:
     parsed = report.names.parsed.get(reading.expression.text)
     for name, offset in () if parsed is None else parsed.reads:
         if name not in known:
-            place = reading.expression.place.shifted(offset, offset + len(name))
+            location = reading.expression.location.shift(offset, offset + len(name))
             hint = report.suggestion(name, known) or "declare it under `context`"
             message = f"the context has no field `{name}`"
-            report.add("expression.unknown_field", message, place, hint, within=reading.state)
+            report.add("expression.unknown_field", message, location, hint, within=reading.state)
 
 
 def _check_payload_reads(report: CheckReport, reading: ExpressionSite, transition: Transition) -> None:
@@ -184,9 +188,9 @@ def _check_payload_reads(report: CheckReport, reading: ExpressionSite, transitio
             report.add("payload.type", message, _within(reading.expression, path), hint)
 
 
-def _within(expression: Expression, path: list[str]) -> Place:
+def _within(expression: Expression, path: list[str]) -> SourceLocation:
     offset = expression.text.find(path[-1])
-    return expression.place.shifted(offset, offset + len(path[-1])) if offset >= 0 else expression.place
+    return expression.location.shift(offset, offset + len(path[-1])) if offset >= 0 else expression.location
 
 
 def matching_payloads(report: CheckReport, transition: Transition) -> list[EventType]:

@@ -8,7 +8,7 @@ from interlock.compiler.checks.graph import Graph
 from interlock.compiler.checks.report import LINTS, RULE, CheckReport, describe_trigger
 from interlock.compiler.checks.states import exits_of
 from interlock.compiler.resolve import exact_descriptor
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.model.chart import Invoke, State
 from interlock.model.chart_sites import block_sites, expression_sites
 from interlock.model.document.actions import Do, Emit, Send
@@ -26,12 +26,12 @@ def check_effects(report: CheckReport, graph: Graph) -> None:
     invoking: dict[str, list[State]] = {}
     for state in graph.states:
         if state.expect is not None and state.expect.within != "forever":
-            _check_duration(report, state.expect.within, state.place, "`within`")
+            _check_duration(report, state.expect.within, state.location, "`within`")
         for invoke, written in zip(state.invokes, report.tree.states[state.index].invokes, strict=True):
             _check_invoke(report, invoke)
             if isinstance(written.src, Document) and written.type == "handler":
                 message = "expected a handler as `src`, got an inline chart"
-                report.add("invoke.type", message, invoke.place, "remove `type`, or write `type: chart`")
+                report.add("invoke.type", message, invoke.location, "remove `type`, or write `type: chart`")
             if invoke.id is not None:
                 invoking.setdefault(invoke.id, []).append(state)
     for name, states in invoking.items():
@@ -44,17 +44,17 @@ def check_effects(report: CheckReport, graph: Graph) -> None:
 
 def _check_send(report: CheckReport, action: Send) -> None:
     if isinstance(action.delay, str):
-        _check_duration(report, action.delay, action.place, "`delay`")
+        _check_duration(report, action.delay, action.location, "`delay`")
     if action.restore is not None and action.delay is None:
         message = "`onRestore` applies to timers, and this `send` has no `delay`"
-        report.add("send.no_timer", message, action.place, "add a `delay`, or remove `onRestore`")
+        report.add("send.no_timer", message, action.location, "add a `delay`, or remove `onRestore`")
 
 
 def _check_invoke(report: CheckReport, invoke: Invoke) -> None:
     if invoke.src is None:
-        report.add("invoke.no_src", "the key `src` of this invoke is missing", invoke.place)
+        report.add("invoke.no_src", "the key `src` of this invoke is missing", invoke.location)
     if invoke.retry is not None:
-        _check_backoff(report, invoke.retry, invoke.place)
+        _check_backoff(report, invoke.retry, invoke.location)
 
 
 def _check_duplicate_ids(report: CheckReport, graph: Graph, name: str, states: list[State]) -> None:
@@ -63,33 +63,33 @@ def _check_duplicate_ids(report: CheckReport, graph: Graph, name: str, states: l
             (each for each in states[:position] if graph.can_be_active_together(each.index, second.index)), None
         )
         if first is not None:
-            place = next(each.place for each in reversed(second.invokes) if each.id == name)
+            location = next(each.location for each in reversed(second.invokes) if each.id == name)
             where = "has two invokes" if first is second else f"and {report.name(first)} each have an invoke"
             message = f'{report.name(second)} {where} "{name}", so their results cannot be distinguished'
-            report.add("invoke.duplicate_id", message, place, "give one of them another id")
+            report.add("invoke.duplicate_id", message, location, "give one of them another id")
 
 
-def _check_backoff(report: CheckReport, retry: Retry, place: Place) -> None:
+def _check_backoff(report: CheckReport, retry: Retry, location: SourceLocation) -> None:
     if retry.backoff is None:
         return
     parts = retry.backoff.split("..")
     waits = [parse_duration(each) for each in parts]
     if len(parts) > 2 or None in waits:
         message = f'the backoff "{retry.backoff}" is not a duration or a range of durations'
-        report.add("duration.syntax", message, place, "write it like 1s or 1s..30s")
+        report.add("duration.syntax", message, location, "write it like 1s or 1s..30s")
     elif (waits[0] or 0) > (waits[-1] or 0):
         message = f'the backoff "{retry.backoff}" decreases'
-        report.add("duration.range", message, place, f"write {parts[-1]}..{parts[0]}")
+        report.add("duration.range", message, location, f"write {parts[-1]}..{parts[0]}")
 
 
-def _check_duration(report: CheckReport, text: str, place: Place, what: str) -> None:
+def _check_duration(report: CheckReport, text: str, location: SourceLocation, what: str) -> None:
     if parse_duration(text) is None:
         message = f'{what}: "{text}" is not a duration'
-        report.add("duration.syntax", message, place, "write it like 30s or 1h30m", severity=RULE)
+        report.add("duration.syntax", message, location, "write it like 30s or 1h30m", severity=RULE)
 
 
 def _check_chart(report: CheckReport) -> None:
-    document, root = report.document, report.document.root.place
+    document, root = report.document, report.document.root.location
     if document.compatible is not None and _RANGE.fullmatch(document.compatible.strip()) is None:
         message = f'"{document.compatible}" is not a range of revisions'
         report.add("compatible.syntax", message, root, 'write it like ">=3.0 <4"')
@@ -122,10 +122,10 @@ def _check_allow(report: CheckReport) -> None:
                 hint = (
                     report.suggestion(code, LINTS) or "the reference of diagnostics lists the codes that can be allowed"
                 )
-                report.add("allow.unknown", f'"{code}" is not a lint that can be allowed', state.place, hint)
+                report.add("allow.unknown", f'"{code}" is not a lint that can be allowed', state.location, hint)
             if not reason.strip():
                 message = f'`allow` of "{code}" has no reason'
-                report.add("allow.reason", message, state.place, "write why it is acceptable here")
+                report.add("allow.reason", message, state.location, "write why it is acceptable here")
 
 
 def lint_invokes(report: CheckReport, graph: Graph) -> None:
@@ -140,7 +140,7 @@ def lint_invokes(report: CheckReport, graph: Graph) -> None:
         if reading.invoke and parsed is not None and "event" in parsed.roots:
             message = "`event` is the last event of the step here, which may differ from the one that led to this state"
             hint = "assign the value to a field first and read the field"
-            report.add("invoke.event_input", message, reading.expression.place, hint, within=reading.state)
+            report.add("invoke.event_input", message, reading.expression.location, hint, within=reading.state)
 
 
 def _lint_invoke(report: CheckReport, graph: Graph, state: State, invoke: Invoke) -> None:
@@ -148,11 +148,11 @@ def _lint_invoke(report: CheckReport, graph: Graph, state: State, invoke: Invoke
     around = [graph.by_event[each] for each in graph.path(state.index)]
     if not any(True for each in around for _ in each.matching(failure)):
         message = f"no transition handles the failure of this invoke of {report.name(state)}"
-        report.add("invoke.no_error", message, invoke.place, "add `onError`", within=state.index)
+        report.add("invoke.no_error", message, invoke.location, "add `onError`", within=state.index)
     timed = any(graph.states[each].after for each in graph.path(state.index))
     if invoke.timeout_ms is None and invoke.type != "chart" and not timed:
         message = f"this invoke of {report.name(state)} has no timeout and may run forever"
-        report.add("invoke.no_timeout", message, invoke.place, "add `timeout`", within=state.index)
+        report.add("invoke.no_timeout", message, invoke.location, "add `timeout`", within=state.index)
 
 
 def lint_sagas(report: CheckReport, graph: Graph) -> None:
@@ -164,31 +164,31 @@ def lint_sagas(report: CheckReport, graph: Graph) -> None:
         _lint_steps(report, state, saga)
         if not saga.error:
             message = f"no transition handles the failure of the saga of {report.name(state)}"
-            report.add("invoke.no_error", message, saga.place, "add `onError`", within=state.index)
+            report.add("invoke.no_error", message, saga.location, "add `onError`", within=state.index)
         for transition in exits_of(graph, state.index):
             if transition.origin != "onDone":  # a completed saga is not interrupted
                 message = (
                     f"{describe_trigger(transition)} can leave the saga of {report.name(state)} before it is complete"
                 )
                 hint = "handle the event inside the saga's state, or `allow` this lint with a reason"
-                report.add("saga.left_midway", message, transition.place, hint, within=state.index)
+                report.add("saga.left_midway", message, transition.location, hint, within=state.index)
 
 
 def _lint_steps(report: CheckReport, state: State, saga: Saga) -> None:
     for step in saga.steps:
         if step.timeout is None:
             message = f'the saga step "{step.id}" has no timeout and may run forever'
-            report.add("invoke.no_timeout", message, step.place, "add `timeout`", within=state.index)
+            report.add("invoke.no_timeout", message, step.location, "add `timeout`", within=state.index)
         call = step.compensate
         if call is not None and call.input is not None and not isinstance(call.input, dict):
             message = (
                 f'the input of the compensation of "{step.id}" must be a mapping, because `compensates` is added to it'
             )
-            report.add("saga.input", message, call.place, "write a mapping of named inputs", within=state.index)
+            report.add("saga.input", message, call.location, "write a mapping of named inputs", within=state.index)
         if call is None and step is not saga.steps[-1] and saga.compensation != "none":
             message = f'the saga step "{step.id}" has no `compensate`, so it is not undone if a later step fails'
             hint = "add `compensate`, move the step to the end, or write `compensation: none`"
-            report.add("saga.no_compensation", message, step.place, hint, within=state.index)
+            report.add("saga.no_compensation", message, step.location, hint, within=state.index)
 
 
 def lint_actions(report: CheckReport, graph: Graph) -> None:
@@ -203,7 +203,7 @@ def lint_actions(report: CheckReport, graph: Graph) -> None:
             report.add(
                 "effect.outside_entry",
                 message,
-                effects[0].place,
+                effects[0].location,
                 "move it to the `entry` of the next state",
                 within=site.state,
             )
@@ -216,7 +216,7 @@ def lint_actions(report: CheckReport, graph: Graph) -> None:
         report.add(
             "error.unhandled",
             message,
-            first_call[1].place,
+            first_call[1].location,
             "add a transition for it, or monitor the faults",
             within=first_call[0].state,
         )
@@ -232,4 +232,4 @@ def _lint_swallowed(report: CheckReport) -> None:
         if has_no_effect and any(not each.tokens for each in transition.descriptors):
             message = "a `*` transition without effect hides illegal events"
             hint = "list the events that may be repeated"
-            report.add("events.swallowed", message, transition.place, hint, within=transition.source)
+            report.add("events.swallowed", message, transition.location, hint, within=transition.source)

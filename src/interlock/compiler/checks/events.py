@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from interlock.compiler.checks.graph import DescriptorIndex
 from interlock.compiler.checks.report import RULE, CheckReport
 from interlock.compiler.resolve import exact_descriptor
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.expression.parser import Parsed
 from interlock.model.chart import Transition
 from interlock.model.chart_sites import block_sites
 from interlock.model.document.actions import Emit, Expression, Raise, Send
 from interlock.model.document.document import EventType
-from interlock.model.document.field import Field, fields_refusal
+from interlock.model.document.field import Field, fields_problem
 from interlock.model.document.walk import value_expressions
 from interlock.model.event import RESERVED_WORDS, is_reserved
 from interlock.model.limits import NAME_BYTES_MAX
@@ -31,15 +31,15 @@ def check_events(report: CheckReport) -> None:
     declared = {each.name: each for each in report.chart.events or ()}
     for event in report.chart.events or ():
         _check_declaration(report, event, declared)
-    for name, data, place in _own_events(report):
-        _check_own_event(report, declared, name, data, place)
+    for name, data, location in _own_events(report):
+        _check_own_event(report, declared, name, data, location)
     _check_sends(report)
     for transition in report.chart.transitions:
         _check_descriptors(report, declared, transition)
         _check_roles(report, transition)
     for state in report.chart.states:
         if state.expect is not None and state.expect.then != "alert":
-            _check_own_event(report, declared, state.expect.then, None, state.place)
+            _check_own_event(report, declared, state.expect.then, None, state.location)
             message = (
                 f'the event "{state.expect.then}" is not sent yet: `then` of `expect` is reserved for a later release'
             )
@@ -51,13 +51,16 @@ def check_events(report: CheckReport) -> None:
 
 def _check_declaration(report: CheckReport, event: EventType, declared: dict[str, EventType]) -> None:
     if is_reserved(event.name):
-        report.add_reserved("event", event.name, event.place)
+        report.add_reserved("event", event.name, event.location)
     if len(event.name.encode()) > NAME_BYTES_MAX:
         message = f'the event name "{event.name[:40]}..." has more than {NAME_BYTES_MAX} bytes'
-        report.add("event.name_length", message, event.place, "use a shorter name")
+        report.add("event.name_length", message, event.location, "use a shorter name")
     if declared[event.name] is not event:
         report.add(
-            "event.duplicate", f'the event "{event.name}" is declared twice', event.place, "merge the two declarations"
+            "event.duplicate",
+            f'the event "{event.name}" is declared twice',
+            event.location,
+            "merge the two declarations",
         )
     for expression in value_expressions(event.dedupe):
         parsed = report.names.parsed.get(expression.text)
@@ -65,7 +68,7 @@ def _check_declaration(report: CheckReport, event: EventType, declared: dict[str
         if moving is not None:
             message = f'`dedupe` of "{event.name}" reads `{moving}`, which is different when the event is sent again'
             hint = "read a value that the sender repeats, such as event.data.id or event.id"
-            report.add("event.dedupe", message, expression.place, hint)
+            report.add("event.dedupe", message, expression.location, hint)
 
 
 def _unstable_name(parsed: Parsed) -> str | None:
@@ -85,15 +88,15 @@ def _unstable_name(parsed: Parsed) -> str | None:
 # Events that the chart raises and sends
 
 
-def _own_events(report: CheckReport) -> Iterator[tuple[str, object, Place]]:
+def _own_events(report: CheckReport) -> Iterator[tuple[str, object, SourceLocation]]:
     """Every event that the chart raises or sends to itself, if its name is literal."""
     for site in block_sites(report.chart):
         for action in site.actions():
             match action:
                 case Raise(event=str() as name):
-                    yield name, action.data, action.place
+                    yield name, action.data, action.location
                 case Send(event=str() as name) if action.to in _SELF_TARGETS:
-                    yield name, action.data, action.place
+                    yield name, action.data, action.location
                 case _:
                     pass
 
@@ -104,17 +107,17 @@ def _check_sends(report: CheckReport) -> None:
         for action in site.actions():
             match action:
                 case Send(event=str() as name) if action.to not in _SELF_TARGETS and is_reserved(name):
-                    report.add_reserved("event", name, action.place)
+                    report.add_reserved("event", name, action.location)
                 case _:
                     pass
 
 
 def _check_own_event(
-    report: CheckReport, declared: dict[str, EventType], name: str, data: object, place: Place
+    report: CheckReport, declared: dict[str, EventType], name: str, data: object, location: SourceLocation
 ) -> None:
     if is_reserved(name):
         if report.is_native:
-            report.add_reserved("event", name, place)
+            report.add_reserved("event", name, location)
         return
     if report.chart.events is None:
         return
@@ -123,15 +126,17 @@ def _check_own_event(
         hint = (
             report.suggestion(name, declared) or f"declare it under `events`, such as {name}: {{direction: internal}}"
         )
-        report.add("event.undeclared", f'the event "{name}" is not declared', place, hint, severity=RULE)
+        report.add("event.undeclared", f'the event "{name}" is not declared', location, hint, severity=RULE)
     elif event.direction == "out":
         message = f'the event "{name}" is declared `out`: this entity cannot receive it'
-        report.add("event.direction", message, place, "publish it with `emit`, or declare it `internal`")
+        report.add("event.direction", message, location, "publish it with `emit`, or declare it `internal`")
     elif event.payload is not None:
-        _check_data(report, event.name, event.payload, data, place)
+        _check_data(report, event.name, event.payload, data, location)
 
 
-def _check_data(report: CheckReport, name: str, payload: tuple[Field, ...], data: object, place: Place) -> None:
+def _check_data(
+    report: CheckReport, name: str, payload: tuple[Field, ...], data: object, location: SourceLocation
+) -> None:
     """Literal data must be valid for the event's payload; expressions are not checked."""
     if isinstance(data, Expression):
         return
@@ -144,9 +149,9 @@ def _check_data(report: CheckReport, name: str, payload: tuple[Field, ...], data
         unknown = next((key for key in given if key not in known), None)
         # A computed field counts as present; its value is not known here.
         rest = tuple(each for each in payload if each not in computed)
-        problem = f"unknown field `{unknown}`" if unknown else fields_refusal(literal, rest)
+        problem = f"unknown field `{unknown}`" if unknown else fields_problem(literal, rest)
     if problem is not None:
-        report.add("payload.type", f'the payload of "{name}" is invalid: {problem}', place, "correct `data`")
+        report.add("payload.type", f'the payload of "{name}" is invalid: {problem}', location, "correct `data`")
 
 
 # Events that transitions take
@@ -165,10 +170,10 @@ def _check_descriptors(report: CheckReport, declared: dict[str, EventType], tran
                 or "declare it under `events`; undeclared events are rejected"
             )
             message = f'the event "{descriptor.text}" is not declared, so it is never received'
-            report.add("event.undeclared", message, transition.place, hint, within=transition.source)
+            report.add("event.undeclared", message, transition.location, hint, within=transition.source)
         elif all(each.direction == "out" for each in found):
             message = f'the event "{descriptor.text}" is declared `out`, so it is never received'
-            report.add("event.direction", message, transition.place, "declare it `in` or `internal`")
+            report.add("event.direction", message, transition.location, "declare it `in` or `internal`")
 
 
 def _check_roles(report: CheckReport, transition: Transition) -> None:
@@ -180,7 +185,7 @@ def _check_roles(report: CheckReport, transition: Transition) -> None:
             message = (
                 "this transition is automatic and acts as `system`, which is missing in its roles: it is never taken"
             )
-            report.add("roles.system", message, transition.place, "add `system` to its roles, or remove the roles")
+            report.add("roles.system", message, transition.location, "add `system` to its roles, or remove the roles")
         return
     events = [each for descriptor in transition.descriptors for each in report.events.matching(descriptor)]
     if not events or any(each.roles is None for each in events):
@@ -190,7 +195,7 @@ def _check_roles(report: CheckReport, transition: Transition) -> None:
         if role not in senders and role != "system":
             message = f'the role "{role}" may not send this event: a transition can only narrow the roles of its event'
             hint = report.suggestion(role, senders) or "add it to the roles of the event, or remove it here"
-            report.add("roles.widened", message, transition.place, hint)
+            report.add("roles.widened", message, transition.location, hint)
 
 
 def is_automatic(transition: Transition) -> bool:
@@ -216,11 +221,11 @@ def _lint_unused(report: CheckReport) -> None:
         if event.direction == "out":
             if event.name not in emitted and not computed:
                 message = f'the event "{event.name}" is declared `out`, but no action emits it'
-                report.add("event.unused", message, event.place, "emit it, or remove the declaration", within=0)
+                report.add("event.unused", message, event.location, "emit it, or remove the declaration", within=0)
         elif not any(True for _ in users.matching(exact_descriptor(event.name))):
             message = f'no transition takes the event "{event.name}"'
             report.add(
-                "event.unused", message, event.place, "add a transition for it, or remove the declaration", within=0
+                "event.unused", message, event.location, "add a transition for it, or remove the declaration", within=0
             )
 
 
@@ -229,9 +234,9 @@ def _lint_roles(report: CheckReport) -> None:
     without = [each for each in arriving if not each.roles]
     if arriving and len(without) == len(arriving):
         message = "no event has roles: only a local driver may run this chart"
-        report.add("event.no_roles", message, without[0].place, "add `roles` to the events", within=0)
+        report.add("event.no_roles", message, without[0].location, "add `roles` to the events", within=0)
         return
     for event in without:
         message = f'the event "{event.name}" has no roles, so no principal may send it'
         hint = "add `roles`, or write `direction: internal` if only the chart sends it"
-        report.add("event.no_roles", message, event.place, hint, within=0)
+        report.add("event.no_roles", message, event.location, hint, within=0)

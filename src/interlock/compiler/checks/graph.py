@@ -110,7 +110,7 @@ class Graph:
     def ends_entity(self, index: int) -> bool:
         """Whether the entity ends when this state is entered: it is a final child of the root."""
         state = self.states[index]
-        return state.type == "final" and state.parent == self.chart.top
+        return state.type == "final" and state.parent == self.chart.completion_root
 
     def can_be_done(self, index: int) -> bool:
         """Whether a state can be "in a final state" (S29)."""

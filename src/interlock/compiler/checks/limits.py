@@ -26,11 +26,13 @@ def check_nesting(document: Document, diagnostics: Diagnostics) -> bool:
         loops += isinstance(part, Foreach)
         if depth > CONTENT_DEPTH_MAX:
             message = f"actions or guards are nested more than {CONTENT_DEPTH_MAX} levels deep"
-            diagnostics.error("content.depth", message, part.place, "move the inner part into a registered function")
+            diagnostics.error("content.depth", message, part.location, "move the inner part into a registered function")
             return False
         if loops > FOREACH_DEPTH_MAX:
             message = f"`foreach` is nested more than {FOREACH_DEPTH_MAX} levels deep"
-            diagnostics.error("content.depth", message, part.place, "move the inner loops into a registered function")
+            diagnostics.error(
+                "content.depth", message, part.location, "move the inner loops into a registered function"
+            )
             return False
         stack.extend((each, depth + 1, loops) for each in _parts(part))
     return True

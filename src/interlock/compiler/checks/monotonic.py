@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 
 from interlock.compiler.checks.graph import Graph
 from interlock.compiler.checks.report import CheckReport, describe_trigger
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.model.chart import Transition
 from interlock.model.document.targets import Unresolved
 
@@ -39,47 +39,47 @@ def check_monotonic(report: CheckReport, graph: Graph, reachable: frozenset[int]
         if written.monotonic is True:
             order = list(graph.regions(graph.states[index]))
         else:
-            order = _resolve_order(report, index, written.monotonic, written.place)
+            order = _resolve_order(report, index, written.monotonic, written.location)
         if len(order) > ORDER_MAX:
             message = f"`monotonic` orders {len(order)} states; the limit is {ORDER_MAX}"
-            report.add("monotonic.order", message, written.place, "list only the states that matter")
-        elif _is_order(report, graph, order, written.place):
+            report.add("monotonic.order", message, written.location, "list only the states that matter")
+        elif _is_order(report, graph, order, written.location):
             try:
-                _prove(report, ways, [each for each in order if each in reachable], written.place)
+                _prove(report, ways, [each for each in order if each in reachable], written.location)
             except _TooManyEdges:
                 message = "`monotonic` cannot be proved: the chart has too many transitions"
                 hint = "order fewer states, or split the chart"
-                report.add("monotonic.unproved", message, written.place, hint)
+                report.add("monotonic.unproved", message, written.location, hint)
                 return
 
 
-def _resolve_order(report: CheckReport, index: int, names: tuple[str, ...], place: Place) -> list[int]:
+def _resolve_order(report: CheckReport, index: int, names: tuple[str, ...], location: SourceLocation) -> list[int]:
     found: list[int] = []
     for name in names:
         state = report.tree.resolve_child(index, name)
         if isinstance(state, Unresolved):
             state = report.tree.by_id.get(name, state)
         if isinstance(state, Unresolved):
-            report.add("target.unknown", f"monotonic: {state.message}", place, state.hint)
+            report.add("target.unknown", f"monotonic: {state.message}", location, state.hint)
         elif state in found:
-            report.add("monotonic.order", f'`monotonic` lists "{name}" twice', place, "list each state once")
+            report.add("monotonic.order", f'`monotonic` lists "{name}" twice', location, "list each state once")
         else:
             found.append(state)
     return found
 
 
-def _is_order(report: CheckReport, graph: Graph, order: list[int], place: Place) -> bool:
+def _is_order(report: CheckReport, graph: Graph, order: list[int], location: SourceLocation) -> bool:
     """Whether no two of the states can be active together."""
     for position, second in enumerate(order):
         for first in order[:position]:
             if graph.can_be_active_together(first, second):
                 message = f"{report.name(first)} and {report.name(second)} can be active together"
-                report.add("monotonic.order", message, place, "list states of which only one is active at a time")
+                report.add("monotonic.order", message, location, "list states of which only one is active at a time")
                 return False
     return True
 
 
-def _prove(report: CheckReport, ways: _Edges, order: list[int], place: Place) -> None:
+def _prove(report: CheckReport, ways: _Edges, order: list[int], location: SourceLocation) -> None:
     """Report the first path back, if there is one."""
     graph, earliest = ways.graph, ways.earliest(order)
     for position, late in enumerate(order):
@@ -97,7 +97,7 @@ def _prove(report: CheckReport, ways: _Edges, order: list[int], place: Place) ->
                 f"after {report.name(late)}, {report.name(earlier)} can be entered again: {report.name(late)} {steps}"
             )
             hint = "remove the transition, change its target, or remove the state from `monotonic`"
-            report.add("monotonic.violated", message, place, hint)
+            report.add("monotonic.violated", message, location, hint)
             return
 
 

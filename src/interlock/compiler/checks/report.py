@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from interlock.compiler.resolve import NameResolver
-from interlock.errors import Diagnostic, Place, Severity
+from interlock.errors import Diagnostic, Severity, SourceLocation
 from interlock.model.chart import Chart, Descriptor, State, Transition
 from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.document import Document, EventType
@@ -185,7 +185,7 @@ class CheckReport:
         self,
         code: str,
         message: str,
-        at: int | Place,
+        at: int | SourceLocation,
         hint: str | None = None,
         *,
         within: int | None = None,
@@ -199,13 +199,15 @@ class CheckReport:
         state = at if isinstance(at, int) else within
         if known.can_allow and state is not None and self.allows(code, state):
             return
-        place = self.tree.states[at].place if isinstance(at, int) else at
+        location = self.tree.states[at].location if isinstance(at, int) else at
         level = known.native if self.is_native else known.imported
-        self.diagnostics.items.append(Diagnostic(code=code, message=message, place=place, severity=level, hint=hint))
+        self.diagnostics.items.append(
+            Diagnostic(code=code, message=message, location=location, severity=level, hint=hint)
+        )
 
-    def add_reserved(self, what: str, name: str, place: Place) -> None:
+    def add_reserved(self, what: str, name: str, location: SourceLocation) -> None:
         """Report a reserved name."""
-        self.add("name.reserved", f'the {what} "{name}" has a reserved name', place, RESERVED_HINT)
+        self.add("name.reserved", f'the {what} "{name}" has a reserved name', location, RESERVED_HINT)
 
     def suggestion(self, word: str, known: Iterable[str]) -> str | None:
         """`did you mean ...?`; None if no known word is similar, or after too many unknown words."""

@@ -34,7 +34,7 @@ def check_sensitive(report: CheckReport, graph: Graph) -> None:
             if name not in known:
                 hint = report.suggestion(name, known) or "declare it under `context`"
                 message = f"sensitive: the context has no field `{name}`"
-                report.add("sensitive.unknown_field", message, state.place, hint)
+                report.add("sensitive.unknown_field", message, state.location, hint)
         if sensitive.hidden:
             hidden.append(state)
             _check_neutral(report, state, sensitive.neutral or DEFAULT_NEUTRAL_NAME)
@@ -58,7 +58,7 @@ def _check_names(report: CheckReport) -> None:
             if read:
                 message = f"the sensitive field `{read[0]}` is part of a computed name, and names are stored unmasked"
                 hint = "compute the name from another field, such as an id"
-                report.add("sensitive.name", message, expression.place, hint, within=state)
+                report.add("sensitive.name", message, expression.location, hint, within=state)
 
 
 def _computed_names(chart: Chart) -> Iterator[tuple[int, Value]]:
@@ -73,7 +73,7 @@ def _computed_names(chart: Chart) -> Iterator[tuple[int, Value]]:
 def _check_neutral(report: CheckReport, state: State, neutral: str) -> None:
     if any(neutral in (each.id, each.key) for each in report.chart.states[1:]):
         message = f'sensitive: {report.name(state)} would be shown as "{neutral}", which is another state of the chart'
-        report.add("sensitive.neutral", message, state.place, "choose another name with `as`")
+        report.add("sensitive.neutral", message, state.location, "choose another name with `as`")
 
 
 def _entering_transitions(graph: Graph, hidden: frozenset[int]) -> dict[int, list[Transition]]:
@@ -97,7 +97,7 @@ def _check_access(report: CheckReport, graph: Graph, state: State, into: list[Tr
             reported.add(transition.index)
             message = f"{', '.join(more)} may leave the hidden state {report.name(state)} but not enter it"
             hint = "require at least the same rights for leaving as for entering"
-            report.add("sensitive.roles", message, transition.place, hint, within=state.index)
+            report.add("sensitive.roles", message, transition.location, hint, within=state.index)
 
 
 def _required_roles(
@@ -112,7 +112,7 @@ def _required_roles(
         hint = "add `system` to its `roles`" if is_automatic(transition) else "add `roles` to it or to its event"
         where = f"{way} the hidden state {report.name(state)} by {describe_trigger(transition)}"
         message = f"the transition {where} has no roles"
-        report.add("sensitive.no_roles", message, transition.place, hint, within=state.index)
+        report.add("sensitive.no_roles", message, transition.location, hint, within=state.index)
     return set()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from interlock.compiler.checks.graph import Graph
 from interlock.compiler.checks.report import CheckReport, describe_trigger
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.model.chart import State, Transition
 from interlock.model.chart_sites import block_sites
 from interlock.model.document import document as doc
@@ -26,9 +26,9 @@ def check_states(report: CheckReport, graph: Graph) -> None:
     """Check every state by its type, key and initial state."""
     root = graph.states[0]
     if root.type in ("final", "history"):
-        report.add("chart.root", f"the root cannot be a {root.type} state", root.place)
+        report.add("chart.root", f"the root cannot be a {root.type} state", root.location)
     elif not graph.regions(root):
-        report.add("chart.no_states", "the chart has no states", root.place, "add at least one under `states`")
+        report.add("chart.no_states", "the chart has no states", root.location, "add at least one under `states`")
     for state in graph.states:
         written = report.tree.states[state.index]
         _check_key(report, graph, state)
@@ -45,18 +45,18 @@ def check_states(report: CheckReport, graph: Graph) -> None:
 def _check_key(report: CheckReport, graph: Graph, state: State) -> None:
     if len(state.id.encode()) > NAME_BYTES_MAX:
         message = f'the id "{state.id[:40]}..." has more than {NAME_BYTES_MAX} bytes'
-        report.add("state.id_length", message, state.place, "give the state a shorter `id`")
+        report.add("state.id_length", message, state.location, "give the state a shorter `id`")
     if state.index == 0:
         return
     if report.is_native and state.key.startswith("_") and not report.is_from_saga(state.index):
-        report.add_reserved("state", state.key, state.place)
+        report.add_reserved("state", state.key, state.location)
     if report.is_native and _KEY.fullmatch(state.key) is None:
         message = f'"{state.key}" is not a valid state key'
-        report.add("state.key", message, state.place, "use letters, digits, _ and -")
+        report.add("state.key", message, state.location, "use letters, digits, _ and -")
     first = next(each for each in graph.states[state.parent].children if graph.states[each].key == state.key)
     if first != state.index:
         message = f'{report.name(state.parent)} has two states with the key "{state.key}"'
-        report.add("state.duplicate_key", message, state.place, "rename one of them")
+        report.add("state.duplicate_key", message, state.location, "rename one of them")
 
 
 def _check_initial(report: CheckReport, graph: Graph, state: State, written: doc.State) -> None:
@@ -64,35 +64,35 @@ def _check_initial(report: CheckReport, graph: Graph, state: State, written: doc
     if state.type == "compound":
         if not state.initial and state.index > 0 and initial is None:
             message = f"{report.name(state)} has only history states, so it has no initial state"
-            report.add("state.no_initial", message, state.place, "add a child that can be active")
+            report.add("state.no_initial", message, state.location, "add a child that can be active")
         for each in state.initial:
             if not graph.is_descendant(each, state.index):
                 message = f"the initial state {report.name(each)} is not inside {report.name(state)}"
-                place = state.place if initial is None else initial.place
-                report.add("initial.outside", message, place, "name a descendant of it")
+                location = state.location if initial is None else initial.location
+                report.add("initial.outside", message, location, "name a descendant of it")
     elif initial is not None:
         reason = "all its regions are entered" if state.type == "parallel" else "it has no children"
         message = f"{report.name(state)} cannot have `initial`: {reason}"
-        report.add("initial.misplaced", message, initial.place, "remove it")
+        report.add("initial.misplaced", message, initial.location, "remove it")
 
 
 def _check_final(report: CheckReport, graph: Graph, state: State, written: doc.State) -> None:
-    for what, place in _useless_parts(written):
-        report.add("final.content", f"the final state {report.name(state)} cannot have {what}", place, "remove it")
+    for what, location in _useless_parts(written):
+        report.add("final.content", f"the final state {report.name(state)} cannot have {what}", location, "remove it")
     if state.index > 0 and graph.states[state.parent].type == "parallel" and graph.chart.dialect.done == "scxml":
         message = (
             f"the final state {report.name(state)} cannot be a region of the parallel state {report.name(state.parent)}"
         )
-        report.add("final.region", message, state.place, "move it into a region")
+        report.add("final.region", message, state.location, "move it into a region")
 
 
 def _check_history(report: CheckReport, graph: Graph, state: State, written: doc.State) -> None:
-    for what, place in _useless_parts(written):
-        report.add("history.content", f"the history {report.name(state)} cannot have {what}", place, "remove it")
+    for what, location in _useless_parts(written):
+        report.add("history.content", f"the history {report.name(state)} cannot have {what}", location, "remove it")
     if not state.default:
         if not written.targets:
             message = f"the history {report.name(state)} has no default target"
-            report.add("history.no_default", message, state.place, "add `target`")
+            report.add("history.no_default", message, state.location, "add `target`")
         return
     # XState's history of a parallel state falls back to that state itself (X17).
     fallback = state.parent if graph.chart.dialect.name == "xstate" else None
@@ -100,10 +100,10 @@ def _check_history(report: CheckReport, graph: Graph, state: State, written: doc
         if each != fallback and not graph.is_descendant(each, state.parent):
             message = f"the target {report.name(each)} of the history {report.name(state)} is outside its parent"
             hint = f"name a descendant of {report.name(state.parent)}"
-            report.add("history.outside", message, state.place, hint)
+            report.add("history.outside", message, state.location, hint)
     if _is_circular(graph, state):
         message = f"the default of the history {report.name(state)} leads back to itself"
-        report.add("history.cycle", message, state.place, "use a target that is not a history")
+        report.add("history.cycle", message, state.location, "use a target that is not a history")
 
 
 def _is_circular(graph: Graph, state: State) -> bool:
@@ -122,23 +122,23 @@ def _is_circular(graph: Graph, state: State) -> bool:
     return False
 
 
-def _useless_parts(written: doc.State) -> Iterator[tuple[str, Place]]:
+def _useless_parts(written: doc.State) -> Iterator[tuple[str, SourceLocation]]:
     """The parts of a final state or a history that have no effect."""
     if written.states:
-        yield "states", written.states[0].place
+        yield "states", written.states[0].location
     if written.transitions:
-        yield "transitions", written.transitions[0].place
+        yield "transitions", written.transitions[0].location
     if written.invokes:
-        yield "an invoke", written.invokes[0].place
+        yield "an invoke", written.invokes[0].location
     if written.type == "history" and (written.entry or written.exit):
-        yield "entry or exit actions", written.place
+        yield "entry or exit actions", written.location
 
 
 def _check_parallel(report: CheckReport, graph: Graph, state: State) -> None:
     regions = graph.regions(state)
     if not regions and state.index > 0:
         message = f"the parallel state {report.name(state)} has no regions"
-        report.add("parallel.no_region", message, state.place, "add two or more states")
+        report.add("parallel.no_region", message, state.location, "add two or more states")
     elif len(regions) == 1:
         message = f"the parallel state {report.name(state)} has only one region"
         report.add("parallel.one_region", message, state.index, "remove `type: parallel`, or add a region")
@@ -152,7 +152,7 @@ def _check_done(report: CheckReport, graph: Graph, state: State) -> None:
         if transition.origin == "onDone" and not graph.can_be_done(state.index):
             message = f"{report.name(state)} can never be done, so its `onDone` is never taken"
             hint = "add a final child" if state.type != "parallel" else "add a final child to each region"
-            report.add("done.never", message, transition.place, hint)
+            report.add("done.never", message, transition.location, hint)
 
 
 CHILDREN_MAX = 20

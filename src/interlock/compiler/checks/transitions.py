@@ -8,7 +8,7 @@ from itertools import islice
 from interlock.compiler.checks.graph import DescriptorIndex, Graph, is_unconditional
 from interlock.compiler.checks.guard_overlap import GuardComparison
 from interlock.compiler.checks.report import CheckReport, describe_trigger
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.expression.parser import ExpressionError, parse
 from interlock.model.chart import State, Transition
 from interlock.model.chart_sites import guard_sites
@@ -19,36 +19,36 @@ from interlock.model.document.walk import block_actions, guard_parts
 def check_targets(report: CheckReport, graph: Graph) -> None:
     """Check the targets of every transition, every `initial` and every history default."""
     # Unknown targets are reported already; checking the remaining ones would mislead.
-    broken = {each.place for each in report.diagnostics.items if each.code.startswith("target.")}
+    broken = {each.location for each in report.diagnostics.items if each.code.startswith("target.")}
     for transition in graph.transitions:
-        if transition.place in broken:
+        if transition.location in broken:
             continue
-        _check_together(report, graph, transition.targets, transition.place)
+        _check_together(report, graph, transition.targets, transition.location)
         if 0 in transition.targets and not graph.is_xstate:
             hint = "name the state to continue in"
-            report.add("target.root", "the root is always active and cannot be a target", transition.place, hint)
+            report.add("target.root", "the root is always active and cannot be a target", transition.location, hint)
         elif report.is_native and transition.source > 0:
             _check_reenter(report, graph, transition)
     for state in graph.states:
-        for targets, place in _defaults(report, state):
-            if place not in broken:
-                _check_together(report, graph, targets, place)
+        for targets, location in _defaults(report, state):
+            if location not in broken:
+                _check_together(report, graph, targets, location)
 
 
-def _defaults(report: CheckReport, state: State) -> Iterator[tuple[tuple[int, ...], Place]]:
+def _defaults(report: CheckReport, state: State) -> Iterator[tuple[tuple[int, ...], SourceLocation]]:
     initial = report.tree.states[state.index].initial
     if initial is not None:
-        yield state.initial, initial.place
-    yield state.default, state.place
+        yield state.initial, initial.location
+    yield state.default, state.location
 
 
-def _check_together(report: CheckReport, graph: Graph, targets: tuple[int, ...], place: Place) -> None:
+def _check_together(report: CheckReport, graph: Graph, targets: tuple[int, ...], location: SourceLocation) -> None:
     """Several targets must be active together: in different regions of one parallel state."""
     for position, second in enumerate(targets):
         for first in targets[:position]:
             problem = _problem(report, graph, first, second)
             if problem is not None:
-                report.add("target.conflict", problem, place, "name one state in each of several regions")
+                report.add("target.conflict", problem, location, "name one state in each of several regions")
                 return
 
 
@@ -77,20 +77,20 @@ def _check_reenter(report: CheckReport, graph: Graph, transition: Transition) ->
         if is_given:
             reason = "it has no target" if not transition.targets else f"its target is outside {name}"
             message = f"`reenter` has no effect here: {reason}"
-            report.add("transition.reenter", message, transition.place, "remove `reenter`")
+            report.add("transition.reenter", message, transition.location, "remove `reenter`")
     elif own:
         if not transition.reenter:
             message = f"{name} is its own target, so `reenter` is required"
             hint = "write `reenter: true` to exit and enter it again; to stay in it, remove `target`"
-            report.add("transition.reenter", message, transition.place, hint)
+            report.add("transition.reenter", message, transition.location, hint)
     elif graph.states[source].type != "compound" or len(inner) < len(transition.targets):
         if not transition.reenter:
             message = f"{name} contains the target {report.name(inner[0])} and must be exited"
-            report.add("transition.reenter", message, transition.place, "write `reenter: true`")
+            report.add("transition.reenter", message, transition.location, "write `reenter: true`")
     elif not is_given:
         message = f"{name} contains the target {report.name(inner[0])}, so `reenter` is required"
         hint = f"write `reenter: false` to stay in {name}, or `reenter: true` to exit and enter it again"
-        report.add("transition.reenter", message, transition.place, hint)
+        report.add("transition.reenter", message, transition.location, hint)
 
 
 PAIRS_MAX = 10_000
@@ -120,7 +120,7 @@ def lint_choice(report: CheckReport, graph: Graph) -> None:
                 report.add(
                     "transition.shadowed",
                     message,
-                    transition.place,
+                    transition.location,
                     "remove it, or move it to the front",
                     within=state.index,
                 )
@@ -157,7 +157,7 @@ def _lint_overlap(report: CheckReport, exclusion: GuardComparison, first: Transi
         return False
     message = f"for {describe_trigger(second)} both this guard and an earlier one may be true, so their order decides"
     hint = "make the guards exclude each other, or ignore this if the order is intended"
-    report.add("transition.overlap", message, second.place, hint, within=second.source)
+    report.add("transition.overlap", message, second.location, hint, within=second.source)
     return True
 
 
@@ -168,13 +168,13 @@ def lint_guards(report: CheckReport) -> None:
             if isinstance(part, GuardName) and _reads_like_expression(part.name):
                 message = f'the guard "{part.name}" is the name of a function but looks like an expression'
                 hint = "start it with `=`; in Python, use `build.expr`"
-                report.add("guard.unmarked", message, part.place, hint, within=state)
+                report.add("guard.unmarked", message, part.location, hint, within=state)
             elif isinstance(part, GuardExpression):
                 parsed = report.names.parsed.get(part.expression.text)
                 if parsed is not None and parsed.constant:
                     message = f'the guard "{part.expression.text.strip()}" reads no data, so it is constant'
                     hint = "remove it, or compare a value of the context or the event"
-                    report.add("guard.constant", message, part.expression.place, hint, within=state)
+                    report.add("guard.constant", message, part.expression.location, hint, within=state)
 
 
 def _reads_like_expression(name: str) -> bool:
@@ -203,11 +203,11 @@ def lint_loops(report: CheckReport, graph: Graph) -> None:
                 "this transition returns to its source and changes nothing, so its guard stays true: an endless loop"
             )
             hint = "change a value that its guard reads"
-            report.add("always.loop", message, transition.place, hint, within=transition.source)
+            report.add("always.loop", message, transition.location, hint, within=transition.source)
     for cycle in _cycles(graph, [each for each in eventless if each.guard is None]):
         names = " -> ".join(report.name(each.source) for each in (*cycle, cycle[0]))
         message = f"eventless transitions without guards form an endless loop: {names}"
-        report.add("always.loop", message, cycle[0].place, "add a guard to one of them", within=cycle[0].source)
+        report.add("always.loop", message, cycle[0].location, "add a guard to one of them", within=cycle[0].source)
 
 
 def _returns_to_source(graph: Graph, transition: Transition) -> bool:
@@ -294,7 +294,7 @@ class _Conflicts:
                     f"where it exits {report.name(parallel)}: only the first in document order is taken"
                 )
                 hint = f"handle the event in {report.name(parallel)} itself, or use different events in the regions"
-                report.add("parallel.conflict", message, transition.place, hint, within=transition.source)
+                report.add("parallel.conflict", message, transition.location, hint, within=transition.source)
 
     def _rivals(self, parallel: State, leaving: DescriptorIndex, transition: Transition) -> Iterator[Transition]:
         region = self.graph.child_towards(parallel.index, transition.source)
@@ -320,7 +320,7 @@ def lint_wildcards(report: CheckReport, graph: Graph) -> None:
                     f'{describe_trigger(transition)} also takes "{hidden}", which {report.name(ancestor)} waits for'
                 )
                 hint = "list the events, or add a guard on `event.name`"
-                report.add("descriptor.hides_timer", message, transition.place, hint, within=transition.source)
+                report.add("descriptor.hides_timer", message, transition.location, hint, within=transition.source)
                 break
 
 
@@ -346,4 +346,4 @@ def lint_completion(report: CheckReport, graph: Graph) -> None:
                 "a parallel state directly inside it"
             )
             hint = f"put a compound state between {report.name(source)} and {report.name(inner[0])}"
-            report.add("done.nested_parallel", message, transition.place, hint, within=source.index)
+            report.add("done.nested_parallel", message, transition.location, hint, within=source.index)

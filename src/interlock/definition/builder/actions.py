@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from interlock.definition.builder.values import (
     Json,
-    caller_place,
+    caller_location,
     choice,
     definition_error,
     items,
@@ -75,9 +75,9 @@ def read_guard(given: object, what: str = "a guard") -> Guard:
     if isinstance(given, Guard):
         return given
     if isinstance(given, Expression):
-        return GuardExpression(expression=given, place=given.place)
+        return GuardExpression(expression=given, location=given.location)
     if isinstance(given, str):
-        return GuardName(name=name(given, what), place=caller_place())
+        return GuardName(name=name(given, what), location=caller_location())
     raise usage_error(what, "a name, an expression or a guard", given)
 
 
@@ -91,7 +91,7 @@ def read_action(given: object) -> Action:
     if isinstance(given, Action):
         return given
     if isinstance(given, str):
-        return Do(name=name(given, "an action"), place=caller_place())
+        return Do(name=name(given, "an action"), location=caller_location())
     raise usage_error("an action", "a handler's name or an action", given)
 
 
@@ -104,34 +104,36 @@ def read_block(given: object) -> Block:
 
 def guard(function: str, arguments: Json = None) -> GuardName:
     """Return a guard that calls a registered pure function of context and event, with arguments."""
-    return GuardName(name=name(function, "a guard"), arguments=value(arguments, "arguments"), place=caller_place())
+    return GuardName(
+        name=name(function, "a guard"), arguments=value(arguments, "arguments"), location=caller_location()
+    )
 
 
 def all_of(*guards: GuardLike) -> GuardAll:
     """Return a guard that is true if all are true."""
-    return GuardAll(guards=tuple(read_guard(each) for each in guards), place=caller_place())
+    return GuardAll(guards=tuple(read_guard(each) for each in guards), location=caller_location())
 
 
 def any_of(*guards: GuardLike) -> GuardAny:
     """Return a guard that is true if one of them is true."""
-    return GuardAny(guards=tuple(read_guard(each) for each in guards), place=caller_place())
+    return GuardAny(guards=tuple(read_guard(each) for each in guards), location=caller_location())
 
 
 def not_(guard: GuardLike) -> GuardNot:
     """Return a guard that is true if the given one is false."""
-    return GuardNot(guard=read_guard(guard), place=caller_place())
+    return GuardNot(guard=read_guard(guard), location=caller_location())
 
 
 def in_state(state: str) -> GuardIn:
     """Return a guard that is true while the state is active; `state` is an id, or a target as in the transition."""
-    return GuardIn(state=text(state, TEXT, "a state"), place=caller_place())
+    return GuardIn(state=text(state, TEXT, "a state"), location=caller_location())
 
 
 def do(handler: str, arguments: Mapping[str, Json] | Expression | None = None) -> Do:
     """Return an action that calls a handler: an effect."""
     if arguments is not None and not isinstance(arguments, Mapping | Expression):
         raise usage_error("the arguments of an action", "a mapping or an expression", arguments)
-    return Do(name=name(handler, "a handler"), arguments=value(arguments, "arguments"), place=caller_place())
+    return Do(name=name(handler, "a handler"), arguments=value(arguments, "arguments"), location=caller_location())
 
 
 def assign(values: Mapping[str, Json] | None = None, /, **fields: Json) -> Assign:
@@ -146,17 +148,19 @@ def assign(values: Mapping[str, Json] | None = None, /, **fields: Json) -> Assig
     pairs = tuple((text(path, TEXT, "a field"), value(each, f"the value of {path}")) for path, each in given.items())
     if not pairs:
         raise definition_error("value.empty", "this assign has no values", "give at least one field and its value")
-    return Assign(values=pairs, place=caller_place())
+    return Assign(values=pairs, location=caller_location())
 
 
 def assign_from(function: str, arguments: Json = None) -> AssignCall:
     """Return an action that writes the fields that a registered pure function returns."""
-    return AssignCall(name=name(function, "a function"), arguments=value(arguments, "arguments"), place=caller_place())
+    return AssignCall(
+        name=name(function, "a function"), arguments=value(arguments, "arguments"), location=caller_location()
+    )
 
 
 def raise_(event: str | Expression, data: Json = None) -> Raise:
     """Return an action that puts an event at the end of the internal queue."""
-    return Raise(event=_event(event), data=value(data, "data"), place=caller_place())
+    return Raise(event=_event(event), data=value(data, "data"), location=caller_location())
 
 
 def send(
@@ -184,24 +188,26 @@ def send(
         data=value(data, "data"),
         type=_optional(type, "the type of a send"),
         restore=choice(restore, (None, "deadline", "remaining", "restart"), "`restore`"),
-        place=caller_place(),
+        location=caller_location(),
     )
 
 
 def cancel(id: str | Expression) -> Cancel:
     """Return an action that cancels this entity's pending timers of a send id."""
-    return Cancel(id=_value_or_text(id, "a send id"), place=caller_place())
+    return Cancel(id=_value_or_text(id, "a send id"), location=caller_location())
 
 
 def emit(type: str | Expression, data: Json = None) -> Emit:
     """Return an action that publishes a message through the outbox; `type` is its CloudEvents type."""
-    return Emit(type=_value_or_text(type, "a message's type"), data=value(data, "data"), place=caller_place())
+    return Emit(type=_value_or_text(type, "a message's type"), data=value(data, "data"), location=caller_location())
 
 
 def log(message: Json = None, *, label: str | None = None) -> Log:
     """Return an action that writes a log line after the step is stored: a constant label, and a value."""
     return Log(
-        label=optional_text(label, TEXT, "a label"), value=value(message, "the logged value"), place=caller_place()
+        label=optional_text(label, TEXT, "a label"),
+        value=value(message, "the logged value"),
+        location=caller_location(),
     )
 
 
@@ -220,7 +226,7 @@ def if_(
                 branches.append((read_guard(condition), read_block(actions)))
             case _:
                 raise usage_error("each of `elif_`", "a pair of a guard and actions", each)
-    return If(branches=tuple(branches), otherwise=read_block(else_), place=caller_place())
+    return If(branches=tuple(branches), otherwise=read_block(else_), location=caller_location())
 
 
 def foreach(list_: Sequence[Json] | Expression, actions: Actions, *, item: str, index: str | None = None) -> Foreach:
@@ -232,13 +238,13 @@ def foreach(list_: Sequence[Json] | Expression, actions: Actions, *, item: str, 
         item=text(item, TEXT, "`item`"),
         index=optional_text(index, TEXT, "`index`"),
         block=read_block(actions),
-        place=caller_place(),
+        location=caller_location(),
     )
 
 
 def script(source: str) -> Script:
     """Return an action with code of another language, refused unless the caller provides a trusted language for it."""
-    return Script(text=text(source, TEXT, "a script"), place=caller_place())
+    return Script(text=text(source, TEXT, "a script"), location=caller_location())
 
 
 def _event(given: str | Expression) -> str | Expression:

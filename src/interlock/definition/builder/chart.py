@@ -16,7 +16,7 @@ from interlock.definition.builder.values import (
     FieldPart,
     Json,
     Texts,
-    caller_place,
+    caller_location,
     choice,
     context_fields,
     definition_error,
@@ -59,7 +59,7 @@ def event(
         dedupe=value(dedupe, "`dedupe`"),
         direction=choice(direction, ("in", "internal", "out"), "`direction`"),
         description=optional_text(description, TEXT, "a description"),
-        place=caller_place(),
+        location=caller_location(),
     )
 
 
@@ -115,7 +115,7 @@ def chart(
         description=optional_text(description, TEXT, "a description"),
         tags=texts(tags, TEXT, "a tag"),
         meta=literal(meta, "`meta`"),
-        place=caller_place(),
+        location=caller_location(),
     )
     return Document(
         kind=text(kind, KIND, "the kind of a chart"),
@@ -130,7 +130,7 @@ def chart(
         script=optional_text(script, TEXT, "the script"),
         properties=literal(properties, "`properties`"),
         renamed=_renamed(renamed),
-        source=root.place.file,
+        source=root.location.file,
     )
 
 
@@ -168,7 +168,7 @@ def _with_paths(state: State, path: str, depth: int) -> State:
     inner = key_path(path, "states")
     return replace(
         state,
-        place=state.place.at(path),
+        location=state.location.with_path(path),
         entry=tuple(_block_with_paths(block, key_path(path, "entry")) for block in state.entry),
         exit=tuple(_block_with_paths(block, key_path(path, "exit")) for block in state.exit),
         transitions=tuple(_transition_with_paths(each, _path(path, each)) for each in state.transitions),
@@ -182,7 +182,7 @@ def _transition_with_paths(transition: Transition, path: str) -> Transition:
         transition,
         guard=None if guard is None else rewrite_guard(guard, _at(path), lambda inside: inside),
         actions=_block_with_paths(transition.actions, path),
-        place=transition.place.at(path),
+        location=transition.location.with_path(path),
     )
 
 
@@ -191,7 +191,7 @@ def _block_with_paths(block: Block, path: str) -> Block:
 
 
 def _at(path: str) -> Callable[[Expression], Expression]:
-    return lambda expression: replace(expression, place=expression.place.at(path))
+    return lambda expression: replace(expression, location=expression.location.with_path(path))
 
 
 def _path(path: str, transition: Transition) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from interlock.definition.builder.actions import Actions, GuardLike, optional_guard, read_block
-from interlock.definition.builder.transitions import Answer, read_results
+from interlock.definition.builder.transitions import TransitionLike, read_results
 from interlock.definition.builder.values import (
     Json,
     Texts,
-    caller_place,
+    caller_location,
     choice,
     definition_error,
     name,
@@ -51,8 +51,8 @@ def invoke(
     input: Json = None,
     autoforward: bool = False,
     finalize: Actions | None = None,
-    done: Answer | None = None,
-    error: Answer | None = None,
+    done: TransitionLike | None = None,
+    error: TransitionLike | None = None,
     retry: Retry | None = None,
     timeout: str | None = None,
     key: Json = None,
@@ -78,7 +78,7 @@ def invoke(
         timeout=optional_text(timeout, DURATION, "a timeout"),
         key=value(key, "the key"),
         restore=choice(restore, (None, "keep", "restart", "fail"), "`restore`"),
-        place=caller_place(),
+        location=caller_location(),
     )
 
 
@@ -95,7 +95,7 @@ def call(src: str, *, input: Json = None, output: str | None = None, key: Json =
         input=value(input, "the input"),
         output=optional_text(output, FIELD_PATH, "`output`"),
         key=value(key, "the key"),
-        place=caller_place(),
+        location=caller_location(),
     )
 
 
@@ -116,7 +116,7 @@ def saga_step(
         compensate=None if compensate is None else _call(compensate),
         retry=_retry(retry),
         timeout=optional_text(timeout, DURATION, "a timeout"),
-        place=caller_place(),
+        location=caller_location(),
     )
 
 
@@ -127,9 +127,9 @@ def _call(given: str | SagaCall) -> SagaCall:
 def saga(
     *steps: SagaStep,
     compensation: Literal["reverse", "parallel", "none"] = "reverse",
-    done: Answer | None = None,
-    compensated: Answer | None = None,
-    error: Answer | None = None,
+    done: TransitionLike | None = None,
+    compensated: TransitionLike | None = None,
+    error: TransitionLike | None = None,
 ) -> Saga:
     """Return a saga: several effects; completed steps are compensated if a later one fails."""
     for each in steps:
@@ -145,5 +145,5 @@ def saga(
         done=read_results(done, "`done`"),
         compensated=read_results(compensated, "`compensated`"),
         error=read_results(error, "`error`"),
-        place=caller_place(),
+        location=caller_location(),
     )

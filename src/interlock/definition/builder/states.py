@@ -16,7 +16,7 @@ from interlock.definition.builder.values import (
     FieldPart,
     Json,
     Texts,
-    caller_place,
+    caller_location,
     context_fields,
     definition_error,
     items,
@@ -123,7 +123,7 @@ def state(
         description=optional_text(description, TEXT, "a description"),
         tags=texts(tags, TEXT, "a tag"),
         meta=literal(meta, "`meta`"),
-        place=caller_place(),
+        location=caller_location(),
     )
 
 
@@ -160,7 +160,7 @@ def parallel(
         description=optional_text(description, TEXT, "a description"),
         tags=texts(tags, TEXT, "a tag"),
         meta=literal(meta, "`meta`"),
-        place=caller_place(),
+        location=caller_location(),
     )
 
 
@@ -198,7 +198,7 @@ def final(
         description=optional_text(description, TEXT, "a description"),
         tags=texts(tags, TEXT, "a tag"),
         meta=literal(meta, "`meta`"),
-        place=caller_place(),
+        location=caller_location(),
     )
 
 
@@ -254,7 +254,7 @@ def _history(
         description=optional_text(description, TEXT, "a description"),
         tags=texts(tags, TEXT, "a tag"),
         meta=literal(meta, "`meta`"),
-        place=caller_place(),
+        location=caller_location(),
     )
 
 

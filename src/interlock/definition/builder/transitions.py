@@ -13,7 +13,7 @@ from interlock.definition.builder.actions import Actions, GuardLike, optional_gu
 from interlock.definition.builder.values import (
     Json,
     Texts,
-    caller_place,
+    caller_location,
     choice,
     definition_error,
     items,
@@ -28,7 +28,7 @@ from interlock.definition.vocabulary.names import DESCRIPTORS, DURATION, NAME, T
 from interlock.model.document.actions import Expression, RestorePolicy
 from interlock.model.document.document import Initial, Origin, Transition
 
-Answer: TypeAlias = str | Transition | Sequence[Transition]
+TransitionLike: TypeAlias = str | Transition | Sequence[Transition]
 """The transitions for a result: a target, a transition created by `to`, or several tried in order."""
 
 
@@ -180,7 +180,7 @@ def _transition(
         roles=optional_texts(roles, NAME, "a role"),
         description=optional_text(description, TEXT, "a description"),
         meta=literal(meta, "`meta`"),
-        place=caller_place(),
+        location=caller_location(),
     )
 
 
@@ -198,7 +198,7 @@ def read_targets(given: Texts | None) -> tuple[str, ...]:
     return () if given is None else texts(given, TARGET, "a target")
 
 
-def read_results(given: Answer | None, what: str) -> tuple[Transition, ...]:
+def read_results(given: TransitionLike | None, what: str) -> tuple[Transition, ...]:
     """The transitions for a result."""
     if given is None:
         return ()
@@ -220,7 +220,7 @@ def read_results(given: Answer | None, what: str) -> tuple[Transition, ...]:
 def initial(target: Texts, *, actions: Actions = ()) -> Initial:
     """Return the initial states of a compound state, with actions that run when it is entered by default."""
     return Initial(
-        targets=texts(target, TARGET, "the initial state"), actions=read_block(actions), place=caller_place()
+        targets=texts(target, TARGET, "the initial state"), actions=read_block(actions), location=caller_location()
     )
 
 

@@ -16,7 +16,7 @@ from typing import TypeAlias, TypeVar, cast
 
 from interlock.definition.shapes import Text, compile_pattern
 from interlock.definition.vocabulary.names import FIELD, NAME
-from interlock.errors import DefinitionError, Diagnostic, Place, UsageError
+from interlock.errors import DefinitionError, Diagnostic, SourceLocation, UsageError
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.actions import Expression, Value
 from interlock.model.document.field import FIELD_TYPES, UNSET, Field, FieldType, is_text, type_name
@@ -28,29 +28,29 @@ Json: TypeAlias = "bool | int | float | str | Expression | Sequence[Json] | Mapp
 Texts: TypeAlias = str | Sequence[str]
 """One text or several."""
 
-UNSAID = cast("Json", UNSET)
+OMITTED = cast("Json", UNSET)
 """No default: typed as a value, so that a signature shows what can be given."""
 
 _ROOM = "interlock.definition.builder"
 T = TypeVar("T")
 
 
-def caller_place() -> Place:
+def caller_location() -> SourceLocation:
     """The place of the nearest caller outside the builder."""
     frame = sys._getframe(1)  # noqa: SLF001 - the documented way to know the caller's line without building a stack trace
     while str(frame.f_globals.get("__name__", "")).startswith(_ROOM) and frame.f_back is not None:
         frame = frame.f_back
-    return Place(frame.f_code.co_filename, frame.f_lineno, 1, frame.f_lineno, 1)
+    return SourceLocation(frame.f_code.co_filename, frame.f_lineno, 1, frame.f_lineno, 1)
 
 
 def definition_error(code: str, message: str, hint: str | None = None) -> DefinitionError:
     """An error with one problem at the caller's place."""
-    return DefinitionError([Diagnostic(code=code, message=message, place=caller_place(), hint=hint)])
+    return DefinitionError([Diagnostic(code=code, message=message, location=caller_location(), hint=hint)])
 
 
 def usage_error(what: str, expected: str, found: object) -> UsageError:
     """An error about a value of the wrong Python type."""
-    return UsageError(f"{what} must be {expected}, not {type_name(found)}", hint=f"see {caller_place()}")
+    return UsageError(f"{what} must be {expected}, not {type_name(found)}", hint=f"see {caller_location()}")
 
 
 def text(value: object, shape: Text, what: str) -> str:
@@ -118,7 +118,7 @@ def expr(text: str) -> Expression:
         raise definition_error(
             "expression.syntax", "this is not an expression" if stripped else "the expression is empty", hint
         )
-    return Expression(stripped, caller_place())
+    return Expression(stripped, caller_location())
 
 
 def value(given: Json, what: str) -> Value:
@@ -189,7 +189,7 @@ def field(
     name: str,
     type: FieldType = "any",
     *,
-    default: Json = UNSAID,
+    default: Json = OMITTED,
     required: bool | None = None,
     nullable: bool = False,
     enum: Sequence[Json] | None = None,
@@ -208,14 +208,14 @@ def field(
     made = Field(
         name=text(name, FIELD, "a field's name"),
         type=choice(type, FIELD_TYPES, "a field's type"),
-        default=UNSET if default is UNSAID else _value(default, f"the default of {name}", 0),
+        default=UNSET if default is OMITTED else _value(default, f"the default of {name}", 0),
         nullable=nullable,
         enum=None if enum is None else tuple(literal(enum, f"the enum of {name}")),
         min=min,
         max=max,
         length_max=length_max,
         description=description,
-        place=caller_place(),
+        location=caller_location(),
     )
     inner = field("items", items) if isinstance(items, str) else items
     return FieldPart(made, required, inner, None if fields is None else field_parts(fields, f"the fields of {name}"))
@@ -224,7 +224,7 @@ def field(
 def string(
     name: str,
     *,
-    default: Json = UNSAID,
+    default: Json = OMITTED,
     required: bool | None = None,
     nullable: bool = False,
     enum: Sequence[str] | None = None,
@@ -247,7 +247,7 @@ def string(
 def integer(
     name: str,
     *,
-    default: Json = UNSAID,
+    default: Json = OMITTED,
     required: bool | None = None,
     nullable: bool = False,
     enum: Sequence[int] | None = None,
@@ -272,7 +272,7 @@ def integer(
 def number(
     name: str,
     *,
-    default: Json = UNSAID,
+    default: Json = OMITTED,
     required: bool | None = None,
     nullable: bool = False,
     enum: Sequence[float] | None = None,
@@ -297,7 +297,7 @@ def number(
 def boolean(
     name: str,
     *,
-    default: Json = UNSAID,
+    default: Json = OMITTED,
     required: bool | None = None,
     nullable: bool = False,
     description: str | None = None,

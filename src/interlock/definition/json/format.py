@@ -33,7 +33,7 @@ def read_json(text: str | bytes, /, *, source: str, loader: SourceLoader | None 
     if node is not None and isinstance(node.value, dict) and MARK not in node.value:
         message = f'expected the key "{MARK}" of a chart, or the keys of an XState machine'
         hint = 'add "interlock": 1; a machine of XState is read as format xstate'
-        diagnostics.error("json.format", message, node.place, hint)
+        diagnostics.error("json.format", message, node.location, hint)
     elif node is not None:
         document = read_definition(node, source=source, diagnostics=diagnostics)
     return ReadResult(document=document, diagnostics=diagnostics.sorted())

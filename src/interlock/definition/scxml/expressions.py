@@ -14,7 +14,7 @@ import re
 from keyword import iskeyword
 from typing import Any, Literal
 
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.expression.builtins import CONSTANTS
 from interlock.expression.parser import ExpressionError, parse
 from interlock.expression.tokens import TEXT_LENGTH_MAX
@@ -188,16 +188,16 @@ def _opening(tokens: Tokens, index: int) -> int:
     return index
 
 
-def read_value(text: str, datamodel: Datamodel, place: Place) -> Value:
+def read_value(text: str, datamodel: Datamodel, location: SourceLocation) -> Value:
     """The value of an attribute such as `expr`: a literal, or an expression."""
     text = from_scxml(text, datamodel)
     try:
         parsed = parse(text)
     except ExpressionError:
-        return Expression(text, place)
+        return Expression(text, location)
     if parsed.constant and _is_literal(parsed.tree):
         return _literal(parsed.tree)
-    return Expression(text, place)
+    return Expression(text, location)
 
 
 def _is_literal(node: ast.expr) -> bool:

@@ -21,7 +21,7 @@ from interlock.definition.shapes import Choice, Key, Record, Ref, Scope, ShapeCh
 from interlock.definition.source.node import Node
 from interlock.definition.source.xml import Element
 from interlock.definition.vocabulary.chart import CODECS, SHAPES
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.actions import Guard, Value
 from interlock.model.document.document import EventType
@@ -119,22 +119,22 @@ class Extension:
         return self._model(element, name, owner, name)
 
     def _model(self, element: Element, name: str, owner: type[Any], field: str) -> Any:
-        plain, place = self.plain(element, name), element.at(name, INTERLOCK)
+        plain, location = self.plain(element, name), element.at(name, INTERLOCK)
         if plain is None:
             return None
-        node = Node.within(plain, place)
-        return self._checked(place, lambda: extension_json.read_field(node, owner, field, _LEAVES))
+        node = Node.within(plain, location)
+        return self._checked(location, lambda: extension_json.read_field(node, owner, field, _LEAVES))
 
-    def _record(self, plain: Any, place: Place, made: type[Any]) -> Any:
-        return self._checked(place, lambda: extension_json.read(Node.within(plain, place), made, _LEAVES))
+    def _record(self, plain: Any, location: SourceLocation, made: type[Any]) -> Any:
+        return self._checked(location, lambda: extension_json.read(Node.within(plain, location), made, _LEAVES))
 
-    def _checked(self, place: Place, read: Callable[[], Any]) -> Any:
+    def _checked(self, location: SourceLocation, read: Callable[[], Any]) -> Any:
         """The value; None, and a diagnostic, if its JSON is of another type."""
         try:
             return read()
         except WrongValueError as wrong:
             message = f"expected {wrong.expected}, got {type_name(wrong.node.plain())}"
-            self.diagnostics.error("scxml.extension", message, place)
+            self.diagnostics.error("scxml.extension", message, location)
             return None
 
     def plain(self, element: Element, name: str, shape: type[T] | Any = Any) -> T | Any:
@@ -142,11 +142,11 @@ class Extension:
         text = element.get(name, INTERLOCK)
         return None if text is None else self._decoded(text, element.at(name, INTERLOCK), shape)
 
-    def _decoded(self, text: str, place: Place, shape: type[T] | Any = Any) -> T | Any:
+    def _decoded(self, text: str, location: SourceLocation, shape: type[T] | Any = Any) -> T | Any:
         try:
             return msgspec.json.decode(text, type=shape)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            self.diagnostics.error("scxml.extension", f"invalid JSON: {error}", place)
+            self.diagnostics.error("scxml.extension", f"invalid JSON: {error}", location)
             return None
 
     def value(self, element: Element, name: str) -> Value:
@@ -155,13 +155,13 @@ class Extension:
 
     def guard(self, element: Element, name: str) -> Guard | None:
         """The guard in an attribute."""
-        plain, place = self.plain(element, name), element.at(name, INTERLOCK)
+        plain, location = self.plain(element, name), element.at(name, INTERLOCK)
         if plain is None:
             return None
         checker = ShapeChecker(shapes=SHAPES, foreign={}, diagnostics=Diagnostics())
-        node = checker.check(Node.within(_escaped_names(plain), place), Ref(name="guard"))
+        node = checker.check(Node.within(_escaped_names(plain), location), Ref(name="guard"))
         if node is None or checker.diagnostics.has_errors:
-            self.diagnostics.error("scxml.extension", "expected a guard", place)
+            self.diagnostics.error("scxml.extension", "expected a guard", location)
             return None
         guard: Guard = _GUARD.read(node, Scope())
         return guard
@@ -169,13 +169,13 @@ class Extension:
     def field(self, name: str, element: Element) -> Field:
         """A field of the context; its attribute `field` has everything except the name and the default."""
         plain = self.plain(element, "field", dict[str, Any]) or {}
-        made = self._record({**plain, "name": name}, element.place, Field)
-        return Field(name=name, place=element.place) if made is None else made
+        made = self._record({**plain, "name": name}, element.location, Field)
+        return Field(name=name, location=element.location) if made is None else made
 
     def events(self, element: Element) -> tuple[EventType, ...]:
         """The declared events, from the JSON inside an element."""
-        found = self._decoded(element.text, element.place, list[dict[str, Any]]) or ()
-        made = [self._record(each, element.place, EventType) for each in found]
+        found = self._decoded(element.text, element.location, list[dict[str, Any]]) or ()
+        made = [self._record(each, element.location, EventType) for each in found]
         return tuple(each for each in made if each is not None)
 
 

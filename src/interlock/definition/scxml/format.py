@@ -7,7 +7,7 @@ from interlock.definition.names import kind_from_source
 from interlock.definition.scxml.read import read_root
 from interlock.definition.scxml.write import write_scxml
 from interlock.definition.source.xml import parse_xml
-from interlock.errors import Place, UsageError
+from interlock.errors import SourceLocation, UsageError
 from interlock.model.diagnostics import Diagnostics
 
 LOADED_MAX = 64
@@ -27,7 +27,7 @@ def read_scxml(text: str | bytes, /, *, source: str = "<definition>", loader: So
             )
     except RecursionError:
         # The depth of one file is limited; files that invoke files, or themselves, add up.
-        diagnostics.error("scxml.nesting", "files invoke each other too deeply", Place(source))
+        diagnostics.error("scxml.nesting", "files invoke each other too deeply", SourceLocation(source))
     return ReadResult(document=document, diagnostics=diagnostics.sorted())
 
 

@@ -168,7 +168,7 @@ class DocumentReader:
         if self.outer is None:
             return state
         notes = self._with_notes(state, self.root)
-        return replace(notes, context=self._fields(self.root), place=self.root.place)
+        return replace(notes, context=self._fields(self.root), location=self.root.location)
 
     def _state(self, outline: _Outline, index: int) -> State:
         element, key = outline.element, outline.key
@@ -198,7 +198,7 @@ class DocumentReader:
             actions=default.actions if default else (),
             output=next((content.payload(each) for each in children_named(element, "donedata")), None),
             saga=next((self._saga(each, index) for each in children_named(element, "interlock:saga")), None),
-            place=element.place,
+            location=element.location,
         )
         return self._with_notes(state, element)
 
@@ -240,11 +240,11 @@ class DocumentReader:
         elements, text = children_named(element, "initial"), element.get("initial")
         if text is not None and elements:
             self.diagnostics.error(
-                "scxml.exclusive", "`initial` must be an attribute or an element, not both", element.place
+                "scxml.exclusive", "`initial` must be an attribute or an element, not both", element.location
             )
         if (text is not None or elements) and not self.tree.children[index]:
             message = "`initial` is only allowed in a state with child states"
-            self.diagnostics.error("scxml.initial", message, element.place)
+            self.diagnostics.error("scxml.initial", message, element.location)
             return None
         if elements:
             return self._default(elements[0], index)
@@ -252,7 +252,7 @@ class DocumentReader:
             return None
         texts = self.extension.plain(element, "initial", list[str])
         targets = self._target_texts(text, index, child_target_text) if texts is None else tuple(texts)
-        return Initial(targets=targets, place=element.at("initial"))
+        return Initial(targets=targets, location=element.at("initial"))
 
     def _default(self, element: Element, parent: int) -> Initial:
         """The transition inside `initial` or `history`: targets and actions only."""
@@ -260,12 +260,12 @@ class DocumentReader:
         targets = self._targets(found[0], parent, child_target_text) if found else ()
         if len(found) != 1 or found[0].get("target") is None:
             message = f"<{element.name}> must have exactly one transition, with a target"
-            self.diagnostics.error("scxml.default", message, element.place)
+            self.diagnostics.error("scxml.default", message, element.location)
         elif found[0].get("event") is not None or found[0].get("cond") is not None:
             message = f"the transition of <{element.name}> must not have `event` or `cond`"
-            self.diagnostics.error("scxml.default", message, found[0].place)
+            self.diagnostics.error("scxml.default", message, found[0].location)
         actions = self.content.block(found[0]) if found else ()
-        return Initial(targets=targets, actions=actions, place=element.place)
+        return Initial(targets=targets, actions=actions, location=element.location)
 
     def _transitions(
         self, element: Element, index: int
@@ -315,7 +315,7 @@ class DocumentReader:
             actions=self.content.block(element),
             reenter=reenter,
             delay=extension.value(element, "delay"),
-            place=element.place,
+            location=element.location,
             **extension.extras(element, TRANSITION),
         )
 
@@ -341,7 +341,7 @@ class DocumentReader:
             finalize=self._finalize(element),
             done=done,
             error=error,
-            place=element.place,
+            location=element.location,
             **extension.extras(element, INVOKE),
         )
 
@@ -372,14 +372,16 @@ class DocumentReader:
     def _content_chart(self, element: Element, name: str) -> Expression | Document | str | None:
         inside = children_named(element, "content")[0]
         if element.get("src") is not None or element.get("srcexpr") is not None:
-            self.diagnostics.error("scxml.exclusive", "<invoke> must have `src` or <content>, not both", element.place)
+            self.diagnostics.error(
+                "scxml.exclusive", "<invoke> must have `src` or <content>, not both", element.location
+            )
         charts = children_named(inside, "scxml")
         if charts:
             return self._nested(charts[0], self.source, name)
         value = self.content.inline(inside)
         if isinstance(value, Expression):
             return value
-        self.diagnostics.error("scxml.invoke", "the <content> of this invoke contains no <scxml>", inside.place)
+        self.diagnostics.error("scxml.invoke", "the <content> of this invoke contains no <scxml>", inside.location)
         return None
 
     def _finalize(self, element: Element) -> Block | None:
@@ -394,11 +396,14 @@ class DocumentReader:
         return block or tuple(self._assign_result(name, location, found[0]) for name, location in names)
 
     def _assign_result(self, name: str, location: str, element: Element) -> If:
-        answered = Expression(f"event.data != null and has(event.data, {name!r})", element.place)
-        value = Expression(f"get(event.data, {name!r})", element.place)
+        answered = Expression(f"event.data != null and has(event.data, {name!r})", element.location)
+        value = Expression(f"get(event.data, {name!r})", element.location)
         path = read_path(location, self.content.datamodel)
-        guard = GuardExpression(expression=answered, place=element.place)
-        return If(branches=((guard, (Assign(values=((path, value),), place=element.place),)),), place=element.place)
+        guard = GuardExpression(expression=answered, location=element.location)
+        return If(
+            branches=((guard, (Assign(values=((path, value),), location=element.location),)),),
+            location=element.location,
+        )
 
     def _saga(self, element: Element, index: int) -> Saga:
         def inside(name: str) -> tuple[Transition, ...]:
@@ -415,7 +420,7 @@ class DocumentReader:
             done=inside("done"),
             compensated=inside("compensated"),
             error=inside("error"),
-            place=element.place,
+            location=element.location,
         )
 
     def _saga_step(self, element: Element) -> SagaStep:
@@ -425,7 +430,7 @@ class DocumentReader:
 
         do = call("interlock:call")
         if do is None:
-            self.diagnostics.error("scxml.required", "a step of a saga must have <interlock:call>", element.place)
+            self.diagnostics.error("scxml.required", "a step of a saga must have <interlock:call>", element.location)
         return SagaStep(
             id=element.get("id") or "",
             do=do or SagaCall(src=""),
@@ -433,7 +438,7 @@ class DocumentReader:
             compensate=call("interlock:compensate"),
             retry=self.extension.model(element, "retry", SagaStep),
             timeout=element.get("timeout"),
-            place=element.place,
+            location=element.location,
         )
 
     def _saga_call(self, element: Element) -> SagaCall:
@@ -442,7 +447,7 @@ class DocumentReader:
             input=self.content.payload(element),
             output=element.get("output"),
             key=self.extension.value(element, "idempotency"),
-            place=element.place,
+            location=element.location,
         )
 
     def _nested(self, root: Element, source: str, name: str) -> Document | None:

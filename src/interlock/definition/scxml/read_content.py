@@ -37,7 +37,7 @@ from interlock.model.document.actions import (
     Send,
     Value,
 )
-from interlock.model.document.field import UNSET, plain_refusal
+from interlock.model.document.field import UNSET, json_problem
 from interlock.model.duration import format_duration, parse_css_duration, parse_duration
 from interlock.model.event import SCXML_PROCESSOR
 
@@ -90,7 +90,7 @@ class ContentReader:
             return self.extension.guard(element, "guard")
         if not (element.get("cond") or "").strip():
             return None
-        return GuardExpression(expression=self.expression(element, "cond"), place=element.at("cond"))
+        return GuardExpression(expression=self.expression(element, "cond"), location=element.at("cond"))
 
     def inline(self, element: Element) -> Value:
         """The value of `expr`, of our own JSON, or of the content of an element; UNSET if there is none."""
@@ -166,10 +166,10 @@ class ContentReader:
 
     def action(self, element: Element) -> Action:
         """One action."""
-        place = element.place
+        location = element.location
         match tag(element):
             case "raise":
-                return Raise(event=element.get("event") or "", place=place)
+                return Raise(event=element.get("event") or "", location=location)
             case "if":
                 return self.branches(element)
             case "foreach":
@@ -178,25 +178,25 @@ class ContentReader:
                     item=(element.get("item") or "").strip(" "),
                     index=None if element.get("index") is None else (element.get("index") or "").strip(" "),
                     block=self.block(element),
-                    place=place,
+                    location=location,
                 )
             case "send":
                 return self.send(element)
             case "cancel":
-                return Cancel(id=self.either(element, "sendid", "sendidexpr"), place=place)
+                return Cancel(id=self.either(element, "sendid", "sendidexpr"), location=location)
             case "log":
-                return Log(label=element.get("label"), value=self.inline_or_none(element), place=place)
+                return Log(label=element.get("label"), value=self.inline_or_none(element), location=location)
             case "assign":
                 return self.assign(element)
             case "script":
-                return Script(text=self.script(element) or "", place=place)
+                return Script(text=self.script(element) or "", location=location)
             case "interlock:do":
-                return Do(name=element.get("name") or "", arguments=self.payload(element), place=place)
+                return Do(name=element.get("name") or "", arguments=self.payload(element), location=location)
             case "interlock:assign":
-                return AssignCall(name=element.get("name") or "", arguments=self.payload(element), place=place)
+                return AssignCall(name=element.get("name") or "", arguments=self.payload(element), location=location)
             case _:
                 kind = self.either(element, "type", "typeexpr")
-                return Emit(type=kind, data=self.payload(element), place=place)
+                return Emit(type=kind, data=self.payload(element), location=location)
 
     def items(self, element: Element) -> Value:
         """The list of a `foreach`."""
@@ -210,17 +210,17 @@ class ContentReader:
         for child in element.elements:
             if tag(child) in ("elseif", "else"):
                 if tag(parts[-1][0]) == "else":
-                    self.diagnostics.error("scxml.else", f"<{child.name}> comes after <else>", child.place)
+                    self.diagnostics.error("scxml.else", f"<{child.name}> comes after <else>", child.location)
                 parts.append((child, []))
             else:
                 parts[-1][1].append(child)
         otherwise = self.actions(parts.pop()[1]) if tag(parts[-1][0]) == "else" else ()
         branches = tuple((self.branch_guard(head), self.actions(inside)) for head, inside in parts)
-        return If(branches=branches, otherwise=otherwise, place=element.place)
+        return If(branches=branches, otherwise=otherwise, location=element.location)
 
     def branch_guard(self, element: Element) -> Guard:
         """The guard of a branch; an empty one is invalid and fails when it is evaluated."""
-        empty = GuardExpression(expression=self.expression(element, "cond"), place=element.at("cond"))
+        empty = GuardExpression(expression=self.expression(element, "cond"), location=element.at("cond"))
         return self.guard(element) or empty
 
     def send(self, element: Element) -> Action:
@@ -229,11 +229,11 @@ class ContentReader:
         event = self.either(element, "event", "eventexpr")
         if event is None:
             message = "<send> without `event` or `eventexpr` fails when it runs"
-            self.diagnostics.warning("scxml.send", message, element.place)
-            event = Expression("", element.place)
+            self.diagnostics.warning("scxml.send", message, element.location)
+            event = Expression("", element.location)
         data = self.payload(element)
         if extension.text(element, "raise") is not None:
-            return Raise(event=event, data=data, place=element.place)
+            return Raise(event=event, data=data, location=element.location)
         to = self.either(element, "target", "targetexpr")
         if extension.text(element, "to") is not None:
             to = extension.text(element, "to")
@@ -252,7 +252,7 @@ class ContentReader:
             data=data,
             type=None if kind in (SCXML_PROCESSOR, "scxml") else kind,
             restore=extension.choice(element, "restore", ("deadline", "remaining", "restart"), None),
-            place=element.place,
+            location=element.location,
         )
 
     def target(self, text: str, element: Element) -> str:
@@ -268,7 +268,7 @@ class ContentReader:
     def delay(self, element: Element) -> Value:
         """The delay of a `send`: SCXML's `1.5s` as a duration of ours, or an expression."""
         value = self.either(element, "delay", "delayexpr")
-        text = read_value(value.text, "interlock", value.place) if isinstance(value, Expression) else value
+        text = read_value(value.text, "interlock", value.location) if isinstance(value, Expression) else value
         if not isinstance(text, str) or parse_duration(text) is not None:
             return value
         ms = parse_css_duration(text)
@@ -284,8 +284,8 @@ class ContentReader:
         path = self.location(element, "location")
         if path is None:
             message = "<assign> without `location` fails when it runs"
-            self.diagnostics.warning("scxml.assign", message, element.place)
-        return Assign(values=((path or "", self.inline_or_none(element)),), place=element.place)
+            self.diagnostics.warning("scxml.assign", message, element.location)
+        return Assign(values=((path or "", self.inline_or_none(element)),), location=element.location)
 
     def script(self, element: Element) -> str | None:
         """The text of a script, inline or by `src`."""
@@ -298,4 +298,4 @@ def parse_text(text: str) -> Value:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return " ".join(text.split())
-    return value if plain_refusal(value) is None else " ".join(text.split())
+    return value if json_problem(value) is None else " ".join(text.split())

@@ -115,11 +115,13 @@ def check_structure(root: Element, diagnostics: Diagnostics) -> bool:
     Returns False if reading must stop: the text is not SCXML, or has too many problems.
     """
     if tag(root) != "scxml":
-        diagnostics.error("scxml.root", f"expected the root element <scxml>, got <{root.name}>", root.place)
+        diagnostics.error("scxml.root", f"expected the root element <scxml>, got <{root.name}>", root.location)
         return False
     if root.namespace == "":
         hint = f'write xmlns="{SCXML}"'
-        diagnostics.warning("scxml.namespace", "the file declares no namespace and is read as SCXML", root.place, hint)
+        diagnostics.warning(
+            "scxml.namespace", "the file declares no namespace and is read as SCXML", root.location, hint
+        )
     stack, states, transitions = [root], 0, 0
     findings_max = len(diagnostics.items) + DIAGNOSTICS_MAX
     while stack:
@@ -128,7 +130,7 @@ def check_structure(root: Element, diagnostics: Diagnostics) -> bool:
         transitions += tag(element) == "transition"
         problem = _too_many_states(states, transitions)
         if problem is not None:
-            diagnostics.error("scxml.limit", f"{problem}; reading stops here", element.place)
+            diagnostics.error("scxml.limit", f"{problem}; reading stops here", element.location)
             return False
         attributes, children = _RULES[tag(element) or ""]
         _check_attributes(element, attributes, diagnostics)
@@ -138,14 +140,14 @@ def check_structure(root: Element, diagnostics: Diagnostics) -> bool:
         for child in element.elements:
             if len(diagnostics.items) > findings_max:
                 diagnostics.error(
-                    "scxml.limit", f"more than {DIAGNOSTICS_MAX} diagnostics; reading stops here", child.place
+                    "scxml.limit", f"more than {DIAGNOSTICS_MAX} diagnostics; reading stops here", child.location
                 )
                 return False
             if _is_allowed(child, element, children, diagnostics):
                 inside.append(child)
         stack += reversed(inside)
         if tag(element) not in ("script", "interlock:events") and element.text.strip():
-            diagnostics.error("scxml.text", f"<{element.name}> must not contain text", element.place)
+            diagnostics.error("scxml.text", f"<{element.name}> must not contain text", element.location)
     return True
 
 
@@ -161,11 +163,11 @@ def _is_allowed(child: Element, parent: Element, known: frozenset[str], diagnost
         return True
     if name is None:
         message = f"<{child.name}> of namespace {child.namespace} is ignored"
-        diagnostics.info("scxml.foreign", message, child.place)
+        diagnostics.info("scxml.foreign", message, child.location)
     elif name in _RULES:
-        diagnostics.error("scxml.misplaced", f"<{child.name}> is not allowed in <{parent.name}>", child.place)
+        diagnostics.error("scxml.misplaced", f"<{child.name}> is not allowed in <{parent.name}>", child.location)
     else:
-        diagnostics.error("scxml.element", f"unknown element <{child.name}>", child.place, suggestion(name, known))
+        diagnostics.error("scxml.element", f"unknown element <{child.name}>", child.location, suggestion(name, known))
     return False
 
 
@@ -178,11 +180,11 @@ def _check_attributes(element: Element, known: frozenset[str], diagnostics: Diag
     for attribute in _REQUIRED.get(name, "").split():
         if element.get(attribute) is None:
             diagnostics.error(
-                "scxml.required", f"the attribute {attribute} of <{element.name}> is missing", element.place
+                "scxml.required", f"the attribute {attribute} of <{element.name}> is missing", element.location
             )
     for pair in _EXCLUSIVE.get(name, ()):
         given = [each for each in pair.split() if element.get(each) is not None]
         if len(given) > 1:
             diagnostics.error(
-                "scxml.exclusive", f"<{element.name}> must have {given[0]} or {given[1]}, not both", element.place
+                "scxml.exclusive", f"<{element.name}> must have {given[0]} or {given[1]}, not both", element.location
             )

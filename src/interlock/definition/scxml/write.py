@@ -178,7 +178,7 @@ class DocumentWriter:
         name = tree.ids[index]
         if not _NAME.fullmatch(name):
             message = f'"{name}" is not an XML name; other tools may refuse it'
-            self.diagnostics.warning("export.id", message, state.place)
+            self.diagnostics.warning("export.id", message, state.location)
         attributes: Attributes = {"id": name}
         parent = self._path(tree.parents[index])
         if default_key(name, parent) != state.key:
@@ -218,7 +218,7 @@ class DocumentWriter:
         known = dict(extra_attributes(STATE, state))
         for name in known:
             if name != "description":
-                self.losses.report(name, f"`{name}` is an extension", state.place, "info")
+                self.losses.report(name, f"`{name}` is an extension", state.location, "info")
         return {f"interlock:{name}": text for name, text in known.items()}
 
     def _datamodel(self, state: State) -> list[Element]:
@@ -228,7 +228,7 @@ class DocumentWriter:
         typed = replace(field, name="", default=UNSET)
         text = None
         if typed != Field(name=""):
-            self.losses.report("types", "types and bounds of fields are an extension", field.place, "info")
+            self.losses.report("types", "types and bounds of fields are an extension", field.location, "info")
             text = field_json(typed)
         value = {} if field.default is UNSET else self.content.value(field.default)
         return element("data", {"id": field.name} | value | {"interlock:field": text})
@@ -256,7 +256,7 @@ class DocumentWriter:
             children.append(self._invoke(index, position, invoke))
         if state.saga is not None:
             self.losses.report(
-                "saga", "a saga is an extension; other tools see a state without its steps", state.saga.place
+                "saga", "a saga is an extension; other tools see a state without its steps", state.saga.location
             )
             children.append(self._saga(index, state.saga))
         return children
@@ -352,7 +352,7 @@ class DocumentWriter:
     def _transition(self, index: int, transition: Transition, event: str | None, marks: Attributes) -> Element:
         """One transition; `event` is the generated name, if it has one."""
         if transition.roles is not None:
-            self.losses.report("roles", "other tools do not check roles", transition.place)
+            self.losses.report("roles", "other tools do not check roles", transition.location)
         name = event or " ".join(transition.events) or None
         attributes: Attributes = {"event": name} | self._guard(transition.guard, event)
         attributes |= self._targets(index, transition.targets) | self._type(index, transition)
@@ -420,7 +420,7 @@ class DocumentWriter:
             else None
         )
         if invoke.type == "handler":
-            self.losses.report("invoke", "a handler is called by name", invoke.place)
+            self.losses.report("invoke", "a handler is called by name", invoke.location)
         src = f"interlock:{invoke.src}" if invoke.type == "chart" and isinstance(invoke.src, str) else invoke.src
         name = self._invoke_id(index, position, invoke)
         attributes: Attributes = self.content.id_location(invoke.id_location, name) | {
@@ -446,7 +446,7 @@ class DocumentWriter:
     def _delivery_attributes(self, invoke: Invoke) -> Attributes:
         known = dict(extra_attributes(INVOKE, invoke))
         for name in known:
-            self.losses.report(name, f"`{name}` of an invoke is an extension", invoke.place)
+            self.losses.report(name, f"`{name}` of an invoke is an extension", invoke.location)
         return {f"interlock:{name}": text for name, text in known.items()}
 
     def _saga(self, index: int, saga: Saga) -> Element:

@@ -21,7 +21,7 @@ from interlock.definition.scxml.expressions import (
 from interlock.definition.scxml.extension import guard_json, value_json
 from interlock.definition.scxml.structure import INTERLOCK
 from interlock.definition.source.xml import Element
-from interlock.errors import NOWHERE, Place, Severity
+from interlock.errors import NO_LOCATION, Severity, SourceLocation
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.actions import (
     Action,
@@ -70,12 +70,14 @@ class Losses:
         self.diagnostics = diagnostics
         self.reported: set[str] = set()
 
-    def report(self, what: str, message: str, place: Place = NOWHERE, severity: Severity = "warning") -> None:
+    def report(
+        self, what: str, message: str, location: SourceLocation = NO_LOCATION, severity: Severity = "warning"
+    ) -> None:
         """Add the diagnostic `export.<what>` unless it was added before."""
         if what not in self.reported:
             self.reported.add(what)
             add = self.diagnostics.info if severity == "info" else self.diagnostics.warning
-            add(f"export.{what}", message, place, f"only readers that know {INTERLOCK} use it")
+            add(f"export.{what}", message, location, f"only readers that know {INTERLOCK} use it")
 
 
 class ContentWriter:
@@ -108,7 +110,7 @@ class ContentWriter:
         if text is None:
             self.losses.report("value", "a value is too large, or has a type that expressions do not have")
             return {"interlock:value": value_json(value)}
-        exact = _same(read_value(text, self.datamodel, NOWHERE), value)
+        exact = _same(read_value(text, self.datamodel, NO_LOCATION), value)
         return {name: text, "interlock:value": None if exact else value_json(value)}
 
     def either(self, value: Value, literal: str, computed: str) -> dict[str, str | None]:
@@ -157,7 +159,7 @@ class ContentWriter:
             case GuardAny():
                 return " or ".join(f"({self.condition(each)})" for each in guard.guards) or "false"
             case _:
-                self.losses.report("guard", f"the guard `{guard.name}` is a registered function", guard.place)
+                self.losses.report("guard", f"the guard `{guard.name}` is a registered function", guard.location)
                 return "false"
 
     # Actions
@@ -187,13 +189,13 @@ class ContentWriter:
             case Script():
                 return [element("script", children=[action.text] if action.text else [])]
             case Do():
-                self.losses.report("do", f"the handler `{action.name}` is called by name", action.place)
+                self.losses.report("do", f"the handler `{action.name}` is called by name", action.location)
                 return [element("interlock:do", {"name": action.name}, self.payload(action.arguments))]
             case AssignCall():
-                self.losses.report("assign", f"the function `{action.name}` is registered code", action.place)
+                self.losses.report("assign", f"the function `{action.name}` is registered code", action.location)
                 return [element("interlock:assign", {"name": action.name}, self.payload(action.arguments))]
             case _:
-                self.losses.report("emit", "a message goes to the outbox", action.place)
+                self.losses.report("emit", "a message goes to the outbox", action.location)
                 return [
                     element("interlock:emit", self.either(action.type, "type", "typeexpr"), self.payload(action.data))
                 ]
@@ -212,7 +214,7 @@ class ContentWriter:
         if isinstance(action.id, str):
             attributes["id"] = action.id
         elif action.id is not None:
-            self.losses.report("id", "the id of a send is computed", action.place)
+            self.losses.report("id", "the id of a send is computed", action.location)
             attributes["interlock:id"] = value_json(action.id)
         attributes |= self.id_location(action.id_location, action.id) | self.delay(action.delay)
         attributes["interlock:restore"] = action.restore

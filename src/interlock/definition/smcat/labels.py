@@ -16,7 +16,7 @@ from interlock.definition.shapes import compile_pattern
 from interlock.definition.smcat.parse import TextSpan
 from interlock.definition.source.node import SourceLines
 from interlock.definition.vocabulary.names import EVENT
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.actions import (
     Block,
@@ -98,29 +98,29 @@ class LabelReader:
             label.actions = self.actions(text[slash + 1 :], self._place(words, slash + 1, len(text)))
         return label
 
-    def _event(self, label: Label, text: str, place: Place) -> None:
+    def _event(self, label: Label, text: str, location: SourceLocation) -> None:
         label.eventless = text == "always"
         if label.eventless or not text:
             return
         label.has_event = True
         if text == "onDone":
             label.origin = "onDone"
-        elif (delay := _delay(text, place)) is not None:
+        elif (delay := _delay(text, location)) is not None:
             label.origin, label.delay = "after", delay
         else:
             label.origin = "on"
-            events = [self._descriptor(each, place) for each in _split(text)]
+            events = [self._descriptor(each, location) for each in _split(text)]
             label.events = tuple(dict.fromkeys(filter(None, events)))
 
-    def _descriptor(self, text: str, place: Place) -> str:
+    def _descriptor(self, text: str, location: SourceLocation) -> str:
         if text == "*" or (text.endswith(".*") and is_event(text[:-2])):
             return text
         name = event_name(text)
         if not name:
             hint = "use dotted names of letters, digits, `_` and `-`"
-            self.diagnostics.error("smcat.name", f'"{text}" is not a valid event name', place, hint)
+            self.diagnostics.error("smcat.name", f'"{text}" is not a valid event name', location, hint)
         elif name != text:
-            self.diagnostics.info("smcat.renamed", f'event "{text}" becomes "{name}"', place)
+            self.diagnostics.info("smcat.renamed", f'event "{text}" becomes "{name}"', location)
         return name
 
     def _guard(self, label: Label, words: TextSpan, start: int) -> int:
@@ -136,22 +136,22 @@ class LabelReader:
             )
             return len(text)
         content = text[inner:end].rstrip()
-        place = self._place(words, inner, end)
+        location = self._place(words, inner, end)
         if computed:
             body = content[1:].strip()
             at = inner + content.find(body, 1)
             where = self._place(words, at, at + len(body))
-            label.guard = GuardExpression(expression=Expression(body, where), place=place)
+            label.guard = GuardExpression(expression=Expression(body, where), location=location)
         elif content.lower() in {"else", "otherwise"}:
             label.otherwise = True
         elif content:
-            label.guard = GuardName(name=" ".join(content.split()), place=place)
+            label.guard = GuardName(name=" ".join(content.split()), location=location)
         return end + 1
 
-    def actions(self, text: str, place: Place) -> tuple[Do, ...]:
+    def actions(self, text: str, location: SourceLocation) -> tuple[Do, ...]:
         """The handlers in a text, separated by commas or line ends."""
         names = (each.lstrip("= \t") for each in _split(text))  # a name that starts with `=` would be an expression
-        return tuple(Do(name=" ".join(name.split()), place=place) for name in names if name)
+        return tuple(Do(name=" ".join(name.split()), location=location) for name in names if name)
 
     def activities(self, words: TextSpan | None) -> tuple[Block, Block, tuple[Invoke, ...], list[str]]:
         """The entry block, the exit block, the invokes, and the lines that are only text."""
@@ -163,24 +163,24 @@ class LabelReader:
             return entry, exit_, (), notes
         offset = 0
         for line in words.text.split("\n"):
-            place = self._place(words, offset, offset + len(line.rstrip()))
+            location = self._place(words, offset, offset + len(line.rstrip()))
             offset += len(line) + 1
             found = _ACTIVITY.fullmatch(line.strip())
             if found is None:
                 notes.extend(filter(None, [line.strip()]))
             elif found[1] == "entry":
-                entry += self.actions(found[2], place)
+                entry += self.actions(found[2], location)
             elif found[1] == "exit":
-                exit_ += self.actions(found[2], place)
+                exit_ += self.actions(found[2], location)
             else:
-                invokes += [Invoke(src=each.name, place=place) for each in self.actions(found[2], place)]
+                invokes += [Invoke(src=each.name, location=location) for each in self.actions(found[2], location)]
         return entry, exit_, tuple(invokes), notes
 
-    def _place(self, words: TextSpan, start: int, end: int) -> Place:
-        return self.lines.place(words.start + start, words.start + max(end, start + 1))
+    def _place(self, words: TextSpan, start: int, end: int) -> SourceLocation:
+        return self.lines.location(words.start + start, words.start + max(end, start + 1))
 
 
-def _delay(text: str, place: Place) -> str | Expression | None:
+def _delay(text: str, location: SourceLocation) -> str | Expression | None:
     """The delay of `after 5m`, `after(5m)` or `after = expression`; None if the text is something else."""
     if not text.startswith("after") or text[5:6] not in {" ", "\t", "\n", "(", "="}:
         return None
@@ -188,7 +188,7 @@ def _delay(text: str, place: Place) -> str | Expression | None:
     if content.startswith("(") and content.endswith(")"):
         content = content[1:-1].strip()
     if content.startswith("="):
-        return Expression(content[1:].strip(), place)
+        return Expression(content[1:].strip(), location)
     joined = content.replace(" ", "")
     return joined if parse_duration(joined) is not None else None
 

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 
 from interlock.definition.source.node import SourceLines
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.limits import DEPTH_MAX, STATES_MAX, TRANSITIONS_MAX
 
@@ -57,7 +57,7 @@ class Arrow:
 
     source: str
     target: str
-    place: Place
+    location: SourceLocation
     label: TextSpan | None = None
     attributes: Attributes = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Declaration:
     """`name [attributes]: activities { body }` as written."""
 
     name: str
-    place: Place
+    location: SourceLocation
     attributes: Attributes = field(default_factory=dict)
     activities: TextSpan | None = None
     body: Body | None = None
@@ -189,7 +189,7 @@ class _Parser:
         for index, each in enumerate(body.declarations):
             if each.name == state.name:
                 message = f'state "{state.name}" is declared twice; the last declaration counts'
-                self.diagnostics.warning("smcat.state_repeated", message, state.place, "remove one of the two")
+                self.diagnostics.warning("smcat.state_repeated", message, state.location, "remove one of the two")
                 body.declarations[index] = state
                 return
         body.declarations.append(state)
@@ -332,8 +332,8 @@ class _Parser:
             self.position = quoted.end()
             return TextSpan(quoted[1].replace('\\"', '"'), quoted.start() + 1)
         if self.text.startswith('"', self.position):
-            place = self._place(self.position, self.position + 1)
-            self.diagnostics.warning("smcat.quote", "this quote is not closed and counts as text", place)
+            location = self._place(self.position, self.position + 1)
+            self.diagnostics.warning("smcat.quote", "this quote is not closed and counts as text", location)
         found = unquoted.match(self.text, self.position)
         assert found is not None  # the patterns match an empty text too
         self.position = found.end()
@@ -373,14 +373,14 @@ class _Parser:
                 return
         self.position = len(self.text)
 
-    def _place(self, start: int, end: int = -1) -> Place:
-        return self.lines.place(start, self.position if end < 0 else end)
+    def _place(self, start: int, end: int = -1) -> SourceLocation:
+        return self.lines.location(start, self.position if end < 0 else end)
 
     def _problem(self, message: str, *, start: int = -1, end: int = -1, hint: str | None = None) -> None:
         """Report a problem, by default at the cursor."""
         start = self.position if start < 0 else start
-        place = self._place(start, max(self.position, start + 1) if end < 0 else end)
-        self.diagnostics.error("smcat.syntax", message, place, hint)
+        location = self._place(start, max(self.position, start + 1) if end < 0 else end)
+        self.diagnostics.error("smcat.syntax", message, location, hint)
         self.problems += 1
         if self.problems >= _PROBLEMS_MAX:
             self._stop("smcat.problems", f"more than {_PROBLEMS_MAX} problems; the rest is not read")

@@ -17,7 +17,7 @@ from interlock.definition.smcat.labels import LabelReader
 from interlock.definition.smcat.parse import Attributes, parse_smcat
 from interlock.definition.smcat.states import Draft, DraftTransition, assign_keys, read_drafts, walk_drafts
 from interlock.definition.source.node import SourceLines, decode_source, key_path
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.document import TRANSITION_ORDER, Document, Initial, State, StateType, Transition
 from interlock.model.limits import EFFECTS_MAX
@@ -41,14 +41,16 @@ def read_smcat(text: str | bytes, /, *, source: str = "<definition>", loader: So
     lines = SourceLines(admitted, source)
     body = parse_smcat(admitted, lines, diagnostics)
     if body is not None and not diagnostics.has_errors and not (body.declarations or body.arrows):
-        diagnostics.error("smcat.empty", "the text contains no state", Place(source), "start with `initial -> first;`")
+        diagnostics.error(
+            "smcat.empty", "the text contains no state", SourceLocation(source), "start with `initial -> first;`"
+        )
     if body is None or diagnostics.has_errors:
         return ReadResult(document=None, diagnostics=diagnostics.sorted())
     labels = LabelReader(lines, diagnostics)
-    root = read_drafts(body, labels, diagnostics, Place(source))
+    root = read_drafts(body, labels, diagnostics, SourceLocation(source))
     _rewrite(root, diagnostics)
     for draft, key in assign_keys(root):
-        diagnostics.info("smcat.renamed", f'state "{draft.name}" gets the key "{key}"', draft.place)
+        diagnostics.info("smcat.renamed", f'state "{draft.name}" gets the key "{key}"', draft.location)
     document = Document(
         kind=kind_from_source(source), root=DocumentBuilder(labels, diagnostics).state(root, ""), source=source
     )
@@ -85,13 +87,13 @@ def _rewrite_fork(fork: Draft, diagnostics: Diagnostics) -> None:
     outgoing = [target for transition in fork.leaving for target in transition.targets]
     actions = tuple(action for transition in fork.leaving for action in transition.actions)
     if fork in outgoing:
-        diagnostics.error("smcat.fork", f'fork "{fork.name}" leads to itself', fork.place)
+        diagnostics.error("smcat.fork", f'fork "{fork.name}" leads to itself', fork.location)
         outgoing = []
     for transition in list(fork.incoming):
         targets = [each for target in transition.targets for each in (outgoing if target is fork else [target])]
         transition.retarget(list(dict.fromkeys(targets)))
         if len(transition.actions) + len(actions) > EFFECTS_MAX:  # forks that lead to forks can double them each time
-            diagnostics.error("smcat.fork", f"more than {EFFECTS_MAX:,} actions are joined here", transition.place)
+            diagnostics.error("smcat.fork", f"more than {EFFECTS_MAX:,} actions are joined here", transition.location)
         else:
             transition.actions += actions
     _remove(fork)
@@ -104,7 +106,7 @@ def _rewrite_join(join: Draft, diagnostics: Diagnostics) -> None:
     if parallel is None:
         message = f'join "{join.name}" does not join one state of each region of one parallel state'
         hint = "end every region in a final state and draw one arrow from the parallel state: `p -> next: onDone;`"
-        diagnostics.error("smcat.join", message, join.place, hint)
+        diagnostics.error("smcat.join", message, join.location, hint)
     else:
         for transition in gathered:
             _end_region(transition, join, parallel)
@@ -143,14 +145,14 @@ def _end_region(transition: DraftTransition, join: Draft, parallel: Draft) -> No
         return
     if source is region:
         _enclose(region)
-    ending = Draft(join.name, join.place, region, "final")
+    ending = Draft(join.name, join.location, region, "final")
     region.children.append(ending)
     transition.retarget([ending])
 
 
 def _enclose(region: Draft) -> None:
     """A region that is itself a state at the join gets that state inside, so that it can end."""
-    inner = Draft(region.name, region.place, region, region.type, declaration=region.declaration)
+    inner = Draft(region.name, region.location, region, region.type, declaration=region.declaration)
     inner.children, region.children = region.children, [inner]
     for child in inner.children:
         child.parent = inner
@@ -168,7 +170,7 @@ def _rewrite_initial(draft: Draft, diagnostics: Diagnostics) -> None:
     else:
         message = f'"{draft.name}" has a target outside the state in which it is'
         diagnostics.error(
-            "smcat.initial", message, transition.place, "draw the arrow to a state inside the same braces"
+            "smcat.initial", message, transition.location, "draw the arrow to a state inside the same braces"
         )
     parent.children.remove(draft)
 
@@ -186,7 +188,7 @@ def _rewrite_choice(draft: Draft, diagnostics: Diagnostics) -> None:
         if transition.has_event:
             text = ", ".join(transition.events) or transition.origin
             message = f'a transition from {draft.type} "{draft.name}" cannot have the event "{text}"'
-            diagnostics.warning("smcat.choice", message, transition.place, f"write a guard: `[{text}]`")
+            diagnostics.warning("smcat.choice", message, transition.location, f"write a guard: `[{text}]`")
     draft.leaving.sort(key=lambda transition: transition.otherwise or transition.bare)
 
 
@@ -205,7 +207,7 @@ class DocumentBuilder:
         self.diagnostics = diagnostics
 
     def state(self, draft: Draft, path: str) -> State:
-        place = draft.place.at(path)
+        location = draft.location.with_path(path)
         declaration = draft.declaration
         entry, exit_, invokes, texts = self.labels.activities(declaration.activities if declaration else None)
         own = sorted(draft.leaving, key=lambda transition: TRANSITION_ORDER[transition.origin])
@@ -225,7 +227,7 @@ class DocumentBuilder:
             actions=tuple(action for transition in history for action in transition.actions),
             description=_description(draft, texts),
             meta=_meta(declaration.attributes if declaration else {}),
-            place=place,
+            location=location,
         )
 
     def _defaults(self, draft: Draft) -> tuple[str, ...]:
@@ -238,7 +240,7 @@ class DocumentBuilder:
         if not targets:
             targets = _initial_transitions(parent)[: None if parent.type == "parallel" else 1]
         if not targets:
-            self.diagnostics.error("smcat.history", f'the history "{draft.name}" has no sibling states', draft.place)
+            self.diagnostics.error("smcat.history", f'the history "{draft.name}" has no sibling states', draft.location)
         return tuple(_inner(parent, target) for target in targets)
 
     def _transition(self, transition: DraftTransition, path: str) -> Transition:
@@ -258,7 +260,7 @@ class DocumentBuilder:
             delay=transition.delay,
             description="\n".join(transition.notes) or None,
             meta=_meta(transition.attributes),
-            place=transition.place.at(_path(transition, path)),
+            location=transition.location.with_path(_path(transition, path)),
         )
 
 
@@ -272,13 +274,13 @@ def _path(transition: DraftTransition, path: str) -> str:
 def _initial(draft: Draft, path: str) -> Initial | None:
     """The initial state of a compound state: as drawn, else its first state that is neither final nor a history."""
     if draft.initial is not None:
-        targets, actions, place = draft.initial.targets, draft.initial.actions, draft.initial.place
-        where = place.at(key_path(path, "initial"))
-        return Initial(targets=tuple(_inner(draft, target) for target in targets), actions=actions, place=where)
+        targets, actions, location = draft.initial.targets, draft.initial.actions, draft.initial.location
+        where = location.with_path(key_path(path, "initial"))
+        return Initial(targets=tuple(_inner(draft, target) for target in targets), actions=actions, location=where)
     states = _initial_transitions(draft)
     if draft.type == "parallel" or not states or states[0] is draft.children[0]:
         return None
-    return Initial(targets=(states[0].key,), place=draft.place.at(path))
+    return Initial(targets=(states[0].key,), location=draft.location.with_path(path))
 
 
 def _initial_transitions(draft: Draft) -> list[Draft]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from interlock.definition.names import clean_key
 from interlock.definition.smcat.labels import LabelReader
 from interlock.definition.smcat.parse import Arrow, Attributes, Body, Declaration
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.actions import Block, Guard, Value
 from interlock.model.document.document import Origin
@@ -36,7 +36,7 @@ class Draft:
     """A state that is being read; the outermost one is the document's root."""
 
     name: str
-    place: Place
+    location: SourceLocation
     parent: Draft | None = None
     type: str = "regular"
     explicit: bool = False
@@ -73,7 +73,7 @@ class DraftTransition:
 
     source: Draft
     targets: list[Draft]
-    place: Place
+    location: SourceLocation
     origin: Origin = "always"
     events: tuple[str, ...] = ()
     delay: Value = None
@@ -105,9 +105,9 @@ class DraftTransition:
         self.source.leaving.remove(self)
 
 
-def read_drafts(body: Body, labels: LabelReader, diagnostics: Diagnostics, place: Place) -> Draft:
+def read_drafts(body: Body, labels: LabelReader, diagnostics: Diagnostics, location: SourceLocation) -> Draft:
     """The root of a parsed text, with types, and pseudo-states not yet rewritten."""
-    return DraftReader(labels, diagnostics).root(body, place)
+    return DraftReader(labels, diagnostics).root(body, location)
 
 
 def walk_drafts(draft: Draft) -> Iterator[Draft]:
@@ -126,8 +126,8 @@ class DraftReader:
         self.by_name: dict[str, list[Draft]] = {}
         self.bodies: list[tuple[Draft, Body]] = []
 
-    def root(self, body: Body, place: Place) -> Draft:
-        root = Draft("", place, declaration=Declaration("", place))
+    def root(self, body: Body, location: SourceLocation) -> Draft:
+        root = Draft("", location, declaration=Declaration("", location))
         self._declare(root, body)
         for owner, inner in self.bodies:
             for arrow in inner.arrows:
@@ -142,7 +142,7 @@ class DraftReader:
 
     def _declare(self, owner: Draft, body: Body) -> None:
         for each in body.declarations:
-            draft = self._add(owner, each.name, each.place)
+            draft = self._add(owner, each.name, each.location)
             draft.declaration = each
             draft.type = str(each.attributes.get("type", draft.type))
             draft.explicit = "type" in each.attributes
@@ -150,20 +150,20 @@ class DraftReader:
                 self._declare(draft, each.body)
         self.bodies.append((owner, body))  # after the inner ones, so that arrows are in the order of the text
 
-    def _add(self, owner: Draft, name: str, place: Place) -> Draft:
+    def _add(self, owner: Draft, name: str, location: SourceLocation) -> Draft:
         guess = next((found for pattern, found in _GUESSES if pattern.search(name)), "regular")
-        draft = Draft(name, place, owner, guess)
+        draft = Draft(name, location, owner, guess)
         owner.children.append(draft)
         others = self.by_name.setdefault(name, [])
         others.append(draft)
         if len(others) > 1:
             message = f'two states have the name "{name}"; each transition uses the nearest one'
-            self.diagnostics.warning("smcat.name_repeated", message, place, "give every state a different name")
+            self.diagnostics.warning("smcat.name_repeated", message, location, "give every state a different name")
         return draft
 
     def _mention(self, owner: Draft, arrow: Arrow, name: str) -> None:
         if name not in self.by_name:
-            self._add(owner, name, arrow.place)
+            self._add(owner, name, arrow.location)
 
     def _find(self, owner: Draft, name: str) -> Draft:
         found = self.by_name[name]
@@ -180,7 +180,7 @@ class DraftReader:
         transition = DraftTransition(
             source,
             [],
-            arrow.place,
+            arrow.location,
             origin=label.origin,
             events=label.events,
             delay=label.delay,
@@ -206,10 +206,10 @@ class DraftReader:
         message = f'state "{draft.name}" is of type {draft.type}, but {contradiction}'
         if draft.explicit:
             hint = "write `type=regular` if it is an ordinary state"
-            self.diagnostics.error(f"smcat.{draft.type}", message, draft.place, hint)
+            self.diagnostics.error(f"smcat.{draft.type}", message, draft.location, hint)
         else:
             message = f"the name suggests a type, but {message}; it is read as regular"
-            self.diagnostics.warning("smcat.guess", message, draft.place, "write `type=regular` to confirm it")
+            self.diagnostics.warning("smcat.guess", message, draft.location, "write `type=regular` to confirm it")
         draft.type = "regular"
 
     def _contradiction(self, draft: Draft) -> str | None:

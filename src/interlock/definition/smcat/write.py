@@ -33,7 +33,7 @@ from interlock.definition.smcat.parse import TextSpan
 from interlock.definition.source.node import SourceLines
 from interlock.definition.vocabulary.chart import DOCUMENT, STATE
 from interlock.definition.vocabulary.parts import TRANSITION
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.actions import Block, Expression, Guard, GuardExpression, Value
 from interlock.model.document.document import TRANSITION_ORDER, Document, Initial, Invoke, State, Transition
@@ -69,7 +69,7 @@ class SmcatWriter:
         self.document = document
         self.tree = TargetIndex(document)
         self.diagnostics = Diagnostics()
-        self.lost: dict[str, Place] = {}
+        self.lost: dict[str, SourceLocation] = {}
         self.names = _names(self.tree)
         self.used_names = set(self.names)
         self.numbers: Counter[str] = Counter()
@@ -88,7 +88,7 @@ class SmcatWriter:
         body = _Body()
         if _needs_outer_state(root):
             message = "the root is written as an outer state, which also contains its final states"
-            self.diagnostics.warning("export.root", message, root.place)
+            self.diagnostics.warning("export.root", message, root.location)
             self.names[0] = self._unique_name(self.document.kind)
             self._initial(body, "initial", [0], (), "")
             self._state(body, 0, "")
@@ -119,7 +119,7 @@ class SmcatWriter:
         actions: Block = ()
         if initial is not None:
             found = [self.tree.resolve_child(parent, text) for text in initial.targets]
-            targets, actions = self._resolved(found, initial.place), initial.actions
+            targets, actions = self._resolved(found, initial.location), initial.actions
         if targets:
             owner = self.names[parent]
             self._initial(body, f"{owner}.initial" if owner else "initial", targets, actions, indent)
@@ -127,7 +127,7 @@ class SmcatWriter:
     def _initial(self, body: _Body, wanted: str, targets: list[int], actions: Block, indent: str) -> None:
         name = self._unique_name(wanted)
         body.states.append(f"{indent}{quote_state_name(name)} [type=initial]")
-        transition = Transition(origin="always", actions=actions, place=self.tree.states[targets[0]].place)
+        transition = Transition(origin="always", actions=actions, location=self.tree.states[targets[0]].location)
         self._arrow(body, name, targets, transition, indent)
 
     def _state(self, body: _Body, index: int, indent: str) -> None:
@@ -152,9 +152,9 @@ class SmcatWriter:
         attributes = [f"type={types.get(state.type, state.type)}"]
         if index and state.key != self.names[index]:
             attributes.append(f"label={quote(state.key)}")
-        return " ".join([*attributes, *self._drawing(state.meta, ("color", "class", "active"), state.place)])
+        return " ".join([*attributes, *self._drawing(state.meta, ("color", "class", "active"), state.location)])
 
-    def _drawing(self, meta: Value, known: tuple[str, ...], place: Place) -> list[str]:
+    def _drawing(self, meta: Value, known: tuple[str, ...], location: SourceLocation) -> list[str]:
         """The drawing attributes, as the reader keeps them; any other `meta` is lost."""
         drawing = meta.get("smcat") if isinstance(meta, dict) else None
         attributes = []
@@ -170,20 +170,20 @@ class SmcatWriter:
             elif name == "class" and isinstance(value, str) and _CLASS.fullmatch(value):
                 attributes.append(f"class={quote(value)}")
         if meta is not None and (not isinstance(drawing, dict) or len(attributes) != len(drawing) or len(meta) > 1):
-            self.diagnostics.warning("export.meta", "smcat cannot express `meta`", place)
+            self.diagnostics.warning("export.meta", "smcat cannot express `meta`", location)
         return attributes
 
     def _activities(self, state: State) -> list[str]:
         lines = [f"{word}/ {label_actions((action,))}" for word, block in _blocks(state) for action in block]
         if len(state.entry) > 1 or len(state.exit) > 1:
-            self.diagnostics.warning("export.blocks", "several blocks are merged into one", state.place)
+            self.diagnostics.warning("export.blocks", "several blocks are merged into one", state.location)
         reader = self._reader()
         back = reader.activities(TextSpan("\n".join(lines), 0))
         wanted = [tuple(action for block in blocks for action in block) for blocks in (state.entry, state.exit)]
         if wanted != [back[0], back[1]]:
-            self.diagnostics.warning("export.actions", "these actions are written as text only", state.place)
+            self.diagnostics.warning("export.actions", "these actions are written as text only", state.location)
         for invoke in state.invokes:
-            self.diagnostics.warning("export.invoke", "this invoke is written as an activity only", invoke.place)
+            self.diagnostics.warning("export.invoke", "this invoke is written as an activity only", invoke.location)
             lines.append(f"do/ {_invoke_text(invoke)}")
         return lines
 
@@ -191,12 +191,14 @@ class SmcatWriter:
         name = self.names[index]
         if state.type == "history":
             found = [self.tree.resolve_child(self.tree.parents[index], text) for text in state.targets]
-            targets = self._resolved(found, state.place)
+            targets = self._resolved(found, state.location)
             if targets:
-                content = Transition(origin="always", actions=state.actions, place=state.place)
+                content = Transition(origin="always", actions=state.actions, location=state.location)
                 self._arrow(body, name, targets, content, indent)
         if state.type == "final" and state.transitions:
-            self.diagnostics.warning("export.transitions", "transitions of a final state are not written", state.place)
+            self.diagnostics.warning(
+                "export.transitions", "transitions of a final state are not written", state.location
+            )
         for transition in state.transitions if state.type != "final" else ():
             self._transition(body, index, transition, indent)
         for invoke in state.invokes:
@@ -214,7 +216,7 @@ class SmcatWriter:
 
     def _transition(self, body: _Body, index: int, transition: Transition, indent: str) -> None:
         found = [self.tree.resolve_target(index, text) for text in transition.targets]
-        targets = self._resolved(found, transition.place)
+        targets = self._resolved(found, transition.location)
         if not targets and transition.targets:
             return
         around = any(target == index or self.tree.is_descendant(target, index) for target in targets)
@@ -222,7 +224,7 @@ class SmcatWriter:
         internal = transition.reenter is False or inside or not targets
         if inside and index in targets and self.tree.states[index].states:
             message = "an internal transition to the state itself is written without a target"
-            self.diagnostics.warning("export.internal", message, transition.place)
+            self.diagnostics.warning("export.internal", message, transition.location)
         completing = index in self.completing
         targets = targets or [index]
         self._arrow(body, self.names[index], targets, transition, indent, internal=internal, completing=completing)
@@ -238,7 +240,7 @@ class SmcatWriter:
         internal: bool = False,
         completing: bool = False,
     ) -> None:
-        drawing = self._drawing(transition.meta, ("color", "class", "width"), transition.place)
+        drawing = self._drawing(transition.meta, ("color", "class", "width"), transition.location)
         attributes = " ".join([*(["type=internal"] if internal else []), *drawing])
         notes = _notes((transition.description or "").splitlines(), indent)
         label = self._label(transition, completing=completing)
@@ -262,8 +264,8 @@ class SmcatWriter:
         label = " ".join(filter(None, (self._event(transition, completing=completing), guard, actions)))
         back = self._reader().label(TextSpan(label, 0))
         for what, message in _differences(transition, back):
-            self.diagnostics.warning(f"export.{what}", message, transition.place)
-        self._lose(TRANSITION, transition, transition.place)
+            self.diagnostics.warning(f"export.{what}", message, transition.location)
+        self._lose(TRANSITION, transition, transition.location)
         return label
 
     def _event(self, transition: Transition, *, completing: bool) -> str:
@@ -276,12 +278,12 @@ class SmcatWriter:
             return "onDone"
         return "always" if completing else ""
 
-    def _resolved(self, found: Iterable[int | Unresolved], place: Place) -> list[int]:
+    def _resolved(self, found: Iterable[int | Unresolved], location: SourceLocation) -> list[int]:
         targets = []
         for each in found:
             if isinstance(each, Unresolved):
                 self.diagnostics.warning(
-                    "export.target", f"{each.message}; this transition is not written", place, each.hint
+                    "export.target", f"{each.message}; this transition is not written", location, each.hint
                 )
             else:
                 targets.append(each)
@@ -290,15 +292,15 @@ class SmcatWriter:
     def _reader(self) -> LabelReader:
         return LabelReader(SourceLines("", self.document.source), Diagnostics())
 
-    def _lose(self, record: Record, value: object, place: Place) -> None:
+    def _lose(self, record: Record, value: object, location: SourceLocation) -> None:
         for key in extras_of(record, value, "smcat"):
-            self.lost.setdefault(f"`{key.name}`", place)
+            self.lost.setdefault(f"`{key.name}`", location)
 
     def _losses_of_document(self) -> None:
-        document, place = self.document, self.document.root.place
-        self._lose(DOCUMENT, document, place)
+        document, location = self.document, self.document.root.location
+        self._lose(DOCUMENT, document, location)
         if document.events is not None:
-            self.diagnostics.warning("export.events", "declared events and their payloads are not written", place)
+            self.diagnostics.warning("export.events", "declared events and their payloads are not written", location)
         self._losses_of_values(0, document.root)
 
     def _losses_of_state(self, index: int, state: State) -> None:
@@ -310,17 +312,17 @@ class SmcatWriter:
         ]
         if ranks != sorted(ranks):
             message = "eventless transitions are tried first after reading it back"
-            self.diagnostics.warning("export.order", message, state.place)
+            self.diagnostics.warning("export.order", message, state.location)
 
     def _losses_of_values(self, index: int, state: State) -> None:
-        place = state.place
-        self._lose(STATE, state if index else replace(state, id=None), place)
+        location = state.location
+        self._lose(STATE, state if index else replace(state, id=None), location)
         if state.context:
-            self.diagnostics.warning("export.context", "the fields of the context are not written", place)
+            self.diagnostics.warning("export.context", "the fields of the context are not written", location)
         if state.output is not None:
-            self.diagnostics.warning("export.output", "the output of a final state is not written", place)
+            self.diagnostics.warning("export.output", "the output of a final state is not written", location)
         if state.tags:
-            self.diagnostics.info("export.tags", "tags are written as a note", place)
+            self.diagnostics.info("export.tags", "tags are written as a note", location)
 
 
 def _names(tree: TargetIndex) -> list[str]:

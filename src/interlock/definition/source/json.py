@@ -24,7 +24,7 @@ from interlock.definition.source.node import (
     parse_float,
     parse_integer,
 )
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.limits import DEFINITION_BYTES_MAX, DEFINITION_DEPTH_MAX, EXPANDED_NODES_MAX
 
@@ -52,9 +52,9 @@ _ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 class JsonSyntaxError(Exception):
     """Ends the reading; has the diagnostic."""
 
-    def __init__(self, code: str, message: str, place: Place, hint: str | None = None) -> None:
+    def __init__(self, code: str, message: str, location: SourceLocation, hint: str | None = None) -> None:
         super().__init__(message)
-        self.diagnostic = (code, message, place, hint)
+        self.diagnostic = (code, message, location, hint)
 
 
 @dataclass(slots=True)
@@ -64,9 +64,9 @@ class _OpenValue:
     start: int
     path: str
     values: list[Node] | dict[str, Node]
-    keys: dict[str, Place] = field(default_factory=dict)
+    keys: dict[str, SourceLocation] = field(default_factory=dict)
     key: str = ""
-    key_place: Place | None = None
+    key_location: SourceLocation | None = None
 
     @property
     def next_path(self) -> str:
@@ -147,9 +147,9 @@ class _Parser:
         closer = "]" if isinstance(opened.values, list) else "}"
         if isinstance(opened.values, list):
             opened.values.append(value)
-        elif opened.key_place is not None:
+        elif opened.key_location is not None:
             opened.values[opened.key] = value
-            opened.keys[opened.key] = opened.key_place
+            opened.keys[opened.key] = opened.key_location
         mark = self._peek()
         if mark == closer:
             return self._closed()
@@ -167,17 +167,17 @@ class _Parser:
     def _closed(self) -> Node:
         opened = self.stack.pop()
         self.position += 1
-        return Node(opened.values, self.lines.place(opened.start, self.position, opened.path), opened.keys)
+        return Node(opened.values, self.lines.location(opened.start, self.position, opened.path), opened.keys)
 
     def _key(self, opened: _OpenValue) -> None:
         start = self.position
         if self._peek() != '"':
             raise self._unexpected("a key in double quotes")
         key = opened.key = self._string(opened.path)
-        place = opened.key_place = self.lines.place(start, self.position, key_path(opened.path, key))
+        location = opened.key_location = self.lines.location(start, self.position, key_path(opened.path, key))
         if key in opened.keys:
-            self.diagnostics.error("json.duplicate_key", f'duplicate key "{key[:60]}"', place)
-            opened.key_place = None
+            self.diagnostics.error("json.duplicate_key", f'duplicate key "{key[:60]}"', location)
+            opened.key_location = None
         if self._peek() != ":":
             raise self._unexpected('":"')
         self.position += 1
@@ -192,7 +192,7 @@ class _Parser:
             self.position = number.end()
             measured = parse_float(number[0]) if number[2] else parse_integer(number[1])
             if isinstance(measured, str):
-                self.diagnostics.error("json.number", measured, self.lines.place(start, self.position, path))
+                self.diagnostics.error("json.number", measured, self.lines.location(start, self.position, path))
                 measured = 0
             value = measured
         elif (word := _WORD.match(text, start)) is not None and word[0] in _CONSTANTS:
@@ -200,7 +200,7 @@ class _Parser:
             value = _CONSTANTS[word[0]]
         else:
             raise self._unexpected("a value")
-        return Node(value, self.lines.place(start, self.position, path))
+        return Node(value, self.lines.location(start, self.position, path))
 
     def _string(self, path: str) -> str:
         start = self.position
@@ -211,7 +211,7 @@ class _Parser:
         value: str = loads(match[0])
         if lone_surrogate(value):
             message = "the string contains a lone surrogate"
-            self.diagnostics.error("json.string", message, self.lines.place(start, self.position, path))
+            self.diagnostics.error("json.string", message, self.lines.location(start, self.position, path))
             return ""
         return value
 
@@ -246,4 +246,4 @@ class _Parser:
 
     def _fault(self, code: str, message: str, length: int, hint: str | None = None) -> JsonSyntaxError:
         path = self.stack[-1].path if self.stack else ""
-        return JsonSyntaxError(code, message, self.lines.place(self.position, self.position + length, path), hint)
+        return JsonSyntaxError(code, message, self.lines.location(self.position, self.position + length, path), hint)

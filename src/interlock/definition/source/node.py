@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.limits import DEFINITION_BYTES_MAX, INTEGER_BITS_MAX, INTEGER_DIGITS_MAX
 
@@ -28,19 +28,19 @@ class Node:
     """
 
     value: Scalar | list[Node] | dict[str, Node]
-    place: Place
-    keys: dict[str, Place] = field(default_factory=dict)
+    location: SourceLocation
+    keys: dict[str, SourceLocation] = field(default_factory=dict)
     is_exact: bool = True
 
     @classmethod
-    def within(cls, value: Any, place: Place) -> Node:
+    def within(cls, value: Any, location: SourceLocation) -> Node:
         """The node of plain JSON that was written inside a place."""
         if isinstance(value, dict):
-            inner = {key: cls.within(each, place) for key, each in value.items()}
-            return cls(inner, place, dict.fromkeys(inner, place), is_exact=False)
+            inner = {key: cls.within(each, location) for key, each in value.items()}
+            return cls(inner, location, dict.fromkeys(inner, location), is_exact=False)
         if isinstance(value, list):
-            return cls([cls.within(each, place) for each in value], place, is_exact=False)
-        return cls(value, place, is_exact=False)
+            return cls([cls.within(each, location) for each in value], location, is_exact=False)
+        return cls(value, location, is_exact=False)
 
     def plain(self) -> Any:
         """The value as plain JSON, without places."""
@@ -75,11 +75,11 @@ def decode_source(
             text = text.decode()
         except UnicodeDecodeError as error:
             message = f"the text is not UTF-8: byte {error.start} cannot be decoded"
-            diagnostics.error(f"{language}.encoding", message, Place(source), "save the file as UTF-8")
+            diagnostics.error(f"{language}.encoding", message, SourceLocation(source), "save the file as UTF-8")
             return None
     elif (lone := _SURROGATE.search(text)) is not None:
         message = f"the text cannot be encoded as UTF-8: character {lone.start()} is a lone surrogate"
-        diagnostics.error(f"{language}.encoding", message, Place(source))
+        diagnostics.error(f"{language}.encoding", message, SourceLocation(source))
         return None
     elif len(text.encode()) > bytes_max:
         _too_large(language, source, diagnostics, bytes_max)
@@ -90,7 +90,7 @@ def decode_source(
 def _too_large(language: str, source: str, diagnostics: Diagnostics, bytes_max: int) -> None:
     message = f"the text is larger than {bytes_max:,} bytes"
     diagnostics.error(
-        f"{language}.size", message, Place(source), "split the chart, and `invoke` one part from the other"
+        f"{language}.size", message, SourceLocation(source), "split the chart, and `invoke` one part from the other"
     )
 
 
@@ -142,8 +142,8 @@ class SourceLines:
         self.source = source
         self.starts = [0, *(each.end() for each in _LINE_BREAK.finditer(text))]
 
-    def place(self, start: int, end: int, path: str = "") -> Place:
+    def location(self, start: int, end: int, path: str = "") -> SourceLocation:
         """The place from one offset to another, the end not included."""
         line, end_line = bisect_right(self.starts, start), bisect_right(self.starts, end)
         column, end_column = start - self.starts[line - 1] + 1, end - self.starts[end_line - 1] + 1
-        return Place(self.source, line, column, end_line, end_column, path)
+        return SourceLocation(self.source, line, column, end_line, end_column, path)

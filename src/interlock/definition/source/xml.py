@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from xml.parsers import expat
 
 from interlock.definition.source.node import decode_source
-from interlock.errors import NOWHERE, Place
+from interlock.errors import NO_LOCATION, SourceLocation
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.limits import SCXML_DEPTH_MAX
 
@@ -52,17 +52,17 @@ class Element:
     namespace: str = ""
     attributes: dict[tuple[str, str], str] = field(default_factory=dict)
     children: list[Element | str] = field(default_factory=list)
-    place: Place = NOWHERE
-    places: dict[tuple[str, str], Place] = field(default_factory=dict)
+    location: SourceLocation = NO_LOCATION
+    places: dict[tuple[str, str], SourceLocation] = field(default_factory=dict)
     span: tuple[bytes, int, int, Scope | None] = (b"", 0, 0, None)
 
     def get(self, name: str, namespace: str = "") -> str | None:
         """The text of an attribute, or None."""
         return self.attributes.get((namespace, name))
 
-    def at(self, name: str, namespace: str = "") -> Place:
+    def at(self, name: str, namespace: str = "") -> SourceLocation:
         """The place of the value of an attribute; the element's own place if it does not have the attribute."""
-        return self.places.get((namespace, name), self.place)
+        return self.places.get((namespace, name), self.location)
 
     @property
     def elements(self) -> list[Element]:
@@ -89,9 +89,9 @@ class Element:
 class XmlError(Exception):
     """Stops the parser from inside one of its handlers; has the diagnostic."""
 
-    def __init__(self, code: str, message: str, place: Place, hint: str | None = None) -> None:
+    def __init__(self, code: str, message: str, location: SourceLocation, hint: str | None = None) -> None:
         super().__init__(message)
-        self.diagnostic = (code, message, place, hint)
+        self.diagnostic = (code, message, location, hint)
 
 
 def parse_xml(text: str | bytes, *, source: str, diagnostics: Diagnostics) -> Element | None:
@@ -105,8 +105,8 @@ def parse_xml(text: str | bytes, *, source: str, diagnostics: Diagnostics) -> El
     except XmlError as refused:
         diagnostics.error(*refused.diagnostic)
     except expat.ExpatError as error:
-        place = Place(source, error.lineno, error.offset + 1, error.lineno, error.offset + 2)
-        diagnostics.error("scxml.syntax", f"not well-formed XML: {expat.ErrorString(error.code)}", place)
+        location = SourceLocation(source, error.lineno, error.offset + 1, error.lineno, error.offset + 2)
+        diagnostics.error("scxml.syntax", f"not well-formed XML: {expat.ErrorString(error.code)}", location)
     return None
 
 
@@ -135,10 +135,10 @@ class _ElementBuilder:
         assert self.root is not None
         return self.root
 
-    def here(self) -> Place:
-        return self.place(self.parser.CurrentByteIndex, 1)
+    def here(self) -> SourceLocation:
+        return self.location(self.parser.CurrentByteIndex, 1)
 
-    def place(self, start: int, length: int) -> Place:
+    def location(self, start: int, length: int) -> SourceLocation:
         passed = self.data[self.offset : start]
         lines = passed.count(b"\n")
         if lines:
@@ -147,7 +147,7 @@ class _ElementBuilder:
             passed = passed[passed.rindex(b"\n") + 1 :]
         self.column += len(passed.decode())
         self.offset = start
-        return Place(self.source, self.line, self.column, self.line, self.column + length)
+        return SourceLocation(self.source, self.line, self.column, self.line, self.column + length)
 
     def doctype(self, *_: object) -> None:
         message = "a document type is not allowed: it can name files and define entities"
@@ -164,7 +164,7 @@ class _ElementBuilder:
         outer = self.scopes[-1]
         self.scopes.append(Scope(self.declared, outer) if self.declared else outer)
         self.declared = {}
-        element = Element(local, namespace, place=self.place(begin, len(local) + 1))
+        element = Element(local, namespace, location=self.location(begin, len(local) + 1))
         element.attributes = {_split(each): text for each, text in attributes.items()}
         element.span = (self.data, begin, begin, self.scopes[-1])
         self.locate(element, begin)
@@ -181,7 +181,7 @@ class _ElementBuilder:
         names = iter(element.attributes)
         for match in _attributes(self.data, head.end()):
             if match[1] != b"xmlns" and not match[1].startswith(b"xmlns:"):
-                element.places[next(names)] = self.place(match.start(2) + 1, len(match[2]) - 2)
+                element.places[next(names)] = self.location(match.start(2) + 1, len(match[2]) - 2)
 
     def end(self, _: str) -> None:
         element = self.open.pop()

@@ -71,7 +71,7 @@ class _GuardCodec(OneOfCodec):
 
     def read(self, node: Node, scope: Scope, **given: Any) -> Any:
         if isinstance(node.value, str) and node.value.startswith("="):
-            return act.GuardExpression(expression=VALUE.read(node, scope), place=node.place)
+            return act.GuardExpression(expression=VALUE.read(node, scope), location=node.location)
         return super().read(node, scope, **given)
 
     def write(self, value: Any, scope: Scope) -> Any:
@@ -90,13 +90,13 @@ class _IfCodec:
     def read(self, node: Node, scope: Scope) -> act.If:
         guard, block = self._parts()
         assert isinstance(node.value, dict)
-        others = node.value.get("elif", Node([], node.place)).value
+        others = node.value.get("elif", Node([], node.location)).value
         assert isinstance(others, list)
         branches = [each.value for each in (node, *others) if isinstance(each.value, dict)]
         return act.If(
             branches=tuple((guard.read(each["if"], scope), block.read(each["then"], scope)) for each in branches),
             otherwise=block.read(node.value["else"], scope) if "else" in node.value else (),
-            place=node.place,
+            location=node.location,
         )
 
     def write(self, value: act.If, scope: Scope) -> dict[str, Any]:

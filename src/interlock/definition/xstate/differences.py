@@ -37,19 +37,19 @@ def report_differences(
     """Add every difference of a document to the diagnostics."""
     if foreign:
         message = f"XState needs implementations of: {', '.join(sorted(foreign))}"
-        diagnostics.info("export.actions", message, document.root.place)
+        diagnostics.info("export.actions", message, document.root.location)
     for what in sorted(carried):
         message = f"{what.replace('_', ' ')}: stored in `meta.interlock`, which XState ignores"
         tell = diagnostics.info if what in _INFORMATIVE else diagnostics.warning
-        tell(f"export.{what.replace(' ', '_')}", message, document.root.place)
+        tell(f"export.{what.replace(' ', '_')}", message, document.root.location)
     if document.dialect == "xstate":
         return
     if document.unhandled in (None, "reject"):
         message = "XState ignores an event that no transition takes; Interlock rejects it"
-        diagnostics.warning("export.unhandled", message, document.root.place)
+        diagnostics.warning("export.unhandled", message, document.root.location)
     if document.errors != "raise" and _can_fail(tree):
         message = "an error in a guard or an action ends an XState actor; in Interlock it is an event"
-        diagnostics.warning("export.errors", message, document.root.place)
+        diagnostics.warning("export.errors", message, document.root.location)
     for index, state in enumerate(tree.states):
         _report_state(tree, index, state, diagnostics)
 
@@ -60,33 +60,33 @@ def _report_state(tree: TargetIndex, index: int, state: State, diagnostics: Diag
     for each in always:
         if not each.targets and each.actions:
             message = "XState runs an eventless transition without target once, then waits for the next event"
-            diagnostics.warning("export.always", message, each.place)
+            diagnostics.warning("export.always", message, each.location)
     skips = state.saga is not None and state.saga.compensation == "parallel"
     if (always and state.invokes) or skips:
         message = f'XState creates the invokes of "{tree.ids[index]}" even if the state is left at once'
-        diagnostics.warning("export.transient_invoke", message, state.place)
+        diagnostics.warning("export.transient_invoke", message, state.location)
     in_parallel = any(tree.states[each].type == "parallel" for each in tree.ancestors(index))
     if state.invokes and (tree.children[index] or in_parallel):
         message = (
             f'XState creates the invokes of "{tree.ids[index]}" before it enters its children and parallel regions'
         )
-        diagnostics.warning("export.invoke_order", message, state.place)
+        diagnostics.warning("export.invoke_order", message, state.location)
     parallel_child = any(tree.states[each].type == "parallel" for each in tree.children[index])
     if state.type == "parallel" and parallel_child and any(each.origin == "onDone" for each in state.transitions):
         message = f'"{tree.ids[index]}" completes in XState as soon as the parallel states in it have completed'
-        diagnostics.warning("export.nested_parallel", message, state.place)
+        diagnostics.warning("export.nested_parallel", message, state.location)
     for each in state.transitions:
         if _crosses_regions(tree, index, each):
             message = "XState stays in the parallel state and enters its regions again; Interlock exits it as a whole"
-            diagnostics.warning("export.region_to_region", message, each.place)
+            diagnostics.warning("export.region_to_region", message, each.location)
     for each in evented:
         if not each.targets and any(_overlap(each, inner) for inner in _below_parallel(tree, index)):
             message = "XState skips this transition if a region takes the event; in Interlock both run"
-            diagnostics.warning("export.select", message, each.place)
+            diagnostics.warning("export.select", message, each.location)
     for position, each in enumerate(evented):
         if any(_is_tried_later(each, later) for later in evented[position + 1 :]):
             message = f'XState tries the longer descriptor first; in Interlock "{", ".join(each.events)}" is first'
-            diagnostics.warning("export.descriptors", message, each.place)
+            diagnostics.warning("export.descriptors", message, each.location)
 
 
 def _tokens(descriptor: str) -> list[str]:

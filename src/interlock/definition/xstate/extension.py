@@ -97,7 +97,7 @@ def _known_keys(source: XStateDefinition, extra: Mapping[str, Node], known: tupl
     for key, each in extra.items():
         if key not in known:
             message = f'unknown key "{key}" in `meta.interlock`'
-            source.diagnostics.warning("key.unknown", message, each.place, suggestion(key, known))
+            source.diagnostics.warning("key.unknown", message, each.location, suggestion(key, known))
 
 
 def _with_fields(
@@ -116,7 +116,7 @@ def _split(source: XStateDefinition, json_node: Node, blocks: tuple[Any, ...]) -
     sizes = _read_field(source, source.states.root, json_node, tuple[int, ...])
     actions = blocks[0] if blocks else ()
     if sizes is None or sum(sizes) != len(actions) or min(sizes, default=0) < 0:
-        source.error("interlock.blocks", "the lengths of the blocks do not match the actions", json_node.place)
+        source.error("interlock.blocks", "the lengths of the blocks do not match the actions", json_node.location)
         return blocks
     cut, start = [], 0
     for size in sizes:
@@ -136,7 +136,7 @@ def _read_field(source: XStateDefinition, node: XStateNode, json_node: Node, hin
 
 def _leaves(source: XStateDefinition, node: XStateNode) -> extension_json.Leaves:
     def unknown(key: str, json_node: Node, known: Iterable[str]) -> None:
-        source.error("key.unknown", f'unknown key "{key}"', json_node.place, suggestion(key, known))
+        source.error("key.unknown", f'unknown key "{key}"', json_node.location, suggestion(key, known))
 
     return extension_json.Leaves(
         read_guard=lambda json_node: read_guard(source, node, json_node),

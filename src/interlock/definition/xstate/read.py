@@ -53,7 +53,7 @@ _WHOLE = re.compile(r"[0-9]{1,12}")
 def read_document(root: Node, *, name: str, diagnostics: Diagnostics, version4: bool = False) -> Document | None:
     """The document of a whole definition; None if it is not a mapping, or is the output of `machine.toJSON()`."""
     if not isinstance(root.value, dict):
-        diagnostics.error("xstate.root", "an XState definition must be a JSON object", root.place)
+        diagnostics.error("xstate.root", "an XState definition must be a JSON object", root.location)
         return None
     if "interlock" in root.value:
         message = "expected a machine of XState, got a chart in the vocabulary of Interlock"
@@ -61,7 +61,7 @@ def read_document(root: Node, *, name: str, diagnostics: Diagnostics, version4: 
         return None
     if "transitions" in root.value and "order" in root.value:
         message = "this is XState's internal form of a machine, which leaves out `always` and all delays"
-        diagnostics.error("xstate.definition", message, root.place, "use JSON.stringify(machine.config) instead")
+        diagnostics.error("xstate.definition", message, root.location, "use JSON.stringify(machine.config) instead")
         return None
     states = XStateNodes(root, _kind(root.value, name, diagnostics), diagnostics)
     ids = {each.foreign_id: each.id for each in states.nodes()}
@@ -71,7 +71,9 @@ def read_document(root: Node, *, name: str, diagnostics: Diagnostics, version4: 
     made = read_state(source, states.root)
     made = replace(made, states=tuple(_with_output(source, root.value, each) for each in made.states))
     fields = _context(source, root.value.get("context"))
-    above = State(initial=Initial(targets=(made.key,)), states=(made,), place=root.place) if states.hidden else made
+    above = (
+        State(initial=Initial(targets=(made.key,)), states=(made,), location=root.location) if states.hidden else made
+    )
     version = source.text(root.value.get("version"), "a version")
     document = Document(
         kind=states.kind,
@@ -92,10 +94,10 @@ def _kind(root: dict[str, Node], name: str, diagnostics: Diagnostics) -> str:
         kind = ".".join(part for part in parts if part) or "chart"
         if kind != given_id:
             message = f'the id "{given_id}" becomes the kind "{kind}": dotted words of letters, digits, "_" and "-"'
-            diagnostics.info("kind.name", message, root["id"].place)
+            diagnostics.info("kind.name", message, root["id"].location)
         return kind
     if given_id is not None:
-        diagnostics.error("value.type", "the id of the root must be a string", root["id"].place)
+        diagnostics.error("value.type", "the id of the root must be a string", root["id"].location)
     return kind_from_source(name)
 
 
@@ -103,7 +105,9 @@ def _context(source: XStateDefinition, json_node: Node | None) -> tuple[Field, .
     content = (
         source.mapping(json_node, "the first value of each field of the context") if json_node is not None else None
     )
-    return tuple(Field(name=key, default=read_value(each), place=each.place) for key, each in (content or {}).items())
+    return tuple(
+        Field(name=key, default=read_value(each), location=each.location) for key, each in (content or {}).items()
+    )
 
 
 def _with_output(source: XStateDefinition, root: dict[str, Node], state: State) -> State:
@@ -114,7 +118,7 @@ def _with_output(source: XStateDefinition, root: dict[str, Node], state: State) 
         return replace(state, output=read_value(root["output"]))
     if state.output is not None:
         message = f'XState gives no output for "{state.key}", because the root has no `output`; Interlock gives it'
-        source.diagnostics.warning("xstate.output", message, state.place)
+        source.diagnostics.warning("xstate.output", message, state.location)
     return state
 
 
@@ -123,11 +127,11 @@ def read_state(source: XStateDefinition, node: XStateNode) -> State:
     content, written, is_root = node.content, node.written, node.parent is None
     if not isinstance(written.value, dict):
         source.report_type(written, "a state")
-        return State(key=node.name, place=written.place)
+        return State(key=node.name, location=written.location)
     source.report_unknown_keys(written, _ROOT_KEYS if is_root else _STATE_KEYS, "a state")
     kind = _type(source, node)
     if is_root and kind in ("final", "history"):
-        source.error("state.type", f"the root cannot be a {kind} state", written.place)
+        source.error("state.type", f"the root cannot be a {kind} state", written.location)
         kind = "state"
     node.initial = read_initial(source, node, kind)  # before the children: a history without target falls back to it
     children = tuple(read_state(source, each) for each in node.children.values())
@@ -145,7 +149,7 @@ def read_state(source: XStateDefinition, node: XStateNode) -> State:
         description=source.description(content),
         tags=source.texts(content.get("tags"), "tags"),
         meta=_meta(source, content),
-        place=written.place,
+        location=written.location,
     )
     if kind == "history":
         made = read_history(source, node, made)
@@ -177,12 +181,12 @@ def _type(source: XStateDefinition, node: XStateNode) -> StateType:
         return "history" if history and not has_states else "state"
     if given not in _TYPES:
         hint = suggestion(given, _TYPES)
-        source.error("state.type", f'unknown state type "{given}"', content["type"].place, hint)
+        source.error("state.type", f'unknown state type "{given}"', content["type"].location, hint)
         return "state"
     if has_states and given in ("atomic", "final", "history"):
-        source.error("state.type", f"a state of type {given} cannot have states", content["type"].place)
+        source.error("state.type", f"a state of type {given} cannot have states", content["type"].location)
     if not has_states and given in ("compound", "parallel"):
-        source.error("state.type", f"a state of type {given} must have `states`", content["type"].place)
+        source.error("state.type", f"a state of type {given} must have `states`", content["type"].location)
     return _TYPES[given]
 
 
@@ -200,7 +204,7 @@ def _transitions(source: XStateDefinition, node: XStateNode) -> tuple[Transition
             continue
         if event in replaced:
             message = f'`{replaced[event]}` of this state overrides "{key}" in XState, so it is ignored'
-            source.diagnostics.warning("transition.replaced", message, json_node.keys.get(key, json_node.place))
+            source.diagnostics.warning("transition.replaced", message, json_node.keys.get(key, json_node.location))
             continue
         assert isinstance(json_node.value, dict)
         made += read_transitions(source, node, json_node.value[key], "on", (event,))
@@ -219,23 +223,23 @@ def _overwritten_events(node: XStateNode) -> dict[str, str]:
 
 
 def _descriptor(source: XStateDefinition, key: str, on: Node) -> str | None:
-    place = on.keys.get(key, on.place)
+    location = on.keys.get(key, on.location)
     if not _DESCRIPTOR.fullmatch(key):
         hint = "write eventless transitions under `always`" if not key else None
         source.error(
             "name.invalid",
             f'"{key}" is not an event: expected dotted words without white space, comma, *, = or #',
-            place,
+            location,
             hint,
         )
         return None
     if is_version4_name(key):
         hint = 'XState 5 writes "xstate.done.actor.ID", "xstate.done.state.ID", "xstate.error.actor.ID"'
-        source.error("event.reserved", f'"{key}" is an event name of XState 4, which is reserved', place, hint)
+        source.error("event.reserved", f'"{key}" is an event name of XState 4, which is reserved', location, hint)
         return None
     event = from_xstate(key, source.ids)
     if event is None:
-        source.diagnostics.warning("event.foreign", f'the event "{key}" does not exist here', place)
+        source.diagnostics.warning("event.foreign", f'the event "{key}" does not exist here', location)
         return key
     return event
 
@@ -246,14 +250,14 @@ def _after(source: XStateDefinition, node: XStateNode, json_node: Node | None) -
     for key in in_javascript_order(content or ()):
         assert json_node is not None
         assert content is not None
-        place = json_node.keys.get(key, json_node.place)
+        location = json_node.keys.get(key, json_node.location)
         if key.startswith("="):
-            delay = read_value(Node(key, place))
+            delay = read_value(Node(key, location))
         elif _WHOLE.fullmatch(key):
             delay = format_duration(int(key))
         else:
             hint = 'write whole milliseconds, or "= expression"'
-            source.error("delay.name", f'the delay "{key}" is a name, which JSON cannot define', place, hint)
+            source.error("delay.name", f'the delay "{key}" is a name, which JSON cannot define', location, hint)
             continue
         found = read_transitions(source, node, content[key], "after")
         made += tuple(each if each.delay is not None else replace(each, delay=delay) for each in found)
@@ -277,10 +281,10 @@ def read_transitions(
 def _transition(source: XStateDefinition, node: XStateNode, json_node: Node) -> Transition | None:
     if json_node.value is None:
         hint = "to take the event without effect, write {}"
-        source.error("transition.null", "XState does not accept null as a transition", json_node.place, hint)
+        source.error("transition.null", "XState does not accept null as a transition", json_node.location, hint)
         return None
     if isinstance(json_node.value, str):
-        return Transition(targets=_targets(source, node, json_node)[0], place=json_node.place)
+        return Transition(targets=_targets(source, node, json_node)[0], location=json_node.location)
     content = source.mapping(json_node, "a target, a transition or a list of them")
     if content is None:
         return None
@@ -294,7 +298,7 @@ def _transition(source: XStateDefinition, node: XStateNode, json_node: Node) -> 
         reenter=reenter if inward or not source.version4 else None,
         description=source.description(content),
         meta=_meta(source, content),
-        place=json_node.place,
+        location=json_node.location,
     )
     return extend_transition(source, read_extension(source, json_node), made)
 
@@ -305,7 +309,7 @@ def _targets(source: XStateDefinition, node: XStateNode, json_node: Node) -> tup
         return (), False
     found = [each for each in (source.target(node, each) for each in items(json_node)) if each is not None]
     if any(each.parent is None for each in found) and node.parent is not None:
-        source.diagnostics.warning("xstate.root_target", ROOT_ENTERED, json_node.place)
+        source.diagnostics.warning("xstate.root_target", ROOT_ENTERED, json_node.location)
     return tuple(f"#{each.id}" for each in found), any(each is node or each.is_below(node) for each in found)
 
 
@@ -331,12 +335,15 @@ def _invoke(source: XStateDefinition, node: XStateNode, json_node: Node) -> Invo
     if "onSnapshot" in content:
         hint = "send an event from the child instead"
         source.error(
-            "invoke.snapshot", "snapshots of a child are not available to its parent", content["onSnapshot"].place, hint
+            "invoke.snapshot",
+            "snapshots of a child are not available to its parent",
+            content["onSnapshot"].location,
+            hint,
         )
     source.report_unknown_keys(json_node, (*_INVOKE_KEYS, "onSnapshot", "systemId"), "an invoke")
     if "systemId" in content:
         source.diagnostics.warning(
-            "invoke.system_id", "`systemId` is not supported and is ignored", content["systemId"].place
+            "invoke.system_id", "`systemId` is not supported and is ignored", content["systemId"].location
         )
     src: str | Document | None = None
     inline = content.get("src")
@@ -345,7 +352,7 @@ def _invoke(source: XStateDefinition, node: XStateNode, json_node: Node) -> Invo
     else:
         src = source.text(inline, "the name of a handler or a chart")
     if inline is None:
-        source.error("invoke.src", "the key `src` of this invoke is missing", json_node.place)
+        source.error("invoke.src", "the key `src` of this invoke is missing", json_node.location)
     made = Invoke(
         src=src,
         id=source.text(content.get("id"), "an id"),
@@ -353,7 +360,7 @@ def _invoke(source: XStateDefinition, node: XStateNode, json_node: Node) -> Invo
         input=read_value(content["input"]) if "input" in content else None,
         done=read_transitions(source, node, content.get("onDone"), "on"),
         error=read_transitions(source, node, content.get("onError"), "on"),
-        place=json_node.place,
+        location=json_node.location,
     )
     return extend_invoke(source, node, read_extension(source, json_node), made)
 
@@ -371,7 +378,7 @@ def read_initial(source: XStateDefinition, node: XStateNode, kind: StateType) ->
     if json_node is None:
         message = f'"{node.foreign_id}" has no initial state'
         hint = f'add "initial": "{next(iter(node.children))}"'
-        source.error("initial.missing", message, node.written.place, hint)
+        source.error("initial.missing", message, node.written.location, hint)
         return None
     if isinstance(json_node.value, str):
         content = {"target": json_node}
@@ -386,11 +393,11 @@ def read_initial(source: XStateDefinition, node: XStateNode, kind: StateType) ->
         return None
     if key not in node.children:
         message = f'"{key}" is not a child of "{node.foreign_id}"'
-        source.error("target.unknown", message, json_node.place, suggestion(key, node.children))
+        source.error("target.unknown", message, json_node.location, suggestion(key, node.children))
         return None
     child = node.children[key]
     made = Initial(
-        targets=(child.name,), actions=read_block(source, node, content.get("actions")), place=json_node.place
+        targets=(child.name,), actions=read_block(source, node, content.get("actions")), location=json_node.location
     )
     return extend_initial(source, read_extension(source, json_node), made)
 
@@ -398,10 +405,10 @@ def read_initial(source: XStateDefinition, node: XStateNode, kind: StateType) ->
 def _report_useless_initial(source: XStateDefinition, node: XStateNode, json_node: Node) -> None:
     if isinstance(json_node.value, dict) and "actions" in json_node.value:
         message = "actions of `initial` in a state without an initial child"
-        source.error("initial.idle", message, json_node.place, "move them to `entry`")
+        source.error("initial.idle", message, json_node.location, "move them to `entry`")
     else:
         message = f'`initial` has no effect in "{node.foreign_id}", which is not a compound state'
-        source.diagnostics.warning("initial.idle", message, json_node.place)
+        source.diagnostics.warning("initial.idle", message, json_node.location)
 
 
 def read_history(source: XStateDefinition, node: XStateNode, made: State) -> State:
@@ -409,7 +416,7 @@ def read_history(source: XStateDefinition, node: XStateNode, made: State) -> Sta
     assert node.parent is not None
     given = node.content["history"].value if "history" in node.content else True
     if given not in (True, False, "shallow", "deep"):
-        source.error("state.history", "`history` must be `shallow` or `deep`", node.content["history"].place)
+        source.error("state.history", "`history` must be `shallow` or `deep`", node.content["history"].location)
     made = replace(made, history="deep" if given == "deep" else "shallow")
     json_node = node.content.get("target")
     if json_node is not None:
@@ -417,14 +424,14 @@ def read_history(source: XStateDefinition, node: XStateNode, made: State) -> Sta
         return replace(made, targets=tuple(f"#{each.id}" for each in found if each is not None))
     if node.parent.is_parallel:
         if node.parent.parent is None:
-            source.diagnostics.warning("xstate.root_target", ROOT_ENTERED, node.written.place)
+            source.diagnostics.warning("xstate.root_target", ROOT_ENTERED, node.written.location)
         return replace(made, targets=(f"#{node.parent.id}",))
     initial = node.parent.initial
     if initial is None:
         return made
     if initial.targets == (node.name,):
         message = "the initial state of the parent is this history, and its default is the initial state of the parent"
-        source.error("history.cycle", message, node.written.place, "add a `target` to the history")
+        source.error("history.cycle", message, node.written.location, "add a `target` to the history")
     begin = next((each for each in node.parent.children.values() if (each.name,) == initial.targets), None)
     # Only our extension allows deeper or several initial states; these targets mean the same in a history.
     return replace(made, targets=initial.targets if begin is None else (f"#{begin.id}",), actions=initial.actions)
@@ -435,10 +442,10 @@ def _default(source: XStateDefinition, parent: XStateNode, json_node: Node) -> X
     if text is None:
         return None
     if text.startswith("."):
-        source.error("target.unknown", f'"{text}": a history has no child states', json_node.place, "name a sibling")
+        source.error("target.unknown", f'"{text}": a history has no child states', json_node.location, "name a sibling")
         return None
     found = source.states.target(parent, text if text.startswith("#") else f".{text}")
     if isinstance(found, str):
-        source.error("target.unknown", found, json_node.place)
+        source.error("target.unknown", found, json_node.location)
         return None
     return found

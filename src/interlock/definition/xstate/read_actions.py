@@ -18,7 +18,7 @@ from typing import cast, get_args
 from interlock.definition.codec import read_value
 from interlock.definition.source.node import Node
 from interlock.definition.xstate.source import XStateDefinition, XStateNode, items, read_delay
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.actions import (
     Action,
@@ -57,10 +57,10 @@ class _Call:
     source: XStateDefinition
     node: XStateNode
     fields: Fields
-    place: Place
+    location: SourceLocation
 
     def error(self, code: str, message: str, hint: str | None = None) -> None:
-        self.source.error(code, message, self.place, hint)
+        self.source.error(code, message, self.location, hint)
 
     def value(self, name: str) -> Value:
         """The value of an argument; None if it is absent."""
@@ -84,33 +84,35 @@ def read_block(source: XStateDefinition, node: XStateNode, json_node: Node | Non
 def read_action(source: XStateDefinition, node: XStateNode, json_node: Node) -> Action | None:
     """One action; None, and a diagnostic, if it cannot be read."""
     if isinstance(json_node.value, str) and json_node.value:
-        return _named(source, json_node.value, None, json_node.place)
+        return _named(source, json_node.value, None, json_node.location)
     content = source.mapping(json_node, "an action's name or {type, params}")
     name = source.text(content.get("type"), "an action's name") if content is not None else None
     if content is None or name is None:
         if content is not None and "type" not in content:
-            source.error("action.type", "the key `type` of this action is missing", json_node.place, _FUNCTIONS)
+            source.error("action.type", "the key `type` of this action is missing", json_node.location, _FUNCTIONS)
         return None
     if name.startswith(("xstate.", "interlock.")):
         build = _BUILT_IN.get(name)
         if build is None:
             hint = suggestion(name, _BUILT_IN) if name not in _REFUSED else _REFUSED[name]
             source.error(
-                "action.unsupported", f'the built-in action "{name}" cannot be read from JSON', json_node.place, hint
+                "action.unsupported", f'the built-in action "{name}" cannot be read from JSON', json_node.location, hint
             )
             return None
-        return build(_Call(source, node, _fields(source, content), json_node.place))
+        return build(_Call(source, node, _fields(source, content), json_node.location))
     source.report_unknown_keys(json_node, ("type", "params"), "an action")
-    return _named(source, name, _arguments(source, content, is_free=name in source.assigns), json_node.place)
+    return _named(source, name, _arguments(source, content, is_free=name in source.assigns), json_node.location)
 
 
-def _named(source: XStateDefinition, name: str, arguments: Value, place: Place) -> Action | None:
+def _named(source: XStateDefinition, name: str, arguments: Value, location: SourceLocation) -> Action | None:
     if name.startswith("="):
-        source.error("name.invalid", "an expression cannot be an action", place, "assign its value: `interlock.assign`")
+        source.error(
+            "name.invalid", "an expression cannot be an action", location, "assign its value: `interlock.assign`"
+        )
         return None
     if name in source.assigns:
-        return AssignCall(name=name, arguments=arguments, place=place)
-    return Do(name=name, arguments=arguments, place=place)
+        return AssignCall(name=name, arguments=arguments, location=location)
+    return Do(name=name, arguments=arguments, location=location)
 
 
 def _arguments(source: XStateDefinition, content: Fields, *, is_free: bool) -> Value:
@@ -160,7 +162,7 @@ def _raise(call: _Call) -> Action | None:
         return None
     if "delay" in call.fields:
         return _sent(call, event, None)
-    return Raise(event=event[0], data=event[1], place=call.place)
+    return Raise(event=event[0], data=event[1], location=call.location)
 
 
 def _send(call: _Call) -> Action | None:
@@ -183,7 +185,7 @@ def _sent(call: _Call, event: tuple[Value, Value], to: Value) -> Send:
         id_location=call.text("idLocation", "a context field"),
         type=call.value("type"),
         restore=_restore(call),
-        place=call.place,
+        location=call.location,
     )
 
 
@@ -200,29 +202,33 @@ def _cancel(call: _Call) -> Action | None:
     if "sendId" not in call.fields and "id" not in call.fields:
         call.error("action.cancel", "the key `sendId` of `xstate.cancel` is missing")
         return None
-    return Cancel(id=call.value("sendId" if "sendId" in call.fields else "id"), place=call.place)
+    return Cancel(id=call.value("sendId" if "sendId" in call.fields else "id"), location=call.location)
 
 
 def _log(call: _Call) -> Action | None:
     value = call.value("value" if "value" in call.fields else "expr")
-    return Log(label=call.text("label", "a label"), value=value, place=call.place)
+    return Log(label=call.text("label", "a label"), value=value, location=call.location)
 
 
 def _emit(call: _Call) -> Action | None:
     event = _event(call)
-    return None if event is None else Emit(type=event[0], data=event[1], place=call.place)
+    return None if event is None else Emit(type=event[0], data=event[1], location=call.location)
 
 
 def _assign(call: _Call) -> Action | None:
     if "name" in call.fields:
         name = call.text("name", "the name of an assign function")
-        return None if name is None else AssignCall(name=name, arguments=call.value("arguments"), place=call.place)
+        return (
+            None if name is None else AssignCall(name=name, arguments=call.value("arguments"), location=call.location)
+        )
     json_node = call.fields.get("assignment", call.fields.get("values"))
     if json_node is None:
         call.error("action.assign", "this assign has no values", _FUNCTIONS)
         return None
     if isinstance(json_node.value, dict):
-        return Assign(values=tuple((key, read_value(each)) for key, each in json_node.value.items()), place=call.place)
+        return Assign(
+            values=tuple((key, read_value(each)) for key, each in json_node.value.items()), location=call.location
+        )
     pairs = []
     for each in items(json_node):
         pair = each.value if isinstance(each.value, list) else []
@@ -230,7 +236,7 @@ def _assign(call: _Call) -> Action | None:
             call.source.report_type(each, "a pair [field, value]")
         else:
             pairs.append((pair[0].value, read_value(pair[1])))
-    return Assign(values=tuple(pairs), place=call.place)
+    return Assign(values=tuple(pairs), location=call.location)
 
 
 def _if(call: _Call) -> Action | None:
@@ -241,11 +247,11 @@ def _if(call: _Call) -> Action | None:
         if content is not None and guard is not None:
             branches.append((guard, read_block(call.source, call.node, content.get("actions"))))
         elif content is not None and "guard" not in content:
-            call.source.error("action.if", "the key `guard` of this branch is missing", each.place)
+            call.source.error("action.if", "the key `guard` of this branch is missing", each.location)
     if not branches:
         call.error("action.if", "`interlock.if` has no branches")
         return None
-    return If(branches=tuple(branches), otherwise=call.block("otherwise"), place=call.place)
+    return If(branches=tuple(branches), otherwise=call.block("otherwise"), location=call.location)
 
 
 def _foreach(call: _Call) -> Action | None:
@@ -254,7 +260,7 @@ def _foreach(call: _Call) -> Action | None:
         call.error("action.foreach", "`interlock.foreach` must have `in` and `item`")
         return None
     index = call.text("index", "a context field")
-    return Foreach(items=call.value("in"), item=item, index=index, block=call.block("actions"), place=call.place)
+    return Foreach(items=call.value("in"), item=item, index=index, block=call.block("actions"), location=call.location)
 
 
 def _script(call: _Call) -> Action | None:
@@ -262,7 +268,7 @@ def _script(call: _Call) -> Action | None:
     if text is None:
         call.error("action.script", "the key `text` of `interlock.script` is missing")
         return None
-    return Script(text=text, place=call.place)
+    return Script(text=text, location=call.location)
 
 
 _BUILT_IN: dict[str, Callable[[_Call], Action | None]] = {
@@ -294,32 +300,34 @@ def read_guard(source: XStateDefinition, node: XStateNode, json_node: Node | Non
     """The guard of a transition or a branch; None if absent, and with a diagnostic if it cannot be read."""
     if json_node is None:
         return None
-    place = json_node.place
+    location = json_node.location
     if isinstance(json_node.value, str) and json_node.value:
         value = read_value(json_node)
         if isinstance(value, Expression):
-            return GuardExpression(expression=value, place=place)
-        return GuardName(name=json_node.value, place=place)
+            return GuardExpression(expression=value, location=location)
+        return GuardName(name=json_node.value, location=location)
     content = source.mapping(json_node, "a guard's name or {type, params}")
     name = source.text(content.get("type"), "a guard's name") if content is not None else None
     if content is None or name is None:
         if content is not None and "type" not in content:
-            source.error("guard.type", "the key `type` of this guard is missing", place, _FUNCTIONS)
+            source.error("guard.type", "the key `type` of this guard is missing", location, _FUNCTIONS)
         return None
     short = name.removeprefix("xstate.").removeprefix("guard:")
     # A registered function takes `params` of any type; those of a built-in are its arguments by name.
     is_free = short == name != "interlock.expression" and not isinstance(content.get("params", json_node).value, dict)
-    call = _Call(source, node, {} if is_free else _fields(source, content), place)
+    call = _Call(source, node, {} if is_free else _fields(source, content), location)
     if short != name or (name in _COMPOSED and not call.fields.keys().isdisjoint(_COMPOSED_KEYS)):
         if short not in _COMPOSED:
             expected = suggestion(short, _COMPOSED)
-            source.error("guard.unsupported", f'the built-in guard "{name}" cannot be read from JSON', place, expected)
+            source.error(
+                "guard.unsupported", f'the built-in guard "{name}" cannot be read from JSON', location, expected
+            )
             return None
         return _COMPOSED[short](call)
     if name == "interlock.expression":
         return _expression(call)
     source.report_unknown_keys(json_node, ("type", "params"), "a guard")
-    return GuardName(name=name, arguments=_arguments(source, content, is_free=True), place=place)
+    return GuardName(name=name, arguments=_arguments(source, content, is_free=True), location=location)
 
 
 def _expression(call: _Call) -> Guard | None:
@@ -328,8 +336,8 @@ def _expression(call: _Call) -> Guard | None:
     if json_node is None or text is None:
         call.error("guard.expression", "the key `expression` of `interlock.expression` is missing")
         return None
-    expression = Expression(text, json_node.place.shifted(1, 1 + len(text)))
-    return GuardExpression(expression=expression, place=call.place)
+    expression = Expression(text, json_node.location.shift(1, 1 + len(text)))
+    return GuardExpression(expression=expression, location=call.location)
 
 
 def _guards(call: _Call) -> tuple[Guard, ...]:
@@ -342,11 +350,11 @@ def _guards(call: _Call) -> tuple[Guard, ...]:
 
 
 def _all(call: _Call) -> Guard:
-    return GuardAll(guards=_guards(call), place=call.place)
+    return GuardAll(guards=_guards(call), location=call.location)
 
 
 def _any(call: _Call) -> Guard:
-    return GuardAny(guards=_guards(call), place=call.place)
+    return GuardAny(guards=_guards(call), location=call.location)
 
 
 def _not(call: _Call) -> Guard | None:
@@ -354,7 +362,7 @@ def _not(call: _Call) -> Guard | None:
     if len(guards) != 1:
         call.error("guard.not", "`not` must have exactly one guard")
         return None
-    return GuardNot(guard=guards[0], place=call.place)
+    return GuardNot(guard=guards[0], location=call.location)
 
 
 def _state_in(call: _Call) -> Guard | None:
@@ -363,7 +371,7 @@ def _state_in(call: _Call) -> Guard | None:
         call.error("guard.state_in", "the key `stateValue` of `stateIn` is missing")
         return None
     guards = _inside(call.source, call.source.states.root, json_node)
-    return guards[0] if len(guards) == 1 else GuardAll(guards=tuple(guards), place=call.place) if guards else None
+    return guards[0] if len(guards) == 1 else GuardAll(guards=tuple(guards), location=call.location) if guards else None
 
 
 def _inside(source: XStateDefinition, above: XStateNode, json_node: Node) -> list[Guard]:
@@ -374,9 +382,9 @@ def _inside(source: XStateDefinition, above: XStateNode, json_node: Node) -> lis
             child = above.children.get(key)
             if child is None:
                 hint = suggestion(key, above.children)
-                source.error("target.unknown", f'"{above.foreign_id}" has no child "{key}"', each.place, hint)
+                source.error("target.unknown", f'"{above.foreign_id}" has no child "{key}"', each.location, hint)
             elif each.value == {}:
-                guards.append(GuardIn(state=child.id, place=each.place))
+                guards.append(GuardIn(state=child.id, location=each.location))
             else:
                 guards += _inside(source, child, each)
         return guards
@@ -385,9 +393,9 @@ def _inside(source: XStateDefinition, above: XStateNode, json_node: Node) -> lis
         return []
     found = source.states.target(above, text if text.startswith("#") else f".{text}")
     if isinstance(found, str):
-        source.error("target.unknown", found, json_node.place)
+        source.error("target.unknown", found, json_node.location)
         return []
-    return [GuardIn(state=found.id, place=json_node.place)]
+    return [GuardIn(state=found.id, location=json_node.location)]
 
 
 _COMPOSED_KEYS = ("guards", "guard", "stateValue")

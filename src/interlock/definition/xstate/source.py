@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from interlock.definition.codec import read_value
 from interlock.definition.names import id_from_text, key_from_text
 from interlock.definition.source.node import Node
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.actions import Expression, Value
 from interlock.model.document.document import Initial
@@ -38,9 +38,9 @@ class XStateDefinition:
     assigns: frozenset[str] = frozenset()
     ids: dict[str, str] = field(default_factory=dict)
 
-    def error(self, code: str, message: str, place: Place, hint: str | None = None) -> None:
+    def error(self, code: str, message: str, location: SourceLocation, hint: str | None = None) -> None:
         """Report an error."""
-        self.diagnostics.error(code, message, place, hint)
+        self.diagnostics.error(code, message, location, hint)
 
     def mapping(self, json_node: Node, expected: str) -> dict[str, Node] | None:
         """The mapping; None, and a diagnostic, if it is something else."""
@@ -76,21 +76,21 @@ class XStateDefinition:
 
     def report_type(self, json_node: Node, expected: str) -> None:
         """Report a value of a wrong type."""
-        self.error("value.type", f"expected {expected}, got {type_name(json_node.plain())}", json_node.place)
+        self.error("value.type", f"expected {expected}, got {type_name(json_node.plain())}", json_node.location)
 
     def report_unknown_keys(self, json_node: Node, known: Collection[str], what: str) -> None:
         """Warn of unknown keys; refuse those of XState 4."""
         assert isinstance(json_node.value, dict)
         for key in json_node.value:
-            place = json_node.keys.get(key, json_node.place)
+            location = json_node.keys.get(key, json_node.location)
             if key in known:
                 continue
             if key in OLD_KEYS and not self.version4:
                 hint = "read it as format xstate4, or rewrite it for XState 5"
-                self.error("xstate.version", f'"{key}" is a key of XState 4', place, hint)
+                self.error("xstate.version", f'"{key}" is a key of XState 4', location, hint)
             else:
                 message = f'unknown key "{key}" in {what}'
-                self.diagnostics.warning("key.unknown", message, place, suggestion(key, known))
+                self.diagnostics.warning("key.unknown", message, location, suggestion(key, known))
 
     def target(self, node: XStateNode, json_node: Node) -> XStateNode | None:
         """The state of a target; None, and a diagnostic, if there is none."""
@@ -99,7 +99,7 @@ class XStateDefinition:
             return None
         found = self.states.target(node, text)
         if isinstance(found, str):
-            self.error("target.unknown", found, json_node.place)
+            self.error("target.unknown", found, json_node.location)
             return None
         return found
 
@@ -120,9 +120,9 @@ def read_delay(source: XStateDefinition, json_node: Node) -> Value:
         return value
     hint = 'write whole milliseconds, a duration such as "30s", or "= expression"'
     if isinstance(value, str):
-        source.error("delay.name", f'the delay "{value}" is a name, which JSON cannot define', json_node.place, hint)
+        source.error("delay.name", f'the delay "{value}" is a name, which JSON cannot define', json_node.location, hint)
     else:
-        source.error("delay.type", "a delay must be in whole milliseconds", json_node.place, hint)
+        source.error("delay.type", "a delay must be in whole milliseconds", json_node.location, hint)
     return "0ms"
 
 
@@ -210,10 +210,12 @@ class XStateNodes:
             name = key_from_text(key)
             if name != key:
                 message = f'the key "{key}" becomes "{name}": keys have letters, digits, "_" and "-"'
-                self.diagnostics.info("state.key", message, states.keys.get(key, states.place))
+                self.diagnostics.info("state.key", message, states.keys.get(key, states.location))
             if name in names:
                 message = f'the keys "{names[name]}" and "{key}" both become "{name}"'
-                self.diagnostics.error("state.key", message, states.keys.get(key, states.place), "rename one of them")
+                self.diagnostics.error(
+                    "state.key", message, states.keys.get(key, states.location), "rename one of them"
+                )
             names[name] = key
             self._add(parent, states.value[key], key, name, f"{path}.{name}" if path else name, [*keys, key])
 
@@ -223,7 +225,7 @@ class XStateNodes:
         if given_id is not None and isinstance(given_id.value, str) and given_id.value:
             node.foreign_id, node.id = given_id.value, id_from_text(given_id.value)
             if node.id != given_id.value:
-                self.diagnostics.info("state.id", f'the id "{given_id.value}" becomes "{node.id}"', given_id.place)
+                self.diagnostics.info("state.id", f'the id "{given_id.value}" becomes "{node.id}"', given_id.location)
         parent.children[key] = node
         self.by_foreign_id[node.foreign_id] = node
         self._add_children(node, path, keys)

@@ -58,8 +58,8 @@ def _state(json_node: Node, diagnostics: Diagnostics, *, is_root: bool = False) 
         return json_node
     for key, hint in _NO_COUNTERPART.items():
         if key in content:
-            place = json_node.keys.get(key, json_node.place)
-            diagnostics.error("xstate.version", f'"{key}" is a key of XState 3 or older', place, hint)
+            location = json_node.keys.get(key, json_node.location)
+            diagnostics.error("xstate.version", f'"{key}" is a key of XState 3 or older', location, hint)
             del content[key]
     for key in _DROPPED:
         content.pop(key, None)
@@ -98,11 +98,13 @@ def _events(content: dict[str, Node], diagnostics: Diagnostics, *, is_root: bool
                 made[_event(key, content["on"], diagnostics)] = transitions
             elif "always" in content:
                 diagnostics.error(
-                    "xstate.version", 'this state has both "" and `always`', each.place, "keep one of them"
+                    "xstate.version", 'this state has both "" and `always`', each.location, "keep one of them"
                 )
             else:
                 content["always"] = transitions
-        keys = {_event(key, content["on"], Diagnostics()): place for key, place in content["on"].keys.items() if key}
+        keys = {
+            _event(key, content["on"], Diagnostics()): location for key, location in content["on"].keys.items() if key
+        }
         content["on"] = replace(content["on"], value=made, keys=keys)
     after = _content(content["after"]) if "after" in content else None
     if after is not None:
@@ -116,7 +118,7 @@ def _events(content: dict[str, Node], diagnostics: Diagnostics, *, is_root: bool
 def _event(key: str, on: Node, diagnostics: Diagnostics) -> str:
     if key.endswith(".*"):
         message = f'"{key}": XState 4 has no such wildcard and takes only an event with exactly this name'
-        diagnostics.error("xstate.version", message, on.keys.get(key, on.place), "list the events")
+        diagnostics.error("xstate.version", message, on.keys.get(key, on.location), "list the events")
     return next((far + key[len(old) :] for old, far in _EVENTS if key.startswith(old)), key)
 
 
@@ -201,7 +203,7 @@ def _action(json_node: Node, diagnostics: Diagnostics) -> Node:
         actions = inner.get("actions", _at(each, []))
         made = _each(actions, lambda each: _action(each, diagnostics))
         if otherwise:
-            diagnostics.error("xstate.version", "a branch after one without `cond` is never run", each.place)
+            diagnostics.error("xstate.version", "a branch after one without `cond` is never run", each.location)
         elif "cond" in inner:
             branches.append(_at(each, {"guard": _guard(inner["cond"]), "actions": made}))
         else:

@@ -141,7 +141,7 @@ class XStateWriter:
         content["output"] = self._output(index, state)
         if in_javascript_order(children) != list(children):
             message = "XState enters states with numeric keys first, in ascending order"
-            self.diagnostics.warning("export.order", message, state.place)
+            self.diagnostics.warning("export.order", message, state.location)
         content["states"] = children or None
         content["meta"] = self._meta(state)
         self._state_extra(state, content, is_root=index == 0)
@@ -153,7 +153,7 @@ class XStateWriter:
             return dict(owner.meta) or None
         if owner.meta is not None:
             message = "`meta` must be a mapping without the key `interlock` in XState; it is not written"
-            self.diagnostics.warning("export.meta", message, owner.place)
+            self.diagnostics.warning("export.meta", message, owner.location)
         return None
 
     def _state_extra(self, state: State, content: Json, *, is_root: bool) -> None:
@@ -213,7 +213,7 @@ class XStateWriter:
         content: Json = {"target": key, "actions": self.actions.block(initial.actions) or None}
         if targets != [child]:
             message = "XState supports one direct child as initial state; the rest of this `initial` is ignored"
-            self.diagnostics.warning("export.initial", message, initial.place)
+            self.diagnostics.warning("export.initial", message, initial.location)
             self._add_extra(content, {"targets": list(initial.targets)})
         content = _without_none(content)
         return key if len(content) == 1 else content
@@ -235,7 +235,7 @@ class XStateWriter:
             message = (
                 f'XState gives no output for "{state.key}": only the root can have one, and the final states differ'
             )
-            self.diagnostics.warning("export.output", message, state.place)
+            self.diagnostics.warning("export.output", message, state.location)
         return write_value(state.output)
 
     # Transitions
@@ -269,7 +269,7 @@ class XStateWriter:
     def _after_key(self, transition: Transition) -> str:
         if isinstance(transition.delay, Expression):
             message = f'XState needs an implementation of the delay "= {transition.delay.text}"'
-            self.diagnostics.warning("export.after", message, transition.place)
+            self.diagnostics.warning("export.after", message, transition.location)
             return f"= {transition.delay.text}"
         ms = parse_duration(str(transition.delay))
         return str(transition.delay if ms is None else ms)
@@ -324,7 +324,7 @@ class XStateWriter:
         if isinstance(invoke.src, Document):
             content["src"] = XStateWriter(invoke.src, self.diagnostics).document_json()
             message = "XState accepts an inline chart as a JavaScript object only, not as JSON"
-            self.diagnostics.warning("export.invoke", message, invoke.place)
+            self.diagnostics.warning("export.invoke", message, invoke.location)
         elif isinstance(invoke.src, Expression):
             content["src"] = "interlock.expression"
             extra["src"] = write_value(invoke.src)

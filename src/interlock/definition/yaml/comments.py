@@ -10,12 +10,12 @@ import yaml
 
 from interlock.definition.vocabulary.chart import SCHEMA_LINE
 from interlock.definition.yaml.parse import LOADER
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 
 _COMMENT = re.compile(r"(?:(?<=[ \t])|^)#.*")
 
 
-def find_comments(text: str, *, source: str = "<definition>") -> list[Place]:
+def find_comments(text: str, *, source: str = "<definition>") -> list[SourceLocation]:
     """The places of all comments in a well-formed YAML text, except the schema line."""
     masked = list(text)
     events: Iterator[Any] = yaml.parse(text, Loader=LOADER)
@@ -27,7 +27,7 @@ def find_comments(text: str, *, source: str = "<definition>") -> list[Place]:
     for number, line in enumerate("".join(masked).split("\n"), 1):
         match = _COMMENT.search(line.rstrip("\r"))
         if match is not None and (number, match[0]) != (1, SCHEMA_LINE):
-            found.append(Place(source, number, match.start() + 1, number, match.end() + 1))
+            found.append(SourceLocation(source, number, match.start() + 1, number, match.end() + 1))
     return found
 
 

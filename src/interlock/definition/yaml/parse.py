@@ -27,7 +27,7 @@ from interlock.definition.source.node import (
     parse_float,
     parse_integer,
 )
-from interlock.errors import Place
+from interlock.errors import SourceLocation
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.limits import ALIASES_MAX, DEFINITION_DEPTH_MAX, EXPANDED_NODES_MAX
 
@@ -52,9 +52,9 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\uf
 class YamlSyntaxError(Exception):
     """Ends the reading; has the diagnostic."""
 
-    def __init__(self, code: str, message: str, place: Place, hint: str | None = None) -> None:
+    def __init__(self, code: str, message: str, location: SourceLocation, hint: str | None = None) -> None:
         super().__init__(message)
-        self.diagnostic = (code, message, place, hint)
+        self.diagnostic = (code, message, location, hint)
 
 
 @dataclass(slots=True)
@@ -64,9 +64,9 @@ class _OpenValue:
     event: Any
     path: str
     values: list[Node] | dict[str, Node]
-    keys: dict[str, Place] = field(default_factory=dict)
+    keys: dict[str, SourceLocation] = field(default_factory=dict)
     key: str | None = None
-    key_place: Place | None = None
+    key_location: SourceLocation | None = None
     height: int = 1
     size: int = 1
     end: Any = None
@@ -87,9 +87,9 @@ def parse_yaml(text: str | bytes, *, source: str, diagnostics: Diagnostics) -> N
     if admitted is None:
         return None
     if (bad := _FORBIDDEN.search(admitted)) is not None:
-        place = SourceLines(admitted, source).place(bad.start(), bad.end())
+        location = SourceLines(admitted, source).location(bad.start(), bad.end())
         message = f"the character U+{ord(bad[0]):04X} is not allowed in YAML"
-        diagnostics.error("yaml.character", message, place, "write it as an escape in double quotes")
+        diagnostics.error("yaml.character", message, location, "write it as an escape in double quotes")
         return None
     try:
         return NodeBuilder(source, diagnostics).document(_events(admitted, source))
@@ -125,9 +125,9 @@ def _syntax_hint(text: str, mark: Any) -> str | None:
     return "quote texts that contain `: ` or ` #`, or start with one of []{}&*!|>%@`" if line.strip() else None
 
 
-def _place(source: str, start: Any, end: Any, path: str) -> Place:
+def _place(source: str, start: Any, end: Any, path: str) -> SourceLocation:
     end_column = max(end.column, start.column + 1) if end.line == start.line else end.column
-    return Place(source, start.line + 1, start.column + 1, end.line + 1, end_column + 1, path)
+    return SourceLocation(source, start.line + 1, start.column + 1, end.line + 1, end_column + 1, path)
 
 
 class NodeBuilder:
@@ -162,7 +162,7 @@ class NodeBuilder:
                 case _:
                     pass
         if documents == 0:
-            self.diagnostics.error("yaml.empty", "the text contains no definition", Place(self.source))
+            self.diagnostics.error("yaml.empty", "the text contains no definition", SourceLocation(self.source))
         return self.root
 
     def _leaf(self, event: Any) -> None:
@@ -171,14 +171,14 @@ class NodeBuilder:
             self._key(top, event)
             return
         path = self._next_path()
-        place = _place(self.source, event.start_mark, event.end_mark, path)
+        location = _place(self.source, event.start_mark, event.end_mark, path)
         if isinstance(event, yaml.AliasEvent):
-            anchor = self._alias(event, place)
+            anchor = self._alias(event, location)
             assert anchor.value is not None
             self._put(anchor.value, anchor.size, anchor.height, event.end_mark)
             return
         self._count(1, event)
-        value = Node(self._scalar(event, place), place)
+        value = Node(self._scalar(event, location), location)
         self._anchored(event, _Anchor(value, 1, 0))
         self._put(value, 1, 0, event.end_mark)
 
@@ -189,19 +189,19 @@ class NodeBuilder:
             raise self._fault("yaml.key", "a key cannot be an alias", event)
         key = event.value
         path = key_path(top.path, key)
-        place = _place(self.source, event.start_mark, event.end_mark, path)
+        location = _place(self.source, event.start_mark, event.end_mark, path)
         if event.tag is not None or event.anchor is not None:
-            self.diagnostics.error("yaml.key", "a key cannot have a tag or an anchor", place)
+            self.diagnostics.error("yaml.key", "a key cannot have a tag or an anchor", location)
         if key == "<<" and event.style in (None, ""):
             hint = "write the keys out, or use an alias for a whole value"
-            self.diagnostics.error("yaml.merge", "merge keys are not part of YAML 1.2", place, hint)
-        top.key, top.key_place = key, place
+            self.diagnostics.error("yaml.merge", "merge keys are not part of YAML 1.2", location, hint)
+        top.key, top.key_location = key, location
         top.end = event.end_mark
         if key in top.values:
             first = top.keys[key]
             message = f'duplicate key "{key[:60]}"; it is first on line {first.line}'
-            self.diagnostics.error("yaml.duplicate_key", message, place)
-            top.key_place = None
+            self.diagnostics.error("yaml.duplicate_key", message, location)
+            top.key_location = None
 
     def _open(self, event: Any) -> None:
         if len(self.stack) >= DEFINITION_DEPTH_MAX:
@@ -237,20 +237,20 @@ class NodeBuilder:
             top.values.append(value)
             return
         assert top.key is not None
-        if top.key_place is not None:
+        if top.key_location is not None:
             top.values[top.key] = value
-            top.keys[top.key] = top.key_place
+            top.keys[top.key] = top.key_location
         top.key = None
 
-    def _alias(self, event: Any, place: Place) -> _Anchor:
+    def _alias(self, event: Any, location: SourceLocation) -> _Anchor:
         self.aliases += 1
         anchor = self.anchors.get(event.anchor)
         if self.aliases > ALIASES_MAX:
             raise self._fault("yaml.aliases", f"a definition uses more than {ALIASES_MAX} aliases", event)
         if anchor is None:
-            raise YamlSyntaxError("yaml.alias", f'the alias "{event.anchor}" has no anchor before it', place)
+            raise YamlSyntaxError("yaml.alias", f'the alias "{event.anchor}" has no anchor before it', location)
         if anchor.value is None:
-            raise YamlSyntaxError("yaml.alias", f'the alias "{event.anchor}" is inside its own anchor', place)
+            raise YamlSyntaxError("yaml.alias", f'the alias "{event.anchor}" is inside its own anchor', location)
         if len(self.stack) + anchor.height > DEFINITION_DEPTH_MAX:
             raise self._fault("yaml.depth", f"values are nested more than {DEFINITION_DEPTH_MAX} levels deep", event)
         self._count(anchor.size, event)
@@ -268,23 +268,23 @@ class NodeBuilder:
 
     def _untagged(self, event: Any, path: str) -> None:
         if event.tag is not None:
-            place = _place(self.source, event.start_mark, event.end_mark, path)
+            location = _place(self.source, event.start_mark, event.end_mark, path)
             message = f'the tag "{event.tag[:60]}" is not allowed: a definition is plain data'
-            self.diagnostics.error("yaml.tag", message, place, "quote the value to make it a string")
+            self.diagnostics.error("yaml.tag", message, location, "quote the value to make it a string")
 
-    def _scalar(self, event: Any, place: Place) -> Scalar:
+    def _scalar(self, event: Any, location: SourceLocation) -> Scalar:
         """The YAML 1.2 core value of a scalar; an invalid one is reported and read as 0."""
-        self._untagged(event, place.path)
+        self._untagged(event, location.path)
         text: str = event.value
         if lone_surrogate(text):
-            self.diagnostics.error("yaml.character", "the string contains a lone surrogate", place)
+            self.diagnostics.error("yaml.character", "the string contains a lone surrogate", location)
             return ""
         if event.style not in (None, "") or event.tag is not None:
             return text
         if text in _CONSTANTS:
             return _CONSTANTS[text]
         if _NOT_FINITE.fullmatch(text):
-            self.diagnostics.error("yaml.number", "a number must be finite", place)
+            self.diagnostics.error("yaml.number", "a number must be finite", location)
             return 0
         number: int | float | str
         if _INTEGER.fullmatch(text):
@@ -296,7 +296,7 @@ class NodeBuilder:
         else:
             return text
         if isinstance(number, str):
-            self.diagnostics.error("yaml.number", number, place)
+            self.diagnostics.error("yaml.number", number, location)
             return 0
         return number
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from interlock.errors import NOWHERE, Place
+from interlock.errors import NO_LOCATION, SourceLocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Expression:
     """
 
     text: str
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
     inside: tuple[tuple[str, str], ...] = ()
     malformed: str | None = None
 
@@ -37,7 +37,7 @@ class GuardName:
 
     name: str
     arguments: Value = None
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class GuardExpression:
     """An expression, true if Python's truth of its value is."""
 
     expression: Expression
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class GuardAll:
     """True if all of its guards are true; stops at the first that is not."""
 
     guards: tuple[Guard, ...]
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class GuardAny:
     """True if one of its guards is true; stops at the first that is."""
 
     guards: tuple[Guard, ...]
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class GuardNot:
     """True if its guard is false."""
 
     guard: Guard
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class GuardIn:
     """True while the state is active. In a document `state` is an id or a target, in a chart an id."""
 
     state: str
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 Guard = GuardName | GuardExpression | GuardAll | GuardAny | GuardNot | GuardIn
@@ -89,7 +89,7 @@ class Do:
 
     name: str
     arguments: Value = None
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class Assign:
     """Write values to the context, in the order given; each pair is (dotted path of a field, value)."""
 
     values: tuple[tuple[str, Value], ...]
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class AssignCall:
 
     name: str
     arguments: Value = None
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ class Raise:
 
     event: Value
     data: Value = None
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 RestorePolicy = Literal["deadline", "remaining", "restart"]
@@ -139,7 +139,7 @@ class Send:
     data: Value = None
     type: Value = None
     restore: RestorePolicy | None = None
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ class Cancel:
     """Cancel this entity's pending timers of a send id."""
 
     id: Value
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,7 @@ class Emit:
 
     type: Value
     data: Value = None
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ class Log:
 
     label: str | None = None
     value: Value = None
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +174,7 @@ class If:
 
     branches: tuple[tuple[Guard, Block], ...]
     otherwise: Block = ()
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,7 @@ class Foreach:
     item: str
     index: str | None = None
     block: Block
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +193,7 @@ class Script:
     """Code of another language; refused unless the caller provides a trusted language for it."""
 
     text: str
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 Action = Do | Assign | AssignCall | Raise | Send | Cancel | Emit | Log | If | Foreach | Script

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from interlock.errors import NOWHERE, Place
+from interlock.errors import NO_LOCATION, SourceLocation
 from interlock.model.document.actions import Block, Expression, Guard, RestorePolicy, Value
 from interlock.model.document.field import Field
 
@@ -48,7 +48,7 @@ class Transition:
     roles: tuple[str, ...] | None = None
     description: str | None = None
     meta: Value = None
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Initial:
 
     targets: tuple[str, ...]
     actions: Block = ()
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class Invoke:
     timeout: str | None = None
     key: Value = None
     restore: Literal["keep", "restart", "fail"] | None = None
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class SagaCall:
     input: Value = None
     output: str | None = None
     key: Value = None
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class SagaStep:
     compensate: SagaCall | None = None
     retry: Retry | None = None
     timeout: str | None = None
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ class Saga:
     done: tuple[Transition, ...] = ()
     compensated: tuple[Transition, ...] = ()
     error: tuple[Transition, ...] = ()
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +180,7 @@ class State:
     description: str | None = None
     tags: tuple[str, ...] = ()
     meta: Value = None
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +194,7 @@ class EventType:
     dedupe: Value = None
     direction: Literal["in", "internal", "out"] = "in"
     description: str | None = None
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

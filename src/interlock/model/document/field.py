@@ -12,7 +12,7 @@ from itertools import islice
 from math import isfinite
 from typing import Any, Literal
 
-from interlock.errors import NOWHERE, Place
+from interlock.errors import NO_LOCATION, SourceLocation
 from interlock.model.limits import INTEGER_BITS_MAX, STRING_LENGTH_MAX, VALUE_DEPTH_MAX, VALUES_MAX
 
 FieldType = Literal["string", "integer", "number", "boolean", "object", "array", "any"]
@@ -52,7 +52,7 @@ class _Lookups:
 
     __slots__ = ("_choices", "_known", "_required")
     _choices: frozenset[Any]
-    _known: dict[str, Field]
+    _by_name: dict[str, Field]
     _required: tuple[str, ...]
 
 
@@ -72,10 +72,10 @@ class Field(_Lookups):
     items: Field | None = None
     fields: tuple[Field, ...] | None = None
     description: str | None = None
-    place: Place = field(default=NOWHERE, compare=False)
+    location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
     @property
-    def plain(self) -> bool:
+    def accepts_any(self) -> bool:
         """Whether every JSON value is valid: the field has the type `any` and no bounds."""
         return self.type == "any" and self.enum is None and self.min is None and self.max is None
 
@@ -85,15 +85,15 @@ class Field(_Lookups):
         try:
             return self._choices
         except AttributeError:
-            found = frozenset(_choice(each) for each in self.enum or ())
+            found = frozenset(_hashable(each) for each in self.enum or ())
             object.__setattr__(self, "_choices", found)
             return found
 
     @property
-    def known(self) -> dict[str, Field]:
+    def fields_by_name(self) -> dict[str, Field]:
         """The fields of an object by name."""
         try:
-            return self._known
+            return self._by_name
         except AttributeError:
             found = {each.name: each for each in self.fields or ()}
             object.__setattr__(self, "_known", found)
@@ -128,7 +128,7 @@ _UNIFORM: dict[str, frozenset[type]] = {
 """Types of items that need no check one by one."""
 
 
-def refusal(value: Any, spec: Field, path: str = "", charge: Charge | None = None) -> str | None:
+def field_problem(value: Any, spec: Field, path: str = "", charge: Charge | None = None) -> str | None:
     """Why the value is invalid for the field, as a sentence without the value itself; None if it is valid.
 
     The time depends on the value only, not on the length of the field's own lists. `charge` is called with the work.
@@ -142,12 +142,12 @@ def refusal(value: Any, spec: Field, path: str = "", charge: Charge | None = Non
             return f"`{name}` must be {_article(spec.type)}, not {type_name(value)}"
     if type(value) is float and not isfinite(value):
         return f"`{name}` must be finite"
-    return _bounds_refusal(value, spec, name) or _inner_refusal(value, spec, name, charge)
+    return _bounds_problem(value, spec, name) or _inner_problem(value, spec, name, charge)
 
 
-def _bounds_refusal(value: Any, spec: Field, name: str) -> str | None:
+def _bounds_problem(value: Any, spec: Field, name: str) -> str | None:
     if spec.enum is not None and not _is_choice(value, spec):
-        return f"`{name}` must be one of {_listed(map(repr, spec.enum[:LISTED_MAX]), len(spec.enum))}"
+        return f"`{name}` must be one of {_list_texts(map(repr, spec.enum[:LISTED_MAX]), len(spec.enum))}"
     if spec.min is not None or spec.max is not None:
         if type(value) is bool or not isinstance(value, int | float):
             return f"`{name}` has bounds and must be a number, not {type_name(value)}"
@@ -160,7 +160,7 @@ def _bounds_refusal(value: Any, spec: Field, name: str) -> str | None:
     return None
 
 
-def _listed(texts: Iterable[str], count: int) -> str:
+def _list_texts(texts: Iterable[str], count: int) -> str:
     """The first texts as a list, and the number of the rest."""
     more = f" and {count - LISTED_MAX:,} more" if count > LISTED_MAX else ""
     return ", ".join(texts) + more
@@ -168,33 +168,33 @@ def _listed(texts: Iterable[str], count: int) -> str:
 
 def _is_choice(value: Any, spec: Field) -> bool:
     try:
-        return _choice(value) in spec.choices
+        return _hashable(value) in spec.choices
     except TypeError:  # not plain JSON, which a program may pass
         return False
 
 
-def _choice(value: Any) -> Any:
+def _hashable(value: Any) -> Any:
     """The value in a hashable form; two such forms are equal if `same_value` is true."""
-    return (type(value) is bool, _frozen(value))
+    return (type(value) is bool, _freeze(value))
 
 
-def _frozen(value: Any) -> Any:
+def _freeze(value: Any) -> Any:
     if type(value) is dict:
-        return frozenset((key, _frozen(each)) for key, each in value.items())
-    return tuple(map(_frozen, value)) if type(value) is list else value
+        return frozenset((key, _freeze(each)) for key, each in value.items())
+    return tuple(map(_freeze, value)) if type(value) is list else value
 
 
-def _inner_refusal(value: Any, spec: Field, name: str, charge: Charge | None) -> str | None:
+def _inner_problem(value: Any, spec: Field, name: str, charge: Charge | None) -> str | None:
     if spec.items is not None and isinstance(value, list):
-        return _items_refusal(value, spec.items, name, charge)
+        return _items_problem(value, spec.items, name, charge)
     if spec.fields is not None and isinstance(value, dict):
         if charge is not None:
             charge(CHECK_WORK * len(value))
-        return _object_refusal(value, spec.known, spec.required_names, f"{name}.", charge)
+        return _object_problem(value, spec.fields_by_name, spec.required_names, f"{name}.", charge)
     return None
 
 
-def _items_refusal(value: list[Any], spec: Field, name: str, charge: Charge | None) -> str | None:
+def _items_problem(value: list[Any], spec: Field, name: str, charge: Charge | None) -> str | None:
     types = _UNIFORM.get(spec.type)
     bounds = (spec.enum, spec.min, spec.max, spec.length_max)
     if types is not None and bounds == (None, None, None, None) and types.issuperset(map(type, value)):
@@ -202,19 +202,19 @@ def _items_refusal(value: list[Any], spec: Field, name: str, charge: Charge | No
     if charge is not None:
         charge(CHECK_WORK * len(value))
     for index, each in enumerate(value):
-        problem = refusal(each, spec, f"{name}[{index}]", charge)
+        problem = field_problem(each, spec, f"{name}[{index}]", charge)
         if problem is not None:
             return problem
     return None
 
 
-def fields_refusal(value: dict[str, Any], fields: tuple[Field, ...], prefix: str = "") -> str | None:
+def fields_problem(value: dict[str, Any], fields: tuple[Field, ...], prefix: str = "") -> str | None:
     """Why the value is invalid for a mapping of these fields; None if it is valid."""
     required = tuple(each.name for each in fields if each.required)
-    return _object_refusal(value, {each.name: each for each in fields}, required, prefix, None)
+    return _object_problem(value, {each.name: each for each in fields}, required, prefix, None)
 
 
-def _object_refusal(
+def _object_problem(
     value: dict[str, Any], known: dict[str, Field], required: tuple[str, ...], prefix: str, charge: Charge | None
 ) -> str | None:
     """The first problem: unknown names first, then in the order of the fields. Each value is checked once."""
@@ -222,9 +222,9 @@ def _object_refusal(
     for key, each in value.items():
         spec = known.get(key)
         if spec is None:
-            names = _listed(islice(known, LISTED_MAX), len(known)) or "none"
+            names = _list_texts(islice(known, LISTED_MAX), len(known)) or "none"
             return f"unknown field `{prefix}{str(key)[:_SHORT]}`; the fields are {names}"
-        problem = refusal(each, spec, f"{prefix}{key}", charge)
+        problem = field_problem(each, spec, f"{prefix}{key}", charge)
         if problem is not None:
             problems[key] = problem
     missing = next((name for name in required if name not in value), None)
@@ -238,7 +238,7 @@ def same_value(left: Any, right: Any) -> bool:
     return bool(left == right) and (type(left) is bool) == (type(right) is bool)
 
 
-def plain_refusal(value: Any) -> str | None:
+def json_problem(value: Any) -> str | None:
     """Why a value is not plain JSON within the limits; None if it is. Walks without recursion."""
     count = 0
     stack = [(value, 0)]
@@ -255,25 +255,25 @@ def plain_refusal(value: Any) -> str | None:
                 if not all(type(key) is str for key in each):
                     return "the keys of a mapping must be strings"
                 if not all(map(is_text, each)):
-                    return HALF_CHARACTER
+                    return LONE_SURROGATE
                 stack.extend((inner, depth + 1) for inner in each.values())
             else:
                 stack.extend((inner, depth + 1) for inner in each)
         else:
-            problem = _scalar_refusal(each, kind)
+            problem = _scalar_problem(each, kind)
             if problem is not None:
                 return problem
     return None
 
 
-def copied(value: Any) -> Any:
+def copy_json(value: Any) -> Any:
     """A copy that shares nothing mutable with the value, which must be plain JSON."""
     if type(value) is dict:
-        return {key: copied(each) for key, each in value.items()}
-    return [copied(each) for each in value] if type(value) is list else value
+        return {key: copy_json(each) for key, each in value.items()}
+    return [copy_json(each) for each in value] if type(value) is list else value
 
 
-def _scalar_refusal(value: Any, kind: type) -> str | None:
+def _scalar_problem(value: Any, kind: type) -> str | None:
     if value is None or kind is bool:
         return None
     if kind is int:
@@ -285,11 +285,11 @@ def _scalar_refusal(value: Any, kind: type) -> str | None:
     if kind is str:
         if len(value) > STRING_LENGTH_MAX:
             return f"a string has more than {STRING_LENGTH_MAX:,} characters"
-        return None if is_text(value) else HALF_CHARACTER
+        return None if is_text(value) else LONE_SURROGATE
     return f"{kind.__name__} is not a plain JSON value"
 
 
-HALF_CHARACTER = "a string contains a lone surrogate"
+LONE_SURROGATE = "a string contains a lone surrogate"
 """The problem of a string for which `is_text` is false."""
 
 

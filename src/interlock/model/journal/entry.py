@@ -48,7 +48,7 @@ class Receipt(Struct, frozen=True, omit_defaults=True):
     snapshot: Snapshot | None = None
     effects: tuple[Effect, ...] = ()
     faults: tuple[Fault, ...] = ()
-    trials: tuple[FailedGuard, ...] = ()
+    failed_guards: tuple[FailedGuard, ...] = ()
 
     def expect(self) -> Receipt:
         """Return this receipt. Raises RejectedError or DeniedError if the event was rejected or denied."""
@@ -59,6 +59,6 @@ class Receipt(Struct, frozen=True, omit_defaults=True):
         return self
 
     def _why(self) -> Any:
-        guards = ", ".join(f"{each.guard} with {each.values}" for each in self.trials)
+        guards = ", ".join(f"{each.guard} with {each.values}" for each in self.failed_guards)
         faults = ", ".join(each.message for each in self.faults)
         return guards or faults or self.reason

@@ -93,15 +93,15 @@ def _public_key(entry: Entry) -> str | None:
     return None if entry.key.startswith(OWN) else entry.key
 
 
-def message_of(entity: str, place: WorkId, body: Any, *, source: str = SOURCE) -> Message:
+def message_of(entity: str, work_id: WorkId, body: Any, *, source: str = SOURCE) -> Message:
     """Return the message of this work, as it is sent to the bus."""
     kind, _, _ = entity.partition("/")
     return Message(
-        id=place.key(entity),
+        id=work_id.key(entity),
         source=f"{source}/{kind}",
         subject=entity,
         kind=kind,
-        sequence=f"{place.version:012}.{place.ordinal:04}",
+        sequence=f"{work_id.version:012}.{work_id.ordinal:04}",
         **body,
     )
 

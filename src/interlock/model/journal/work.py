@@ -70,7 +70,7 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
     `due_ms` is the earliest time to claim it; None: it waits for something else.
     """
 
-    place: WorkId
+    id: WorkId
     name: str
     body: Any
     due_ms: int | None
@@ -84,6 +84,6 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
 class WorkDelta(Struct, frozen=True, gc=False):
     """The changes of one step: work created, work finished by this entry, and invokes cancelled."""
 
-    born: tuple[Work, ...] = ()
-    ended: tuple[WorkId, ...] = ()
+    created: tuple[Work, ...] = ()
+    finished: tuple[WorkId, ...] = ()
     cancelled: tuple[WorkId, ...] = ()

@@ -47,7 +47,7 @@ def due_ms(work: Work, state: WorkState) -> int | None:
     return work.due_ms if state.next_ms is None else state.next_ms
 
 
-def holds(state: WorkState, attempt: int, failures: int) -> bool:
+def is_valid_claim(state: WorkState, attempt: int, failures: int) -> bool:
     """Whether a claim with these numbers is still valid (rule 2)."""
     return state.dead_ms is None and (state.attempts, state.failures) == (attempt, failures)
 
@@ -66,7 +66,7 @@ def settle(
     *,
     next_ms: int,
     error: Any,
-    expired: bool,
+    without_failure: bool,
     started: bool,
     now_ms: int,
 ) -> WorkState | None:
@@ -79,7 +79,7 @@ def settle(
     return replace(
         state,
         attempts=state.attempts - (not started),
-        failures=state.failures + (verdict == "again" and not expired),
+        failures=state.failures + (verdict == "again" and not without_failure),
         next_ms=next_ms if verdict == "again" else None,
         error=error,
         dead_ms=now_ms if verdict == "dead" else None,
@@ -92,6 +92,6 @@ def requeue(state: WorkState, *, next_ms: int, error: Any) -> WorkState:
     return replace(state, next_ms=next_ms, error=error, parked=False)
 
 
-def revive(state: WorkState, now_ms: int) -> WorkState:
+def requeue_dead_letter(state: WorkState, now_ms: int) -> WorkState:
     """The state after an operator retries dead work: as new, due now."""
     return WorkState(next_ms=now_ms, cancelled=state.cancelled)

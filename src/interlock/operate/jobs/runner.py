@@ -28,9 +28,9 @@ from interlock.errors import ConflictError, InterlockError, NotFoundError, Unava
 from interlock.model.limits import (
     JOBS_MAX,
     JOBS_OPEN_MAX,
-    JOBS_OPEN_PERSON_MAX,
+    JOBS_OPEN_PER_USER_MAX,
     JOBS_RUNNING_MAX,
-    JOBS_RUNNING_PERSON_MAX,
+    JOBS_RUNNING_PER_USER_MAX,
 )
 from interlock.operate.jobs.job import Bulk, Job, MaySee
 from interlock.operate.jobs.store import JobStore, JobTakenOver, StoredJob, job_ended
@@ -133,7 +133,7 @@ class JobRunner:
     def _check_open_limits(self, who: str) -> None:
         """Check the limits of jobs that run or are paused. Raises TooManyJobsError, UnavailableError."""
         own = [each for each in self._runs.values() if each.who == who]
-        if len(own) >= JOBS_OPEN_PERSON_MAX:
+        if len(own) >= JOBS_OPEN_PER_USER_MAX:
             message = f"`{who}` has {len(own)} running or paused jobs"
             raise TooManyJobsError(message, hint="cancel one, or wait until one ends")
         if len(self._runs) >= JOBS_OPEN_MAX:
@@ -145,7 +145,7 @@ class JobRunner:
         """Check the limits of jobs that run. Raises TooManyJobsError, UnavailableError."""
         running = [each for each in self._runs.values() if each.job.status != "paused"]
         own = sum(each.who == who for each in running)
-        if own >= JOBS_RUNNING_PERSON_MAX:
+        if own >= JOBS_RUNNING_PER_USER_MAX:
             raise TooManyJobsError(f"`{who}` has {own} running jobs", hint="pause one, or wait until one ends")
         if len(running) >= JOBS_RUNNING_MAX:
             hint = "pause one, or wait until one ends"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum
 
-from interlock.render.layout.layering import Layered
+from interlock.render.layout.layering import LayeredItems
 from interlock.render.layout.level import ITEM_GAP, LINE_GAP, PORT_GAP, Budget, Item
 from interlock.render.layout.ports import Side, Span, sides_of, span, spread
 
@@ -45,7 +45,7 @@ class Joint:
 
 
 @dataclass(slots=True)
-class Placed:
+class PlacedItems:
     """The anchor of every vertex, and the ends of each link on its upper and lower item, from the item's middle."""
 
     places: list[float]
@@ -55,7 +55,7 @@ class Placed:
 class Blocks:
     """The blocks of a level, their distances and their joints."""
 
-    def __init__(self, made: Layered, items: list[Item], rows: list[list[int]], budget: Budget) -> None:
+    def __init__(self, made: LayeredItems, items: list[Item], rows: list[list[int]], budget: Budget) -> None:
         self.made, self.items, self.rows, self.budget = made, items, rows, budget
         self.block = list(range(len(made.layer)))
         self._join_passages()
@@ -311,7 +311,7 @@ def _strain(pulls: list[tuple[float, float, float]], shift: float) -> float:
     return total
 
 
-def place_items(made: Layered, items: list[Item], rows: list[list[int]], budget: Budget) -> Placed:
+def place_items(made: LayeredItems, items: list[Item], rows: list[list[int]], budget: Budget) -> PlacedItems:
     """Return the coordinate of every vertex across the flow, and the ends of links on their items."""
     blocks = Blocks(made, items, rows, budget)
     position = [0.0] * len(made.layer)
@@ -344,7 +344,7 @@ def place_items(made: Layered, items: list[Item], rows: list[list[int]], budget:
         if blocks.bends(number, end, ends, off) and blocks.shift(made.chains[number][1], -off):
             ends[number][end] = middle
     places = [blocks.x[each] for each in blocks.block]
-    return Placed(places, ends)
+    return PlacedItems(places, ends)
 
 
 def _lonely(sides: list[Side], items: list[Item]) -> Iterator[tuple[int, int, int]]:

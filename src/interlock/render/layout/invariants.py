@@ -36,7 +36,7 @@ _CELL = 160.0
 
 def broken_rules(picture: Picture) -> Iterator[str]:
     """Yield a description of every broken invariant."""
-    sight = _Sight(picture)
+    sight = _IndexedPicture(picture)
     yield from _boxes_apart(sight)
     for number, path in enumerate(picture.paths):
         if len(path.points) < 2:
@@ -74,7 +74,7 @@ def _cells(area: Area) -> Iterator[tuple[int, int]]:
             yield column, row
 
 
-class _Sight:
+class _IndexedPicture:
     """A picture with its frames, titles, labels and line segments by position."""
 
     def __init__(self, picture: Picture) -> None:
@@ -135,7 +135,7 @@ def _inside(inner: Area, outer: Area) -> bool:
     )
 
 
-def _boxes_apart(sight: _Sight) -> Iterator[str]:
+def _boxes_apart(sight: _IndexedPicture) -> Iterator[str]:
     for number, frame in enumerate(sight.frames):
         parent = sight.by_key.get(frame.box.parent or "")
         if parent is not None and not _inside(frame.area, parent.area):
@@ -147,7 +147,7 @@ def _boxes_apart(sight: _Sight) -> Iterator[str]:
                 yield f"{frame.box.key} overlaps {key}"
 
 
-def _line_rules(sight: _Sight, number: int, path: Path) -> Iterator[str]:
+def _line_rules(sight: _IndexedPicture, number: int, path: Path) -> Iterator[str]:
     name = f"line {number} from {path.wire.source} to {path.wire.target}"
     if path.lines and path.label is None:
         yield f"{name} has lost its label"
@@ -203,7 +203,7 @@ def _side(x: float, y: float, area: Area) -> float:
     return max(out, min(abs(x), abs(x - area.width), abs(y), abs(y - area.height)))
 
 
-def _label_rules(sight: _Sight, number: int, label: Area) -> Iterator[str]:
+def _label_rules(sight: _IndexedPicture, number: int, label: Area) -> Iterator[str]:
     name = f"label of line {number}"
     for other in sight.boxes.near(label):
         frame = sight.frames[other]

@@ -96,7 +96,7 @@ def _tighten(
 
 
 @dataclass(slots=True, kw_only=True)
-class Layered:
+class LayeredItems:
     """Vertices on doubled layers. The first ones are the items; the others are where a link passes a layer.
 
     `chains` leads each link from its lower layer to its higher one; `extents` is the room of a vertex before and behind
@@ -112,7 +112,7 @@ class Layered:
     rows: list[list[int]]
 
 
-def make_layers(items: list[Item], links: list[Link], budget: Budget) -> Layered:
+def make_layers(items: list[Item], links: list[Link], budget: Budget) -> LayeredItems:
     """Return items and links on layers. A link has a vertex on each layer it passes, its label on the first odd one."""
     turned = against([item.role for item in items], [(link.source, link.target) for link in links])
     arcs = [
@@ -120,7 +120,7 @@ def make_layers(items: list[Item], links: list[Link], budget: Budget) -> Layered
         for link, back in zip(links, turned, strict=True)
     ]
     layer = [2 * each for each in layers_of(items, arcs)]
-    made = Layered(
+    made = LayeredItems(
         layer=layer,
         chains=[],
         turned=turned,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import pairwise
 from math import fsum
 
-from interlock.render.layout.layering import Layered
+from interlock.render.layout.layering import LayeredItems
 from interlock.render.layout.level import Budget, Item
 
 _SWEEPS = 16
@@ -20,7 +20,7 @@ _EXCHANGE_ROUNDS = 8
 class _Levels:
     """The links between each layer and the next: (upper vertex, lower vertex, where on each they end)."""
 
-    def __init__(self, made: Layered, items: list[Item], budget: Budget) -> None:
+    def __init__(self, made: LayeredItems, items: list[Item], budget: Budget) -> None:
         self.budget = budget
         self.rows = [list(row) for row in made.rows]
         self.position = [0.0] * len(made.layer)
@@ -74,7 +74,7 @@ def _end(items: list[Item], vertex: int, link: int) -> float:
     return 0.9 * (items[vertex].fixed_ports[link] / items[vertex].across - 0.5)
 
 
-def order_layers(made: Layered, items: list[Item], budget: Budget) -> tuple[list[list[int]], int]:
+def order_layers(made: LayeredItems, items: list[Item], budget: Budget) -> tuple[list[list[int]], int]:
     """Return the vertices of each layer in order, and the number of crossings."""
     levels = _Levels(made, items, budget)
     best, least = [list(row) for row in levels.rows], levels.all_crossings()

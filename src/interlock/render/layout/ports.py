@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from interlock.render.layout.layering import Layered
+from interlock.render.layout.layering import LayeredItems
 from interlock.render.layout.level import CORNER, PORT_GAP, Item
 
 Span = tuple[float, float]
@@ -25,7 +25,7 @@ class Side:
     links: list[tuple[int, int, int]]
 
 
-def sides_of(made: Layered, items: list[Item]) -> list[Side]:
+def sides_of(made: LayeredItems, items: list[Item]) -> list[Side]:
     """Return every side of an item on which links end."""
     found: dict[tuple[int, int], Side] = {}
     for number, chain in enumerate(made.chains):

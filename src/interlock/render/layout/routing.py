@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from interlock.render.layout.coordinates import Placed, place_items
-from interlock.render.layout.layering import Layered, make_layers
+from interlock.render.layout.coordinates import PlacedItems, place_items
+from interlock.render.layout.layering import LayeredItems, make_layers
 from interlock.render.layout.level import BEND_MARGIN, STRAIGHT_MARGIN, TRACK, Budget, Item, LevelLayout, Link
 from interlock.render.layout.ordering import order_layers
 
@@ -70,7 +70,7 @@ def route_level(items: list[Item], links: list[Link], budget: Budget) -> LevelLa
     )
 
 
-def _passes(made: Layered, spots: Placed, number: int) -> list[tuple[int, float, float]]:
+def _passes(made: LayeredItems, spots: PlacedItems, number: int) -> list[tuple[int, float, float]]:
     """Return the coordinates of a link above and below each gap between layers, downwards."""
     chain = made.chains[number]
     upper, lower = spots.ends[number]
@@ -80,7 +80,7 @@ def _passes(made: Layered, spots: Placed, number: int) -> list[tuple[int, float,
     return [(made.layer[vertex], here, there) for vertex, here, there in zip(chain, places, places[1:], strict=False)]
 
 
-def _gaps(made: Layered, spots: Placed, layers: int, budget: Budget) -> list[list[Bend]]:
+def _gaps(made: LayeredItems, spots: PlacedItems, layers: int, budget: Budget) -> list[list[Bend]]:
     """Return the bends after each layer, with their rows."""
     gaps: list[list[Bend]] = [[] for _ in range(layers)]
     for number in range(len(made.chains)):
@@ -122,7 +122,7 @@ def _meets(one: Bend, other: Bend) -> bool:
 
 
 def _along(
-    made: Layered, rows: list[list[int]], gaps: list[list[Bend]]
+    made: LayeredItems, rows: list[list[int]], gaps: list[list[Bend]]
 ) -> tuple[list[float], list[float], dict[tuple[int, int], float]]:
     """Return the start and end of each layer along the flow, and the track of each bend by layer and link."""
     starts, ends = [], []
@@ -143,7 +143,7 @@ def _along(
 
 
 def _lines(
-    made: Layered, items: list[Item], spots: Placed, middle: list[float], tracks: dict[tuple[int, int], float]
+    made: LayeredItems, items: list[Item], spots: PlacedItems, middle: list[float], tracks: dict[tuple[int, int], float]
 ) -> list[list[tuple[float, float]]]:
     """Return the points of every link, from its source to its target."""
     lines = []

@@ -41,7 +41,7 @@ _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class SvgOptions:
     """How a picture is painted: the theme, the prefix of ids, and classes by state id or (state id, ordinal)."""
 
     theme: Theme = "vars"
@@ -51,9 +51,9 @@ class Look:
     role: Literal["img", "group"] = "img"
 
 
-def svg(picture: Picture, look: Look) -> str:
+def svg(picture: Picture, svg_options: SvgOptions) -> str:
     """Return the picture as an SVG document."""
-    return "\n".join(_Painter(picture, look).document()) + "\n"
+    return "\n".join(_Painter(picture, svg_options).document()) + "\n"
 
 
 def encoded(text: str) -> str:
@@ -81,25 +81,25 @@ def _number(value: float) -> str:
 class _Painter:
     """Paints one picture."""
 
-    def __init__(self, picture: Picture, look: Look) -> None:
+    def __init__(self, picture: Picture, svg_options: SvgOptions) -> None:
         self.picture = picture
-        self.look = look
-        self.states = look.states or {}
-        self.transitions = look.transitions or {}
+        self.options = svg_options
+        self.states = svg_options.states or {}
+        self.transitions = svg_options.transitions or {}
 
     def document(self) -> Iterator[str]:
-        picture, prefix = self.picture, self.look.prefix
+        picture, prefix = self.picture, self.options.prefix
         size = f"{_number(picture.width)} {_number(picture.height)}"
         wide, high = size.split()
         label = f' aria-labelledby="{escaped(prefix)}title {escaped(prefix)}desc"'
         yield (
             f'<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve" class="interlock" viewBox="0 0 {size}" '
-            f'width="{wide}" height="{high}" role="{self.look.role}"{label}>'
+            f'width="{wide}" height="{high}" role="{self.options.role}"{label}>'
         )
         yield f'<title id="{escaped(prefix)}title">{escaped(picture.tree.title)}</title>'
         note = f"Drawn as an outline: {picture.fallback_reason}.\n" if picture.fallback_reason else ""
         yield f'<desc id="{escaped(prefix)}desc">{escaped(note + outline_text(picture.tree))}</desc>'
-        sheet = style(self.look.theme)
+        sheet = style(self.options.theme)
         if sheet:
             yield f"<style>{sheet}</style>"
         yield f'<rect class="bg" width="{wide}" height="{high}" rx="8"/>'
@@ -120,10 +120,10 @@ class _Painter:
         yield "</svg>"
 
     def _state_id(self, state: str) -> str:
-        return f"{escaped(self.look.prefix)}s-{encoded(state)}"
+        return f"{escaped(self.options.prefix)}s-{encoded(state)}"
 
     def _transition_id(self, transition: tuple[str, int]) -> str:
-        return f"{escaped(self.look.prefix)}t-{encoded(transition[0])}-{transition[1]}"
+        return f"{escaped(self.options.prefix)}t-{encoded(transition[0])}-{transition[1]}"
 
     def _frame(self, frame: Frame, depth: int, around: Area | None) -> Iterator[str]:
         box = frame.box
@@ -132,7 +132,7 @@ class _Painter:
         lit = "" if box.state is None else self.states.get(box.state, "")
         words += [each for each in (box.mark, lit) if each]
         ident = f' id="{self._state_id(box.state)}"' if box.state is not None else ""
-        if self.look.role == "group" and box.state is not None:
+        if self.options.role == "group" and box.state is not None:
             # An interactive page moves the focus through the states and extends the label.
             ident += f' tabindex="-1" aria-label="{escaped(box.state or box.name)}"'
         yield f'<g{ident} class="{" ".join(words)}">'
@@ -216,7 +216,7 @@ class _Painter:
         words = " ".join(filter(None, ["wire", "dashed" * wire.dashed, mark, lit.strip()]))
         named = " ".join(self._transition_id(each.id) for each in wire.labels if each.id is not None)
         listed = f' data-transitions="{named}"' if named else ""
-        yield f'<g id="{escaped(self.look.prefix)}w-{number}" class="{words}"{listed}>'
+        yield f'<g id="{escaped(self.options.prefix)}w-{number}" class="{words}"{listed}>'
         if wire.labels:
             yield f"<title>{escaped(chr(10).join(label.text for label in wire.labels))}</title>"
         yield f'<path class="line" d="{_line(path.points, arrow=wire.arrow)}"/>'
@@ -268,7 +268,7 @@ class _Painter:
             x = area.x + frame.title + width(title_text(box), TITLE_SIZE, bold=True) + 8.0
             x = max(x, area.right - BADGE[0] - 5.0) if not box.children else x
             y = _title_middle(frame) - BADGE[1] / 2
-        ident = f"{escaped(self.look.prefix)}b-{encoded(box.state)}"
+        ident = f"{escaped(self.options.prefix)}b-{encoded(box.state)}"
         yield f'<g id="{ident}" class="badge" transform="translate({_number(x)} {_number(y)})"/>'
 
 

@@ -101,7 +101,7 @@ async def _archive(
     if head != found.head:
         return ArchivedEntity(row.entity, "no", where, found.entries, "the hash of the archived copy differs")
     assert store.journal_release is not None
-    if not await store.journal_release.release(row.entity, version=found.entries, archive=address):
+    if not await store.journal_release.release_journal(row.entity, version=found.entries, archive=address):
         return ArchivedEntity(row.entity, "no", where, found.entries, "it has changed meanwhile")
     return ArchivedEntity(row.entity, "yes", where, found.entries)
 

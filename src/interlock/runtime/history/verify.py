@@ -33,7 +33,7 @@ from interlock.runtime.history.replay import read_before_damage, repeat_step, un
 from interlock.runtime.request_checks import unknown_entity
 
 UNKNOWN, UNREAD = "entity.unknown", "journal.unread"
-UNPROVEN = frozenset({"kind.unknown", "revision.unknown", UNKNOWN, UNREAD})
+UNVERIFIED = frozenset({"kind.unknown", "revision.unknown", UNKNOWN, UNREAD})
 """Codes of problems that are not damage: the chart is not loaded, the id is unknown, or the entity is unreadable."""
 
 _SHOWN_MAX = 80
@@ -51,7 +51,7 @@ class VerificationProblem(Struct, frozen=True, omit_defaults=True):
     @property
     def is_corruption(self) -> bool:
         """Whether the journal is damaged; otherwise it could not be judged here."""
-        return self.code not in UNPROVEN
+        return self.code not in UNVERIFIED
 
 
 class Verification(Struct, frozen=True, omit_defaults=True):
@@ -118,7 +118,7 @@ async def verify_store(store: Store, charts: ChartRegistry | None, *, now_ms: in
     An entity that changes during the walk is listed again further back. Each such entity is verified at most once more,
     and the walk ends with a page that shows nothing new.
     """
-    names = None if store.verification is None else await store.verification.names()
+    names = None if store.verification is None else await store.verification.entity_names()
     if names is not None:  # its lists leave out what is damaged
         for name in names:
             result = await _verify_named(store, charts, name)

@@ -41,10 +41,10 @@ _log = logging.getLogger("interlock.reconcile")
 class PassReport(Struct, frozen=True):
     """The counts of one pass: entities asked about, events sent, entities that had changed, and failures."""
 
-    asked: int = 0
-    answered: int = 0
-    moved: int = 0
-    failed: int = 0
+    entities: int = 0
+    events_sent: int = 0
+    changed_meanwhile: int = 0
+    failures: int = 0
     duration_ms: int = 0
 
 
@@ -111,7 +111,7 @@ class ReconcilerLoop:
         lease, self._lease = self._lease, None
         if lease is not None:
             try:
-                await self._leases.give_back(lease)
+                await self._leases.release_lease(lease)
             except Exception as error:  # noqa: BLE001 - it expires by itself
                 self._log_failure("a lease cannot be released", error)
 
@@ -121,7 +121,7 @@ class ReconcilerLoop:
         until_ms = now_ms + self._lease_ms
         name = f"reconcile/{self._reconciler.name}"
         try:
-            lease = await self._leases.lease(name, owner=self._owner, now_ms=now_ms, until_ms=until_ms)
+            lease = await self._leases.acquire_lease(name, owner=self._owner, now_ms=now_ms, until_ms=until_ms)
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the loop continues
             self._log_failure("a lease cannot be acquired", error)
             return False

@@ -72,39 +72,39 @@ class EntityDelivery:
             timer = _next_due(snapshot, self._clock.now_ms(), refused)
             if timer is None:
                 break
-            place = WorkId("timer", timer.version, timer.ordinal)
+            work_id = WorkId("timer", timer.version, timer.ordinal)
             moved = await self._moved_event(entity, timer)
             try:
                 if moved is not None:
-                    key = f"_moved{place.result_key}/{moved.data['since_ms']}"
+                    key = f"_moved{work_id.result_key}/{moved.data['since_ms']}"
                     receipt = await self.deliver(entity, moved, key=key)
                 else:
                     event = timer_fired(timer, time_ms=timer.due_ms)
-                    receipt = await self.deliver(entity, event, key=place.result_key, finishes=place)
+                    receipt = await self.deliver(entity, event, key=work_id.result_key, finishes=work_id)
             except RejectedError as error:  # the step would be too large: the other timers still fire
-                refused[place] = error
+                refused[work_id] = error
                 continue
             if receipt.version <= snapshot.version:  # another process fired it first, or it has just been cancelled
                 break
             if moved is None:
-                fired.add(place)
+                fired.add(work_id)
         return TimersFired(frozenset(fired), waiting, refused)
 
     async def _rebase_timer(self, snapshot: Snapshot, refused: dict[WorkId, RejectedError]) -> bool:
         """Shift the first timer that counts from the future, to count from now; whether there was one."""
         now_ms = self._clock.now_ms()
         for timer in snapshot.timers:
-            place = WorkId("timer", timer.version, timer.ordinal)
-            if timer.due_ms <= now_ms or place in refused:
+            work_id = WorkId("timer", timer.version, timer.ordinal)
+            if timer.due_ms <= now_ms or work_id in refused:
                 continue
             since_ms = await self._since_ms(snapshot.entity, timer)
             if since_ms <= now_ms + CLOCK_AHEAD_MS_MAX:
                 continue
             moved = timer_moved(timer, due_ms=now_ms + max(0, timer.due_ms - since_ms), since_ms=now_ms)
             try:
-                receipt = await self.deliver(snapshot.entity, moved, key=f"_moved{place.result_key}/{now_ms}")
+                receipt = await self.deliver(snapshot.entity, moved, key=f"_moved{work_id.result_key}/{now_ms}")
             except RejectedError as error:  # the step would be too large
-                refused[place] = error
+                refused[work_id] = error
                 continue
             facts = {"entity_id": snapshot.entity, "timer": timer.name, "ahead_ms": since_ms - now_ms}
             _log.warning("a timer that was set by a wrong clock is shifted", extra=facts)
@@ -134,7 +134,7 @@ class EntityDelivery:
         For an invoke the chart says which states do that. A call does if its entry came from a late result. When the
         entity, the entry or the state is gone, because of an archive or another revision, the work counts as one.
         """
-        body, version = claim.work.body, claim.work.place.version
+        body, version = claim.work.body, claim.work.id.version
         try:
             if "id" not in body:
                 entries = await self._runtime.journal(claim.entity, after=version - 1, limit=1)
@@ -149,12 +149,12 @@ class EntityDelivery:
 
     # Children
 
-    async def start_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child:
+    async def start_child(self, parent: str, work_id: WorkId, payload: Any, *, restarts: int) -> Child:
         """Return the child of an invoke, created if it does not exist."""
         above = await self._runtime.state(parent)
         await self._check_depth(above)
         kernel = self._child_kernel(above, payload)
-        key = place.key(parent)
+        key = work_id.key(parent)
         entity = child_entity(kernel.chart.kind, payload["id"], key, restarts=restarts)
         invoke = Parent(parent, payload["id"], key)
         await self._sender.create(entity, kernel, child_context(kernel, payload.get("input")), parent=invoke)
@@ -163,7 +163,7 @@ class EntityDelivery:
             raise RejectedError(f"`{entity}` already exists and is not a child of this invoke", code="child.taken")
         return child
 
-    async def find_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child | None:
+    async def find_child(self, parent: str, work_id: WorkId, payload: Any, *, restarts: int) -> Child | None:
         """Return the child that an invoke started, if it exists."""
         try:
             above = await self._runtime.state(parent)
@@ -173,7 +173,7 @@ class EntityDelivery:
             kernel = self._child_kernel(above, payload)
         except NotFoundError as error:  # another process may have that chart, and have started the child
             raise UnavailableError(error.message, code=error.code, hint=error.hint) from error
-        key = place.key(parent)
+        key = work_id.key(parent)
         entity = child_entity(kernel.chart.kind, payload["id"], key, restarts=restarts)
         try:
             return await self._child(entity, Parent(parent, payload["id"], key))

@@ -66,12 +66,12 @@ class DowntimeMonitor:
 
     async def _write(self, gap_ms: float = DOWNTIME_MS_MIN) -> None:
         now_ms = self._clock.now_ms()
-        downtime = await self._leases.alive(now_ms=now_ms, gap_ms=round(gap_ms))
+        downtime = await self._leases.record_heartbeat(now_ms=now_ms, gap_ms=round(gap_ms))
         self._written_ms = now_ms
-        if downtime is not None and downtime.began_ms > downtime.ended_ms:
-            ahead_ms = downtime.began_ms - downtime.ended_ms
+        if downtime is not None and downtime.started_ms > downtime.ended_ms:
+            ahead_ms = downtime.started_ms - downtime.ended_ms
             _log.error("the last worker heartbeat is in the future: a clock was ahead", extra={"ahead_ms": ahead_ms})
             self._on_ahead(None)
         elif downtime is not None:
-            facts = {"began_ms": downtime.began_ms, "ended_ms": downtime.ended_ms}
+            facts = {"began_ms": downtime.started_ms, "ended_ms": downtime.ended_ms}
             _log.warning("no worker was alive for a while", extra=facts)

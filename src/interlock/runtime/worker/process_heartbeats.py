@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from interlock.model.codec import encode
-from interlock.model.json_value import payload_refusal
+from interlock.model.json_value import payload_problem
 from interlock.model.limits import DETAILS_BYTES_MAX
 
 SEND_SECONDS = 0.1
@@ -91,7 +91,7 @@ def heartbeat_sender(address: str, number: int) -> Iterator[Callable[[Any], None
     own.settimeout(SEND_SECONDS)
 
     def send(details: Any) -> None:
-        problem = payload_refusal(details)
+        problem = payload_problem(details)
         encoded = b"null" if problem is not None else encode(details)
         if len(encoded) > DETAILS_BYTES_MAX:
             problem, encoded = f"{len(encoded):,} bytes exceed the limit of {DETAILS_BYTES_MAX:,}", b"null"

@@ -36,7 +36,7 @@ from interlock.effects.handlers import Attempt
 from interlock.effects.retry import Failure, HandlerFailed, failure_from
 from interlock.effects.user_functions import as_exception
 from interlock.errors import UsageError
-from interlock.model.json_value import payload_refusal
+from interlock.model.json_value import payload_problem
 from interlock.model.limits import DETAILS_BYTES_MAX, PAYLOAD_BYTES_MAX, STOP_MS_MAX
 from interlock.runtime.worker.process_heartbeats import HeartbeatListener, heartbeat_sender
 from interlock.shm.memory.region import MemoryRegion
@@ -288,7 +288,7 @@ def _perform(task: dict[str, Any]) -> dict[str, Any]:
     except BaseException as error:  # noqa: BLE001 - whatever it raises is its result
         failure = failure_from(as_exception(error))
         return {"failed": [failure.code, failure.message, failure.done]}
-    problem = payload_refusal(value)
+    problem = payload_problem(value)
     if problem is not None:
         return {"failed": ["result.malformed", f"`{handler}` returned an invalid result: {problem}", "unknown"]}
     return {"value": value}

@@ -159,13 +159,13 @@ class Worker:
 
     def _wake(self, work: WorkDelta) -> None:
         """Wake the loops that can run this work."""
-        for name in {self._loop_of(each) for each in work.born}:
+        for name in {self._loop_of(each) for each in work.created}:
             if name is not None and name in self._loops:
                 self._loops[name].wake()
 
     def _loop_of(self, work: Work) -> str | None:
-        if work.place.lane != "effect":
-            return _LOOPS[work.place.lane]
+        if work.id.lane != "effect":
+            return _LOOPS[work.id.lane]
         if work.name == CHILD_WORK:
             return "children"
         return "handlers" if work.name in self._handlers.names else None

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from interlock.errors import NOWHERE, ConflictError, DefinitionError, Diagnostic, Place, UsageError
+from interlock.errors import NO_LOCATION, ConflictError, DefinitionError, Diagnostic, SourceLocation, UsageError
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart, State, Transition
 from interlock.model.document.actions import Block, Do, Emit, Log, Send
@@ -141,7 +141,9 @@ class AtomicChart:
                 )
             step = self._kernel.step(self._snapshot(number), input_event)
             if step.outcome != "applied":
-                return Receipt(self._entity, step.outcome, number + 1, step.reason, None, (), step.faults, step.trials)
+                return Receipt(
+                    self._entity, step.outcome, number + 1, step.reason, None, (), step.faults, step.failed_guards
+                )
             if permits and number == self._drains:
                 return Receipt(self._entity, "rejected", number + 1, "permits")
             after = self._numbers[step.snapshot.configuration[0]]
@@ -192,7 +194,7 @@ class AtomicChart:
         step = self._kernel.step(self._snapshot(self._drains), Event(".".join(transition.descriptors[0].tokens)))
         if step.outcome != "applied":
             message = f"the last exit sends `{transition.label}` without a payload, and it is {step.outcome}"
-            raise DefinitionError([Diagnostic(code="word.drains", message=message, place=transition.place)])
+            raise DefinitionError([Diagnostic(code="word.drains", message=message, location=transition.location)])
         return step
 
     def _on_last_exit(self) -> bool:
@@ -233,67 +235,71 @@ def word_diagnostics(chart: Chart) -> tuple[Diagnostic, ...]:
     return tuple(found)
 
 
-def _reason(code: str, message: str, place: Place = NOWHERE, hint: str | None = None) -> Diagnostic:
-    return Diagnostic(code=f"word.{code}", message=message, place=place, hint=hint)
+def _reason(code: str, message: str, location: SourceLocation = NO_LOCATION, hint: str | None = None) -> Diagnostic:
+    return Diagnostic(code=f"word.{code}", message=message, location=location, hint=hint)
 
 
 def _check_chart(chart: Chart, root: State, chain: list[State]) -> Iterator[Diagnostic]:
-    if root.type != "compound" or chart.top != 0:
-        yield _reason("root", "the root is not a chain of states", root.place, "use one compound root, or a store")
+    if root.type != "compound" or chart.completion_root != 0:
+        yield _reason("root", "the root is not a chain of states", root.location, "use one compound root, or a store")
         return
     if root.initial != (chain[0].index,):
-        yield _reason("initial", "the initial state is not the first one", root.place, "write the states in order")
+        yield _reason("initial", "the initial state is not the first one", root.location, "write the states in order")
     if chain[-1].type != "final":
-        yield _reason("final", f"the last state (`{chain[-1].id}`) is not final", chain[-1].place, "make it final")
+        yield _reason("final", f"the last state (`{chain[-1].id}`) is not final", chain[-1].location, "make it final")
     if len(chain) > STATES_MAX:
-        yield _reason("states", f"{len(chain)} states, more than {STATES_MAX}", root.place)
+        yield _reason("states", f"{len(chain)} states, more than {STATES_MAX}", root.location)
     if root.context or chart.script:
-        yield _reason("context", "a word cannot store a context", root.place, "use a store")
+        yield _reason("context", "a word cannot store a context", root.location, "use a store")
     if root.transitions:
-        yield _reason("root_transition", "the root has transitions", root.place, "write them on its states")
+        yield _reason("root_transition", "the root has transitions", root.location, "write them on its states")
     if root.entry or root.exit or root.initial_block or root.invokes:
-        yield _reason("root_actions", "the root has actions or invokes", root.place, "write them on its states")
+        yield _reason("root_actions", "the root has actions or invokes", root.location, "write them on its states")
     if chart.unhandled == "defer":
-        yield _reason("defer", "a word cannot store deferred events", root.place, "unhandled: reject or ignore")
+        yield _reason("defer", "a word cannot store deferred events", root.location, "unhandled: reject or ignore")
     if any(event.roles is not None or event.permit is not None for event in chart.events or ()):
-        yield _reason("roles", "an event of a word has no principal", root.place, "use a runtime to check roles")
+        yield _reason("roles", "an event of a word has no principal", root.location, "use a runtime to check roles")
 
 
 def _check_state(chart: Chart, state: State) -> Iterator[Diagnostic]:
     if state.type not in {"atomic", "final"}:
-        yield _reason("flat", f"state `{state.id}` is {state.type}", state.place, "only atomic and final states fit")
+        yield _reason("flat", f"state `{state.id}` is {state.type}", state.location, "only atomic and final states fit")
     if state.context:
-        yield _reason("context", f"state `{state.id}` has a context", state.place, "use a store")
+        yield _reason("context", f"state `{state.id}` has a context", state.location, "use a store")
     if state.after:
-        yield _reason("timer", f"state `{state.id}` sets a timer", state.place, "send the event from your own timer")
+        yield _reason("timer", f"state `{state.id}` sets a timer", state.location, "send the event from your own timer")
     if state.invokes:
-        yield _reason("invoke", f"state `{state.id}` invokes", state.place, "a word is not durable: use a store")
+        yield _reason("invoke", f"state `{state.id}` invokes", state.location, "a word is not durable: use a store")
     if chart.states[0].initial == (state.index,) and state.entry:
-        yield _reason("entry", f"the entry of the first state (`{state.id}`) never runs", state.place, "use its exit")
+        yield _reason(
+            "entry", f"the entry of the first state (`{state.id}`) never runs", state.location, "use its exit"
+        )
     for block in (*state.entry, *state.exit):
-        yield from _check_block(block, state.place)
+        yield from _check_block(block, state.location)
 
 
 def _check_transition(chart: Chart, transition: Transition) -> Iterator[Diagnostic]:
-    source, place = chart.states[transition.source], transition.place
+    source, location = chart.states[transition.source], transition.location
     if not transition.descriptors:
-        yield _reason("eventless", f"`{source.id}` has a transition without an event", place, "name the event")
+        yield _reason("eventless", f"`{source.id}` has a transition without an event", location, "name the event")
     if transition.guard is not None:
-        yield _reason("guard", f"a transition of `{source.id}` has a guard", place, "a word has no data for it")
+        yield _reason("guard", f"a transition of `{source.id}` has a guard", location, "a word has no data for it")
     if transition.roles is not None:
-        yield _reason("roles", "an event of a word has no principal", place, "use a runtime to check roles")
+        yield _reason("roles", "an event of a word has no principal", location, "use a runtime to check roles")
     for number in transition.targets:
         target = chart.states[number]
         if number <= transition.source:
-            yield _reason("backward", f"targets an earlier state (`{target.id}`): a word only moves forward", place)
+            yield _reason("backward", f"targets an earlier state (`{target.id}`): a word only moves forward", location)
     if not transition.targets and transition.block:
-        yield _reason("targetless", f"a transition of `{source.id}` has actions but no target", place, "add a target")
-    yield from _check_block(transition.block, place)
+        yield _reason(
+            "targetless", f"a transition of `{source.id}` has actions but no target", location, "add a target"
+        )
+    yield from _check_block(transition.block, location)
 
 
-def _check_block(block: Block, place: Place) -> Iterator[Diagnostic]:
+def _check_block(block: Block, location: SourceLocation) -> Iterator[Diagnostic]:
     for action in block:
-        where = action.place if action.place != NOWHERE else place
+        where = action.location if action.location != NO_LOCATION else location
         if isinstance(action, Do | Emit | Log) or (isinstance(action, Send) and action.delay is None):
             continue
         word = "send with a delay" if isinstance(action, Send) else type(action).__name__.lower()
@@ -305,22 +311,26 @@ def _check_tags(chart: Chart, chain: list[State]) -> Iterator[Diagnostic]:
     drains = [state for state in chain if DRAINS in state.tags]
     for tag, tagged in ((ADMITS, admits), (DRAINS, drains)):
         for state in tagged[1:]:
-            yield _reason("tags", f"`{state.id}` is a second state tagged `{tag}`", state.place, "at most one")
+            yield _reason("tags", f"`{state.id}` is a second state tagged `{tag}`", state.location, "at most one")
     if len(admits) == 1 and not drains:
-        yield _reason("tags", f"`{admits[0].id}` admits, but no state drains", admits[0].place, f"tag one `{DRAINS}`")
+        yield _reason(
+            "tags", f"`{admits[0].id}` admits, but no state drains", admits[0].location, f"tag one `{DRAINS}`"
+        )
     if len(drains) != 1:
         return
     [draining] = drains
     if not admits:
-        yield _reason("tags", f"`{draining.id}` drains, but no state admits", draining.place, f"tag one `{ADMITS}`")
+        yield _reason("tags", f"`{draining.id}` drains, but no state admits", draining.location, f"tag one `{ADMITS}`")
     leaving = [chart.transitions[number] for number in draining.transitions]
     fits = len(leaving) == 1 and len(leaving[0].targets) == 1 and len(leaving[0].descriptors) == 1
     if not fits or not leaving[0].descriptors[0].tokens:
         hint = "write one transition with one event and one target, which the last exit takes"
-        yield _reason("drains", f"`{draining.id}` does not have exactly one transition", draining.place, hint)
+        yield _reason("drains", f"`{draining.id}` does not have exactly one transition", draining.location, hint)
     for state in admits:
         for number in state.transitions:
             transition = chart.transitions[number]
             if transition.targets and transition.targets != (draining.index,):
                 hint = f"target `{draining.id}` first"
-                yield _reason("undrained", f"leaves `{state.id}` while permits may be in use", transition.place, hint)
+                yield _reason(
+                    "undrained", f"leaves `{state.id}` while permits may be in use", transition.location, hint
+                )

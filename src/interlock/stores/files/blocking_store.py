@@ -94,7 +94,7 @@ class BlockingFileStore:
             yield from page
             after = page[-1].version
 
-    def release(self, entity: str, *, version: int, archive: str) -> bool:
+    def release_journal(self, entity: str, *, version: int, archive: str) -> bool:
         """Drop the records of an ended entity that is still at this version; False when it is not."""
         address = self.root.address(entity)
         self.root.check_writable()
@@ -105,7 +105,7 @@ class BlockingFileStore:
         with self.journals.using(address) as journal:
             return journal.release(version, archive)
 
-    def refuse(self, refusals: tuple[Refusal, ...]) -> None:
+    def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
         """Add to the log of refusals; what cannot be written is lost, and logged as a warning."""
         if self.root.read_only is not None:
             return
@@ -158,7 +158,7 @@ class BlockingFileStore:
         """Entities by kind, state, age and tag, the longest in their state first, page by page."""
         return self._list.find(query)
 
-    def names(self) -> tuple[str, ...]:
+    def entity_names(self) -> tuple[str, ...]:
         """Every entity that has a directory, readable or not, sorted, and every stray directory with a journal."""
         return self._list.names()
 

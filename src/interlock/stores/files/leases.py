@@ -64,17 +64,17 @@ class FileLeases:
         self._is_unflushed = False
         self._mutex = Lock()
 
-    def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+    def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         """Acquire or extend the lease of a name; None while another owner has it."""
-        return self._update(lambda table: table.lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms))
+        return self._update(lambda table: table.acquire_lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms))
 
-    def give_back(self, lease: Lease) -> bool:
+    def release_lease(self, lease: Lease) -> bool:
         """Release a lease; False when it was no longer ours."""
-        return self._update(lambda table: table.give_back(lease))
+        return self._update(lambda table: table.release_lease(lease))
 
-    def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
+    def record_heartbeat(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
         """Record a heartbeat of a worker; the downtime that it ends, if any."""
-        return self._update(lambda table: table.alive(now_ms=now_ms, gap_ms=gap_ms))
+        return self._update(lambda table: table.record_heartbeat(now_ms=now_ms, gap_ms=gap_ms))
 
     def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
         """The downtimes that ended after a time, in order."""

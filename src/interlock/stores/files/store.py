@@ -113,19 +113,19 @@ class FileStore:
         """Append one entry, if the entity is at the expected version and the key is new."""
         pace = self._pace
         with pace.guard:
-            pace.under_way += 1
+            pace.running += 1
         try:
             if pace.is_quick:
-                if pace.is_turn_over(time.perf_counter_ns()):
+                if pace.should_yield(time.perf_counter_ns()):
                     await asyncio.sleep(0)  # other callers first: several are better served in parallel, by threads
-                if pace.under_way == 1 and not self._closed:
+                if pace.running == 1 and not self._closed:
                     answer = self._timed(self._store.append_inline, append)
                     if answer is not None:
                         return answer
             return await self._in_thread(lambda: self._timed(self._store.append, append))
         finally:
             with pace.guard:
-                pace.under_way -= 1
+                pace.running -= 1
 
     def _timed(self, call: Callable[[Append], T], append: Append) -> T:
         """Measure a flush, or a failed one: an answer without a flush says nothing about the disk."""
@@ -139,7 +139,7 @@ class FileStore:
             raise
         finally:
             if is_flush:
-                self._pace.took(time.perf_counter_ns() - start_ns)
+                self._pace.record(time.perf_counter_ns() - start_ns)
         return answer
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
@@ -154,9 +154,9 @@ class FileStore:
         """Entities by kind, state, age and tag, the longest in their state first, page by page."""
         return await self._in_thread(lambda: self._store.find(query))
 
-    async def names(self) -> tuple[str, ...]:
+    async def entity_names(self) -> tuple[str, ...]:
         """Every entity that has a directory, readable or not, sorted, and every stray directory with a journal."""
-        return await self._in_thread(self._store.names)
+        return await self._in_thread(self._store.entity_names)
 
     async def differences(self, entity: str | None = None) -> tuple[str, ...]:  # noqa: ARG002 - there are none
         """Return no differences: this store derives no rows from its journals."""
@@ -170,25 +170,27 @@ class FileStore:
         """Add verified records, byte for byte, after those already here; return the version reached."""
         return await self._in_thread(lambda: self._store.adopt(append, records))
 
-    async def release(self, entity: str, *, version: int, archive: str) -> bool:
+    async def release_journal(self, entity: str, *, version: int, archive: str) -> bool:
         """Drop the records of an ended entity that is still at this version; False when it is not."""
-        return await self._in_thread(lambda: self._store.release(entity, version=version, archive=archive))
+        return await self._in_thread(lambda: self._store.release_journal(entity, version=version, archive=archive))
 
-    async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
+    async def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
         """Record refusals, best effort."""
-        await self._in_thread(lambda: self._store.refuse(refusals))
+        await self._in_thread(lambda: self._store.record_refusals(refusals))
 
-    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+    async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         """Acquire or extend the lease of a name; None while another owner has it."""
-        return await self._in_thread(lambda: self._leases.lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms))
+        return await self._in_thread(
+            lambda: self._leases.acquire_lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms)
+        )
 
-    async def give_back(self, lease: Lease) -> bool:
+    async def release_lease(self, lease: Lease) -> bool:
         """Release a lease; False when it was no longer ours."""
-        return await self._in_thread(lambda: self._leases.give_back(lease))
+        return await self._in_thread(lambda: self._leases.release_lease(lease))
 
-    async def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
+    async def record_heartbeat(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
         """Record a heartbeat of a worker; the downtime that it ends, if any."""
-        return await self._in_thread(lambda: self._leases.alive(now_ms=now_ms, gap_ms=gap_ms))
+        return await self._in_thread(lambda: self._leases.record_heartbeat(now_ms=now_ms, gap_ms=gap_ms))
 
     async def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
         """The downtimes that ended after a time, in order."""
@@ -213,29 +215,33 @@ class FileStore:
         """Release claims, with the outcome of each."""
         return await self._in_thread(lambda: self._dispatcher.settle(settled, now_ms=now_ms))
 
-    async def note(self, claim: Claim, error: Any) -> bool:
+    async def save_details(self, claim: Claim, error: Any) -> bool:
         """Record progress or an error of claimed work; False when the claim is no longer valid."""
-        return await self._in_thread(lambda: self._dispatcher.note(claim, error))
+        return await self._in_thread(lambda: self._dispatcher.save_details(claim, error))
 
-    async def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
+    async def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
         """When the next work is due; None while another process runs it."""
-        return self._dispatcher.soonest(lane, names)
+        return self._dispatcher.next_due_ms(lane, names)
 
-    async def works(self, query: WorkQuery) -> WorkPage:
+    async def list_work(self, query: WorkQuery) -> WorkPage:
         """Work by lane, name and entity, page by page."""
-        return await self._in_thread(lambda: self._dispatcher.works(query))
+        return await self._in_thread(lambda: self._dispatcher.list_work(query))
 
-    async def revive(self, entity: str, place: WorkId, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    async def requeue_dead_letter(
+        self, entity: str, work_id: WorkId, *, now_ms: int, audit: Refusal | None = None
+    ) -> bool:
         """Retry dead work from its first attempt."""
-        return await self._in_thread(lambda: self._dispatcher.revive(entity, place, now_ms=now_ms, audit=audit))
+        return await self._in_thread(
+            lambda: self._dispatcher.requeue_dead_letter(entity, work_id, now_ms=now_ms, audit=audit)
+        )
 
     async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:  # noqa: ARG002 - the time is in `settled`
         """Retry work that is not dead; False when it changed meanwhile."""
         return await self._in_thread(lambda: self._dispatcher.requeue(settled, audit=audit))
 
-    async def drop(self, entity: str, place: WorkId, *, audit: Refusal | None = None) -> bool:
+    async def delete_work(self, entity: str, work_id: WorkId, *, audit: Refusal | None = None) -> bool:
         """Delete work."""
-        return await self._in_thread(lambda: self._dispatcher.drop(entity, place, audit=audit))
+        return await self._in_thread(lambda: self._dispatcher.delete_work(entity, work_id, audit=audit))
 
     async def close(self) -> None:
         """Close everything. Appends in progress finish first; later calls raise UnavailableError."""

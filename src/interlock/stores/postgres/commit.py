@@ -355,26 +355,26 @@ def _list_changes(plan: CommitPlan) -> ListChanges | None:
 
 def _work_rows(append: Append) -> WorkRows | None:
     """Return the work of a step; work that is both finished and cancelled counts as finished."""
-    delta = append.left
+    delta = append.work
     if delta == NO_WORK and append.fence is None:
         return None
-    finished, at_ms = set(delta.ended), append.entry.event.at_ms
+    finished, at_ms = set(delta.finished), append.entry.event.at_ms
     created = [
         (
-            *place_values(each.place),
-            queue_line(each.place.lane, each.name),
+            *place_values(each.id),
+            queue_line(each.id.lane, each.name),
             each.name,
             encode(each.body),
             each.due_ms,
             None if each.due_ms is None else each.due_ms - at_ms,
         )
-        for each in delta.born
+        for each in delta.created
     ]
     removed = [(*place_values(each), each not in finished) for each in sorted(finished.union(delta.cancelled))]
     fence: tuple[Any, ...] = NO_FENCE
     if append.fence is not None:
-        place, attempt = append.fence
-        fence = (*place_values(place), attempt)
+        work_id, attempt = append.fence
+        fence = (*place_values(work_id), attempt)
     return WorkRows(created, removed, fence)
 
 

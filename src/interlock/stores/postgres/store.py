@@ -49,7 +49,7 @@ from interlock.stores.postgres.statistics import StatisticsWriter
 from interlock.stores.postgres.work import PostgresWork
 from interlock.stores.postgres.writer import Writer
 from interlock.stores.sql.commit_plan import JournalTip, split_entity
-from interlock.stores.sql.database import Answer, Questions
+from interlock.stores.sql.database import Questions, SqlAppendResult
 from interlock.stores.sql.store import SqlStore
 
 CHANGE_TRIES = 3
@@ -136,7 +136,7 @@ class PostgresDatabase:
             found = self.loops[loop] = LoopConnections(self.address)
         return found
 
-    async def append(self, append: Append) -> Answer:
+    async def append(self, append: Append) -> SqlAppendResult:
         """Commit one step."""
         if append.entry.version != append.expected + 1:
             message = f"entry {append.entry.version} cannot follow version {append.expected}"

@@ -133,9 +133,9 @@ class PostgresWork:
         ((found,),) = yield Ask(NEXT_DUE, (self._tenant, lane, lines))
         return None if found is None else int(found) - self._skew.ms
 
-    def delete(self, entity: str, place: WorkId) -> Questions[bool]:
+    def delete(self, entity: str, work_id: WorkId) -> Questions[bool]:
         """Delete work; False when there is none."""
-        ((is_deleted,),) = yield Ask(DELETE, (self._tenant, *split_entity(entity), *place_values(place)))
+        ((is_deleted,),) = yield Ask(DELETE, (self._tenant, *split_entity(entity), *place_values(work_id)))
         return bool(is_deleted)
 
     def _lines(self, lane: Lane, names: tuple[str, ...] | None) -> Questions[list[str]]:
@@ -149,7 +149,7 @@ class PostgresWork:
 
 def _lock_order(claims: Sequence[Claim]) -> list[int]:
     """Return the order in which rows are locked; several changes of one row stay in their order."""
-    return sorted(range(len(claims)), key=lambda n: (split_entity(claims[n].entity), claims[n].work.place))
+    return sorted(range(len(claims)), key=lambda n: (split_entity(claims[n].entity), claims[n].work.id))
 
 
 def _settlement_values(settlement: Settlement, now_ms: int) -> tuple[Any, ...]:
@@ -159,6 +159,6 @@ def _settlement_values(settlement: Settlement, now_ms: int) -> tuple[Any, ...]:
         settlement.claim.work.is_saga_step,
         settlement.next_ms - now_ms if is_retry else None,
         encode_error(settlement.error),
-        is_retry and not settlement.lapsed,
-        settlement.begun,
+        is_retry and not settlement.without_failure,
+        settlement.started,
     )

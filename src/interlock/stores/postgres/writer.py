@@ -59,7 +59,7 @@ from interlock.stores.postgres.standbys import UNCONFIRMED
 from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.postgres.statistics import StatisticsWriter
 from interlock.stores.sql.commit_plan import JournalTip, split_entity, tip_of_new_entity
-from interlock.stores.sql.database import Answer
+from interlock.stores.sql.database import SqlAppendResult
 from interlock.stores.sql.key_retention import KeyRetention
 
 BATCH_STEPS_MAX = 512
@@ -95,13 +95,13 @@ class PendingCommit:
 
     __slots__ = ("append", "future", "is_in_doubt", "prepared")
 
-    def __init__(self, append: Append, future: asyncio.Future[Answer]) -> None:
+    def __init__(self, append: Append, future: asyncio.Future[SqlAppendResult]) -> None:
         self.append = append
         self.future = future
         self.prepared: PreparedStep | None = None
         self.is_in_doubt = False
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: SqlAppendResult) -> None:
         """Answer the caller, unless it was cancelled."""
         if not self.future.done():
             self.future.set_result(answer)
@@ -136,7 +136,7 @@ class Writer:
         self._key_retention = KeyRetention(STATEMENTS, self._tenant)
         self.splits = 0
 
-    def submit(self, append: Append) -> asyncio.Future[Answer]:
+    def submit(self, append: Append) -> asyncio.Future[SqlAppendResult]:
         """Queue a step, and return the future of its answer. Raises UnavailableError when the queue is full."""
         if self._waiting >= QUEUE_MAX:
             raise UnavailableError(f"the queue is full: {QUEUE_MAX:,} steps are waiting", code="store.queue")
@@ -370,10 +370,10 @@ class Writer:
         if not fenced:
             return steps
         names = [
-            (*split_entity(each.append.entity), place.lane, place.version, place.ordinal)
+            (*split_entity(each.append.entity), work_id.lane, work_id.version, work_id.ordinal)
             for each in fenced
             if each.append.fence is not None
-            for place in (each.append.fence[0],)
+            for work_id in (each.append.fence[0],)
         ]
         columns = [list(column) for column in zip(*names, strict=True)]
         rows = await self._pool.ask_with_retry(

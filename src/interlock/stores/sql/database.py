@@ -25,7 +25,7 @@ T = TypeVar("T")
 Name = tuple[str, str, str]
 """Tenant, kind and id of an entity."""
 
-Answer = Appended | Duplicate | Conflict | StaleAttempt
+SqlAppendResult = Appended | Duplicate | Conflict | StaleAttempt
 """What became of an append."""
 
 
@@ -136,7 +136,7 @@ class WorkQuestions(Protocol):
     def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> Questions[int | None]:
         """Return when the next work is due or its lease expires."""
 
-    def delete(self, entity: str, place: WorkId) -> Questions[bool]:
+    def delete(self, entity: str, work_id: WorkId) -> Questions[bool]:
         """Delete work."""
 
 
@@ -162,7 +162,7 @@ class SqlDatabase(Protocol):
     async def change_once(self, questions: Callable[[], Questions[T]]) -> T:
         """Run questions in one transaction; after a lost connection the caller decides whether to repeat them."""
 
-    async def append(self, append: Append) -> Answer:
+    async def append(self, append: Append) -> SqlAppendResult:
         """Commit one step."""
 
     async def find_entity(self, entity: str, key: str | None) -> tuple[int, int, bytes, int | None] | None:

@@ -33,7 +33,7 @@ from interlock.ports.store import (
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
 from interlock.stores.sql import leases, lists, statistics, verification, work_lists
 from interlock.stores.sql.commit_plan import split_entity
-from interlock.stores.sql.database import Answer, Questions, SqlDatabase
+from interlock.stores.sql.database import Questions, SqlAppendResult, SqlDatabase
 from interlock.stores.sql.records import read_records
 from interlock.stores.sql.refusals import append_refusals, refusals_before, verify_refusals
 
@@ -59,7 +59,7 @@ class SqlStore:
         self._sql = database.statements
         self._tenant = database.tenant
 
-    async def append(self, append: Append) -> Answer:
+    async def append(self, append: Append) -> SqlAppendResult:
         """Commit one step, if the entity is still at the expected version and the key is new."""
         check_text(append.entity)
         check_text(append.entry.key, "key")
@@ -112,7 +112,7 @@ class SqlStore:
             lambda: verification.entity_differences(self._sql, self._tenant, entity)
         )
 
-    async def release(self, entity: str, *, version: int, archive: str) -> bool:
+    async def release_journal(self, entity: str, *, version: int, archive: str) -> bool:
         """Delete the records of an ended entity that is still at this version; False when it is not.
 
         The entity and its keys stay. Reading the records names the archive.
@@ -128,7 +128,7 @@ class SqlStore:
 
     # Refusals
 
-    async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
+    async def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
         """Queue refusals; the caller does not wait until they are written."""
         self.database.record_refusals(refusals)
 
@@ -138,25 +138,25 @@ class SqlStore:
         """Return refusals before a sequence number, newest first."""
         return await self.database.read(lambda: refusals_before(self._sql, self._tenant, sequence, principal, limit))
 
-    async def prove_refusals(self) -> RefusalVerification:
+    async def verify_refusals(self) -> RefusalVerification:
         """Verify the chain of refusals from its start."""
         return await self.database.read(lambda: verify_refusals(self._sql))
 
     # Statistics
 
-    async def counts(self, kind: str) -> tuple[StateCount, ...]:
+    async def count_states(self, kind: str) -> tuple[StateCount, ...]:
         """Return how many entities are in each state, by revision."""
         return await self.database.read(lambda: statistics.count_states(self._sql, self._tenant, kind))
 
-    async def dwell(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
+    async def dwell_times(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
         """Return dwell times of stays that ended since a day, by state."""
         return await self.database.read(lambda: statistics.dwell_times(self._sql, self._tenant, kind, since_ms))
 
-    async def rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
+    async def minute_rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
         """Return the counters of each minute since a time, in order."""
         return await self.database.read(lambda: statistics.minute_rates(self._sql, self._tenant, kind, since_ms))
 
-    async def overdue(self, kind: str, state: str, *, before_ms: int) -> int:
+    async def count_overdue(self, kind: str, state: str, *, before_ms: int) -> int:
         """Return how many entities entered a state before a time; `COUNT_MAX` + 1 means that there are more."""
         return await self.database.read(
             lambda: statistics.count_overdue(self._sql, self._tenant, kind, state, before_ms)
@@ -178,23 +178,25 @@ class SqlStore:
         """Release claims. False: no longer valid, or already released on a connection that was lost afterwards."""
         return await self.database.change(lambda: self.database.work.settle(settled, now_ms=now_ms))
 
-    async def note(self, claim: Claim, error: Any) -> bool:
+    async def save_details(self, claim: Claim, error: Any) -> bool:
         """Store a note with the work of a claim; False when the claim is no longer valid."""
         return await self.database.change(lambda: work_lists.annotate_work(self._sql, self._tenant, claim, error))
 
-    async def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
+    async def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
         """Return when the next work is due or its lease expires, by the caller's clock; None when there is none."""
         return await self.database.read(lambda: self.database.work.next_due_ms(lane, names))
 
-    async def works(self, query: WorkQuery) -> WorkPage:
+    async def list_work(self, query: WorkQuery) -> WorkPage:
         """Return work by kind, lane, name and entity, page by page."""
         return await self.database.read(lambda: work_lists.list_work(self._sql, self._tenant, query))
 
-    async def revive(self, entity: str, place: WorkId, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    async def requeue_dead_letter(
+        self, entity: str, work_id: WorkId, *, now_ms: int, audit: Refusal | None = None
+    ) -> bool:
         """Requeue a dead letter from its first attempt; False when there is none."""
         check_text(entity)
         return await self._operate(
-            audit, lambda: work_lists.requeue_dead_work(self._sql, self._tenant, entity, place, now_ms)
+            audit, lambda: work_lists.requeue_dead_work(self._sql, self._tenant, entity, work_id, now_ms)
         )
 
     async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:
@@ -205,10 +207,10 @@ class SqlStore:
 
         return await self._operate(audit, requeue)
 
-    async def drop(self, entity: str, place: WorkId, *, audit: Refusal | None = None) -> bool:
+    async def delete_work(self, entity: str, work_id: WorkId, *, audit: Refusal | None = None) -> bool:
         """Delete work; False when there is none."""
         check_text(entity)
-        return await self._operate(audit, lambda: self.database.work.delete(entity, place))
+        return await self._operate(audit, lambda: self.database.work.delete(entity, work_id))
 
     async def _operate(self, audit: Refusal | None, operation: Callable[[], Questions[bool]]) -> bool:
         """Run an operation of an operator, and record who it was, in one transaction."""
@@ -223,7 +225,7 @@ class SqlStore:
 
     # Leases
 
-    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+    async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         """Acquire or extend a lease; None while another owner holds it."""
         check_text(name, "name")
         check_text(owner, "owner")
@@ -231,11 +233,11 @@ class SqlStore:
             lambda: leases.acquire_lease(self._sql, self._tenant, name, owner=owner, now_ms=now_ms, until_ms=until_ms)
         )
 
-    async def give_back(self, lease: Lease) -> bool:
+    async def release_lease(self, lease: Lease) -> bool:
         """Release a lease; False when it was no longer held."""
         return await self.database.change(lambda: leases.release_lease(self._sql, self._tenant, lease))
 
-    async def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
+    async def record_heartbeat(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
         """Record that a worker is alive; return the downtime that ends with this, if any."""
         return await self.database.change(
             lambda: leases.heartbeat(self._sql, self._tenant, now_ms=now_ms, gap_ms=gap_ms)
@@ -249,7 +251,7 @@ class SqlStore:
         """Delete heartbeats, downtimes and statistics with a time in the future."""
         await self.database.change(lambda: leases.correct_clock(self._sql, self._tenant, now_ms=now_ms))
 
-    async def stamped_after(self, time_ms: int, *, limit: int) -> tuple[str, ...]:
+    async def entities_stamped_after(self, time_ms: int, *, limit: int) -> tuple[str, ...]:
         """Return entities with an entry later than a time, sorted."""
         return await self.database.read(lambda: leases.stamped_after(self._sql, self._tenant, time_ms, limit))
 

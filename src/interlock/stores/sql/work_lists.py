@@ -64,7 +64,7 @@ def _list_of_entity(
     kind, own = split_entity(query.entity)
     if query.kind not in (None, kind):
         return WorkPage(())
-    place = (query.lane, None, None) if query.place is None else place_values(query.place)
+    place = (query.lane, None, None) if query.id is None else place_values(query.id)
     values = (tenant, *after, kind, own, *place, query.name, query.dead, limit + 1)
     rows = yield Ask(sql.work_of_entity, values)
     page = rows[:limit]
@@ -76,10 +76,10 @@ def annotate_work(sql: Statements, tenant: str, claim: Claim, error: Any) -> Que
     return bool((yield Ask(sql.annotate_work, (tenant, *claim_values(claim), encode_error(error)))))
 
 
-def requeue_dead_work(sql: Statements, tenant: str, entity: str, place: WorkId, now_ms: int) -> Questions[bool]:
+def requeue_dead_work(sql: Statements, tenant: str, entity: str, work_id: WorkId, now_ms: int) -> Questions[bool]:
     """Requeue a dead letter from its first attempt; False when there is none."""
     at_ms = sql.clock_value(now_ms, now_ms=now_ms)
-    return bool((yield Ask(sql.requeue_dead_work, (tenant, *split_entity(entity), *place_values(place), at_ms))))
+    return bool((yield Ask(sql.requeue_dead_work, (tenant, *split_entity(entity), *place_values(work_id), at_ms))))
 
 
 def _matches(row: Sequence[Any], query: WorkQuery) -> bool:
@@ -87,7 +87,7 @@ def _matches(row: Sequence[Any], query: WorkQuery) -> bool:
     return (
         query.lane in (None, lane)
         and query.name in (None, name)
-        and query.place in (None, WorkId(lane, version, ordinal))
+        and query.id in (None, WorkId(lane, version, ordinal))
         and query.dead in (None, dead_ms is not None)
     )
 
@@ -95,9 +95,9 @@ def _matches(row: Sequence[Any], query: WorkQuery) -> bool:
 # Rows and values
 
 
-def place_values(place: WorkId) -> tuple[str, int, int]:
+def place_values(work_id: WorkId) -> tuple[str, int, int]:
     """Return the values that name one piece of work of an entity."""
-    return place.lane, place.version, place.ordinal
+    return work_id.lane, work_id.version, work_id.ordinal
 
 
 def queue_line(lane: str, name: str) -> str:
@@ -107,7 +107,7 @@ def queue_line(lane: str, name: str) -> str:
 
 def claim_values(claim: Claim) -> tuple[Any, ...]:
     """Return the values by which a claim is recognized: name, place, attempt and failures."""
-    return (*split_entity(claim.entity), *place_values(claim.work.place), claim.attempt, claim.failures)
+    return (*split_entity(claim.entity), *place_values(claim.work.id), claim.attempt, claim.failures)
 
 
 def encode_error(error: Any) -> bytes | None:

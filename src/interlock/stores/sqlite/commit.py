@@ -19,7 +19,7 @@ from interlock.errors import CorruptionError, InternalError
 from interlock.model.journal.work import WorkDelta
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.stores.sql.commit_plan import JournalTip, plan_commit, tip_of_new_entity
-from interlock.stores.sql.database import Answer, Name
+from interlock.stores.sql.database import Name, SqlAppendResult
 from interlock.stores.sqlite.connection import run_questions
 from interlock.stores.sqlite.work import apply_delta, newest_attempt
 from interlock.stores.statistics_buffer import CONFLICTS, StatisticsBuffer
@@ -114,14 +114,14 @@ def write_steps(
     statistics: StatisticsBuffer | None = None,
     *,
     tips: Tips | None = None,
-) -> tuple[list[Answer | CorruptionError], Tips]:
+) -> tuple[list[SqlAppendResult | CorruptionError], Tips]:
     """Write steps, each if its entity is still at the expected version and its key is new.
 
     Returns the answers, and where the journals end once this is committed. `tips` is where journals end now, as far as
     known; the entities of this batch are taken out of it. A row that cannot be decoded is the answer of its own step.
     Any other error undoes the whole batch; it may be that a tip was wrong, or that a key is known (rule 4).
     """
-    answers: list[Answer | CorruptionError] = []
+    answers: list[SqlAppendResult | CorruptionError] = []
     rows, tips_after = _Rows(), Tips()
     execute = connection.execute
     for append in steps:
@@ -186,8 +186,8 @@ def write_steps(
             for of_revision, state, change in changes.counts:
                 place = (kind, of_revision, state)
                 counts[place] = counts.get(place, 0) + change
-        delta = append.left
-        if delta.born or delta.ended or delta.cancelled:
+        delta = append.work
+        if delta.created or delta.finished or delta.cancelled:
             rows.work.append((name, delta))
         if statistics is not None:
             statistics.count_step(kind, left, entry.event.at_ms)

@@ -23,7 +23,7 @@ from interlock.ports.clock import Clock
 from interlock.ports.refusals import Refusal
 from interlock.ports.store import Append
 from interlock.ports.threads import start_thread, thread_future
-from interlock.stores.sql.database import Answer, Questions
+from interlock.stores.sql.database import Questions, SqlAppendResult
 from interlock.stores.sql.refusals import RefusalQueue
 from interlock.stores.sqlite.files import Connection
 from interlock.stores.sqlite.writer import SqliteWriter
@@ -51,7 +51,7 @@ class PendingCommit(NamedTuple):
 
     append: Append
     loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Answer]
+    future: asyncio.Future[SqlAppendResult]
 
 
 class WriteJob(NamedTuple):
@@ -86,27 +86,27 @@ class CommitQueue:
             self._end()
             raise
 
-    async def append(self, append: Append) -> Answer:
+    async def append(self, append: Append) -> SqlAppendResult:
         """Commit one step. Raises UnavailableError when the store is closed or poisoned, or the queue is full."""
         policy = self.policy
         with policy.guard:
-            policy.under_way += 1
+            policy.running += 1
         try:
             if policy.is_quick:
-                if policy.is_turn_over(time.perf_counter_ns()):
+                if policy.should_yield(time.perf_counter_ns()):
                     await asyncio.sleep(0)  # others first: callers that come together share a batch
-                if policy.under_way == 1:
+                if policy.running == 1:
                     answer = self.append_inline(append)
                     if answer is not None:
                         return answer
             loop = asyncio.get_running_loop()
-            future: asyncio.Future[Answer] = thread_future(loop)
+            future: asyncio.Future[SqlAppendResult] = thread_future(loop)
             self.loops.listen(loop)
             self.submit(PendingCommit(append, loop, future))
             return await future
         finally:
             with policy.guard:
-                policy.under_way -= 1
+                policy.running -= 1
 
     async def run(self, questions: Callable[[], Questions[T]]) -> T:
         """Run questions in a transaction of the thread, and return their committed result. Raises as `append` does."""
@@ -141,7 +141,7 @@ class CommitQueue:
             self._refusals.add(refusals)
         self._wake()
 
-    def append_inline(self, append: Append) -> Answer | None:
+    def append_inline(self, append: Append) -> SqlAppendResult | None:
         """Commit a step in the thread of its caller; None when it must be submitted, and nothing was done.
 
         Raises as `submit` does, and the error of the step itself.

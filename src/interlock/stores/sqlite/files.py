@@ -27,7 +27,7 @@ from threading import Event, Lock, get_ident
 from typing import NamedTuple, NoReturn
 
 from interlock.errors import InterlockError, UsageError
-from interlock.model.limits import FORK_PAUSE_US, FORK_WAIT_MS_MAX, REPLACED_TRIES_MAX
+from interlock.model.limits import FORK_PAUSE_US, FORK_WAIT_MS_MAX, REPLACED_ATTEMPTS_MAX
 from interlock.ports.fork import FORKED_HINT, forked_error, keep_forever
 from interlock.stores.file_identity import replaced_error
 
@@ -156,7 +156,7 @@ def connect(path: Path, *, busy_ms: int, create: bool = False) -> Connection:
     if _is_tainted:
         message = f"{path} cannot be opened: another thread was inside SQLite when this process was forked"
         raise UsageError(message, code="store.forked", hint=FORKED_HINT)
-    for _ in range(REPLACED_TRIES_MAX):
+    for _ in range(REPLACED_ATTEMPTS_MAX):
         with _opening:
             connection = _try_connect(path, busy_ms=busy_ms, create=create)
         if connection is not None:

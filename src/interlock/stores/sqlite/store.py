@@ -28,7 +28,7 @@ from interlock.ports.threads import in_thread_or_here
 from interlock.ports.work import Claim
 from interlock.stores.file_identity import replaced_error
 from interlock.stores.sql.commit_plan import split_entity
-from interlock.stores.sql.database import Answer, Questions
+from interlock.stores.sql.database import Questions, SqlAppendResult
 from interlock.stores.sql.store import SqlStore
 from interlock.stores.sqlite.commit_queue import CommitQueue
 from interlock.stores.sqlite.connection import open_reader, open_writer, run_questions, translate_error
@@ -89,7 +89,7 @@ class SqliteStore(SqlStore):
         """Return the entries after a position, in the order of their commits."""
         return await self.database.read(lambda: read_feed(self.database.tenant, after, limit))
 
-    async def place_at(self, time_ms: int) -> int:
+    async def position_at(self, time_ms: int) -> int:
         """Return the position after which the entries from this time on are."""
         return await self.database.read(lambda: position_at(time_ms))
 
@@ -110,7 +110,7 @@ class SqliteDatabase:
         self._idle: LifoQueue[Connection] = LifoQueue()
         self.queue.start()
 
-    def append(self, append: Append) -> Coroutine[Any, Any, Answer]:
+    def append(self, append: Append) -> Coroutine[Any, Any, SqlAppendResult]:
         """Commit one step."""
         self._check_process()
         return self.queue.append(append)

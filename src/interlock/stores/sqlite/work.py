@@ -144,9 +144,9 @@ class SqliteWork:
 
     def _settle(self, settlement: Settlement, now_ms: int) -> Questions[bool]:
         claim = settlement.claim
-        name, place = (self._tenant, *split_entity(claim.entity)), claim.work.place
+        name, work_id = (self._tenant, *split_entity(claim.entity)), claim.work.id
         if settlement.verdict == "done":
-            return (yield from _delete(name, place))
+            return (yield from _delete(name, work_id))
         held = yield Ask(SELECT_CLAIMED, (self._tenant, *claim_values(claim)))
         if not held:
             return False
@@ -156,17 +156,17 @@ class SqliteWork:
             settlement.verdict,
             next_ms=settlement.next_ms,
             error=settlement.error,
-            expired=settlement.lapsed,
-            started=settlement.begun,
+            without_failure=settlement.without_failure,
+            started=settlement.started,
             now_ms=now_ms,
         )
         if state is None:
-            return (yield from _delete(name, place))
+            return (yield from _delete(name, work_id))
         counts = (state.failures - claim.failures, claim.attempt - state.attempts)
         values = (encode_error(state.error), state.next_ms, state.dead_ms, *counts)
-        yield Ask(RELEASE, (*values, *name, *place_values(place)))
-        if state.dead_ms is not None and place.lane in ORDERED_LANES:
-            yield from _make_first_due(name, place.lane)
+        yield Ask(RELEASE, (*values, *name, *place_values(work_id)))
+        if state.dead_ms is not None and work_id.lane in ORDERED_LANES:
+            yield from _make_first_due(name, work_id.lane)
         return True
 
     def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> Questions[int | None]:
@@ -177,9 +177,9 @@ class SqliteWork:
             found += [each for (each,) in rows if each is not None]
         return min(found, default=None)
 
-    def delete(self, entity: str, place: WorkId) -> Questions[bool]:
+    def delete(self, entity: str, work_id: WorkId) -> Questions[bool]:
         """Delete work; False when there is none."""
-        return (yield from _delete((self._tenant, *split_entity(entity)), place))
+        return (yield from _delete((self._tenant, *split_entity(entity)), work_id))
 
     def _lines(self, lane: Lane, names: tuple[str, ...] | None) -> Questions[tuple[str, ...]]:
         """Return the queues of a lane: one for each handler, one for any other lane."""
@@ -192,31 +192,31 @@ class SqliteWork:
 
 def apply_delta(name: Name, delta: WorkDelta) -> Questions[None]:
     """Write the work that an entry creates, finishes and cancels."""
-    if delta.born:
-        yield Ask(INSERT_WORK, rows=[_insert_values(name, each) for each in delta.born])
-    for place in delta.ended:
-        yield from _delete(name, place)
-    for place in delta.cancelled:
-        key = (*name, *place_values(place))
+    if delta.created:
+        yield Ask(INSERT_WORK, rows=[_insert_values(name, each) for each in delta.created])
+    for work_id in delta.finished:
+        yield from _delete(name, work_id)
+    for work_id in delta.cancelled:
+        key = (*name, *place_values(work_id))
         if not (yield Ask(DELETE_CANCELLED, key)):
             yield Ask(MARK_CANCELLED, key)
-        elif place.lane in ORDERED_LANES:
-            yield from _make_first_due(name, place.lane)
+        elif work_id.lane in ORDERED_LANES:
+            yield from _make_first_due(name, work_id.lane)
     for lane in ORDERED_LANES:
-        if any(each.place.lane == lane for each in delta.born):
+        if any(each.id.lane == lane for each in delta.created):
             yield from _make_first_due(name, lane)
 
 
-def newest_attempt(connection: sqlite3.Connection, name: Name, place: WorkId) -> int | None:
+def newest_attempt(connection: sqlite3.Connection, name: Name, work_id: WorkId) -> int | None:
     """Return the number of the newest attempt at some work; None when there is no such work."""
-    found = connection.execute(SELECT_ATTEMPT, (*name, *place_values(place))).fetchone()
+    found = connection.execute(SELECT_ATTEMPT, (*name, *place_values(work_id))).fetchone()
     return None if found is None else int(found[0])
 
 
-def _delete(name: Name, place: WorkId) -> Questions[bool]:
-    deleted = yield Ask(DELETE_WORK, (*name, *place_values(place)))
-    if deleted and place.lane in ORDERED_LANES:
-        yield from _make_first_due(name, place.lane)
+def _delete(name: Name, work_id: WorkId) -> Questions[bool]:
+    deleted = yield Ask(DELETE_WORK, (*name, *place_values(work_id)))
+    if deleted and work_id.lane in ORDERED_LANES:
+        yield from _make_first_due(name, work_id.lane)
     return bool(deleted)
 
 
@@ -229,7 +229,7 @@ def _make_first_due(name: Name, lane: Lane) -> Questions[None]:
 
 
 def _insert_values(name: Name, work: Work) -> tuple[Any, ...]:
-    place = work.place
-    next_ms = None if place.lane in ORDERED_LANES else work.due_ms
-    line = queue_line(place.lane, work.name)
-    return (*name, *place_values(place), line, work.name, encode(work.body), work.due_ms, next_ms)
+    work_id = work.id
+    next_ms = None if work_id.lane in ORDERED_LANES else work.due_ms
+    line = queue_line(work_id.lane, work.name)
+    return (*name, *place_values(work_id), line, work.name, encode(work.body), work.due_ms, next_ms)

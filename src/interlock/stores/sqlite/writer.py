@@ -34,7 +34,7 @@ from interlock.ports.clock import Clock, SystemClock
 from interlock.ports.refusals import Refusal
 from interlock.ports.store import Append, Appended
 from interlock.stores.key_expiry import window_begin_ms
-from interlock.stores.sql.database import Answer, Questions
+from interlock.stores.sql.database import Questions, SqlAppendResult
 from interlock.stores.sql.key_retention import KeyRetention
 from interlock.stores.sql.refusals import append_refusals
 from interlock.stores.sql.statistics import write_statistics
@@ -97,7 +97,7 @@ Job = Callable[[], Questions[Any]]
 class Committed(NamedTuple):
     """The answer to each step and the result of each job, or the error instead."""
 
-    answers: Sequence[Answer | InterlockError]
+    answers: Sequence[SqlAppendResult | InterlockError]
     results: Sequence[Any]
 
 
@@ -133,7 +133,7 @@ class SqliteWriter:
             self._thread_ns = time.perf_counter_ns()
             return self._commit(steps, refusals, jobs)
 
-    def commit_inline(self, step: Append) -> Answer | InterlockError | None:
+    def commit_inline(self, step: Append) -> SqlAppendResult | InterlockError | None:
         """Commit one step in the thread of its caller; None when the thread has to do it, and nothing was done.
 
         If another thread takes the turn in between, this waits until it is done.
@@ -202,7 +202,7 @@ class SqliteWriter:
         connection = self._connection
         counts: Counts = {}
         statistics = StatisticsBuffer()
-        answers: Sequence[Answer | InterlockError]
+        answers: Sequence[SqlAppendResult | InterlockError]
         started_ns = time.perf_counter_ns()
         try:
             self._undo()
@@ -236,7 +236,7 @@ class SqliteWriter:
                 self._newest_ms = max(self._newest_ms, append.entry.event.time_ms)
             self._remember(tips)
         if len(answers) == 1 and isinstance(answers[0], Appended | InterlockError):  # others did not touch the disk
-            self.policy.took(time.perf_counter_ns() - started_ns)
+            self.policy.record(time.perf_counter_ns() - started_ns)
         return Committed(answers, results)
 
     def _undo(self) -> None:
@@ -261,7 +261,7 @@ class SqliteWriter:
 
     def _write_steps(
         self, steps: Sequence[Append], counts: Counts, statistics: StatisticsBuffer, *, waits: bool
-    ) -> tuple[Sequence[Answer | InterlockError], Tips]:
+    ) -> tuple[Sequence[SqlAppendResult | InterlockError], Tips]:
         """Write all steps together. If one of them cannot be written, all are undone.
 
         Then they are written together once more, from what the file says; and at last each by itself.
@@ -280,7 +280,9 @@ class SqliteWriter:
             if not has_tips:
                 return [self._write_step(each, counts, statistics) for each in steps], {}
 
-    def _write_step(self, step: Append, counts: Counts, statistics: StatisticsBuffer) -> Answer | InterlockError:
+    def _write_step(
+        self, step: Append, counts: Counts, statistics: StatisticsBuffer
+    ) -> SqlAppendResult | InterlockError:
         """Write one step; an error of its own undoes nothing of the others."""
         connection = self._connection
         own_counts: Counts = {}

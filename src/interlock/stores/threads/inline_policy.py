@@ -21,10 +21,10 @@ QUICK_NS = 1_000_000
 TURN_NS = 1_000_000
 """How long calls may follow one another in place before other tasks of the event loop run."""
 
-OWED_FIRST = 16
+QUICK_CALLS_FIRST = 16
 """Quick calls before the first one that is waited for in place."""
 
-OWED_MAX = 10_000
+QUICK_CALLS_MAX = 10_000
 """The greatest debt, however long a disk stalled."""
 
 
@@ -32,25 +32,25 @@ class InlinePolicy:
     """How quick recent calls were, and how many are in progress."""
 
     def __init__(self) -> None:
-        self._owed = OWED_FIRST
+        self._quick_calls_needed = QUICK_CALLS_FIRST
         self._turn_ns = 0
         # Changed by the callers under the guard: they may be in several threads, and methods would cost more.
         self.guard = Lock()
-        self.under_way = 0
+        self.running = 0
 
     @property
     def is_quick(self) -> bool:
         """Whether the next call may be waited for in place."""
-        return self._owed == 0
+        return self._quick_calls_needed == 0
 
-    def is_turn_over(self, now_ns: int) -> bool:
+    def should_yield(self, now_ns: int) -> bool:
         """Return whether others should run before the next call; if so, a new turn starts."""
         if now_ns - self._turn_ns < TURN_NS:
             return False
         self._turn_ns = now_ns
         return True
 
-    def took(self, ns: int) -> None:
+    def record(self, ns: int) -> None:
         """Record how long a call took."""
-        owed = self._owed
-        self._owed = max(0, owed - 1) if ns <= QUICK_NS else min(OWED_MAX, owed + ns // QUICK_NS)
+        owed = self._quick_calls_needed
+        self._quick_calls_needed = max(0, owed - 1) if ns <= QUICK_NS else min(QUICK_CALLS_MAX, owed + ns // QUICK_NS)

@@ -19,7 +19,7 @@ from interlock.testing.store_suite.subject import StoreSubject, expect
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
-ANY_SILENCE_MS = -1
+ANY_GAP_MS = -1
 """Even two heartbeats in the same millisecond are this far apart."""
 
 
@@ -33,7 +33,7 @@ async def _leases(subject: StoreSubject) -> AsyncIterator[Leases]:
 
 async def _try_lease(store: Leases, name: str, owner: str, length_ms: int = MINUTE_MS) -> Lease | None:
     now_ms = SystemClock().now_ms()
-    return await store.lease(name, owner=owner, now_ms=now_ms, until_ms=now_ms + length_ms)
+    return await store.acquire_lease(name, owner=owner, now_ms=now_ms, until_ms=now_ms + length_ms)
 
 
 async def _lease(store: Leases, name: str, owner: str, length_ms: int = MINUTE_MS) -> Lease:
@@ -44,7 +44,7 @@ async def _lease(store: Leases, name: str, owner: str, length_ms: int = MINUTE_M
     return lease
 
 
-async def a_name_is_held_by_one(subject: StoreSubject) -> None:
+async def a_lease_has_one_owner(subject: StoreSubject) -> None:
     """While one owner has a name, another gets nothing; other names are free; a renewal keeps the fence."""
     async with _leases(subject) as store:
         first = await _lease(store, "one", "ada")
@@ -56,50 +56,50 @@ async def a_name_is_held_by_one(subject: StoreSubject) -> None:
         expect(None, await _try_lease(store, "one", "bob"))
 
 
-async def a_lapsed_name_changes_hands_and_its_fence_rises(subject: StoreSubject) -> None:
+async def an_expired_lease_changes_owner_and_its_fence_increases(subject: StoreSubject) -> None:
     """When a lease expires, another owner can take it, and the previous owner cannot release it."""
     async with _leases(subject) as store:
         lapsed = await _lease(store, "one", "ada", 0)
         taken = await _lease(store, "one", "bob")
         expect(True, taken.fence > lapsed.fence, "the fence rises")
         expect(None, await _try_lease(store, "one", "ada"))
-        expect(False, await store.give_back(lapsed), "an expired lease cannot be released")
+        expect(False, await store.release_lease(lapsed), "an expired lease cannot be released")
         expect(None, await _try_lease(store, "one", "ada"), "the new owner still has it")
 
 
-async def a_name_that_was_given_back_is_free_at_once(subject: StoreSubject) -> None:
+async def a_released_lease_is_free_immediately(subject: StoreSubject) -> None:
     """The fence goes on from where it was, or a former holder's would be good again."""
     async with _leases(subject) as store:
         first = await _lease(store, "one", "ada")
-        expect(True, await store.give_back(first))
-        expect(False, await store.give_back(first), "it was given back before")
+        expect(True, await store.release_lease(first))
+        expect(False, await store.release_lease(first), "it was given back before")
         second = await _lease(store, "one", "bob")
         expect(True, second.fence > first.fence, "the fence rises")
-        expect(True, await store.give_back(second))
+        expect(True, await store.release_lease(second))
         third = await _lease(store, "one", "ada")
         expect(True, third.fence > second.fence, "also for one who held it before")
 
 
-async def only_its_holder_gives_a_name_back(subject: StoreSubject) -> None:
+async def only_its_owner_releases_a_lease(subject: StoreSubject) -> None:
     """By owner and fence; anything else changes nothing."""
     async with _leases(subject) as store:
         held = await _lease(store, "one", "ada")
-        expect(False, await store.give_back(Lease("one", "bob", held.fence, held.until_ms)))
-        expect(False, await store.give_back(Lease("one", "ada", held.fence + 1, held.until_ms)))
-        expect(False, await store.give_back(Lease("none", "ada", 1, held.until_ms)))
+        expect(False, await store.release_lease(Lease("one", "bob", held.fence, held.until_ms)))
+        expect(False, await store.release_lease(Lease("one", "ada", held.fence + 1, held.until_ms)))
+        expect(False, await store.release_lease(Lease("none", "ada", 1, held.until_ms)))
         expect(None, await _try_lease(store, "one", "bob"))
 
 
-async def a_lease_from_a_clock_that_was_ahead_can_be_taken(subject: StoreSubject) -> None:
+async def a_lease_from_a_clock_that_was_ahead_can_be_acquired(subject: StoreSubject) -> None:
     """It ends later than any lease can, so it is invalid; another owner takes it, and the fence rises."""
     async with _leases(subject) as store:
         ahead_ms = SystemClock().now_ms() + DAY_MS
-        wrong = await store.lease("one", owner="ada", now_ms=ahead_ms, until_ms=ahead_ms)
+        wrong = await store.acquire_lease("one", owner="ada", now_ms=ahead_ms, until_ms=ahead_ms)
         if wrong is None:
             raise AssertionError("ada cannot take the free name `one`")
         taken = await _lease(store, "one", "bob")
         expect(True, taken.fence > wrong.fence, "the fence rises")
-        expect(False, await store.give_back(wrong), "an expired lease cannot be released")
+        expect(False, await store.release_lease(wrong), "an expired lease cannot be released")
         expect(None, await _try_lease(store, "one", "ada"))
 
 
@@ -111,65 +111,65 @@ async def a_lease_of_the_full_length_is_held(subject: StoreSubject) -> None:
         expect(first.fence, (await _lease(store, "one", "ada", LEASE_MS_MAX)).fence)
 
 
-async def signs_of_life_from_the_future_are_not_believed(subject: StoreSubject) -> None:
+async def heartbeats_from_the_future_are_ignored(subject: StoreSubject) -> None:
     """A clock was ahead and is correct again: after the correction, silence is detected as before."""
     async with _leases(subject) as store:
         now_ms = SystemClock().now_ms()
-        await store.alive(now_ms=now_ms, gap_ms=MINUTE_MS)
-        await store.alive(now_ms=now_ms + DAY_MS, gap_ms=MINUTE_MS)
-        found = await store.alive(now_ms=now_ms, gap_ms=MINUTE_MS)
+        await store.record_heartbeat(now_ms=now_ms, gap_ms=MINUTE_MS)
+        await store.record_heartbeat(now_ms=now_ms + DAY_MS, gap_ms=MINUTE_MS)
+        found = await store.record_heartbeat(now_ms=now_ms, gap_ms=MINUTE_MS)
         if found is not None:  # a store that goes by its server's clock has noticed nothing
-            expect(True, found.began_ms > found.ended_ms, "the answer says that the last sign is in the future")
+            expect(True, found.started_ms > found.ended_ms, "the answer says that the last sign is in the future")
         await store.correct_clock(now_ms=now_ms)
-        expect(None, await store.alive(now_ms=now_ms + 1, gap_ms=MINUTE_MS))
-        gap = await store.alive(now_ms=now_ms + 2, gap_ms=ANY_SILENCE_MS)
+        expect(None, await store.record_heartbeat(now_ms=now_ms + 1, gap_ms=MINUTE_MS))
+        gap = await store.record_heartbeat(now_ms=now_ms + 2, gap_ms=ANY_GAP_MS)
         if gap is None:
             raise AssertionError("silence is not detected after a clock was ahead")
-        expect(True, gap.began_ms <= gap.ended_ms <= now_ms + HOUR_MS, "it is of now")
+        expect(True, gap.started_ms <= gap.ended_ms <= now_ms + HOUR_MS, "it is of now")
         expect((), await store.downtimes(since_ms=now_ms + HOUR_MS), "downtimes in the future")
 
 
-async def rivals_for_a_name_are_one_winner(subject: StoreSubject) -> None:
+async def one_of_several_rivals_acquires_a_lease(subject: StoreSubject) -> None:
     """Of many owners at the same time one gets it, all others get nothing."""
     async with _leases(subject) as store:
         found = await asyncio.gather(*(_try_lease(store, "one", f"rival{each}") for each in range(8)))
         expect(1, sum(each is not None for each in found), "the winners")
 
 
-async def signs_of_life_are_no_downtime(subject: StoreSubject) -> None:
+async def regular_heartbeats_are_not_downtime(subject: StoreSubject) -> None:
     """The time before the first heartbeat is unknown."""
     async with _leases(subject) as store:
         for _ in range(3):
-            expect(None, await store.alive(now_ms=SystemClock().now_ms(), gap_ms=MINUTE_MS))
+            expect(None, await store.record_heartbeat(now_ms=SystemClock().now_ms(), gap_ms=MINUTE_MS))
         expect((), await store.downtimes(since_ms=0))
 
 
-async def silence_is_noticed_and_kept(subject: StoreSubject) -> None:
+async def downtime_is_detected_and_stored(subject: StoreSubject) -> None:
     """The first heartbeat after it returns it, and later queries find it by its end."""
     async with _leases(subject) as store:
         began_ms = SystemClock().now_ms()
-        expect(None, await store.alive(now_ms=began_ms, gap_ms=MINUTE_MS))
-        gap = await store.alive(now_ms=began_ms + 5, gap_ms=ANY_SILENCE_MS)
+        expect(None, await store.record_heartbeat(now_ms=began_ms, gap_ms=MINUTE_MS))
+        gap = await store.record_heartbeat(now_ms=began_ms + 5, gap_ms=ANY_GAP_MS)
         if gap is None:
             raise AssertionError("silence was not detected")
-        expect(True, gap.began_ms <= gap.ended_ms, "it ends after it began")
+        expect(True, gap.started_ms <= gap.ended_ms, "it ends after it began")
         expect((gap,), await store.downtimes(since_ms=gap.ended_ms - 1))
         expect((), await store.downtimes(since_ms=gap.ended_ms), "downtimes that ended after their end")
 
 
-async def leases_and_downtimes_outlive_a_handle(subject: StoreSubject) -> None:
+async def leases_and_downtimes_survive_a_handle(subject: StoreSubject) -> None:
     """They are durable: a process that ends releases nothing."""
     async with _leases(subject) as store:
         held = await _lease(store, "one", "ada")
-        await store.alive(now_ms=SystemClock().now_ms(), gap_ms=MINUTE_MS)
-        gap = await store.alive(now_ms=SystemClock().now_ms(), gap_ms=ANY_SILENCE_MS)
+        await store.record_heartbeat(now_ms=SystemClock().now_ms(), gap_ms=MINUTE_MS)
+        gap = await store.record_heartbeat(now_ms=SystemClock().now_ms(), gap_ms=ANY_GAP_MS)
     async with _leases(subject) as store:
         expect(None, await _try_lease(store, "one", "bob"))
-        expect(True, await store.give_back(held))
+        expect(True, await store.release_lease(held))
         expect((gap,), await store.downtimes(since_ms=0))
 
 
-async def two_handles_see_one_holder(subject: StoreSubject) -> None:
+async def two_handles_see_one_owner(subject: StoreSubject) -> None:
     """A lease is valid for every handle of the store."""
     async with _leases(subject) as one, _leases(subject) as two:
         found = await asyncio.gather(*(_try_lease(each, "one", name) for each, name in ((one, "ada"), (two, "bob"))))
@@ -181,16 +181,16 @@ async def two_handles_see_one_holder(subject: StoreSubject) -> None:
 
 
 CASES = (
-    a_name_is_held_by_one,
-    a_lapsed_name_changes_hands_and_its_fence_rises,
-    a_name_that_was_given_back_is_free_at_once,
-    only_its_holder_gives_a_name_back,
-    a_lease_from_a_clock_that_was_ahead_can_be_taken,
+    a_lease_has_one_owner,
+    an_expired_lease_changes_owner_and_its_fence_increases,
+    a_released_lease_is_free_immediately,
+    only_its_owner_releases_a_lease,
+    a_lease_from_a_clock_that_was_ahead_can_be_acquired,
     a_lease_of_the_full_length_is_held,
-    rivals_for_a_name_are_one_winner,
-    signs_of_life_are_no_downtime,
-    silence_is_noticed_and_kept,
-    signs_of_life_from_the_future_are_not_believed,
+    one_of_several_rivals_acquires_a_lease,
+    regular_heartbeats_are_not_downtime,
+    downtime_is_detected_and_stored,
+    heartbeats_from_the_future_are_ignored,
 )
-DURABLE = (leases_and_downtimes_outlive_a_handle,)
-SHARED = (two_handles_see_one_holder,)
+DURABLE = (leases_and_downtimes_survive_a_handle,)
+SHARED = (two_handles_see_one_owner,)

@@ -6,8 +6,8 @@ from typing import Any
 
 from interlock.errors import UsageError
 from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery, EntityRow, Store
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import StoreSubject, expect, expect_error, kept, listed
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import StoreSubject, append_all, expect, expect_error, list_all
 
 STATES = ("packed", "moving", "moving.road", "moving.sea", "delivered")
 WAYS = (
@@ -23,9 +23,9 @@ WAYS = (
 
 async def a_journal_is_read_by_pages(subject: StoreSubject) -> None:
     """`after` and `limit` cut pages that join; beyond the end there is nothing."""
-    life = Life("parcel/1")
+    sample = SampleEntity("parcel/1")
     async with subject.opened() as store:
-        await kept(store, life.created(), *(life.stepped(key=f"k{each}") for each in range(9)))
+        await append_all(store, sample.create(), *(sample.step(key=f"k{each}") for each in range(9)))
         expect([3, 4, 5], [each.version for each in await store.read("parcel/1", after=2, limit=3)])
         expect([10], [each.version for each in await store.read("parcel/1", after=9, limit=PAGE_MAX)])
         expect(10, len(await store.read("parcel/1", limit=PAGE_MAX * 2)))
@@ -33,27 +33,31 @@ async def a_journal_is_read_by_pages(subject: StoreSubject) -> None:
         expect((), await store.read("parcel/1", after=1_000))
 
 
-async def a_row_tells_where_an_entity_is_and_since_when(subject: StoreSubject) -> None:
+async def a_row_has_the_state_and_its_entry_time(subject: StoreSubject) -> None:
     """Version, revision, configuration, and the times of creation, of entering its state and of the last change."""
-    life = Life("parcel/1", time_ms=100)
+    sample = SampleEntity("parcel/1", time_ms=100)
     async with subject.opened() as store:
-        await kept(store, life.created(), life.stepped("shipped", key="a"), life.stepped("noted", key="b"))
+        await append_all(store, sample.create(), sample.step("shipped", key="a"), sample.step("noted", key="b"))
         page = await store.find(EntityQuery(kind="parcel"))
-        row = EntityRow("parcel/1", 3, life.kernel.chart.revision, ("moving.road",), 100, 110, 120)
+        row = EntityRow("parcel/1", 3, sample.kernel.chart.revision, ("moving.road",), 100, 110, 120)
         expect(EntityPage((row,)), page)
-        await kept(store, life.stepped("delivered", key="c"))
+        await append_all(store, sample.step("delivered", key="c"))
         page = await store.find(EntityQuery(kind="parcel"))
         expect(("done", ("delivered",), 130), (page.rows[0].ended, page.rows[0].configuration, page.rows[0].entered_ms))
 
 
 async def a_list_by_state_is_oldest_first(subject: StoreSubject) -> None:
     """The order is by the time of entering the state, compound states too; entities that left it are not listed."""
-    first, second, third = Life("parcel/c", time_ms=300), Life("parcel/b", time_ms=200), Life("parcel/a", time_ms=100)
+    first, second, third = (
+        SampleEntity("parcel/c", time_ms=300),
+        SampleEntity("parcel/b", time_ms=200),
+        SampleEntity("parcel/a", time_ms=100),
+    )
     async with subject.opened() as store:
-        await kept(store, first.created(), second.created(), third.created())
-        await kept(store, third.stepped("shipped", key="s", after_ms=900))  # moving since 1,000
-        await kept(store, second.stepped("shipped", key="s", after_ms=300))  # moving since 500
-        await kept(store, second.stepped("boarded", key="b", after_ms=5_000))  # at sea since 5,500, moving since 500
+        await append_all(store, first.create(), second.create(), third.create())
+        await append_all(store, third.step("shipped", key="s", after_ms=900))  # moving since 1,000
+        await append_all(store, second.step("shipped", key="s", after_ms=300))  # moving since 500
+        await append_all(store, second.step("boarded", key="b", after_ms=5_000))  # at sea since 5,500, moving since 500
         expect(["parcel/c"], await _names(store, state="packed"))
         expect(["parcel/b", "parcel/a"], await _names(store, state="moving"))
         expect(["parcel/b"], await _names(store, state="moving.sea"))
@@ -67,34 +71,36 @@ async def a_list_by_age_ends_before_its_bound(subject: StoreSubject) -> None:
     """`entered_before_ms` takes what is older, and not what is exactly as old."""
     async with subject.opened() as store:
         for age in (100, 200, 300):
-            await kept(store, Life(f"parcel/{age}", time_ms=age).created())
+            await append_all(store, SampleEntity(f"parcel/{age}", time_ms=age).create())
         expect(["parcel/100"], await _names(store, entered_before_ms=200))
         expect(["parcel/100", "parcel/200"], await _names(store, state="packed", entered_before_ms=201))
         expect([], await _names(store, entered_before_ms=0))
 
 
-async def equal_ages_stand_in_the_order_of_ids(subject: StoreSubject) -> None:
+async def equal_ages_are_in_the_order_of_ids(subject: StoreSubject) -> None:
     """Entities of the same moment are listed by code point, and no page loses or repeats one of them."""
     names = [f"parcel/{each}" for each in ("Z", "a", "a!", "aa", "b", "é", "日", "😀")]
     async with subject.opened() as store:
         for name in reversed(names):
-            await kept(store, Life(name, time_ms=100).created())
+            await append_all(store, SampleEntity(name, time_ms=100).create())
         for limit in (1, 2, 3, 8, 50):
-            rows = await listed(store, EntityQuery(kind="parcel", limit=limit))
+            rows = await list_all(store, EntityQuery(kind="parcel", limit=limit))
             expect(names, [each.entity for each in rows], f"pages of {limit}")
 
 
-async def filters_join(subject: StoreSubject) -> None:
+async def filters_combine(subject: StoreSubject) -> None:
     """State, age, tag, revision and prefix together give what each gives alone, in the same order."""
     async with subject.opened() as store:
-        lives = await _crowd(store, 48)
+        lives = await _create_entities(store, 48)
         for query in _queries(lives):
-            expected = sorted((place, life.entity) for life in lives if (place := _place(life, query)) is not None)
+            expected = sorted(
+                (place, sample.entity) for sample in lives if (place := _place(sample, query)) is not None
+            )
             for limit in (5, 50):
                 paged = EntityQuery(
                     **{name: getattr(query, name) for name in query.__struct_fields__} | {"limit": limit}
                 )
-                rows = await listed(store, paged)
+                rows = await list_all(store, paged)
                 expect([entity for _, entity in expected], [each.entity for each in rows], str(paged))
 
 
@@ -103,7 +109,7 @@ async def a_list_by_prefix_is_in_the_order_of_ids(subject: StoreSubject) -> None
     names = [f"parcel/2024-{each}" for each in ("1", "10", "11", "2", "9")]
     async with subject.opened() as store:
         for age, name in enumerate((*reversed(names), "parcel/2023-1", "parcel/2025-1")):
-            await kept(store, Life(name, time_ms=100 + age).created())
+            await append_all(store, SampleEntity(name, time_ms=100 + age).create())
         for limit in (1, 2, 50):
             expect(names, await _names(store, prefix="2024-", limit=limit), f"pages of {limit}")
             expect(names[:3], await _names(store, prefix="2024-1", state="packed", limit=limit))
@@ -113,7 +119,7 @@ async def kinds_do_not_mix(subject: StoreSubject) -> None:
     """A list is of one kind, not of kinds whose name starts with it; a prefix is not a pattern."""
     async with subject.opened() as store:
         for name in ("parcel/1", "parcel/1_", "parcel/1%", "parcels/1", "parcel/12"):
-            await kept(store, Life(name, time_ms=100).created())
+            await append_all(store, SampleEntity(name, time_ms=100).create())
         expect(["parcel/1", "parcel/1%", "parcel/12", "parcel/1_"], await _names(store, prefix="1"))
         expect(["parcel/1_"], await _names(store, prefix="1_"))
         expect(["parcel/1%"], await _names(store, prefix="1%"))
@@ -122,14 +128,14 @@ async def kinds_do_not_mix(subject: StoreSubject) -> None:
         expect([], await _names(store, prefix="2"))
 
 
-async def a_page_stays_where_it_was(subject: StoreSubject) -> None:
+async def a_cursor_stays_valid(subject: StoreSubject) -> None:
     """An entity that moves on between two pages is neither skipped over nor does it shift the others."""
-    lives = [Life(f"parcel/{each}", time_ms=100 + each) for each in range(6)]
+    lives = [SampleEntity(f"parcel/{each}", time_ms=100 + each) for each in range(6)]
     async with subject.opened() as store:
-        for life in lives:
-            await kept(store, life.created())
+        for sample in lives:
+            await append_all(store, sample.create())
         first = await store.find(EntityQuery(kind="parcel", state="packed", limit=2))
-        await kept(store, lives[0].stepped("shipped", key="s"), lives[3].stepped("shipped", key="s"))
+        await append_all(store, lives[0].step("shipped", key="s"), lives[3].step("shipped", key="s"))
         second = await store.find(EntityQuery(kind="parcel", state="packed", limit=2, after=first.after))
         expect(["parcel/0", "parcel/1"], [each.entity for each in first.rows])
         expect(["parcel/2", "parcel/4"], [each.entity for each in second.rows])
@@ -138,29 +144,29 @@ async def a_page_stays_where_it_was(subject: StoreSubject) -> None:
 async def a_malformed_cursor_is_refused(subject: StoreSubject) -> None:
     """An invalid cursor is a UsageError."""
     async with subject.opened() as store:
-        await kept(store, Life("parcel/1").created())
+        await append_all(store, SampleEntity("parcel/1").create())
         for text in ("x", "é", "bnVsbA", "W10", "====", "WyJhIiwxXQ", "\0"):
             await expect_error(UsageError, store.find(EntityQuery(kind="parcel", after=text)), f"cursor {text!r}")
 
 
 async def _names(store: Store, **filters: Any) -> list[str]:
-    return [each.entity for each in await listed(store, EntityQuery(**{"kind": "parcel"} | filters))]
+    return [each.entity for each in await list_all(store, EntityQuery(**{"kind": "parcel"} | filters))]
 
 
-async def _crowd(store: Store, count: int) -> list[Life]:
+async def _create_entities(store: Store, count: int) -> list[SampleEntity]:
     """Entities that went different ways, at times that repeat, on two revisions."""
     lives = []
     for number in range(count):
         revision = "1.0.0" if number % 3 else "2.0.0"
-        life = Life(f"parcel/{number % 4}-{number}", revision=revision, time_ms=1_000 + 10 * (number % 7))
-        await kept(store, life.created())
+        sample = SampleEntity(f"parcel/{number % 4}-{number}", revision=revision, time_ms=1_000 + 10 * (number % 7))
+        await append_all(store, sample.create())
         for position, event in enumerate(WAYS[number % len(WAYS)]):
-            await kept(store, life.stepped(event, key=f"k{position}"))
-        lives.append(life)
+            await append_all(store, sample.step(event, key=f"k{position}"))
+        lives.append(sample)
     return lives
 
 
-def _queries(lives: list[Life]) -> list[EntityQuery]:
+def _queries(lives: list[SampleEntity]) -> list[EntityQuery]:
     revisions = [None, lives[0].kernel.chart.revision]
     return [
         EntityQuery(kind="parcel", state=state, tag=tag, revision=revision, prefix=prefix, entered_before_ms=before)
@@ -172,19 +178,19 @@ def _queries(lives: list[Life]) -> list[EntityQuery]:
     ]
 
 
-def _place(life: Life, query: EntityQuery) -> int | None:
+def _place(sample: SampleEntity, query: EntityQuery) -> int | None:
     """The position of an entity in the order of a query; None if it is not in the list."""
-    now = life.snapshot
+    now = sample.snapshot
     if now is None:
         return None
-    active = life.kernel.active(now)
+    active = sample.kernel.active(now)
     if query.state is not None and query.state not in {each.id for each in active}:
         return None
     if query.tag is not None and query.tag not in {tag for each in active for tag in each.tags}:
         return None
-    if query.revision not in (None, now.revision) or not life.entity.startswith(f"parcel/{query.prefix or ''}"):
+    if query.revision not in (None, now.revision) or not sample.entity.startswith(f"parcel/{query.prefix or ''}"):
         return None
-    entered = life.entered_ms(query.state)
+    entered = sample.entered_ms(query.state)
     if query.entered_before_ms is not None and entered >= query.entered_before_ms:
         return None
     return 0 if query.prefix else entered
@@ -192,13 +198,13 @@ def _place(life: Life, query: EntityQuery) -> int | None:
 
 CASES = (
     a_journal_is_read_by_pages,
-    a_row_tells_where_an_entity_is_and_since_when,
+    a_row_has_the_state_and_its_entry_time,
     a_list_by_state_is_oldest_first,
     a_list_by_age_ends_before_its_bound,
-    equal_ages_stand_in_the_order_of_ids,
-    filters_join,
+    equal_ages_are_in_the_order_of_ids,
+    filters_combine,
     a_list_by_prefix_is_in_the_order_of_ids,
     kinds_do_not_mix,
-    a_page_stays_where_it_was,
+    a_cursor_stays_valid,
     a_malformed_cursor_is_refused,
 )

@@ -54,7 +54,7 @@ def charts(*kinds: str) -> ChartRegistry:
     return ChartRegistry(kernel(kind) for kind in kinds or ("parcel",))
 
 
-class Life:
+class SampleEntity:
     """One entity as its driver sees it: its snapshot, and its next append."""
 
     def __init__(self, entity: str, *, revision: str = "1.0.0", time_ms: int = 1_000) -> None:
@@ -70,13 +70,13 @@ class Life:
             return self._entered[state]
         return max(self._entered[each] for each in self.snapshot.configuration) if self.snapshot else self.time_ms
 
-    def created(self, key: str = "born", context: dict[str, Any] | None = None) -> Append:
+    def create(self, key: str = "born", context: dict[str, Any] | None = None) -> Append:
         """Return the append of entry 1."""
         event = Event(CREATE, {"context": context or {}}, key=key, time_ms=self.time_ms, type="platform")
         step = self.kernel.start(context, entity=self.entity, time_ms=self.time_ms)
         return self._append(None, event, step, key)
 
-    def stepped(self, event: str = "noted", data: Any = None, *, key: str, after_ms: int = 10) -> Append:
+    def step(self, event: str = "noted", data: Any = None, *, key: str, after_ms: int = 10) -> Append:
         """Return the append of one event on the snapshot of the append before."""
         if self.snapshot is None:
             raise LookupError(f"{self.entity} was not created")
@@ -84,7 +84,7 @@ class Life:
         given = Event(event, data, key, key, None, self.time_ms)
         return self._append(self.snapshot, given, self.kernel.step(self.snapshot, given), key)
 
-    def cancelled(self, *, key: str, after_ms: int = 10) -> Append:
+    def cancel(self, *, key: str, after_ms: int = 10) -> Append:
         """Return the append of a cancellation by the parent: the entity ends in a state that is not final."""
         if self.snapshot is None:
             raise LookupError(f"{self.entity} was not created")

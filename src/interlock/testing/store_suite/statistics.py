@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from interlock.ports.statistics import Statistics
 from interlock.ports.store import Append, EntityQuery, Store
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import StoreSubject, expect, kept, listed
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import StoreSubject, append_all, expect, list_all
 
 EVER_MS = 10**12
 """Later than every time in these cases."""
@@ -18,22 +18,22 @@ EVER_MS = 10**12
 
 async def populations_count_every_active_state_by_revision(subject: StoreSubject) -> None:
     """Compound states count too; an entity counts where it is now, and an empty state is not listed."""
-    old, new, other = Life("parcel/1"), Life("parcel/2", revision="2.0.0"), Life("letter/1")
+    old, new, other = SampleEntity("parcel/1"), SampleEntity("parcel/2", revision="2.0.0"), SampleEntity("letter/1")
     async with subject.opened() as store:
-        await kept(store, old.created(), new.created(), other.created())
-        await kept(store, old.stepped("shipped", key="s"))
+        await append_all(store, old.create(), new.create(), other.create())
+        await append_all(store, old.step("shipped", key="s"))
         expect([("1.0.0", "moving", 1), ("1.0.0", "moving.road", 1), ("2.0.0", "packed", 1)], await _counts(store))
         expect([("1.0.0", "packed", 1)], await _counts(store, "letter"))
         expect([], await _counts(store, "nothing"))
 
 
-async def a_cancelled_entity_is_no_population_of_its_state(subject: StoreSubject) -> None:
+async def a_cancelled_entity_is_not_counted_in_its_state(subject: StoreSubject) -> None:
     """It is counted and listed by how it ended, and not in its state or its tags."""
-    lives = off, living, done = [Life(f"parcel/{each}", time_ms=100) for each in ("a", "b", "c")]
+    lives = off, living, done = [SampleEntity(f"parcel/{each}", time_ms=100) for each in ("a", "b", "c")]
     async with subject.opened() as store:
-        for life in lives:
-            await kept(store, life.created(), life.stepped("shipped", key="s"))
-        await kept(store, off.cancelled(key="off", after_ms=500), done.stepped("delivered", key="d", after_ms=40))
+        for sample in lives:
+            await append_all(store, sample.create(), sample.step("shipped", key="s"))
+        await append_all(store, off.cancel(key="off", after_ms=500), done.step("delivered", key="d", after_ms=40))
         expect(
             [
                 ("1.0.0", ":cancelled", 1),
@@ -52,7 +52,7 @@ async def a_cancelled_entity_is_no_population_of_its_state(subject: StoreSubject
         expect([off.entity], await _names(store, EntityQuery(kind="parcel", state=":cancelled")))
         expect([off.entity], await _names(store, EntityQuery(kind="parcel", state=":cancelled", entered_before_ms=611)))
         expect([], await _names(store, EntityQuery(kind="parcel", state=":cancelled", entered_before_ms=610)))
-        rows = await listed(store, EntityQuery(kind="parcel"))
+        rows = await list_all(store, EntityQuery(kind="parcel"))
         expect(
             [("parcel/b", None, 110), ("parcel/c", "done", 150), ("parcel/a", "cancelled", 610)],
             [(each.entity, each.ended, each.entered_ms) for each in rows],
@@ -60,27 +60,29 @@ async def a_cancelled_entity_is_no_population_of_its_state(subject: StoreSubject
         expect(("moving.road",), rows[-1].configuration, "its state when it was cancelled")
 
 
-async def what_an_ended_entity_still_hears_moves_it_nowhere(subject: StoreSubject) -> None:
+async def events_of_an_ended_entity_change_no_counts(subject: StoreSubject) -> None:
     """A late result is appended to its journal; the entity counts once, with the time at which it ended."""
-    life = Life("parcel/1", time_ms=100)
+    sample = SampleEntity("parcel/1", time_ms=100)
     async with subject.opened() as store:
-        await kept(store, life.created(), life.stepped("shipped", key="s"))
-        off = life.cancelled(key="off")
-        await kept(store, off, _after(off, "late", 5_000))
+        await append_all(store, sample.create(), sample.step("shipped", key="s"))
+        off = sample.cancel(key="off")
+        await append_all(store, off, _after(off, "late", 5_000))
         expect([("1.0.0", ":cancelled", 1)], await _counts(store))
-        (row,) = await listed(store, EntityQuery(kind="parcel", state=":cancelled"))
+        (row,) = await list_all(store, EntityQuery(kind="parcel", state=":cancelled"))
         expect((4, 120, 5_120, "cancelled"), (row.version, row.entered_ms, row.changed_ms, row.ended))
         expect(0, await _overdue(store, "moving"))
 
 
-async def a_failed_entity_is_told_apart_from_a_cancelled_one(subject: StoreSubject) -> None:
+async def failed_and_cancelled_entities_are_counted_separately(subject: StoreSubject) -> None:
     """Each way to end without a final state has its own name."""
-    one, other = Life("parcel/1"), Life("parcel/2")
+    one, other = SampleEntity("parcel/1"), SampleEntity("parcel/2")
     async with subject.opened() as store:
-        for life in (one, other):
-            await kept(store, life.created())
-        failed = other.cancelled(key="off")
-        await kept(store, one.cancelled(key="off"), replace(failed, snapshot=replace(failed.snapshot, ended="failed")))
+        for sample in (one, other):
+            await append_all(store, sample.create())
+        failed = other.cancel(key="off")
+        await append_all(
+            store, one.cancel(key="off"), replace(failed, snapshot=replace(failed.snapshot, ended="failed"))
+        )
         expect([("1.0.0", ":cancelled", 1), ("1.0.0", ":failed", 1)], await _counts(store))
         expect([other.entity], await _names(store, EntityQuery(kind="parcel", state=":failed")))
         expect([], await _names(store, EntityQuery(kind="parcel", state="packed")))
@@ -88,11 +90,11 @@ async def a_failed_entity_is_told_apart_from_a_cancelled_one(subject: StoreSubje
 
 async def an_entity_of_another_revision_is_cancelled_once(subject: StoreSubject) -> None:
     """It is removed from the population of the old revision and counted in the new one by how it ended."""
-    life = Life("parcel/1")
+    sample = SampleEntity("parcel/1")
     async with subject.opened() as store:
-        await kept(store, life.created())
-        off = life.cancelled(key="off")
-        await kept(store, replace(off, snapshot=replace(off.snapshot, revision="2.0.0+x")))
+        await append_all(store, sample.create())
+        off = sample.cancel(key="off")
+        await append_all(store, replace(off, snapshot=replace(off.snapshot, revision="2.0.0+x")))
         expect([("2.0.0", ":cancelled", 1)], await _counts(store))
 
 
@@ -110,16 +112,16 @@ def _after(append: Append, key: str, after_ms: int) -> Append:
 
 async def _counts(store: Store, kind: str = "parcel") -> list[tuple[str, str, int]]:
     """The counts by revision label and state."""
-    found = await _statistics(store).counts(kind)
+    found = await _statistics(store).count_states(kind)
     return sorted((each.revision.partition("+")[0], each.state, each.entities) for each in found)
 
 
 async def _overdue(store: Store, state: str) -> int:
-    return await _statistics(store).overdue("parcel", state, before_ms=EVER_MS)
+    return await _statistics(store).count_overdue("parcel", state, before_ms=EVER_MS)
 
 
 async def _names(store: Store, query: EntityQuery) -> list[str]:
-    return [each.entity for each in await listed(store, query)]
+    return [each.entity for each in await list_all(store, query)]
 
 
 def _statistics(store: Store) -> Statistics:
@@ -130,8 +132,8 @@ def _statistics(store: Store) -> Statistics:
 
 CASES = (
     populations_count_every_active_state_by_revision,
-    a_cancelled_entity_is_no_population_of_its_state,
-    what_an_ended_entity_still_hears_moves_it_nowhere,
-    a_failed_entity_is_told_apart_from_a_cancelled_one,
+    a_cancelled_entity_is_not_counted_in_its_state,
+    events_of_an_ended_entity_change_no_counts,
+    failed_and_cancelled_entities_are_counted_separately,
     an_entity_of_another_revision_is_cancelled_once,
 )

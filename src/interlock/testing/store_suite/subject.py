@@ -54,7 +54,7 @@ async def expect_error(error: type[InterlockError], call: Any, what: str = "") -
     raise AssertionError(f"{what or 'the call'}: expected {error.__name__}, got {answer!r}")
 
 
-async def kept(store: Store, *appends: Append) -> None:
+async def append_all(store: Store, *appends: Append) -> None:
     """Append all of these; each must be new."""
     for append in appends:
         answer = await store.append(append)
@@ -86,7 +86,7 @@ async def snapshot(store: Store, entity: str) -> Snapshot:
     return now
 
 
-async def listed(store: Store, query: EntityQuery) -> list[EntityRow]:
+async def list_all(store: Store, query: EntityQuery) -> list[EntityRow]:
     """Return all rows of a query, read page by page."""
     rows: list[EntityRow] = []
     for _ in range(PAGES_MAX):

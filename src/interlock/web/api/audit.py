@@ -94,7 +94,7 @@ async def verify_refusals(request: RequestContext) -> RefusalsProofView:
     store = request.console.store
     if store.refusal_history is None:
         raise UsageError("this store does not record refused events", code="refusals.none")
-    proof = await store.refusal_history.prove_refusals()
+    proof = await store.refusal_history.verify_refusals()
     if not request.sees_everything:
         return RefusalsProofView(proof.broken is None)
     return RefusalsProofView(proof.broken is None, proof.linked, proof.broken)

@@ -98,7 +98,7 @@ async def _find_by_error(request: RequestContext, query: EntityQuery) -> EntityP
     last, _, cursor = (None, "", None) if query.after is None else query.after.partition("\n")
     found: dict[str, None] = {}
     for _ in range(ERROR_PAGES_MAX):
-        page = await store.work.works(
+        page = await store.work.list_work(
             WorkQuery(kind=query.kind, dead=True, name=name, after=cursor, limit=filters.limit)
         )
         found |= dict.fromkeys(each.entity for each in page.rows if each.entity != last)
@@ -211,11 +211,13 @@ def _receipt_view(request: RequestContext, receipt: Receipt, *, may_read: bool, 
         mask = mask_for(chart, request.user)
     if mask is None:
         effects = tuple(each.name or each.type for each in receipt.effects)
-        guards = tuple({"guard": each.guard, "values": each.values, "error": each.error} for each in receipt.trials)
+        guards = tuple(
+            {"guard": each.guard, "values": each.values, "error": each.error} for each in receipt.failed_guards
+        )
         faults = tuple(each.message for each in receipt.faults)
     else:  # errors and the messages of faults may quote values
         effects = tuple(each.type if each.name is None else mask.name(each.name) for each in receipt.effects)
-        guards = tuple({"guard": each.guard, "values": {}, "error": None} for each in receipt.trials)
+        guards = tuple({"guard": each.guard, "values": {}, "error": None} for each in receipt.failed_guards)
         faults = tuple(each.code for each in receipt.faults)
     return ReceiptView(
         receipt.entity,

@@ -205,7 +205,7 @@ async def _work(request: RequestContext, entity: str, mask: ChartMask | None) ->
     store = request.console.store
     if store.work is None:
         return (), False
-    page = await store.work.works(WorkQuery(entity=entity, limit=WORK_MAX))
+    page = await store.work.list_work(WorkQuery(entity=entity, limit=WORK_MAX))
     now_ms = request.console.clock.now_ms()
     return tuple(masked_work(work_view(each, now_ms), mask) for each in page.rows), page.after is not None
 

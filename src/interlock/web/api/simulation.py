@@ -20,7 +20,7 @@ from starlette.responses import Response
 from interlock.errors import InterlockError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.model.codec import encode
-from interlock.model.limits import LAB_BYTES_MAX, TIMERS_MAX
+from interlock.model.limits import SIMULATION_BYTES_MAX, TIMERS_MAX
 from interlock.observe.acceptance import Acceptance
 from interlock.testing.playback import Act as PlaybackAct
 from interlock.testing.playback import AdvanceClock, CompleteEffect, FailEffect, Playback, SendEvent
@@ -103,8 +103,8 @@ class _LimitedTrace(list[SimulationRecord]):
         super().append(record)
         data = None if record.event is None else record.event.data
         self._bytes += len(encode(record.step)) + len(encode(data))
-        if self._bytes > LAB_BYTES_MAX:
-            message = f"the steps of a simulation are limited to {LAB_BYTES_MAX:,} bytes"
+        if self._bytes > SIMULATION_BYTES_MAX:
+            message = f"the steps of a simulation are limited to {SIMULATION_BYTES_MAX:,} bytes"
             raise UsageError(message, code="lab.size", hint="simulate fewer steps, or use a smaller context")
 
 
@@ -183,7 +183,9 @@ def _turns(kernel: Kernel, records: list[SimulationRecord], initial: dict[str, A
                 transitions=transition_views(kernel.chart, step.transitions),
                 effects=tuple(msgspec.to_builtins(each) for each in step.effects),
                 reason=step.reason,
-                guards=tuple({"guard": each.guard, "values": each.values, "error": each.error} for each in step.trials),
+                guards=tuple(
+                    {"guard": each.guard, "values": each.values, "error": each.error} for each in step.failed_guards
+                ),
                 faults=tuple(each.message for each in step.faults),
                 data={"context": initial} if event is None else event.data,
                 platform={} if event is None else platform_fields(event),

@@ -25,7 +25,7 @@ from starlette.types import Receive, Scope, Send
 from interlock.errors import InterlockError, InternalError, UnavailableError
 from interlock.model.codec import encode
 from interlock.model.journal.entry import Entry
-from interlock.model.limits import STREAMS_ALL_MAX, STREAMS_MAX, STREAMS_PERSON_MAX, STREAMS_SHARE
+from interlock.model.limits import STREAMS_ALL_MAX, STREAMS_MAX, STREAMS_PER_USER_MAX, STREAMS_SHARE
 from interlock.runtime.request_checks import check_entity
 from interlock.web.api.views import entry_view, mask_for
 from interlock.web.http.console import Console
@@ -173,7 +173,7 @@ def _open_stream(request: RequestContext, events: AsyncGenerator[bytes, None]) -
         if streams[names[1]] >= STREAMS_MAX:
             raise _too_many(f"this session has {STREAMS_MAX} live streams", "close a tab")
     count = sum(each for name, each in streams.items() if name.startswith("user "))
-    most = STREAMS_PERSON_MAX if count < STREAMS_ALL_MAX * 3 // 4 else STREAMS_SHARE
+    most = STREAMS_PER_USER_MAX if count < STREAMS_ALL_MAX * 3 // 4 else STREAMS_SHARE
     if count >= STREAMS_ALL_MAX:
         hint = "try again later"
         raise UnavailableError(f"all {STREAMS_ALL_MAX} live streams are in use", code="stream.full", hint=hint)

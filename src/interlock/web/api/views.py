@@ -274,9 +274,9 @@ def work_view(row: WorkRow, now_ms: int) -> WorkView:
     retries = retry.get("max") if isinstance(retry, dict) else None
     return WorkView(
         row.entity,
-        row.work.place.lane,
-        row.work.place.version,
-        row.work.place.ordinal,
+        row.work.id.lane,
+        row.work.id.version,
+        row.work.id.ordinal,
         row.work.name,
         work_status(row, now_ms=now_ms).word,
         row.attempts,

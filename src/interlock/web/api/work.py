@@ -119,7 +119,7 @@ async def find_visible_work(request: RequestContext, query: WorkQuery) -> WorkPa
     console, store = request.console, request.console.store
     assert store.work is not None
     if request.sees_everything:
-        return await store.work.works(query)
+        return await store.work.list_work(query)
     kinds = [each for each in console.visible_kinds(request.user) if query.kind in (None, each)]
     start, _, cursor = (query.after or "").partition("\n")
     rows: list[WorkRow] = []
@@ -127,7 +127,7 @@ async def find_visible_work(request: RequestContext, query: WorkQuery) -> WorkPa
         if len(rows) >= query.limit:
             return WorkPage(tuple(rows), f"{kind}\n")
         after = cursor if cursor and kind == start else None
-        page = await store.work.works(replace(query, kind=kind, after=after, limit=query.limit - len(rows)))
+        page = await store.work.list_work(replace(query, kind=kind, after=after, limit=query.limit - len(rows)))
         rows += page.rows
         if page.after is not None:
             return WorkPage(tuple(rows), f"{kind}\n{page.after}")

@@ -15,7 +15,7 @@ from interlock.errors import DeniedError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
 from interlock.model.diagnostics import suggestion
-from interlock.model.limits import LAB_RUNNING_MAX, LAB_WAITING_MAX, LAB_WAITING_PERSON_MAX
+from interlock.model.limits import SIMULATIONS_PER_USER_MAX, SIMULATIONS_RUNNING_MAX, SIMULATIONS_WAITING_MAX
 from interlock.observe.history import HistoryCache
 from interlock.observe.population import ChangeMarks
 from interlock.operate.jobs.runner import JobRunner
@@ -179,16 +179,16 @@ class SimulationQueue:
     """Limits running and waiting simulations, in total and per user."""
 
     def __init__(self) -> None:
-        self._running = asyncio.Semaphore(LAB_RUNNING_MAX)
+        self._running = asyncio.Semaphore(SIMULATIONS_RUNNING_MAX)
         self._held: Counter[str] = Counter()
 
     @asynccontextmanager
     async def turn(self, who: str) -> AsyncIterator[None]:
         """Wait for a turn. Raises HttpProblem at the user's limit, UnavailableError at the limit of the server."""
-        if self._held[who] >= LAB_WAITING_PERSON_MAX:
+        if self._held[who] >= SIMULATIONS_PER_USER_MAX:
             detail = f"`{who}` has {self._held[who]} running or waiting simulations"
             raise HttpProblem(429, "Too many simulations", detail, code="lab.full", hint="wait until one ends")
-        if self._held.total() >= LAB_RUNNING_MAX + LAB_WAITING_MAX:
+        if self._held.total() >= SIMULATIONS_RUNNING_MAX + SIMULATIONS_WAITING_MAX:
             raise UnavailableError("too many simulations are waiting", code="lab.full", hint="try again later")
         self._held[who] += 1
         try:

@@ -20,7 +20,7 @@ from interlock.ports.clock import SystemClock
 from interlock.ports.work import Settlement, WorkQuery, WorkRow
 from interlock.stores.memory import MemoryStore
 from interlock.stores.sqlite.store import open_store
-from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.samples import SampleEntity
 from tests.support.cli import Caller
 
 NOW = 1_700_000_000_000
@@ -71,8 +71,8 @@ async def _kept() -> None:
     )
     store = open_store(STORE)
     try:
-        await store.append(replace(Life("order/A-1").created(), left=WorkDelta(born)))
-        await store.append(replace(Life("order/B/2").created(), left=WorkDelta((_invoke(0, "mail"),))))
+        await store.append(replace(SampleEntity("order/A-1").create(), work=WorkDelta(born)))
+        await store.append(replace(SampleEntity("order/B/2").create(), work=WorkDelta((_invoke(0, "mail"),))))
 
         async def claimed(name: str) -> Any:
             return (await store.claim("effect", (name,), owner="w" * 32, now_ms=NOW, until_ms=NOW + 30_000, limit=1))[0]
@@ -90,14 +90,14 @@ async def _kept() -> None:
         await store.settle(
             (
                 Settlement(children[0], "wait"),
-                Settlement(children[1], "again", NOW + 1_000, missing, lapsed=True, begun=False),
+                Settlement(children[1], "again", NOW + 1_000, missing, without_failure=True, started=False),
             ),
             now_ms=NOW,
         )
         await claimed("left")
-        life = Life("order/A-1")
-        life.created()
-        await store.append(replace(life.stepped(key="k"), left=WorkDelta(cancelled=(WorkId("effect", 1, 6),))))
+        sample = SampleEntity("order/A-1")
+        sample.create()
+        await store.append(replace(sample.step(key="k"), work=WorkDelta(cancelled=(WorkId("effect", 1, 6),))))
     finally:
         await store.close()
 
@@ -179,7 +179,7 @@ def _rows(**query: Any) -> list[Any]:
     async def asked() -> list[Any]:
         store = open_store(STORE)
         try:
-            return list((await store.works(WorkQuery(**query))).rows)
+            return list((await store.list_work(WorkQuery(**query))).rows)
         finally:
             await store.close()
 

@@ -6,7 +6,7 @@ import pytest
 
 from interlock.cli.output.diagnostics import finding_lines, summary
 from interlock.cli.output.terminal import Color, Terminal, escape
-from interlock.errors import Diagnostic, Place, Severity
+from interlock.errors import Diagnostic, Severity, SourceLocation
 
 
 class Screen(io.StringIO):
@@ -70,8 +70,8 @@ def test_quiet_keeps_errors_and_drops_messages(capsys: pytest.CaptureFixture[str
 
 def finding(line: int, column: int, end: int, severity: Severity = "error") -> Diagnostic:
     """A finding about a part of one line."""
-    place = Place("x.yaml", line, column, line, end, "states.a")
-    return Diagnostic(code="a.b", message="wrong", place=place, severity=severity, hint="do it right")
+    location = SourceLocation("x.yaml", line, column, line, end, "states.a")
+    return Diagnostic(code="a.b", message="wrong", location=location, severity=severity, hint="do it right")
 
 
 def text(lines: list[tuple[str | tuple[str, str], ...]]) -> list[str]:
@@ -122,8 +122,8 @@ def test_a_column_behind_the_line_has_one_mark() -> None:
 
 
 def test_a_place_over_several_lines_is_marked_to_the_end_of_the_first() -> None:
-    place = Place("x.yaml", 1, 1, 3, 2)
-    shown = text(finding_lines(Diagnostic(code="a.b", message="wrong", place=place), ["abc  ", "d", "e"]))
+    location = SourceLocation("x.yaml", 1, 1, 3, 2)
+    shown = text(finding_lines(Diagnostic(code="a.b", message="wrong", location=location), ["abc  ", "d", "e"]))
 
     assert "    | ^^^" == shown[2]
 

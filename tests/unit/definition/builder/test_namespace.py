@@ -75,15 +75,15 @@ def test_a_place_is_the_callers_line() -> None:
     closed = chart.root.states[0]
     eventless, delayed, pushed = closed.transitions
 
-    assert __file__ == pushed.place.file == chart.source
-    assert line + 1 == pushed.place.line
-    assert line + 3 == closed.place.line
-    assert "states.closed" == closed.place.path
-    assert "states.closed.on.pushed" == pushed.place.path
-    assert "states.closed.after[= 5]" == delayed.place.path
-    assert "states.closed.always" == eventless.place.path
+    assert __file__ == pushed.location.file == chart.source
+    assert line + 1 == pushed.location.line
+    assert line + 3 == closed.location.line
+    assert "states.closed" == closed.location.path
+    assert "states.closed.on.pushed" == pushed.location.path
+    assert "states.closed.after[= 5]" == delayed.location.path
+    assert "states.closed.always" == eventless.location.path
     assert isinstance(eventless.guard, GuardExpression)
-    assert "states.closed.always" == eventless.guard.expression.place.path
+    assert "states.closed.always" == eventless.guard.expression.location.path
 
 
 def test_an_expression_is_marked_and_a_string_stays_a_string() -> None:
@@ -240,7 +240,7 @@ def test_an_invalid_text_is_refused_at_the_call(case: str) -> None:
     (found,) = caught.value.diagnostics
 
     assert code == found.code
-    assert __file__ == found.place.file
+    assert __file__ == found.location.file
 
 
 MISUSED: dict[str, tuple[Callable[[Any], object], Any]] = {

@@ -134,4 +134,4 @@ def test_what_is_not_scxml_gives_no_document(text: str) -> None:
 def test_diagnostics_carry_places_in_order() -> None:
     reading = read_scxml(scxml('\n<state id="s">\n  <transition type="x"/>\n</state>\n<stat/>'), source="a.scxml")
 
-    assert ["a.scxml:3:21", "a.scxml:5:1"] == [str(each.place) for each in reading.diagnostics]
+    assert ["a.scxml:3:21", "a.scxml:5:1"] == [str(each.location) for each in reading.diagnostics]

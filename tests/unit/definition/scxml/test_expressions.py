@@ -16,7 +16,7 @@ from interlock.definition.scxml.expressions import (
     to_scxml,
     write_value,
 )
-from interlock.errors import NOWHERE
+from interlock.errors import NO_LOCATION
 from interlock.expression.parser import parse
 from interlock.model.document.actions import Expression
 
@@ -123,13 +123,13 @@ def test_a_text_survives_a_datamodel_when_it_comes_back_as_it_was(text: str, exp
     ],
 )
 def test_a_literal_is_a_value_not_an_expression(text: str, expected: object) -> None:
-    assert expected == read_value(text, "python", NOWHERE)
+    assert expected == read_value(text, "python", NO_LOCATION)
 
 
 @pytest.mark.parametrize("text", ["1 + 1", "not 1", "-'a'", "len('a')", "[1, a]", "{'a': a}", "-(1 + 1)", "1 = 1", ""])
 def test_everything_else_stays_an_expression(text: str) -> None:
     """Nothing is evaluated when a file is read; malformed expressions are left to the compiler."""
-    assert Expression(from_scxml(text, "python")) == read_value(text, "python", NOWHERE)
+    assert Expression(from_scxml(text, "python")) == read_value(text, "python", NO_LOCATION)
 
 
 JSON = st.recursive(
@@ -148,7 +148,7 @@ def test_a_literal_that_can_be_written_is_read_back(value: object, datamodel: Da
     """Whatever `expr` text the writer chooses means the same value, type by type."""
     text = write_value(value, datamodel)
     if text is not None:
-        assert repr(value) == repr(read_value(text, datamodel, NOWHERE))
+        assert repr(value) == repr(read_value(text, datamodel, NO_LOCATION))
 
 
 @given(

@@ -375,7 +375,7 @@ def test_expressions_carry_the_place_of_their_text() -> None:
     guard = document.root.states[0].transitions[0].guard
 
     assert isinstance(guard, GuardExpression)
-    assert (2, 20) == (guard.expression.place.line, guard.expression.place.column)
+    assert (2, 20) == (guard.expression.location.line, guard.expression.location.column)
 
 
 def test_the_format_knows_its_name_and_suffix() -> None:

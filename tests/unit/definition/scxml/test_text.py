@@ -26,7 +26,7 @@ def refused(text: str | bytes) -> tuple[str, int, int]:
     diagnostics = Diagnostics()
     assert parse_xml(text, source="a.scxml", diagnostics=diagnostics) is None
     (found,) = diagnostics.items
-    return found.code, found.place.line, found.place.column
+    return found.code, found.location.line, found.location.column
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_elements_and_attributes_know_where_they_stand() -> None:
     b = root.elements[0]
     c = b.elements[0]
 
-    assert (1, 1) == (root.place.line, root.place.column)
+    assert (1, 1) == (root.location.line, root.location.column)
     assert (2, 19) == (root.at("é").line, root.at("é").column)
     assert (3, 8) == (root.at("x", "q").line, root.at("x", "q").column)
-    assert (3, 15) == (c.place.line, c.place.column)
+    assert (3, 15) == (c.location.line, c.location.column)
     assert (3, 21) == (c.at("y").line, c.at("y").column)
-    assert b.place == b.at("absent")
+    assert b.location == b.at("absent")
 
 
 def test_names_are_taken_apart_by_namespace() -> None:

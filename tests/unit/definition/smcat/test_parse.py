@@ -28,7 +28,7 @@ def accepted(text: str) -> Body:
 def problems(text: str) -> list[str]:
     """What is found in a text, as `line:column code`."""
     _, diagnostics = parse(text)
-    return [f"{each.place.line}:{each.place.column} {each.code}" for each in diagnostics.items]
+    return [f"{each.location.line}:{each.location.column} {each.code}" for each in diagnostics.items]
 
 
 @pytest.mark.parametrize("arrow", ["->", "=>", "=>>", ">>", "--", "=="])
@@ -205,4 +205,4 @@ def test_no_text_breaks_the_reader(text: str) -> None:
     reading = read_smcat(text, source="t.smcat")
 
     assert reading.document is not None or reading.diagnostics
-    assert all(1 <= each.place.line <= text.count("\n") + 1 for each in reading.diagnostics)
+    assert all(1 <= each.location.line <= text.count("\n") + 1 for each in reading.diagnostics)

@@ -136,7 +136,7 @@ def test_a_label_is_event_guard_and_actions() -> None:
     assert ("on", ("go",), ("b",)) == (found.origin, found.events, found.targets)
     assert GuardName(name="is ready") == found.guard
     assert (Do(name="beep"), Do(name="log it"), Do(name="boop")) == found.actions
-    assert found.guard.place.column == 16
+    assert found.guard.location.column == 16
 
 
 def test_a_guard_with_an_equals_sign_is_an_expression() -> None:
@@ -144,7 +144,7 @@ def test_a_guard_with_an_equals_sign_is_an_expression() -> None:
     found = transition("a; a -> b: go [= context.a[0] == ']' ]/ x;")
 
     assert GuardExpression(expression=Expression("context.a[0] == ']'")) == found.guard
-    assert (18, 37) == (found.guard.expression.place.column, found.guard.expression.place.end_column)
+    assert (18, 37) == (found.guard.expression.location.column, found.guard.expression.location.end_column)
     assert (Do(name="x"),) == found.actions
 
 
@@ -257,7 +257,7 @@ def test_what_is_only_drawing_is_kept_in_meta() -> None:
 
 def test_places_carry_the_path_of_keys() -> None:
     found = states("a { x -> y: go; y -> x: after 5s; x -> y; };")
-    paths = [each.place.path for key in ("a.x", "a.y") for each in found[key].transitions]
+    paths = [each.location.path for key in ("a.x", "a.y") for each in found[key].transitions]
 
-    assert "states.a.states.x" == found["a.x"].place.path
+    assert "states.a.states.x" == found["a.x"].location.path
     assert ["states.a.states.x.always", "states.a.states.x.on.go", "states.a.states.y.after.5s"] == paths

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.definition.source.json import parse_json
-from interlock.errors import Diagnostic, Place
+from interlock.errors import Diagnostic, SourceLocation
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.limits import DEFINITION_BYTES_MAX
 
@@ -35,7 +35,7 @@ def parsed(text: str | bytes) -> tuple[Any, list[Diagnostic]]:
 def refused(text: str | bytes) -> tuple[str, str, str | None]:
     """Code, position and hint of the only diagnostic."""
     _, (diagnostic,) = parsed(text)
-    return diagnostic.code, f"{diagnostic.place.line}:{diagnostic.place.column}", diagnostic.hint
+    return diagnostic.code, f"{diagnostic.location.line}:{diagnostic.location.column}", diagnostic.hint
 
 
 @pytest.mark.slow
@@ -59,11 +59,11 @@ def test_every_value_and_key_has_its_place() -> None:
     assert isinstance(inner, dict)
     items = inner["b.c"].value
     assert isinstance(items, list)
-    assert Place("x", 1, 1, 3, 8, "") == located.place
-    assert Place("x", 2, 3, 2, 6, "a") == located.keys["a"]
-    assert Place("x", 2, 9, 2, 14, "a[b.c]") == outer["a"].keys["b.c"]
-    assert Place("x", 2, 17, 2, 18, "a[b.c][0]") == items[0].place
-    assert Place("x", 3, 2, 3, 5, "a[b.c][1]") == items[1].place
+    assert SourceLocation("x", 1, 1, 3, 8, "") == located.location
+    assert SourceLocation("x", 2, 3, 2, 6, "a") == located.keys["a"]
+    assert SourceLocation("x", 2, 9, 2, 14, "a[b.c]") == outer["a"].keys["b.c"]
+    assert SourceLocation("x", 2, 17, 2, 18, "a[b.c][0]") == items[0].location
+    assert SourceLocation("x", 3, 2, 3, 5, "a[b.c][1]") == items[1].location
 
 
 def test_bytes_and_a_byte_order_mark_are_welcome() -> None:
@@ -142,7 +142,7 @@ def test_paths_stay_short() -> None:
     key = "k" * 100
     deep = f'{{"{key}":' * 90 + "1e999" + "}" * 90
     _, (diagnostic,) = parsed(deep)
-    assert diagnostic.place.path.endswith("…")
-    assert 300 > len(diagnostic.place.path)
+    assert diagnostic.location.path.endswith("…")
+    assert 300 > len(diagnostic.location.path)
     _, (diagnostic,) = parsed("[" * 90 + "1e999" + "]" * 90)
-    assert 300 > len(diagnostic.place.path)
+    assert 300 > len(diagnostic.location.path)

@@ -442,9 +442,9 @@ def test_all_problems_are_reported_together_with_their_places() -> None:
     found = read_xstate(text, source="m.json").diagnostics
 
     assert [("target.unknown", 2, 20), ("delay.name", 3, 18)] == [
-        (each.code, each.place.line, each.place.column) for each in found
+        (each.code, each.location.line, each.location.column) for each in found
     ]
-    assert "states.a.on.E" == found[0].place.path
+    assert "states.a.on.E" == found[0].location.path
 
 
 def test_a_context_must_be_a_mapping() -> None:

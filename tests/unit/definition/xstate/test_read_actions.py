@@ -8,7 +8,7 @@ import pytest
 
 from interlock.definition.codec import read_value, write_value
 from interlock.definition.source.node import Node
-from interlock.errors import NOWHERE
+from interlock.errors import NO_LOCATION
 from interlock.model.document.actions import (
     Action,
     Assign,
@@ -224,17 +224,17 @@ def test_guards_that_cannot_be_read(written: Any, expected: list[str]) -> None:
 )
 def test_values(text: Any, value: Any) -> None:
     """A leading `=` makes an expression, a backslash before it takes it as it is."""
-    assert value == read_value(Node(text, NOWHERE))
+    assert value == read_value(Node(text, NO_LOCATION))
 
 
 @pytest.mark.parametrize("value", [N, "=x", "\\=x", "\\x", "x", [1, N, {"a": "=="}], None, True])
 def test_values_come_back(value: Any) -> None:
     def json_node(plain: Any) -> Node:
         if isinstance(plain, dict):
-            return Node({key: json_node(each) for key, each in plain.items()}, NOWHERE)
+            return Node({key: json_node(each) for key, each in plain.items()}, NO_LOCATION)
         if isinstance(plain, list):
-            return Node([json_node(each) for each in plain], NOWHERE)
-        return Node(plain, NOWHERE)
+            return Node([json_node(each) for each in plain], NO_LOCATION)
+        return Node(plain, NO_LOCATION)
 
     assert value == read_value(json_node(write_value(value)))
 
@@ -248,4 +248,4 @@ def test_an_expression_knows_its_place() -> None:
     )
 
     assert isinstance(guard, GuardExpression)
-    assert guard.place.column + 3 == guard.expression.place.column
+    assert guard.location.column + 3 == guard.expression.location.column

@@ -12,7 +12,7 @@ from interlock.definition.vocabulary.chart import SCHEMA_LINE
 from interlock.definition.yaml import parse
 from interlock.definition.yaml.comments import find_comments
 from interlock.definition.yaml.parse import parse_yaml
-from interlock.errors import Diagnostic, Place
+from interlock.errors import Diagnostic, SourceLocation
 from interlock.model.diagnostics import Diagnostics
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -94,14 +94,14 @@ def test_values_and_keys_have_their_places() -> None:
     """Places count from 1; a block ends with its last part, a flow value with its bracket; paths name the keys."""
     value = located("a:\n  b.c:\n    - é\n    - 'd'\n\n\nz: {q: 1,\n  r: []}\n").value
     assert isinstance(value, dict)
-    assert Place("x", 2, 3, 4, 10, "a") == value["a"].place
-    assert Place("x", 2, 3, 2, 6, "a[b.c]") == value["a"].keys["b.c"]
+    assert SourceLocation("x", 2, 3, 4, 10, "a") == value["a"].location
+    assert SourceLocation("x", 2, 3, 2, 6, "a[b.c]") == value["a"].keys["b.c"]
     inner = value["a"].value
     assert isinstance(inner, dict)
     items = inner["b.c"].value
     assert isinstance(items, list)
-    assert Place("x", 4, 7, 4, 10, "a[b.c][1]") == items[1].place
-    assert Place("x", 7, 4, 8, 9, "z") == value["z"].place
+    assert SourceLocation("x", 4, 7, 4, 10, "a[b.c][1]") == items[1].location
+    assert SourceLocation("x", 7, 4, 8, 9, "z") == value["z"].location
 
 
 def test_an_alias_is_the_value_it_names() -> None:
@@ -140,7 +140,7 @@ def test_what_cannot_be_a_definition_ends_the_reading(text: str | bytes, expecte
     """Hostile and broken texts give no node and one diagnostic at the first problem."""
     actual, (diagnostic,) = parsed(text)
     assert "nothing" == actual
-    assert expected == (diagnostic.code, diagnostic.place.line, diagnostic.place.column)
+    assert expected == (diagnostic.code, diagnostic.location.line, diagnostic.location.column)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_what_is_refused_in_one_place_does_not_end_the_reading(text: str, value:
 def test_the_first_of_duplicate_keys_is_named() -> None:
     """The diagnostic about a duplicate key points to it and names the line of the first."""
     _, (diagnostic,) = parsed("on: 1\nb: 2\non: 3")
-    assert (3, 1) == (diagnostic.place.line, diagnostic.place.column)
+    assert (3, 1) == (diagnostic.location.line, diagnostic.location.column)
     assert "line 1" in diagnostic.message
 
 
@@ -189,7 +189,7 @@ def test_comments_are_found_where_a_rewrite_would_lose_them() -> None:
     )
     places = [(each.line, each.column) for each in find_comments(text)]
     assert [(1, 1), (2, 12), (3, 7), (6, 1), (8, 6), (12, 2), (15, 5), (16, 8)] == places
-    assert Place("x", 1, 6, 1, 9) == find_comments("a: b # c\r\nd: e", source="x")[0]
+    assert SourceLocation("x", 1, 6, 1, 9) == find_comments("a: b # c\r\nd: e", source="x")[0]
 
 
 def test_the_schema_line_is_not_a_comment_to_lose() -> None:

@@ -238,11 +238,11 @@ def test_an_expression_knows_where_its_text_starts() -> None:
     expressions = [each.expression for each in guards if isinstance(each, act.GuardExpression)]
     expressions.append(second.transitions[1].delay)
     for expression in expressions:
-        column = expression.place.column - 1
-        line = lines[expression.place.line - 3]
+        column = expression.location.column - 1
+        line = lines[expression.location.line - 3]
         assert expression.text == line[column : column + 2]
-        assert column + 3 == expression.place.end_column
-    assert "states.b.after[= ef]" == expressions[2].place.path
+        assert column + 3 == expression.location.end_column
+    assert "states.b.after[= ef]" == expressions[2].location.path
 
 
 def test_initial_forms() -> None:

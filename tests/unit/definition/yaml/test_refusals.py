@@ -46,7 +46,7 @@ states:
   broken: 7
 """
     reading = FORMAT.read(text, source="order.yaml")
-    found = [(each.place.line, each.place.column, each.code, each.place.path) for each in reading.diagnostics]
+    found = [(each.location.line, each.location.column, each.code, each.location.path) for each in reading.diagnostics]
 
     assert [
         (3, 11, "value.type", "revision"),

@@ -29,7 +29,9 @@ def test_a_good_receipt_is_what_it_expects() -> None:
     [
         (Receipt("lamp/1", "rejected", 2, "no_transition"), "no_transition"),
         (
-            Receipt("lamp/1", "rejected", 2, "guard", trials=(FailedGuard(0, "context.n > 1", {"context.n": 0}),)),
+            Receipt(
+                "lamp/1", "rejected", 2, "guard", failed_guards=(FailedGuard(0, "context.n > 1", {"context.n": 0}),)
+            ),
             "n > 1",
         ),
         (Receipt("lamp/1", "rejected", 2, "payload", faults=(Fault("event.payload", "`n` is missing"),)), "`n` is"),

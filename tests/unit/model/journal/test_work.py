@@ -20,16 +20,16 @@ def test_the_answer_to_work_has_a_key_of_the_drivers_own() -> None:
 def test_a_step_leaves_nothing_unless_it_says_so() -> None:
     work = Work(WorkId("effect", 1, 0), "charge", {}, 0)
 
-    assert ((), (), ()) == (WorkDelta().born, WorkDelta().ended, WorkDelta().cancelled)
+    assert ((), (), ()) == (WorkDelta().created, WorkDelta().finished, WorkDelta().cancelled)
     assert WorkDelta((work,)) != WorkDelta()
 
 
 def test_a_saga_step_is_marked_by_late() -> None:
-    place = WorkId("effect", 1, 0)
+    work_id = WorkId("effect", 1, 0)
 
-    assert Work(place, "charge", {"late": {"compensate": "refund"}}, 0).is_saga_step
-    assert not Work(place, "charge", {"late": None}, 0).is_saga_step
-    assert not Work(place, "charge", None, 0).is_saga_step
+    assert Work(work_id, "charge", {"late": {"compensate": "refund"}}, 0).is_saga_step
+    assert not Work(work_id, "charge", {"late": None}, 0).is_saga_step
+    assert not Work(work_id, "charge", None, 0).is_saga_step
 
 
 def test_a_key_of_work_names_entity_version_and_ordinal() -> None:

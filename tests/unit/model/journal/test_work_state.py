@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from interlock.model.journal.work import Work, WorkId
-from interlock.model.journal.work_state import NEW, Verdict, WorkState, cancel, due_ms, holds, requeue, revive, settle
+from interlock.model.journal.work_state import (
+    NEW,
+    Verdict,
+    WorkState,
+    cancel,
+    due_ms,
+    is_valid_claim,
+    requeue,
+    requeue_dead_letter,
+    settle,
+)
 
 NOW_MS = 1_000
 WORK = Work(WorkId("effect", 1, 0), "charge", {"amount": 5}, 10)
@@ -30,10 +40,10 @@ def test_work_is_due_when_created_or_at_its_retry(state: WorkState, expected: in
 
 
 def test_a_claim_is_valid_while_it_is_the_newest_attempt_at_living_work() -> None:
-    assert holds(STARTED, 2, 1)
-    assert not holds(STARTED, 1, 1)
-    assert not holds(STARTED, 2, 0)
-    assert not holds(WorkState(attempts=2, failures=1, dead_ms=5), 2, 1)
+    assert is_valid_claim(STARTED, 2, 1)
+    assert not is_valid_claim(STARTED, 1, 1)
+    assert not is_valid_claim(STARTED, 2, 0)
+    assert not is_valid_claim(WorkState(attempts=2, failures=1, dead_ms=5), 2, 1)
 
 
 def test_cancelled_work_is_gone_unless_it_was_started() -> None:
@@ -77,4 +87,4 @@ def test_an_operator_retries_work_with_its_attempts_and_dead_work_as_new() -> No
     dead = WorkState(attempts=9, failures=9, error="no", dead_ms=5, cancelled=True)
 
     assert WorkState(attempts=2, failures=1, next_ms=7, cancelled=True) == requeue(parked, next_ms=7, error=None)
-    assert WorkState(next_ms=NOW_MS, cancelled=True) == revive(dead, NOW_MS)
+    assert WorkState(next_ms=NOW_MS, cancelled=True) == requeue_dead_letter(dead, NOW_MS)

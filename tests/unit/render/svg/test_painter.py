@@ -8,7 +8,7 @@ import pytest
 from interlock.errors import UsageError
 from interlock.model.document.document import State, Transition
 from interlock.render.drawing import Options, draw_diff_svg, draw_svg
-from interlock.render.svg.painter import Look, encoded, escaped, svg
+from interlock.render.svg.painter import SvgOptions, encoded, escaped, svg
 from interlock.render.svg.theme import DARK, LIGHT, THEMES, style, theme_named
 from tests.unit.render.charts import expression, flat, hostile, nested, on, parallel_root
 from tests.unit.render.pictures import chart_of, frame_of, picture_of
@@ -46,7 +46,7 @@ def test_hostile_texts_do_not_break_out() -> None:
 
 
 def test_states_and_transitions_are_found_by_their_ids() -> None:
-    text = svg(picture_of(State(key="a", transitions=(on("go", "b"),)), State(key="b")), Look(prefix="p1-"))
+    text = svg(picture_of(State(key="a", transitions=(on("go", "b"),)), State(key="b")), SvgOptions(prefix="p1-"))
     ids = {each.attrib["id"] for each in parsed(text).iter() if "id" in each.attrib}
 
     assert {"p1-s-a", "p1-s-b", "p1-t-a-0", "p1-title", "p1-desc", "p1-b-a", "p1-b-b", "p1-w-0", "p1-w-1"} == ids
@@ -55,7 +55,7 @@ def test_states_and_transitions_are_found_by_their_ids() -> None:
 
 def test_transitions_that_a_label_only_counts_have_an_id_too() -> None:
     many = tuple(on(f"e{number}", "b") for number in range(9))
-    text = svg(picture_of(State(key="a", transitions=many), State(key="b")), Look())
+    text = svg(picture_of(State(key="a", transitions=many), State(key="b")), SvgOptions())
     ids = [each.attrib["id"] for each in parsed(text).iter() if each.attrib.get("id", "").startswith("t-")]
 
     assert sorted(f"t-a-{number}" for number in range(9)) == sorted(ids)
@@ -87,7 +87,7 @@ def test_a_badge_is_next_to_the_title_of_its_state() -> None:
     picture = picture_of(
         State(key="a", transitions=tuple(on(f"e{number}", "b") for number in range(2))), State(key="b")
     )
-    text = svg(picture, Look(states={"": "heat-9"}))
+    text = svg(picture, SvgOptions(states={"": "heat-9"}))
     frame = frame_of(picture, "s/a")
     found = re.search(r'id="b-a" class="badge" transform="translate\(([\d.]+) ([\d.]+)\)"', text)
     assert found is not None
@@ -167,7 +167,7 @@ def test_every_shape_is_painted() -> None:
     )
     ends = (State(key="b", type="final", output="x"), State(key="c", type="final"))
     chosen = draw_svg(chart_of(State(key="q", transitions=always), *ends)).svg
-    shut = svg(picture_of(State(key="only")), Look()) + draw_svg(nested(), Options(collapse=1)).svg
+    shut = svg(picture_of(State(key="only")), SvgOptions()) + draw_svg(nested(), Options(collapse=1)).svg
     group = State(
         key="g",
         states=(State(key="x", transitions=(on("n", "end"),)), State(key="end", type="final", output="x")),

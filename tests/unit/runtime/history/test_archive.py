@@ -156,12 +156,12 @@ class Dying(MemoryStore):
 
     died = False
 
-    async def release(self, entity: str, *, version: int, archive: str) -> bool:
+    async def release_journal(self, entity: str, *, version: int, archive: str) -> bool:
         """As the memory store, the second time."""
         if not self.died:
             self.died = True
             raise UnavailableError("the process was killed", code="test")
-        return await super().release(entity, version=version, archive=archive)
+        return await super().release_journal(entity, version=version, archive=archive)
 
 
 async def test_a_crash_between_copy_and_release_loses_nothing(shelf: Shelf) -> None:
@@ -239,7 +239,7 @@ async def test_a_journal_that_cannot_be_proven_stays(shelf: Shelf) -> None:
     """Damage is not archived away."""
     made = await doors()
     assert isinstance(made.store, MemoryStore)
-    made.store._lives["door/1"].records.pop()
+    made.store._entities["door/1"].records.pop()
     (done,) = await _run(made, shelf.opened)
 
     assert ("no", {}) == (done.archived, shelf.stores)
@@ -250,8 +250,8 @@ async def test_an_entity_that_went_on_meanwhile_stays() -> None:
     """Release is conditional on the version that was copied."""
 
     class Moved(MemoryStore):
-        async def release(self, entity: str, *, version: int, archive: str) -> bool:
-            return await super().release(entity, version=version - 1, archive=archive)
+        async def release_journal(self, entity: str, *, version: int, archive: str) -> bool:
+            return await super().release_journal(entity, version=version - 1, archive=archive)
 
     class Taking(MemoryStore):
         @property

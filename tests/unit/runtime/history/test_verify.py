@@ -31,14 +31,14 @@ class Forged(MemoryStore):
 
     def forge(self, entity: str, version: int, **fields: Any) -> None:
         """Let an entry say something else."""
-        records = self._lives[entity].records
+        records = self._entities[entity].records
         old = records[version - 1]
         entry = msgspec.structs.replace(old.entry, **fields)
         records[version - 1] = JournalRecord(version, old.key, old.durable, entry, old.head, old.line)
 
     def forge_snapshot(self, entity: str, **fields: Any) -> None:
         """Let the stored snapshot be another."""
-        self._lives[entity].snapshot = msgspec.structs.replace(self._lives[entity].snapshot, **fields)
+        self._entities[entity].snapshot = msgspec.structs.replace(self._entities[entity].snapshot, **fields)
 
     async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:
         """As the memory store, up to a link that does not hold."""
@@ -92,7 +92,7 @@ async def test_a_divergence_of_a_compatible_chart_is_not_damage() -> None:
 
 async def test_a_journal_that_is_cut_off_is_damage_with_and_without_its_chart() -> None:
     made = await doors()
-    forged(made)._lives["door/1"].records.pop()
+    forged(made)._entities["door/1"].records.pop()
     newer = DOOR.replace("revision: 1.0.0", 'revision: 1.1.0\ncompatible: ">=1.0 <2"')
     other = newer.replace("open:\n", "open:\n    after: {5m: closed}\n")
     problems = [
@@ -178,7 +178,7 @@ async def test_the_key_of_a_record_must_be_the_key_of_its_entry() -> None:
 async def test_a_journal_that_ends_before_its_entity_is_short() -> None:
     """The entity's version is a witness of its own."""
     made = await doors()
-    forged(made)._lives["door/1"].records.pop()
+    forged(made)._entities["door/1"].records.pop()
     proof = await made.verify("door/1")
 
     assert proof.problem is not None
@@ -294,7 +294,7 @@ async def test_entries_written_during_the_verification_are_not_damage() -> None:
     store = Growing()
     other = runtime(store=MemoryStore())
     made = runtime(store=store)
-    other.store._lives = store._lives  # type: ignore[attr-defined]  # the same entities, by a handle that does not grow
+    other.store._lives = store._entities  # type: ignore[attr-defined]  # the same entities, by a handle that does not grow
     await made.create("door/1")
     proof = await made.verify("door/1")
 
@@ -318,7 +318,7 @@ async def test_an_archived_journal_is_not_damage() -> None:
     made = await doors()
     await made.send("door/1", "smashed")
     assert isinstance(made.store, MemoryStore)
-    await made.store.release("door/1", version=4, archive="file:///archive")
+    await made.store.release_journal("door/1", version=4, archive="file:///archive")
     proof = await made.verify("door/1")
 
     assert proof.problem is None

@@ -124,7 +124,7 @@ async def test_no_more_calls_than_allowed_run_side_by_side() -> None:
         let.set()
         await clock.advance(SECOND)
 
-        assert (0, 2, 5) == (running, most, loops._loops[0].last.asked)
+        assert (0, 2, 5) == (running, most, loops._loops[0].last.entities)
 
 
 @pytest.mark.parametrize("problem", [ValueError("no"), UnavailableError("no", code="bank.down"), SystemExit(3)])
@@ -243,7 +243,7 @@ async def test_an_event_that_changes_nothing_is_not_a_failure() -> None:
     async with reconciling(chart, runtime) as loops:
         await clock.advance(MINUTE)
 
-        assert (2, 0) == (len(asked.seen), loops._loops[0].last.failed)
+        assert (2, 0) == (len(asked.seen), loops._loops[0].last.failures)
 
 
 async def test_an_entity_that_changed_meanwhile_does_not_get_the_event() -> None:
@@ -262,7 +262,7 @@ async def test_an_entity_that_changed_meanwhile_does_not_get_the_event() -> None
     await created(runtime)
     async with reconciling(chart, runtime) as loops:
         await clock.advance()
-        assert (1, 0) == (loops._loops[0].last.moved, loops._loops[0].last.failed)
+        assert (1, 0) == (loops._loops[0].last.changed_meanwhile, loops._loops[0].last.failures)
         await clock.advance(MINUTE)
 
     assert [1, 2] == versions
@@ -284,7 +284,7 @@ async def test_of_two_events_for_one_version_only_the_first_counts() -> None:
     await created(runtime)
     async with reconciling(chart, runtime) as loops:
         await clock.advance()
-        assert (1, 0) == (loops._loops[0].last.moved, loops._loops[0].last.failed)
+        assert (1, 0) == (loops._loops[0].last.changed_meanwhile, loops._loops[0].last.failures)
 
     assert ["touched"] == [each.event.name for each in (await runtime.journal("order/0"))[1:]]
 

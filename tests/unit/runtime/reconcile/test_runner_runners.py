@@ -76,10 +76,10 @@ async def test_a_process_that_cannot_renew_its_lease_stops_before_it_expires() -
 
         deaf = False
 
-        async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+        async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
             if self.deaf:
                 raise UnavailableError("no", code="store.busy")
-            return await super().lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms)
+            return await super().acquire_lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms)
 
     clock, store = VirtualClock(), Shaky()
     asked = Asked(clock)
@@ -136,7 +136,7 @@ async def test_entities_in_progress_when_the_lease_was_lost_are_checked_again() 
         await clock.settle()
         clock.time_ms += LEASE_MS  # asleep: another takes over meanwhile
         name, now_ms = "reconcile/stuck-charges", clock.now_ms()
-        taken = await store.lease(name, owner="another", now_ms=now_ms, until_ms=now_ms + LEASE_MS)
+        taken = await store.acquire_lease(name, owner="another", now_ms=now_ms, until_ms=now_ms + LEASE_MS)
         await clock.advance(LEASE_MS - 1)
         assert (True, 1) == (taken is not None, len(asked.seen))
         await clock.advance(LEASE_MS)

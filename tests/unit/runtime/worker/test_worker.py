@@ -14,7 +14,7 @@ import interlock
 from interlock import BoundChart, Runtime
 from interlock.effects.handlers import Attempt
 from interlock.errors import UnavailableError, UsageError
-from interlock.model.limits import ATTEMPTS_MAX, LOOK_MS_MAX
+from interlock.model.limits import ATTEMPTS_MAX, POLL_MS_MAX
 from interlock.ports.work import WorkQuery
 from interlock.runtime.chart_registry import ChartRegistry, child_entity
 from interlock.runtime.worker.worker import Worker
@@ -122,8 +122,8 @@ async def until(runtime: Runtime, entity: str, *states: str) -> None:
 async def rows(runtime: Runtime) -> list[tuple[str, str]]:
     """The work that is left: lane and name."""
     assert runtime.store.work is not None
-    found = await runtime.store.work.works(WorkQuery())
-    return [(each.work.place.lane, each.work.name) for each in found.rows]
+    found = await runtime.store.work.list_work(WorkQuery())
+    return [(each.work.id.lane, each.work.name) for each in found.rows]
 
 
 @pytest.fixture(params=["memory:", "sqlite:///{}/orders.db", "file://{}/orders"], ids=["memory", "sqlite", "files"])
@@ -257,9 +257,9 @@ async def test_a_timer_whose_step_cannot_be_stored_does_not_block_the_others(mon
     monkeypatch.setattr("interlock.runtime.sender.SNAPSHOT_BYTES_MAX", 3_500)
     async with interlock.open("memory:", charts=[interlock.loads(GROWING)], clock=clock) as runtime:
         await runtime.create("heap/1")
-        await clock.advance(60_000 + ATTEMPTS_MAX * LOOK_MS_MAX)
+        await clock.advance(60_000 + ATTEMPTS_MAX * POLL_MS_MAX)
         assert runtime.store.work is not None
-        page = await runtime.store.work.works(WorkQuery(dead=True))
+        page = await runtime.store.work.list_work(WorkQuery(dead=True))
         await clock.advance(60_000)
 
         assert [("after.1m.a", "snapshot.size")] == [(each.work.name, each.error["code"]) for each in page.rows]
@@ -332,7 +332,7 @@ async def test_a_missing_chart_of_a_child_is_not_a_failure() -> None:
     async with worked(store, clock, VM) as alone:
         await alone.create("vm/1")
         await clock.advance(30_000)
-        (row,) = (await store.works(WorkQuery())).rows
+        (row,) = (await store.list_work(WorkQuery())).rows
 
         assert ("starting",) == (await alone.state("vm/1")).configuration
         assert (0, 0, "kind.unknown") == (row.attempts, row.failures, row.error["code"])

@@ -97,7 +97,7 @@ class Shared:
 
     async def left(self) -> list[str]:
         """Return the names of the unfinished work."""
-        return [each.work.name for each in (await self.store.works(WorkQuery(dead=False))).rows]
+        return [each.work.name for each in (await self.store.list_work(WorkQuery(dead=False))).rows]
 
 
 async def test_a_timer_waits_for_a_process_that_has_its_chart() -> None:

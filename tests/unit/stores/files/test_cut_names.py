@@ -46,10 +46,10 @@ async def test_a_damaged_entity_whose_name_was_cut_is_left_out_of_lists_by_its_f
         ("orders", None),
     ]
     pages = [await other.find(EntityQuery(kind=kind, prefix=prefix)) for kind, prefix in asked]
-    kinds, names = await other.kinds(), await other.names()
+    kinds, names = await other.kinds(), await other.entity_names()
     await other.close()
 
-    assert [(name,)] * 3 + [()] * 3 == [page.left_out for page in pages]
+    assert [(name,)] * 3 + [()] * 3 == [page.unreadable for page in pages]
     assert ["door/1"] == [row.entity for page in pages for row in page.rows]
     assert (("door", "order"), {"door/1", name}) == (kinds, set(names))
 
@@ -62,10 +62,10 @@ async def test_an_unwritten_directory_with_a_cut_name_is_not_an_entity(tmp_path:
         place.mkdir()
         for each in files:
             (place / each).touch()
-    page, kinds, names = await store.find(EntityQuery(kind="order")), await store.kinds(), await store.names()
+    page, kinds, names = await store.find(EntityQuery(kind="order")), await store.kinds(), await store.entity_names()
     await store.close()
 
-    assert ((), (), (), ()) == (page.rows, page.left_out, kinds, names)
+    assert ((), (), (), ()) == (page.rows, page.unreadable, kinds, names)
 
 
 class Beginning(OperatingSystem):
@@ -92,4 +92,4 @@ async def test_an_entity_with_a_cut_name_that_is_being_created_is_listed(tmp_pat
     page = await other.find(EntityQuery(kind="order"))
     await other.close()
 
-    assert ([LONG], ()) == ([row.entity for row in page.rows], page.left_out)
+    assert ([LONG], ()) == ([row.entity for row in page.rows], page.unreadable)

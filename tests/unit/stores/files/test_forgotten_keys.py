@@ -29,7 +29,7 @@ class Telling(FileStore):
         super().__init__(root, snapshot_every=3)
         self._told = told
 
-    async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
+    async def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
         """Collect them."""
         self._told += refusals
 

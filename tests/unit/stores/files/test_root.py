@@ -79,7 +79,7 @@ async def names_in(root: Path) -> tuple[str, ...]:
     """The names that are verified."""
     store = FileStore(root)
     try:
-        return await store.names()
+        return await store.entity_names()
     finally:
         await store.close()
 
@@ -167,9 +167,9 @@ async def test_a_directory_that_cannot_be_opened_is_a_stray_by_its_name_and_othe
     try:
         if code == errno.EMFILE:
             with pytest.raises(UnavailableError, match="Too many open files"):
-                await store.names()
+                await store.entity_names()
         else:
-            assert ("acme.order.1", "order/1") == await store.names()
+            assert ("acme.order.1", "order/1") == await store.entity_names()
     finally:
         await store.close()
 

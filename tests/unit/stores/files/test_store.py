@@ -214,7 +214,7 @@ async def test_a_damaged_journal_stops_its_own_entity_only(store: FileStore, tmp
     await other.close()
 
     assert ("journal.corrupt", ["order/B-2"]) == (caught.value.code, [row.entity for row in page.rows])
-    assert (ENTITY,) == page.left_out
+    assert (ENTITY,) == page.unreadable
     assert re.search(r" \(resources/[0-9a-f]{2}/order\.%41-1/events\.log, offset \d+\)$", caught.value.message)
 
 
@@ -244,14 +244,14 @@ async def test_an_unreadable_file_is_left_out_of_lists_and_a_failing_system_is_a
     await store.close()
     inode = (directory(tmp_path) / "events.log").stat().st_ino
     bad = FileStore(tmp_path / "store", fs=Refusing(inode, errno.EIO))
-    page, kinds, names = await bad.find(EntityQuery(kind="order")), await bad.kinds(), await bad.names()
+    page, kinds, names = await bad.find(EntityQuery(kind="order")), await bad.kinds(), await bad.entity_names()
     await bad.close()
     full = FileStore(tmp_path / "store", fs=Refusing(inode, errno.EMFILE))
     with pytest.raises(UnavailableError, match="Too many open files"):
         await full.find(EntityQuery(kind="order"))
     await full.close()
 
-    assert (["order/B-2"], (ENTITY,)) == ([row.entity for row in page.rows], page.left_out)
+    assert (["order/B-2"], (ENTITY,)) == ([row.entity for row in page.rows], page.unreadable)
     assert (("order",), (ENTITY, "order/B-2")) == (kinds, names)
 
 
@@ -320,7 +320,7 @@ async def test_a_link_in_the_place_of_an_entity_is_not_followed(store: FileStore
 
 async def test_refusals_are_lines_of_json(store: FileStore, tmp_path: Path) -> None:
     """They are separate from journals."""
-    await store.refuse((Refusal(ENTITY, "paid", "rejected", "guard", 5, "ann"),))
+    await store.record_refusals((Refusal(ENTITY, "paid", "rejected", "guard", 5, "ann"),))
     lines = (tmp_path / "store" / "refusals.log").read_text().splitlines()
 
     assert ["guard"] == [json.loads(line)["reason"] for line in lines]
@@ -329,7 +329,7 @@ async def test_refusals_are_lines_of_json(store: FileStore, tmp_path: Path) -> N
 async def test_a_refusal_that_cannot_be_recorded_is_not_an_error(store: FileStore, tmp_path: Path) -> None:
     """Losing some is allowed, stopping a step is not."""
     (tmp_path / "store" / "refusals.log").mkdir()
-    await store.refuse((Refusal(ENTITY, "paid", "rejected", "guard", 5),))
+    await store.record_refusals((Refusal(ENTITY, "paid", "rejected", "guard", 5),))
 
     assert isinstance(await store.append(step(1, "a")), Appended)
 
@@ -340,7 +340,7 @@ async def test_a_full_log_of_refusals_is_rotated(
     """It never grows beyond two files of its limit."""
     monkeypatch.setattr("interlock.stores.files.refusals.REFUSALS_BYTES_MAX", 100)
     for number in range(5):
-        await store.refuse((Refusal(ENTITY, "paid", "rejected", "guard", number),))
+        await store.record_refusals((Refusal(ENTITY, "paid", "rejected", "guard", number),))
 
     assert {"refusals.log", "refusals.log.1"} >= {path.name for path in (tmp_path / "store").glob("refusals*")}
     assert (tmp_path / "store" / "refusals.log.1").exists()

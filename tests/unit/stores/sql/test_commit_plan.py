@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from interlock.errors import CorruptionError
 from interlock.ports.store import Append
 from interlock.stores.sql.commit_plan import CommitPlan, JournalTip, plan_commit, tip_of_new_entity
-from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.samples import SampleEntity
 
 
 def planned(append: Append, tip: JournalTip) -> CommitPlan:
@@ -16,7 +16,7 @@ def planned(append: Append, tip: JournalTip) -> CommitPlan:
 
 
 def test_creation_enters_every_active_state_and_counts_it() -> None:
-    append = Life("parcel/1").created()
+    append = SampleEntity("parcel/1").create()
     plan = planned(append, tip_of_new_entity("parcel/1", ""))
 
     assert plan.changes is not None
@@ -28,9 +28,9 @@ def test_creation_enters_every_active_state_and_counts_it() -> None:
 
 
 def test_a_state_that_stays_active_keeps_its_entry_time() -> None:
-    life = Life("parcel/1")
-    first = planned(life.created(), tip_of_new_entity("parcel/1", ""))
-    second = planned(life.stepped(key="note", after_ms=5_000), first.tip)
+    sample = SampleEntity("parcel/1")
+    first = planned(sample.create(), tip_of_new_entity("parcel/1", ""))
+    second = planned(sample.step(key="note", after_ms=5_000), first.tip)
 
     assert second.changes is None
     assert (first.tip.active, first.tip.tags) == (second.tip.active, second.tip.tags)
@@ -38,10 +38,10 @@ def test_a_state_that_stays_active_keeps_its_entry_time() -> None:
 
 
 def test_a_transition_changes_the_lists_by_the_difference() -> None:
-    life = Life("parcel/1")
-    before = life.created()
+    sample = SampleEntity("parcel/1")
+    before = sample.create()
     first = planned(before, tip_of_new_entity("parcel/1", ""))
-    after = life.stepped("shipped", key="s", after_ms=10)
+    after = sample.step("shipped", key="s", after_ms=10)
     changes = planned(after, first.tip).changes
 
     assert changes is not None
@@ -51,9 +51,9 @@ def test_a_transition_changes_the_lists_by_the_difference() -> None:
 
 
 def test_another_revision_recounts_every_state() -> None:
-    life = Life("parcel/1")
-    first = planned(life.created(), tip_of_new_entity("parcel/1", ""))
-    append = life.stepped(key="note", after_ms=0)
+    sample = SampleEntity("parcel/1")
+    first = planned(sample.create(), tip_of_new_entity("parcel/1", ""))
+    append = sample.step(key="note", after_ms=0)
     moved = replace(append, snapshot=replace(append.snapshot, revision="other"))
     changes = planned(moved, first.tip).changes
 
@@ -68,6 +68,6 @@ def test_another_revision_recounts_every_state() -> None:
 def test_a_tip_that_cannot_be_decoded_is_corruption(active: bytes, tags: bytes) -> None:
     tip = tip_of_new_entity("parcel/1", "")._replace(active=active, tags=tags)
     with pytest.raises(CorruptionError) as raised:
-        planned(Life("parcel/1").created(), tip)
+        planned(SampleEntity("parcel/1").create(), tip)
 
     assert "entity.row" == raised.value.code

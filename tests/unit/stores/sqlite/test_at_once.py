@@ -21,8 +21,8 @@ from interlock.stores.sqlite.store import SqliteStore
 from interlock.stores.sqlite.writer import COMMIT, ROLLBACK, SqliteWriter
 from interlock.stores.threads import inline_policy
 from interlock.stores.threads.inline_policy import InlinePolicy
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import journal, kept
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all, journal
 from tests.support.eventually import eventually
 from tests.unit.stores.faulty import Faulty, failing
 
@@ -44,7 +44,7 @@ class Watched(Faulty):
         return super().execute(statement, *values)
 
 
-Opened = tuple[SqliteStore, Watched, Life]
+Opened = tuple[SqliteStore, Watched, SampleEntity]
 HERE = threading.get_ident
 
 
@@ -53,11 +53,11 @@ async def begun(path: Path) -> Opened:
     store = SqliteStore(path)
     watched = Watched(store.database.queue.writer._connection)
     store.database.queue.writer._connection = watched  # type: ignore[assignment]  # it is one in all that matters
-    life = Life("parcel/1")
-    await kept(store, life.created())
+    sample = SampleEntity("parcel/1")
+    await append_all(store, sample.create())
     watched.begun_by.clear()
     watched.committed_by.clear()
-    return store, watched, life
+    return store, watched, sample
 
 
 @pytest.fixture
@@ -66,40 +66,40 @@ async def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     monkeypatch.setattr(InlinePolicy, "is_quick", True)
     monkeypatch.setattr(writer, "INLINE_NS_MAX", 10**18)
     monkeypatch.setattr(commit_queue, "IDLE_SECONDS", 3_600.0)
-    store, watched, life = await begun(tmp_path / "x.db")
-    yield store, watched, life
+    store, watched, sample = await begun(tmp_path / "x.db")
+    yield store, watched, sample
     watched.faults.clear()
     await store.close()
 
 
-def steps(life: Life, count: int) -> list[Append]:
+def steps(sample: SampleEntity, count: int) -> list[Append]:
     """The next steps of a life."""
-    return [life.stepped(key=f"k{life.time_ms}") for _ in range(count)]
+    return [sample.step(key=f"k{sample.time_ms}") for _ in range(count)]
 
 
 async def test_a_lone_caller_commits_in_place(quick: Opened) -> None:
     """No hop to the writer's thread: it would take longer than the flush."""
-    store, watched, life = quick
-    answers = [await store.append(each) for each in steps(life, 4)]
+    store, watched, sample = quick
+    answers = [await store.append(each) for each in steps(sample, 4)]
 
     assert [2, 3, 4, 5] == [answer.version for answer in answers if isinstance(answer, Appended)]
     assert [HERE()] * 4 == watched.committed_by
-    assert 5 == len(await journal(store, life.entity))
+    assert 5 == len(await journal(store, sample.entity))
 
 
 async def test_a_conflict_and_a_known_key_are_told_in_place(quick: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are answers of the transaction, whoever writes it; and say nothing of the disk."""
-    store, watched, life = quick
-    (first,) = steps(life, 1)
-    rival = Life("parcel/1")
-    rival.created()
+    store, watched, sample = quick
+    (first,) = steps(sample, 1)
+    rival = SampleEntity("parcel/1")
+    rival.create()
     took = list[int]()
-    monkeypatch.setattr(store.database.queue.policy, "took", took.append)
+    monkeypatch.setattr(store.database.queue.policy, "record", took.append)
     await store.append(first)
     heard = len(took)
 
     assert Duplicate(2) == await store.append(first)
-    assert Conflict(2) == await store.append(rival.stepped(key="other"))
+    assert Conflict(2) == await store.append(rival.step(key="other"))
     assert (1, 1) == (heard, len(took))
     assert {HERE()} == set(watched.committed_by)
 
@@ -108,7 +108,7 @@ async def test_many_callers_are_one_batch_of_the_thread(quick: Opened, monkeypat
     """Together they share a flush; one by one in place they would not."""
     store, watched, _ = quick
     monkeypatch.setattr(inline_policy, "TURN_NS", 0)
-    answers = await asyncio.gather(*(store.append(Life(f"parcel/many{each}").created()) for each in range(40)))
+    answers = await asyncio.gather(*(store.append(SampleEntity(f"parcel/many{each}").create()) for each in range(40)))
 
     assert {Appended} == set(map(type, answers))
     assert HERE() not in watched.committed_by
@@ -118,8 +118,8 @@ async def test_many_callers_are_one_batch_of_the_thread(quick: Opened, monkeypat
 async def test_a_slow_disk_is_waited_for_by_the_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop goes on meanwhile."""
     monkeypatch.setattr(InlinePolicy, "is_quick", False)
-    store, watched, life = await begun(tmp_path / "x.db")
-    await kept(store, *steps(life, 3))
+    store, watched, sample = await begun(tmp_path / "x.db")
+    await append_all(store, *steps(sample, 3))
     await store.close()
 
     assert HERE() not in watched.committed_by
@@ -127,17 +127,17 @@ async def test_a_slow_disk_is_waited_for_by_the_thread(tmp_path: Path, monkeypat
 
 async def test_it_is_measured_which_disk_it_is(quick: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the thread, too, and when it fails; a batch of many says nothing of a step alone."""
-    store, watched, life = quick
+    store, watched, sample = quick
     took = list[int]()
-    monkeypatch.setattr(store.database.queue.policy, "took", took.append)
+    monkeypatch.setattr(store.database.queue.policy, "record", took.append)
     ledger = store.database.queue.writer
-    ledger.commit([Life("parcel/2").created(), Life("parcel/3").created()])
+    ledger.commit([SampleEntity("parcel/2").create(), SampleEntity("parcel/3").create()])
     of_many = len(took)
-    ledger.commit([Life("parcel/4").created()])
+    ledger.commit([SampleEntity("parcel/4").create()])
     of_one = len(took)
     watched.faults[COMMIT] = failing(sqlite3.SQLITE_FULL)
     with pytest.raises(UnavailableError):
-        await store.append(*steps(life, 1))
+        await store.append(*steps(sample, 1))
 
     assert (0, 1, 2, True) == (of_many, of_one, len(took), min(took) > 0)
 
@@ -147,9 +147,9 @@ async def test_it_is_measured_which_disk_it_is(quick: Opened, monkeypatch: pytes
 
 async def test_the_thread_is_visited_now_and_then(quick: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """It tells the statistics and looks after the log, also while nobody needs it for a step."""
-    store, watched, life = quick
+    store, watched, sample = quick
     monkeypatch.setattr(writer, "INLINE_NS_MAX", -1)
-    await kept(store, *steps(life, 2))
+    await append_all(store, *steps(sample, 2))
 
     assert 2 == len(watched.committed_by)
     assert HERE() not in watched.committed_by
@@ -157,9 +157,9 @@ async def test_the_thread_is_visited_now_and_then(quick: Opened, monkeypatch: py
 
 async def test_a_long_log_is_taken_in_by_the_thread(quick: Opened) -> None:
     """A checkpoint may take long, and never holds up a loop."""
-    store, watched, life = quick
+    store, watched, sample = quick
     store.database.queue.writer._checkpoint_at = 1
-    await kept(store, *steps(life, 1))
+    await append_all(store, *steps(sample, 1))
     await asyncio.to_thread(store.database.queue.close)
 
     assert HERE() not in watched.committed_by
@@ -168,11 +168,11 @@ async def test_a_long_log_is_taken_in_by_the_thread(quick: Opened) -> None:
 
 async def test_what_another_process_holds_is_waited_for_by_the_thread(quick: Opened, tmp_path: Path) -> None:
     """The loop waits for one short try and no more."""
-    store, watched, life = quick
+    store, watched, sample = quick
     with closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as rival:
         rival.execute("BEGIN IMMEDIATE")
         watched.begun_by.clear()
-        waiting = asyncio.ensure_future(store.append(*steps(life, 1)))
+        waiting = asyncio.ensure_future(store.append(*steps(sample, 1)))
         while len(watched.begun_by) < 2:  # noqa: ASYNC110 - a store tells nobody that it waits
             await asyncio.sleep(0)
         rival.execute("ROLLBACK")
@@ -184,11 +184,11 @@ async def test_what_another_process_holds_is_waited_for_by_the_thread(quick: Ope
 
 async def test_whoever_waits_already_goes_first(quick: Opened) -> None:
     """What the thread is at is not overtaken, nor waited for by a loop."""
-    store, watched, life = quick
+    store, watched, sample = quick
     started, go = watched.held(sqlite_connect.BEGIN)
-    chore = asyncio.ensure_future(store.drop("parcel/1", WorkId("effect", 1, 0)))
+    chore = asyncio.ensure_future(store.delete_work("parcel/1", WorkId("effect", 1, 0)))
     await asyncio.to_thread(started.wait)
-    waiting = asyncio.ensure_future(store.append(*steps(life, 1)))
+    waiting = asyncio.ensure_future(store.append(*steps(sample, 1)))
     await eventually(lambda: store.database.queue._steps)  # it may give way to others first, if the turn takes long
     watched.faults.clear()
     go.set()
@@ -199,13 +199,13 @@ async def test_whoever_waits_already_goes_first(quick: Opened) -> None:
 
 async def test_statistics_of_steps_in_place_are_told(quick: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the next step that goes to the thread, and not before: Ctrl-C could make them be told twice."""
-    store, _, life = quick
+    store, _, sample = quick
     monkeypatch.setattr(writer, "STATISTICS_MS", 0)
-    await kept(store, *steps(life, 3))
-    before = await store.rates("parcel", since_ms=0)
+    await append_all(store, *steps(sample, 3))
+    before = await store.minute_rates("parcel", since_ms=0)
     monkeypatch.setattr(writer, "INLINE_NS_MAX", -1)
-    await kept(store, *steps(life, 1))
-    minutes = await store.rates("parcel", since_ms=0)
+    await append_all(store, *steps(sample, 1))
+    minutes = await store.minute_rates("parcel", since_ms=0)
 
     assert () == before
     assert 4 == sum(each.steps for each in minutes)
@@ -216,9 +216,9 @@ async def test_statistics_of_steps_in_place_are_told(quick: Opened, monkeypatch:
 
 async def test_a_disk_that_fails_in_place_poisons_the_store(quick: Opened) -> None:
     """The caller hears it, nobody is served any more, and the thread lets go of the file."""
-    store, watched, life = quick
+    store, watched, sample = quick
     watched.faults[COMMIT] = failing(sqlite3.SQLITE_IOERR)
-    first, second = steps(life, 2)
+    first, second = steps(sample, 2)
     with pytest.raises(UnavailableError) as failed:
         await store.append(first)
     await asyncio.to_thread(store.database.queue._thread.join, 30)
@@ -231,9 +231,9 @@ async def test_a_disk_that_fails_in_place_poisons_the_store(quick: Opened) -> No
 
 async def test_a_full_disk_is_over_when_there_is_room(quick: Opened) -> None:
     """Nothing was kept; the next step goes to the thread, which takes the log in first."""
-    store, watched, life = quick
+    store, watched, sample = quick
     watched.faults[commit.INSERT_KEY] = failing(sqlite3.SQLITE_FULL)
-    (step,) = steps(life, 1)
+    (step,) = steps(sample, 1)
     with pytest.raises(UnavailableError) as full:
         await store.append(step)
     watched.faults.clear()
@@ -246,9 +246,9 @@ async def test_a_full_disk_is_over_when_there_is_room(quick: Opened) -> None:
 
 async def test_a_step_that_cannot_be_written_is_its_callers_answer(quick: Opened) -> None:
     """Nobody else hears of it, and nothing of it is kept."""
-    store, watched, life = quick
+    store, watched, sample = quick
     watched.faults[commit.INSERT_KEY] = failing_value
-    (step,) = steps(life, 1)
+    (step,) = steps(sample, 1)
     with pytest.raises(InternalError) as raised:
         await store.append(step)
     watched.faults.clear()
@@ -264,11 +264,11 @@ def failing_value() -> None:
 
 async def test_a_step_that_is_written_once_more_waits_for_nobody_in_place(quick: Opened, tmp_path: Path) -> None:
     """Another process takes the lock between the two: the thread waits for it, not the loop."""
-    store, watched, life = quick
+    store, watched, sample = quick
     watched.faults[commit.INSERT_KEY] = failing_value
     with closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as rival:
         watched.faults[sqlite_connect.BEGIN] = lambda: begin_second(watched, rival)
-        waiting = asyncio.ensure_future(store.append(*steps(life, 1)))
+        waiting = asyncio.ensure_future(store.append(*steps(sample, 1)))
         while len(watched.begun_by) < 3:  # noqa: ASYNC110 - a store tells nobody that it waits
             await asyncio.sleep(0)
         rival.execute("ROLLBACK")
@@ -286,8 +286,8 @@ def begin_second(watched: Watched, rival: sqlite3.Connection) -> None:
 
 async def test_a_closed_store_takes_nothing_in_place(quick: Opened) -> None:
     """It says so; it does not write to a connection that is gone."""
-    store, _, life = quick
-    first, second = steps(life, 2)
+    store, _, sample = quick
+    first, second = steps(sample, 2)
     await store.append(first)
     await store.close()
     with pytest.raises(UnavailableError) as raised:
@@ -299,7 +299,7 @@ async def test_a_closed_store_takes_nothing_in_place(quick: Opened) -> None:
 
 async def test_a_closing_waits_for_a_step_in_place(quick: Opened) -> None:
     """Another thread closes while this one is in the middle of a transaction."""
-    store, watched, life = quick
+    store, watched, sample = quick
     closing_thread = threading.Thread(target=store.database.queue.close)
     seen: list[bool] = []
 
@@ -311,7 +311,7 @@ async def test_a_closing_waits_for_a_step_in_place(quick: Opened) -> None:
         seen.append(store.database.queue.writer._is_closed)
 
     watched.faults[COMMIT] = close_meanwhile
-    answer = await store.append(*steps(life, 1))
+    answer = await store.append(*steps(sample, 1))
     await asyncio.to_thread(closing_thread.join)
 
     assert ([False], True) == (seen, store.database.queue.writer._is_closed)
@@ -367,16 +367,16 @@ async def test_ctrl_c_at_any_statement_loses_and_doubles_nothing(quick: Opened, 
     moments = 0
     with closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None, timeout=0)) as rival:
         while True:
-            life = Life(f"parcel/cut{moments}")
-            await kept(store, life.created())
-            append = life.stepped("shipped", key="s")
+            sample = SampleEntity(f"parcel/cut{moments}")
+            await append_all(store, sample.create())
+            append = sample.step("shipped", key="s")
             if not cut(ledger, watched, append, moments):
                 break
             assert not ledger._turn.locked()
             rival.execute("BEGIN IMMEDIATE")  # raises if the lock was left with somebody
             rival.execute("ROLLBACK")
             answer = await store.append(append)
-            assert 2 == answer.version == len(await journal(store, life.entity)), f"moment {moments}"
+            assert 2 == answer.version == len(await journal(store, sample.entity)), f"moment {moments}"
             moments += 1
 
     assert moments >= 16
@@ -385,17 +385,17 @@ async def test_ctrl_c_at_any_statement_loses_and_doubles_nothing(quick: Opened, 
 
 async def test_a_second_ctrl_c_leaves_its_transaction_to_the_next_turn(quick: Opened, tmp_path: Path) -> None:
     """It came before the first one had undone what it left."""
-    store, watched, life = quick
+    store, watched, sample = quick
 
     def interrupt() -> None:
         raise KeyboardInterrupt
 
     watched.faults = {COMMIT: interrupt, ROLLBACK: interrupt}
-    (step,) = steps(life, 1)
+    (step,) = steps(sample, 1)
     with pytest.raises(KeyboardInterrupt):
         store.database.queue.append_inline(step)
     assert watched.connection.in_transaction
     watched.faults.clear()
 
     assert isinstance(await store.append(step), Appended)
-    assert 2 == len(await journal(store, life.entity))
+    assert 2 == len(await journal(store, sample.entity))

@@ -16,8 +16,8 @@ from interlock.ports.store import Appended, Duplicate, EntityQuery
 from interlock.stores.sqlite import commit, commit_queue, connection, writer
 from interlock.stores.sqlite.store import SqliteStore
 from interlock.stores.threads.inline_policy import InlinePolicy
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import journal, kept
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all, journal
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.stores.faulty import Faulty, failing
 
@@ -39,8 +39,8 @@ def opened(path: Path) -> Iterator[tuple[SqliteStore, Faulty]]:
 
 
 async def _many(store: SqliteStore, count: int = 5) -> list[object]:
-    lives = [Life(f"parcel/{each}") for each in range(count)]
-    return list(await asyncio.gather(*(store.append(each.created()) for each in lives), return_exceptions=True))
+    lives = [SampleEntity(f"parcel/{each}") for each in range(count)]
+    return list(await asyncio.gather(*(store.append(each.create()) for each in lives), return_exceptions=True))
 
 
 def codes(answers: list[object]) -> set[str]:
@@ -52,7 +52,7 @@ async def test_what_arrives_together_is_committed_together(opened: tuple[SqliteS
     """Many callers, few transactions; each caller is told after COMMIT."""
     store, faulty = opened
     started, go = faulty.held(connection.BEGIN)
-    first = asyncio.ensure_future(store.append(Life("parcel/first").created()))
+    first = asyncio.ensure_future(store.append(SampleEntity("parcel/first").create()))
     await asyncio.to_thread(started.wait)
     rest = asyncio.ensure_future(_many(store, 40))
     await asyncio.sleep(0)
@@ -75,8 +75,8 @@ async def test_a_batch_has_a_bound_in_steps_and_in_bytes(
     monkeypatch.setattr(commit_queue, "BATCH_STEPS_MAX", 100)
     monkeypatch.setattr(commit_queue, "BATCH_BYTES_MAX", 1)
     faulty.statements.clear()
-    lives = [Life(f"parcel/more{each}") for each in range(5)]
-    await asyncio.gather(*(store.append(each.created()) for each in lives))
+    lives = [SampleEntity(f"parcel/more{each}") for each in range(5)]
+    await asyncio.gather(*(store.append(each.create()) for each in lives))
 
     assert by_steps >= 3
     assert 5 == faulty.statements.count(writer.COMMIT)
@@ -117,15 +117,15 @@ async def test_after_an_error_of_the_disk_the_store_is_poisoned(
 ) -> None:
     """Nobody is acknowledged, nothing is tried again, reads included; another opening finds what was kept."""
     store, faulty = opened
-    life = Life("parcel/kept")
-    await kept(store, life.created())
+    sample = SampleEntity("parcel/kept")
+    await append_all(store, sample.create())
     faulty.faults[writer.COMMIT] = failing(code)
     failed = await _many(store)
     faulty.faults.clear()
 
     assert {error} == {type(each) for each in failed}
     for call in (
-        store.append(life.stepped(key="k")),
+        store.append(sample.step(key="k")),
         store.load("parcel/kept"),
         store.find(EntityQuery(kind="parcel")),
     ):
@@ -145,7 +145,7 @@ async def test_a_rollback_that_fails_poisons(opened: tuple[SqliteStore, Faulty])
     faulty.faults[writer.ROLLBACK] = failing(sqlite3.SQLITE_BUSY)
     failed = await _many(store)
     with pytest.raises(UnavailableError) as raised:
-        await store.append(Life("parcel/x").created())
+        await store.append(SampleEntity("parcel/x").create())
 
     assert {"store.full"} == codes(failed)
     assert "store.poisoned" == raised.value.code
@@ -176,12 +176,12 @@ async def test_a_full_queue_sends_callers_away(
     store, faulty = opened
     monkeypatch.setattr(commit_queue, "QUEUE_MAX", 3)
     started, go = faulty.held(connection.BEGIN)
-    first = asyncio.ensure_future(store.append(Life("parcel/first").created()))
+    first = asyncio.ensure_future(store.append(SampleEntity("parcel/first").create()))
     await asyncio.to_thread(started.wait)
-    waiting = [asyncio.ensure_future(store.append(Life(f"parcel/{each}").created())) for each in range(3)]
+    waiting = [asyncio.ensure_future(store.append(SampleEntity(f"parcel/{each}").create())) for each in range(3)]
     await asyncio.sleep(0)
     with pytest.raises(UnavailableError) as raised:
-        await store.append(Life("parcel/late").created())
+        await store.append(SampleEntity("parcel/late").create())
     go.set()
 
     assert "store.queue" == raised.value.code
@@ -192,7 +192,7 @@ async def test_a_cancelled_caller_does_not_undo_its_step(opened: tuple[SqliteSto
     """The step is kept; the same key again says so."""
     store, faulty = opened
     started, go = faulty.held(writer.COMMIT)
-    append = Life("parcel/1").created()
+    append = SampleEntity("parcel/1").create()
     caller = asyncio.ensure_future(store.append(append))
     await asyncio.to_thread(started.wait)
     caller.cancel()
@@ -209,11 +209,11 @@ async def test_no_step_is_left_lying_while_the_writer_sleeps(
     store, _ = opened
     monkeypatch.setattr(commit_queue, "IDLE_SECONDS", 0.0)
     monkeypatch.setattr(InlinePolicy, "is_quick", False)  # nobody writes in place
-    life = Life("parcel/1")
-    await kept(store, life.created())
+    sample = SampleEntity("parcel/1")
+    await append_all(store, sample.create())
     async with asyncio.timeout(PATIENCE_SECONDS):
         for each in range(150):
-            await kept(store, life.stepped(key=f"k{each}"))
+            await append_all(store, sample.step(key=f"k{each}"))
 
     assert 151 == len(await journal(store, "parcel/1"))
 
@@ -226,14 +226,14 @@ def test_a_loop_that_is_gone_harms_nobody(path: Path) -> None:
     started, go = faulty.held(connection.BEGIN)
 
     async def leave() -> None:
-        caller = asyncio.ensure_future(store.append(Life("parcel/1").created()))
+        caller = asyncio.ensure_future(store.append(SampleEntity("parcel/1").create()))
         await asyncio.to_thread(started.wait)
         assert not caller.done()
 
     asyncio.run(leave())
     go.set()
 
-    assert isinstance(asyncio.run(store.append(Life("parcel/2").created())), Appended)
+    assert isinstance(asyncio.run(store.append(SampleEntity("parcel/2").create())), Appended)
     asyncio.run(store.close())
 
 
@@ -245,7 +245,7 @@ async def test_a_long_log_is_taken_into_the_file(
     monkeypatch.setattr(writer, "WAL_BYTES_MAX", 1)
     store.database.queue.writer._checkpoint_at = 1
     await _many(store)
-    await kept(store, Life("parcel/x").created())
+    await append_all(store, SampleEntity("parcel/x").create())
 
     assert writer.CHECKPOINT_RESTART in faulty.statements
 
@@ -256,13 +256,15 @@ async def test_a_checkpoint_in_the_way_of_a_reader_is_put_off(
     """A reader holds the log: steps go on, and the next try comes when the log has grown again."""
     store, faulty = opened
     monkeypatch.setattr(writer, "CHECKPOINT_BUSY_MS", 1)
-    await kept(store, Life("parcel/0").created())
+    await append_all(store, SampleEntity("parcel/0").create())
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM entity").fetchone()
-    await kept(store, Life("parcel/1").created())
+    await append_all(store, SampleEntity("parcel/1").create())
     store.database.queue.writer._checkpoint_at = 1
-    await kept(store, Life("parcel/2").created(), Life("parcel/3").created(), Life("parcel/4").created())
+    await append_all(
+        store, SampleEntity("parcel/2").create(), SampleEntity("parcel/3").create(), SampleEntity("parcel/4").create()
+    )
     reader.close()
 
     assert 1 == faulty.statements.count(writer.CHECKPOINT_RESTART)
@@ -276,7 +278,7 @@ async def test_a_checkpoint_that_fails_is_no_failure_of_a_step(
     store, faulty = opened
     store.database.queue.writer._checkpoint_at = 1
     faulty.faults[writer.CHECKPOINT_RESTART] = failing(code)
-    await kept(store, Life("parcel/1").created())
+    await append_all(store, SampleEntity("parcel/1").create())
     if ends:
         await asyncio.to_thread(store.database.queue._thread.join)
     answers = await _many(store, 1)
@@ -297,7 +299,7 @@ def test_an_idle_store_cuts_its_log(path: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(writer.SqliteWriter, "_checkpoint", noted)
     store = SqliteStore(path)
-    asyncio.run(kept(store, Life("parcel/1").created(), Life("parcel/2").created()))
+    asyncio.run(append_all(store, SampleEntity("parcel/1").create(), SampleEntity("parcel/2").create()))
     while path.with_name("x.db-wal").stat().st_size:
         cut.wait()
         cut.clear()
@@ -313,7 +315,7 @@ async def test_a_restarted_log_is_not_taken_in_after_each_batch(
     monkeypatch.setattr(writer, "WAL_BYTES_MAX", 600_000)
     store.database.queue.writer._checkpoint_at = 600_000
     for number in range(60):
-        await kept(store, Life(f"parcel/{number}").created())
+        await append_all(store, SampleEntity(f"parcel/{number}").create())
 
     assert 1 <= faulty.statements.count(writer.CHECKPOINT_RESTART) <= 12
 
@@ -322,7 +324,7 @@ async def test_steps_are_written_table_by_table(opened: tuple[SqliteStore, Fault
     """A batch of forty steps needs one statement per table, and no savepoint."""
     store, faulty = opened
     started, go = faulty.held(connection.BEGIN)
-    first = asyncio.ensure_future(store.append(Life("parcel/first").created()))
+    first = asyncio.ensure_future(store.append(SampleEntity("parcel/first").create()))
     await asyncio.to_thread(started.wait)
     rest = asyncio.ensure_future(_many(store, 40))
     await asyncio.sleep(0)
@@ -359,9 +361,9 @@ async def test_a_step_that_cannot_be_written_takes_no_neighbour_with_it(opened: 
     """A number that no column holds is that caller's error; the others of its batch are kept."""
     store, faulty = opened
     started, go = faulty.held(connection.BEGIN)
-    first = asyncio.ensure_future(store.append(Life("parcel/first").created()))
+    first = asyncio.ensure_future(store.append(SampleEntity("parcel/first").create()))
     await asyncio.to_thread(started.wait)
-    bad = Life("parcel/bad").created()
+    bad = SampleEntity("parcel/bad").create()
     event = msgspec.structs.replace(bad.entry.event, time_ms=2**70)
     bad = msgspec.structs.replace(bad, entry=msgspec.structs.replace(bad.entry, event=event))
     alone = asyncio.ensure_future(store.append(bad))

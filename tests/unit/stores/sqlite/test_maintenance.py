@@ -28,8 +28,8 @@ from interlock.stores.sqlite.commit_queue import WriteJob
 from interlock.stores.sqlite.connection import APPLICATION_ID, open_writer
 from interlock.stores.sqlite.store import SqliteStore, open_store
 from interlock.stores.sqlite.writer import SqliteWriter
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import kept
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all
 from tests.support.eventually import PATIENCE_SECONDS
 
 NOW = 1_800_000_000_000
@@ -124,7 +124,7 @@ class File:
     def keep(self, key: str, ledger: SqliteWriter | None = None) -> None:
         """One step of a new entity, now, by the clock."""
         self.count += 1
-        append = Life(f"parcel/{self.count}", time_ms=self.time.wall_ms).created(key=key)
+        append = SampleEntity(f"parcel/{self.count}", time_ms=self.time.wall_ms).create(key=key)
         (answer,) = (ledger or self.ledger).commit([append]).answers
 
         assert isinstance(answer, Appended)
@@ -298,7 +298,7 @@ def test_a_file_of_an_earlier_release_begins_at_its_oldest_key(tmp_path: Path, t
     path = tmp_path / "x.db"
     with closing(File(path, time).ledger) as ledger:
         for days in (40, 38, 1):
-            append = Life(f"parcel/old-{days}", time_ms=NOW - days * DAY_MS).created(key=f"{days} days")
+            append = SampleEntity(f"parcel/old-{days}", time_ms=NOW - days * DAY_MS).create(key=f"{days} days")
             ledger.commit([append])
         ledger._connection.execute("DROP TABLE key_boundary")
         ledger._connection.execute("DELETE FROM schema_version WHERE version >= 8")
@@ -317,10 +317,10 @@ async def test_keys_older_than_the_window_are_forgotten_when_idle(
     store: SqliteStore, watch: Watch, tmp_path: Path
 ) -> None:
     """In batches, until none is left; the journal is untouched."""
-    old, new = Life("parcel/1", time_ms=NOW - KEY_WINDOW_MS - 1_000), Life("parcel/2", time_ms=NOW)
+    old, new = SampleEntity("parcel/1", time_ms=NOW - KEY_WINDOW_MS - 1_000), SampleEntity("parcel/2", time_ms=NOW)
     store.database.queue.writer._key_retention._expiry = KeyExpiry(NOW - KEY_WINDOW_MS)
-    await kept(store, old.created(), *(old.stepped(key=f"old-{number}") for number in range(5)))
-    await kept(store, new.created(key="new"))
+    await append_all(store, old.create(), *(old.step(key=f"old-{number}") for number in range(5)))
+    await append_all(store, new.create(key="new"))
     await watch.until(tmp_path / "x.db", {"new"})
 
     assert isinstance(await store.load("parcel/1", key="old-1"), Loaded)
@@ -331,7 +331,7 @@ async def test_keys_older_than_the_window_are_forgotten_when_idle(
 async def test_a_writer_that_is_busy_elsewhere_is_not_waited_for(store: SqliteStore, tmp_path: Path) -> None:
     """Another process holds the write lock: the keys are left for another time, and the writer is as good as before."""
     path = tmp_path / "x.db"
-    await kept(store, Life("parcel/1", time_ms=NOW - KEY_WINDOW_MS - 1_000).created(key="old"))
+    await append_all(store, SampleEntity("parcel/1", time_ms=NOW - KEY_WINDOW_MS - 1_000).create(key="old"))
     await store.close()
     ledger = SqliteWriter(open_writer(path), path, "")
     ledger._newest_ms = NOW
@@ -360,7 +360,7 @@ async def test_a_chore_that_ends_the_writer_is_answered(store: SqliteStore) -> N
             await chore.future
     store.database.queue.close()
     with pytest.raises(UnavailableError):
-        await store.release("parcel/1", version=1, archive="file:///x")
+        await store.release_journal("parcel/1", version=1, archive="file:///x")
 
 
 async def test_chores_that_wait_when_the_store_closes_are_answered(tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ async def test_chores_that_wait_when_the_store_closes_are_answered(tmp_path: Pat
     store = open_store(f"sqlite:///{tmp_path}/x.db")
     await store.close()
     with pytest.raises(UnavailableError):
-        await store.release("parcel/1", version=1, archive="file:///x")
+        await store.release_journal("parcel/1", version=1, archive="file:///x")
 
 
 async def test_a_file_of_the_first_schema_is_brought_up_to_date_with_what_it_holds(
@@ -381,15 +381,15 @@ async def test_a_file_of_the_first_schema_is_brought_up_to_date_with_what_it_hol
         connection.executescript(text)
         connection.execute("INSERT INTO schema_version (version, name) VALUES (1, 'journals')")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    life = Life("parcel/1")
-    before = _written_by_hand(path, life.created())
+    sample = SampleEntity("parcel/1")
+    before = _written_by_hand(path, sample.create())
     store = open_store(f"sqlite:///{path}")
     listed = await store.find(EntityQuery(kind="parcel", state="packed"))
-    await kept(store, life.stepped("shipped", key="s"), life.stepped("delivered", key="d"))
+    await append_all(store, sample.step("shipped", key="s"), sample.step("delivered", key="d"))
     lines = [each.line for each in await store.read("parcel/1")]
     packed = await store.find(EntityQuery(kind="parcel", state="packed"))
     different = await store.differences("parcel/1")
-    released = await store.release("parcel/1", version=3, archive="file:///archive")
+    released = await store.release_journal("parcel/1", version=3, archive="file:///archive")
     await store.close()
     found = await schema_of(f"sqlite:///{path}")
 

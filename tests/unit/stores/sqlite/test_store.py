@@ -18,8 +18,8 @@ from interlock.ports.store import Append, Appended, Conflict, EntityQuery
 from interlock.stores.sql import lists
 from interlock.stores.sqlite import connection as sqlite_connect
 from interlock.stores.sqlite.store import SqliteStore, open_store
-from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import expect, journal, kept, listed
+from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.subject import append_all, expect, journal, list_all
 
 
 @pytest.fixture
@@ -39,13 +39,13 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def _some(path: Path, count: int = 3) -> Life:
+async def _some(path: Path, count: int = 3) -> SampleEntity:
     """A store with one entity of some entries, closed again."""
-    life = Life("parcel/1")
+    sample = SampleEntity("parcel/1")
     store = SqliteStore(path)
-    await kept(store, life.created(), *(life.stepped(key=f"k{each}") for each in range(count - 1)))
+    await append_all(store, sample.create(), *(sample.step(key=f"k{each}") for each in range(count - 1)))
     await store.close()
-    return life
+    return sample
 
 
 async def test_a_commit_is_flushed_and_the_file_is_private(path: Path) -> None:
@@ -68,7 +68,7 @@ async def test_a_file_behind_a_link_has_its_log_where_it_lies(tmp_path: Path, mo
     monkeypatch.setattr(sqlite_connect, "_flush", flushed.append)
     store = SqliteStore(tmp_path / "link.db")
     store.database.queue.writer._checkpoint_at = 1
-    await kept(store, Life("parcel/1").created())
+    await append_all(store, SampleEntity("parcel/1").create())
     is_long = store.database.queue.writer._wal.reaches(1)
     await store.close()
 
@@ -127,16 +127,16 @@ async def test_an_address_may_be_escaped_and_name_a_tenant(tmp_path: Path) -> No
     """Two tenants of one file do not see each other."""
     addresses = [f"sqlite:///{tmp_path}/my%20doors.db?tenant={each}" for each in "ab"]
     first, second = map(open_store, addresses)
-    life = Life("parcel/1")
-    await first.append(life.created())
+    sample = SampleEntity("parcel/1")
+    await first.append(sample.create())
 
     assert (tmp_path / "my doors.db").is_file()
     assert await second.load("parcel/1") is None
     assert (1, 0) == (
-        len(await listed(first, EntityQuery(kind="parcel"))),
-        len(await listed(second, EntityQuery(kind="parcel"))),
+        len(await list_all(first, EntityQuery(kind="parcel"))),
+        len(await list_all(second, EntityQuery(kind="parcel"))),
     )
-    await second.append(Life("parcel/1").created())
+    await second.append(SampleEntity("parcel/1").create())
     assert 1 == len(await first.read("parcel/1"))
     await first.close()
     await second.close()
@@ -192,11 +192,11 @@ async def test_a_damaged_snapshot_is_noticed_when_loaded(path: Path, statement: 
 async def test_counts_follow_what_entities_leave_and_enter(path: Path) -> None:
     """One counter per active state and revision, compounds too."""
     store = SqliteStore(path)
-    lives = [Life(f"parcel/{each}") for each in range(3)]
-    for life in lives:
-        await kept(store, life.created())
-    await kept(store, lives[0].stepped("shipped", key="s"), lives[1].stepped("shipped", key="s"))
-    await kept(store, lives[1].stepped("boarded", key="b"), lives[1].stepped("noted", key="n"))
+    lives = [SampleEntity(f"parcel/{each}") for each in range(3)]
+    for sample in lives:
+        await append_all(store, sample.create())
+    await append_all(store, lives[0].step("shipped", key="s"), lives[1].step("shipped", key="s"))
+    await append_all(store, lives[1].step("boarded", key="b"), lives[1].step("noted", key="n"))
     await store.close()
 
     assert [("moving", 2), ("moving.road", 1), ("moving.sea", 1), ("packed", 1)] == rows(
@@ -211,11 +211,11 @@ async def test_counts_follow_what_entities_leave_and_enter(path: Path) -> None:
 async def test_counts_follow_a_change_of_revision(path: Path) -> None:
     """An entity that goes on under another revision is counted there."""
     store = SqliteStore(path)
-    life = Life("parcel/1")
-    await kept(store, life.created())
-    step = life.stepped(key="k")
+    sample = SampleEntity("parcel/1")
+    await append_all(store, sample.create())
+    step = sample.step(key="k")
     moved = Snapshot(**{each: getattr(step.snapshot, each) for each in Snapshot.__struct_fields__} | {"revision": "r2"})
-    await kept(store, Append(step.kind, step.entity, step.expected, step.entry, moved, step.states, step.tags))
+    await append_all(store, Append(step.kind, step.entity, step.expected, step.entry, moved, step.states, step.tags))
     await store.close()
 
     assert [("r2", 1)] == rows(path, "SELECT revision, entities FROM state_count WHERE entities != 0")
@@ -225,10 +225,10 @@ async def test_refusals_are_chained_and_a_flood_is_counted(path: Path) -> None:
     """What does not fit is one row that says how many; a refusal that cannot be written harms nobody."""
     store = SqliteStore(path)
     many = tuple(Refusal("parcel/1", "noted", "denied", "roles", each, "ada") for each in range(1_500))
-    await store.refuse(many)
-    await kept(store, Life("parcel/1").created())
-    await store.refuse((Refusal("parcel/1", "noted", "denied", "roles", 1, "\ud800"),))
-    await kept(store, Life("parcel/2").created())
+    await store.record_refusals(many)
+    await append_all(store, SampleEntity("parcel/1").create())
+    await store.record_refusals((Refusal("parcel/1", "noted", "denied", "roles", 1, "\ud800"),))
+    await append_all(store, SampleEntity("parcel/2").create())
     await store.close()
     kept_rows = rows(path, "SELECT count(*), count(DISTINCT head), max(sequence) FROM audit_refusal")
     last = rows(path, "SELECT body FROM audit_refusal ORDER BY sequence DESC LIMIT 1")
@@ -243,20 +243,22 @@ async def test_a_walk_stops_and_goes_on_from_its_cursor(path: Path, monkeypatch:
     monkeypatch.setattr(lists, "FEW_MAX", 5)
     store = SqliteStore(path)
     for number in range(23):
-        await kept(store, Life(f"parcel/{number:02}", revision="2.0.0" if number % 9 == 8 else "1.0.0").created())
-    revision = Life("parcel/x", revision="2.0.0").kernel.chart.revision
+        await append_all(
+            store, SampleEntity(f"parcel/{number:02}", revision="2.0.0" if number % 9 == 8 else "1.0.0").create()
+        )
+    revision = SampleEntity("parcel/x", revision="2.0.0").kernel.chart.revision
     for query in (
         EntityQuery(kind="parcel", revision=revision),
         EntityQuery(kind="parcel", revision=revision, tag="inside", prefix=""),
         EntityQuery(kind="parcel", revision=revision, state="packed"),
     ):
         first = await store.find(query)
-        found = await listed(store, query)
+        found = await list_all(store, query)
 
         assert ((), True) == (first.rows, first.after is not None)
         assert ["parcel/08", "parcel/17"] == [each.entity for each in found]
-    many = await listed(store, EntityQuery(kind="parcel", prefix="0", tag="inside"))
-    few = await listed(store, EntityQuery(kind="parcel", prefix="2", tag="inside"))
+    many = await list_all(store, EntityQuery(kind="parcel", prefix="0", tag="inside"))
+    few = await list_all(store, EntityQuery(kind="parcel", prefix="2", tag="inside"))
 
     assert ([f"parcel/0{each}" for each in range(10)], 3) == ([each.entity for each in many], len(few))
     await store.close()
@@ -283,10 +285,10 @@ async def test_a_question_that_cannot_be_asked_is_the_callers_mistake(query: Ent
 async def test_a_step_that_cannot_be_written_fails_alone(path: Path) -> None:
     """Its neighbours in the batch are kept."""
     store = SqliteStore(path)
-    good, bad = Life("parcel/1"), Life("parcel/2")
-    odd = bad.created()
+    good, bad = SampleEntity("parcel/1"), SampleEntity("parcel/2")
+    odd = bad.create()
     broken = Append(odd.kind, odd.entity, 0, odd.entry, odd.snapshot, odd.states, ("\ud800",))
-    answers = await asyncio.gather(store.append(good.created()), store.append(broken), return_exceptions=True)
+    answers = await asyncio.gather(store.append(good.create()), store.append(broken), return_exceptions=True)
 
     expect(Appended, type(answers[0]))
     assert isinstance(answers[1], InternalError)
@@ -298,8 +300,8 @@ async def test_a_step_that_cannot_be_written_fails_alone(path: Path) -> None:
 async def test_several_steps_of_one_entity_share_a_batch(path: Path) -> None:
     """Each is written on the one before; one that is out of order is a conflict, and so are those behind it."""
     store = SqliteStore(path)
-    life = Life("parcel/1")
-    born, first, second, third = life.created(), *(life.stepped(key=each) for each in "abc")
+    sample = SampleEntity("parcel/1")
+    born, first, second, third = sample.create(), *(sample.step(key=each) for each in "abc")
     answers = await asyncio.gather(*map(store.append, (born, first, third, second)))
 
     assert [Appended, Appended, Conflict, Appended] == [type(each) for each in answers]
@@ -351,7 +353,7 @@ def test_a_file_that_cannot_be_flushed_is_not_opened(path: Path, monkeypatch: py
 async def test_a_file_that_is_gone_cannot_be_read(path: Path) -> None:
     """A reader makes no new file where the old one was."""
     store = SqliteStore(path)
-    await kept(store, Life("parcel/1").created())
+    await append_all(store, SampleEntity("parcel/1").create())
     await asyncio.to_thread(path.unlink)
     with pytest.raises(UnavailableError):
         await store.load("parcel/1")
@@ -363,28 +365,28 @@ async def test_a_file_that_is_gone_cannot_be_read(path: Path) -> None:
 @pytest.mark.parametrize("column", ["active", "tags"])
 async def test_a_damaged_row_stops_its_own_entity_only(path: Path, column: str) -> None:
     """Its steps and lists are CorruptionErrors; others in the same batch go on."""
-    life = await _some(path)
+    sample = await _some(path)
     rows(path, f"UPDATE entity SET {column} = CAST('{{' AS BLOB)")
     store = SqliteStore(path)
     damaged, whole = await asyncio.gather(
-        store.append(life.stepped(key="k")), store.append(Life("parcel/2").created()), return_exceptions=True
+        store.append(sample.step(key="k")), store.append(SampleEntity("parcel/2").create()), return_exceptions=True
     )
 
     assert isinstance(damaged, CorruptionError)
     assert isinstance(whole, Appended)
     with pytest.raises(CorruptionError):
         await store.find(EntityQuery(kind="parcel", state="packed", tag="inside"))
-    await kept(store, Life("parcel/3").created())
+    await append_all(store, SampleEntity("parcel/3").create())
     await store.close()
 
 
 async def test_two_threads_that_create_a_file_at_once_both_write_to_it(path: Path) -> None:
     """Closing the descriptor that made the file would drop the locks that the other one has on it by then."""
     stores = await asyncio.gather(*(asyncio.to_thread(SqliteStore, path) for _ in range(4)))
-    lives = [Life(f"parcel/{each}") for each in range(len(stores))]
-    for store, life in zip(stores, lives, strict=True):
-        await kept(store, life.created(), *(life.stepped(key=f"k{each}") for each in range(3)))
-    counts = [len(await journal(stores[0], life.entity)) for life in lives]
+    lives = [SampleEntity(f"parcel/{each}") for each in range(len(stores))]
+    for store, sample in zip(stores, lives, strict=True):
+        await append_all(store, sample.create(), *(sample.step(key=f"k{each}") for each in range(3)))
+    counts = [len(await journal(stores[0], sample.entity)) for sample in lives]
     for store in stores:
         await store.close()
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from interlock.stores.threads.inline_policy import OWED_FIRST, OWED_MAX, QUICK_NS, TURN_NS, InlinePolicy
+from interlock.stores.threads.inline_policy import QUICK_CALLS_FIRST, QUICK_CALLS_MAX, QUICK_NS, TURN_NS, InlinePolicy
 
 
 def quick_calls(pace: InlinePolicy) -> int:
     """How many quick calls it takes until the next is waited for in place."""
     count = 0
     while not pace.is_quick:
-        pace.took(QUICK_NS)
+        pace.record(QUICK_NS)
         count += 1
     return count
 
 
 def test_a_disk_is_measured_before_it_is_believed() -> None:
     """The first calls go to threads."""
-    assert OWED_FIRST == quick_calls(InlinePolicy())
+    assert QUICK_CALLS_FIRST == quick_calls(InlinePolicy())
 
 
 def test_what_stood_still_is_avoided_for_as_long_as_it_cost() -> None:
@@ -24,10 +24,10 @@ def test_what_stood_still_is_avoided_for_as_long_as_it_cost() -> None:
     pace = InlinePolicy()
     quick_calls(pace)
 
-    pace.took(100_000_000)
+    pace.record(100_000_000)
     after_stall = quick_calls(pace)
     for _ in range(10):
-        pace.took(2 * QUICK_NS)
+        pace.record(2 * QUICK_NS)
 
     assert (100, 20) == (after_stall, quick_calls(pace))
 
@@ -35,9 +35,9 @@ def test_what_stood_still_is_avoided_for_as_long_as_it_cost() -> None:
 def test_even_an_hour_is_forgiven() -> None:
     """There is a most that is owed."""
     pace = InlinePolicy()
-    pace.took(3_600_000_000_000)
+    pace.record(3_600_000_000_000)
 
-    assert OWED_MAX == quick_calls(pace)
+    assert QUICK_CALLS_MAX == quick_calls(pace)
 
 
 def test_others_get_their_turn_after_a_millisecond() -> None:
@@ -45,7 +45,7 @@ def test_others_get_their_turn_after_a_millisecond() -> None:
     pace = InlinePolicy()
     times = [TURN_NS, TURN_NS + 1, 2 * TURN_NS - 1, 2 * TURN_NS, 2 * TURN_NS + 1]
 
-    assert [True, False, False, True, False] == [pace.is_turn_over(each) for each in times]
+    assert [True, False, False, True, False] == [pace.should_yield(each) for each in times]
 
 
 def test_a_quick_disk_stays_quick() -> None:
@@ -53,8 +53,8 @@ def test_a_quick_disk_stays_quick() -> None:
     pace = InlinePolicy()
     quick_calls(pace)
     for _ in range(100):
-        pace.took(1)
-    pace.took(QUICK_NS + 1)
+        pace.record(1)
+    pace.record(QUICK_NS + 1)
 
     assert not pace.is_quick
     assert 1 == quick_calls(pace)

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from interlock.errors import UnavailableError
-from interlock.model.limits import JOBS_OPEN_PERSON_MAX, JOBS_RUNNING_MAX, JOBS_RUNNING_PERSON_MAX
+from interlock.model.limits import JOBS_OPEN_PER_USER_MAX, JOBS_RUNNING_MAX, JOBS_RUNNING_PER_USER_MAX
 from interlock.operate.jobs.job import BULK_ADVICE
 from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
@@ -281,11 +281,11 @@ async def shared(*names: str) -> AsyncIterator[tuple[Client, dict[str, Any]]]:
 
 async def test_running_jobs_are_limited() -> None:
     async with shared("ada", "bob") as (client, bodies):
-        ada = [await by_key(client, "ada", "bulk", bodies["ada"]) for _ in range(JOBS_RUNNING_PERSON_MAX + 1)]
-        left = JOBS_RUNNING_MAX - JOBS_RUNNING_PERSON_MAX
+        ada = [await by_key(client, "ada", "bulk", bodies["ada"]) for _ in range(JOBS_RUNNING_PER_USER_MAX + 1)]
+        left = JOBS_RUNNING_MAX - JOBS_RUNNING_PER_USER_MAX
         bob = [await by_key(client, "bob", "bulk", bodies["bob"]) for _ in range(left + 1)]
 
-    assert [200] * JOBS_RUNNING_PERSON_MAX + [429] == [each.status_code for each in ada]
+    assert [200] * JOBS_RUNNING_PER_USER_MAX + [429] == [each.status_code for each in ada]
     assert [200] * left + [503] == [each.status_code for each in bob]
     refused = (ada[-1], bob[-1])
     assert [("job.full", "1")] * 2 == [(each.json()["code"], each.headers["retry-after"]) for each in refused]
@@ -294,7 +294,7 @@ async def test_running_jobs_are_limited() -> None:
 async def test_paused_jobs_take_no_running_slot() -> None:
     async with shared("ada", "bob") as (client, bodies):
         paused = list[str]()
-        for _ in range(JOBS_OPEN_PERSON_MAX):
+        for _ in range(JOBS_OPEN_PER_USER_MAX):
             job = (await by_key(client, "ada", "bulk", bodies["ada"])).json()["id"]
             assert "paused" == (await by_key(client, "ada", f"jobs/{job}/pause")).json()["status"]
             paused.append(job)
@@ -304,7 +304,7 @@ async def test_paused_jobs_take_no_running_slot() -> None:
         again = await client.json(f"jobs/{paused[-1]}")
 
     assert (429, "job.full", 200) == (more.status_code, more.json()["code"], bob.status_code)
-    running = JOBS_RUNNING_PERSON_MAX
+    running = JOBS_RUNNING_PER_USER_MAX
     assert [200] * running + [429] * (len(paused) - running) == [each.status_code for each in resumed]
     assert "paused" == again["status"]
 

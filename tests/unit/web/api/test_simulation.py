@@ -9,7 +9,12 @@ import pytest
 
 import interlock
 from interlock.assemble.charts import BoundChart
-from interlock.model.limits import LAB_BYTES_MAX, LAB_RUNNING_MAX, LAB_WAITING_MAX, LAB_WAITING_PERSON_MAX
+from interlock.model.limits import (
+    SIMULATION_BYTES_MAX,
+    SIMULATIONS_PER_USER_MAX,
+    SIMULATIONS_RUNNING_MAX,
+    SIMULATIONS_WAITING_MAX,
+)
 from interlock.web.api.simulation import ACT_STEPS_MAX, STEPS_MAX
 from interlock.web.http.console import SimulationQueue
 from tests.tidy.tracked import ROOT
@@ -114,7 +119,7 @@ async def test_simulation_is_limited_in_bytes() -> None:
     assert (200, 200, None) == (response.status_code, short.status_code, short.json()["problem"])
     assert "bytes" in view["problem"]
     assert 20 < len(view["turns"]) < 200
-    assert LAB_BYTES_MAX * 0.9 < len(response.content) < LAB_BYTES_MAX * 1.5
+    assert SIMULATION_BYTES_MAX * 0.9 < len(response.content) < SIMULATION_BYTES_MAX * 1.5
 
 
 async def test_running_and_waiting_simulations_are_limited_per_user() -> None:
@@ -127,7 +132,7 @@ async def test_running_and_waiting_simulations_are_limited_per_user() -> None:
         again = await client.post("kinds/order/simulate", acts)
 
     statuses = [each.status_code for each in answers]
-    assert [200] * LAB_WAITING_PERSON_MAX + [429] * (20 - LAB_WAITING_PERSON_MAX) == sorted(statuses[:20])
+    assert [200] * SIMULATIONS_PER_USER_MAX + [429] * (20 - SIMULATIONS_PER_USER_MAX) == sorted(statuses[:20])
     assert [200, 200, 200] == [*statuses[20:], again.status_code]
     assert {("lab.full", "1")} == {
         (each.json()["code"], each.headers["retry-after"]) for each in answers if each.status_code == 429
@@ -145,7 +150,9 @@ async def test_full_simulation_queue_refuses_every_user() -> None:
             running += 1
             await going.wait()
 
-    waiting = [asyncio.ensure_future(wait(f"p{number}")) for number in range(LAB_RUNNING_MAX + LAB_WAITING_MAX)]
+    waiting = [
+        asyncio.ensure_future(wait(f"p{number}")) for number in range(SIMULATIONS_RUNNING_MAX + SIMULATIONS_WAITING_MAX)
+    ]
     await asyncio.sleep(0)
     with pytest.raises(interlock.UnavailableError) as caught:
         await wait("late")
@@ -156,8 +163,8 @@ async def test_full_simulation_queue_refuses_every_user() -> None:
     going.set()
     await asyncio.gather(*waiting)
 
-    assert ("lab.full", LAB_RUNNING_MAX) == (caught.value.code, most)
-    assert LAB_RUNNING_MAX + LAB_WAITING_MAX == running
+    assert ("lab.full", SIMULATIONS_RUNNING_MAX) == (caught.value.code, most)
+    assert SIMULATIONS_RUNNING_MAX + SIMULATIONS_WAITING_MAX == running
 
 
 def vm() -> BoundChart:

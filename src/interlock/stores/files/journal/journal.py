@@ -182,9 +182,9 @@ class Journal:
         """
         if not self._file.is_at_end() or self._file.is_full() or self.position.version == 0:
             return False
-        if append.left != NO_WORK and self._context.on_work_changed is None:
+        if append.work != NO_WORK and self._context.on_work_changed is None:
             return False
-        if append.left.born and not self._has_marker():
+        if append.work.created and not self._has_marker():
             return False
         return not self._is_snapshot_due(append.expected, append.snapshot)
 
@@ -218,7 +218,7 @@ class Journal:
         self._write(append)
         if is_snapshot_due:
             self._store_snapshot()
-        if append.left != NO_WORK:
+        if append.work != NO_WORK:
             self._publish()
         return Appended(self.position.version, self.position.head)
 
@@ -228,7 +228,7 @@ class Journal:
         if entry.version != position.version + 1:
             message = f"entry {entry.version} cannot follow version {position.version} of `{append.entity}`"
             raise UsageError(message, code="entry.version")
-        delta, key, work_line = append.left, self._settings.store_key, b""
+        delta, key, work_line = append.work, self._settings.store_key, b""
         if delta != NO_WORK or position.work_bytes:
             work_line = encode_work(delta, entry.version, position.head, file.durable_end, store_key=key)
         durable = file.durable_record_bytes()
@@ -237,7 +237,7 @@ class Journal:
         )
         if len(record.line) > ENTRY_BYTES_MAX + ENVELOPE_BYTES_MAX:
             raise RejectedError(f"the entry has more than {ENTRY_BYTES_MAX:,} bytes", code="entry.size")
-        if delta.born and not self._has_marker():
+        if delta.created and not self._has_marker():
             self._context.markers.create(self.address)
             self._marked_for = self._context.on_work_changed
         file.append_record(record, work_line)
@@ -246,7 +246,7 @@ class Journal:
         self.snapshot = append.snapshot
         if delta != NO_WORK:
             self.work.apply(delta)
-            self._is_marked = (self._is_marked or bool(delta.born)) and len(self.work) > 0
+            self._is_marked = (self._is_marked or bool(delta.created)) and len(self.work) > 0
 
     # Loading
 

@@ -34,7 +34,7 @@ class WorkChanges(Struct, frozen=True):
     @staticmethod
     def whole(items: tuple[WorkItem, ...]) -> WorkChanges:
         """All of it."""
-        return WorkChanges({each.work.place: each for each in items}, is_whole=True, is_idle=not items)
+        return WorkChanges({each.work.id: each for each in items}, is_whole=True, is_idle=not items)
 
 
 _items = msgspec.json.Decoder(tuple[WorkItem, ...])
@@ -48,7 +48,7 @@ class UnfinishedWork:
     """
 
     def __init__(self, items: tuple[WorkItem, ...] = ()) -> None:
-        self._items = {each.work.place: each for each in items}
+        self._items = {each.work.id: each for each in items}
         self._changed: dict[WorkId, None] | None = None
 
     @staticmethod
@@ -103,9 +103,9 @@ class UnfinishedWork:
 
     def apply(self, delta: WorkDelta) -> None:
         """Apply what an entry creates, finishes and cancels."""
-        for work in delta.born:
-            self._put(work.place, WorkItem(work))
-        for work_id in delta.ended:
+        for work in delta.created:
+            self._put(work.id, WorkItem(work))
+        for work_id in delta.finished:
             self._put(work_id, None)
         for work_id in delta.cancelled:
             item = self._items.get(work_id)

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from interlock.errors import InterlockError
 from interlock.model.journal import work_state
 from interlock.model.journal.work import Lane, Work, WorkId
-from interlock.model.journal.work_state import WorkState, holds
+from interlock.model.journal.work_state import WorkState, is_valid_claim
 from interlock.ports.refusals import Refusal
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
 from interlock.stores.files.durable_io import EntityDirectory, unavailable
@@ -99,7 +99,7 @@ class Dispatcher:
                     started.append(claim)
             except InterlockError as error:
                 problems.append(error)
-                unstarted = Settlement(claim, "again", now_ms, lapsed=True, begun=False)
+                unstarted = Settlement(claim, "again", now_ms, without_failure=True, started=False)
                 with self._guard:
                     self._table.rows.settle((unstarted,), now_ms=now_ms)
         if problems and not started:
@@ -114,7 +114,7 @@ class Dispatcher:
                 return item.state
             return replace(item.state, attempts=claim.attempt, failures=claim.failures)
 
-        return self._update(claim.entity, claim.work.place, start, durable=_runs_once(claim.work)) is not None
+        return self._update(claim.entity, claim.work.id, start, durable=_runs_once(claim.work)) is not None
 
     def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
         """Extend claims."""
@@ -129,7 +129,7 @@ class Dispatcher:
 
     def _settle(self, settled: Settlement, now_ms: int) -> bool:
         claim = settled.claim
-        entity, work_id = claim.entity, claim.work.place
+        entity, work_id = claim.entity, claim.work.id
         if settled.verdict == "done":
             return self._update(entity, work_id, _remove) is not None
         with self._guard:
@@ -143,32 +143,32 @@ class Dispatcher:
             self._update(entity, work_id, partial(_settled_state, state=state, settled=settled))
         return True
 
-    def note(self, claim: Claim, error: Any) -> bool:
+    def save_details(self, claim: Claim, error: Any) -> bool:
         """Record progress or an error of claimed work; False when the claim is no longer valid."""
         with self._guard:
-            if not self._table.rows.note(claim, error):
+            if not self._table.rows.save_details(claim, error):
                 return False
-        item = self._update(claim.entity, claim.work.place, lambda now: replace(now.state, error=error))
+        item = self._update(claim.entity, claim.work.id, lambda now: replace(now.state, error=error))
         return item is not None
 
-    def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
+    def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
         """When the next work is due; now while there are entities to read."""
         with self._guard:
             if not self._is_holder:
                 return None
-            return 0 if self._queue else self._table.rows.soonest(lane, names)
+            return 0 if self._queue else self._table.rows.next_due_ms(lane, names)
 
     # Listing and changing work
 
-    def works(self, query: WorkQuery) -> WorkPage:
+    def list_work(self, query: WorkQuery) -> WorkPage:
         """Work by lane, name and entity, page by page; the process that runs it also knows the claims."""
         address = None if query.entity is None else self._root.address(query.entity)
         if not self._is_holder:
-            return self._read_table(address).rows.works(query)
+            return self._read_table(address).rows.list_work(query)
         if address is not None:
             self._publish(address)
         with self._guard:
-            return self._table.rows.works(query)
+            return self._table.rows.list_work(query)
 
     def _read_table(self, address: EntityDirectory | None) -> PublishedWork:
         """The work of one entity, or of all, read without a lock or a flush."""
@@ -180,15 +180,15 @@ class Dispatcher:
                 table.apply(each.entity, WorkChanges.whole(self._try(self._reader.work, each)))
         return table
 
-    def revive(self, entity: str, place: WorkId, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    def requeue_dead_letter(self, entity: str, work_id: WorkId, *, now_ms: int, audit: Refusal | None = None) -> bool:
         """Retry dead work from its first attempt."""
 
         def revive(item: WorkItem) -> WorkState:
             if item.state.dead_ms is not None:
                 self._record(entity, audit)
-            return item.state if item.state.dead_ms is None else work_state.revive(item.state, now_ms)
+            return item.state if item.state.dead_ms is None else work_state.requeue_dead_letter(item.state, now_ms)
 
-        item = self._update(entity, place, revive, durable=True)
+        item = self._update(entity, work_id, revive, durable=True)
         return item is not None and item.state.dead_ms is not None
 
     def requeue(self, settled: Settlement, *, audit: Refusal | None = None) -> bool:
@@ -201,18 +201,18 @@ class Dispatcher:
         def requeue(item: WorkItem) -> WorkState:
             nonlocal is_done
             state = item.state
-            is_done = holds(state, claim.attempt, claim.failures)
+            is_done = is_valid_claim(state, claim.attempt, claim.failures)
             if not is_done:
                 return state
             self._record(claim.entity, audit)
             return work_state.requeue(state, next_ms=settled.next_ms, error=settled.error)
 
-        self._update(claim.entity, claim.work.place, requeue, durable=True)
+        self._update(claim.entity, claim.work.id, requeue, durable=True)
         return is_done
 
-    def drop(self, entity: str, place: WorkId, *, audit: Refusal | None = None) -> bool:
+    def delete_work(self, entity: str, work_id: WorkId, *, audit: Refusal | None = None) -> bool:
         """Delete work."""
-        return self._update(entity, place, lambda _: self._record(entity, audit), durable=True) is not None
+        return self._update(entity, work_id, lambda _: self._record(entity, audit), durable=True) is not None
 
     def _record(self, entity: str, audit: Refusal | None) -> None:
         """Record who acts on work, before the act. Raises UnavailableError: without its record the act is not done.
@@ -374,8 +374,8 @@ def _settled_state(item: WorkItem, *, state: WorkState, settled: Settlement) -> 
     recorded = item.state
     if recorded.attempts > settled.claim.attempt:
         return recorded
-    if settled.lapsed and settled.verdict == "again":
-        is_forgotten = not settled.begun and _runs_once(item.work)
+    if settled.without_failure and settled.verdict == "again":
+        is_forgotten = not settled.started and _runs_once(item.work)
         attempts = state.attempts if is_forgotten else recorded.attempts
         after = replace(recorded, attempts=attempts, error=state.error, parked=False)
         return after if after == recorded else replace(after, next_ms=state.next_ms)

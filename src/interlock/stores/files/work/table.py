@@ -27,13 +27,15 @@ class PublishedWork:
         items = changes.items
         for work_id in [each for each in (published if changes.is_whole else items) if items.get(each) is None]:
             if published.pop(work_id, None) is not None:
-                self.rows.drop(entity, work_id)
+                self.rows.delete_work(entity, work_id)
         current = [item for item in items.values() if item is not None]
-        self.rows.keep(entity, WorkDelta(born=tuple(each.work for each in current if each.work.place not in published)))
+        self.rows.apply(
+            entity, WorkDelta(created=tuple(each.work for each in current if each.work.id not in published))
+        )
         for item in current:
-            before = published.get(item.work.place)
+            before = published.get(item.work.id)
             if item.state != (NEW if before is None else before.state):
-                self.rows.set_state(entity, item.work.place, item.state)
-            published[item.work.place] = item
+                self.rows.set_state(entity, item.work.id, item.state)
+            published[item.work.id] = item
         if not published:
             del self._published[entity]

@@ -109,7 +109,7 @@ async def test_every_flush_is_measured(tmp_path: Path, monkeypatch: pytest.Monke
     took = list[int]()
 
     class Noting(Quick):
-        def took(self, ns: int) -> None:
+        def record(self, ns: int) -> None:
             took.append(ns)
 
     monkeypatch.setattr(files, "InlinePolicy", Noting)
@@ -185,7 +185,7 @@ async def test_a_caller_that_is_cancelled_before_its_turn_has_done_nothing(
 async def test_a_forked_child_counts_its_own_callers(quick: tuple[FileStore, Watched]) -> None:
     """An append in progress in its parent is not in progress in it, nor is a mutex held."""
     store, fs = quick
-    store._pace.under_way = 1
+    store._pace.running = 1
     store._pace.guard.acquire()
     store._after_fork()
     await store.append(step(2, "k2"))
@@ -316,7 +316,7 @@ def test_work_is_published_inline_when_its_marker_exists() -> None:
     answer = process.journals.append_inline(leaving(2, charge(2)))
 
     assert isinstance(answer, Appended)
-    assert [1, 2] == [claim.work.place.version for claim in process.take()]
+    assert [1, 2] == [claim.work.id.version for claim in process.take()]
     assert isinstance(process.journals.load(ENTITY), Loaded)
 
 
@@ -360,12 +360,12 @@ def test_ctrl_c_at_any_moment_loses_and_doubles_nothing(
 
     monkeypatch.setattr(owner, name, cut)
     with pytest.raises(KeyboardInterrupt):
-        process.journals.append_inline(leaving(2, charge(2), sent(2), ended=(CHARGE, sent(1).place)))
+        process.journals.append_inline(leaving(2, charge(2), sent(2), ended=(CHARGE, sent(1).id)))
     beside = rival.journals.append(step(9, "k9"))
-    answer = process.journals.append(leaving(2, charge(2), sent(2), ended=(CHARGE, sent(1).place)))
+    answer = process.journals.append(leaving(2, charge(2), sent(2), ended=(CHARGE, sent(1).id)))
     process.take(now_ms=SCAN_MS)
-    rows = [row.work.place for row in process.rows()]
-    process.journals.append(leaving(3, ended=(charge(2).place, sent(2).place)))
+    rows = [row.work.id for row in process.rows()]
+    process.journals.append(leaving(3, ended=(charge(2).id, sent(2).id)))
     left = process.rows()
     process.journals.close()
     records = opened(Simulated(world, process=3)).read(ENTITY)
@@ -373,7 +373,7 @@ def test_ctrl_c_at_any_moment_loses_and_doubles_nothing(
     assert isinstance(beside, Conflict)
     assert isinstance(answer, Appended | Duplicate)
     assert (2, ["k1", "k2", "k3"]) == (answer.version, [record.key for record in records])
-    assert ([charge(2).place, sent(2).place], ()) == (rows, left)
+    assert ([charge(2).id, sent(2).id], ()) == (rows, left)
 
 
 def test_no_journal_is_closed_inline() -> None:

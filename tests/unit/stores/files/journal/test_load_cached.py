@@ -77,7 +77,7 @@ def test_a_journal_that_another_process_released_is_read_again() -> None:
     world, _, journals = filled(ENTRIES)
     journals.append(step(ENTRIES + 1, "k6", ended=True))
     other = opened(Simulated(world, process=2), ROOMY)
-    assert other.release(ENTITY, version=ENTRIES + 1, archive="file:///archive")
+    assert other.release_journal(ENTITY, version=ENTRIES + 1, archive="file:///archive")
     other.append(step(ENTRIES + 2, "k7"))
 
     assert ENTRIES + 2 == reached(journals.load(ENTITY))

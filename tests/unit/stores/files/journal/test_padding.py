@@ -105,7 +105,7 @@ def _unfinished(filler: str) -> tuple[World, int]:
     one = Process(world, 1)
     first = step(1, "k1", filler=filler)
     one.journals.append(
-        replace(first, left=WorkDelta(tuple(other("effect", ordinal=number) for number in range(MARKS))))
+        replace(first, work=WorkDelta(tuple(other("effect", ordinal=number) for number in range(MARKS))))
     )
     assert MARKS == len(one.take())
     end = len(journal_file(world).rstrip(BLANKS)) + 1

@@ -198,7 +198,7 @@ async def test_a_snapshot_older_than_its_records_is_the_caller_s_mistake(store: 
 async def test_released_records_are_in_the_archive(store: FileStore, tmp_path: Path) -> None:
     """The entity stays, with its end, its keys and its id; reading its records names the archive."""
     await filled(store, ended=True)
-    gone = [await store.release(ENTITY, version=ENTRIES, archive=ARCHIVE) for _ in range(2)]
+    gone = [await store.release_journal(ENTITY, version=ENTRIES, archive=ARCHIVE) for _ in range(2)]
     with pytest.raises(NotFoundError, match=ARCHIVE) as caught:
         await store.read(ENTITY)
     other = FileStore(tmp_path / "store")
@@ -222,9 +222,9 @@ async def test_only_an_ended_entity_at_that_version_is_released(store: FileStore
     """Another version, an entity that has not ended, or an unknown one: nothing happens."""
     await filled(store, 4)
     answers = [
-        await store.release(ENTITY, version=4, archive=ARCHIVE),
-        await store.release(ENTITY, version=3, archive=ARCHIVE),
-        await store.release("order/none", version=1, archive=ARCHIVE),
+        await store.release_journal(ENTITY, version=4, archive=ARCHIVE),
+        await store.release_journal(ENTITY, version=3, archive=ARCHIVE),
+        await store.release_journal("order/none", version=1, archive=ARCHIVE),
     ]
 
     assert ([False] * 3, 4) == (answers, len(await store.read(ENTITY)))
@@ -235,7 +235,7 @@ async def test_a_release_names_its_archive(store: FileStore, archive: str) -> No
     """An empty or overlong address is refused."""
     await filled(store, 2, ended=True)
     with pytest.raises(UsageError) as caught:
-        await store.release(ENTITY, version=2, archive=archive)
+        await store.release_journal(ENTITY, version=2, archive=archive)
 
     assert ("archive.malformed", 2) == (caught.value.code, len(await store.read(ENTITY)))
 
@@ -243,7 +243,7 @@ async def test_a_release_names_its_archive(store: FileStore, archive: str) -> No
 async def test_an_entity_goes_on_after_its_release_and_can_be_released_again(store: FileStore, tmp_path: Path) -> None:
     """New entries follow the old chain, rotate, and are read from the release on."""
     records = await filled(store, 3, ended=True)
-    await store.release(ENTITY, version=3, archive=ARCHIVE)
+    await store.release_journal(ENTITY, version=3, archive=ARCHIVE)
     for version in range(4, 9):
         await store.append(step(version, f"k{version}", ended=version == 8))
     page = await store.read(ENTITY, after=3)
@@ -252,7 +252,7 @@ async def test_an_entity_goes_on_after_its_release_and_can_be_released_again(sto
     archive = FileStore(tmp_path / "archive")
     reached = await archive.adopt(step(8, "k8", ended=True), records + page)
     await archive.close()
-    again = await store.release(ENTITY, version=8, archive=f"{ARCHIVE}/2")
+    again = await store.release_journal(ENTITY, version=8, archive=f"{ARCHIVE}/2")
 
     assert ([4, 5, 6, 7, 8], 8, True) == ([each.version for each in page], reached, again)
     assert [] == sealed(tmp_path)
@@ -261,7 +261,7 @@ async def test_an_entity_goes_on_after_its_release_and_can_be_released_again(sto
 async def test_a_released_entity_without_its_snapshot_is_stopped(store: FileStore, tmp_path: Path) -> None:
     """Its snapshot and keys are not a cache any more: without them a key could be applied twice."""
     await filled(store, 3, ended=True)
-    await store.release(ENTITY, version=3, archive=ARCHIVE)
+    await store.release_journal(ENTITY, version=3, archive=ARCHIVE)
     (directory(tmp_path) / "state.json").unlink()
     other = FileStore(tmp_path / "store")
     for call in (other.load(ENTITY), other.append(step(4, "k1"))):
@@ -277,9 +277,9 @@ async def test_an_entity_without_a_snapshot_of_its_end_is_not_released(store: Fi
     (directory(tmp_path) / "state.json").unlink()
     other = FileStore(tmp_path / "store")
     with pytest.raises(UnavailableError) as caught:
-        await other.release(ENTITY, version=3, archive=ARCHIVE)
+        await other.release_journal(ENTITY, version=3, archive=ARCHIVE)
     await other.adopt(step(3, "k3", ended=True), records)
-    answer = await other.release(ENTITY, version=3, archive=ARCHIVE)
+    answer = await other.release_journal(ENTITY, version=3, archive=ARCHIVE)
     await other.close()
 
     assert ("store.snapshot", True) == (caught.value.code, answer)

@@ -41,7 +41,7 @@ def other(lane: Lane, version: int = 1, ordinal: int = 0) -> Work:
 
 def leaving(version: int, *works: Work, entity: str = ENTITY, **left: tuple[WorkId, ...]) -> Append:
     """An entry that creates work."""
-    return replace(step(version, f"k{version}", entity=entity), left=WorkDelta(works, **left))
+    return replace(step(version, f"k{version}", entity=entity), work=WorkDelta(works, **left))
 
 
 class Process:
@@ -58,7 +58,7 @@ class Process:
 
     def rows(self) -> tuple[WorkRow, ...]:
         """All work that it lists."""
-        return self.dispatch.works(WorkQuery()).rows
+        return self.dispatch.list_work(WorkQuery()).rows
 
 
 class Pair:
@@ -81,12 +81,12 @@ def test_work_that_waited_and_then_expired_is_due_at_its_retry_time() -> None:
     """Not from its creation on."""
     tables = (WorkTable(), FilesTable())
     for table in tables:
-        table.keep(ENTITY, WorkDelta((charge(),)))
+        table.apply(ENTITY, WorkDelta((charge(),)))
         (claim,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=7, limit=1)
         table.settle((Settlement(claim, "wait"),), now_ms=0)
-        table.settle((Settlement(claim, "again", 5, lapsed=True),), now_ms=0)
+        table.settle((Settlement(claim, "again", 5, without_failure=True),), now_ms=0)
 
-    assert [5, 5] == [table.soonest("effect", None) for table in tables]
+    assert [5, 5] == [table.next_due_ms("effect", None) for table in tables]
 
 
 @pytest.mark.slow
@@ -102,7 +102,7 @@ def test_memory_and_files_do_the_same(data: st.DataObject) -> None:
 def test_attempts_failures_and_their_reason_survive() -> None:
     """The next process continues the count, and waits until the retry."""
     table = FilesTable()
-    table.keep(ENTITY, WorkDelta((charge(),)))
+    table.apply(ENTITY, WorkDelta((charge(),)))
     (claim,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
     table.settle((Settlement(claim, "again", 500, error={"code": "busy"}),), now_ms=0)
     table.restart()
@@ -110,13 +110,13 @@ def test_attempts_failures_and_their_reason_survive() -> None:
     assert () == table.claim("effect", None, owner="w", now_ms=499, until_ms=999, limit=9)
     (again,) = table.claim("effect", None, owner="w", now_ms=500, until_ms=999, limit=9)
     assert (2, 1) == (again.attempt, again.failures)
-    assert {"code": "busy"} == table.works(WorkQuery()).rows[0].error
+    assert {"code": "busy"} == table.list_work(WorkQuery()).rows[0].error
 
 
 def test_claimed_work_of_a_dead_process_is_claimed_immediately_as_another_attempt() -> None:
     """There is no lease to wait for: the lock is free, so its holder is dead."""
     table = FilesTable()
-    table.keep(ENTITY, WorkDelta((charge(), other("timer"), other("outbox"))))
+    table.apply(ENTITY, WorkDelta((charge(), other("timer"), other("outbox"))))
     for lane in ("effect", "timer", "outbox"):
         assert table.claim(lane, None, owner="w", now_ms=0, until_ms=10**6, limit=9)
     table.restart()
@@ -130,9 +130,9 @@ def test_claimed_work_of_a_dead_process_is_claimed_immediately_as_another_attemp
 def test_an_attempt_that_was_not_started_does_not_count_for_work_that_runs_once() -> None:
     """A worker without its chart releases it, and dies. Nothing was done."""
     table = FilesTable()
-    table.keep(ENTITY, WorkDelta((charge(restore="fail"),)))
+    table.apply(ENTITY, WorkDelta((charge(restore="fail"),)))
     (claim,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
-    table.settle((Settlement(claim, "again", 0, lapsed=True, begun=False),), now_ms=0)
+    table.settle((Settlement(claim, "again", 0, without_failure=True, started=False),), now_ms=0)
     table.restart()
 
     assert [1] == [each.attempt for each in table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)]
@@ -141,12 +141,12 @@ def test_an_attempt_that_was_not_started_does_not_count_for_work_that_runs_once(
 def test_work_that_is_released_again_and_again_does_not_fill_the_journal() -> None:
     """A worker without its chart claims it every second, for days."""
     table = FilesTable()
-    table.keep(ENTITY, WorkDelta((charge(),)))
+    table.apply(ENTITY, WorkDelta((charge(),)))
 
     def put_back() -> int:
         (claim,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
         error = {"code": "kind.unknown"}
-        table.settle((Settlement(claim, "again", 0, lapsed=True, begun=False, error=error),), now_ms=0)
+        table.settle((Settlement(claim, "again", 0, without_failure=True, started=False, error=error),), now_ms=0)
         return len(_journal(table.world))
 
     put_back()
@@ -157,27 +157,27 @@ def test_work_that_is_released_again_and_again_does_not_fill_the_journal() -> No
 def test_a_dead_letter_survives_and_can_be_revived() -> None:
     """From its first attempt, under its key, by the next process."""
     table = FilesTable()
-    table.keep(ENTITY, WorkDelta((other("outbox"), other("outbox", 1, 1))))
+    table.apply(ENTITY, WorkDelta((other("outbox"), other("outbox", 1, 1))))
     (claim,) = table.claim("outbox", None, owner="w", now_ms=0, until_ms=9, limit=9)
     table.settle((Settlement(claim, "dead", error="refused"),), now_ms=7)
     table.restart()
 
-    (row,) = table.works(WorkQuery(dead=True)).rows
+    (row,) = table.list_work(WorkQuery(dead=True)).rows
     assert (7, "refused") == (row.dead_ms, row.error)
     assert [1] == [
-        each.work.place.ordinal for each in table.claim("outbox", None, owner="w", now_ms=0, until_ms=9, limit=9)
+        each.work.id.ordinal for each in table.claim("outbox", None, owner="w", now_ms=0, until_ms=9, limit=9)
     ]
-    assert table.revive(ENTITY, claim.work.place, now_ms=8)
+    assert table.requeue_dead_letter(ENTITY, claim.work.id, now_ms=8)
     table.restart()
-    assert 2 == len(table.works(WorkQuery(dead=False)).rows)
+    assert 2 == len(table.list_work(WorkQuery(dead=False)).rows)
 
 
 def test_a_cancelled_step_of_a_saga_that_was_claimed_is_not_forgotten() -> None:
     """Its outcome must become known."""
     table = FilesTable()
-    table.keep(ENTITY, WorkDelta((charge(late=True),)))
+    table.apply(ENTITY, WorkDelta((charge(late=True),)))
     table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
-    table.keep(ENTITY, WorkDelta(cancelled=(CHARGE,)))
+    table.apply(ENTITY, WorkDelta(cancelled=(CHARGE,)))
     table.restart()
 
     (again,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
@@ -187,13 +187,13 @@ def test_a_cancelled_step_of_a_saga_that_was_claimed_is_not_forgotten() -> None:
 def test_work_that_waits_for_another_still_waits_after_a_restart() -> None:
     """A child that was started sends its result later."""
     table = FilesTable()
-    table.keep(ENTITY, WorkDelta((charge(),)))
+    table.apply(ENTITY, WorkDelta((charge(),)))
     (claim,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
     table.settle((Settlement(claim, "wait"),), now_ms=0)
     table.restart()
 
     assert () == table.claim("effect", None, owner="w", now_ms=10**6, until_ms=10**7, limit=9)
-    assert 1 == len(table.works(WorkQuery()).rows)
+    assert 1 == len(table.list_work(WorkQuery()).rows)
 
 
 # One process performs
@@ -204,8 +204,8 @@ def test_one_process_runs_work_until_it_dies_and_then_the_next() -> None:
     pair = Pair()
     pair.two.journals.append(leaving(1, charge()))
 
-    assert ((), None) == (pair.two.take(), pair.two.dispatch.soonest("effect", None))
-    assert [CHARGE] == [each.work.place for each in pair.one.take()]
+    assert ((), None) == (pair.two.take(), pair.two.dispatch.next_due_ms("effect", None))
+    assert [CHARGE] == [each.work.id for each in pair.one.take()]
     pair.one.fs.die()
     assert [2] == [each.attempt for each in pair.two.take()]
 
@@ -220,7 +220,7 @@ def test_work_of_another_process_is_found_at_the_next_poll() -> None:
 
     assert renewed is not None
     assert renewed.cancelled
-    assert ([2], ()) == ([each.work.place.version for each in pair.one.take()], pair.one.take("timer"))
+    assert ([2], ()) == ([each.work.id.version for each in pair.one.take()], pair.one.take("timer"))
 
 
 def test_work_without_a_hint_is_found_by_the_next_scan() -> None:
@@ -235,7 +235,7 @@ def test_work_without_a_hint_is_found_by_the_next_scan() -> None:
         pair.two.journals.append(leaving(2, charge(2)))
 
     assert () == pair.one.take(now_ms=SCAN_MS - 1)
-    assert [2] == [each.work.place.version for each in pair.one.take(now_ms=SCAN_MS)]
+    assert [2] == [each.work.id.version for each in pair.one.take(now_ms=SCAN_MS)]
 
 
 def test_a_clock_that_goes_back_far_is_followed() -> None:
@@ -298,10 +298,10 @@ def test_a_lock_of_hints_that_cannot_be_released_blocks_no_process() -> None:
     pair.two.journals.append(leaving(2, charge(2)))
 
     assert "unlock" == fs.fired
-    assert [2] == [each.work.place.version for each in pair.one.take()]
+    assert [2] == [each.work.id.version for each in pair.one.take()]
     fs.watch = None
     pair.two.journals.append(leaving(3, charge(3)))
-    assert [3] == [each.work.place.version for each in pair.one.take()]
+    assert [3] == [each.work.id.version for each in pair.one.take()]
 
 
 def test_a_process_that_runs_no_work_lists_retries_and_deletes_it() -> None:
@@ -313,18 +313,22 @@ def test_a_process_that_runs_no_work_lists_retries_and_deletes_it() -> None:
     desk = pair.two.dispatch
 
     assert [1, 1] == [each.dead_ms for each in pair.two.rows()]
-    assert (True, False) == (desk.revive(ENTITY, CHARGE, now_ms=5), desk.revive(ENTITY, CHARGE, now_ms=5))
-    assert (True, False) == (desk.drop(ENTITY, charge(2).place), desk.drop(ENTITY, charge(2).place))
-    assert [CHARGE] == [each.work.place for each in pair.one.take(now_ms=5)]
-    assert not desk.drop("order/nobody", CHARGE)
+    assert (True, False) == (
+        desk.requeue_dead_letter(ENTITY, CHARGE, now_ms=5),
+        desk.requeue_dead_letter(ENTITY, CHARGE, now_ms=5),
+    )
+    assert (True, False) == (desk.delete_work(ENTITY, charge(2).id), desk.delete_work(ENTITY, charge(2).id))
+    assert [CHARGE] == [each.work.id for each in pair.one.take(now_ms=5)]
+    assert not desk.delete_work("order/nobody", CHARGE)
 
 
 def test_a_listing_shows_what_the_next_worker_will_find() -> None:
     """After snapshots, in sealed segments and after marks; a listing flushes nothing."""
     table, seen = FilesTable(), tuple[WorkRow, ...]()
     for version in range(1, 16):
-        table.keep(
-            ENTITY, WorkDelta((charge(version),), ended=(WorkId("effect", version - 1, 0),) if version % 3 == 0 else ())
+        table.apply(
+            ENTITY,
+            WorkDelta((charge(version),), finished=(WorkId("effect", version - 1, 0),) if version % 3 == 0 else ()),
         )
         claims = table.claim("effect", None, owner="w", now_ms=version, until_ms=10**9, limit=1)
         verdict: Literal["dead", "again"] = "dead" if version % 5 == 0 else "again"
@@ -332,14 +336,14 @@ def test_a_listing_shows_what_the_next_worker_will_find() -> None:
         fs = Simulated(table.world, process=100 + version)
         onlooker = opened(fs, table.SETTINGS).dispatcher()
         before = len(fs.calls)
-        seen = onlooker.works(WorkQuery()).rows
+        seen = onlooker.list_work(WorkQuery()).rows
         flushes = [each for each in fs.calls[before:] if "sync" in each or each == "lock"]
         world = table.world.copy()
         world.locks.clear()
         heir = opened(Simulated(world, process=99), table.SETTINGS).dispatcher()
         heir.claim("effect", None, owner="w", now_ms=0, until_ms=0, limit=0)
 
-        assert (heir.works(WorkQuery()).rows, []) == (seen, flushes)
+        assert (heir.list_work(WorkQuery()).rows, []) == (seen, flushes)
     assert len(seen) > 5
 
 
@@ -347,11 +351,11 @@ def test_a_query_for_one_entity_reads_its_journal() -> None:
     """Whatever was published: a delivery must know whether the work still exists."""
     pair = Pair()
     pair.two.journals.append(leaving(1, charge()))
-    query = WorkQuery(entity=ENTITY, place=CHARGE)
+    query = WorkQuery(entity=ENTITY, id=CHARGE)
 
-    assert 1 == len(pair.one.dispatch.works(query).rows)
+    assert 1 == len(pair.one.dispatch.list_work(query).rows)
     pair.two.journals.append(leaving(2, ended=(CHARGE,)))
-    assert () == pair.one.dispatch.works(query).rows
+    assert () == pair.one.dispatch.list_work(query).rows
 
 
 def test_a_stale_attempt_cannot_append_its_result() -> None:
@@ -435,7 +439,7 @@ def test_work_of_a_newer_release_is_refused_and_not_cut_off() -> None:
     data += sign_line(b'{"t":"mark","d":0,"p":{"lane":"dream","version":1,"ordinal":0}', head, b"")
     world.nodes[number] = File(data, data, ())
     other = Process(world, 2)
-    for ask in (lambda: other.journals.append(leaving(2)), lambda: other.dispatch.works(WorkQuery(entity=ENTITY))):
+    for ask in (lambda: other.journals.append(leaving(2)), lambda: other.dispatch.list_work(WorkQuery(entity=ENTITY))):
         with pytest.raises(UsageError) as caught:
             ask()
         assert "store.format" == caught.value.code
@@ -477,21 +481,21 @@ def test_work_survives_the_release_of_its_entity_s_records() -> None:
     pair.one.journals.append(leaving(1, other("outbox"), other("outbox", 1, 1), charge()))
     pair.one.dispatch.settle((Settlement(pair.one.take("outbox")[0], "done"),), now_ms=0)
     pair.one.take()
-    end = replace(step(2, "k2", ended=True), left=WorkDelta(ended=(CHARGE,)))
+    end = replace(step(2, "k2", ended=True), work=WorkDelta(finished=(CHARGE,)))
     pair.one.journals.append(end)
     pair.one.dispatch.settle((Settlement(pair.one.take("outbox")[0], "again", 5),), now_ms=0)
 
-    assert pair.one.journals.release(ENTITY, version=2, archive="file:///archive")
+    assert pair.one.journals.release_journal(ENTITY, version=2, archive="file:///archive")
     pair.one.fs.die()
     (claim,) = pair.two.take("outbox", now_ms=5)
-    assert (1, 1) == (claim.work.place.ordinal, claim.failures)
+    assert (1, 1) == (claim.work.id.ordinal, claim.failures)
     assert (True,) == pair.two.dispatch.settle((Settlement(claim, "done"),), now_ms=5)
     pair.two.fs.die()
     assert () == Process(pair.world, 3).take("outbox", now_ms=9)
 
 
 def _attended(journals: BlockingFileStore, entity: str) -> object:
-    return journals.dispatcher().works(WorkQuery(entity=entity))
+    return journals.dispatcher().list_work(WorkQuery(entity=entity))
 
 
 def leave_silently(process: Process, append: Append) -> None:

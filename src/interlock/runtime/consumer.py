@@ -33,7 +33,7 @@ from interlock.effects.retry import code_of, error_facts, shown_message
 from interlock.effects.waiting import first_of
 from interlock.errors import ConflictError, InterlockError, NotFoundError, UnavailableError
 from interlock.model.backoff import Backoff
-from interlock.model.codec import plain
+from interlock.model.codec import to_builtins
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.message import Message, decode_message
 from interlock.model.keys import bus_key
@@ -328,6 +328,6 @@ def _letter(body: bytes, error: InterlockError, now_ms: int) -> Message:
     try:
         text: dict[str, Any] = {"body": body.decode()}
     except UnicodeDecodeError:
-        text = {"body_base64": plain(body)}
+        text = {"body_base64": to_builtins(body)}
     data = {"hint": None, **error_facts(error), **text}
     return Message(id=digest, source="/interlock/intake", type=DEAD_TYPE, time_ms=now_ms, data=data)
