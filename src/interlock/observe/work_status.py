@@ -116,5 +116,11 @@ def _is_handler_missing(row: WorkRow, handlers: Collection[str] | None) -> bool:
 
 
 def retries_max(work: Work) -> int:
-    """Return how often a piece of work is tried again after its first failure."""
-    return policy_of(work).retries_max if work.place.lane == "effect" else MESSAGE_ATTEMPTS_MAX - 1
+    """Return how often a piece of work is tried again after its first failure; 0 for a timer, which cannot fail."""
+    match work.place.lane:
+        case "effect":
+            return policy_of(work).retries_max
+        case "timer":
+            return 0
+        case _:
+            return MESSAGE_ATTEMPTS_MAX - 1
