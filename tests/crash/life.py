@@ -1,7 +1,7 @@
 """What the crash tests do to a store, and what they check afterwards.
 
-`SampleEntity` drives one entity and writes down what was asked and what was acknowledged; `violations` opens what a crash left
-and holds it against that.
+A `Ledger` records what was requested and what was acknowledged; `violations` opens what a crash left and compares it
+with that record.
 """
 
 from __future__ import annotations

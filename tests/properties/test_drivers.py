@@ -12,6 +12,7 @@ import asyncio
 from collections import defaultdict
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -266,6 +267,7 @@ def on_hub(*inputs: str | int) -> list[Input]:
     return [each if isinstance(each, int) else ("hub/1", each) for each in inputs]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(inputs=st.lists(INPUTS, max_size=14))
 @example(inputs=on_hub("wait", 9_000, "later", "stop", "later", 4_000, "remote", 4_000, "nowhere", 4_000))

@@ -15,7 +15,7 @@ import click
 
 from interlock.cli.output.terminal import Terminal
 from interlock.errors import UsageError
-from interlock.model.duration import parse_duration
+from interlock.model.duration import require_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=click.Command)
@@ -151,11 +151,7 @@ def parse_principal(text: str | None) -> dict[str, Any] | None:
 
 def duration_ms(text: str, option: str) -> int:
     """Return a duration in milliseconds. Raises UsageError if it is invalid."""
-    found = parse_duration(text)
-    if found is None:
-        hint = "write 90s, 5m, 2h, 90d"
-        raise UsageError(f"{option}: invalid duration `{text}`", code="duration.malformed", hint=hint)
-    return found
+    return require_duration(text, what=option, code="duration.malformed")
 
 
 def user_name() -> str:

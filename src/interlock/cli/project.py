@@ -191,9 +191,9 @@ def _warn(text: str) -> None:
 # The project file
 
 
-def project(start: Path | None = None) -> Project:
+def project() -> Project:
     """Return the values of the nearest project file, or an empty Project. Raises UsageError if the file is invalid."""
-    here = (start or Path.cwd()).absolute()
+    here = Path.cwd()
     for folder in (here, *here.parents):
         for file, path in ((folder / PROJECT_FILE, ()), (folder / SHARED_FILE, ("tool", "interlock"))):
             if file.is_file():

@@ -21,10 +21,9 @@ from interlock.cli.output.terminal import Terminal
 from interlock.cli.project import is_database_name
 from interlock.errors import NotFoundError, UsageError
 from interlock.model.diagnostics import suggestion
-from interlock.observe.population import kind_hint
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Store
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.chart_registry import ChartRegistry, kind_hint
 from interlock.runtime.runtime import Runtime
 from interlock.stores.registry import OTHER_TENANTS_MAX, schema_of, tenants_of, without_password
 from interlock.stores.registry import open_store as open_store_url

@@ -17,11 +17,10 @@ from interlock.effects.lanes import RunningWork
 from interlock.effects.retry import (
     Failure,
     RetryAt,
-    RetryPolicy,
     decide_retry,
     error_facts,
     failure_from,
-    retry_policy,
+    policy_of,
     timeout_failure,
 )
 from interlock.effects.work_delta import CANCEL
@@ -106,8 +105,12 @@ class Children:
 
 def restart_child(claim: Claim, failure: Failure, *, now_ms: int, chance: float) -> Settlement | None:
     """Return how the work of a failed child is settled for its restart; None when no tries are left."""
-    policy = retry_policy(claim.work.body, default=RetryPolicy())
     decision = decide_retry(
-        policy, failure, failures=claim.failures, attempts=claim.failures + 1, now_ms=now_ms, chance=chance
+        policy_of(claim.work),
+        failure,
+        failures=claim.failures,
+        attempts=claim.failures + 1,
+        now_ms=now_ms,
+        chance=chance,
     )
     return Settlement(claim, "again", decision.next_ms) if isinstance(decision, RetryAt) else None

@@ -29,16 +29,14 @@ from msgspec import Struct
 
 from interlock.effects.lanes import RunningWork
 from interlock.effects.retry import (
-    CALL_POLICY,
     Failure,
     GiveUp,
     HandlerFailed,
     RetryAt,
-    RetryPolicy,
     code_of,
     decide_retry,
     failure_from,
-    retry_policy,
+    policy_of,
     shown_message,
     timeout_failure,
 )
@@ -309,9 +307,8 @@ class HandlerRunner:
             call.exception()  # mark it as retrieved: the waiter may have given up
 
     def _decide(self, claim: Claim, failure: Failure) -> _RetryLater | GiveUp:
-        default = CALL_POLICY if _is_call(claim) else RetryPolicy()
         decision = decide_retry(
-            retry_policy(claim.work.body, default=default),
+            policy_of(claim.work),
             failure,
             failures=claim.failures,
             attempts=claim.attempt,

@@ -11,7 +11,7 @@ that cannot be encoded must not keep a final rejection from its `onError`.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -27,6 +27,7 @@ from interlock.errors import (
 )
 from interlock.model.backoff import Backoff
 from interlock.model.duration import parse_duration
+from interlock.model.journal.work import Work
 from interlock.model.limits import ATTEMPTS_MAX
 from interlock.model.storable import describe, storable_code, storable_text
 
@@ -51,7 +52,7 @@ class RetryPolicy(Struct, frozen=True):
 
 
 CALL_POLICY = RetryPolicy(retries_max=5)
-"""For a named action, which has no policy in the chart: tried again for about half a minute."""
+"""For a named action, which has no `id` and no policy in the chart: tried again for about half a minute."""
 
 
 class Failure(Struct, frozen=True):
@@ -82,11 +83,12 @@ class GiveUp(Struct, frozen=True):
     failure: Failure
 
 
-def retry_policy(payload: dict[str, Any], *, default: RetryPolicy) -> RetryPolicy:
-    """Return the policy in an effect's payload, or `default` when it has none."""
-    retry = payload.get("retry")
+def policy_of(work: Work) -> RetryPolicy:
+    """Return the policy of an effect: the one in its chart, else the default of invokes or that of named actions."""
+    body = work.body if isinstance(work.body, dict) else {}
+    retry = body.get("retry")
     if retry is None:
-        return default
+        return RetryPolicy() if "id" in body else CALL_POLICY
     low, _, high = (retry.get("backoff") or "1s..1m").partition("..")
     shortest = parse_duration(low) or 0
     longest = (parse_duration(high) or shortest) if high else shortest

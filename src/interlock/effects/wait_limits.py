@@ -5,7 +5,7 @@ Timers are not judged here: their delay comes from the chart, and only the entry
 
 from __future__ import annotations
 
-from interlock.effects.retry import CALL_POLICY, RetryPolicy, retry_policy
+from interlock.effects.retry import policy_of
 from interlock.model.journal.work import CHILD_WORK
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX, SEND_BACKOFF_MS_MAX
 from interlock.ports.work import WorkRow
@@ -38,6 +38,5 @@ def _longest_ms(row: WorkRow) -> float | None:
         return SEND_BACKOFF_MS_MAX
     if not isinstance(body, dict):
         return 0
-    policy = retry_policy(body, default=RetryPolicy() if "id" in body else CALL_POLICY)
     timeout_ms = body.get("timeout_ms") or 0 if row.work.name == CHILD_WORK else 0
-    return max(policy.backoff.ms_max, timeout_ms)
+    return max(policy_of(row.work).backoff.ms_max, timeout_ms)

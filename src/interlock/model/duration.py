@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from interlock.errors import UsageError
+
 UNIT_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _PART = re.compile(r"([0-9]{1,12})(ms|[dhms])")
 _SCXML = re.compile(r"\+?([0-9]{0,12})(?:\.([0-9]{1,9}))?(ms|s)")
@@ -25,6 +27,14 @@ def parse_duration(text: str) -> int | None:
         total += int(part[1]) * unit
         position, last = part.end(), unit
     return total if last is not None else None
+
+
+def require_duration(text: str, *, what: str, code: str) -> int:
+    """Return the milliseconds of a duration that a user wrote. Raises UsageError with this code, naming `what`."""
+    found = parse_duration(text)
+    if found is None:
+        raise UsageError(f"{what}: invalid duration `{text[:40]}`", code=code, hint="write 30s, 15m, 1h30m or 7d")
+    return found
 
 
 def parse_css_duration(text: str) -> int | None:

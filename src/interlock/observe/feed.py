@@ -17,6 +17,9 @@ from interlock.ports.paging import pages
 from interlock.ports.store import PAGE_MAX, EntityQuery, Store
 from interlock.stores.cursor import encode_cursor
 
+POLL_MS = 500
+"""The wait between two reads while following."""
+
 OVERLAP_MS = 5_000
 """How much of the time before the last read is read again: an entry written late may have an earlier time."""
 
@@ -28,7 +31,7 @@ ENTITIES_REMEMBERED_MAX = 100_000
 
 
 async def feed(
-    store: Store, clock: Clock, *, kind: str | None, since_ms: int, follow: bool, poll_ms: int = 500
+    store: Store, clock: Clock, *, kind: str | None, since_ms: int, follow: bool
 ) -> AsyncGenerator[FeedEntry, None]:
     """Yield entries from a time on; with `follow` without end, as they are written."""
     numbered = store.journal_feed
@@ -37,7 +40,7 @@ async def feed(
         if each is None:
             if not follow:
                 return
-            await wait_to_poll(clock, poll_ms)
+            await wait_to_poll(clock, POLL_MS)
         elif kind is None or each.entity.startswith(f"{kind}/"):
             yield each
 

@@ -33,9 +33,8 @@ CACHE_BYTES_MAX = 32 * 1_048_576
 class HistoryCache:
     """Cached snapshots of entities of one runtime, and the replay from them."""
 
-    def __init__(self, runtime: Runtime, *, bytes_max: int = CACHE_BYTES_MAX) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._bytes_max = bytes_max
         self._snapshots: OrderedDict[tuple[str, int], bytes] = OrderedDict()
         self._versions: dict[str, list[int]] = {}
         self._bytes = 0
@@ -50,7 +49,7 @@ class HistoryCache:
         self._snapshots[place] = encoded
         self._bytes += len(encoded)
         insort(self._versions.setdefault(snapshot.entity, []), snapshot.version)
-        while self._bytes > self._bytes_max:
+        while self._bytes > CACHE_BYTES_MAX:
             (entity, version), dropped = self._snapshots.popitem(last=False)
             self._bytes -= len(dropped)
             self._versions[entity].remove(version)

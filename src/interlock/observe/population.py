@@ -14,16 +14,14 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from interlock.errors import NotFoundError
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart, State
-from interlock.model.diagnostics import suggestion
 from interlock.model.duration import parse_duration
 from interlock.ports.paging import pages
 from interlock.ports.statistics import COUNT_MAX, DAY_MS, MINUTE_MS, MinuteRates
 from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow, Store
 from interlock.ports.work import WorkQuery
-from interlock.runtime.chart_registry import BUILTIN_KINDS
+from interlock.runtime.chart_registry import BUILTIN_KINDS, unknown_kind
 from interlock.runtime.runtime import Runtime
 
 DWELL_WINDOW_MS = 7 * DAY_MS
@@ -120,12 +118,7 @@ async def check_kind(runtime: Runtime, kind: str | None) -> None:
         return
     known = (*runtime.charts.kinds(), *await runtime.store.kinds())
     if kind not in known:
-        raise NotFoundError(f"unknown kind `{kind}`", code="kind.unknown", hint=kind_hint(kind, known))
-
-
-def kind_hint(kind: str, known: tuple[str, ...]) -> str:
-    """Return the hint for an unknown kind: the nearest name, or all names."""
-    return suggestion(kind, known) or (f"known kinds: {', '.join(known)}" if known else "the store has no entities")
+        raise unknown_kind(kind, known)
 
 
 async def count_dead_letters(store: Store) -> int | None:

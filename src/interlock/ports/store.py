@@ -162,7 +162,7 @@ class EntityQuery(Struct, frozen=True, kw_only=True):
 
 
 class EntityRow(Struct, frozen=True):
-    """One entity in a list."""
+    """One entity in a list. `entered_ms`: since when it is in the state of the query, or in its configuration."""
 
     entity: str
     version: int

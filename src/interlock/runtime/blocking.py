@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapp
 from contextlib import suppress
 from contextvars import copy_context
 from threading import Lock, RLock, Thread, get_ident
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
@@ -35,9 +35,6 @@ from interlock.runtime.runtime import Runtime
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, Signals, until_stopped
 from interlock.stores.threads.wakeup import WakeupPipe
-
-if TYPE_CHECKING:
-    pass
 
 PIPES_MAX = 64
 """Callers that wait on a pipe at once: it uses two file descriptors, which are scarce. Others wait on a lock."""

@@ -14,7 +14,7 @@ child comes from the invoke and the number of restarts, so that starting the chi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -85,9 +85,7 @@ class ChartRegistry:
         """Return the chart for new entities of a kind. Raises NotFoundError when there is none."""
         found = self._current.get(kind) or builtin_kernel(kind)
         if found is None:
-            known = ", ".join(self._current) or "none"
-            hint = suggestion(kind, self._current) or f"known kinds: {known}"
-            raise NotFoundError(f"unknown kind `{kind}`", code="kind.unknown", hint=hint)
+            raise unknown_kind(kind, self._current)
         return found
 
     def for_revision(self, kind: str, revision: str) -> Kernel:
@@ -125,6 +123,17 @@ class ChartRegistry:
             hint = "load the chart of that revision too, or keep its states until no entity is in them"
             raise UnavailableError(message, code="revision.unknown", hint=hint)
         return found
+
+
+def unknown_kind(kind: str, known: Collection[str]) -> NotFoundError:
+    """Return the error for a kind that is not one of those known, with the nearest of their names."""
+    kind = kind[:80]
+    return NotFoundError(f"unknown kind `{kind}`", code="kind.unknown", hint=kind_hint(kind, known))
+
+
+def kind_hint(kind: str, known: Collection[str]) -> str:
+    """Return the hint for an unknown kind: the nearest name, or all names."""
+    return suggestion(kind, known) or f"known kinds: {', '.join(known) or 'none'}"
 
 
 def is_within(label: str, bounds: str) -> bool:

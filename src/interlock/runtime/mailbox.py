@@ -4,8 +4,8 @@ Rule 1: an entity has a mailbox only while a caller steps it or waits to; an idl
 themselves wait, each with its event, so there is no queue of events that a crash could lose.
 Rule 2: results and timers come before events between entities, and those before events from callers. Within a
 priority, first come, first served. So running work ends before more of it starts.
-Rule 3: no caller starves: after `SKIPPED_TURNS_MAX` turns that skipped a waiting caller, the one that has waited longest
-is next, whatever its priority.
+Rule 3: no caller starves: after `SKIPPED_TURNS_MAX` turns that skipped a waiting caller, the one that has waited
+longest is next, whatever its priority.
 Rule 4: at most `MAILBOX_MAX` callers wait for one entity. One more is refused, and nothing was written. Deliveries are
 never refused: workers run a bounded number of them, and the others wait in the store.
 """

@@ -34,7 +34,13 @@ from interlock.model.event import Event, check_sendable
 from interlock.model.journal.work import CHILD_WORK, Work, WorkId
 from interlock.model.snapshot import Parent, Snapshot, Timer
 from interlock.model.step import Step
-from interlock.runtime.chart_registry import check_child_depth, child_context, child_entity, inline_kernels
+from interlock.runtime.chart_registry import (
+    check_child_depth,
+    child_context,
+    child_entity,
+    inline_kernels,
+    unknown_kind,
+)
 from interlock.trust.authorization import Authorizer
 
 STEPS_MAX = 100_000
@@ -132,8 +138,7 @@ class Simulation:
         if kernel is None and kind is None:
             kernel = self._first
         if kernel is None:
-            known = ", ".join(self.charts) or "none"
-            raise NotFoundError(f"no chart `{kind or entity}`; charts: {known}", code="kind.unknown")
+            raise unknown_kind(kind or entity.partition("/")[0], self.charts)
         return self._start(kernel, entity, context, None)
 
     def send(self, entity: str, name: str, data: Any = None, **fields: Any) -> Step:

@@ -47,6 +47,11 @@ class User:
         """The id of the principal."""
         return str(self.principal["id"])
 
+    @property
+    def sees_sensitive(self) -> bool:
+        """Whether nothing is hidden from the user."""
+        return "read:sensitive" in self.rights
+
 
 @dataclass(slots=True, kw_only=True)
 class Session:

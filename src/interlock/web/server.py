@@ -27,7 +27,7 @@ from interlock.web.http.console import Console
 from interlock.web.http.log_repeats import limited_logs
 
 DRAIN_SECONDS = 10
-LOGGERS = ("asyncio", "uvicorn.error", "interlock.web", "interlock.web.http")
+LOGGERS = ("asyncio", "uvicorn.error", "interlock.web", "interlock.web.http", "interlock.operate")
 """Loggers whose records clients can cause."""
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})

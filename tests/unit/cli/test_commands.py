@@ -319,7 +319,7 @@ def test_an_invalid_line_does_not_end_a_simulation(call: Caller, folder: Path, m
     ended = call("simulate", "lamp.yaml", "-q")
 
     assert 0 == ended.code
-    assert 'invalid duration "soon"' in ended.err
+    assert "invalid duration `soon`" in ended.err
     assert "press applied: dark → bright" in ended.out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from interlock.effects.retry import (
+    CALL_POLICY,
     Failure,
     GiveUp,
     RetryAt,
@@ -12,19 +13,26 @@ from interlock.effects.retry import (
     decide_retry,
     error_facts,
     failure_from,
-    retry_policy,
+    policy_of,
 )
 from interlock.errors import RejectedError, UnavailableError
 from interlock.model.backoff import Backoff
 from interlock.model.codec import encode
+from interlock.model.journal.work import Work, WorkId
 from interlock.model.limits import ATTEMPTS_MAX
 
 LOST = Failure("ConnectionError", "gone")
 THREE = RetryPolicy(retries_max=3, backoff=Backoff(100, 1_000, jitter=0.0))
 
 
-def test_an_effect_without_a_policy_uses_the_default() -> None:
-    assert THREE == retry_policy({}, default=THREE)
+def work(body: object) -> Work:
+    """An effect with this payload."""
+    return Work(WorkId("effect", 1, 0), "f", body, 0)
+
+
+def test_a_named_action_without_a_policy_is_tried_again_and_an_invoke_is_not() -> None:
+    assert 0 == policy_of(work({"id": "i", "src": "f"})).retries_max
+    assert CALL_POLICY == policy_of(work({"name": "f"})) == policy_of(work(None))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +48,7 @@ def test_an_effect_without_a_policy_uses_the_default() -> None:
     ],
 )
 def test_a_policy_is_read_from_the_payload(stated: dict[str, object], policy: RetryPolicy) -> None:
-    assert policy == retry_policy({"retry": stated}, default=RetryPolicy())
+    assert policy == policy_of(work({"id": "i", "retry": stated}))
 
 
 def test_a_failure_is_tried_again_while_tries_are_left() -> None:

@@ -141,11 +141,12 @@ async def test_a_time_is_found_by_halves_and_not_by_reading_all() -> None:
     assert (78, True) == (found, looks <= 8)
 
 
-async def test_the_cache_drops_the_least_recently_used_snapshot() -> None:
+async def test_the_cache_drops_the_least_recently_used_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_console(charts=(interlock.loads(COUNTER),)) as client:
         await counted_to(client, 30)
         size = len(encode(await client.runtime.state("counter/1")))
-        remembered = HistoryCache(client.runtime, bytes_max=3 * size)
+        monkeypatch.setattr(history, "CACHE_BYTES_MAX", 3 * size)
+        remembered = HistoryCache(client.runtime)
         for version in range(1, 31):
             await remembered.at("counter/1", version)
         near, far = remembered.distance("counter/1", 30), remembered.distance("counter/1", 20)

@@ -23,7 +23,7 @@ from interlock.cli.output.values import json_line
 from interlock.errors import InterlockError, RejectedError, UsageError
 from interlock.model.chart import Chart
 from interlock.model.diagnostics import suggestion
-from interlock.model.duration import format_duration, parse_duration
+from interlock.model.duration import format_duration, require_duration
 from interlock.observe.acceptance import event_names
 from interlock.testing.playback import (
     Act,
@@ -106,7 +106,7 @@ def parse_line(line: str, chart: Chart) -> Act:
     name, _, text = rest.partition(" ")
     match word:
         case "advance":
-            return AdvanceClock(None if not rest else _duration_ms(rest))
+            return AdvanceClock(None if not rest else require_duration(rest, what="advance", code="duration.syntax"))
         case "done":
             return CompleteEffect(name, parse_payload(text))
         case "fail":
@@ -122,13 +122,6 @@ def parse_line(line: str, chart: Chart) -> Act:
             return SendEvent(name, parse_payload(text, _string_fields(chart, name)))
         case _:
             return SendEvent(word, parse_payload(rest, _string_fields(chart, word)))
-
-
-def _duration_ms(text: str) -> int:
-    found = parse_duration(text)
-    if found is None:
-        raise UsageError(f'invalid duration "{text}"; write it like 30s or 1h30m', code="duration.syntax")
-    return found
 
 
 def _string_fields(chart: Chart, event: str) -> frozenset[str]:

@@ -38,7 +38,7 @@ from interlock.operate.jobs.walk import PAGE_ENTITIES_MAX, JobWalker, Run
 from interlock.runtime.runtime import Runtime
 from interlock.trust.disclosure import public_text
 
-_log = logging.getLogger("interlock.web")
+_log = logging.getLogger("interlock.operate")
 
 
 class TooManyJobsError(UnavailableError):

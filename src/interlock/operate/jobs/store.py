@@ -1,6 +1,6 @@
 """Durable jobs: how a job is written to the store as an entity, and how it is read back.
 
-The chart of the entity is `interlock-job` (`runtime.builtin_charts`). Its state names, events and context fields are a
+The chart of the entity is `interlock-job` (`runtime.chart_registry`). Its state names, events and context fields are a
 stored format; this module translates between them and `Job`.
 
 Rule 1: a job is created before it does anything. Its progress is saved before each page of entities and every few

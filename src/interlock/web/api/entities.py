@@ -12,13 +12,12 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from interlock.errors import UsageError
-from interlock.model.duration import parse_duration
+from interlock.model.duration import require_duration
 from interlock.model.journal.entry import Receipt
 from interlock.ports.store import EntityPage, EntityQuery, EntityRow
 from interlock.ports.work import WorkQuery
 from interlock.runtime.request_checks import check_entity
-from interlock.web.api.views import RowsView, mask_for, row_view
+from interlock.web.api.views import RowsView, mask_for
 from interlock.web.http.console import principal_of
 from interlock.web.http.endpoint import Endpoint, RequestContext
 from interlock.web.http.errors import problem_body, problem_response
@@ -47,11 +46,7 @@ def entity_query(kind: str, filters: ListQuery, *, now_ms: int, cursor: str | No
     """Return the store's query for a list. Raises UsageError if `older` is not a duration."""
     before_ms = None
     if filters.older is not None:
-        age_ms = parse_duration(filters.older)
-        if age_ms is None:
-            hint = "write 30s, 15m, 2h, 1h30m or 3d"
-            raise UsageError(f"invalid duration: `{filters.older[:40]}`", code="older.malformed", hint=hint)
-        before_ms = now_ms - age_ms
+        before_ms = now_ms - require_duration(filters.older, what="older", code="older.malformed")
     return EntityQuery(
         kind=kind,
         state=filters.state,
@@ -79,7 +74,7 @@ async def list_entities(request: RequestContext) -> RowsView:
     query = entity_query(kind, filters, now_ms=now_ms, cursor=cursor)
     page = await (console.store.find(query) if filters.error is None else _find_by_error(request, query))
     return RowsView(
-        tuple(row_view(each) for each in page.rows),
+        page.rows,
         now_ms,
         console.cursors.encrypt(page.after, _scope(kind, filters)),
         page.after is not None and len(page.rows) < filters.limit,

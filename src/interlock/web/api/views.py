@@ -20,7 +20,7 @@ from interlock.model.journal.work import BUS_WORK, CHILD_WORK
 from interlock.model.snapshot import Snapshot
 from interlock.observe.acceptance import Acceptance, Refused
 from interlock.observe.sagas import SagaView
-from interlock.observe.work_status import work_status
+from interlock.observe.work_status import retries_max, work_status
 from interlock.ports.store import EntityRow
 from interlock.ports.work import WorkRow
 from interlock.trust.masking import MASK, ChartMask, is_sensitive
@@ -66,7 +66,7 @@ class WorkView(Struct, frozen=True):
     status: str
     attempts: int
     failures: int
-    retries: int | None = None
+    retries: int
     next_ms: int | None = None
     due_ms: int | None = None
     owner: str | None = None
@@ -132,45 +132,18 @@ class EntityView(Struct, frozen=True):
     replay_distance: int | None = None
 
 
-class RowView(Struct, frozen=True):
-    """One entity in a list. `entered_ms`: since when it is in the state of the filter, or in its configuration."""
-
-    entity: str
-    version: int
-    revision: str
-    configuration: tuple[str, ...]
-    created_ms: int
-    entered_ms: int
-    changed_ms: int
-    ended: str | None = None
-
-
 class RowsView(Struct, frozen=True):
     """A page of a list. `partial`: the scan limit was reached, and there may be more after the cursor."""
 
-    rows: tuple[RowView, ...]
+    rows: tuple[EntityRow, ...]
     now_ms: int
     after: str | None = None
     partial: bool = False
 
 
-def row_view(row: EntityRow) -> RowView:
-    """Return a row of a list."""
-    return RowView(
-        row.entity,
-        row.version,
-        row.revision,
-        row.configuration,
-        row.created_ms,
-        row.entered_ms,
-        row.changed_ms,
-        row.ended,
-    )
-
-
 def mask_for(chart: Chart, user: User) -> ChartMask | None:
     """Return the mask of a chart for a user; None if nothing is hidden from them."""
-    return None if "read:sensitive" in user.rights or not is_sensitive(chart) else ChartMask(chart)
+    return None if user.sees_sensitive or not is_sensitive(chart) else ChartMask(chart)
 
 
 def masked_context(context: dict[str, Any], mask: ChartMask | None) -> dict[str, Any]:
@@ -269,9 +242,6 @@ def _effect(effect: Any) -> dict[str, Any]:
 
 def work_view(row: WorkRow, now_ms: int) -> WorkView:
     """Return a piece of work with its status."""
-    body = row.work.body if isinstance(row.work.body, dict) else {}
-    retry = body.get("retry")
-    retries = retry.get("max") if isinstance(retry, dict) else None
     return WorkView(
         row.entity,
         row.work.id.lane,
@@ -281,7 +251,7 @@ def work_view(row: WorkRow, now_ms: int) -> WorkView:
         work_status(row, now_ms=now_ms).word,
         row.attempts,
         row.failures,
-        retries if isinstance(retries, int) else None,
+        retries_max(row.work),
         row.next_ms,
         row.work.due_ms,
         row.owner,

@@ -97,7 +97,9 @@ async def list_work(request: RequestContext) -> WorkListView:
     now_ms = console.clock.now_ms()
     if console.store.work is None:
         return WorkListView((), now_ms, supported=False)
-    scope = msgspec.json.encode((query.lane, query.name, query.entity, query.dead, request.sees_everything)).decode()
+    scope = msgspec.json.encode(
+        (query.lane, query.name, query.entity, query.dead, request.user.sees_sensitive)
+    ).decode()
     page = await find_visible_work(
         request,
         WorkQuery(
@@ -118,7 +120,7 @@ async def find_visible_work(request: RequestContext, query: WorkQuery) -> WorkPa
     """Return a page of work of the kinds that the user may see, or of one kind. The store must support work."""
     console, store = request.console, request.console.store
     assert store.work is not None
-    if request.sees_everything:
+    if request.user.sees_sensitive:
         return await store.work.list_work(query)
     kinds = [each for each in console.visible_kinds(request.user) if query.kind in (None, each)]
     start, _, cursor = (query.after or "").partition("\n")

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 from interlock.errors import DeniedError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
-from interlock.model.diagnostics import suggestion
 from interlock.model.limits import SIMULATIONS_PER_USER_MAX, SIMULATIONS_RUNNING_MAX, SIMULATIONS_WAITING_MAX
 from interlock.observe.history import HistoryCache
 from interlock.observe.population import ChangeMarks
@@ -23,7 +22,7 @@ from interlock.ports.clock import Clock
 from interlock.ports.store import Store
 from interlock.ports.threads import in_thread
 from interlock.render.drawing import Options, draw_diff_svg, draw_svg
-from interlock.runtime.chart_registry import BUILTIN_KINDS
+from interlock.runtime.chart_registry import BUILTIN_KINDS, unknown_kind
 from interlock.runtime.runtime import Runtime
 from interlock.web.auth import Authentication, User
 from interlock.web.http.cursors import CursorCipher
@@ -123,7 +122,7 @@ class Console:
         A kind with hidden states needs the right `read:sensitive`, because every list and count would disclose them.
         A kind without a loaded chart needs it, too, because its hidden states are unknown.
         """
-        if "read:sensitive" in user.rights:
+        if user.sees_sensitive:
             return True
         visible = self._visible.get(kind)
         if visible is None:
@@ -148,8 +147,8 @@ class Console:
 
     def _unknown_kind(self, user: User, kind: str) -> HttpProblem:
         visible = [each for each in self.kinds() if self.may_see(user, each)]
-        hint = suggestion(kind[:80], visible) or f"known kinds: {', '.join(visible) or 'none'}"
-        return HttpProblem(404, "Not found", f"unknown kind `{kind[:80]}`", code="kind.unknown", hint=hint)
+        error = unknown_kind(kind, visible)
+        return HttpProblem(404, "Not found", error.message, code=error.code, hint=error.hint)
 
     def check_writable(self, user: User, kind: str) -> None:
         """Raise as `check_kind` does, and DeniedError for a kind that only the console itself writes."""

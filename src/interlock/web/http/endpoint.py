@@ -50,11 +50,6 @@ class RequestContext:
     query: Any
     body: Any
 
-    @property
-    def sees_everything(self) -> bool:
-        """Whether nothing is hidden from the user."""
-        return "read:sensitive" in self.user.rights
-
     def path(self, name: str) -> str:
         """A parameter of the path."""
         return str(self.http.path_params[name])

@@ -9,6 +9,7 @@ import pytest
 
 import interlock
 from interlock.assemble.charts import BoundChart
+from interlock.effects.retry import CALL_POLICY
 from interlock.model.limits import (
     SIMULATION_BYTES_MAX,
     SIMULATIONS_PER_USER_MAX,
@@ -236,6 +237,7 @@ async def test_dead_letter_is_listed_retried_and_dropped(tmp_path: Path) -> None
         again = await client.post("work/drop", {**place, "reason": "it never will be"})
         left = await client.json("work?dead=true")
 
+    assert CALL_POLICY.retries_max == row["retries"]
     assert ["order/A-2"] == [each["entity"] for each in by_error["rows"]]
     assert ("body.malformed", 200, 200, "work.unknown") == (
         silent.json()["code"], retried.status_code, dropped.status_code, again.json()["code"],
