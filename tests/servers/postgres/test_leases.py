@@ -1,37 +1,21 @@
-"""Leases and downtimes on a PostgreSQL server: the suite, and that the server's clock alone decides."""
+"""Leases and downtimes on a PostgreSQL server: only the clock of the server counts. The suite is in conformance/stores."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from functools import partial
 
 import pytest
 
 from interlock.ports.leases import Downtime, Lease, LeaseStore
-from interlock.ports.store import Store
 from interlock.stores.postgres import statements
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.store import PostgresStore
-from interlock.testing.store_suite.suite import Case, StoreSubject, lease_cases
 from tests.conformance.stores.work_tables import CLOCK
 from tests.servers.postgres.scene import raw, until_blocked
 from tests.support.postgres_server import asked, store_or_skip
 
 HOUR_MS = 3_600_000
-
-
-def _named(case: Case) -> str:
-    return getattr(case, "__name__", repr(case))
-
-
-def _opened(url: str) -> Store:
-    return asyncio.run(open_store(url))
-
-
-@pytest.mark.parametrize("case", lease_cases(durable=True, shared=True), ids=_named)
-async def test_the_postgres_store_leases(case: Case) -> None:
-    await case(StoreSubject(open=partial(_opened, store_or_skip())))
 
 
 class Server:
