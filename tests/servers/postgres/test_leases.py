@@ -12,7 +12,7 @@ from interlock.stores.postgres import statements
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.store import PostgresStore
 from tests.conformance.stores.work_tables import CLOCK
-from tests.servers.postgres.scene import raw, until_blocked
+from tests.servers.postgres.work import raw, until_blocked
 from tests.support.postgres_server import asked, store_or_skip
 
 HOUR_MS = 3_600_000

@@ -23,7 +23,7 @@ from interlock.stores.postgres.standbys import Standbys
 from interlock.stores.postgres.store import PostgresStore
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import journal, kept
-from tests.servers.postgres.scene import effect, ordered, taken
+from tests.servers.postgres.work import effect, ordered, taken
 from tests.support.eventually import eventually
 from tests.support.postgres_server import Server, private_server
 

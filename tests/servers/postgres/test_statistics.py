@@ -29,7 +29,7 @@ from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.postgres.store import PostgresStore
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept
-from tests.servers.postgres.scene import raw
+from tests.servers.postgres.work import raw
 from tests.support.eventually import eventually
 from tests.support.postgres_server import asked, store_or_skip
 

@@ -13,7 +13,7 @@ from interlock.runtime.history.verify import Verification
 from interlock.stores.postgres.connection import SETTINGS
 from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.sql import verification
-from tests.servers.postgres.scene import raw
+from tests.servers.postgres.work import raw
 from tests.support.postgres_server import asked, store_or_skip
 
 CHART = """

@@ -23,8 +23,8 @@ from interlock.stores.postgres.store import PostgresStore
 from interlock.stores.sql import schema, work_lists
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import journal, kept
-from tests.servers.postgres.scene import CHARGE, effect, leaving, ordered, raw, sent, taken, until_blocked
 from tests.servers.postgres.test_writer import Wire, breaks
+from tests.servers.postgres.work import CHARGE, effect, leaving, ordered, raw, sent, taken, until_blocked
 from tests.support.postgres_server import asked, store_or_skip
 
 

@@ -20,7 +20,7 @@ from interlock.stores.postgres.store import PostgresStore
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept
 from tests.conformance.stores.work_tables import CLOCK
-from tests.servers.postgres.scene import CHARGE, LEASE_MS, effect, leaving, ordered, raw, sent, taken, until_blocked
+from tests.servers.postgres.work import CHARGE, LEASE_MS, effect, leaving, ordered, raw, sent, taken, until_blocked
 from tests.support.eventually import eventually
 from tests.support.postgres_server import asked, store_or_skip
 
