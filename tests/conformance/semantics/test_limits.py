@@ -1,4 +1,4 @@
-"""The table of limits: nothing that a chart writes runs for ever or grows without bound."""
+"""The table of limits: no chart runs forever or grows without bound."""
 
 from __future__ import annotations
 

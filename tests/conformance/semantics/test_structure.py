@@ -1,4 +1,4 @@
-"""S1 to S4: document order, kinds of states, the root, where a compound begins."""
+"""S1 to S4: document order, kinds of states, the root, the initial state of a compound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cases of leases on the stores that keep them, and what only a store by the driver's clock can be asked."""
+"""The lease suite on every store, and tests for stores that use the clock of the driver."""
 
 from __future__ import annotations
 
@@ -47,31 +47,31 @@ async def test_the_postgres_store_leases(case: Case) -> None:
 
 async def test_a_store_without_leases_fails_the_suite() -> None:
     class Narrow:
-        """A store that can be closed, and no more."""
+        """A store that can only be closed."""
 
         async def close(self) -> None:
-            """Nothing to let go."""
+            """Do nothing."""
 
     with pytest.raises(AssertionError, match="has no leases"):
         await ALL[0](StoreSubject(open=Narrow))  # type: ignore[arg-type]  # the point
 
 
 class Steals(memory.MemoryStore):
-    """Gives a name to whoever asks."""
+    """Grants a lease to any owner."""
 
     async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         return await super().lease(name, owner=owner, now_ms=until_ms + 10**9, until_ms=until_ms)
 
 
 class NeverLapses(memory.MemoryStore):
-    """Keeps a name with whoever had it first."""
+    """Leaves a lease with its first owner forever."""
 
     async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         return await super().lease(name, owner=owner, now_ms=0, until_ms=max(1, until_ms))
 
 
 class ForgetsFences(memory.MemoryStore):
-    """Begins anew with a name that was given back."""
+    """Restarts the fence of a released lease."""
 
     async def give_back(self, lease: Lease) -> bool:
         given = await super().give_back(lease)
@@ -80,16 +80,16 @@ class ForgetsFences(memory.MemoryStore):
         return given
 
 
-class GivesBackAnybodys(memory.MemoryStore):
-    """Looks at the name only."""
+class ReleasesByNameOnly(memory.MemoryStore):
+    """Releases a lease by its name only."""
 
     async def give_back(self, lease: Lease) -> bool:
         held = self._leases._leases.get(lease.name)
         return held is not None and await super().give_back(held)
 
 
-class RaisesFencesForNothing(memory.MemoryStore):
-    """Takes holding on for changing hands."""
+class RaisesFencesOnRenewal(memory.MemoryStore):
+    """Increases the fence on renewal."""
 
     async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         held = await super().lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms)
@@ -100,21 +100,21 @@ class RaisesFencesForNothing(memory.MemoryStore):
 
 
 class Forgetful(memory.MemoryStore):
-    """Notices downtime, and does not keep it."""
+    """Reports downtime, and does not store it."""
 
     async def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
         return ()
 
 
-class Anxious(memory.MemoryStore):
-    """Takes every pause for downtime."""
+class ReportsEveryPause(memory.MemoryStore):
+    """Reports every pause as downtime."""
 
     async def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
         return await super().alive(now_ms=now_ms, gap_ms=-1)
 
 
 class BelievesEveryLease(memory.MemoryStore):
-    """Waits for the end of a lease that was taken under a wrong clock."""
+    """Respects a lease that was created under a wrong clock."""
 
     async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         held = self._leases._leases.get(name)
@@ -124,7 +124,7 @@ class BelievesEveryLease(memory.MemoryStore):
 
 
 class CutsLongLeases(memory.MemoryStore):
-    """Takes a lease of the full length for one from the future."""
+    """Treats a lease of the full length as one from the future."""
 
     async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         held = self._leases._leases.get(name)
@@ -133,11 +133,11 @@ class CutsLongLeases(memory.MemoryStore):
         return await super().lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms)
 
 
-class BelievesTheFuture(memory.MemoryStore):
-    """Notes no sign of life until the clock has caught up with the last one."""
+class NeverCorrectsTheClock(memory.MemoryStore):
+    """Ignores heartbeats until the clock has reached the last one."""
 
     async def correct_clock(self, *, now_ms: int) -> None:
-        """Nothing is put right."""
+        """Correct nothing."""
 
 
 @pytest.mark.parametrize(
@@ -146,13 +146,13 @@ class BelievesTheFuture(memory.MemoryStore):
         Steals,
         NeverLapses,
         ForgetsFences,
-        GivesBackAnybodys,
-        RaisesFencesForNothing,
+        ReleasesByNameOnly,
+        RaisesFencesOnRenewal,
         Forgetful,
-        Anxious,
+        ReportsEveryPause,
         BelievesEveryLease,
         CutsLongLeases,
-        BelievesTheFuture,
+        NeverCorrectsTheClock,
     ],
 )
 async def test_the_suite_finds_the_fault(faulty: type[memory.MemoryStore]) -> None:
@@ -168,7 +168,7 @@ async def test_the_suite_finds_the_fault(faulty: type[memory.MemoryStore]) -> No
 
 @pytest.fixture(params=["memory", "sqlite"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LeaseStore]:
-    """A store that goes by the driver's clock."""
+    """A store that uses the clock of the driver."""
     opened: memory.MemoryStore | sqlite.SqliteStore
     opened = (
         memory.open_store("memory:")
@@ -187,7 +187,7 @@ async def test_a_lease_ends_at_its_time_and_not_before(store: LeaseStore) -> Non
     assert (2, 3_000) == (taken and taken.fence, taken and taken.until_ms)
 
 
-async def test_a_clock_that_goes_back_takes_nothing_from_its_holder(store: LeaseStore) -> None:
+async def test_a_clock_that_goes_back_does_not_end_a_lease(store: LeaseStore) -> None:
     await store.lease("one", owner="ada", now_ms=10_000, until_ms=11_000)
 
     assert None is await store.lease("one", owner="bob", now_ms=10, until_ms=20)
@@ -202,7 +202,7 @@ async def test_a_lease_that_ends_later_than_any_can_is_not_valid(store: LeaseSto
     assert ("bob", 2) == (taken and taken.owner, taken and taken.fence)
 
 
-async def test_a_sign_of_life_in_the_future_is_told_until_it_is_put_right(store: LeaseStore) -> None:
+async def test_a_heartbeat_in_the_future_is_reported_until_the_clock_is_corrected(store: LeaseStore) -> None:
     await store.alive(now_ms=1_000, gap_ms=30)
     await store.alive(now_ms=1_000_000, gap_ms=30)
     assert isinstance(store, ClockCorrection)
@@ -243,7 +243,7 @@ async def test_old_downtimes_are_forgotten(store: LeaseStore, monkeypatch: pytes
     assert [30, 40, 50] == [each.ended_ms for each in await store.downtimes(since_ms=0)]
 
 
-async def test_tenants_hold_names_of_their_own(tmp_path: Path) -> None:
+async def test_tenants_have_separate_leases(tmp_path: Path) -> None:
     one = sqlite.open_store(f"sqlite:///{tmp_path}/x.db?tenant=one")
     two = sqlite.open_store(f"sqlite:///{tmp_path}/x.db?tenant=two")
     for each in (one, two):

@@ -1,4 +1,4 @@
-"""What an operator does to work: the row that says who did it is kept with the act; no act, no row."""
+"""Acts of an operator on work: each is stored together with its audit row, and there is no row without an act."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ ROW = Refusal(ENTITY, "_work.dropped", "applied", "parcel/1/2/0 charge", 7, "ada
 
 
 def address(name: str, folder: Path) -> str:
-    """The address of a store of this kind."""
+    """Return the address of a store of this kind."""
     if name == "postgres":
         return store_or_skip()
     return {"memory": "memory:", "sqlite": f"sqlite:///{folder}/store.db", "file": f"file://{folder}/store"}[name]
 
 
 async def failed(store: Store, *, dies: bool = True) -> Claim:
-    """Leave one piece of work that has failed: for good, or until its next attempt in an hour."""
+    """Create work that has failed permanently, or until its next attempt in an hour."""
     assert isinstance(store, WorkStore)
     assert isinstance(store, WorkAdmin)
     life = Life(ENTITY)
@@ -47,7 +47,7 @@ async def failed(store: Store, *, dies: bool = True) -> Claim:
 
 
 async def recorded(store: Store, folder: Path) -> list[tuple[str, str | None]]:
-    """The events and principals that the store keeps."""
+    """Return the stored events and principals."""
     if isinstance(store, RefusalHistory):
         found = await store.refusals_before(None)
         return [(each.refusal.event, each.refusal.principal) for each in found]

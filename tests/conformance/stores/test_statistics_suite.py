@@ -1,4 +1,4 @@
-"""The cases of populations on the stores that keep them; and a database of an earlier release, once it is migrated."""
+"""The statistics suite on every store that has statistics, and on a migrated database of an earlier release."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ async def test_the_postgres_store_is_seen(case: Case) -> None:
 
 async def test_a_store_that_cannot_be_seen_fails_the_suite() -> None:
     class Narrow:
-        """A store that keeps steps, and can be closed."""
+        """A store that can only append and close."""
 
         async def append(self, append: Append) -> Appended:
-            """Kept nowhere."""
+            """Do nothing."""
             return Appended(append.entry.version, "")
 
         async def close(self) -> None:
-            """Nothing to let go."""
+            """Do nothing."""
 
     with pytest.raises(AssertionError, match="has no counters"):
         await statistics_cases()[0](StoreSubject(open=Narrow))  # type: ignore[arg-type]  # the point
 
 
 class KeepsTheEnded(memory.MemoryStore):
-    """Counts whoever ended where it stood."""
+    """Counts ended entities in their last state."""
 
     async def append(self, append: Append) -> Any:
         answer = await super().append(append)
@@ -68,7 +68,7 @@ class KeepsTheEnded(memory.MemoryStore):
 
 
 class ForgetsTheEnded(memory.MemoryStore):
-    """Counts whoever ended nowhere."""
+    """Does not count ended entities."""
 
     async def append(self, append: Append) -> Any:
         answer = await super().append(append)
@@ -78,7 +78,7 @@ class ForgetsTheEnded(memory.MemoryStore):
 
 
 class KeepsTheTags(memory.MemoryStore):
-    """Lists whoever ended by the tags of the states it left."""
+    """Lists ended entities by the tags of their last states."""
 
     async def append(self, append: Append) -> Any:
         answer = await super().append(append)
@@ -87,7 +87,7 @@ class KeepsTheTags(memory.MemoryStore):
 
 
 class MovesTheEnded(memory.MemoryStore):
-    """Takes whatever an ended entity hears for its end."""
+    """Counts each event of an ended entity as its end."""
 
     async def append(self, append: Append) -> Any:
         answer = await super().append(append)
@@ -97,7 +97,7 @@ class MovesTheEnded(memory.MemoryStore):
 
 
 class CallsAllCancelled(memory.MemoryStore):
-    """Does not tell failures apart."""
+    """Counts failed entities as cancelled."""
 
     async def counts(self, kind: str) -> tuple[StateCount, ...]:
         found = await super().counts(kind)
@@ -124,13 +124,13 @@ Reopen = Callable[[], Any]
 
 
 def _as_before(append: Append, before: Mapping[str, int]) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Return the states of an entity as listed before ended entities had a state of their own."""
+    """Return the states of an entity as listed before ended entities had their own state."""
     return {state: before.get(state, append.entry.event.at_ms) for state in append.states}, append.tags
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def old(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Reopen]:
-    """Opens a store: at first as the release before, with its schema and its lists; the second time as this one."""
+    """Open a store first as the release before, with its schema and lists, then as this release."""
     last = 6 if request.param == "sqlite" else 3
     url = f"sqlite:///{tmp_path}/x.db" if request.param == "sqlite" else store_or_skip()
     before = tuple(each for each in schema.migrations(request.param) if each.number <= last)
@@ -150,7 +150,7 @@ async def old(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
 
 
 async def _lived(store: Any, lives: list[Life]) -> None:
-    """Some who are cancelled, one at its very last change, others who are done or live, on two revisions."""
+    """Create entities that are cancelled, done or active, on two revisions."""
     for number, life in enumerate(lives):
         await kept(store, life.created(), life.stepped("shipped", key="s"))
         if number % 3 == 0:

@@ -59,7 +59,7 @@ def reading(broker: Any, stream: str) -> str:
 
 
 async def all_sent(runtime: interlock.Runtime) -> None:
-    """Wait until no message waits."""
+    """Wait until all messages are published."""
     store = runtime.store
     assert isinstance(store, WorkStore)
 

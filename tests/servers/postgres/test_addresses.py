@@ -1,4 +1,4 @@
-"""Opening a PostgreSQL store: addresses, servers that are refused, and what errors mean to a caller."""
+"""Opening a PostgreSQL store: addresses, unsuitable servers, and the classes of errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECRET = "hunter2-never-shown"
 
 @pytest.fixture
 def url() -> str:
-    """Where the store of a test lies."""
+    """The address of an empty store."""
     return store_or_skip()
 
 

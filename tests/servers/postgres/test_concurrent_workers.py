@@ -1,4 +1,4 @@
-"""Work on a PostgreSQL server in many hands: workers side by side, clocks that differ, connections that break."""
+"""Concurrent workers on a PostgreSQL server: claims at the same time, different clocks, broken connections."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 def url() -> str:
-    """Where the store of a test lies."""
+    """The address of an empty store."""
     return store_or_skip()
 
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[PostgresStore]:
-    """A store, closed in the end."""
+    """A store, closed at the end."""
     opened = await open_store(url)
     yield opened
     await opened.close()
@@ -152,7 +152,7 @@ async def test_workers_and_steps_on_the_same_rows_never_wait_in_a_circle(store: 
 
 @pytest.fixture
 async def at_noon(store: PostgresStore, url: str) -> PostgresStore:
-    """A store whose server's clock stands at 1,000,000."""
+    """A store whose server's clock shows 1,000,000."""
     async with raw(url) as connection:
         await connection.execute(CLOCK)
         await connection.execute("UPDATE set_clock SET ms = 1000000")
@@ -194,7 +194,7 @@ async def test_a_lease_is_not_lost_to_a_host_whose_clock_is_ahead(
 
 
 def elsewhere(store: PostgresStore) -> PostgresStore:
-    """What another host has: a handle that knows nothing of this one's clock. It goes with the first."""
+    """A store of another host, which has not yet compared the clocks; closed with the first one."""
     other = PostgresStore(store.database.address)
     other.database.loops = store.database.loops
     return other
@@ -259,7 +259,7 @@ async def test_hands_go_on_after_all_connections_were_ended(store: PostgresStore
 
 
 class Impatient:
-    """A store whose server gives up waiting for a lock soon, and how often it was asked."""
+    """A store whose server soon stops waiting for a lock, and the number of its calls."""
 
     def __init__(self, store: PostgresStore) -> None:
         self.store = store
@@ -276,7 +276,7 @@ class Impatient:
 
 @pytest.fixture
 async def impatient(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Impatient]:
-    """A store that is given up for others after a moment."""
+    """A store with a short lock timeout."""
     monkeypatch.setitem(SETTINGS, "lock_timeout", "20ms")
     store = await open_store(url)
     yield Impatient(store)

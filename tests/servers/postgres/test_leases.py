@@ -1,4 +1,4 @@
-"""Leases and downtimes on a PostgreSQL server: only the clock of the server counts. The suite is in conformance/stores."""
+"""Leases and downtimes on a PostgreSQL server: only the clock of the server counts."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Server:
             asked(url, statement)
 
     def at(self, ms: int) -> PostgresStore:
-        """The store, now that the server's clock shows this."""
+        """Set the clock of the server; return the store."""
         asked(self.url, f"UPDATE set_clock SET ms = {ms}")
         return self.store
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    """A store whose server's clock the test sets."""
+    """A store, and a server whose clock the test sets."""
     url = store_or_skip()
     store = await open_store(url)
     yield Server(store, url)
@@ -43,7 +43,7 @@ async def server() -> AsyncIterator[Server]:
 
 
 async def taken(store: LeaseStore, owner: str, *, now_ms: int = 0, length_ms: int = 1_000) -> Lease | None:
-    """The name, asked for by an owner whose clock shows `now_ms`."""
+    """Request the lease for an owner whose clock shows `now_ms`."""
     return await store.lease("name", owner=owner, now_ms=now_ms, until_ms=now_ms + length_ms)
 
 
@@ -57,14 +57,14 @@ async def test_a_lease_lasts_as_long_as_was_asked_for(server: Server, ahead_ms: 
     assert Lease("name", "bob", 2, 1_005) == late
 
 
-async def test_a_server_clock_that_goes_back_takes_nothing_from_its_holder(server: Server) -> None:
+async def test_a_server_clock_that_goes_back_does_not_end_a_lease(server: Server) -> None:
     await taken(server.at(10_000), "ada")
 
     assert None is await taken(server.at(10), "bob")
 
 
 async def test_downtime_is_more_silence_than_allowed_by_the_servers_clock(server: Server) -> None:
-    """From the last sign of life to the next one; the hosts' own times say nothing."""
+    """From one heartbeat to the next; the times of the hosts are ignored."""
     assert None is await server.at(1_000).alive(now_ms=7, gap_ms=30)
     assert None is await server.at(1_030).alive(now_ms=HOUR_MS, gap_ms=30)
     assert Downtime(1_030, 1_061) == await server.at(1_061).alive(now_ms=8, gap_ms=30)
@@ -79,7 +79,7 @@ async def test_a_clock_that_goes_back_and_forth_makes_no_downtime(server: Server
     assert () == await server.store.downtimes(since_ms=0)
 
 
-async def test_of_many_who_come_back_at_once_one_notes_the_downtime(server: Server) -> None:
+async def test_one_of_many_concurrent_heartbeats_stores_the_downtime(server: Server) -> None:
     await server.at(0).alive(now_ms=0, gap_ms=30)
     store = server.at(100)
     async with raw(server.url) as other:
@@ -102,7 +102,7 @@ async def test_old_downtimes_are_forgotten(server: Server, monkeypatch: pytest.M
     assert [30, 40, 50] == [each.ended_ms for each in await server.store.downtimes(since_ms=0)]
 
 
-async def test_tenants_hold_names_of_their_own() -> None:
+async def test_tenants_have_separate_leases() -> None:
     url = store_or_skip()
     stores = [await open_store(f"{url}&tenant={each}") for each in ("one", "two")]
     leases = [await taken(store, owner, length_ms=HOUR_MS) for store, owner in zip(stores, "ab", strict=True)]

@@ -1,4 +1,4 @@
-"""The PostgreSQL store beyond the suite: what it refuses, what it notices, and where it may be used."""
+"""The PostgreSQL store beyond the suite: refusals, corruption, forks and event loops."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from tests.support.postgres_server import asked, database_or_skip, store_or_skip
 
 @pytest.fixture
 def url() -> str:
-    """Where the store of a test lies."""
+    """The address of an empty store."""
     return store_or_skip()
 
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[PostgresStore]:
-    """A store, closed in the end."""
+    """A store, closed at the end."""
     opened = await open_store(url)
     yield opened
     await opened.close()
 
 
 async def _some(store: PostgresStore, count: int = 3) -> Life:
-    """One entity of some entries."""
+    """Create an entity with some entries."""
     life = Life("parcel/1")
     await kept(store, life.created(), *(life.stepped(key=f"k{each}") for each in range(count - 1)))
     return life
@@ -92,7 +92,7 @@ async def test_a_month_that_nobody_prepared_loses_nothing(store: PostgresStore, 
             asked(url, f"DROP TABLE {name}")
     await _some(store)
 
-    await (await open_store(url)).close()  # makes the months that nothing stands in the way of
+    await (await open_store(url)).close()  # creates the partitions that do not overlap
 
     assert 3 == len(await journal(store, "parcel/1"))
     assert [(3,)] == asked(url, "SELECT count(*) FROM journal_default")
@@ -446,7 +446,7 @@ async def test_a_loop_that_is_gone_is_forgotten(store: PostgresStore) -> None:
     """Its connections are let go when another loop comes, and closing the store does not wait for it."""
 
     class Gone:
-        """A connection whose loop was closed."""
+        """A connection of a closed event loop."""
 
         def terminate(self) -> None:
             raise RuntimeError("Event loop is closed")

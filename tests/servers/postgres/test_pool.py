@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL whose callers go away: none is used again, none is lost, and nothing is left unsaid."""
+"""Connections to PostgreSQL whose callers are cancelled: none is reused, none leaks, and no error is lost."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ WAIT = "SELECT pg_sleep(20)"
 
 @pytest.fixture
 def url() -> str:
-    """Where the server is."""
+    """The address of an empty store."""
     return store_or_skip()
 
 
 @pytest.fixture
 def untold() -> list[str]:
-    """What the event loop would complain about."""
+    """The errors that the event loop reports."""
     return []
 
 
@@ -34,18 +34,18 @@ async def _linked(url: str, untold: list[str]) -> ConnectionPool:
     return ConnectionPool(parse_address(url))
 
 
-async def _waits(link: ConnectionPool, began: asyncio.Event | None = None) -> Any:
+async def _waits(link: ConnectionPool, waiting: asyncio.Event | None = None) -> Any:
     async with link.connection() as connection:
-        if began is not None:
-            began.set()
+        if waiting is not None:
+            waiting.set()
         return await connection.fetchval(WAIT)
 
 
 async def test_a_connection_whose_caller_went_away_is_never_used_again(url: str, untold: list[str]) -> None:
     link = await _linked(url, untold)
-    began = asyncio.Event()
-    asked = asyncio.ensure_future(_waits(link, began))
-    await asyncio.wait_for(began.wait(), PATIENCE_SECONDS)
+    waiting = asyncio.Event()
+    asked = asyncio.ensure_future(_waits(link, waiting))
+    await asyncio.wait_for(waiting.wait(), PATIENCE_SECONDS)
     (used,) = link._used
     asked.cancel()
     await asyncio.wait({asked})
@@ -70,7 +70,7 @@ async def test_a_connection_that_was_being_made_for_somebody_who_went_away_is_fo
         async with asyncio.timeout(PATIENCE_SECONDS):
             while link._making:
                 await asyncio.wait(tuple(link._making))
-        await asyncio.sleep(0)  # what is told of its end is done in the next turn
+        await asyncio.sleep(0)  # callbacks of its end run in the next iteration
         kept += len(link._idle)
         await link.close()
         gc.collect()
@@ -82,7 +82,7 @@ async def test_a_connection_that_was_being_made_for_somebody_who_went_away_is_fo
 async def test_a_link_that_is_closed_while_a_connection_is_made_lets_go_of_it(url: str, untold: list[str]) -> None:
     link = await _linked(url, untold)
     asked = asyncio.ensure_future(_waits(link))
-    while not link._making:  # noqa: ASYNC110 - nobody is told
+    while not link._making:  # noqa: ASYNC110 - there is nothing to await
         await asyncio.sleep(0)
     (made,) = link._making
     asked.cancel()
@@ -93,17 +93,17 @@ async def test_a_link_that_is_closed_while_a_connection_is_made_lets_go_of_it(ur
 
 
 class Made:
-    """A connection that was made."""
+    """An open connection."""
 
     def is_closed(self) -> bool:
-        """It is not."""
+        """Return False."""
         return False
 
     def add_log_listener(self, heard: object) -> None:
-        """It warns of nothing."""
+        """Do nothing."""
 
     async def close(self) -> None:
-        """Take leave."""
+        """Close."""
 
 
 async def test_callers_who_go_away_while_a_server_is_slow_leave_no_more_connections_than_are_allowed(

@@ -1,4 +1,4 @@
-"""The server that the tests use: shared by a run, refused loudly when it is not there, gone in the end."""
+"""The server that the tests use: shared by a run, a skip if it is missing, and ended with the run."""
 
 from __future__ import annotations
 

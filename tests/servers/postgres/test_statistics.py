@@ -1,4 +1,4 @@
-"""What pages about many entities ask a PostgreSQL server: the same answers as from memory, along counters and keys."""
+"""Statistics on a PostgreSQL server: the same results as in memory, read from counters and indexes."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ NOON_MS = 100 * DAY_MS + 12 * 3_600_000
 
 @pytest.fixture
 def url() -> str:
-    """Where the store of a test lies."""
+    """The address of an empty store."""
     return store_or_skip()
 
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[PostgresStore]:
-    """A store, closed in the end."""
+    """A store, closed at the end."""
     opened = await open_store(url)
     yield opened
     await opened.close()
@@ -56,7 +56,7 @@ def refusal(number: int, principal: str | None = "ada") -> Refusal:
 
 
 async def lived(store: Store) -> None:
-    """Some parcels: moved after a while, one cancelled, one lost swap, refusals."""
+    """Create parcels with steps, a cancellation, a conflict and refusals."""
     lives = [Life(f"parcel/{each}", time_ms=NOON_MS) for each in range(5)]
     other = Life("parcel/9", revision="2.0.0", time_ms=NOON_MS + MINUTE_MS)
     await kept(store, *(life.created() for life in (*lives, other)))
@@ -69,7 +69,7 @@ async def lived(store: Store) -> None:
     assert isinstance(lost, Conflict)
 
 
-async def told(store: Store) -> None:
+async def until_written(store: Store) -> None:
     """Wait until the statistics of a store on a server are written."""
     if isinstance(store, PostgresStore):
         await store.database.connections().statistics.drain()
@@ -83,7 +83,7 @@ async def test_a_server_sees_what_memory_sees(store: PostgresStore) -> None:
         assert isinstance(each, Statistics)
         await lived(each)
         await each.refuse((refusal(1), refusal(2)))
-        await told(each)
+        await until_written(each)
         answers.append(
             (
                 await each.counts("parcel"),
@@ -137,7 +137,7 @@ async def test_statistics_that_cannot_be_written_stop_no_step(store: PostgresSto
     asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context))
     life = Life("parcel/1", time_ms=NOON_MS)
     await kept(store, life.created())
-    await told(store)
+    await until_written(store)
     await kept(store, life.stepped(key="a"))
     gc.collect()
 
@@ -147,7 +147,7 @@ async def test_statistics_that_cannot_be_written_stop_no_step(store: PostgresSto
 async def test_old_statistics_are_forgotten(store: PostgresStore) -> None:
     for life in (Life("parcel/1", time_ms=NOON_MS), Life("parcel/2", time_ms=NOON_MS + (DWELL_DAYS + 1) * DAY_MS)):
         await kept(store, life.created(), life.stepped("shipped", key="s", after_ms=0))
-        await told(store)
+        await until_written(store)
     rates, dwell = await store.rates("parcel", since_ms=0), await store.dwell("parcel", since_ms=0)
 
     assert [(NOON_MS + (DWELL_DAYS + 1) * DAY_MS, 2)] == [(each.minute_ms, each.steps) for each in rates]
@@ -173,7 +173,7 @@ async def test_tenants_see_their_own(url: str) -> None:
     for each in (one, two):
         await each.refuse((refusal(1),))
         await each.database.connections().refusals.drain()
-        await told(each)
+        await until_written(each)
     found = [(len(await each.counts("parcel")), len(await each.refusals_before(None))) for each in (one, two)]
     rates = [await each.rates("parcel", since_ms=0) for each in (one, two)]
     proof = await two.prove_refusals()

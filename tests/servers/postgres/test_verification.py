@@ -1,4 +1,4 @@
-"""What a PostgreSQL schema keeps beside its journals is held against them."""
+"""The tables of a PostgreSQL schema are verified against its journals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ door = interlock.loads(CHART)
 
 
 async def kept() -> str:
-    """A schema with two doors, one of them opened and left to be watched."""
+    """A schema with two doors; one was opened, and has a timer."""
     url = store_or_skip()
     async with interlock.open(url, charts=[door], work=False) as doors:
         await doors.create("door/1", key="first")
@@ -38,7 +38,7 @@ async def kept() -> str:
 
 
 async def proofs(url: str) -> list[Verification]:
-    """What is proven of all that is there."""
+    """Return the proofs of all entities."""
     async with interlock.open(url, charts=[door], work=False) as doors:
         assert isinstance(doors.store, DerivedRows)
         return [each async for each in doors.verify_all()]
@@ -53,7 +53,7 @@ async def test_a_schema_that_nobody_touched_agrees(page: int, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("statement", "entity", "told"),
+    ("statement", "entity", "expected"),
     [
         ("UPDATE entity SET configuration = '[\"open\"]' WHERE id = '1'", "door/1", "`configuration`"),
         ("UPDATE entity SET revision = 'other' WHERE id = '1'", "door/1", "`revision`"),
@@ -107,14 +107,14 @@ async def test_a_schema_that_nobody_touched_agrees(page: int, monkeypatch: pytes
         ("UPDATE work SET id = '9'", "the store", "`work` has orphaned rows for door/9"),
     ],
 )
-async def test_a_row_that_says_something_else_is_told(statement: str, entity: str, told: str) -> None:
+async def test_a_row_that_says_something_else_is_reported(statement: str, entity: str, expected: str) -> None:
     """With the entity it belongs to; lists, counts and known keys would be answered wrongly from it."""
     url = await kept()
     asked(url, statement)
     problems = [each.problem for each in await proofs(url) if each.entity == entity and each.problem is not None]
 
     assert {"store.beside"} == {each.code for each in problems}
-    assert any(told in each.message for each in problems), problems
+    assert any(expected in each.message for each in problems), problems
 
 
 async def test_what_is_written_meanwhile_is_no_difference() -> None:

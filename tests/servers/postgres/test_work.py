@@ -1,4 +1,4 @@
-"""Work on a PostgreSQL server beyond the table: kept with its step, behind a fence, found along an index."""
+"""Work on a PostgreSQL server: stored with its step, protected by a fence, found by an index."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from tests.support.postgres_server import asked, store_or_skip
 
 @pytest.fixture
 def url() -> str:
-    """Where the store of a test lies."""
+    """The address of an empty store."""
     return store_or_skip()
 
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[PostgresStore]:
-    """A store, closed in the end."""
+    """A store, closed at the end."""
     opened = await open_store(url)
     yield opened
     await opened.close()
