@@ -146,7 +146,7 @@ def test_plain_charts_come_back_from_smcat_with_the_same_behaviour(record_proper
     assert held > COUNT / 5
 
 
-def test_no_example_goes_through_smcat_unharmed_and_each_is_told() -> None:
+def test_every_example_loses_something_in_smcat_and_reports_it() -> None:
     """Fields of a context, payloads and invokes are not smcat's; a document that lost them silently would be a lie."""
     losses_of = {name: trip(made, ("smcat",)).losses for name, made in examples().items()}
 

@@ -1,7 +1,7 @@
 """Trips of a document through formats: every written text is read again, and the reported losses are kept.
 
 Rule 1: a trip that ends in an error is a difference, never a skip.
-Rule 2: a loss that changes behaviour is one that a writer has reported: a warning `export.<what>` of one of the codes in
+Rule 2: a loss that changes behaviour is one that a writer has reported: a warning `export.<what>` with a code in
 `CHANGING`. What a writer says it has kept (in `meta.interlock`, in our namespace) must come back.
 """
 

@@ -84,7 +84,7 @@ def test_s3_a_deeper_final_does_not_end_the_entity() -> None:
     assert (None, "f") == (life.step.snapshot.ended, life.states)
 
 
-def test_s4_without_initial_the_first_child_begins() -> None:
+def test_s4_without_initial_the_first_child_is_entered() -> None:
     """The first child in document order that can be active (W3C 364)."""
     life = Life("states: {c: {states: {h: {type: history, target: a}, a: {}, b: {}}}}")
 

@@ -191,7 +191,7 @@ async def test_a_database_of_an_earlier_release_tells_the_same_once_it_is_migrat
     assert [()] * len(lives) == [await store.differences(each.entity) for each in lives]
 
 
-async def test_entities_of_an_earlier_release_go_on_once_it_is_migrated(old: Reopen) -> None:
+async def test_entities_of_an_earlier_release_continue_after_migration(old: Reopen) -> None:
     lives = _lives()
     await _lived(await old(), lives)
     store = await old()
@@ -204,7 +204,7 @@ async def test_entities_of_an_earlier_release_go_on_once_it_is_migrated(old: Reo
     assert () == await store.differences()
 
 
-async def test_a_database_in_which_nobody_was_cancelled_stays_as_it_was(old: Reopen) -> None:
+async def test_a_database_without_cancelled_entities_is_not_changed(old: Reopen) -> None:
     lives = [Life("parcel/1"), Life("letter/1")]
     before = await old()
     for life in lives:

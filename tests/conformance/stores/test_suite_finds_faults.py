@@ -160,7 +160,7 @@ MUTANTS = (
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.__name__)
-async def test_a_faulty_store_is_found_out(mutant: type[MemoryStore]) -> None:
+async def test_a_faulty_store_is_detected(mutant: type[MemoryStore]) -> None:
     """At least one case fails, by its own word and not by an accident of the fault."""
     found = []
     for case in store_cases(durable=False, shared=False):

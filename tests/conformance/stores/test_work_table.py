@@ -95,14 +95,14 @@ def test_what_an_entry_ends_is_gone(table: Tabled) -> None:
     assert (False,) == work.settle((Settlement(claim, "again", 7),), now_ms=1)
 
 
-def test_a_cancelled_invoke_that_nobody_holds_is_gone(table: Tabled) -> None:
+def test_a_cancelled_invoke_without_a_claim_is_deleted(table: Tabled) -> None:
     work = table(effect())
     work.keep("order/1", WorkDelta(cancelled=(CHARGE,)))
 
     assert [] == taken(work)
 
 
-def test_a_cancelled_invoke_in_hand_is_told_at_the_next_renewal(table: Tabled) -> None:
+def test_a_claimed_invoke_that_is_cancelled_is_reported_at_the_next_renewal(table: Tabled) -> None:
     work = table(effect())
     (claim,) = taken(work)
     work.keep("order/1", WorkDelta(cancelled=(CHARGE,)))
@@ -195,7 +195,7 @@ def test_renewing_holds_on(table: Tabled) -> None:
     assert ([], [2]) == (taken(work, now_ms=49), [each.attempt for each in taken(work, now_ms=50)])
 
 
-def test_work_may_wait_for_another_to_go_on_with_it(table: Tabled) -> None:
+def test_work_may_wait_for_another_result(table: Tabled) -> None:
     work = table(effect())
     (claim,) = taken(work)
     work.settle((Settlement(claim, "wait"),), now_ms=1)
@@ -250,7 +250,7 @@ def test_a_dead_letter_lets_the_next_go(table: Tabled) -> None:
 
 
 @pytest.mark.parametrize("lane", ["effect", "outbox", "message"])
-def test_a_revived_letter_is_tried_from_the_beginning(table: Tabled, lane: Lane) -> None:
+def test_a_requeued_dead_letter_starts_with_the_first_attempt(table: Tabled, lane: Lane) -> None:
     work = table(effect() if lane == "effect" else sent(2, lane=lane))
     (claim,) = taken(work, lane)
     work.settle((Settlement(claim, "dead"),), now_ms=7)

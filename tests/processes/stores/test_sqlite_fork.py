@@ -151,7 +151,7 @@ def test_a_child_refuses_sqlite_when_a_thread_stayed_inside(tmp_path: Path, monk
     assert ("store.forked", "wrote 1") == (said, opened(tmp_path / "x.db"))
 
 
-def test_threads_wait_while_a_process_forks_and_go_on_when_its_end_was_interrupted(
+def test_threads_wait_during_a_fork_and_continue_when_its_end_was_interrupted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls = files.Calls()
@@ -275,7 +275,7 @@ def test_a_new_file_is_private_from_its_first_moment(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of processes with threads; that is what is tested
-def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path) -> None:
+def test_a_forked_child_must_open_its_own_store(tmp_path: Path) -> None:
     """Its rings would wake its parent's threads, and theirs would wake its own; the parent goes on."""
     life = Life("parcel/1")
     store = SqliteStore(tmp_path / "x.db")

@@ -201,7 +201,7 @@ def elsewhere(store: PostgresStore) -> PostgresStore:
 
 
 @pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 0, HOUR_MS])
-async def test_a_host_hears_by_its_own_clock_when_to_look_again(at_noon: PostgresStore, ahead_ms: int) -> None:
+async def test_the_next_poll_is_returned_in_the_time_of_the_host(at_noon: PostgresStore, ahead_ms: int) -> None:
     """Too early it would ask without end, too late it would oversleep."""
     here = 1_000_000 + ahead_ms
     life = Life("parcel/1", time_ms=here)
@@ -247,7 +247,7 @@ Hands = Callable[[PostgresStore, Claim], Any]
     ],
     ids=["claim", "renew", "settle", "lease", "alive"],
 )
-async def test_hands_go_on_after_all_connections_were_ended(store: PostgresStore, url: str, change: Hands) -> None:
+async def test_workers_continue_after_all_connections_were_ended(store: PostgresStore, url: str, change: Hands) -> None:
     await ordered(store, effect())
     (claim,) = await taken(store)
     asked(
@@ -301,7 +301,7 @@ async def test_what_a_lock_holds_up_is_tried_again(
         assert (True,) == await settling
 
 
-async def test_a_lock_that_is_never_had_is_told_at_last(impatient: Impatient, url: str) -> None:
+async def test_a_lock_that_is_never_granted_is_reported_in_the_end(impatient: Impatient, url: str) -> None:
     asked(url, "INSERT INTO lease VALUES ('', 'name', 'w9', 1, 0)")
     async with raw(url) as other, other.transaction():
         await other.fetch("SELECT FROM lease FOR UPDATE")

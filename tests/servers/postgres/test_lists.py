@@ -144,7 +144,7 @@ async def _crowd(store: PostgresStore, count: int) -> None:
     ],
 )
 @pytest.mark.parametrize("walk", [5_000, 8, 7])
-async def test_a_walk_stops_and_goes_on_from_its_cursor(
+async def test_a_walk_continues_from_its_cursor(
     store: PostgresStore, query: EntityQuery, count: int, walk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _crowd(store, 40)

@@ -36,7 +36,7 @@ async def store(url: str) -> AsyncIterator[PostgresStore]:
     await opened.close()
 
 
-async def test_partitions_are_kept_up_beside_the_steps(store: PostgresStore, url: str) -> None:
+async def test_partitions_are_created_during_steps(store: PostgresStore, url: str) -> None:
     """Once an hour a batch takes the upkeep with it: a partition that is missing is made."""
     life = Life("parcel/1")
     await kept(store, life.created())
@@ -143,7 +143,7 @@ async def test_two_processes_move_the_boundary_no_faster_than_one(
     assert 2.5 * HOUR_MS == server.boundary_ms()
 
 
-async def test_a_schema_of_an_earlier_release_begins_at_its_oldest_key(store: PostgresStore, url: str) -> None:
+async def test_a_schema_of_an_earlier_release_starts_at_its_oldest_key(store: PostgresStore, url: str) -> None:
     await kept(store, Life("parcel/1").created(), Life("parcel/2").created())
     asked(url, "UPDATE event_key SET at = at - interval '40 days' WHERE id = '1'")
     asked(url, "DROP TABLE key_boundary")

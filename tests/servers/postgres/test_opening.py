@@ -85,7 +85,7 @@ async def test_partitions_are_there_before_their_month(store: PostgresStore, url
     assert [(0,)] == asked(url, "SELECT keep_partitions(3)")
 
 
-async def test_a_month_that_nobody_prepared_loses_nothing(store: PostgresStore, url: str) -> None:
+async def test_a_month_without_a_partition_loses_nothing(store: PostgresStore, url: str) -> None:
     """Without its partition an entry goes into the one for everything else, and is read from there."""
     for (name,) in asked(url, "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'journal'::regclass"):
         if name != "journal_default":
@@ -388,7 +388,7 @@ async def test_a_page_is_a_range_of_versions(store: PostgresStore, after: int, l
     assert versions == [each.version for each in await store.read("parcel/1", after=after, limit=limit)]
 
 
-async def test_a_reader_goes_on_after_all_connections_were_ended(store: PostgresStore, url: str) -> None:
+async def test_a_reader_continues_after_all_connections_were_ended(store: PostgresStore, url: str) -> None:
     await _some(store)
     await asyncio.gather(*(store.kinds() for _ in range(5)))
     ended = asked(
@@ -402,7 +402,9 @@ async def test_a_reader_goes_on_after_all_connections_were_ended(store: Postgres
     assert 3 == len(await store.read("parcel/1"))
 
 
-async def test_a_reader_hears_that_the_server_is_gone(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_gets_an_error_if_the_server_is_unavailable(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked_times = 0
 
     async def lost(connection: object) -> None:
@@ -500,7 +502,7 @@ sys.exit(asyncio.run(main(sys.argv[1])))
 """
 
 
-def test_a_forked_process_is_told_to_open_its_own(url: str) -> None:
+def test_a_forked_process_must_open_its_own_store(url: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FORKED, url], check=False, capture_output=True, timeout=PATIENCE_SECONDS
     )
@@ -546,7 +548,7 @@ print(endings, flush=True)
 """
 
 
-def test_a_parent_goes_on_while_its_children_exit_or_open_their_own(url: str) -> None:
+def test_a_parent_continues_while_its_children_exit_or_open_their_own(url: str) -> None:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", INHERITED, url]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
 

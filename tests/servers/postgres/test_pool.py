@@ -56,9 +56,7 @@ async def test_a_connection_whose_caller_went_away_is_never_used_again(url: str,
     assert (7, False, True) == (answer, other is used, used.is_closed())
 
 
-async def test_a_connection_that_was_being_made_for_somebody_who_went_away_is_for_the_next(
-    url: str, untold: list[str]
-) -> None:
+async def test_a_connection_of_a_cancelled_caller_is_used_by_the_next(url: str, untold: list[str]) -> None:
     kept = 0
     for turns in range(1, 20):
         link = await _linked(url, untold)
@@ -79,7 +77,7 @@ async def test_a_connection_that_was_being_made_for_somebody_who_went_away_is_fo
     assert kept > 0
 
 
-async def test_a_link_that_is_closed_while_a_connection_is_made_lets_go_of_it(url: str, untold: list[str]) -> None:
+async def test_a_pool_that_closes_while_it_connects_closes_that_connection(url: str, untold: list[str]) -> None:
     link = await _linked(url, untold)
     asked = asyncio.ensure_future(_waits(link))
     while not link._making:  # noqa: ASYNC110 - there is nothing to await
@@ -141,7 +139,7 @@ async def test_callers_who_go_away_while_a_server_is_slow_leave_no_more_connecti
     assert [] == link._unclaimed
 
 
-async def test_a_connection_that_cannot_be_made_is_told_to_whoever_waits_for_it_now(
+async def test_a_failed_connection_is_reported_to_the_caller_that_waits_for_it(
     monkeypatch: pytest.MonkeyPatch, untold: list[str]
 ) -> None:
     fails = asyncio.Event()

@@ -270,7 +270,7 @@ async def test_work_is_not_handed_out_while_no_standby_has_the_claim(store: Post
     assert (True, False, 1) == (bool(second), early, len(await pending))
 
 
-async def test_other_warnings_delay_nobody(
+async def test_other_warnings_delay_no_receipt(
     store: PostgresStore, server: Server, url: str, confirmed: list[str]
 ) -> None:
     (life,) = await born(store)
@@ -317,7 +317,7 @@ async def test_a_warning_is_known_by_where_it_comes_from(
     assert (expected, True) == (confirmed, connection is same)
 
 
-async def test_a_warning_is_nothing_to_whoever_uses_the_connection_next(
+async def test_a_warning_does_not_affect_the_next_user_of_the_connection(
     store: PostgresStore, confirmed: list[str]
 ) -> None:
     """Also when the one before failed otherwise, and had nothing left to be confirmed."""
@@ -375,7 +375,7 @@ async def test_a_key_that_is_looked_up_is_known_when_a_standby_has_it(
     assert (2, 2, None) == (getattr(alone, "version", 0), getattr(unknown, "version", 0), none)
 
 
-async def test_a_wait_that_is_lost_begins_anew_with_its_question(store: PostgresStore, server: Server) -> None:
+async def test_a_lost_wait_starts_again_with_its_query(store: PostgresStore, server: Server) -> None:
     """The next connection may lead to another server: what the last one showed is asked for there, and waited for."""
     await born(store)
     await away(server)

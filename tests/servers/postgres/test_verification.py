@@ -45,7 +45,7 @@ async def proofs(url: str) -> list[Verification]:
 
 
 @pytest.mark.parametrize("page", [1, 2, 2_000])
-async def test_a_schema_that_nobody_touched_agrees(page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unchanged_schema_verifies(page: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "PAGE", page)
     found = await proofs(await kept())
 
@@ -136,7 +136,7 @@ async def test_what_is_written_meanwhile_is_no_difference() -> None:
     assert [] == found
 
 
-async def test_many_differences_are_told_in_part() -> None:
+async def test_of_many_differences_some_are_reported() -> None:
     url = await kept()
     asked(url, "INSERT INTO entity_tag SELECT '', 'door', n::text, '1' FROM generate_series(1, 30) AS n")
     async with interlock.open(url, charts=[door], work=False) as doors:

@@ -115,7 +115,7 @@ async def test_work_of_a_step_in_doubt_is_left_once(store: PostgresStore, when: 
     assert 2 == len(await journal(store, "parcel/1"))
 
 
-async def test_work_that_stands_already_fails_its_own_step_only(store: PostgresStore) -> None:
+async def test_work_that_exists_already_fails_its_own_step_only(store: PostgresStore) -> None:
     life = await ordered(store, effect())
     other = Life("parcel/2")
     await kept(store, other.created())
@@ -257,7 +257,7 @@ async def test_no_question_about_work_walks_over_what_it_does_not_want(
         ({}, [*range(1, 32)], 5),
     ],
 )
-async def test_a_narrow_list_of_work_reads_some_rows_and_goes_on_from_there(
+async def test_a_filtered_list_of_work_reads_a_bounded_number_of_rows_per_page(
     store: PostgresStore,
     url: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -291,7 +291,7 @@ async def test_a_narrow_list_of_work_reads_some_rows_and_goes_on_from_there(
 
 
 @pytest.mark.parametrize("body", ["7b", "22ff22", "5b" * 100_000], ids=["cut", "no text", "no end"])
-async def test_work_that_does_not_read_is_a_dead_letter_and_holds_nobody_up(
+async def test_unreadable_work_is_a_dead_letter_and_does_not_block_others(
     store: PostgresStore, url: str, body: str
 ) -> None:
     await ordered(store, effect(), effect(WorkId("effect", 2, 1)), sent(2), sent(3))
@@ -305,7 +305,7 @@ async def test_work_that_does_not_read_is_a_dead_letter_and_holds_nobody_up(
 
 
 @pytest.mark.parametrize("cursor", ["nonsense", "[1,2]", "\ud800", '["a","b","c",99999999999999999999,1]'])
-async def test_a_cursor_that_is_none_is_the_callers_mistake(store: PostgresStore, cursor: str) -> None:
+async def test_an_invalid_cursor_is_a_usage_error(store: PostgresStore, cursor: str) -> None:
     with pytest.raises(UsageError) as raised:
         await store.works(WorkQuery(after=cursor))
 

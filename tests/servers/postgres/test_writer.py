@@ -286,7 +286,7 @@ async def test_a_key_that_another_kept_meanwhile_is_a_duplicate(
     assert 2 == len(await journal(store, "parcel/0"))
 
 
-async def test_a_connection_that_stays_lost_answers_everybody(
+async def test_every_caller_is_answered_if_the_connection_stays_lost(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After some tries each caller hears that the store is not available; the same keys go on later."""
@@ -490,7 +490,7 @@ async def test_a_cancelled_reader_spoils_no_connection(store: PostgresStore) -> 
         assert ("parcel",) == await store.kinds()
 
 
-async def test_an_exception_in_the_writer_answers_everybody(
+async def test_every_caller_is_answered_after_an_exception_in_the_writer(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lives = await born(store, 3)
@@ -503,7 +503,7 @@ async def test_an_exception_in_the_writer_answers_everybody(
     assert [Appended] * 3 == kinds_of(await together(store, *appends))
 
 
-def test_a_loop_that_ends_in_the_middle_answers_whoever_still_waits(url: str) -> None:
+def test_waiting_callers_are_answered_if_the_event_loop_ends(url: str) -> None:
     seen: list[InterlockError] = []
 
     async def main() -> None:

@@ -121,7 +121,7 @@ states:
     assert [] == reported(good, "monotonic.violated")
 
 
-def test_a_region_beside_may_lead_back() -> None:
+def test_another_region_may_lead_back() -> None:
     bad = """\
 monotonic: [a, '#p.r.y']
 states:
