@@ -48,7 +48,7 @@ def test_a_fault_that_never_struck_fails_the_run() -> None:
     assert 1 == table.foot()
 
 
-def test_a_row_that_cannot_run_here_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_row_that_cannot_run_here_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     table = Table()
     table.row("power cuts", lambda: "mounting needs root")
 

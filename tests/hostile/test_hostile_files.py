@@ -72,7 +72,7 @@ def refused(ended: Ended) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", INPUTS)
-def test_what_is_no_definition_is_told(how: str, folder: Path) -> None:
+def test_a_path_that_is_not_a_definition_is_an_error(how: str, folder: Path) -> None:
     make, code, words = INPUTS[how]
 
     ended = command("check", "--from", "yaml", make(folder), folder=folder)
@@ -97,7 +97,7 @@ def test_a_pipe_that_never_ends_costs_no_more_than_a_definition(folder: Path) ->
 
 
 @pytest.mark.slow
-def test_a_file_that_may_not_be_read_is_told(folder: Path) -> None:
+def test_an_unreadable_file_is_an_error(folder: Path) -> None:
     """With its name, and as a wrong call: another file, or another user, is the cure."""
     (folder / "good.yaml").chmod(0)
 
@@ -108,7 +108,7 @@ def test_a_file_that_may_not_be_read_is_told(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_folder_that_may_not_be_written_to_is_told(folder: Path) -> None:
+def test_a_read_only_folder_is_an_error(folder: Path) -> None:
     folder.chmod(0o555)
 
     ended = command("-q", "convert", "good.yaml", "--to", "scxml", "-o", "out.scxml", folder=folder, humble=True)
@@ -130,7 +130,7 @@ OUTPUTS: dict[str, tuple[str, int, str]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", OUTPUTS)
-def test_what_cannot_be_written_is_told(how: str, folder: Path) -> None:
+def test_a_failed_write_is_an_error(how: str, folder: Path) -> None:
     output, code, words = OUTPUTS[how]
 
     ended = command("-q", "convert", "good.yaml", "--to", "scxml", "-o", output, folder=folder)

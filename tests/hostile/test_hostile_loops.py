@@ -60,7 +60,7 @@ def test_a_step_that_does_not_end_is_given_back_unchanged(text: str, code: str, 
     assert [] == [each for each in words if each not in fault.message + fault.place]
 
 
-def test_an_entity_that_cannot_begin_is_refused() -> None:
+def test_an_entity_whose_first_step_never_ends_is_refused() -> None:
     chart = interlock.loads(GUARDED.replace("  rest: {on: {go: a}, expect: {within: forever}}\n", ""))
 
     with pytest.raises(RejectedError) as caught:
@@ -70,7 +70,7 @@ def test_an_entity_that_cannot_begin_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_a_play_goes_on_after_a_step_that_did_not_end(tmp_path: Path) -> None:
+def test_a_simulation_continues_after_a_step_that_did_not_end(tmp_path: Path) -> None:
     (tmp_path / "loop.yaml").write_text(GUARDED)
     (tmp_path / "play.txt").write_text("go\ngo\n")
 

@@ -124,7 +124,7 @@ def _tree(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("store", STORES)
-def test_an_id_that_is_none_is_refused_by_every_door(store: str, name: str, folder: Path) -> None:
+def test_an_invalid_id_is_refused_by_every_call(store: str, name: str, folder: Path) -> None:
     entity = REFUSED[name]
     with _opened(STORES[store](folder)) as doors:
         doors.create("door/good")
@@ -164,7 +164,7 @@ def test_ids_that_look_alike_are_entities_of_their_own(store: str, folder: Path)
 
 @pytest.mark.parametrize("name", TRICKS)
 @pytest.mark.parametrize("store", STORES)
-def test_no_entity_begins_with_an_id_that_is_a_trick(store: str, name: str, folder: Path) -> None:
+def test_a_new_entity_must_not_have_a_deceptive_id(store: str, name: str, folder: Path) -> None:
     """UsageError with what is wrong in it, in signs that everybody sees; nothing is written."""
     with _opened(STORES[store](folder), work=False) as doors:  # a worker creates files at any time
         before = _tree(folder.parent)
@@ -176,7 +176,7 @@ def test_no_entity_begins_with_an_id_that_is_a_trick(store: str, name: str, fold
         assert ({}, before) == (_all(doors), _tree(folder.parent))
 
 
-def test_an_entity_with_such_an_id_goes_on(folder: Path) -> None:
+def test_an_existing_entity_with_such_an_id_still_works(folder: Path) -> None:
     entity = "parcel/e\u0301/../\u202ex"
     store = SqliteStore(folder / "kept.db")
     asyncio.run(append_all(store, SampleEntity(entity).create()))

@@ -1,4 +1,4 @@
-"""The bus in memory after a fork: a child does not wait for a thread of its parent."""
+"""Forks and exits: a child does not wait for threads of its parent, and does not use what it inherits."""
 
 from __future__ import annotations
 

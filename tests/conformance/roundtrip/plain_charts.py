@@ -42,7 +42,7 @@ def _blocks(name: str, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
 
 
 def _transitions(state: State) -> tuple[Transition, ...]:
-    """Without guards, so without those that an earlier one hides."""
+    """Return the transitions without guards, except those that an earlier one hides."""
     kept: list[Transition] = []
     taken: list[str] = []
     for each in sorted(state.transitions, key=lambda transition: transition.origin != "onDone"):

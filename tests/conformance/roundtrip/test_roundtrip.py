@@ -47,7 +47,7 @@ def examples() -> dict[str, Document]:
 
 
 def compared(name: object, made: Document, route: tuple[str, ...], tally: Tally, lossy: Counter[str]) -> str | None:
-    """What a round trip changed, or None; a chart that loses what it does, and is told so, is only counted."""
+    """Return what a round trip changed, or None; a chart with a reported loss of behaviour is only counted."""
     try:
         back = trip(made, route)
         if back.losses:
@@ -66,7 +66,7 @@ def compared(name: object, made: Document, route: tuple[str, ...], tally: Tally,
 
 
 def all_compared(made: Iterable[tuple[object, Document]], route: tuple[str, ...], record: Record) -> Counter[str]:
-    """Compare many charts, keep the counts, and fail with every difference. Gives the losses told."""
+    """Compare many charts, count them, and fail with every difference; return the reported losses."""
     tally, lossy = Tally(), Counter[str]()
     problems = [compared(name, each, route, tally, lossy) for name, each in made]
     found = [each for each in problems if each is not None]
@@ -143,11 +143,11 @@ def test_plain_charts_come_back_from_smcat_with_the_same_behaviour(record_proper
     assert held > COUNT / 5
 
 
-def test_no_example_goes_through_smcat_unharmed_and_each_is_told() -> None:
+def test_every_example_loses_something_in_smcat_and_reports_it() -> None:
     """Fields of a context, payloads and invokes are not smcat's; a document that lost them silently would be a lie."""
-    told = {name: trip(made, ("smcat",)).losses for name, made in examples().items()}
+    losses_of = {name: trip(made, ("smcat",)).losses for name, made in examples().items()}
 
-    assert [] == [name for name, losses in told.items() if "export.context" not in losses]
+    assert [] == [name for name, losses in losses_of.items() if "export.context" not in losses]
 
 
 # The comparison can fail

@@ -90,7 +90,7 @@ def test_files_behave_alike_after_the_trip(form: str, record_property: Callable[
 
 
 def _compared(path: Path, language: Callable[[], Language], tally: Tally) -> str | None:
-    """What a trip changed; None also for a file that does not compile here, which is no matter of the trip."""
+    """Return what a trip changed; None also for a file that does not compile here."""
 
     def resolved(src: str) -> str:
         return definition(path.parent / src.removeprefix("file:").replace(".scxml", path.suffix))

@@ -1,7 +1,7 @@
-"""Trips of a document through formats: every text written is read again, and what was told on the way is kept.
+"""Trips of a document through formats: every written text is read again, and the reported losses are kept.
 
 Rule 1: a trip that ends in an error is a difference, never a skip.
-Rule 2: a loss that changes behaviour is one that a writer has told: a warning `export.<what>` of one of the codes in
+Rule 2: a loss that changes behaviour is one that a writer has reported: a warning `export.<what>` with a code in
 `CHANGING`. What a writer says it has kept (in `meta.interlock`, in our namespace) must come back.
 """
 
@@ -45,7 +45,7 @@ class LostError(AssertionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trip:
-    """A document that came back, and the losses told on the way that change behaviour."""
+    """A document after its trip, and the reported losses that change behaviour."""
 
     document: Document
     losses: frozenset[str]
@@ -68,10 +68,10 @@ def trip(document: Document, route: Sequence[str]) -> Trip:
     return Trip(document=document, losses=frozenset(losses))
 
 
-def _changes(name: str, told: Diagnostic) -> bool:
-    if told.severity == "info" or _STORED in told.message:
+def _changes(name: str, loss: Diagnostic) -> bool:
+    if loss.severity == "info" or _STORED in loss.message:
         return False
-    return name not in CHANGING or told.code in CHANGING[name]
+    return name not in CHANGING or loss.code in CHANGING[name]
 
 
 def chart_of(document: Document, language: Language = SAFE) -> Chart:

@@ -76,8 +76,8 @@ class Twins:
 
     def reads_event_at_start(self) -> bool:
         """Whether the first step of the original reads the event: ours has none, XState has `xstate.init` (X21)."""
-        began = _started(self.kernels[0], ChartSender(self.vocabulary, Random(0)).context())
-        codes = [began.code] if isinstance(began, RejectedError) else [each.code for each in began.faults]
+        first = _started(self.kernels[0], ChartSender(self.vocabulary, Random(0)).context())
+        codes = [first.code] if isinstance(first, RejectedError) else [each.code for each in first.faults]
         return "expression.unbound_event" in codes
 
     def difference(self, seed: object, tally: Tally) -> Difference | None:

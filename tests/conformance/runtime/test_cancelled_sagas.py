@@ -66,17 +66,17 @@ class Bank:
         self.asked, self.let = asyncio.Event(), asyncio.Event()
         self.stands: dict[str, str] = {}
         self.refunded: list[str] = []
-        self.deeds = 0
+        self.operations = 0
         self.closed = False
 
     async def _comes(self) -> None:
-        self.deeds += 1
-        if self.deeds == self.halt:
+        self.operations += 1
+        if self.operations == self.halt:
             self.asked.set()
             await self.let.wait()
 
     async def charge(self, attempt: Attempt) -> None:
-        """Takes money, under the key of the step."""
+        """Charge, under the key of the step."""
         await self._comes()
         step = attempt.key.rpartition(".")[2]
         if step == "taxi" and self.refuses_taxi:
@@ -84,7 +84,7 @@ class Bank:
         self.stands[attempt.key] = step
 
     async def refund(self, attempt: Attempt) -> None:
-        """Gives back what was taken under a key; nothing when that is nothing."""
+        """Refund the charge of a key, if there is one."""
         await self._comes()
         if self.closed:
             raise interlock.RejectedError("closed for today", code="bank.closed")

@@ -1,4 +1,4 @@
-"""After a wrong clock: timers, leases and waits follow the right clock, and the journal never goes back."""
+"""After a wrong clock: timers, leases and retries follow the corrected clock, and times in a journal never decrease."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ states:
 
 
 class ShiftedClock(SystemClock):
-    """A clock that is ahead by as much as the test says."""
+    """A clock that is ahead by a given time."""
 
     def __init__(self, ahead_ms: int = 0) -> None:
         self.ahead_ms = ahead_ms
 
     def now_ms(self) -> int:
-        """What it shows."""
+        """Return the shifted time."""
         return super().now_ms() + self.ahead_ms
 
 
 def chart(attempts: list[int] | None = None) -> interlock.BoundChart:
-    """A chart whose handler notes the number of each attempt."""
+    """Return a chart whose handler records the number of each attempt."""
     found = interlock.loads(CHART)
 
     @found.handler("do.it")
@@ -101,7 +101,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(params=["sqlite", "file", "postgres"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty store that outlives its process."""
+    """The address of an empty durable store."""
     if request.param == "postgres":
         return store_or_skip()
     return {"sqlite": f"sqlite:///{tmp_path}/o.db", "file": f"file://{tmp_path}/o"}[request.param]
@@ -190,7 +190,7 @@ async def test_work_of_an_entity_in_the_future_is_claimed(kept: str) -> None:
 
 @asynccontextmanager
 async def _claimed(url: str, ahead_ms: int) -> AsyncIterator[tuple[Any, Claim]]:
-    """A store in which a worker whose clock is ahead has taken work up, and noted that it is alive."""
+    """Return a store in which a worker with a clock ahead has claimed work and sent a heartbeat."""
     async with interlock.open(url, charts=[chart()], work=False) as jobs:
         await jobs.create("job/1")
         await jobs.send("job/1", "work")
@@ -252,7 +252,7 @@ class Held:
         self.repair = ClockRepair(self.store, self.store, self.clock, lease_ms=1_000)
 
     async def begin(self) -> Claim:
-        """An entity with work that a worker a day ahead has claimed."""
+        """Create an entity with work that a worker a day ahead has claimed."""
         runtime = Runtime(self.store, ChartRegistry((interlock.loads(CHART).kernel,)), self.clock)
         await runtime.create("job/1")
         await runtime.send("job/1", "work")
@@ -297,7 +297,7 @@ async def test_a_dead_worker_loses_its_lease_after_the_length_of_a_lease() -> No
 
 
 class Moody(MemoryStore):
-    """A store that cannot be asked the first time."""
+    """A store whose first call fails."""
 
     problems = 1
 
@@ -309,7 +309,7 @@ class Moody(MemoryStore):
 
 
 class Reluctant(MemoryStore):
-    """A store that lets go of nothing the first time: another process performs, say."""
+    """A store that releases nothing at the first call, as if another process ran effects."""
 
     reluctance = 1
 

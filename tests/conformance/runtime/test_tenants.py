@@ -24,14 +24,14 @@ states:
 """
 WITH_CHART = ("--chart", "job.yaml")
 ODD = "Ä. & Co/2026-11?#%"
-"""A tenant whose name is nothing that an address, a folder or a shell would leave alone."""
+"""A tenant whose name needs encoding in an address, a folder and a shell."""
 LONG = "ü" * 100
-"""One whose name alone is longer, encoded, than a folder's may be."""
+"""A tenant whose encoded name is too long for a folder."""
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def place(request: pytest.FixtureRequest, folder: Path) -> str:
-    """An address to which a tenant's name can be added; jobs of two tenants, with the same ids, are there."""
+    """An address without the tenant's name, of a store with jobs of two tenants, which have the same ids."""
     (folder / "job.yaml").write_text(JOB, encoding="utf-8")
     made = "sqlite:///jobs.db?tenant=" if request.param == "sqlite" else f"{store_or_skip()}&tenant="
     _fill(made, "acme")
@@ -52,7 +52,7 @@ def _archive(call: Caller, url: str, *more: str) -> int:
 
 
 def _entries(call: Caller, url: str) -> tuple[int, int]:
-    """How `verify` ended, and how many entries it has proven."""
+    """Return the exit code of `verify`, and how many entries it verified."""
     ended = call("verify", url, *WITH_CHART)
     return ended.code, int(re.findall(r"(\d+) entr", ended.out)[0])
 

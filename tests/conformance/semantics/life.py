@@ -1,4 +1,4 @@
-"""One entity told as a trace: what the suite of the numbered rules is written in.
+"""One entity as a trace of its states and actions: the language of the suite of numbered rules.
 
 A definition is YAML without its first two lines. Every state is marked: `+key` is logged first on entry and `-key`
 first on exit. The reference interpreter runs beside the kernel and must say the same at every step.

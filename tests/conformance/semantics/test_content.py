@@ -198,7 +198,7 @@ def test_s25_registered_functions_assign_by_mapping() -> None:
     assert {"n": 2, "m": "x"} == life.context
 
 
-def test_s33_an_if_whose_guard_fails_goes_on_to_the_next_branch() -> None:
+def test_s33_an_if_whose_guard_fails_continues_with_the_next_branch() -> None:
     life = Life("states: {a: {entry: [{if: '= 1 // 0 == 1', then: [no], else: [other]}, more]}}")
 
     assert ("+a other more", ["expression.zero_division"]) == (life.trace, life.faults)

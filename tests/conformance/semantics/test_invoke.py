@@ -15,7 +15,7 @@ states:
 """
 
 
-def test_s30_an_invoke_begins_with_its_state_and_ends_with_it() -> None:
+def test_s30_an_invoke_starts_and_ends_with_its_state() -> None:
     life = Life(JOB)
     key = life.effects("invoke")[0].key
     life.send("e")
@@ -25,7 +25,7 @@ def test_s30_an_invoke_begins_with_its_state_and_ends_with_it() -> None:
     assert () == life.step.snapshot.invokes
 
 
-def test_s30_a_state_entered_and_left_in_one_step_begins_nothing() -> None:
+def test_s30_a_state_entered_and_left_in_one_step_starts_no_invoke() -> None:
     life = Life("states: {a: {invoke: {id: job, src: w}, always: b}, b: {}}")
 
     assert ([], []) == (life.effects("invoke"), life.effects("invoke_cancel"))
@@ -110,7 +110,7 @@ def test_s31_onDone_takes_exactly_its_own_invoke() -> None:  # noqa: N802  the k
     assert "two" == life.answer(life.invoke("job.2"))
 
 
-def test_s31_a_result_nobody_takes_is_ignored() -> None:
+def test_s31_an_unhandled_result_is_ignored() -> None:
     life = Life("states: {a: {invoke: {id: job, src: w}}}")
     life.answer(life.invoke("job"))
 

@@ -1,4 +1,4 @@
-"""The table of limits: nothing that a chart writes runs for ever or grows without bound."""
+"""The table of limits: no chart runs forever or grows without bound."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_microsteps_beyond_the_limit_fail_the_step() -> None:
     assert "b" in life.step.faults[0].message
 
 
-def test_an_error_that_queues_itself_for_ever_is_stopped() -> None:
+def test_an_error_that_queues_itself_forever_is_stopped() -> None:
     """An eventless guard that fails queues an error, and taking it asks the guard again: no microstep, yet no end."""
 
     def broken(context: object, event: object) -> bool:

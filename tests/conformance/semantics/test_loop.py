@@ -38,14 +38,14 @@ def test_s7_an_internal_event_is_bound_when_it_is_taken() -> None:
     assert "-a +b -b 5 +c" == life.send("e")
 
 
-def test_s7_an_internal_event_nobody_takes_is_dropped() -> None:
+def test_s7_an_unhandled_internal_event_is_dropped() -> None:
     """In every mode of `unhandled`; it is no fault unless it is an error."""
     life = Life("unhandled: reject\nstates: {a: {on: {e: {actions: [{raise: nobody}, done]}}}}")
 
     assert ("done", "applied None", []) == (life.send("e"), life.verdict, life.faults)
 
 
-def test_s8_invokes_begin_on_settling() -> None:
+def test_s8_invokes_start_when_the_step_settles() -> None:
     """After every microstep of the step, with arguments as they are then (W3C 422)."""
     life = Life("""
         context: {n: {type: integer, default: 0}}
@@ -60,7 +60,7 @@ def test_s8_invokes_begin_on_settling() -> None:
     assert 4 == life.effects("invoke")[0].input
 
 
-def test_s8_invokes_of_several_states_begin_in_document_order() -> None:
+def test_s8_invokes_of_several_states_start_in_document_order() -> None:
     life = Life("""
         states:
           p:
@@ -72,7 +72,7 @@ def test_s8_invokes_of_several_states_begin_in_document_order() -> None:
     assert ["one", "two", "three", "four"] == [each.payload["id"] for each in life.effects("invoke")]
 
 
-def test_s8_an_invoke_whose_arguments_fail_is_not_begun_and_the_loop_goes_on() -> None:
+def test_s8_an_invoke_whose_arguments_fail_is_not_started_and_the_loop_continues() -> None:
     """`error.execution` is queued and handled in the same step (W3C 554)."""
     life = Life("""
         states:
@@ -172,7 +172,7 @@ def test_s10_the_end_leaves_every_state_and_drops_the_queue() -> None:
     assert ("done", "f", {"n": 1}) == (life.step.snapshot.ended, life.states, life.step.snapshot.output)
 
 
-def test_s10_the_parent_hears_last_of_all() -> None:
+def test_s10_the_parent_is_notified_last() -> None:
     """After anything that exit blocks send (W3C 236)."""
     life = Life(ENDING, parent=PARENT)
     life.send("end")

@@ -11,7 +11,7 @@ states:
 """
 
 
-def test_s14_a_history_target_stands_for_what_it_recorded() -> None:
+def test_s14_a_history_target_means_what_it_recorded() -> None:
     life = Life(HISTORY)
 
     assert "-z +c +b" == life.send_all("n", "out", "back")

@@ -118,7 +118,7 @@ def test_s33_a_failing_guard_is_false_and_queues_an_error() -> None:
     assert ("yes told", []) == (life.send("e"), life.faults)
 
 
-def test_s33_an_error_nobody_takes_is_listed() -> None:
+def test_s33_an_unhandled_error_is_listed() -> None:
     life = Life("unhandled: ignore\nstates: {a: {invoke: {id: job, src: w}, on: {e: {actions: [{log: '= 1 // 0'}]}}}}")
     life.send("e")
     assert ["expression.zero_division"] == life.faults

@@ -14,7 +14,7 @@ def test_s11_inner_states_win_over_outer_ones() -> None:
     assert "inner" == life.send("e")
 
 
-def test_s11_a_false_guard_lets_the_walk_go_on() -> None:
+def test_s11_the_selection_continues_after_a_false_guard() -> None:
     life = Life("""
         states:
           c:

@@ -1,4 +1,4 @@
-"""S1 to S4: document order, kinds of states, the root, where a compound begins."""
+"""S1 to S4: document order, kinds of states, the root, the initial state of a compound."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_s3_a_deeper_final_does_not_end_the_entity() -> None:
     assert (None, "f") == (life.step.snapshot.ended, life.states)
 
 
-def test_s4_without_initial_the_first_child_begins() -> None:
+def test_s4_without_initial_the_first_child_is_entered() -> None:
     """The first child in document order that can be active (W3C 364)."""
     life = Life("states: {c: {states: {h: {type: history, target: a}, a: {}, b: {}}}}")
 

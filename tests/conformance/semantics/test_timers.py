@@ -68,7 +68,7 @@ def test_s37_a_timer_that_is_gone_is_ignored() -> None:
     assert ("ignored timer_gone", before) == (life.verdict, life.step.snapshot)
 
 
-def test_s37_a_timer_for_somebody_else_becomes_a_send_when_it_fires() -> None:
+def test_s37_a_timer_for_another_entity_becomes_a_send_when_it_fires() -> None:
     """It selects nothing here (W3C 187)."""
     life = Life(
         """

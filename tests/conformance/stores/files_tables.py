@@ -1,4 +1,4 @@
-"""Work in journals, as a table to hold against others: a whole file store on a simulated file system."""
+"""The work of a file store on a simulated file system, as a table to compare with others."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests.crash.simulated.file_system import Simulated, World
 
 
 class FilesTable:
-    """One process that appends and performs. Journals rotate and snapshots are kept, so that both are passed often.
+    """One process that appends and claims. Journals rotate and snapshots are written often, so that both are tested.
 
-    `restart` ends the process between any two calls, without a word: what it knew must be in the journals. What is in
-    hand is not, and goes back.
+    `restart` ends the process between any two calls, without a close: its knowledge must be in the journals. Claims are
+    not stored; their work is pending again.
     """
 
     SETTINGS = Settings(snapshot_every=3, segment_bytes_max=900)
@@ -29,7 +29,7 @@ class FilesTable:
         self.restart()
 
     def restart(self) -> None:
-        """The process dies, and another takes over."""
+        """End the process, and continue with another."""
         self.fs.die()
         self.fs = Simulated(self.world, process=self.fs.process + 1)
         self.journals: BlockingFileStore = opened(self.fs, self.SETTINGS)
@@ -51,15 +51,15 @@ class FilesTable:
     def claim(
         self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
     ) -> tuple[Claim, ...]:
-        """Take up."""
+        """Claim work."""
         return self.dispatch.claim(lane, names, owner=owner, now_ms=now_ms, until_ms=until_ms, limit=limit)
 
     def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
-        """Hold."""
+        """Extend leases."""
         return self.dispatch.renew(claims, until_ms=until_ms)
 
     def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
-        """Let go."""
+        """Release claims."""
         return self.dispatch.settle(settled, now_ms=now_ms)
 
     def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Room that an archived journal leaves behind, and how it is given back beside open stores: as the guide tells it."""
+"""The statements of the guide that return the disk space of archived journals, while stores are open."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.support.postgres_server import asked, store_or_skip
 GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "operate.md"
 
 
-def _told(pattern: str) -> str:
-    """What the guide tells people to run."""
+def _statement(pattern: str) -> str:
+    """Return a statement of the guide."""
     (found,) = re.findall(pattern, GUIDE.read_text(encoding="utf-8"), re.DOTALL)
     return str(found)
 
@@ -38,7 +38,7 @@ async def test_a_sqlite_file_becomes_smaller_under_an_open_store(tmp_path: Path)
     with closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None, timeout=PATIENCE_SECONDS)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         before = (tmp_path / "x.db").stat().st_size
-        for each in _told(r"sqlite3 [^\n]*orders\.db '(.+?)'").strip("; ").split(";"):
+        for each in _statement(r"sqlite3 [^\n]*orders\.db '(.+?)'").strip("; ").split(";"):
             connection.execute(each).fetchall()
     after = (tmp_path / "x.db").stat().st_size
     await append_all(store, here.step(key="after"))
@@ -58,7 +58,7 @@ async def test_an_old_month_is_dropped_when_it_is_empty(is_empty: bool) -> None:
     asked(url, "CREATE TABLE journal_2026_01 PARTITION OF journal FOR VALUES FROM ('2026-01-01') TO ('2026-02-01')")
     if not is_empty:
         asked(url, "INSERT INTO journal VALUES ('', 'parcel', '9', 1, 'x', '2026-01-15')")
-    statement = _told(r"```sql\n(DO .+?;)\n```").replace("interlock.", f"{url.partition('schema=')[2]}.")
+    statement = _statement(r"```sql\n(DO .+?;)\n```").replace("interlock.", f"{url.partition('schema=')[2]}.")
     try:
         asked(url, statement)
         refused = None

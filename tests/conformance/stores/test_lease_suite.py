@@ -1,4 +1,4 @@
-"""The cases of leases on the stores that keep them, and what only a store by the driver's clock can be asked."""
+"""The lease suite on every store, and tests for stores that use the clock of the driver."""
 
 from __future__ import annotations
 
@@ -54,21 +54,21 @@ async def test_a_store_without_leases_fails_the_suite() -> None:
 
 
 class Steals(memory.MemoryStore):
-    """Gives a name to whoever asks."""
+    """Grants a lease to any owner."""
 
     async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         return await super().acquire_lease(name, owner=owner, now_ms=until_ms + 10**9, until_ms=until_ms)
 
 
 class NeverLapses(memory.MemoryStore):
-    """Keeps a name with whoever had it first."""
+    """Leaves a lease with its first owner forever."""
 
     async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         return await super().acquire_lease(name, owner=owner, now_ms=0, until_ms=max(1, until_ms))
 
 
 class ForgetsFences(memory.MemoryStore):
-    """Begins anew with a name that was given back."""
+    """Restarts the fence of a released lease."""
 
     async def release_lease(self, lease: Lease) -> bool:
         given = await super().release_lease(lease)
@@ -77,16 +77,16 @@ class ForgetsFences(memory.MemoryStore):
         return given
 
 
-class GivesBackAnybodys(memory.MemoryStore):
-    """Looks at the name only."""
+class ReleasesByNameOnly(memory.MemoryStore):
+    """Releases a lease by its name only."""
 
     async def release_lease(self, lease: Lease) -> bool:
         held = self._leases._leases.get(lease.name)
         return held is not None and await super().release_lease(held)
 
 
-class RaisesFencesForNothing(memory.MemoryStore):
-    """Takes holding on for changing hands."""
+class RaisesFencesOnRenewal(memory.MemoryStore):
+    """Increases the fence on renewal."""
 
     async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         held = await super().acquire_lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms)
@@ -97,21 +97,21 @@ class RaisesFencesForNothing(memory.MemoryStore):
 
 
 class Forgetful(memory.MemoryStore):
-    """Notices downtime, and does not keep it."""
+    """Reports downtime, and does not store it."""
 
     async def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
         return ()
 
 
-class Anxious(memory.MemoryStore):
-    """Takes every pause for downtime."""
+class ReportsEveryPause(memory.MemoryStore):
+    """Reports every pause as downtime."""
 
     async def record_heartbeat(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
         return await super().record_heartbeat(now_ms=now_ms, gap_ms=-1)
 
 
 class BelievesEveryLease(memory.MemoryStore):
-    """Waits for the end of a lease that was taken under a wrong clock."""
+    """Respects a lease that was created under a wrong clock."""
 
     async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         held = self._leases._leases.get(name)
@@ -121,7 +121,7 @@ class BelievesEveryLease(memory.MemoryStore):
 
 
 class CutsLongLeases(memory.MemoryStore):
-    """Takes a lease of the full length for one from the future."""
+    """Treats a lease of the full length as one from the future."""
 
     async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         held = self._leases._leases.get(name)
@@ -130,11 +130,11 @@ class CutsLongLeases(memory.MemoryStore):
         return await super().acquire_lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms)
 
 
-class BelievesTheFuture(memory.MemoryStore):
-    """Notes no sign of life until the clock has caught up with the last one."""
+class NeverCorrectsTheClock(memory.MemoryStore):
+    """Ignores heartbeats until the clock has reached the last one."""
 
     async def correct_clock(self, *, now_ms: int) -> None:
-        """Nothing is put right."""
+        """Correct nothing."""
 
 
 @pytest.mark.parametrize(
@@ -143,13 +143,13 @@ class BelievesTheFuture(memory.MemoryStore):
         Steals,
         NeverLapses,
         ForgetsFences,
-        GivesBackAnybodys,
-        RaisesFencesForNothing,
+        ReleasesByNameOnly,
+        RaisesFencesOnRenewal,
         Forgetful,
-        Anxious,
+        ReportsEveryPause,
         BelievesEveryLease,
         CutsLongLeases,
-        BelievesTheFuture,
+        NeverCorrectsTheClock,
     ],
 )
 async def test_the_suite_finds_the_fault(faulty: type[memory.MemoryStore]) -> None:
@@ -239,7 +239,7 @@ async def test_old_downtimes_are_forgotten(store: Leases, monkeypatch: pytest.Mo
     assert [30, 40, 50] == [each.ended_ms for each in await store.downtimes(since_ms=0)]
 
 
-async def test_tenants_hold_names_of_their_own(tmp_path: Path) -> None:
+async def test_tenants_have_separate_leases(tmp_path: Path) -> None:
     one = sqlite.open_store(f"sqlite:///{tmp_path}/x.db?tenant=one")
     two = sqlite.open_store(f"sqlite:///{tmp_path}/x.db?tenant=two")
     for each in (one, two):

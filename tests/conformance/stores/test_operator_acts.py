@@ -1,4 +1,4 @@
-"""What an operator does to work: the row that says who did it is kept with the act; no act, no row."""
+"""Acts of an operator on work: each is stored together with its audit row, and there is no row without an act."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROW = Refusal(ENTITY, "_work.dropped", "applied", "parcel/1/2/0 charge", 7, "ada
 
 
 def address(name: str, folder: Path) -> str:
-    """The address of a store of this kind."""
+    """Return the address of a store of this kind."""
     if name == "postgres":
         return store_or_skip()
     return {"memory": "memory:", "sqlite": f"sqlite:///{folder}/store.db", "file": f"file://{folder}/store"}[name]

@@ -1,4 +1,4 @@
-"""Journals that an archive has taken over: what is gone, what stays, and what is said to those who ask for it."""
+"""Released journals: records are in an archive, the entity and its keys stay, and readers get the address."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ AWAY = "file:///archive/2026-05"
 
 
 class Storing(Store, JournalRelease, Protocol):
-    """What every store here is: one that also lets go of journals."""
+    """A store that can also release journals."""
 
 
 @pytest.fixture(params=["memory", "sqlite", "files", "postgresql"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Storing]:
-    """An empty store of each sort."""
+    """An empty store of each kind."""
     url = {
         "memory": "memory:",
         "sqlite": f"sqlite:///{tmp_path}/x.db",
@@ -121,7 +121,7 @@ async def test_a_record_after_a_release_follows_what_was_released(store: Storing
 
 
 def _again(append: Append, version: int) -> Append:
-    """The append as if it had led to another version."""
+    """Return the append with another version."""
     entry = replace(append.entry, version=version, key=f"late-{version}")
     return replace(append, expected=version - 1, entry=entry, snapshot=replace(append.snapshot, version=version))
 

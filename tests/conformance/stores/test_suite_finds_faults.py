@@ -44,7 +44,7 @@ class HasHalfAQueue(MemoryStore):
 
 
 class ForgetsKeys(MemoryStore):
-    """Appends whatever has the right version, under any key."""
+    """Ignores keys: appends any entry with the right version."""
 
     async def append(self, append: Append) -> Answer:
         life = self._entities.get(append.entity)
@@ -54,7 +54,7 @@ class ForgetsKeys(MemoryStore):
 
 
 class SwapsWithoutComparing(MemoryStore):
-    """Takes a step computed on another version: the lost update."""
+    """Accepts a step on another version: a lost update."""
 
     async def append(self, append: Append) -> Answer:
         life = self._entities.get(append.entity)
@@ -62,7 +62,7 @@ class SwapsWithoutComparing(MemoryStore):
 
 
 class ComparesThenYields(SwapsWithoutComparing):
-    """Lets others in between the comparison and the swap."""
+    """Yields between the comparison and the swap."""
 
     async def append(self, append: Append) -> Answer:
         life = self._entities.get(append.entity)
@@ -74,7 +74,7 @@ class ComparesThenYields(SwapsWithoutComparing):
 
 
 class PrefersConflicts(MemoryStore):
-    """Answers a repeated key with a conflict once the entity has moved on."""
+    """Answers a repeated key with a conflict after later entries."""
 
     async def append(self, append: Append) -> Answer:
         life = self._entities.get(append.entity)
@@ -84,7 +84,7 @@ class PrefersConflicts(MemoryStore):
 
 
 class UsesUpKeys(MemoryStore):
-    """Remembers the key of a step that was refused."""
+    """Stores the key of a refused step."""
 
     async def append(self, append: Append) -> Answer:
         answer = await super().append(append)
@@ -94,7 +94,7 @@ class UsesUpKeys(MemoryStore):
 
 
 class DoubtsTheLate(MemoryStore):
-    """Takes every event that is long under way for one whose key is forgotten."""
+    """Treats every late event as one whose key has expired."""
 
     async def append(self, append: Append) -> Answer | KeyExpired:  # type: ignore[override]  # memory forgets none
         if append.sent_ms is not None and append.sent_ms < append.entry.event.time_ms:
@@ -103,14 +103,14 @@ class DoubtsTheLate(MemoryStore):
 
 
 class FoldsCase(MemoryStore):
-    """Takes two ids for one, as some file systems do."""
+    """Ignores the case of ids, as some file systems do."""
 
     async def append(self, append: Append) -> Answer:
         return await super().append(replace(append, entity=append.entity.lower()))
 
 
 class KeepsOldSnapshots(MemoryStore):
-    """Loads the version before, without the record that is missing."""
+    """Loads the previous version, without the missing record."""
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
         found = await super().load(entity, key=key)
@@ -120,7 +120,7 @@ class KeepsOldSnapshots(MemoryStore):
 
 
 class BreaksTheChain(MemoryStore):
-    """Gives records whose bytes were touched."""
+    """Returns records with changed bytes."""
 
     async def read(self, entity: str, *, after: int = 0, limit: int = 1_000) -> tuple[Any, ...]:
         records = await super().read(entity, after=after, limit=limit)
@@ -128,7 +128,7 @@ class BreaksTheChain(MemoryStore):
 
 
 class RepeatsTheLastRow(MemoryStore):
-    """Begins each page with the row that ended the one before."""
+    """Starts each page with the last row of the page before."""
 
     async def find(self, query: EntityQuery) -> EntityPage:
         page = await super().find(query)
@@ -138,7 +138,7 @@ class RepeatsTheLastRow(MemoryStore):
 
 
 class ListsByName(MemoryStore):
-    """Forgets since when."""
+    """Ignores the times of a query."""
 
     async def find(self, query: EntityQuery) -> EntityPage:
         page = await super().find(query)
@@ -154,7 +154,7 @@ class TakesPrefixesForPatterns(MemoryStore):
 
 
 class StaysOpen(MemoryStore):
-    """Goes on after its end."""
+    """Continues after `close`."""
 
     async def close(self) -> None:
         return
@@ -180,7 +180,7 @@ MUTANTS = (
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.__name__)
-async def test_a_faulty_store_is_found_out(mutant: type[MemoryStore]) -> None:
+async def test_a_faulty_store_is_detected(mutant: type[MemoryStore]) -> None:
     """At least one case fails, by its own word and not by an accident of the fault."""
     found = []
     for case in store_cases(durable=False, shared=False):

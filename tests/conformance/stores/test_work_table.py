@@ -1,4 +1,4 @@
-"""Work in memory, in SQLite and on a server: who is next, who holds it, and what becomes of it."""
+"""Claims, leases and settlements of work: the same in memory, in SQLite, in files and on a server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def effect(version: int = 2, *, name: str = "charge", due_ms: int | None = 0) ->
 
 
 def sent(version: int, ordinal: int = 0, *, lane: Lane = "outbox") -> Work:
-    """Something in an outbox, or a message."""
+    """Work of an outbox, or a message."""
     return Work(WorkId(lane, version, ordinal), "entity/door/1" if lane == "outbox" else BUS_WORK, {}, 0)
 
 
@@ -32,7 +32,7 @@ Tabled = Callable[..., Table]
 
 @pytest.fixture(params=TABLES)
 def table(request: pytest.FixtureRequest) -> Iterator[Tabled]:
-    """Makes a table with the work of one entity."""
+    """Create a table with the work of one entity."""
     with opened(request.param) as found:
 
         def made(*works: Work, entity: str = "order/1") -> Table:
@@ -43,7 +43,7 @@ def table(request: pytest.FixtureRequest) -> Iterator[Tabled]:
 
 
 def taken(of: Table, lane: str = "effect", *, now_ms: int = 0, limit: int = 10, owner: str = "w1") -> list[Claim]:
-    """What is claimed now, for ten milliseconds."""
+    """Claim work for ten milliseconds."""
     names = ("charge",) if lane == "effect" else None
     return list(of.claim(lane, names, owner=owner, now_ms=now_ms, until_ms=now_ms + 10, limit=limit))  # type: ignore[arg-type]  # lanes by name
 
@@ -95,14 +95,14 @@ def test_what_an_entry_ends_is_gone(table: Tabled) -> None:
     assert (False,) == work.settle((Settlement(claim, "again", 7),), now_ms=1)
 
 
-def test_a_cancelled_invoke_that_nobody_holds_is_gone(table: Tabled) -> None:
+def test_a_cancelled_invoke_without_a_claim_is_deleted(table: Tabled) -> None:
     work = table(effect())
     work.apply("order/1", WorkDelta(cancelled=(CHARGE,)))
 
     assert [] == taken(work)
 
 
-def test_a_cancelled_invoke_in_hand_is_told_at_the_next_renewal(table: Tabled) -> None:
+def test_a_claimed_invoke_that_is_cancelled_is_reported_at_the_next_renewal(table: Tabled) -> None:
     work = table(effect())
     (claim,) = taken(work)
     work.apply("order/1", WorkDelta(cancelled=(CHARGE,)))
@@ -195,7 +195,7 @@ def test_renewing_holds_on(table: Tabled) -> None:
     assert ([], [2]) == (taken(work, now_ms=49), [each.attempt for each in taken(work, now_ms=50)])
 
 
-def test_work_may_wait_for_another_to_go_on_with_it(table: Tabled) -> None:
+def test_work_may_wait_for_another_result(table: Tabled) -> None:
     work = table(effect())
     (claim,) = taken(work)
     work.settle((Settlement(claim, "wait"),), now_ms=1)
@@ -250,7 +250,7 @@ def test_a_dead_letter_lets_the_next_go(table: Tabled) -> None:
 
 
 @pytest.mark.parametrize("lane", ["effect", "outbox", "message"])
-def test_a_revived_letter_is_tried_from_the_beginning(table: Tabled, lane: Lane) -> None:
+def test_a_requeued_dead_letter_starts_with_the_first_attempt(table: Tabled, lane: Lane) -> None:
     work = table(effect() if lane == "effect" else sent(2, lane=lane))
     (claim,) = taken(work, lane)
     work.settle((Settlement(claim, "dead"),), now_ms=7)
@@ -297,7 +297,7 @@ TIMES = st.integers(0, 60)
 @given(st.data())
 def test_memory_and_sqlite_do_the_same(data: st.DataObject) -> None:
     """Whatever is kept, claimed, renewed, settled, revived and dropped, in whatever order."""
-    hold_against_each_other(data, WorkTable(), SqliteTable())
+    compare_tables(data, WorkTable(), SqliteTable())
 
 
 @pytest.mark.parametrize("name", ["postgres-one", "postgres-group"])
@@ -309,13 +309,13 @@ def test_memory_and_a_server_do_the_same(name: str) -> None:
         @given(st.data())
         def held(data: st.DataObject) -> None:
             table.clear()
-            hold_against_each_other(data, WorkTable(), table)
+            compare_tables(data, WorkTable(), table)
 
         held()
 
 
-def hold_against_each_other(data: st.DataObject, *tables: Table) -> None:
-    """Do the same to both, and compare every answer and what stands there after it."""
+def compare_tables(data: st.DataObject, *tables: Table) -> None:
+    """Do the same to both tables, and compare every answer and the rows after it."""
     claims: list[Claim] = []
     born: set[tuple[str, WorkId]] = set()
     now = 0
@@ -333,7 +333,7 @@ def hold_against_each_other(data: st.DataObject, *tables: Table) -> None:
 
 
 def _drawn(data: st.DataObject, claims: list[Claim], born: set[tuple[str, WorkId]]) -> tuple[object, ...]:
-    """The next thing to do; work is born once only, as entries are written once."""
+    """Draw the next operation; work is created only once, as entries are."""
     what = data.draw(st.sampled_from(("keep", "keep", "claim", "claim", "renew", "settle", "settle", "revive", "drop")))
     entity, work_id = data.draw(ENTITIES), data.draw(PLACES)
     if what == "keep":

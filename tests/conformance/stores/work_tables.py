@@ -1,4 +1,4 @@
-"""Tables of work to hold against each other: in memory, in SQLite, and on a PostgreSQL server."""
+"""Tables of work to compare with each other: in memory, in SQLite, and on a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Table(Protocol):
-    """What both can do."""
+    """The methods of every table."""
 
     def apply(self, entity: str, left: WorkDelta) -> None:
         """What an entry leaves."""
@@ -42,13 +42,13 @@ class Table(Protocol):
     def claim(
         self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
     ) -> tuple[Claim, ...]:
-        """Take up."""
+        """Claim work."""
 
     def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
-        """Hold."""
+        """Extend leases."""
 
     def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
-        """Let go."""
+        """Release claims."""
 
     def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
         """When the next is due."""
@@ -83,7 +83,7 @@ class SqliteTable:
     def claim(
         self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
     ) -> tuple[Claim, ...]:
-        """Claim; the table also says beforehand whether there is something to claim."""
+        """Claim work; check that the table knows in advance whether there is any."""
         is_due = self._run(self._work.is_due(lane, names, now_ms))
         found = self._run(self._work.claim(lane, names, owner=owner, now_ms=now_ms, until_ms=until_ms, limit=limit))
 
@@ -122,11 +122,11 @@ CLOCK = """
     CREATE TABLE IF NOT EXISTS set_clock (ms bigint NOT NULL);
     INSERT INTO set_clock VALUES (0);
     CREATE OR REPLACE FUNCTION clock_ms() RETURNS bigint LANGUAGE sql STABLE AS 'SELECT ms FROM set_clock'"""
-"""Lets a test say what the server's clock shows."""
+"""Lets a test set the clock of the server."""
 
 
 class PostgresTable:
-    """A whole PostgreSQL store, whose server's clock shows what each call gives as now."""
+    """A PostgreSQL store; the clock of its server shows the time that each call passes as now."""
 
     def __init__(self, url: str) -> None:
         self._runner = asyncio.Runner()
@@ -143,7 +143,7 @@ class PostgresTable:
         self._done(self._raw.execute("TRUNCATE work, entity, entity_state, entity_tag, event_key, journal"))
 
     def close(self) -> None:
-        """Let go of the server."""
+        """Close the connections."""
         self._done(self._store.close())
         self._done(self._raw.close())
         self._runner.close()
@@ -172,16 +172,16 @@ class PostgresTable:
     def claim(
         self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
     ) -> tuple[Claim, ...]:
-        """Take up."""
+        """Claim work."""
         self._at(now_ms)
         return self._done(self._store.claim(lane, names, owner=owner, now_ms=now_ms, until_ms=until_ms, limit=limit))
 
     def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
-        """Hold."""
+        """Extend leases."""
         return self._done(self._store.renew(claims, until_ms=until_ms))
 
     def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
-        """Let go."""
+        """Release claims."""
         self._at(now_ms)
         return self._done(self._store.settle(settled, now_ms=now_ms))
 
@@ -218,7 +218,7 @@ async def _connected(url: str) -> Any:
 
 @contextmanager
 def opened(name: str) -> Iterator[Table]:
-    """A table by the name of its kind, closed in the end; without a server the test is skipped."""
+    """Open a table by its name, and close it at the end; without a server the test is skipped."""
     if name == "memory":
         yield WorkTable()
     elif name == "sqlite":

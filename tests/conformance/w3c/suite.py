@@ -26,7 +26,7 @@ from tests.conformance.w3c.trusted import TrustedLanguage
 
 ROOT = Path(__file__).resolve().parents[3]
 VARIABLE = "INTERLOCK_W3C"
-PLACES = f"the folder named by {VARIABLE}, and ../shared/conformance/w3c beside the project"
+PLACES = f"the folder named by {VARIABLE}, and ../shared/conformance/w3c next to the project"
 
 RUN_MS = 60_000
 """The longest delay in the files is 30 s."""

@@ -32,7 +32,7 @@ STATES_MAX = 16
 
 @dataclass(eq=False)
 class Shape:
-    """A state being made: its key, kind and children; `eventless` says whether `always` may stand in it."""
+    """A state being made: its key, kind and children; `eventless` says whether `always` is allowed in it."""
 
     key: str
     kind: str
@@ -60,7 +60,7 @@ class Shape:
 
     @property
     def holds_parallel(self) -> bool:
-        """Whether a parallel state stands in it, or it is one."""
+        """Whether it contains a parallel state, or is one."""
         return any(each.kind == "parallel" for each in self.below())
 
 
@@ -152,7 +152,7 @@ class Generator:
         return made
 
     def initial(self, shape: Shape) -> Any:
-        """Where a compound state begins, with actions now and then."""
+        """The initial state of a compound state, sometimes with actions."""
         key = self.random.choice([each for each in shape.children if each.kind != "history"]).key
         if self.chance(0.3):
             return {"target": key, "actions": [f"i{shape.key}"]}

@@ -1,4 +1,4 @@
-"""Runs a definition on both sides and tells the first difference.
+"""Runs a definition on both sides and returns the first difference.
 
 Ours: reader, compiler, kernel, in dialect `xstate`. Theirs: `driver.mjs` on the pinned xstate package, all definitions
 in one process. A sequence is compared up to its first error or its end: there XState's actor is dead.

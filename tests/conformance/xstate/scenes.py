@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scene:
-    """A definition, the events it is given, and the story that both sides tell."""
+    """A definition, its events, and the expected trace on both sides."""
 
     name: str
     fact: str

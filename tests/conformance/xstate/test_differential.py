@@ -1,6 +1,6 @@
 """Random definitions on our kernel and on the real XState: same trace, configuration and context, event by event.
 
-`INTERLOCK_MACHINES=5000` runs more of them, `INTERLOCK_SEED=n` begins elsewhere. A seed reproduces one definition.
+`INTERLOCK_MACHINES=5000` runs more of them, `INTERLOCK_SEED=n` sets the first seed. A seed reproduces one definition.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ INVOKES = traced({
 @pytest.mark.parametrize(
     ("event", "expected"), [("E", ["-s", "+a", "job", "init", "+x"]), ("T", ["-s", "+t", "-t", "+b"])]
 )
-def test_invokes_begin_between_entry_actions_and_initial_content(event: str, expected: list[str]) -> None:
+def test_invokes_start_between_entry_actions_and_initial_content(event: str, expected: list[str]) -> None:
     """X16: per state its entry actions, its invokes, the content of `initial`; withdrawn where it is left at once."""
     kernel = Kernel(chart_of(document_of(INVOKES)))
     step = kernel.step(kernel.start(entity="e").snapshot, Event(event))
@@ -141,7 +141,7 @@ def test_done_events_of_invokes_are_aliased() -> None:
     assert [("b",), ("c",)] == ends
 
 
-def test_what_xstate_lacks_is_told_on_export() -> None:
+def test_what_xstate_lacks_is_reported_on_export() -> None:
     """X22: autoforward, finalize and idLocation have no place in XState."""
     invoke = Invoke(src="job", autoforward=True, finalize=(), id_location="child")
     document = Document(kind="k", root=State(states=(State(key="a", invokes=(invoke,)), State(key="b"))))

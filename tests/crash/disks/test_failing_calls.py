@@ -37,14 +37,14 @@ def test_a_failing_call_loses_and_doubles_nothing(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_file_that_cannot_be_opened_is_told_as_unavailable(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
     """No opening of SQLite's files and folder, ours or the library's, lets an OSError through to the caller."""
     sweep = swept("sqlite, begin", tmp_path, only=["openat"], every=len(FAULTS))
 
     assert ([], []) == (sweep.found, sweep.silent)
 
 
-def test_a_lock_that_cannot_be_had_is_told_as_unavailable() -> None:
+def test_a_lock_that_cannot_be_taken_is_unavailable() -> None:
     """SQLite's `locking protocol` is trouble of the system, over when it is over; not a mistake of ours."""
     error = sqlite3.OperationalError("locking protocol")
     error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL
@@ -68,7 +68,7 @@ def test_a_life_makes_the_calls_that_matter(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_fault_that_never_fires_is_told(tmp_path: Path) -> None:
+def test_a_fault_that_never_fires_is_reported(tmp_path: Path) -> None:
     """A call number past the last one has no effect, and the sweep says so instead of passing."""
     beyond = [Fault("fdatasync", 10_000, "EIO"), Fault("fdatasync", 10_000, KILL)]
     with patch.object(failing_calls, "faults_of", lambda calls: beyond):

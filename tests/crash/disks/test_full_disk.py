@@ -12,7 +12,7 @@ ROUNDS = 5
 
 @pytest.mark.slow
 @pytest.mark.parametrize("store", URLS)
-def test_a_full_disk_refuses_and_the_store_goes_on_when_there_is_room(store: str, tmp_path: Path) -> None:
+def test_a_full_disk_refuses_and_the_store_continues_when_there_is_space(store: str, tmp_path: Path) -> None:
     """In every round the same handle says `store.full` and later takes the same keys; every receipt holds."""
     with tmpfs(tmp_path / "disk", "4m") as disk:
         result = filled(store, disk, rounds=ROUNDS)

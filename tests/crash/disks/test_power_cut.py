@@ -34,7 +34,7 @@ def test_a_power_cut_takes_nothing_that_was_acknowledged(store: str, tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("store", URLS)
-def test_a_store_that_does_not_flush_is_found_out(store: str, tmp_path: Path) -> None:
+def test_a_store_that_does_not_flush_is_detected(store: str, tmp_path: Path) -> None:
     outcome = cut(store, tmp_path / "cut", cuts=1, seed=7, fault="unsynced")
 
     assert [] != outcome.lost
@@ -50,7 +50,7 @@ def test_a_failing_disk_takes_nothing_that_was_acknowledged(store: str, tmp_path
 
 
 @pytest.mark.slow
-def test_a_store_that_flushes_again_is_found_out(tmp_path: Path) -> None:
+def test_a_store_that_flushes_again_is_detected(tmp_path: Path) -> None:
     """The failing disk is not blind: the second flush says yes, and after a new start the entry is not there."""
     with retried_flush():
         result = failed("files", tmp_path / "outer", rounds=ROUNDS)

@@ -47,7 +47,7 @@ async def test_killed_workers_lose_no_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_store_without_its_lock_is_found_out(tmp_path: Path) -> None:
+def test_a_store_without_its_lock_is_detected(tmp_path: Path) -> None:
     """The negative control: writers without a lock overwrite acknowledged entries."""
     storms = (
         storm(f"file://{tmp_path / str(seed)}", kills=10, seed=seed, fault="lockless") for seed in range(STORMS_MAX)

@@ -26,12 +26,12 @@ def test_a_fork_in_the_middle_of_sends_loses_and_doubles_nothing(tmp_path: Path,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_child_that_opens_the_database_of_its_parent_is_found_out(tmp_path: Path, fault: str) -> None:
+def test_a_child_that_opens_the_database_of_its_parent_is_detected(tmp_path: Path, fault: str) -> None:
     """The storm is not blind: without the refusal entries are lost, or the file is damaged."""
     assert is_found(fault, tmp_path / "faulty")
 
 
-def test_what_children_must_not_be_told_is_found() -> None:
+def test_unexpected_answers_to_children_are_detected() -> None:
     refused, sent = Forks(), Forks()
     refused.refusals["store.forked"] = 3
     sent.child_sends = 2

@@ -36,7 +36,7 @@ def test_histories_of_real_processes_are_linearizable(store: str, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_store_that_compares_and_renames_is_found_out(tmp_path: Path) -> None:
+def test_a_store_that_compares_and_renames_is_detected(tmp_path: Path) -> None:
     result = checked(f"{RENAMING}{tmp_path / 'store'}", histories=HISTORIES, calls=CALLS, stop_at_first=True)
 
     assert 1 == len(result.bad)

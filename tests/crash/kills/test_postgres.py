@@ -35,7 +35,7 @@ def test_killed_writers_and_servers_lose_and_double_nothing(record_property: Cal
 
 
 @pytest.mark.slow
-def test_a_store_that_does_not_wait_for_the_flush_is_found_out() -> None:
+def test_a_store_that_does_not_wait_for_the_flush_is_detected() -> None:
     """The storm is not blind: entries that were acknowledged before they were durable are missed."""
     with private_server():  # skips where there is none
         pass

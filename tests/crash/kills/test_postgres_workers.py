@@ -56,7 +56,7 @@ async def test_work_of_a_killed_worker_is_taken_up_under_the_same_key(tmp_path: 
     assert set(KEYS) == {key for key, who in ledger.asks() if who == "works"}
 
 
-async def test_workers_go_on_after_the_server_was_killed(tmp_path: Path) -> None:
+async def test_workers_continue_after_the_server_was_killed(tmp_path: Path) -> None:
     ledger, names = Ledger(tmp_path / "ledger.db"), [f"order/{each}" for each in range(30)]
     with private_server() as server:
         async with (

@@ -25,7 +25,7 @@ def test_a_server_killed_under_load_loses_and_doubles_nothing(tmp_path: Path) ->
     assert found.acknowledged > ANSWERS // 2
 
 
-def test_a_server_that_acknowledges_too_early_is_found_out(tmp_path: Path) -> None:
+def test_a_server_that_acknowledges_too_early_is_detected(tmp_path: Path) -> None:
     found = killed(
         tmp_path,
         clients=CLIENTS,

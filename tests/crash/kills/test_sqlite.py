@@ -48,7 +48,7 @@ def test_killed_writers_lose_and_double_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_store_that_answers_too_early_is_found_out(tmp_path: Path) -> None:
+def test_a_store_that_answers_too_early_is_detected(tmp_path: Path) -> None:
     """The storm is not blind: a writer that acknowledges before COMMIT loses an entry within a few kills."""
     outcome = storm(f"sqlite:///{tmp_path / 'early.db'}", kills=10, seed=7, writers=1, fault="early")
 

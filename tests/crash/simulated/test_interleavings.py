@@ -23,7 +23,7 @@ def test_comparing_and_renaming_loses_entries() -> None:
 
 
 @pytest.mark.parametrize("name", INTERLEAVED)
-def test_a_faulty_store_is_found_out(name: str) -> None:
+def test_a_faulty_store_is_detected(name: str) -> None:
     """Without the lock, or with a decision from one read, some schedule gives an answer that no order explains."""
     mutant, scene = INTERLEAVED[name]
     with mutant.patched():

@@ -101,7 +101,7 @@ def test_random_runs_survive_their_crashes() -> None:
 
 
 @pytest.mark.parametrize("name", [*SWEPT, *SWEPT_WORK])
-def test_a_faulty_store_is_found_out(name: str) -> None:
+def test_a_faulty_store_is_detected(name: str) -> None:
     """Each rule of the protocol is needed: without it, some crash or error loses or repeats an entry."""
     mutant = {**SWEPT, **SWEPT_WORK}[name]
     family = next(each for each in (*FAMILIES, *FAMILIES_WORK) if each.__name__ == mutant.shown_by)

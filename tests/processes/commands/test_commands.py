@@ -1,4 +1,4 @@
-"""The command as its users start it: a process with pipes, signals and an environment."""
+"""The command as a process, with pipes, signals and an environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMAND = [sys.executable, "-m", "interlock"]
 
 
 def environment(**changes: str) -> Mapping[str, str]:
-    """This process's environment, without wishes about colour."""
+    """Return the environment of this process without settings for colour."""
     kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR"}}
     return kept | changes
 

@@ -1,4 +1,4 @@
-"""`journal --follow`: what is there, then what comes, until interrupted."""
+"""`journal --follow` and `tail --follow`: stored entries, then new ones, until interrupted."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ how = os.environ["HOW"]
 
 
 def say(attempt):
-    print("begun", attempt.key, flush=True)
+    print("started", attempt.key, flush=True)
 
 
 if how == "thread":
@@ -102,7 +102,7 @@ class Worker:
         assert self.process.stdout is not None
         word, key = self.process.stdout.readline().split()
 
-        assert "begun" == word
+        assert "started" == word
         return key
 
     def wait_for_line(self, word: str) -> str:
@@ -131,7 +131,7 @@ def worker(folder: Path, how: str, *options: str) -> Iterator[Worker]:
 
 
 async def settled() -> tuple[list[str], tuple[str, ...]]:
-    """The keys under which another process, which can, charges what is left; and where the order ends up."""
+    """Charge the rest in this process; return the keys, and the last state of the order."""
     chart, asked = interlock.load("order.yaml"), list[str]()
 
     @chart.handler("payment.charge")
@@ -216,7 +216,7 @@ def test_a_second_signal_or_a_kill_stops_it_at_once_and_loses_nothing(
 def test_entries_of_a_killed_process_are_found_by_the_next(orders: Path) -> None:
     with worker(orders, "hangs", "--lease", "600ms") as process:
         process.wait_for_start()
-        told = asyncio.run(_told())
+        found = asyncio.run(_has_note())
         process.process.kill()
     chart, seen = interlock.load("order.yaml"), list[object]()
 
@@ -226,10 +226,10 @@ def test_entries_of_a_killed_process_are_found_by_the_next(orders: Path) -> None
 
     asyncio.run(_paid(chart))
 
-    assert ({"details": {"page": 42}}, [{"page": 42}]) == (told, seen)
+    assert ({"details": {"page": 42}}, [{"page": 42}]) == (found, seen)
 
 
-async def _told() -> object:
+async def _has_note() -> object:
     """Wait until the work has a note."""
     store = open_store(URL)
     try:
@@ -279,7 +279,7 @@ def test_missing_handlers_are_reported_at_the_start(orders: Path) -> None:
 def test_entities_of_a_missing_revision_are_reported_at_the_start(orders: Path) -> None:
     (orders / "order.yaml").write_text(ORDER + "description: changed\n", encoding="utf-8")
     with worker(orders, "quick") as process:
-        told = process.wait_for_line("warning: entities")
+        found = process.wait_for_line("warning: entities")
 
-    assert told.startswith("warning: entities of order 1.0.0+")
-    assert "no chart loaded for this revision; load that revision too, or declare `compatible` in 1.0.0+" in told
+    assert found.startswith("warning: entities of order 1.0.0+")
+    assert "no chart loaded for this revision; load that revision too, or declare `compatible` in 1.0.0+" in found

@@ -1,4 +1,4 @@
-"""The file store after a fork: which locks a child has, and what it waits for."""
+"""The file store after a fork: the locks of a child, and what it waits for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from tests.support.eventually import PATIENCE_SECONDS
 
 ENTITY = "order/A-1"
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # what forking beside threads does
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*fork.*:DeprecationWarning"
+)  # about forks with threads, which the tests does
 
 
 @pytest.fixture
@@ -159,13 +161,13 @@ async def test_a_child_forked_without_free_descriptors_has_closed_stores(
         patch.setattr(os, "pipe", refused)
         child = os.fork()
     if child == 0:
-        told = []
+        codes = []
         for each in stores:
             try:
                 each.load(ENTITY).send(None)
             except UnavailableError as error:
-                told.append((error.code, len(each._store.journals._journals)))
-        os._exit(0 if told == [("store.closed", 0)] * 2 else 1)
+                codes.append((error.code, len(each._store.journals._journals)))
+        os._exit(0 if codes == [("store.closed", 0)] * 2 else 1)
     _, status = await asyncio.to_thread(os.waitpid, child, 0)
     answers = [await each.append(step(2, "b")) for each in stores]
     for each in stores:

@@ -1,4 +1,4 @@
-"""SQLite over a fork: which databases a child may open, and what it never does with an inherited connection."""
+"""SQLite and forks: which databases a child may open; it never uses an inherited connection."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ from tests.unit.stores.test_file_identity import _codes, _moved
 SECONDS_MAX = 60
 """A child that takes longer hangs, and is ended by an alarm."""
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # what forking beside threads does
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*fork.*:DeprecationWarning"
+)  # about forks with threads, which the tests does
 
 
 def forked(work: Callable[[], str]) -> str:
-    """What a forked child says: what `work` returns, the code of its error, or how it ended."""
+    """Run `work` in a forked child; return its result, the code of its error, or its exit."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -54,7 +56,7 @@ def forked(work: Callable[[], str]) -> str:
 
 
 def opened(path: Path) -> str:
-    """Opens a store, writes an entry, reads it and closes."""
+    """Open a store, write an entry, read it, and close."""
 
     async def work() -> str:
         store = SqliteStore(path)
@@ -109,7 +111,7 @@ def test_a_child_uses_every_other_database(tmp_path: Path) -> None:
 def test_a_child_of_a_process_in_the_middle_of_commits_does_not_hang(tmp_path: Path) -> None:
     """No thread is inside SQLite at the fork: none of its mutexes stays locked in the child."""
     store = SqliteStore(tmp_path / "x.db")
-    sample, is_over, begun = SampleEntity("parcel/1"), threading.Event(), threading.Event()
+    sample, is_over, started = SampleEntity("parcel/1"), threading.Event(), threading.Event()
 
     async def write() -> None:
         await append_all(store, sample.create())
@@ -117,11 +119,11 @@ def test_a_child_of_a_process_in_the_middle_of_commits_does_not_hang(tmp_path: P
         while not is_over.is_set():
             await asyncio.gather(store.append(sample.step(key=f"k{number}")), store.load("parcel/1"), store.kinds())
             number += 1
-            begun.set()
+            started.set()
 
     writing = threading.Thread(target=lambda: asyncio.run(write()))
     writing.start()
-    begun.wait(SECONDS_MAX)
+    started.wait(SECONDS_MAX)
     said = [forked(partial(opened, tmp_path / f"{each}.db")) for each in range(10)]
     is_over.set()
     writing.join()
@@ -149,7 +151,7 @@ def test_a_child_refuses_sqlite_when_a_thread_stayed_inside(tmp_path: Path, monk
     assert ("store.forked", "wrote 1") == (said, opened(tmp_path / "x.db"))
 
 
-def test_threads_wait_while_a_process_forks_and_go_on_when_its_end_was_interrupted(
+def test_threads_wait_during_a_fork_and_continue_when_its_end_was_interrupted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls = files.Calls()
@@ -273,14 +275,14 @@ def test_a_new_file_is_private_from_its_first_moment(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of processes with threads; that is what is tested
-def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path) -> None:
+def test_a_forked_child_must_open_its_own_store(tmp_path: Path) -> None:
     """Its rings would wake its parent's threads, and theirs would wake its own; the parent goes on."""
     sample = SampleEntity("parcel/1")
     store = SqliteStore(tmp_path / "x.db")
     asyncio.run(append_all(store, sample.create()))
     refusal = Refusal("parcel/1", "a", "denied", "no", 1)
 
-    async def told() -> list[str]:
+    async def errors() -> list[str]:
         codes = []
         for each in (
             store.append(sample.step(key="k")),
@@ -300,7 +302,7 @@ def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path) -> None:
         signal.alarm(int(PATIENCE_SECONDS))  # ends it, should it wait
         code = 1
         try:
-            code = 0 if ["store.forked"] * 4 == asyncio.run(told()) else 2
+            code = 0 if ["store.forked"] * 4 == asyncio.run(errors()) else 2
         finally:
             os._exit(code)
     _, status = os.waitpid(child, 0)

@@ -36,9 +36,9 @@ async def test_after_kills_every_entry_is_published_in_order_and_repeats_have_th
         process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, cwd=Path(__file__).parents[3])
         try:
             assert process.stdout is not None
-            assert b"begun\n" == await process.stdout.readline()
-            told = len(await all_of(redis.port, "killed"))
-            while len(await all_of(redis.port, "killed")) < told + 20 * (number + 1):
+            assert b"started\n" == await process.stdout.readline()
+            published = len(await all_of(redis.port, "killed"))
+            while len(await all_of(redis.port, "killed")) < published + 20 * (number + 1):
                 assert process.returncode is None
         finally:
             process.kill()

@@ -16,7 +16,7 @@ async def write(store: str, bus: str) -> None:
     async with interlock.open(store, charts=[interlock.loads(ORDER)], bus=bus, lease_ms=1_000) as orders:
         names = [f"order/{number}" for number in range(ORDERS)]
         await asyncio.gather(*(orders.create(name, key="begin") for name in names))
-        sys.stdout.write("begun\n")
+        sys.stdout.write("started\n")
         sys.stdout.flush()
         for _ in range(ROUNDS):
             await asyncio.gather(*(orders.send(name, "step") for name in names))

@@ -1,37 +1,21 @@
-"""Leases and downtimes on a PostgreSQL server: the suite, and that the server's clock alone decides."""
+"""Leases and downtimes on a PostgreSQL server: only the clock of the server counts."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from functools import partial
 
 import pytest
 
 from interlock.ports.leases import Downtime, Lease, Leases
-from interlock.ports.store import Store
 from interlock.stores.postgres import statements
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.store import PostgresStore
-from interlock.testing.store_suite.suite import Case, StoreSubject, lease_cases
 from tests.conformance.stores.work_tables import CLOCK
-from tests.servers.postgres.scene import raw, until_blocked
+from tests.servers.postgres.work import raw, until_blocked
 from tests.support.postgres_server import asked, store_or_skip
 
 HOUR_MS = 3_600_000
-
-
-def _named(case: Case) -> str:
-    return getattr(case, "__name__", repr(case))
-
-
-def _opened(url: str) -> Store:
-    return asyncio.run(open_store(url))
-
-
-@pytest.mark.parametrize("case", lease_cases(durable=True, shared=True), ids=_named)
-async def test_the_postgres_store_leases(case: Case) -> None:
-    await case(StoreSubject(open=partial(_opened, store_or_skip())))
 
 
 class Server:
@@ -44,14 +28,14 @@ class Server:
             asked(url, statement)
 
     def at(self, ms: int) -> PostgresStore:
-        """The store, now that the server's clock shows this."""
+        """Set the clock of the server; return the store."""
         asked(self.url, f"UPDATE set_clock SET ms = {ms}")
         return self.store
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    """A store whose server's clock the test sets."""
+    """A store, and a server whose clock the test sets."""
     url = store_or_skip()
     store = await open_store(url)
     yield Server(store, url)
@@ -73,7 +57,7 @@ async def test_a_lease_lasts_as_long_as_was_asked_for(server: Server, ahead_ms: 
     assert Lease("name", "bob", 2, 1_005) == late
 
 
-async def test_a_server_clock_that_goes_back_takes_nothing_from_its_holder(server: Server) -> None:
+async def test_a_server_clock_that_goes_back_does_not_end_a_lease(server: Server) -> None:
     await taken(server.at(10_000), "ada")
 
     assert None is await taken(server.at(10), "bob")
@@ -118,7 +102,7 @@ async def test_old_downtimes_are_forgotten(server: Server, monkeypatch: pytest.M
     assert [30, 40, 50] == [each.ended_ms for each in await server.store.downtimes(since_ms=0)]
 
 
-async def test_tenants_hold_names_of_their_own() -> None:
+async def test_tenants_have_separate_leases() -> None:
     url = store_or_skip()
     stores = [await open_store(f"{url}&tenant={each}") for each in ("one", "two")]
     leases = [await taken(store, owner, length_ms=HOUR_MS) for store, owner in zip(stores, "ab", strict=True)]

@@ -49,7 +49,7 @@ FILLED = """
 
 @pytest.fixture
 async def store() -> AsyncIterator[PostgresStore]:
-    """A store, closed in the end."""
+    """A store, closed at the end."""
     opened = await open_store(store_or_skip())
     yield opened
     await opened.close()
@@ -61,7 +61,7 @@ async def _connected(url: str, settings: dict[str, str]) -> Any:
 
 
 async def _plan(url: str, statement: str, values: tuple[Any, ...]) -> str:
-    """The plan for these values, by a server as it is."""
+    """Return the plan for these values."""
     connection = await _connected(url, {})
     rows = await connection.fetch(f"EXPLAIN {statement}", *values)
     await connection.close()
@@ -69,7 +69,7 @@ async def _plan(url: str, statement: str, values: tuple[Any, ...]) -> str:
 
 
 async def _kept_plan(url: str, statement: str) -> str:
-    """The plan for any values, as one of our connections keeps it."""
+    """Return the generic plan, as a connection of the store caches it."""
     connection = await _connected(url, SETTINGS | {"plan_cache_mode": "force_generic_plan"})
     await connection.execute(f"PREPARE kept AS {statement}")
     count = max(int(each) for each in re.findall(r"\$(\d+)", statement))
@@ -144,7 +144,7 @@ async def _crowd(store: PostgresStore, count: int) -> None:
     ],
 )
 @pytest.mark.parametrize("walk", [5_000, 8, 7])
-async def test_a_walk_stops_and_goes_on_from_its_cursor(
+async def test_a_walk_continues_from_its_cursor(
     store: PostgresStore, query: EntityQuery, count: int, walk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _crowd(store, 40)

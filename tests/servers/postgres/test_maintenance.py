@@ -1,4 +1,4 @@
-"""What a PostgreSQL store does beside steps: months are made ahead, old keys forgotten."""
+"""Maintenance of a PostgreSQL store: partitions are created in advance, old keys expire."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ MONTHS = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'jo
 
 @pytest.fixture
 def url() -> str:
-    """Where the store of a test lies."""
+    """The address of an empty store."""
     return store_or_skip()
 
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[PostgresStore]:
-    """A store, closed in the end."""
+    """A store, closed at the end."""
     opened = await open_store(url)
     yield opened
     await opened.close()
 
 
-async def test_partitions_are_kept_up_beside_the_steps(store: PostgresStore, url: str) -> None:
+async def test_partitions_are_created_during_steps(store: PostgresStore, url: str) -> None:
     """Once an hour a batch takes the upkeep with it: a partition that is missing is made."""
     sample = SampleEntity("parcel/1")
     await append_all(store, sample.create())
@@ -54,7 +54,7 @@ HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 
 
 async def upkeep(store: PostgresStore, append: Append) -> None:
-    """Keep a step, with which an hour is over."""
+    """Append a step an hour later, which starts the maintenance."""
     store.database.connections().writer._housekeeping_at = 0
     await append_all(store, append)
     await store.database.connections().writer.drain()
@@ -82,7 +82,7 @@ async def test_keys_older_than_the_window_are_forgotten(
 
 
 class Server:
-    """A server whose clock is wrong, and the time that passes here."""
+    """A server whose clock is wrong, and the local clock."""
 
     def __init__(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ticks_ms = 1_000
@@ -91,21 +91,21 @@ class Server:
         monkeypatch.setattr(key_expiry, "monotonic_ns", lambda: self.ticks_ms * 1_000_000)
 
     def jump(self, ms: int) -> None:
-        """Its clock is so far ahead from now on."""
+        """Set its clock ahead by this time."""
         self._patch.setattr(maintenance, "SELECT_NOW", f"SELECT clock_ms() + {ms}")
 
     def boundary_ms(self) -> int:
-        """Where the boundary is, from where it began."""
-        (row,) = asked(self._url, "SELECT extract(epoch FROM at - (SELECT at FROM begun)) * 1000 FROM key_boundary")
+        """Return how far the boundary has moved."""
+        (row,) = asked(self._url, "SELECT extract(epoch FROM at - (SELECT at FROM started)) * 1000 FROM key_boundary")
         return int(row[0])
 
 
 @pytest.fixture
 def server(store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """The server of a store that was opened just now."""
+    """The server of a new store."""
     assert store is not None
     asked(url, "UPDATE key_boundary SET at = date_trunc('second', at)")
-    asked(url, "CREATE TABLE begun AS SELECT at FROM key_boundary")
+    asked(url, "CREATE TABLE started AS SELECT at FROM key_boundary")
     return Server(url, monkeypatch)
 
 

@@ -1,4 +1,4 @@
-"""The PostgreSQL store beyond the suite: what it refuses, what it notices, and where it may be used."""
+"""The PostgreSQL store beyond the suite: refusals, corruption, forks and event loops."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from tests.support.postgres_server import asked, database_or_skip, store_or_skip
 
 @pytest.fixture
 def url() -> str:
-    """Where the store of a test lies."""
+    """The address of an empty store."""
     return store_or_skip()
 
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[PostgresStore]:
-    """A store, closed in the end."""
+    """A store, closed at the end."""
     opened = await open_store(url)
     yield opened
     await opened.close()
@@ -86,14 +86,14 @@ async def test_partitions_are_there_before_their_month(store: PostgresStore, url
     assert [(0,)] == asked(url, "SELECT keep_partitions(3)")
 
 
-async def test_a_month_that_nobody_prepared_loses_nothing(store: PostgresStore, url: str) -> None:
+async def test_a_month_without_a_partition_loses_nothing(store: PostgresStore, url: str) -> None:
     """Without its partition an entry goes into the one for everything else, and is read from there."""
     for (name,) in asked(url, "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'journal'::regclass"):
         if name != "journal_default":
             asked(url, f"DROP TABLE {name}")
     await _some(store)
 
-    await (await open_store(url)).close()  # makes the months that nothing stands in the way of
+    await (await open_store(url)).close()  # creates the partitions that do not overlap
 
     assert 3 == len(await journal(store, "parcel/1"))
     assert [(3,)] == asked(url, "SELECT count(*) FROM journal_default")
@@ -389,7 +389,7 @@ async def test_a_page_is_a_range_of_versions(store: PostgresStore, after: int, l
     assert versions == [each.version for each in await store.read("parcel/1", after=after, limit=limit)]
 
 
-async def test_a_reader_goes_on_after_all_connections_were_ended(store: PostgresStore, url: str) -> None:
+async def test_a_reader_continues_after_all_connections_were_ended(store: PostgresStore, url: str) -> None:
     await _some(store)
     await asyncio.gather(*(store.kinds() for _ in range(5)))
     ended = asked(
@@ -403,7 +403,9 @@ async def test_a_reader_goes_on_after_all_connections_were_ended(store: Postgres
     assert 3 == len(await store.read("parcel/1"))
 
 
-async def test_a_reader_hears_that_the_server_is_gone(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_gets_an_error_if_the_server_is_unavailable(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked_times = 0
 
     async def lost(connection: object) -> None:
@@ -447,7 +449,7 @@ async def test_a_loop_that_is_gone_is_forgotten(store: PostgresStore) -> None:
     """Its connections are let go when another loop comes, and closing the store does not wait for it."""
 
     class Gone:
-        """A connection whose loop was closed."""
+        """A connection of a closed event loop."""
 
         def terminate(self) -> None:
             raise RuntimeError("Event loop is closed")
@@ -501,7 +503,7 @@ sys.exit(asyncio.run(main(sys.argv[1])))
 """
 
 
-def test_a_forked_process_is_told_to_open_its_own(url: str) -> None:
+def test_a_forked_process_must_open_its_own_store(url: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FORKED, url], check=False, capture_output=True, timeout=PATIENCE_SECONDS
     )
@@ -547,7 +549,7 @@ print(endings, flush=True)
 """
 
 
-def test_a_parent_goes_on_while_its_children_exit_or_open_their_own(url: str) -> None:
+def test_a_parent_continues_while_its_children_exit_or_open_their_own(url: str) -> None:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", INHERITED, url]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
 

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL whose callers go away: none is used again, none is lost, and nothing is left unsaid."""
+"""Connections to PostgreSQL whose callers are cancelled: none is reused, none leaks, and no error is lost."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ WAIT = "SELECT pg_sleep(20)"
 
 @pytest.fixture
 def url() -> str:
-    """Where the server is."""
+    """The address of an empty store."""
     return store_or_skip()
 
 
 @pytest.fixture
 def untold() -> list[str]:
-    """What the event loop would complain about."""
+    """The errors that the event loop reports."""
     return []
 
 
@@ -34,18 +34,18 @@ async def _linked(url: str, untold: list[str]) -> ConnectionPool:
     return ConnectionPool(parse_address(url))
 
 
-async def _waits(link: ConnectionPool, began: asyncio.Event | None = None) -> Any:
+async def _waits(link: ConnectionPool, waiting: asyncio.Event | None = None) -> Any:
     async with link.connection() as connection:
-        if began is not None:
-            began.set()
+        if waiting is not None:
+            waiting.set()
         return await connection.fetchval(WAIT)
 
 
 async def test_a_connection_whose_caller_went_away_is_never_used_again(url: str, untold: list[str]) -> None:
     link = await _linked(url, untold)
-    began = asyncio.Event()
-    asked = asyncio.ensure_future(_waits(link, began))
-    await asyncio.wait_for(began.wait(), PATIENCE_SECONDS)
+    waiting = asyncio.Event()
+    asked = asyncio.ensure_future(_waits(link, waiting))
+    await asyncio.wait_for(waiting.wait(), PATIENCE_SECONDS)
     (used,) = link._used
     asked.cancel()
     await asyncio.wait({asked})
@@ -56,9 +56,7 @@ async def test_a_connection_whose_caller_went_away_is_never_used_again(url: str,
     assert (7, False, True) == (answer, other is used, used.is_closed())
 
 
-async def test_a_connection_that_was_being_made_for_somebody_who_went_away_is_for_the_next(
-    url: str, untold: list[str]
-) -> None:
+async def test_a_connection_of_a_cancelled_caller_is_used_by_the_next(url: str, untold: list[str]) -> None:
     kept = 0
     for turns in range(1, 20):
         link = await _linked(url, untold)
@@ -70,7 +68,7 @@ async def test_a_connection_that_was_being_made_for_somebody_who_went_away_is_fo
         async with asyncio.timeout(PATIENCE_SECONDS):
             while link._making:
                 await asyncio.wait(tuple(link._making))
-        await asyncio.sleep(0)  # what is told of its end is done in the next turn
+        await asyncio.sleep(0)  # callbacks of its end run in the next iteration
         kept += len(link._idle)
         await link.close()
         gc.collect()
@@ -79,10 +77,10 @@ async def test_a_connection_that_was_being_made_for_somebody_who_went_away_is_fo
     assert kept > 0
 
 
-async def test_a_link_that_is_closed_while_a_connection_is_made_lets_go_of_it(url: str, untold: list[str]) -> None:
+async def test_a_pool_that_closes_while_it_connects_closes_that_connection(url: str, untold: list[str]) -> None:
     link = await _linked(url, untold)
     asked = asyncio.ensure_future(_waits(link))
-    while not link._making:  # noqa: ASYNC110 - nobody is told
+    while not link._making:  # noqa: ASYNC110 - there is nothing to await
         await asyncio.sleep(0)
     (made,) = link._making
     asked.cancel()
@@ -93,17 +91,17 @@ async def test_a_link_that_is_closed_while_a_connection_is_made_lets_go_of_it(ur
 
 
 class Made:
-    """A connection that was made."""
+    """An open connection."""
 
     def is_closed(self) -> bool:
-        """It is not."""
+        """Return False."""
         return False
 
     def add_log_listener(self, heard: object) -> None:
-        """It warns of nothing."""
+        """Do nothing."""
 
     async def close(self) -> None:
-        """Take leave."""
+        """Close."""
 
 
 async def test_callers_who_go_away_while_a_server_is_slow_leave_no_more_connections_than_are_allowed(
@@ -141,7 +139,7 @@ async def test_callers_who_go_away_while_a_server_is_slow_leave_no_more_connecti
     assert [] == link._unclaimed
 
 
-async def test_a_connection_that_cannot_be_made_is_told_to_whoever_waits_for_it_now(
+async def test_a_failed_connection_is_reported_to_the_caller_that_waits_for_it(
     monkeypatch: pytest.MonkeyPatch, untold: list[str]
 ) -> None:
     fails = asyncio.Event()

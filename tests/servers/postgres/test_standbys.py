@@ -1,7 +1,7 @@
-"""Receipts of a server that waits for a standby: none goes out for what no standby has, however it was found.
+"""A server with a synchronous standby: no receipt is returned for an entry that the standby does not have.
 
-In all tests but one the standby never comes: where the server waits for it, COMMIT waits until it is told to wait for
-none. In the last one it comes, and takes over.
+In all tests but one there is no standby, so COMMIT waits until the setting is changed. In the last test the standby
+exists, and takes over.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from interlock.stores.postgres.standbys import Standbys
 from interlock.stores.postgres.store import PostgresStore
 from interlock.testing.store_suite.samples import SampleEntity
 from interlock.testing.store_suite.subject import append_all, journal
-from tests.servers.postgres.scene import effect, ordered, taken
+from tests.servers.postgres.work import effect, ordered, taken
 from tests.support.eventually import eventually
 from tests.support.postgres_server import Server, private_server
 
@@ -35,20 +35,20 @@ _numbers = iter(range(1_000_000))
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A server of our own, which by itself tells no client of warnings."""
+    """A private server, which sends no warnings to clients by default."""
     with private_server(client_min_messages="error") as started:
         yield started
 
 
 @pytest.fixture
 def url(server: Server) -> str:
-    """Where the store of a test lies."""
+    """The address of an empty store."""
     return f"{server.url()}?schema=s{next(_numbers)}"
 
 
 @pytest.fixture
 async def store(server: Server, url: str) -> AsyncIterator[PostgresStore]:
-    """A store that was opened, and whose connections were made, before the server waited for anybody."""
+    """A store that was opened, with its connections, before the server waited for a standby."""
     opened = await open_store(url)
     yield opened
     await back(server)  # otherwise taking leave would wait as well
@@ -57,7 +57,7 @@ async def store(server: Server, url: str) -> AsyncIterator[PostgresStore]:
 
 @pytest.fixture
 def confirmed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """One word for each time that a standby was waited for by itself."""
+    """One item for each separate wait for a standby."""
     seen: list[str] = []
     real = Standbys.confirm
 
@@ -71,22 +71,22 @@ def confirmed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _no_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store writes them every second, and that COMMIT would wait for a standby, too."""
+    """Turn statistics off: their COMMIT every second would wait for a standby, too."""
     monkeypatch.setattr(statistics, "WRITE_SECONDS", 3_600)
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long a server needs to come back."""
+    """Wait for the server as long as it needs."""
     monkeypatch.setattr(writer, "TRIES_MAX", 10_000)
 
 
 @pytest.fixture
 def impatient() -> Iterator[pytest.MonkeyPatch]:
-    """A standby is not waited for long, until this is undone.
+    """Wait only briefly for a standby.
 
-    Long enough for the server of a busy machine to begin to wait: a statement that is called off before the server has
-    received it is carried out all the same, and then waits forever.
+    The time is long enough for a server on a busy machine to start waiting: a statement that is cancelled before the
+    server has received it is executed anyway, and then waits forever.
     """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(standbys, "CONFIRM_SECONDS", 1.0)
@@ -100,7 +100,7 @@ def _set(server: Server, names: str) -> None:
 
 @asynccontextmanager
 async def looking(server: Server, database: str = "postgres") -> AsyncIterator[Any]:
-    """A connection of an administrator who waits for no standby."""
+    """A connection of an administrator that does not wait for a standby."""
     connection = await asyncpg.connect(server.url(database), server_settings={"synchronous_commit": "local"})
     try:
         yield connection
@@ -108,8 +108,8 @@ async def looking(server: Server, database: str = "postgres") -> AsyncIterator[A
         await connection.close()
 
 
-async def away(server: Server, standby: str = "nobody") -> None:
-    """From now on every commit waits for a standby that is not there; returns when one does."""
+async def away(server: Server, standby: str = "missing") -> None:
+    """Let every commit wait for a missing standby; return when one waits."""
     _set(server, standby)
     probe = await asyncpg.connect(server.url())
     try:
@@ -128,7 +128,7 @@ async def away(server: Server, standby: str = "nobody") -> None:
 
 
 async def back(server: Server) -> None:
-    """From now on no commit waits for anybody; returns when one did not."""
+    """Let no commit wait for a standby; return when one did not wait."""
     _set(server, "")
     probe = await asyncpg.connect(server.url())
     try:
@@ -140,7 +140,7 @@ async def back(server: Server) -> None:
 async def until_waiting(
     server: Server, *tasks: asyncio.Future[Any], query: str = "%", besides: tuple[int, ...] = ()
 ) -> tuple[int, ...]:
-    """The processes of the server that wait for a standby, once there are some; none when a task ended before."""
+    """Return the backends that wait for a standby once there are some; none if a task ended before."""
     async with looking(server) as eyes:
 
         async def found() -> list[tuple[int, ...]] | None:
@@ -153,8 +153,8 @@ async def until_waiting(
     return pids[0]
 
 
-async def until_nobody_waits(server: Server) -> None:
-    """Wait until no process of the server waits for a standby."""
+async def until_none_waits(server: Server) -> None:
+    """Wait until no backend waits for a standby."""
     async with looking(server) as eyes:
 
         async def is_quiet() -> bool:
@@ -179,19 +179,19 @@ def again(sample: SampleEntity) -> Any:
 
 
 async def terminate(server: Server, pids: tuple[int, ...]) -> None:
-    """End processes of the server, as an administrator does."""
+    """Terminate backends, as an administrator does."""
     async with looking(server) as eyes:
         assert await eyes.fetchval("SELECT bool_and(pg_terminate_backend(pid, 10000)) FROM unnest($1::int[]) pid", pids)
 
 
 async def cancel(server: Server, pids: tuple[int, ...]) -> None:
-    """Call off what processes of the server are doing."""
+    """Cancel the statements of backends."""
     async with looking(server) as eyes:
         assert await eyes.fetchval("SELECT bool_and(pg_cancel_backend(pid)) FROM unnest($1::int[]) pid", pids)
 
 
 async def restart(server: Server, _: tuple[int, ...]) -> None:
-    """Stop the server in good order, and start it."""
+    """Restart the server."""
     await asyncio.to_thread(server.stop)
     await asyncio.to_thread(server.start)
 
@@ -237,7 +237,7 @@ async def test_a_step_whose_wait_is_cut_short_is_not_acknowledged_while_no_stand
     with pytest.raises(UnavailableError) as raised:
         await pending
     once = list(confirmed)
-    await until_nobody_waits(server)
+    await until_none_waits(server)
     await back(server)
     impatient.undo()
 
@@ -270,7 +270,7 @@ async def test_work_is_not_handed_out_while_no_standby_has_the_claim(store: Post
     assert (True, False, 1) == (bool(second), early, len(await pending))
 
 
-async def test_other_warnings_delay_nobody(
+async def test_other_warnings_delay_no_receipt(
     store: PostgresStore, server: Server, url: str, confirmed: list[str]
 ) -> None:
     (sample,) = await born(store)
@@ -312,12 +312,12 @@ async def test_a_warning_is_known_by_where_it_comes_from(
     async with link.connection() as connection:
         link.standbys._on_warning(connection, Warned(code, origin))
     async with link.connection() as same:
-        pass  # whoever comes next has nothing to wait for
+        pass  # the next call has nothing to wait for
 
     assert (expected, True) == (confirmed, connection is same)
 
 
-async def test_a_warning_is_nothing_to_whoever_uses_the_connection_next(
+async def test_a_warning_does_not_affect_the_next_user_of_the_connection(
     store: PostgresStore, confirmed: list[str]
 ) -> None:
     """Also when the one before failed otherwise, and had nothing left to be confirmed."""
@@ -375,7 +375,7 @@ async def test_a_key_that_is_looked_up_is_known_when_a_standby_has_it(
     assert (2, 2, None) == (getattr(alone, "version", 0), getattr(unknown, "version", 0), none)
 
 
-async def test_a_wait_that_is_lost_begins_anew_with_its_question(store: PostgresStore, server: Server) -> None:
+async def test_a_lost_wait_starts_again_with_its_query(store: PostgresStore, server: Server) -> None:
     """The next connection may lead to another server: what the last one showed is asked for there, and waited for."""
     await born(store)
     await away(server)
@@ -399,7 +399,7 @@ async def test_a_known_key_that_no_standby_has_is_not_acknowledged(
         await store.append(again(sample))
     with pytest.raises(UnavailableError) as loaded:
         await store.load("parcel/0", key="a")
-    await until_nobody_waits(server)
+    await until_none_waits(server)
     await back(server)
     impatient.undo()
 
@@ -426,14 +426,14 @@ async def test_an_ordinary_user_may_wait_for_a_standby_unless_it_was_taken_away(
     server.asked(f"CREATE ROLE {name} LOGIN PASSWORD 'guest'")
     server.asked(f"CREATE DATABASE {name} OWNER {name}")
     store = await open_store(f"postgresql://{name}:guest@127.0.0.1:{server.port}/{name}")
-    told: list[UnavailableError] = []
+    errors: list[UnavailableError] = []
     try:
         await born(store)
         await away(server)
         for _ in range(2):
             with pytest.raises(UnavailableError) as raised:
                 await store.load("parcel/0", key="a")
-            told.append(raised.value)
+            errors.append(raised.value)
             async with looking(server, name) as other:
                 for (function,) in await other.fetch(EMIT):
                     await other.execute(f"REVOKE EXECUTE ON FUNCTION {function} FROM PUBLIC")
@@ -441,15 +441,15 @@ async def test_an_ordinary_user_may_wait_for_a_standby_unless_it_was_taken_away(
         await back(server)
         await store.close()
 
-    assert ["store.standby", "store.privilege"] == [each.code for each in told]
-    assert "GRANT EXECUTE ON FUNCTION pg_logical_emit_message" in (told[1].hint or "")
+    assert ["store.standby", "store.privilege"] == [each.code for each in errors]
+    assert "GRANT EXECUTE ON FUNCTION pg_logical_emit_message" in (errors[1].hint or "")
 
 
 # A standby that takes over
 
 
 class Follower(Server):
-    """A standby of another server, as that is now; it begins to follow when it is started."""
+    """A standby with a copy of a server; it follows the server when it is started."""
 
     def __init__(self, leader: Server) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What pages about many entities ask a PostgreSQL server: the same answers as from memory, along counters and keys."""
+"""Statistics on a PostgreSQL server: the same results as in memory, read from counters and indexes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.postgres.store import PostgresStore
 from interlock.testing.store_suite.samples import SampleEntity
 from interlock.testing.store_suite.subject import append_all
-from tests.servers.postgres.scene import raw
+from tests.servers.postgres.work import raw
 from tests.support.eventually import eventually
 from tests.support.postgres_server import asked, store_or_skip
 
@@ -30,13 +30,13 @@ NOON_MS = 100 * DAY_MS + 12 * 3_600_000
 
 @pytest.fixture
 def url() -> str:
-    """Where the store of a test lies."""
+    """The address of an empty store."""
     return store_or_skip()
 
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[PostgresStore]:
-    """A store, closed in the end."""
+    """A store, closed at the end."""
     opened = await open_store(url)
     yield opened
     await opened.close()
@@ -61,7 +61,7 @@ async def lived(store: Store) -> None:
     assert isinstance(lost, Conflict)
 
 
-async def told(store: Store) -> None:
+async def until_written(store: Store) -> None:
     """Wait until the statistics of a store on a server are written."""
     if isinstance(store, PostgresStore):
         await store.database.connections().statistics.drain()
@@ -75,7 +75,7 @@ async def test_a_server_sees_what_memory_sees(store: PostgresStore) -> None:
         assert each.statistics is not None
         await lived(each)
         await each.record_refusals((refusal(1), refusal(2)))
-        await told(each)
+        await until_written(each)
         answers.append(
             (
                 await each.count_states("parcel"),
@@ -129,7 +129,7 @@ async def test_statistics_that_cannot_be_written_stop_no_step(store: PostgresSto
     asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context))
     sample = SampleEntity("parcel/1", time_ms=NOON_MS)
     await append_all(store, sample.create())
-    await told(store)
+    await until_written(store)
     await append_all(store, sample.step(key="a"))
     gc.collect()
 
@@ -142,7 +142,7 @@ async def test_old_statistics_are_forgotten(store: PostgresStore) -> None:
         SampleEntity("parcel/2", time_ms=NOON_MS + (DWELL_DAYS + 1) * DAY_MS),
     ):
         await append_all(store, sample.create(), sample.step("shipped", key="s", after_ms=0))
-        await told(store)
+        await until_written(store)
     rates, dwell = await store.minute_rates("parcel", since_ms=0), await store.dwell_times("parcel", since_ms=0)
 
     assert [(NOON_MS + (DWELL_DAYS + 1) * DAY_MS, 2)] == [(each.minute_ms, each.steps) for each in rates]
@@ -168,7 +168,7 @@ async def test_tenants_see_their_own(url: str) -> None:
     for each in (one, two):
         await each.record_refusals((refusal(1),))
         await each.database.connections().refusals.drain()
-        await told(each)
+        await until_written(each)
     found = [(len(await each.count_states("parcel")), len(await each.refusals_before(None))) for each in (one, two)]
     rates = [await each.minute_rates("parcel", since_ms=0) for each in (one, two)]
     proof = await two.verify_refusals()

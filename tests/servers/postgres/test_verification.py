@@ -1,4 +1,4 @@
-"""What a PostgreSQL schema keeps beside its journals is held against them."""
+"""The tables of a PostgreSQL schema are verified against its journals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from interlock.runtime.history.verify import Verification
 from interlock.stores.postgres.connection import SETTINGS
 from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.sql import verification
-from tests.servers.postgres.scene import raw
+from tests.servers.postgres.work import raw
 from tests.support.postgres_server import asked, store_or_skip
 
 CHART = """
@@ -26,7 +26,7 @@ door = interlock.loads(CHART)
 
 
 async def kept() -> str:
-    """A schema with two doors, one of them opened and left to be watched."""
+    """A schema with two doors; one was opened, and has a timer."""
     url = store_or_skip()
     async with interlock.open(url, charts=[door], work=False) as doors:
         await doors.create("door/1", key="first")
@@ -37,14 +37,14 @@ async def kept() -> str:
 
 
 async def proofs(url: str) -> list[Verification]:
-    """What is proven of all that is there."""
+    """Return the proofs of all entities."""
     async with interlock.open(url, charts=[door], work=False) as doors:
         assert doors.store.verification is not None
         return [each async for each in doors.verify_all()]
 
 
 @pytest.mark.parametrize("page", [1, 2, 2_000])
-async def test_a_schema_that_nobody_touched_agrees(page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unchanged_schema_verifies(page: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "PAGE", page)
     found = await proofs(await kept())
 
@@ -52,7 +52,7 @@ async def test_a_schema_that_nobody_touched_agrees(page: int, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("statement", "entity", "told"),
+    ("statement", "entity", "expected"),
     [
         ("UPDATE entity SET configuration = '[\"open\"]' WHERE id = '1'", "door/1", "`configuration`"),
         ("UPDATE entity SET revision = 'other' WHERE id = '1'", "door/1", "`revision`"),
@@ -106,14 +106,14 @@ async def test_a_schema_that_nobody_touched_agrees(page: int, monkeypatch: pytes
         ("UPDATE work SET id = '9'", "the store", "`work` has orphaned rows for door/9"),
     ],
 )
-async def test_a_row_that_says_something_else_is_told(statement: str, entity: str, told: str) -> None:
+async def test_a_row_that_says_something_else_is_reported(statement: str, entity: str, expected: str) -> None:
     """With the entity it belongs to; lists, counts and known keys would be answered wrongly from it."""
     url = await kept()
     asked(url, statement)
     problems = [each.problem for each in await proofs(url) if each.entity == entity and each.problem is not None]
 
     assert {"store.beside"} == {each.code for each in problems}
-    assert any(told in each.message for each in problems), problems
+    assert any(expected in each.message for each in problems), problems
 
 
 async def test_what_is_written_meanwhile_is_no_difference() -> None:
@@ -138,7 +138,7 @@ async def test_what_is_written_meanwhile_is_no_difference() -> None:
     assert [] == found
 
 
-async def test_many_differences_are_told_in_part() -> None:
+async def test_of_many_differences_some_are_reported() -> None:
     url = await kept()
     asked(url, "INSERT INTO entity_tag SELECT '', 'door', n::text, '1' FROM generate_series(1, 30) AS n")
     async with interlock.open(url, charts=[door], work=False) as doors:

@@ -1,4 +1,4 @@
-"""Work on a PostgreSQL server beyond the table: kept with its step, behind a fence, found along an index."""
+"""Work on a PostgreSQL server: stored with its step, protected by a fence, found by an index."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from interlock.stores.postgres.store import PostgresStore
 from interlock.stores.sql import schema, work_lists
 from interlock.testing.store_suite.samples import SampleEntity
 from interlock.testing.store_suite.subject import append_all, journal
-from tests.servers.postgres.scene import CHARGE, effect, leaving, ordered, raw, sent, taken, until_blocked
 from tests.servers.postgres.test_writer import Wire, breaks
+from tests.servers.postgres.work import CHARGE, effect, leaving, ordered, raw, sent, taken, until_blocked
 from tests.support.postgres_server import asked, store_or_skip
 
 
 @pytest.fixture
 def url() -> str:
-    """Where the store of a test lies."""
+    """The address of an empty store."""
     return store_or_skip()
 
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[PostgresStore]:
-    """A store, closed in the end."""
+    """A store, closed at the end."""
     opened = await open_store(url)
     yield opened
     await opened.close()
@@ -257,7 +257,7 @@ async def test_no_question_about_work_walks_over_what_it_does_not_want(
         ({}, [*range(1, 32)], 5),
     ],
 )
-async def test_a_narrow_list_of_work_reads_some_rows_and_goes_on_from_there(
+async def test_a_filtered_list_of_work_reads_a_bounded_number_of_rows_per_page(
     store: PostgresStore,
     url: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -291,7 +291,7 @@ async def test_a_narrow_list_of_work_reads_some_rows_and_goes_on_from_there(
 
 
 @pytest.mark.parametrize("body", ["7b", "22ff22", "5b" * 100_000], ids=["cut", "no text", "no end"])
-async def test_work_that_does_not_read_is_a_dead_letter_and_holds_nobody_up(
+async def test_unreadable_work_is_a_dead_letter_and_does_not_block_others(
     store: PostgresStore, url: str, body: str
 ) -> None:
     await ordered(store, effect(), effect(WorkId("effect", 2, 1)), sent(2), sent(3))
@@ -305,7 +305,7 @@ async def test_work_that_does_not_read_is_a_dead_letter_and_holds_nobody_up(
 
 
 @pytest.mark.parametrize("cursor", ["nonsense", "[1,2]", "\ud800", '["a","b","c",99999999999999999999,1]'])
-async def test_a_cursor_that_is_none_is_the_callers_mistake(store: PostgresStore, cursor: str) -> None:
+async def test_an_invalid_cursor_is_a_usage_error(store: PostgresStore, cursor: str) -> None:
     with pytest.raises(UsageError) as raised:
         await store.list_work(WorkQuery(after=cursor))
 

@@ -69,20 +69,20 @@ class Bank:
 
     def __init__(self, *failures: Exception) -> None:
         self.asked: list[str] = []
-        self.deeds: set[str] = set()
+        self.charges: set[str] = set()
         self.mails: list[str] = []
         self._failures = list(failures)
 
     async def charge(self, attempt: Attempt) -> dict[str, str]:
-        """Charges once per key."""
+        """Charge once per key."""
         self.asked.append(attempt.key)
         if self._failures:
             raise self._failures.pop(0)
-        self.deeds.add(attempt.key)
+        self.charges.add(attempt.key)
         return {"receipt": f"r-{attempt.key}"}
 
     async def mail(self, attempt: Attempt) -> None:
-        """Sends a mail."""
+        """Send a mail."""
         self.mails.append(attempt.key)
 
 
@@ -96,7 +96,7 @@ def order(bank: Bank, charge: Charge | None = None) -> BoundChart:
 
 @asynccontextmanager
 async def working(url: str, bank: Bank, charge: Charge | None = None) -> AsyncIterator[Runtime]:
-    """A runtime that performs the work of orders."""
+    """A runtime that runs the effects of orders."""
     async with asyncio.timeout(PATIENCE_SECONDS), interlock.open(url, charts=[order(bank, charge)]) as runtime:
         yield runtime
 
@@ -125,7 +125,7 @@ async def nothing_is_left(runtime: Runtime) -> None:
 
 @pytest.fixture
 def url() -> str:
-    """Where the store of a test lies."""
+    """The address of an empty store."""
     return store_or_skip()
 
 
@@ -149,7 +149,7 @@ async def test_a_failing_handler_is_tried_again_under_one_key(url: str) -> None:
         await runtime.send("order/1", "pay")
         await reached(runtime, "order/1", "paid")
 
-    assert (["order/1/2/0"] * 3, {"order/1/2/0"}) == (bank.asked, bank.deeds)
+    assert (["order/1/2/0"] * 3, {"order/1/2/0"}) == (bank.asked, bank.charges)
 
 
 async def test_a_failure_for_good_reaches_the_chart(url: str) -> None:
@@ -184,14 +184,14 @@ async def test_two_workers_share_the_work_and_do_each_piece_once(url: str) -> No
         await asyncio.gather(*(reached(one, each, "archived") for each in names))
         await nothing_is_left(one)
 
-    assert (20, 20, 20) == (len(bank.deeds), len(bank.asked), len(bank.mails))
+    assert (20, 20, 20) == (len(bank.charges), len(bank.asked), len(bank.mails))
 
 
 async def test_leaving_a_state_cancels_its_handler(url: str) -> None:
-    begun, stopped = asyncio.Event(), asyncio.Event()
+    started, stopped = asyncio.Event(), asyncio.Event()
 
     async def hang(attempt: Attempt) -> dict[str, str]:
-        begun.set()
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -202,7 +202,7 @@ async def test_leaving_a_state_cancels_its_handler(url: str) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS), interlock.open(url, charts=[chart], lease_ms=300) as runtime:
         await runtime.create("order/1")
         await runtime.send("order/1", "pay")
-        await begun.wait()
+        await started.wait()
         await runtime.send("order/1", "cancel")
         await stopped.wait()
         await nothing_is_left(runtime)

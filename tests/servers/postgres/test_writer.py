@@ -1,4 +1,4 @@
-"""The queue in front of a PostgreSQL server: batches, what breaks them, and that everybody is answered."""
+"""The commit queue of a PostgreSQL store: batches, their failures, and an answer for every caller."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from tests.support.postgres_server import asked, database_or_skip, private_serve
 
 @pytest.fixture
 def url() -> str:
-    """Where the store of a test lies."""
+    """The address of an empty store."""
     return store_or_skip()
 
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[PostgresStore]:
-    """A store, closed in the end."""
+    """A store, closed at the end."""
     opened = await open_store(url)
     yield opened
     await opened.close()
@@ -59,7 +59,7 @@ NAMES = {
 
 
 class Wire:
-    """Notes the statements that a store sends, and can break the connection before or after one is carried out."""
+    """Records the statements of a store, and can break the connection before or after one is executed."""
 
     def __init__(self, store: PostgresStore) -> None:
         self.statements: list[str] = []
@@ -70,7 +70,7 @@ class Wire:
         wire = self
 
         class Connection:
-            """One whose statements pass by here."""
+            """A connection whose statements are recorded."""
 
             def __init__(self, connection: Any) -> None:
                 self.connection = connection
@@ -95,7 +95,7 @@ class Wire:
 
 
 def breaks(times: int) -> Callable[[str], None]:
-    """Breaks the connection under the first statements that keep something."""
+    """Break the connection at the first writing statements."""
     left = [times]
 
     def lost(statement: str) -> None:
@@ -114,12 +114,12 @@ async def born(store: PostgresStore, count: int) -> list[SampleEntity]:
 
 
 async def together(store: PostgresStore, *appends: Append) -> list[Any]:
-    """What appends that are sent in one turn of the loop hear."""
+    """Return the answers to appends that are sent in one iteration of the event loop."""
     return await asyncio.gather(*map(store.append, appends), return_exceptions=True)
 
 
 def kinds_of(answers: list[Any]) -> list[type]:
-    """Which sort of answer each got."""
+    """Return the class of each answer."""
     return [type(each) for each in answers]
 
 
@@ -286,7 +286,7 @@ async def test_a_key_that_another_kept_meanwhile_is_a_duplicate(
     assert 2 == len(await journal(store, "parcel/0"))
 
 
-async def test_a_connection_that_stays_lost_answers_everybody(
+async def test_every_caller_is_answered_if_the_connection_stays_lost(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After some tries each caller hears that the store is not available; the same keys go on later."""
@@ -490,7 +490,7 @@ async def test_a_cancelled_reader_spoils_no_connection(store: PostgresStore) -> 
         assert ("parcel",) == await store.kinds()
 
 
-async def test_an_exception_in_the_writer_answers_everybody(
+async def test_every_caller_is_answered_after_an_exception_in_the_writer(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lives = await born(store, 3)
@@ -503,7 +503,7 @@ async def test_an_exception_in_the_writer_answers_everybody(
     assert [Appended] * 3 == kinds_of(await together(store, *appends))
 
 
-def test_a_loop_that_ends_in_the_middle_answers_whoever_still_waits(url: str) -> None:
+def test_waiting_callers_are_answered_if_the_event_loop_ends(url: str) -> None:
     seen: list[InterlockError] = []
 
     async def main() -> None:

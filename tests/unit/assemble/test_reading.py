@@ -347,7 +347,7 @@ def test_an_invoke_of_a_file_becomes_the_name_of_a_chart_unless_src_is_allowed(f
     ("reference", "value"),
     [("near.txt", 5), ("file:near.txt", 5), ("./near.txt", 5), ("sub/deep.txt", [1, 2]), ("sub/../near.txt", 5)],
 )
-def test_an_allowed_definition_reads_what_lies_beside_and_below_it(folder: Path, reference: str, value: object) -> None:
+def test_an_allowed_definition_reads_files_of_its_folder_and_below(folder: Path, reference: str, value: object) -> None:
     (folder / "door.scxml").write_text(scxml(reference), encoding="utf-8")
 
     assert {"x": value} == load(folder / "door.scxml", allow_src=True).start(entity="door/1").snapshot.context

@@ -141,7 +141,7 @@ class Silent:
         monkeypatch.setattr(socket, "getaddrinfo", self.answer)
 
     def answer(self, host: str, port: int, **given: Any) -> list[Any]:
-        """This machine, at last; an address needs no answer."""
+        """Resolve every name to this machine; an address needs no lookup."""
         if host[0].isdigit():
             return list(self._real(host, port, **given))
         self.asked += 1
@@ -214,7 +214,7 @@ def test_a_lookup_of_the_parent_is_repeated_in_a_forked_child(silent: Silent) ->
     with pytest.raises(TimeoutError):
         connect_public("hooks.example", 443, seconds=5, private=True, within=0.01)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # newer interpreters warn of forking beside threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer interpreters warn about forks with threads
         child = os.fork()
     if not child:  # one thread, which asks again and gets its own answer
         signal.alarm(int(PATIENCE_SECONDS))

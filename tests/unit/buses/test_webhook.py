@@ -24,7 +24,7 @@ MESSAGE = Message(id="order/A.1/7/0", source="/shop/order", type="order.paid", d
 
 
 class Endpoint(ThreadingHTTPServer):
-    """A receiver that answers as the test says, and keeps what it was sent."""
+    """A receiver that answers as the test says, and records the requests."""
 
     daemon_threads = True
 
@@ -80,7 +80,7 @@ class Receiver(BaseHTTPRequestHandler):
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     """A receiver on this machine, ended afterwards."""
     monkeypatch.setenv("INTERLOCK_WEBHOOK_SECRET", SECRET)
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # which nobody may ask
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # which must not be used
     server = Endpoint()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

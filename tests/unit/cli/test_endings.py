@@ -150,7 +150,7 @@ def test_every_command_has_help_and_the_common_options(name: str, call: Caller) 
     assert all(option in ended.out for option in ("--quiet", "--verbose", "--color"))
 
 
-def test_an_unknown_command_is_none(call: Caller) -> None:
+def test_an_unknown_command_is_not_found(call: Caller) -> None:
     assert commands.get_command(click.Context(commands), "nothing") is None
 
 

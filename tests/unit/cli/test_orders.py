@@ -111,7 +111,7 @@ def test_a_store_without_entities_is_sound(call: Caller, orders: Path) -> None:
     assert (0, "0 entities, 0 entries, chains and replay: 0 corrupt\n") == (ended.code, ended.out)
 
 
-def test_a_file_that_is_no_database_has_no_schema(call: Caller, orders: Path, folder: Path) -> None:
+def test_a_file_that_is_not_a_database_has_no_schema(call: Caller, orders: Path, folder: Path) -> None:
     (folder / "letter.db").write_bytes(b"dear aunt, " * 500)
     ended = call("db", "status", "sqlite:///letter.db")
 

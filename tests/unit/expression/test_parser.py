@@ -163,7 +163,7 @@ def test_roots_tell_what_is_used(text: str, roots: set[str], constant: bool) -> 
     assert (frozenset(roots), constant) == (parsed.roots, parsed.constant)
 
 
-def test_the_text_is_kept_as_it_came() -> None:
+def test_the_text_is_kept_unchanged() -> None:
     parsed = parse("\n  context.a \t")
 
     assert parsed.text == "\n  context.a \t"
@@ -171,7 +171,7 @@ def test_the_text_is_kept_as_it_came() -> None:
     assert isinstance(parsed.tree, ast.Attribute)
 
 
-def test_principal_is_only_for_those_who_ask() -> None:
+def test_principal_is_available_only_on_request() -> None:
     assert frozenset({"principal"}) == parse("principal.id", names=NAMES | {"principal"}).roots
     assert refusal("principal.id", names=NAMES).hint == 'did you mean "event.principal"?'
 
@@ -221,9 +221,7 @@ def test_principal_is_only_for_those_who_ask() -> None:
         ("'\\ud800'", "constant", (0, 8), None),
     ],
 )
-def test_refusals_point_at_the_place_and_know_the_cure(
-    text: str, code: str, span: tuple[int, int], hint: str | None
-) -> None:
+def test_refusals_have_a_position_and_a_hint(text: str, code: str, span: tuple[int, int], hint: str | None) -> None:
     """Each refusal has a code, the characters it is about, and a hint for common habits."""
     error = refusal(text, names=NAMES)
 

@@ -1,4 +1,4 @@
-"""Entities as they were: long journals open at once, and what was replayed once is not replayed again."""
+"""Entities at an earlier version: long journals open quickly, and a replayed snapshot is cached."""
 
 from typing import Any
 

@@ -45,7 +45,7 @@ def test_guards_of_sagas_are_shown_as_text() -> None:
     assert "get(event.data" not in text
 
 
-def test_an_author_s_guard_stands_as_it_was_written() -> None:
+def test_a_guard_of_the_author_is_shown_as_written() -> None:
     """Also one that looks at what a saga did, and one that only looks like the compiler's own."""
     chart = loads(
         SAGA.replace(

@@ -32,7 +32,7 @@ JUMPS_MAX = 60
 
 @asynccontextmanager
 async def looping(work: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
-    """Something runs beside the test."""
+    """Something runs concurrently with the test."""
     task = asyncio.ensure_future(work())
     try:
         yield

@@ -24,7 +24,7 @@ CHARTED = ("--chart", "lamp.yaml")
 
 
 class Usage(NamedTuple):
-    """As `shutil` tells it."""
+    """As `shutil` returns it."""
 
     total: int
     used: int

@@ -14,7 +14,7 @@ from interlock.cli.output.values import bar
 
 
 class Screen(io.StringIO):
-    """A terminal that keeps what it is told."""
+    """A terminal that records its output."""
 
     def isatty(self) -> bool:
         return True

@@ -121,7 +121,7 @@ states:
     assert [] == reported(good, "monotonic.violated")
 
 
-def test_a_region_beside_may_lead_back() -> None:
+def test_another_region_may_lead_back() -> None:
     bad = """\
 monotonic: [a, '#p.r.y']
 states:
@@ -214,6 +214,7 @@ def lanes(regions: int, states: int, transitions: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.slow
 def test_many_orders_are_proved_by_one_walk_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """19 regions of 100 states with 10 transitions each took minutes, one walk through all of it for each state."""
     transitions = 10 * 50 * 5

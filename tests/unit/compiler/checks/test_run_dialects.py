@@ -99,7 +99,7 @@ states:
     assert [] == reported(replace(read(text), dialect="xstate"), "done.nested_parallel")
 
 
-def test_xstate_enters_the_regions_that_a_target_beside_them_leaves() -> None:
+def test_xstate_enters_the_regions_that_a_sibling_target_leaves_out() -> None:
     """X14: from region to region the parallel state stays active, and its other regions are entered again."""
     text = """\
 dialect: xstate
@@ -216,7 +216,7 @@ def test_an_order_is_of_states_that_can_be_followed() -> None:
     assert ["error 1:1"] == reported(document, "monotonic.order")
 
 
-def test_a_region_beside_may_take_what_this_one_hides() -> None:
+def test_another_region_may_take_what_this_one_hides() -> None:
     """S11: each atomic state asks for itself, so the parallel state's transition is taken for the other region."""
     text = """\
 states:

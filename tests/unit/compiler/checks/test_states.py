@@ -485,7 +485,7 @@ states:
     assert [] == reported(good, "state.trap")
 
 
-def test_a_state_that_waits_needs_somebody_who_notices() -> None:
+def test_a_waiting_state_needs_an_expectation_or_a_timeout() -> None:
     bad = "states: {a: {on: {e: b}}, b: {type: final}}"
     good = "states: {a: {on: {e: b}, after: {1h: b}}, b: {type: final}}"
 

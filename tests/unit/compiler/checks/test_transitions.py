@@ -127,7 +127,7 @@ def test_a_name_that_reads_like_an_expression_is_reported() -> None:
     assert [] == reported(good, "guard.unmarked")
 
 
-def test_eventless_transitions_without_guard_go_round_for_ever() -> None:
+def test_eventless_transitions_without_guard_loop_forever() -> None:
     bad = """\
 states:
   a: {always: b}

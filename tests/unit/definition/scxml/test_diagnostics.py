@@ -1,4 +1,4 @@
-"""What is wrong with an SCXML file: every code, all at once, and never at any price."""
+"""Diagnostics of SCXML files: every code, all in one reading, and within the limits."""
 
 from __future__ import annotations
 

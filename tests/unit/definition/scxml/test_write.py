@@ -253,7 +253,7 @@ def test_event_names_that_are_prefixes_are_exact_in_other_tools() -> None:
     assert document == back(document)
 
 
-def test_in_the_dialect_of_scxml_reenter_is_said_beside_the_type() -> None:
+def test_in_the_dialect_of_scxml_reenter_is_written_next_to_the_type() -> None:
     """External is the default there, so our reader would not take it for a word of the author's."""
     document = chart(State(key="s", transitions=(Transition(origin="transitions", reenter=True),)), dialect="scxml")
 
@@ -311,7 +311,7 @@ def test_what_a_root_of_scxml_cannot_have_is_in_an_outer_state(document: Documen
     assert document == back(document)
 
 
-def test_keys_that_are_not_in_the_id_are_written_beside_it() -> None:
+def test_keys_that_are_not_in_the_id_are_written_separately() -> None:
     document = chart(State(key="a", id="first", states=(State(key="b", id="a.b"), State(key="c", id="x.c"))))
 
     assert 'id="first" interlock:key="a"' in write_scxml(document).text

@@ -1,4 +1,4 @@
-"""The smcat language as text: what is accepted, what it means, and every problem at once with its place."""
+"""The smcat language as text: what is accepted, what it means, and every problem with its position."""
 
 import pytest
 from hypothesis import given

@@ -200,7 +200,7 @@ def test_a_guard_that_is_not_closed_is_an_error(guard: str) -> None:
     assert "error" == only(f"a -> b: go {guard};", "smcat.label").severity
 
 
-def test_an_empty_guard_is_none() -> None:
+def test_an_empty_guard_is_no_guard() -> None:
     assert transition("a; a -> b: go [ ];").guard is None
 
 

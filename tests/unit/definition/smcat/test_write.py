@@ -289,7 +289,7 @@ def test_drawing_that_smcat_refuses_is_not_written(drawing: dict[str, Any], code
 
 
 @pytest.mark.parametrize("width", [-1, 1e300, True])
-def test_a_width_that_is_none_is_not_written(width: float) -> None:
+def test_an_invalid_width_is_not_written(width: float) -> None:
     assert ("go", ["export.meta"]) == label(on(meta={"smcat": {"width": width}}))
 
 

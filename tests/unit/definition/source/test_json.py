@@ -107,7 +107,7 @@ def test_what_is_not_json_ends_the_reading(text: str | bytes, expected: tuple[st
     assert expected == refused(text)
 
 
-def test_functions_are_refused_with_the_cure() -> None:
+def test_functions_are_refused_with_a_hint() -> None:
     """Code copied from a JavaScript config gets the hint to name and register the function."""
     for text in ('{"a": () => 1}', '{"a": function () {}}', '{"a": async () => 1}'):
         assert "JSON has no functions: name the action or guard, and register it" == refused(text)[2]
@@ -124,7 +124,7 @@ def test_functions_are_refused_with_the_cure() -> None:
         ('["\\ud800", 1]', ["", 1], "json.string"),
     ],
 )
-def test_what_means_nothing_portable_is_refused_and_reading_goes_on(text: str, value: Any, code: str) -> None:
+def test_what_is_not_portable_is_refused_and_reading_continues(text: str, value: Any, code: str) -> None:
     actual, (diagnostic,) = parsed(text)
     assert (value, code) == (actual, diagnostic.code)
 

@@ -1,4 +1,4 @@
-"""XState JSON to documents: structure, targets, and all problems at once."""
+"""XState JSON to documents: structure, targets, and all problems in one reading."""
 
 from __future__ import annotations
 

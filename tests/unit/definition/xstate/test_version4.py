@@ -64,7 +64,7 @@ def test_conditions_become_guards(written: Json, guard: Any) -> None:
     assert guard == transition_of(written).guard
 
 
-def test_arguments_beside_the_type_become_arguments() -> None:
+def test_keys_next_to_the_type_become_arguments() -> None:
     """Version 4 has no `params`."""
     state = state_of(
         {"entry": [{"type": "note", "n": 1}, {"type": "plain"}], "exit": {"type": "done", "params": {"n": 2}}}

@@ -135,7 +135,7 @@ def test_an_initial_state_outside_is_left_out(target: str) -> None:
     assert "initial" not in made
 
 
-def test_a_guard_of_a_state_that_is_none_keeps_its_text() -> None:
+def test_a_guard_with_an_unknown_state_keeps_its_text() -> None:
     guard = written_a(Transition(events=("E",), guard=GuardIn(state="none")))["on"]["E.*"]["guard"]
 
     assert {"type": "xstate.stateIn", "params": {"stateValue": "none"}} == guard

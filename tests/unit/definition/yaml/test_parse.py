@@ -168,7 +168,7 @@ def test_the_first_of_duplicate_keys_is_named() -> None:
     assert "line 1" in diagnostic.message
 
 
-def test_syntax_errors_carry_the_usual_cure() -> None:
+def test_common_syntax_errors_have_a_hint() -> None:
     """Tabs and unquoted signs are what most syntax errors come from; nothing is guessed where a text just ends."""
     assert "indent with spaces, not tabs" == parsed("a:\n\t- b")[1][0].hint
     assert "quote texts" in (parsed("a: @x")[1][0].hint or "")

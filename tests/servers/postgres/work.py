@@ -1,4 +1,4 @@
-"""Work on a PostgreSQL server under test: steps that leave some, workers that claim it, and somebody in their way."""
+"""Helpers for work on a PostgreSQL server: steps that create it, claims, and another connection that blocks them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEASE_MS = 30_000
 
 @asynccontextmanager
 async def raw(url: str, **settings: str) -> AsyncIterator[Any]:
-    """A connection of somebody else, who can hold a transaction open."""
+    """Another connection, which can keep a transaction open."""
     bare, _, schema = url.partition("?schema=")
     connection = await asyncpg.connect(bare, server_settings={"search_path": schema, **settings})
     try:
@@ -39,7 +39,7 @@ def effect(work_id: WorkId = CHARGE, *, due_ms: int = 0, name: str = "charge") -
 
 
 def sent(version: int) -> Work:
-    """Something in an outbox."""
+    """Work of an outbox."""
     return Work(WorkId("outbox", version, 0), "entity/door/1", {}, 0)
 
 
@@ -51,7 +51,7 @@ def leaving(append: Append, *born: Work, **others: Any) -> Append:
 async def taken(
     store: PostgresStore, lane: Lane = "effect", *, now_ms: int = 0, owner: str = "w1", limit: int = 10
 ) -> list[Claim]:
-    """What is claimed now, for half a minute."""
+    """Claim work for half a minute."""
     names = ("charge",) if lane == "effect" else None
     return list(await store.claim(lane, names, owner=owner, now_ms=now_ms, until_ms=now_ms + LEASE_MS, limit=limit))
 
@@ -65,7 +65,7 @@ async def ordered(store: PostgresStore, *born: Work, entity: str = "parcel/1") -
 
 
 async def until_blocked(url: str, task: asyncio.Future[Any]) -> None:
-    """Wait until somebody waits for a lock, or the task has ended without."""
+    """Wait until a connection waits for a lock, or the task has ended."""
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     async with raw(url) as connection:
 
