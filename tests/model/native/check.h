@@ -12,7 +12,7 @@
 #define CHECK(claim)                                                         \
     do {                                                                     \
         if (!(claim)) {                                                      \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #claim); \
+            fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #claim); \
             exit(1);                                                         \
         }                                                                    \
     } while (0)

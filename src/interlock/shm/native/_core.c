@@ -33,8 +33,7 @@ static PyObject *words_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     PyObject *buffer;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "O:Words", names, &buffer))
         return NULL;
-    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    Words *self = (Words *)allocate(type, 0);
+    Words *self = il_allocate_object(type);
     if (self == NULL)
         return NULL;
     if (il_buffer_acquire(&self->memory, buffer) < 0) {
@@ -48,14 +47,6 @@ static void words_dealloc(PyObject *object)
 {
     il_buffer_release(&((Words *)object)->memory);
     il_free_object(object);
-}
-
-static int check_arguments(const char *method, Py_ssize_t given, Py_ssize_t wanted)
-{
-    if (given == wanted)
-        return 0;
-    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments (%zd given)", method, wanted, given);
-    return -1;
 }
 
 static uint64_t *word_at(Words *self, PyObject *offset)
@@ -92,7 +83,7 @@ PyDoc_STRVAR(words_store_doc, "store($self, offset, value, /)\n--\n\nSet the wor
 static PyObject *words_store(PyObject *self, PyObject *const *args, Py_ssize_t given)
 {
     uint64_t value, *word;
-    if (check_arguments("store", given, 2) < 0 || (word = word_at((Words *)self, args[0])) == NULL ||
+    if (il_check_arguments("store", given, 2) < 0 || (word = word_at((Words *)self, args[0])) == NULL ||
         word_value(args[1], &value) < 0)
         return NULL;
     il_store(word, value);
@@ -104,7 +95,7 @@ PyDoc_STRVAR(words_swap_doc, "swap($self, offset, expected, desired, /)\n--\n\n"
 static PyObject *words_swap(PyObject *self, PyObject *const *args, Py_ssize_t given)
 {
     uint64_t seen, desired, *word;
-    if (check_arguments("swap", given, 3) < 0 || (word = word_at((Words *)self, args[0])) == NULL ||
+    if (il_check_arguments("swap", given, 3) < 0 || (word = word_at((Words *)self, args[0])) == NULL ||
         word_value(args[1], &seen) < 0 || word_value(args[2], &desired) < 0)
         return NULL;
     (void)il_cas(word, &seen, desired);
@@ -115,7 +106,7 @@ PyDoc_STRVAR(words_add_doc, "add($self, offset, delta, /)\n--\n\nAdd modulo 2**6
 static PyObject *words_add(PyObject *self, PyObject *const *args, Py_ssize_t given)
 {
     uint64_t *word;
-    if (check_arguments("add", given, 2) < 0 || (word = word_at((Words *)self, args[0])) == NULL)
+    if (il_check_arguments("add", given, 2) < 0 || (word = word_at((Words *)self, args[0])) == NULL)
         return NULL;
     uint64_t delta = PyLong_AsUnsignedLongLongMask(args[1]);
     if (delta == UINT64_MAX && PyErr_Occurred())
@@ -128,7 +119,7 @@ PyDoc_STRVAR(words_wait_doc, "wait($self, half, expected, timeout, /)\n--\n\n"
 static PyObject *words_wait(PyObject *self, PyObject *const *args, Py_ssize_t given)
 {
     uint32_t *half;
-    if (check_arguments("wait", given, 3) < 0 || (half = half_at((Words *)self, args[0])) == NULL)
+    if (il_check_arguments("wait", given, 3) < 0 || (half = half_at((Words *)self, args[0])) == NULL)
         return NULL;
     uint32_t expected = (uint32_t)PyLong_AsUnsignedLongMask(args[1]);
     double timeout = PyFloat_AsDouble(args[2]);
@@ -159,7 +150,7 @@ PyDoc_STRVAR(words_find_occupied_doc, "find_occupied($self, counts, slots, start
                                  "Return the first slot from `start` on whose count is not zero, or `slots`.");
 static PyObject *words_find_occupied(PyObject *self, PyObject *const *args, Py_ssize_t given)
 {
-    if (check_arguments("find_occupied", given, 3) < 0)
+    if (il_check_arguments("find_occupied", given, 3) < 0)
         return NULL;
     Py_ssize_t at = PyLong_AsSsize_t(args[0]), slots = PyLong_AsSsize_t(args[1]), start = PyLong_AsSsize_t(args[2]);
     if (PyErr_Occurred())
@@ -251,7 +242,7 @@ static int counter_check_joined(PermitCounter *self)
 }
 
 /* Returns an enum il_result, or -1 with an exception, which may come from on_last_exit after a refused enter. */
-static int counter_count_enter(PermitCounter *self)
+static int counter_increment(PermitCounter *self)
 {
     if (counter_check_joined(self) < 0)
         return -1;
@@ -269,7 +260,7 @@ static int counter_count_enter(PermitCounter *self)
     return result;
 }
 
-static PyObject *counter_count_exit(PermitCounter *self)
+static PyObject *counter_decrement(PermitCounter *self)
 {
     enum il_result result = self->count == NULL ? il_gate_exit(self->word) : il_lifecycle_exit(self->word, self->count);
     if (result == IL_EXITED)
@@ -293,7 +284,7 @@ static PyObject *counter_new_permit(PermitCounter *self)
 {
     Permit *permit = PyObject_New(Permit, self->permit_type);
     if (permit == NULL) {
-        PyObject *left = counter_count_exit(self); /* there is no permit to exit with, so exit here */
+        PyObject *left = counter_decrement(self); /* there is no permit to exit with, so exit here */
         if (left == NULL)
             PyErr_Clear();
         Py_XDECREF(left);
@@ -309,20 +300,12 @@ static PyObject *counter_new_permit(PermitCounter *self)
  * METH_NOARGS (enter and exit took 36 ns before and 20 ns after; `make bench` measures it). */
 #define FAST(function) ((PyCFunction)(void (*)(void))(function))
 
-static int check_no_arguments(Py_ssize_t given)
-{
-    if (given == 0)
-        return 0;
-    PyErr_Format(PyExc_TypeError, "expected no arguments, got %zd", given);
-    return -1;
-}
-
 PyDoc_STRVAR(counter_try_enter_doc, "try_enter($self, /)\n--\n\nReturn a permit while running, else None.");
 static PyObject *counter_try_enter(PyObject *self, PyObject *const *Py_UNUSED(arguments), Py_ssize_t given)
 {
-    if (check_no_arguments(given) < 0)
+    if (il_check_arguments("try_enter", given, 0) < 0)
         return NULL;
-    int result = counter_count_enter((PermitCounter *)self);
+    int result = counter_increment((PermitCounter *)self);
     if (result < 0)
         return NULL;
     if (result != IL_ENTERED)
@@ -333,9 +316,9 @@ static PyObject *counter_try_enter(PyObject *self, PyObject *const *Py_UNUSED(ar
 PyDoc_STRVAR(counter_enter_doc, "enter($self, /)\n--\n\nReturn a permit while running; raise otherwise.");
 static PyObject *counter_enter(PyObject *self, PyObject *const *Py_UNUSED(arguments), Py_ssize_t given)
 {
-    if (check_no_arguments(given) < 0)
+    if (il_check_arguments("enter", given, 0) < 0)
         return NULL;
-    int result = counter_count_enter((PermitCounter *)self);
+    int result = counter_increment((PermitCounter *)self);
     if (result < 0)
         return NULL;
     if (result != IL_ENTERED)
@@ -351,16 +334,16 @@ static PyObject *counter_exit(PyObject *object, PyObject *permit)
         return counter_refuse(self, REASON_FOREIGN);
     if (permit_mark_used((Permit *)permit) < 0)
         return NULL;
-    return counter_count_exit(self);
+    return counter_decrement(self);
 }
 
 PyDoc_STRVAR(counter_enter_unchecked_doc, "enter_unchecked($self, /)\n--\n\n"
                                           "Enter without a permit. True if the caller is inside.");
 static PyObject *counter_enter_unchecked(PyObject *self, PyObject *const *Py_UNUSED(arguments), Py_ssize_t given)
 {
-    if (check_no_arguments(given) < 0)
+    if (il_check_arguments("enter_unchecked", given, 0) < 0)
         return NULL;
-    int result = counter_count_enter((PermitCounter *)self);
+    int result = counter_increment((PermitCounter *)self);
     return result < 0 ? NULL : PyBool_FromLong(result == IL_ENTERED);
 }
 
@@ -368,9 +351,9 @@ PyDoc_STRVAR(counter_exit_unchecked_doc, "exit_unchecked($self, /)\n--\n\n"
                                          "Exit without a permit. True if this call closed.");
 static PyObject *counter_exit_unchecked(PyObject *object, PyObject *const *Py_UNUSED(arguments), Py_ssize_t given)
 {
-    if (check_no_arguments(given) < 0)
+    if (il_check_arguments("exit_unchecked", given, 0) < 0)
         return NULL;
-    return counter_check_joined((PermitCounter *)object) < 0 ? NULL : counter_count_exit((PermitCounter *)object);
+    return counter_check_joined((PermitCounter *)object) < 0 ? NULL : counter_decrement((PermitCounter *)object);
 }
 
 PyDoc_STRVAR(counter_close_doc, "close($self, /)\n--\n\nRefuse all later calls, because the owner has left.");
@@ -410,8 +393,7 @@ static PyObject *counter_new(PyTypeObject *type, PyObject *args, PyObject *keywo
     State *state = PyType_GetModuleState(type);
     if (state == NULL)
         return NULL;
-    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    PermitCounter *self = (PermitCounter *)allocate(type, 0);
+    PermitCounter *self = il_allocate_object(type);
     if (self == NULL)
         return NULL;
     self->permit_type = il_new_reference(state->permit_type);
@@ -506,7 +488,7 @@ static PyObject *permit_exit(PyObject *object, PyObject *const *Py_UNUSED(args),
     Permit *self = (Permit *)object;
     if (permit_mark_used(self) < 0)
         return NULL;
-    PyObject *left = counter_count_exit(self->counter);
+    PyObject *left = counter_decrement(self->counter);
     if (left == NULL)
         return NULL;
     Py_DECREF(left);

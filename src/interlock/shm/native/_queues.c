@@ -11,20 +11,6 @@
 #include "ring.h"
 #include "task_table.h"
 
-static PyObject *allocate_object(PyTypeObject *type)
-{
-    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    return allocate(type, 0);
-}
-
-static int check_arguments(const char *method, Py_ssize_t given, Py_ssize_t wanted)
-{
-    if (given == wanted)
-        return 0;
-    PyErr_Format(PyExc_TypeError, "%s takes %zd arguments (%zd given)", method, wanted, given);
-    return -1;
-}
-
 static int check_power_of_two(Py_ssize_t value, Py_ssize_t least)
 {
     if (value >= least && (value & (value - 1)) == 0)
@@ -58,7 +44,7 @@ static PyObject *ring_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "Onnn:Ring", names, &buffer, &offset, &bytes, &asleep) ||
         check_power_of_two(bytes, IL_RING_BYTES_MIN) < 0)
         return NULL;
-    Ring *self = (Ring *)allocate_object(type);
+    Ring *self = il_allocate_object(type);
     if (self == NULL)
         return NULL;
     self->bytes = (uint64_t)bytes;
@@ -175,7 +161,7 @@ static PyObject *deque_new(PyTypeObject *type, PyObject *args, PyObject *keyword
         PyErr_SetString(PyExc_ValueError, "the capacity is larger than any region");
         return NULL;
     }
-    Deque *self = (Deque *)allocate_object(type);
+    Deque *self = il_allocate_object(type);
     if (self == NULL)
         return NULL;
     self->capacity = (uint64_t)capacity;
@@ -297,7 +283,7 @@ static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *keyword
         PyErr_SetString(PyExc_ValueError, "invalid sizes of a pool");
         return NULL;
     }
-    TaskTable *self = (TaskTable *)allocate_object(type);
+    TaskTable *self = il_allocate_object(type);
     if (self == NULL)
         return NULL;
     self->table.member_count = (uint32_t)member_count;
@@ -328,7 +314,7 @@ PyDoc_STRVAR(table_submit_doc, "submit($self, payload, priority, detached, /)\n-
 static PyObject *table_submit(PyObject *object, PyObject *const *args, Py_ssize_t given)
 {
     il_task_table *table = &((TaskTable *)object)->table;
-    if (check_arguments("submit", given, 3) < 0)
+    if (il_check_arguments("submit", given, 3) < 0)
         return NULL;
     long priority = PyLong_AsLong(args[1]);
     int detached = PyObject_IsTrue(args[2]);
@@ -387,7 +373,7 @@ PyDoc_STRVAR(table_finish_doc, "finish($self, id, state, result, /)\n--\n\n"
 static PyObject *table_finish(PyObject *object, PyObject *const *args, Py_ssize_t given)
 {
     il_task_table *table = &((TaskTable *)object)->table;
-    if (check_arguments("finish", given, 3) < 0)
+    if (il_check_arguments("finish", given, 3) < 0)
         return NULL;
     uint64_t id = parse_id(args[0]);
     if (id_failed(id))

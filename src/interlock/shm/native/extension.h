@@ -59,6 +59,13 @@ static inline void *il_new_reference(void *object)
 
 static inline void il_drop_reference(void *object) { Py_XDECREF((PyObject *)object); }
 
+/* Allocates an object of a heap type, filled with zeros; or NULL with an exception. */
+static inline void *il_allocate_object(PyTypeObject *type)
+{
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    return allocate(type, 0);
+}
+
 /* Frees an object of a heap type, and its reference to the type. */
 static inline void il_free_object(PyObject *self)
 {
@@ -66,6 +73,15 @@ static inline void il_free_object(PyObject *self)
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
     il_drop_reference(type);
+}
+
+/* Checks the number of arguments of a method. Returns 0, or -1 with an exception. */
+static inline int il_check_arguments(const char *method, Py_ssize_t given, Py_ssize_t expected)
+{
+    if (given == expected)
+        return 0;
+    PyErr_Format(PyExc_TypeError, "%s() expected %zd arguments, got %zd", method, expected, given);
+    return -1;
 }
 
 /* Adds the types of _queues.c to the module. Returns 0, or -1 with an exception. */
