@@ -81,8 +81,7 @@ check: lint types imports tidy test ## run everything that must pass; the same a
 
 # For every save: no server, browser or other process, and no test above half a second of CPU. Temporary files are on
 # tmpfs if there is one, because the stores flush what they write. mypy and lint-imports use their caches.
-QUICK := tests/conformance/semantics tests/scenarios $(addprefix tests/unit/,assemble buses cli compiler definition demo \
-  effects expression kernel model render runtime stores testing)
+QUICK := tests/conformance/semantics tests/scenarios tests/unit
 TMPFS := $(shell test -w /dev/shm && echo /dev/shm/interlock-quick-$$(id -u))
 
 quick: $(READY) ## run lint, types, imports and the quick unit tests (under a minute on two cores)
@@ -129,20 +128,20 @@ conformance: $(READY) node ## run the published suites; writes docs/conformance.
 	@$(RUN) tests/conformance/report.py $(ARGS)
 
 fuzz: $(READY) ## fuzz the expression language with a million inputs
-	@$(RUN) tests/fuzz/expression_fuzz.py --count 1000000 $(ARGS)
+	@$(RUN) tests/properties/expression_fuzz.py --count 1000000 $(ARGS)
 
 torture: $(READY) ## run all crash tests on every store, with a table of results; QUICK=1 or KILLS=5000 for less or more
 	@$(RUN) -m tests.crash
 
 torture-fork: $(READY) ## fork with an open store, under kill -9; FORKS=20 for less
-	@$(RUN) -m tests.crash.fork_storm $(or $(FORKS),100)
+	@$(RUN) -m tests.crash.kills.fork_storm $(or $(FORKS),100)
 
 torture-shm: $(READY) ## run kill -9 storms, all interleavings and the TLA+ model of shared memory; KILLS=1000 for less
 	@$(RUN) -m tests.model.report --long
-	@$(RUN) -m tests.shm.report $(or $(KILLS),10000)
+	@$(RUN) -m tests.crash.shm.report $(or $(KILLS),10000)
 
 chaos: $(READY) ## run the examples under kill -9, with slow services and repeated events; KILLS=50 for less, SEED=7 for another run
-	@$(RUN) -m tests.chaos
+	@$(RUN) -m tests.crash.chaos
 
 ROUNDS ?= 10
 
@@ -155,7 +154,7 @@ bench: $(READY_BENCH) bench-node ## run every benchmark, with other libraries; w
 	@PYTHONPATH=. $(VENV)-bench/bin/python bench/run.py $(ARGS)
 
 screenshots: $(READY) ## write screenshots of every console page, light and dark, wide and narrow, to build/screenshots/
-	@$(RUN) -m tests.web.screenshots build/screenshots
+	@$(RUN) -m tests.servers.console.screenshots build/screenshots
 
 docs: $(READY_DOCS) ## build the documentation in site/
 	@$(VENV)-docs/bin/zensical build --clean --strict -f mkdocs.yml

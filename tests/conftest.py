@@ -2,14 +2,16 @@
 
 Rule 1: no test depends on how fast the machine is, so hypothesis has no deadline here.
 Rule 2: a run can be repeated: pytest-randomly prints its seed, and hypothesis draws the same examples each time, so
-that a check speaks of the change it checks. New examples are drawn in `make nightly`, which prints what failed as a
-blob: `--hypothesis-profile=explore`.
-Rule 3: a shell's background job ignores Ctrl-C, and so would every process it starts; here it is heard all the same.
+that a check depends only on the change it checks. `make nightly` draws new examples and prints those that fail:
+`--hypothesis-profile=explore`.
+Rule 3: a background job of a shell ignores Ctrl-C, and so would every process that it starts; here it is not ignored.
 Rule 4: timeouts are for hangs: minutes, the same for every test (`pyproject.toml`). A test waits for what it expects
 with `tests.support.eventually`.
-Rule 5: a run ends. pytest-timeout fails a test that hangs; one whose cleaning up hangs as well takes its process with
-it, and says where every thread stood.
-Rule 6: what is missing on this machine is told in one line for all tests that need it (`tests.support.summary`).
+Rule 5: a run ends. pytest-timeout fails a test that hangs. If its cleanup hangs as well, its process ends, with the
+stack of every thread.
+Rule 6: a missing server or program is reported in one line for all tests that need it (`tests.support.summary`).
+Rule 7: tests that kill processes or fill disks run one after the other, in one worker, so that they do not compete for
+the cores with each other (`pytest -n 2`; pytest-xdist calls this a load group).
 """
 
 import faulthandler
@@ -17,12 +19,16 @@ import os
 import signal
 import sys
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.cli import call, folder
 from tests.support.quick import Quick
 from tests.support.summary import SkipSummary
+
+__all__ = ("call", "folder")  # fixtures
 
 EXPLORE = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("explore", EXPLORE)
@@ -30,11 +36,12 @@ settings.register_profile("interlock", EXPLORE, derandomize=True)
 settings.load_profile("interlock")
 
 GRACE = 120.0
+STORMS = Path(__file__).parent / "crash"
 STDERR = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keeps the way to the terminal that pytest captures while a test runs, and hears Ctrl-C."""
+    """Keep a descriptor of the terminal, which pytest captures while a test runs, and do not ignore Ctrl-C."""
     config.stash[STDERR] = os.dup(sys.stderr.fileno())
     config.pluginmanager.register(SkipSummary())
     if config.getoption("--quick"):
@@ -43,9 +50,15 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Put the tests that use a whole core for long into one load group."""
+    if item.path.is_relative_to(STORMS):
+        item.add_marker(pytest.mark.xdist_group("crash"))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Ends the process where a test outlives its own timeout by two minutes: the failure was not able to."""
+    """End the process if a test runs two minutes longer than its timeout, because its cleanup hangs."""
     mark, given = item.get_closest_marker("timeout"), item.config.getoption("timeout")
     default = item.config.getini("timeout") if given is None else given
     allowed = float(mark.args[0] if mark and mark.args else default)
@@ -58,7 +71,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds options, which only this file can do for a run of one folder."""
+    """Add options. Only this file is read early enough for that in a run of one folder."""
     parser.addoption("--quick", action="store_true", help="leave out what is slow or starts processes and servers")
     parser.addoption(
         "--rewrite", action="store_true", help="write what happened into the scenario files; review the diff"
@@ -67,5 +80,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def rewrite(request: pytest.FixtureRequest) -> bool:
-    """Whether scenario files take the actual output instead of being compared with it."""
+    """Whether the actual output is written to scenario files instead of being compared with them."""
     return bool(request.config.getoption("--rewrite"))

@@ -27,7 +27,6 @@ import msgspec
 import interlock
 from bench.durable.engines.interlock_stores import CHART, InlineFiles
 from bench.durable.order import CLIENTS, EVENTS
-from interlock.model.codec import encode
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.runtime.chart_registry import ChartRegistry
@@ -116,7 +115,7 @@ class Filling(SqliteStore):
             begin(self._own)
         self._open += 1
         counts: Counts = {}
-        (answer,) = write_steps(self._own, "", [(append, encode(append.snapshot))], counts)
+        (answer,), _ = write_steps(self._own, "", [append], counts)
         write_counts(self._own, "", counts)
         if self._open == BATCH:
             self._commit()
@@ -127,7 +126,7 @@ class Filling(SqliteStore):
         """Write many steps in one transaction."""
         counts: Counts = {}
         begin(self._own)
-        write_steps(self._own, "", [(each, encode(each.snapshot)) for each in batch], counts)
+        write_steps(self._own, "", batch, counts)
         write_counts(self._own, "", counts)
         self._own.execute("COMMIT")
 

@@ -1,4 +1,4 @@
-"""What a line of the tables is: something measured, its name, and how it does the workloads that it can."""
+"""A line of the tables: a measured implementation, its name, and the workloads that it supports."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Answer = dict[str, float]
 """`value`, in the unit of the workload, and optional further measures."""
 
 Drive = Callable[[int], Answer]
-"""Does a workload so many times, checks what came out, and gives what it took."""
+"""Runs a workload so many times, checks the results, and returns the measurements."""
 
 
 class WrongResultError(Exception):
-    """Something came out that should not; its time means nothing."""
+    """A result is wrong, so its time means nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """Something measured, with the workloads that it can do."""
+    """A measured implementation, with the workloads that it supports."""
 
     name: str
     version: str
@@ -36,7 +36,7 @@ class Line:
 def check(expected: object, found: object) -> None:
     """Raises WrongResultError unless both are equal."""
     if expected != found:
-        raise WrongResultError(f"wanted {expected!r}, found {found!r}")
+        raise WrongResultError(f"expected {expected!r}, got {found!r}")
 
 
 @contextlib.contextmanager
@@ -50,12 +50,12 @@ def children(works: list[Callable[[], object]]) -> Iterator[Callable[[], int]]:
     go_out, go_in = os.pipe()
 
     def wait_and_run(work: Callable[[], object]) -> None:
-        os.close(go_in)  # or the end of the parent would never be seen
+        os.close(go_in)  # otherwise the end of the parent would not be noticed
         os.write(ready_in, b"r")
         if os.read(go_out, 1):
             work()
 
-    def let_go() -> int:
+    def start_all() -> int:
         for _ in processes:
             os.read(ready_out, 1)
         start_ns = time.perf_counter_ns()
@@ -66,7 +66,7 @@ def children(works: list[Callable[[], object]]) -> Iterator[Callable[[], int]]:
     try:
         for process in processes:
             process.start()
-        yield let_go
+        yield start_all
         for process in processes:
             process.join(CHILD_SECONDS_MAX)
             check(0, process.exitcode)

@@ -20,10 +20,10 @@ from interlock.shm.queue.inbox import DRAIN_US_MAX
 TITLES = {
     "pair": ("pair: enter and exit", "CPU ns per pair"),
     "with": ("with: a permit by `with`", "CPU ns per block"),
-    "lanes-64-1": ("lanes-64-1: messages of 64 bytes, one producer, one consumer", "thousand messages/s"),
-    "lanes-64-2": ("lanes-64-2: messages of 64 bytes, two producers, one consumer", "thousand messages/s"),
-    "lanes-1024-1": ("lanes-1024-1: messages of 1 KiB, one producer, one consumer", "thousand messages/s"),
-    "lanes-1024-2": ("lanes-1024-2: messages of 1 KiB, two producers, one consumer", "thousand messages/s"),
+    "rings-64-1": ("rings-64-1: messages of 64 bytes, one producer, one consumer", "thousand messages/s"),
+    "rings-64-2": ("rings-64-2: messages of 64 bytes, two producers, one consumer", "thousand messages/s"),
+    "rings-1024-1": ("rings-1024-1: messages of 1 KiB, one producer, one consumer", "thousand messages/s"),
+    "rings-1024-2": ("rings-1024-2: messages of 1 KiB, two producers, one consumer", "thousand messages/s"),
     "wake": ("wake: into a sleeping event loop, a message per millisecond", "p50 us"),
     "callback": ("callback: the longest callback of an event loop that two producers saturate", "max CPU us"),
     "pool-1ms": ("pool-1ms: tasks of a millisecond", "tasks/s"),
@@ -60,17 +60,19 @@ _POOL = {"pool-1ms": 600, "pool-10us": 6_000}
 COMMANDS: dict[str, Command] = {
     "c-gate": Command(module="c_loop", way="gate", counts={"pair": 20_000_000}),
     "c-lifecycle": Command(module="c_loop", way="life", counts={"pair": 20_000_000}),
-    "interlock-gate-bare": Command(module="doors", way="gate-bare", counts={"pair": 4_000_000}),
-    "interlock-lifecycle-bare": Command(module="doors", way="life-bare", counts={"pair": 4_000_000}),
-    "interlock-gate": Command(module="doors", way="gate-permit", counts={"pair": 3_000_000, "with": 1_000_000}),
-    "interlock-lifecycle": Command(module="doors", way="life-permit", counts={"pair": 3_000_000, "with": 1_000_000}),
+    "interlock-gate-unchecked": Command(module="gates", way="gate-unchecked", counts={"pair": 4_000_000}),
+    "interlock-lifecycle-unchecked": Command(module="gates", way="lifecycle-unchecked", counts={"pair": 4_000_000}),
+    "interlock-gate": Command(module="gates", way="gate-permit", counts={"pair": 3_000_000, "with": 1_000_000}),
+    "interlock-lifecycle": Command(
+        module="gates", way="lifecycle-permit", counts={"pair": 3_000_000, "with": 1_000_000}
+    ),
     "atomicshm": Command(module="atomicshm_cells", way="swap", counts={"pair": 4_000_000}),
     "atomicshm-add": Command(module="atomicshm_cells", way="add", counts={"pair": 4_000_000}),
     "lock-gate": Command(module="lock_gate", way="lock", counts={"with": 300_000}),
-    "interlock-lanes": Command(module="queues", way="lanes", counts={"lanes": 2_000_000}),
-    "pipe": Command(module="queues", way="pipe", counts={"lanes": 400_000}),
-    "faster-fifo": Command(module="faster_fifo_queue", way="fifo", counts={"lanes": 100_000}),
-    "queue": Command(module="queues", way="queue", counts={"lanes": 40_000}),
+    "interlock-rings": Command(module="queues", way="rings", counts={"rings": 2_000_000}),
+    "pipe": Command(module="queues", way="pipe", counts={"rings": 400_000}),
+    "faster-fifo": Command(module="faster_fifo_queue", way="fifo", counts={"rings": 100_000}),
+    "queue": Command(module="queues", way="queue", counts={"rings": 40_000}),
     "interlock-inbox": Command(module="wakes", way="inbox", counts={"wake": 2_000}),
     "threadsafe": Command(module="wakes", way="threadsafe", counts={"wake": 2_000}),
     "threadsafe-task": Command(module="wakes", way="threadsafe-task", counts={"wake": 2_000}),
@@ -119,22 +121,22 @@ def command(line: Command) -> list[str]:
 
 # Goals
 
-LANES = ("lanes-64-1", "lanes-64-2", "lanes-1024-1", "lanes-1024-2")
+RINGS = ("rings-64-1", "rings-64-2", "rings-1024-1", "rings-1024-2")
 
 
 def _times(workload: str, key: str, to: str, unit: str = "ns", form: str = ",.1f") -> Callable[[Run], Found]:
     return ratio(workload, key, to, "value", form=form, unit=unit)
 
 
-def _lanes(key: str) -> Callable[[Run], Found]:
+def _rings(key: str) -> Callable[[Run], Found]:
     """Find the ratio in the workload in which Interlock is least ahead."""
 
     def find(run: Run) -> Found:
         ratios = []
-        for workload in LANES:
-            found = run.ratio(workload, "interlock-lanes", key, "value")
+        for workload in RINGS:
+            found = run.ratio(workload, "interlock-rings", key, "value")
             if found is None:
-                return Found(None, run.missing(workload, "interlock-lanes", key))
+                return Found(None, run.missing(workload, "interlock-rings", key))
             ratios.append((found, workload))
         worst, where = min(ratios)
         return Found(worst, f"{worst:.1f}x on {where} (best {max(ratios)[0]:.1f}x)")
@@ -152,18 +154,20 @@ def _callback(run: Run) -> Found:
 
 GOALS = (
     Goal(
-        "enter and exit, lifecycle, to the C loop", "<= 5x", _times("pair", "interlock-lifecycle-bare", "c-lifecycle")
+        "enter and exit, lifecycle, to the C loop",
+        "<= 5x",
+        _times("pair", "interlock-lifecycle-unchecked", "c-lifecycle"),
     ),
-    Goal("enter and exit, gate, to the C loop", "<= 5x", _times("pair", "interlock-gate-bare", "c-gate")),
+    Goal("enter and exit, gate, to the C loop", "<= 5x", _times("pair", "interlock-gate-unchecked", "c-gate")),
     Goal(
         "enter and exit, lifecycle, to two operations of atomicshm",
         "<= 1.1x",
-        _times("pair", "interlock-lifecycle-bare", "atomicshm"),
+        _times("pair", "interlock-lifecycle-unchecked", "atomicshm"),
     ),
     Goal(
         "enter and exit, gate, to two operations of atomicshm",
         "<= 1.1x",
-        _times("pair", "interlock-gate-bare", "atomicshm"),
+        _times("pair", "interlock-gate-unchecked", "atomicshm"),
     ),
     Goal(
         "`with` permit, lifecycle, to a gate with threading.Lock",
@@ -189,20 +193,20 @@ GOALS = (
         "<= 2.5x",
         _times("operations", "interlock-flock", "raw-flock", "us", ",.2f"),
     ),
-    Goal("lanes to multiprocessing.Queue, on the worst of sizes and producers", ">= 15x", _lanes("queue")),
-    Goal("lanes to faster-fifo, get_many, on the worst of sizes and producers", ">= 5x", _lanes("faster-fifo")),
-    Goal("lanes to os.pipe, raw, on the worst of sizes and producers", ">= 2x", _lanes("pipe")),
+    Goal("rings to multiprocessing.Queue, on the worst of sizes and producers", ">= 15x", _rings("queue")),
+    Goal("rings to faster-fifo, get_many, on the worst of sizes and producers", ">= 5x", _rings("faster-fifo")),
+    Goal("rings to os.pipe, raw, on the worst of sizes and producers", ">= 2x", _rings("pipe")),
     Goal("CPU of the longest callback under saturation, to its budget", "<= 2x", _callback),
 )
 
 METHOD = """\
 - Ratios are taken round by round. wake has more and shorter rounds, so that a slow moment of the machine affects few.
 - pair, with and operations are CPU time of the process. The C loop is the package's own `core.h`, compiled for the run.
-- "Bare pair" is `bare()`: enter and exit without a permit. "Permit" creates one, which is valid for one exit.
+- "Unchecked" is `enter_unchecked()` and `exit_unchecked()`. "Permit" creates a permit, which is valid for one exit.
 - atomicshm does a swap and a subtraction on a cell, its fastest form, without a check of phase or overflow.
   Two additions are cheaper, but a gate cannot be built from them.
 - "a gate with threading.Lock" works for the threads of one process; Interlock's works between processes too.
-- lanes are wall time, from the start of the producers to the last message received; every message is a `bytes` object
+- rings are wall time, from the start of the producers to the last message received; every message is a `bytes` object
   in the consumer. All queues have room for 1 MiB. The pipe is raw: one size, no frames. faster-fifo carries bytes
   without pickling, received with `get_many`.
 - wake is wall time from send to receipt of eight bytes. `call_soon_threadsafe` is called by a thread of the same

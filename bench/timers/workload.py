@@ -21,7 +21,6 @@ from pathlib import Path
 
 import interlock
 from interlock.effects.work_delta import work_delta
-from interlock.model.codec import encode
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.ports.clock import SystemClock
@@ -134,14 +133,13 @@ def filled(path: Path, lamp: interlock.BoundChart, waits_ms: list[int], began_ms
     connection.close()
 
 
-def _created(lamp: interlock.BoundChart, number: int, wait_ms: int, began_ms: int) -> tuple[Append, bytes]:
+def _created(lamp: interlock.BoundChart, number: int, wait_ms: int, began_ms: int) -> Append:
     entity = f"lamp/{number:08d}"
     step = lamp.start({"wait": wait_ms}, entity=entity, time_ms=began_ms)
     event = Event(CREATE, {"context": {"wait": wait_ms}}, time_ms=began_ms, type="platform")
     after = step.snapshot.configuration
     entry = Entry(1, event, "applied", (), after, step.snapshot.revision, "create", None, None, step.effects)
-    append = Append("lamp", entity, 0, entry, step.snapshot, ("lit",), (), work_delta(None, step, began_ms))
-    return append, encode(step.snapshot)
+    return Append("lamp", entity, 0, entry, step.snapshot, ("lit",), (), work_delta(None, step, began_ms))
 
 
 def resident_mb() -> float:

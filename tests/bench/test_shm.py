@@ -77,11 +77,11 @@ def test_a_worker_answers_errors_and_lives_on() -> None:
     """A question it cannot do comes back as an error; the next one is answered."""
     process = Process(command(COMMANDS["lock-gate"]))
     try:
-        wrong, right = process.ask("lanes-64-1", 10), process.ask("with", 10)
+        wrong, right = process.ask("rings-64-1", 10), process.ask("with", 10)
     finally:
         process.close()
 
-    assert "KeyError: 'lanes-64-1'" == wrong["error"]
+    assert "KeyError: 'rings-64-1'" == wrong["error"]
     assert right["value"] > 0
 
 

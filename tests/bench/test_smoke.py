@@ -39,7 +39,7 @@ pytestmark = pytest.mark.slow
         ),
         (
             "shm,interlock,lock-gate,pipe,queue,threadsafe,executor",
-            {"lanes-1024-2": {"interlock-lanes", "pipe", "queue"}, "pair": {"interlock-gate", "interlock-lifecycle"}},
+            {"rings-1024-2": {"interlock-rings", "pipe", "queue"}, "pair": {"interlock-gate", "interlock-lifecycle"}},
         ),
         ("timers,2000", {"timers": {"2000"}}),
         ("http", {"http": {"hello", "serve", "minute"}, "kill": {"kill"}}),

@@ -19,7 +19,7 @@ from interlock.stores.files.durable_io import Settings
 from interlock.stores.files.filesystem import FileSystem
 from interlock.stores.files.journal.snapshot_file import decode_snapshot_file
 from interlock.stores.files.names import JOURNAL, SNAPSHOT, directory_name, segment_first_version
-from tests.crash.simulated import Directory, File, Simulated, World
+from tests.crash.simulated.file_system import Directory, File, Simulated, World
 
 ENTITY = "order/A-1"
 BLOCK_BYTES = 512

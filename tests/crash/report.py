@@ -23,19 +23,20 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tests.crash import failing_calls, mutants, power_cut, sweep
-from tests.crash.disks import mount_refusal, tmpfs
-from tests.crash.fork_storm import FAULTS, STORES, fork_row
-from tests.crash.fork_storm import is_found as is_fork_found
-from tests.crash.full_disk import ADDRESSES, URLS, filled
-from tests.crash.histories import RENAMING, checked
-from tests.crash.mutants import retried_flush
-from tests.crash.rivals import SCENES, SEED, Scene
-from tests.crash.stories import Family, Mutant
-from tests.crash.storm import STORMS_MAX, WRITERS, Outcome, storm
+from tests.crash.disks import failing_calls, power_cut
+from tests.crash.disks.full_disk import ADDRESSES, URLS, filled
+from tests.crash.disks.mounts import mount_refusal, tmpfs
+from tests.crash.kills.fork_storm import FAULTS, STORES, fork_row
+from tests.crash.kills.fork_storm import is_found as is_fork_found
+from tests.crash.kills.histories import RENAMING, checked
+from tests.crash.kills.storm import STORMS_MAX, WRITERS, Outcome, storm
+from tests.crash.kills.work_storm import stormed
+from tests.crash.simulated import mutants, sweep
+from tests.crash.simulated.concurrent_calls import SCENES, SEED, Scene
+from tests.crash.simulated.mutants import retried_flush
+from tests.crash.simulated.recorded_calls import Family, Mutant
+from tests.crash.simulated.test_damage import MASKS, content, journal, reading
 from tests.crash.table import Row, Table
-from tests.crash.test_damage import MASKS, content, journal, reading
-from tests.crash.work_storm import stormed
 from tests.support.postgres_server import NoServerError, new_schema, server_url
 
 QUICK = bool(os.environ.get("QUICK"))
@@ -194,7 +195,7 @@ def _performed(place: Path) -> Row:
 
 
 def _stormed_server() -> Row | str:
-    module = "tests.crash.postgres_storm"
+    module = "tests.crash.kills.postgres_storm"
     if find_spec(module) is None:
         return "there is no storm for it"
     try:

@@ -31,7 +31,7 @@ class Table:
     doubled: int = 0
     failures: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
-    begun: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=time.monotonic)
 
     def head(self) -> None:
         """The names of the columns."""
@@ -40,12 +40,12 @@ class Table:
     def row(self, name: str, run: Callable[[], Row | str]) -> None:
         """Runs one kind of fault and prints what it came to; a text instead of a row says why it cannot run here."""
         _say(f"{name:<46}", end="")
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             answer = run()
         except Exception as error:  # noqa: BLE001  # the other rows are run all the same, and this one has failed
             answer = Row(0, [f"crashed: {error!r}"])
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - started
         if isinstance(answer, str):
             self.skipped.append(name)
             _say(f"{'SKIPPED':>14}{'':>32}  {answer}")
@@ -61,17 +61,17 @@ class Table:
     def control(self, name: str, faulty: Iterable[str], is_found: Callable[[str], bool]) -> None:
         """Runs stores with a fault in them, each of which must be found."""
         _say(f"{name:<46}", end="")
-        begun = time.monotonic()
+        started = time.monotonic()
         verdicts = {each: is_found(each) for each in faulty}
         missed = [each for each, found in verdicts.items() if not found]
         self.failures += [f"{name}: `{each}` was not found" for each in missed]
         score = f"{len(verdicts) - len(missed)} of {len(verdicts)}"
         note = "must all be found" if not missed else f"MISSED: {', '.join(missed)}"
-        _say(f"{score:>14}{'':>23}{time.monotonic() - begun:>9.1f}  {note}")
+        _say(f"{score:>14}{'':>23}{time.monotonic() - started:>9.1f}  {note}")
 
     def foot(self) -> int:
         """The verdict, as the last line; the exit code."""
-        minutes = (time.monotonic() - self.begun) / 60
+        minutes = (time.monotonic() - self.started) / 60
         _say(f"\n{len(self.failures)} failures, {len(self.skipped)} rows skipped, {minutes:.1f} minutes")
         for each in self.failures[:50]:
             _say(f"FAILED {each}")

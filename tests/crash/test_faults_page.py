@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.mutants import INTERLEAVED, SWEPT, SWEPT_WORK
+from tests.crash.simulated.mutants import INTERLEAVED, SWEPT, SWEPT_WORK
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "internals" / "testing.md"
@@ -36,7 +36,6 @@ def test_a_command_names_a_test(command: str) -> None:
 
 
 def test_the_page_has_its_rows() -> None:
-    """Every row of a table has its command."""
     rows = [line for line in FAULTS.splitlines() if line.startswith("| ")]
 
     assert len(COMMANDS) == len([line for line in rows if not line.startswith(("| fault", "| without"))])

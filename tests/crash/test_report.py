@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.crash import failing_calls, mutants, report, sweep
+from tests.crash import report
+from tests.crash.disks import failing_calls
+from tests.crash.simulated import mutants, sweep
 from tests.crash.table import Row, Table
 
 
@@ -25,7 +27,6 @@ def test_a_clean_table_ends_with_the_verdict(capsys: pytest.CaptureFixture[str])
     ],
 )
 def test_a_finding_fails_the_run(finding: str, verdict: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever is wrong is told, and counted in the verdict."""
     table = Table()
     table.row("kills", lambda: Row(10, [finding]))
 
@@ -34,7 +35,6 @@ def test_a_finding_fails_the_run(finding: str, verdict: str, capsys: pytest.Capt
 
 
 def test_a_faulty_store_that_is_not_found_fails_the_run() -> None:
-    """A run that is blind proves nothing."""
     table = Table()
     table.control("faulty stores", ["one", "two"], lambda name: name == "one")
 
@@ -42,7 +42,6 @@ def test_a_faulty_store_that_is_not_found_fails_the_run() -> None:
 
 
 def test_a_fault_that_never_struck_fails_the_run() -> None:
-    """A row without a single fault proves nothing either."""
     table = Table()
     table.row("kills", lambda: Row(0))
 
@@ -50,7 +49,6 @@ def test_a_fault_that_never_struck_fails_the_run() -> None:
 
 
 def test_a_row_that_cannot_run_here_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is missing is no failure, and is not passed over in silence."""
     table = Table()
     table.row("power cuts", lambda: "mounting needs root")
 
@@ -59,7 +57,6 @@ def test_a_row_that_cannot_run_here_is_told(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_every_registered_family_and_mutant_is_in_the_report() -> None:
-    """Each group of families has faulty stores, and both are run."""
     families = [value for name, value in vars(sweep).items() if name.startswith("FAMILIES")]
     faulty = [value for name, value in vars(mutants).items() if name.startswith("SWEPT")]
 

@@ -1,6 +1,6 @@
-"""Becomes `interlock` after putting bounds on itself: `bounded.py FILE_BYTES_MAX HUMBLE ARGUMENT...`.
+"""Set limits for this process, then run `interlock`: `bounded.py FILE_BYTES_MAX HUMBLE ARGUMENT...`.
 
-A process of its own, because code between fork and exec is not safe in a test runner with threads.
+This is a separate process, because code between fork and exec is not safe in a test runner with threads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CPU_SECONDS_MAX = 60
 HANG_SECONDS_MAX = 540
 """Real seconds: for a command that waits for something that never comes. A busy machine must not reach it."""
 MEMORY_BYTES_MAX = 300 * 2**20
-"""What one command may hold at once; an empty Python with our readers takes about 35 MB.
+"""The memory limit of one command; Python with our readers alone uses about 35 MB.
 
 A bound, not a measurement: what a parent sees of its child's memory counts the parent's own pages until the exec.
 """

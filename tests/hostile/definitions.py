@@ -1,7 +1,7 @@
-"""Definitions made to do harm, in every format: what each is, and the finding it must end in.
+"""Malicious definitions in every format, each with the error that it must cause.
 
-Rule 1: a text is made when it is asked for; some are megabytes.
-Rule 2: the first error's code is the promise; where it stands is checked by the tests, for all alike.
+Rule 1: a text is created when it is needed; some are megabytes.
+Rule 2: the code of the first error is fixed; the tests check its position.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 HEAD = "interlock: 1\nkind: hostile\n"
 DEEP = 200_000
 FORMATS = (("yaml", "yaml"), ("scxml", "scxml"), ("xstate", "json"), ("smcat", "smcat"))
-"""Formats, and how the codes of their readers begin."""
+"""Formats, and the prefix of the codes of their readers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hostile:
-    """A text and the code of the error that answers it."""
+    """A text and the code of its error."""
 
     name: str
     format: str
@@ -26,7 +26,7 @@ class Hostile:
 
     @property
     def file(self) -> str:
-        """A file name whose suffix tells the format."""
+        """A file name whose suffix is that of the format."""
         suffix = {"yaml": "interlock.yaml", "xstate": "json"}.get(self.format, self.format)
         return f"hostile.{suffix}"
 
@@ -37,7 +37,7 @@ def yaml(name: str, code: str, text: str) -> Hostile:
 
 
 def made(name: str, format: str, code: str, make: Callable[[], bytes | str]) -> Hostile:
-    """A text of any format, made when asked for."""
+    """A text of any format, created when it is needed."""
 
     def data() -> bytes:
         text = make()
@@ -83,7 +83,7 @@ def _json(text: str) -> str:
 
 
 def _expression(text: str) -> str:
-    """A guarded transition; the rest of a chart."""
+    """A chart with this guard."""
     fields = "context: {n: {type: integer, default: 1}}"
     return f"{fields}\nstates: {{a: {{on: {{go: {{target: b, guard: {text}}}}}}}, b: {{type: final}}}}\n"
 
@@ -213,7 +213,7 @@ EXPRESSIONS = tuple(
         ("nested in lists", "expression.limit", f'"= {"[" * 200}1{"]" * 200}"'),
         ("with a long chain", "expression.limit", f'"= {"not " * 400}true"'),
         ("with a NUL", "expression.syntax", '"= 1\\0"'),
-        ("that is no expression", "expression.node", '"= import os"'),
+        ("not an expression", "expression.node", '"= import os"'),
         ("with a star", "expression.node", '"= [*context.xs]"'),
     )
 )

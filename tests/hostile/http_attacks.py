@@ -51,7 +51,7 @@ def pipeline(port: int, *, seconds: float, bytes_max: int, connections: int) -> 
 
 
 def half_open(port: int, *, seconds: float, bytes_max: int, connections: int) -> dict[str, int]:
-    """Open many connections, begin a request on each, and send one more byte of it now and then."""
+    """Open many connections, start a request on each, and send single bytes of it slowly."""
     del bytes_max
     return _held(port, f"GET / HTTP/1.1\r\nHost: {HOST}\r\nX-Field: ".encode(), b"v", seconds, connections)
 

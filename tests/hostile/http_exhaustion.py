@@ -1,8 +1,8 @@
-"""A server under attack in a process of its own, with a normal client next to the attackers.
+"""A server process under attack, with a normal client at the same time.
 
     python -m tests.hostile.http_exhaustion            the long form: prints latencies, memory and the size of the log
 
-The client asks once over a connection that it keeps and once over a fresh one, in turns, with an API key.
+The client sends requests with an API key, alternately over a persistent and over a new connection.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def serving(folder: Path, *, descriptors: int | None = None) -> Iterator[Server]
 
 @dataclass(slots=True)
 class NormalClient:
-    """Somebody with a key who asks again and again while the server is under attack."""
+    """A client with a key that sends requests while the server is under attack."""
 
     port: int
     took_s: list[float] = field(default_factory=list)
@@ -158,7 +158,7 @@ class NormalClient:
 
 
 def attacked(server: Server, attack: str, *, processes: int, **bounds: float) -> list[dict[str, int]]:
-    """What each of the attackers tells at its end."""
+    """Run the attackers; return the report of each."""
     given = [text for name, value in bounds.items() for text in (f"--{name}", str(value))]
     command = [sys.executable, "-m", "tests.hostile.http_attacks", attack, str(server.port), *given]
     running = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
@@ -198,10 +198,10 @@ def main() -> None:
                 done = attacked(server, attack, bytes=given.bytes, **bounds)
                 used = server.processor_s() - used
             grown = (server.memory("VmHWM") - before) / 1e6
-            told = {name: sum(each[name] for each in done) for name in ("opened", "sent", "closed")}
+            total = {name: sum(each[name] for each in done) for name in ("opened", "sent", "closed")}
             print(
-                f"{attack} (descriptors {descriptors or 'default'}): {told['opened']} connections, "
-                f"{told['sent'] / 1e6:.0f} MB sent, {told['closed']} closed by the server\n"
+                f"{attack} (descriptors {descriptors or 'default'}): {total['opened']} connections, "
+                f"{total['sent'] / 1e6:.0f} MB sent, {total['closed']} closed by the server\n"
                 f"  client: {len(client.took_s)} answers, p50 {client.percentile(0.5) * 1e3:.1f} ms, "
                 f"p99 {client.percentile(0.99) * 1e3:.1f} ms, max {max(client.took_s) * 1e3:.1f} ms, "
                 f"{client.reconnects} reconnects, failures {len(client.failures)} {client.failures[:2]}\n"

@@ -1,6 +1,6 @@
-"""Runs the command as its users do, within bounds of time and memory.
+"""Runs the command as a user does, with limits of time and memory.
 
-Rule: a run that hangs or eats the processor is ended by the kernel after a minute: a net, not an assertion of speed.
+Rule: the kernel ends a run after a minute of CPU time; this is for hangs, not an assertion of speed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BOUNDED = Path(__file__).with_name("bounded.py")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a process ended: its exit code (negative: a signal), and what it said."""
+    """The result of a process: its exit code (negative: a signal) and its output."""
 
     code: int
     out: str
@@ -30,7 +30,7 @@ def interlock(
 ) -> Ended:
     """Run `interlock` in a folder.
 
-    `humble`: permissions hold, even for root. `file_bytes_max`: as on a disk that fills up.
+    `humble`: permissions apply, even for root. `file_bytes_max`: as on a disk that fills up.
     """
     bounds = [str(file_bytes_max), "humble" if humble else "usual"]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -53,6 +53,6 @@ def interlock(
 
 
 def _environment() -> dict[str, str]:
-    """Ours without colour, and without measuring coverage, which would write files of its own past the bounds."""
+    """Return our environment without colour, and without coverage, which would write files beyond the limits."""
     apart = ("NO_COLOR", "FORCE_COLOR", "COVERAGE")
     return {name: text for name, text in os.environ.items() if not name.startswith(apart)}

@@ -1,4 +1,4 @@
-"""Definitions made to do harm end in one clear finding with its place, by the command and by the library alike."""
+"""Malicious definitions cause one clear error with its position, in the command and in the library."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ def test_the_command_survives_it(hostile: Hostile, tmp_path: Path) -> None:
     ids=" ".join,
 )
 def test_every_command_refuses_it_alike(words: tuple[str, ...], tmp_path: Path) -> None:
-    """People read it as text; the path of a deep place is cut short, and there is no traceback."""
     bomb = next(each for each in PARSERS if each.name == "flow lists, deep")
     (tmp_path / bomb.file).write_bytes(bomb.make())
 
@@ -66,7 +65,6 @@ def test_every_command_refuses_it_alike(words: tuple[str, ...], tmp_path: Path) 
 
 @pytest.mark.parametrize("make", [wide_chart, deep_chart], ids=["2,000 states", "32 levels"])
 def test_what_is_just_within_the_limits_is_a_chart(make: Callable[[], str]) -> None:
-    """The limit itself is allowed; one more is not."""
     chart = interlock.loads(make()).chart
 
     assert chart.states
@@ -74,7 +72,6 @@ def test_what_is_just_within_the_limits_is_a_chart(make: Callable[[], str]) -> N
 
 @pytest.mark.parametrize("format", ["yaml", "scxml", "xstate", "smcat"])
 def test_a_byte_order_mark_is_passed_over(format: str) -> None:
-    """Editors on Windows write one; it is no part of the definition."""
     texts = {
         "yaml": HEAD + "states: {a: {}}\n",
         "scxml": '<scxml xmlns="http://www.w3.org/2005/07/scxml" version="1.0"><state id="a"/></scxml>',

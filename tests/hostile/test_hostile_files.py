@@ -1,4 +1,4 @@
-"""Files that are none, and places where nothing can be written: a documented exit code, one line, nothing broken."""
+"""Paths that are not files, and places that cannot be written: a documented exit code, one line, and no change."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ INPUTS: dict[str, tuple[Callable[[Path], str], int, str]] = {
     "a name that is too long": (lambda folder: "a" * 300 + ".yaml", USAGE, "too long"),
     "a name with a line break and an escape": (lambda folder: "no\n\x1b[31m.yaml", NOT_FOUND, "file not found"),
     "a file where a folder should be": (lambda folder: "good.yaml/x.yaml", USAGE, "good.yaml"),
-    "an option that is none": (lambda folder: "--frmo", USAGE, "--frmo"),
+    "an unknown option": (lambda folder: "--frmo", USAGE, "--frmo"),
 }
 
 
@@ -73,7 +73,6 @@ def refused(ended: Ended) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", INPUTS)
 def test_what_is_no_definition_is_told(how: str, folder: Path) -> None:
-    """By its exit code and by name."""
     make, code, words = INPUTS[how]
 
     ended = command("check", "--from", "yaml", make(folder), folder=folder)
@@ -86,9 +85,8 @@ def test_what_is_no_definition_is_told(how: str, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_pipe_that_never_ends_costs_no_more_than_a_definition(folder: Path) -> None:
-    """A FIFO is read as far as a definition may go, and refused by its size."""
     os.mkfifo(folder / "pipe.yaml")
-    ours = os.open(folder / "pipe.yaml", os.O_RDWR)  # both ends, so that nobody waits for the other to open it
+    ours = os.open(folder / "pipe.yaml", os.O_RDWR)  # both ends, so that no open waits for the other
     with subprocess.Popen(["yes", "#"], stdout=ours) as feeder:
         ended = command("check", "--json", "pipe.yaml", folder=folder)
         feeder.kill()
@@ -111,7 +109,6 @@ def test_a_file_that_may_not_be_read_is_told(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_folder_that_may_not_be_written_to_is_told(folder: Path) -> None:
-    """A file there is not touched, nor is anything left beside it."""
     folder.chmod(0o555)
 
     ended = command("-q", "convert", "good.yaml", "--to", "scxml", "-o", "out.scxml", folder=folder, humble=True)
@@ -134,7 +131,6 @@ OUTPUTS: dict[str, tuple[str, int, str]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("how", OUTPUTS)
 def test_what_cannot_be_written_is_told(how: str, folder: Path) -> None:
-    """And leaves nothing behind."""
     output, code, words = OUTPUTS[how]
 
     ended = command("-q", "convert", "good.yaml", "--to", "scxml", "-o", output, folder=folder)
@@ -148,7 +144,6 @@ def test_what_cannot_be_written_is_told(how: str, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_disk_that_fills_up_leaves_the_old_file(folder: Path) -> None:
-    """The new text goes beside the file first: a write that fails half way costs nothing."""
     (folder / "big.yaml").write_text(
         "interlock: 1\nkind: big\nstates:\n"
         + "".join(f"  s{n}: {{on: {{go: s{n + 1}}}}}\n" for n in range(999))

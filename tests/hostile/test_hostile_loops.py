@@ -1,4 +1,4 @@
-"""Charts that would never come to rest: the compiler finds the plain ones, the limit of a step the others."""
+"""Charts with endless loops: the compiler finds the simple ones, and the limit of a step stops the others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ EFFECTS = (
 
 
 def test_a_cycle_without_guards_is_no_chart() -> None:
-    """The finding names the states it goes through."""
     with pytest.raises(DefinitionError) as caught:
         interlock.loads(PLAIN)
 
@@ -62,7 +61,6 @@ def test_a_step_that_does_not_end_is_given_back_unchanged(text: str, code: str, 
 
 
 def test_an_entity_that_cannot_begin_is_refused() -> None:
-    """The first step has the same limit, and there is no snapshot to go back to."""
     chart = interlock.loads(GUARDED.replace("  rest: {on: {go: a}, expect: {within: forever}}\n", ""))
 
     with pytest.raises(RejectedError) as caught:
@@ -73,7 +71,6 @@ def test_an_entity_that_cannot_begin_is_refused() -> None:
 
 @pytest.mark.slow
 def test_a_play_goes_on_after_a_step_that_did_not_end(tmp_path: Path) -> None:
-    """The command tells the fault and takes the next line."""
     (tmp_path / "loop.yaml").write_text(GUARDED)
     (tmp_path / "play.txt").write_text("go\ngo\n")
 

@@ -1,4 +1,4 @@
-"""Names and texts that try to steer a terminal, a diagram, a page or a build log: shown, never obeyed."""
+"""Names and texts that try to control a terminal, a diagram, a page or a build log are shown as text."""
 
 from __future__ import annotations
 
@@ -122,7 +122,6 @@ def _drawn(chart: interlock.BoundChart, name: str) -> str:
 
 
 def test_what_is_written_stays_well_formed() -> None:
-    """Names cannot break out of an attribute or a string; XML tells what it must leave out."""
     document = interlock.loads(NAMES).document
     scxml = get_format("scxml").write(document)
 

@@ -1,4 +1,4 @@
-"""Charts whose one step would fill memory: small definitions, one event, and values that are shared until encoded."""
+"""Charts whose step would fill the memory: a small definition, one event, and values that share parts until encoded."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Names, payloads and places that are not what a store expects: refused with their own code, and nothing is written.
+"""Invalid names, payloads and paths of a store: refused with their own code, and nothing is written.
 
-The same rows through the library and through the command; what is odd but lawful is kept apart, byte for byte.
+The same rows run through the library and the command; unusual but valid names stay distinct, byte for byte.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STORES: dict[str, Callable[[Path], str]] = {
     "sqlite": lambda folder: f"sqlite:///{folder}/kept.db",
 }
 KEPT = ("files", "sqlite")
-"""Those that a second process can open."""
+"""Stores that a second process can open."""
 
 REFUSED = {
     "no kind": "/1",
@@ -70,7 +70,7 @@ TRICKS = {
     "a control of the second kind": "door/a\u0085",
     "a letter in two parts": "door/e\u0301",
 }
-"""Ids that no entity begins with: they look like paths, or like others that they are not."""
+"""Ids that a new entity must not have: they look like paths, or like other ids."""
 
 LAWFUL = [
     "door/a",
@@ -87,7 +87,7 @@ LAWFUL = [
     "door/'; DROP TABLE entity; --",
     "door/" + "\N{GRINNING FACE}" * 48,
 ]
-"""Ids that look like others, or like names and statements: each is an entity of its own and nothing else."""
+"""Ids that look like other ids, or like names and statements: each is a separate entity."""
 
 
 @pytest.fixture
@@ -125,7 +125,6 @@ def _tree(folder: Path) -> set[str]:
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("store", STORES)
 def test_an_id_that_is_none_is_refused_by_every_door(store: str, name: str, folder: Path) -> None:
-    """UsageError from whatever is asked, and the entities are what they were."""
     entity = REFUSED[name]
     with _opened(STORES[store](folder)) as doors:
         doors.create("door/good")
@@ -167,7 +166,7 @@ def test_ids_that_look_alike_are_entities_of_their_own(store: str, folder: Path)
 @pytest.mark.parametrize("store", STORES)
 def test_no_entity_begins_with_an_id_that_is_a_trick(store: str, name: str, folder: Path) -> None:
     """UsageError with what is wrong in it, in signs that everybody sees; nothing is written."""
-    with _opened(STORES[store](folder), work=False) as doors:  # a worker creates files of its own, at its own time
+    with _opened(STORES[store](folder), work=False) as doors:  # a worker creates files at any time
         before = _tree(folder.parent)
         with pytest.raises(UsageError) as raised:
             doors.create(TRICKS[name])
@@ -178,7 +177,6 @@ def test_no_entity_begins_with_an_id_that_is_a_trick(store: str, name: str, fold
 
 
 def test_an_entity_with_such_an_id_goes_on(folder: Path) -> None:
-    """Who has one from before, or from another driver, does not lose it."""
     entity = "parcel/e\u0301/../\u202ex"
     store = SqliteStore(folder / "kept.db")
     asyncio.run(kept(store, Life(entity).created()))
@@ -216,7 +214,6 @@ def test_bytes_that_are_no_text_are_refused_on_the_command_line(folder: Path) ->
 
 
 def test_a_name_that_turns_the_writing_is_shown_as_what_it_is(folder: Path) -> None:
-    """An id read from right to left cannot pass for another on a screen."""
     store = SqliteStore(folder / "kept.db")
     asyncio.run(kept(store, Life("parcel/\u202egpj.exe").created()))
     asyncio.run(store.close())
@@ -237,7 +234,7 @@ PAYLOADS: dict[str, Any] = {
     "half a surrogate pair": "\ud800",
     "bytes": b"x",
     "an object": object(),
-    "a key that is no text": {1: 2},
+    "a key that is not text": {1: 2},
     "a list that holds itself": [],
 }
 PAYLOADS["a list that holds itself"].append(PAYLOADS["a list that holds itself"])
@@ -246,7 +243,6 @@ PAYLOADS["a list that holds itself"].append(PAYLOADS["a list that holds itself"]
 @pytest.mark.parametrize("name", PAYLOADS)
 @pytest.mark.parametrize("store", STORES)
 def test_a_payload_that_cannot_be_kept_is_rejected(store: str, name: str, folder: Path) -> None:
-    """It uses up neither a version nor its key."""
     with _opened(STORES[store](folder)) as doors:
         doors.create("door/1")
         refused = doors.send("door/1", "opened", PAYLOADS[name], key="k")
@@ -264,10 +260,10 @@ def test_a_payload_over_the_limit_is_rejected_by_the_command(folder: Path) -> No
     command("create", url, "door/1", "--chart", "door.yaml", folder=folder)
     large = command("send", url, "door/1", "opened", "@large.json", "--chart", "door.yaml", folder=folder)
     deep = command("send", url, "door/1", "opened", "@deep.json", "--chart", "door.yaml", folder=folder)
-    told = command("journal", url, "door/1", folder=folder)
+    shown = command("journal", url, "door/1", folder=folder)
 
     assert (REJECTED, USAGE) == (large.code, deep.code)
-    assert (1, True) == (len(told.out.splitlines()), _is_refusal(deep))
+    assert (1, True) == (len(shown.out.splitlines()), _is_refusal(deep))
 
 
 # What this process does not have
@@ -275,7 +271,6 @@ def test_a_payload_over_the_limit_is_rejected_by_the_command(folder: Path) -> No
 
 @pytest.mark.parametrize("store", KEPT)
 def test_a_kind_without_a_chart_is_not_found(store: str, folder: Path) -> None:
-    """By the library and by the command; nothing begins."""
     with _opened(STORES[store](folder)) as doors:
         with pytest.raises(NotFoundError) as raised:
             doors.create("window/1")
@@ -288,7 +283,6 @@ def test_a_kind_without_a_chart_is_not_found(store: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("store", KEPT)
 def test_an_entity_of_a_revision_that_is_not_here_is_left_alone(store: str, folder: Path) -> None:
-    """Neither stepped nor guessed at: unavailable, until a process has its chart."""
     url = STORES[store](folder)
     newer = DOOR.replace("1.0.0", "2.0.0").replace("openings:", "counted:")
     (folder / "newer.yaml").write_text(newer, encoding="utf-8")
@@ -301,10 +295,10 @@ def test_an_entity_of_a_revision_that_is_not_here_is_left_alone(store: str, fold
                 ask()
             assert "revision.unknown" == raised.value.code
     ended = command("send", url, "door/1", "opened", "--chart", "newer.yaml", folder=folder)
-    told = command("journal", url, "door/1", folder=folder)
+    shown = command("journal", url, "door/1", folder=folder)
 
     assert (UNAVAILABLE, True) == (ended.code, _is_refusal(ended))
-    assert 1 == len(told.out.splitlines())
+    assert 1 == len(shown.out.splitlines())
 
 
 # Places
@@ -345,7 +339,6 @@ def test_a_place_that_cannot_be_written_makes_no_store(scheme: str, place: Calla
 
 @pytest.mark.parametrize("mode", [0o000, 0o400])
 def test_a_database_that_may_not_be_written_is_unavailable(mode: int, folder: Path) -> None:
-    """What was kept is still there when the permission is back."""
     url = STORES["sqlite"](folder)
     with _opened(url) as doors:
         doors.create("door/1")
@@ -412,14 +405,13 @@ PLACES: dict[str, tuple[Callable[[Path], str], int]] = {
     "a database of a newer release": (_newer_database, USAGE),
     "a folder of a newer release": (_newer_folder, USAGE),
     "a database of another program": (_foreign_database, USAGE),
-    "a file that is no database": (_no_database, CORRUPTION),
+    "a file that is not a database": (_no_database, CORRUPTION),
     "a directory where a database should be": (_a_directory, UNAVAILABLE),
 }
 
 
 @pytest.mark.parametrize("name", PLACES)
 def test_a_place_that_is_not_ours_or_not_yet_ours_is_not_touched(name: str, folder: Path) -> None:
-    """Refused by library and command alike; every byte is as it was."""
     made, code = PLACES[name]
     url = made(folder)
     before = {each: each.read_bytes() for each in sorted(folder.rglob("*")) if each.is_file() and "-" not in each.name}

@@ -1,7 +1,7 @@
-"""Strangers who try to exhaust the HTTP port of `interlock serve`, while a normal client goes on being answered.
+"""Attackers try to exhaust the HTTP port of `interlock serve`, while a normal client still gets answers.
 
-Only what does not depend on the speed of the machine is asserted; `python -m tests.hostile.http_exhaustion` is the long
-form, which also prints latencies.
+Only what does not depend on the speed of the machine is asserted. `python -m tests.hostile.http_exhaustion` runs
+longer, and also prints latencies.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Every model that is walked, with the number of its states, and every fault that must be found, with what it does.
+"""Every model that is explored, with the number of its states, and every fault that must be found, with its effect.
 
-A part of the protocols is a module with `STAGES` (who meets whom; nothing goes wrong there), `HUNTS` (a rule that is
-left out, on which stage, and what goes wrong then) and `WEAK` (what goes wrong although no rule is left out: the
-negative controls). Stages in `LONG_STAGES` are walked by `python -m tests.model.report` only.
+Each part of the protocols is a module with `CONFIGURATIONS` (which processes there are; they have no violations),
+`FAULTS` (a rule that is left out, in which configuration, and what goes wrong then) and `WEAKNESSES` (what goes wrong
+although no rule is left out: the negative controls). Only `python -m tests.model.report --long` explores the
+`LONG_CONFIGURATIONS`.
 
 The numbers are exact: a model that lost a step, or an explorer that skips some, has another number.
 """
@@ -14,17 +15,17 @@ from functools import partial
 from types import ModuleType
 from typing import Final, NamedTuple
 
-from tests.model import deque, doorbell, gate, lane, lifecycle_models, seed_protocol, slab_models
+from tests.model import deque, gate, lifecycle_models, notifier, ring, seed_protocol, task_table_models
 from tests.model.explorer import Model
 
 PARTS: Final[dict[str, ModuleType]] = {
     "two words": seed_protocol,
     "gate": gate,
     "lifecycle": lifecycle_models,
-    "doorbell": doorbell,
-    "lane": lane,
+    "notifier": notifier,
+    "ring": ring,
     "deque": deque,
-    "slab": slab_models,
+    "task table": task_table_models,
 }
 
 STATES: Final[dict[str, int]] = {
@@ -39,8 +40,8 @@ STATES: Final[dict[str, int]] = {
     "gate: waiter, stray exit": 42,
     "lifecycle: 1 worker": 272,
     "lifecycle: 1 worker, waiter": 6_257,
-    "lifecycle: 1 worker, waiter, sleeps without a bound": 6_192,
-    "lifecycle: 2 workers, waiter, sleeps without a bound": 247_649,
+    "lifecycle: 1 worker, waiter, sleeps without a limit": 6_192,
+    "lifecycle: 2 workers, waiter, sleeps without a limit": 247_649,
     "lifecycle: 1 worker, 2 drainers": 2_801,
     "lifecycle: 1 worker, stray exit": 20_273,
     "lifecycle: process of 1 worker and 1 waiting thread": 4_586,
@@ -61,70 +62,70 @@ STATES: Final[dict[str, int]] = {
     "lifecycle: 1 worker, 2 waiters, 2 kills": 306_337,
     "lifecycle: 2 workers, waiter, 1 kill": 383_807,
     "lifecycle: 1 worker, waiter, 2 newcomers, 2 kills": 1_110_641,
-    "doorbell: 2 producers of 2": 14_121,
-    "doorbell: 2 producers of 2, 1 kill": 24_723,
-    "doorbell: 3 producers, 1 kill": 29_739,
-    "doorbell: 2 producers, 2 consumers, 1 kill": 5_827,
-    "doorbell: 2 producers of 2, loop": 15_829,
-    "doorbell: 2 producers of 2, loop, 1 kill": 27_773,
-    "doorbell: 2 producers, 2 loops, 1 kill": 6_063,
-    "lane: 6 messages": 246,
-    "lane: 4 messages, killed, 4 of the successor": 1_476,
+    "notifier: 2 producers of 2": 14_121,
+    "notifier: 2 producers of 2, 1 kill": 24_723,
+    "notifier: 3 producers, 1 kill": 29_739,
+    "notifier: 2 producers, 2 consumers, 1 kill": 5_827,
+    "notifier: 2 producers of 2, loop": 15_829,
+    "notifier: 2 producers of 2, loop, 1 kill": 27_773,
+    "notifier: 2 producers, 2 loops, 1 kill": 6_063,
+    "ring: 6 messages": 246,
+    "ring: 4 messages, killed, 4 of the successor": 1_476,
     "deque: 2 in, 2 out, 2 thieves": 10_165,
     "deque: 3 in, 3 out, 2 thieves": 30_314,
     "deque: more in than fit, 2 thieves": 19_726,
-    "slab: 1 submitter, 1 kill": 2_816,
-    "slab: 1 submitter, thief": 29_475,
-    "slab: 1 submitter, thief, 2 kills": 114_083,
-    "slab: 1 submitter, reaper, 2 kills": 85_527,
-    "slab: 1 submitter of 2, 1 kill": 8_264,
-    "slab: 1 submitter of 2, newcomer, 1 kill": 231_820,
-    "slab: task of the survivor, thief, reaper, 2 kills": 22_748,
-    "slab: 1 submitter of 2, reaper, 2 kills": 329_018,
-    "slab: 1 submitter of 2, newcomer, 2 kills": 380_947,
-    "slab: 2 submitters, 1 kill": 526_137,
-    "slab: 1 submitter, thief, newcomer, 1 kill": 352_051,
+    "task table: 1 submitter, 1 kill": 2_816,
+    "task table: 1 submitter, thief": 29_475,
+    "task table: 1 submitter, thief, 2 kills": 114_083,
+    "task table: 1 submitter, reaper, 2 kills": 85_527,
+    "task table: 1 submitter of 2, 1 kill": 8_264,
+    "task table: 1 submitter of 2, newcomer, 1 kill": 231_820,
+    "task table: task of the survivor, thief, reaper, 2 kills": 22_748,
+    "task table: 1 submitter of 2, reaper, 2 kills": 329_018,
+    "task table: 1 submitter of 2, newcomer, 2 kills": 380_947,
+    "task table: 2 submitters, 1 kill": 526_137,
+    "task table: 1 submitter, thief, newcomer, 1 kill": 352_051,
 }
 
 
-class Walk(NamedTuple):
-    """A model in which nothing goes wrong."""
+class CleanModel(NamedTuple):
+    """A model without violations."""
 
     name: str
     model: Callable[[], Model]
     states: int
 
 
-class Hunt(NamedTuple):
-    """A model in which something does, and what."""
+class FaultModel(NamedTuple):
+    """A model with a violation, and which."""
 
     name: str
     model: Callable[[], Model]
     wrong: str
 
 
-def walks() -> Iterator[Walk]:
-    """Gives all that must be clean, without the long ones."""
-    return _walks("STAGES")
+def clean_models() -> Iterator[CleanModel]:
+    """Return the models without violations, except the long ones."""
+    return _clean_models("CONFIGURATIONS")
 
 
-def long_walks() -> Iterator[Walk]:
-    """Gives what must be clean and takes minutes."""
-    return _walks("LONG_STAGES")
+def long_models() -> Iterator[CleanModel]:
+    """Return the models without violations that take minutes."""
+    return _clean_models("LONG_CONFIGURATIONS")
 
 
-def hunts() -> Iterator[Hunt]:
-    """Gives all that must be found."""
+def fault_models() -> Iterator[FaultModel]:
+    """Return the models whose violation must be found."""
     for part, module in PARTS.items():
-        for fault, (stage, wrong) in getattr(module, "HUNTS", {}).items():
-            made = module.STAGES[stage]
-            yield Hunt(f"{part}: {fault}", partial(made, fault), wrong)
-        for name, (made, wrong) in getattr(module, "WEAK", {}).items():
-            yield Hunt(f"{part}: {name}", partial(made, ""), wrong)
+        for fault, (configuration, wrong) in getattr(module, "FAULTS", {}).items():
+            model = module.CONFIGURATIONS[configuration]
+            yield FaultModel(f"{part}: {fault}", partial(model, fault), wrong)
+        for name, (model, wrong) in getattr(module, "WEAKNESSES", {}).items():
+            yield FaultModel(f"{part}: {name}", partial(model, ""), wrong)
 
 
-def _walks(stages: str) -> Iterator[Walk]:
+def _clean_models(table: str) -> Iterator[CleanModel]:
     for part, module in PARTS.items():
-        for stage, made in getattr(module, stages, {}).items():
-            name = f"{part}: {stage}"
-            yield Walk(name, partial(made, ""), STATES[name])
+        for configuration, model in getattr(module, table, {}).items():
+            name = f"{part}: {configuration}"
+            yield CleanModel(name, partial(model, ""), STATES[name])

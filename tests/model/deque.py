@@ -1,10 +1,10 @@
-"""The deque of Chase and Lev with a fixed capacity: its owner pushes and pops at the bottom, thieves take at the top.
+"""The deque of Chase and Lev with a fixed capacity: its owner pushes and pops at the bottom, thieves steal at the top.
 
 push   load top; full: refused. Store the item, store bottom + 1.
 pop    store bottom - 1; load top. Above top: mine. At top, the last one: a swap of top decides. Below: empty.
 steal  load top, load bottom; read the item; a swap of top decides.
 
-Every item is taken exactly once, or still lies in the deque at the end.
+Every item is taken exactly once, or is in the deque at the end.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tests.model.explorer import Cells, Model, Process, Stage
+from tests.model.explorer import Cells, Configuration, Model, Process
 from tests.model.operations import Script, cas, load, store
 
 CAPACITY: Final = 2
 
 
 def model(*, program: str, thieves: int, fault: str = "") -> Model:
-    """Gives an owner that runs a program of `u` (push) and `o` (pop), and thieves that each try to steal twice."""
+    """Return an owner that runs a program of `u` (push) and `o` (pop), and thieves that each try to steal twice."""
     processes = [Process("owner", lambda: _own(program, fault))]
     processes += [Process(f"thief {number}", lambda: _thieve(fault)) for number in range(thieves)]
     return Model(
-        memory={"top": 0, "bottom": 0} | {f"place {number}": 0 for number in range(CAPACITY)},
+        memory={"top": 0, "bottom": 0} | {f"item {number}": 0 for number in range(CAPACITY)},
         processes=tuple(processes),
         unsafe=lambda cells, where: None,
         unsettled=_unsettled,
     )
 
 
-STAGES: Final[dict[str, Stage]] = {
+CONFIGURATIONS: Final[dict[str, Configuration]] = {
     "2 in, 2 out, 2 thieves": lambda fault: model(program="uuoo", thieves=2, fault=fault),
     "3 in, 3 out, 2 thieves": lambda fault: model(program="uuouoo", thieves=2, fault=fault),
     "more in than fit, 2 thieves": lambda fault: model(program="uuuoo", thieves=2, fault=fault),
@@ -38,19 +38,19 @@ STAGES: Final[dict[str, Stage]] = {
 
 _TWICE = "an item is taken twice"
 
-HUNTS: Final = {
+FAULTS: Final = {
     "last item without a swap": ("2 in, 2 out, 2 thieves", _TWICE),
-    "pop looks at top first": ("2 in, 2 out, 2 thieves", _TWICE),
+    "pop loads top first": ("2 in, 2 out, 2 thieves", _TWICE),
     "thief reads after its swap": ("3 in, 3 out, 2 thieves", _TWICE),
     "thief loads bottom first": ("2 in, 2 out, 2 thieves", _TWICE),
-    "full is not seen": ("more in than fit, 2 thieves", _TWICE),
+    "full is not checked": ("more in than fit, 2 thieves", _TWICE),
 }
 
 
 def _unsettled(cells: Cells, results: Mapping[str, Any]) -> str | None:
     pushed, _ = results["owner"]
     taken = [item for each in (results["owner"][1], *(v for k, v in results.items() if k != "owner")) for item in each]
-    taken += [cells[f"place {place % CAPACITY}"] for place in range(cells["top"], cells["bottom"])]
+    taken += [cells[f"item {place % CAPACITY}"] for place in range(cells["top"], cells["bottom"])]
     if len(taken) != len(set(taken)):
         return "an item is taken twice"
     return None if sorted(taken) == list(range(1, pushed + 1)) else "an item is lost"
@@ -63,9 +63,9 @@ def _own(program: str, fault: str) -> Script:
     for place in range(len(program)):
         if program[place] == "u":
             top = yield load("top")
-            if bottom - top < CAPACITY or fault == "full is not seen":
+            if bottom - top < CAPACITY or fault == "full is not checked":
                 pushed += 1
-                yield store(f"place {bottom % CAPACITY}", pushed)
+                yield store(f"item {bottom % CAPACITY}", pushed)
                 bottom += 1
                 yield store("bottom", bottom)
         else:
@@ -78,7 +78,7 @@ def _own(program: str, fault: str) -> Script:
 
 def _pop(bottom: int, fault: str) -> Script:
     lowered = bottom - 1
-    if fault == "pop looks at top first":
+    if fault == "pop loads top first":
         top = yield load("top")
         yield store("bottom", lowered)
     else:
@@ -87,7 +87,7 @@ def _pop(bottom: int, fault: str) -> Script:
     if top > lowered:
         yield store("bottom", bottom)
         return None
-    item = yield load(f"place {lowered % CAPACITY}")
+    item = yield load(f"item {lowered % CAPACITY}")
     if top < lowered or fault == "last item without a swap":
         return item
     won = yield cas("top", top, top + 1)
@@ -110,7 +110,7 @@ def _steal(fault: str) -> Script:
         bottom = yield load("bottom")
     if top >= bottom:
         return None
-    place = f"place {top % CAPACITY}"
+    place = f"item {top % CAPACITY}"
     if fault == "thief reads after its swap":
         return (yield load(place)) if (yield cas("top", top, top + 1)) else None
     item = yield load(place)

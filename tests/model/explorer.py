@@ -1,17 +1,17 @@
-"""Every interleaving of some processes over shared memory, with a SIGKILL before every step if wanted.
+"""Every interleaving of some processes over shared memory, optionally with a SIGKILL before every step.
 
-Processes are generators over the operations of `operations.py`. A state is the memory and, for each process, where it
-stands. Where it stands is told by its frames: code, position, variables. So two histories that lead to the same memory
-and the same frames are one state, which is visited once, and loops end.
+Processes are generators over the operations of `operations.py`. A state is the memory and the position of each process.
+The position is given by its frames: code, instruction, variables. So two histories that lead to the same memory and
+the same frames are one state, which is visited once, and loops end.
 
-Rule 1: a process is deterministic; all chance is the order of steps and the kills.
-Rule 2: a process keeps nothing across a step but its variables (no half-evaluated expression, no iterator that its
-        variables do not tell), and its variables are hashable. Two histories are taken for one only on that ground;
-        `merged=False` takes every history for itself, which a test uses to check the merging.
-Rule 3: a kill ends all threads of a process at once, frees its lock bytes and leaves shared memory as it is.
-Rule 4: safety is a property of every state. Liveness is: from every state some end that is `settled` can be reached
-        without a further kill. A state from which none can be reached is stuck, however busy the processes look.
-Rule 5: the walk is breadth first, so the interleaving shown for a violation is a shortest one.
+Rule 1: a process is deterministic; only the order of steps and the kills vary.
+Rule 2: a process keeps nothing across a step but its variables (no half-evaluated expression, no iterator that is not
+        a variable), and its variables are hashable. Histories are merged only for that reason; `merged=False` explores
+        every history separately, which a test uses to check the merging.
+Rule 3: a kill ends all threads of a process together, frees its lock bytes and leaves shared memory as it is.
+Rule 4: safety is a property of every state. Liveness means: from every state some end that is `settled` can be reached
+        without a further kill. A state from which none can be reached is stuck, even if the processes still run.
+Rule 5: the exploration is breadth first, so the interleaving of a violation is a shortest one.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ DEAD: Final = "dead"
 WAITING: Final = "waiting"
 STATES_MAX: Final = 2_000_000  # about a gigabyte
 STUCK: Final = "stuck: no settled end can be reached any more"
-_DEAD: Final = 0  # where a killed thread stands
-State = tuple[int, ...]  # the number of the memory, then of where each process stands
+_DEAD: Final = 0  # the position of a killed thread
+State = tuple[int, ...]  # the number of the memory, then of the position of each process
 Cells = Mapping[str, Any]
 
 
 class Process(NamedTuple):
-    """A thread of a process: kills take all threads of one `group`, which is the thread's own name if not given."""
+    """A thread of a process: kills end all threads of one `group`, which is the thread's own name by default."""
 
     name: str
     script: Callable[[], Script]
@@ -47,11 +47,11 @@ class Process(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """Processes, the memory that they begin with, and what must hold.
+    """Processes, the memory at the start, and the required properties.
 
-    `unsafe` is asked about every state: memory, and where each process is (its operation's `at`, its result, `dead`);
-    `unsettled` about every end: memory, and what each process returned (or `dead`, or `waiting`). Both answer None or
-    what is wrong. `excused` says of which states nothing more is wished: they count as settled ends.
+    `unsafe` is called for every state: memory, and where each process is (its operation's `at`, its result, `dead`);
+    `unsettled` for every end: memory, and what each process returned (or `dead`, or `waiting`). Both return None or a
+    description of the violation. A state for which `excused` is true counts as a settled end.
     """
 
     memory: Mapping[str, Any]
@@ -64,10 +64,10 @@ class Model:
     kills: int = 0
 
 
-Stage = Callable[[str], Model]  # by the name of the rule that is left out; the empty name leaves out none
+Configuration = Callable[[str], Model]  # by the name of the rule that is left out; the empty name leaves out none
 
 
-class Turn(NamedTuple):
+class Step(NamedTuple):
     """One line of an interleaving; a kill has no operation."""
 
     process: str
@@ -76,19 +76,19 @@ class Turn(NamedTuple):
 
 
 class Violation(NamedTuple):
-    """What went wrong, and a shortest way there."""
+    """A violation, and a shortest path to it."""
 
     what: str
-    turns: tuple[Turn, ...]
+    steps: tuple[Step, ...]
 
     def __str__(self) -> str:
-        """The interleaving, one step per line."""
-        return "\n".join([*(line(turn) for turn in self.turns), f"=> {self.what}"])
+        """Return the interleaving, one step per line."""
+        return "\n".join([*(line(step) for step in self.steps), f"=> {self.what}"])
 
 
 @dataclass
 class Exploration:
-    """What was seen."""
+    """The result of an exploration."""
 
     states: int = 0
     ends: int = 0
@@ -96,7 +96,7 @@ class Exploration:
     violations: dict[str, Violation] = field(default_factory=dict)
 
 
-class _Standing(NamedTuple):
+class _Position(NamedTuple):
     process: int
     operation: Operation | None  # None: it has returned
     answers: tuple[Any, ...]
@@ -108,7 +108,7 @@ class _Standing(NamedTuple):
 
 
 class Explorer:
-    """Walks one model."""
+    """Explores one model."""
 
     def __init__(self, model: Model, *, states_max: int = STATES_MAX, until: str = "", merged: bool = True) -> None:
         self._model = model
@@ -126,10 +126,10 @@ class Explorer:
         self._excused: dict[tuple[Any, ...], bool] = {}
         self._memories: list[Memory] = []
         self._memory_numbers: dict[Memory, int] = {}
-        self._standings: list[_Standing] = [_Standing(-1, None, (), DEAD)]
-        self._standing_numbers: dict[Any, int] = {}
+        self._positions: list[_Position] = [_Position(-1, None, (), DEAD)]
+        self._position_numbers: dict[Any, int] = {}
         self._followers: dict[tuple[int, Any], int] = {}
-        self._turns: dict[tuple[int, int], tuple[int, int] | None] = {}
+        self._steps: dict[tuple[int, int], tuple[int, int] | None] = {}
         self._seen: dict[State, int] = {}
         self._states: list[State] = []
         self._parents = array("l")
@@ -139,7 +139,7 @@ class Explorer:
         self.result = Exploration()
 
         memory = self._numbered((*model.memory.values(), *asleep.values()))
-        self._visit((memory, *(self._stand(number, ()) for number in range(len(model.processes)))), -1, 0)
+        self._visit((memory, *(self._advance(number, ()) for number in range(len(model.processes)))), -1, 0)
 
     def explore(self) -> Exploration:
         """Visits every state, then looks for those from which no settled end can be reached."""
@@ -161,50 +161,50 @@ class Explorer:
         memory = state[0]
         moved = False
         for process in range(1, len(state)):
-            turn = self._turn(state[process], memory)
-            if turn is not None:
+            step = self._step(state[process], memory)
+            if step is not None:
                 moved = True
-                after = (turn[1], *state[1:process], turn[0], *state[process + 1 :])
+                after = (step[1], *state[1:process], step[0], *state[process + 1 :])
                 self._edges.extend((current, self._visit(after, current, process - 1)))
         if not moved:
             self._end(state, current)
         if self._model.kills:
             self._kill(state, current)
 
-    def _turn(self, standing: int, memory: int) -> tuple[int, int] | None:
-        """Where the process stands after its next operation, and the memory then; None when it cannot go on."""
-        key = (standing, memory)
-        if key not in self._turns:
-            operation = self._standings[standing].operation
+    def _step(self, position: int, memory: int) -> tuple[int, int] | None:
+        """Return the position after the next operation, and the memory then; None if the process cannot continue."""
+        key = (position, memory)
+        if key not in self._steps:
+            operation = self._positions[position].operation
             done = operation and perform(operation, self._memories[memory], self._places)
-            self._turns[key] = done and (self._follow(standing, done.answer), self._numbered(done.memory))
-        return self._turns[key]
+            self._steps[key] = done and (self._follow(position, done.answer), self._numbered(done.memory))
+        return self._steps[key]
 
-    def _follow(self, standing: int, answer: Any) -> int:
-        """Where a process stands once it has its answer."""
-        key = (standing, answer)
+    def _follow(self, position: int, answer: Any) -> int:
+        """Return the position of a process after it got its answer."""
+        key = (position, answer)
         if key not in self._followers:
-            before = self._standings[standing]
-            self._followers[key] = self._stand(before.process, (*before.answers, answer))
+            before = self._positions[position]
+            self._followers[key] = self._advance(before.process, (*before.answers, answer))
         return self._followers[key]
 
-    def _stand(self, process: int, answers: tuple[Any, ...]) -> int:
-        """Runs the process from its beginning with the answers it had, and numbers the place it comes to."""
+    def _advance(self, process: int, answers: tuple[Any, ...]) -> int:
+        """Run the process from its start with the answers it got, and number the position that it reaches."""
         script = self._model.processes[process].script()
         try:
             operation = next(script)
             for answer in answers:
                 operation = script.send(answer)
         except StopIteration as stop:
-            found = _Standing(process, None, answers, stop.value)
+            found = _Position(process, None, answers, stop.value)
             key: Any = (process, None, stop.value) if self._merged else (process, answers)
         else:
-            found = _Standing(process, operation, answers)
+            found = _Position(process, operation, answers)
             key = (process, operation, *_frames(script)) if self._merged else (process, answers)
             script.close()
-        number = self._standing_numbers.setdefault(key, len(self._standings))
-        if number == len(self._standings):
-            self._standings.append(found)
+        number = self._position_numbers.setdefault(key, len(self._positions))
+        if number == len(self._positions):
+            self._positions.append(found)
         return number
 
     def _numbered(self, memory: Memory) -> int:
@@ -222,12 +222,12 @@ class Explorer:
         return number
 
     def _kill(self, state: State, current: int) -> None:
-        """All that one more kill can lead to. A process that has nothing more to do is not worth killing."""
+        """Visit all states after one more kill. A process that has ended is not killed."""
         if sum(state[threads[0]] == _DEAD for threads in self._threads) == self._model.kills:
             return
         for number, threads in enumerate(self._threads):
             group = self._groups[number]
-            if group in self._model.mortal and any(self._standings[state[each]].operation for each in threads):
+            if group in self._model.mortal and any(self._positions[state[each]].operation for each in threads):
                 after = list(state)
                 after[0] = self._numbered(self._released(self._memories[state[0]], group))
                 for each in threads:
@@ -241,11 +241,11 @@ class Explorer:
         )
 
     def _check(self, state: State, current: int) -> None:
-        key = (state[0], *(self._standings[each].at for each in state[1:]))
+        key = (state[0], *(self._positions[each].at for each in state[1:]))
         if key not in self._excused:
             where = {
-                process.name: self._standings[standing].at
-                for process, standing in zip(self._model.processes, state[1:], strict=True)
+                process.name: self._positions[position].at
+                for process, position in zip(self._model.processes, state[1:], strict=True)
             }
             cells = self._cells(state[0])
             self._note(self._model.unsafe(cells, where), current)
@@ -256,8 +256,8 @@ class Explorer:
     def _end(self, state: State, current: int) -> None:
         self.result.ends += 1
         results = {
-            process.name: self._standings[standing].result if self._standings[standing].operation is None else WAITING
-            for process, standing in zip(self._model.processes, state[1:], strict=True)
+            process.name: self._positions[position].result if self._positions[position].operation is None else WAITING
+            for process, position in zip(self._model.processes, state[1:], strict=True)
         }
         wrong = self._model.unsettled(self._cells(state[0]), results)
         if wrong is None:
@@ -265,20 +265,20 @@ class Explorer:
         self._note(wrong, current)
 
     def _find_stuck(self) -> None:
-        """Goes backwards from the settled ends; whatever is not met can never settle."""
+        """Go backwards from the settled ends; states that are not reached can never settle."""
         before: list[list[int]] = [[] for _ in self._states]
         for place in range(0, len(self._edges), 2):
             before[self._edges[place + 1]].append(self._edges[place])
-        hopeful = bytearray(len(self._states))
+        can_settle = bytearray(len(self._states))
         waiting = list(self._good)
         for number in waiting:
-            hopeful[number] = 1
+            can_settle[number] = 1
         while waiting:
             for number in before[waiting.pop()]:
-                if not hopeful[number]:
-                    hopeful[number] = 1
+                if not can_settle[number]:
+                    can_settle[number] = 1
                     waiting.append(number)
-        stuck = hopeful.find(0)
+        stuck = can_settle.find(0)
         if stuck >= 0 and not self.result.violations:
             self._note(STUCK, stuck)
 
@@ -287,72 +287,72 @@ class Explorer:
 
     def _note(self, wrong: str | None, current: int) -> None:
         if wrong is not None and wrong not in self.result.violations:
-            self.result.violations[wrong] = Violation(wrong, tuple(self._way(current))[::-1])
+            self.result.violations[wrong] = Violation(wrong, tuple(self._path(current))[::-1])
 
-    def _way(self, current: int) -> Iterator[Turn]:
+    def _path(self, current: int) -> Iterator[Step]:
         while (parent := self._parents[current]) >= 0:
             cause, state = self._causes[current], self._states[parent]
             if cause < 0:
-                yield Turn(self._groups[-cause - 1], None, None)
+                yield Step(self._groups[-cause - 1], None, None)
             else:
-                operation = self._standings[state[cause + 1]].operation
+                operation = self._positions[state[cause + 1]].operation
                 assert operation is not None
                 done = perform(operation, self._memories[state[0]], self._places)
-                yield Turn(self._model.processes[cause].name, operation, done and done.answer)
+                yield Step(self._model.processes[cause].name, operation, done and done.answer)
             current = parent
 
 
 def explore(model: Model, *, states_max: int = STATES_MAX) -> Exploration:
-    """Gives all that can happen."""
+    """Visit every state, then search those from which no settled end can be reached."""
     return Explorer(model, states_max=states_max).explore()
 
 
-def hunt(model: Model, wrong: str) -> Violation | None:
-    """Gives a shortest way to what is wrong, or None when there is none."""
+def find_violation(model: Model, wrong: str) -> Violation | None:
+    """Return a shortest path to a violation, or None."""
     return Explorer(model, until=wrong).explore().violations.get(wrong)
 
 
-def line(turn: Turn) -> str:
-    """Gives a step as people read it: who, what, and the answer."""
-    if turn.operation is None:
-        return f"{turn.process}: SIGKILL"
-    return f"{turn.process}: {words(turn)}"
+def line(step: Step) -> str:
+    """Return a step as text: the process, the operation and the answer."""
+    if step.operation is None:
+        return f"{step.process}: SIGKILL"
+    return f"{step.process}: {describe(step)}"
 
 
-def words(turn: Turn) -> str:
-    """Gives what a step did and was answered."""
-    kind, cell, first, second, _, at = turn.operation or Operation("", "")
+def describe(step: Step) -> str:
+    """Return the operation of a step and its answer as text."""
+    kind, cell, first, second, _, at = step.operation or Operation("", "")
     match kind:
         case "load":
-            return f"load {cell}: {show(turn.answer)}"
+            return f"load {cell}: {show(step.answer)}"
         case "store":
             return f"store {cell} = {show(first)}"
         case "cas":
-            return f"CAS {cell} {show(first)} -> {show(second)}: {'won' if turn.answer else 'lost'}"
+            return f"CAS {cell} {show(first)} -> {show(second)}: {'won' if step.answer else 'lost'}"
         case "swap":
-            won = turn.answer == first
-            return f"CAS {cell} {show(first)} -> {show(second)}: {'won' if won else 'lost to ' + show(turn.answer)}"
+            won = step.answer == first
+            return f"CAS {cell} {show(first)} -> {show(second)}: {'won' if won else 'lost to ' + show(step.answer)}"
         case "add":
-            return f"add {first:+d} to {cell}: {turn.answer} -> {turn.answer + first}"
+            return f"add {first:+d} to {cell}: {step.answer} -> {step.answer + first}"
         case "until_not":
-            return f"see {cell}: {show(turn.answer)}"
+            return f"see {cell}: {show(step.answer)}"
         case "held":
-            return f"probe {cell}: {'held' if turn.answer else 'free'}"
+            return f"probe {cell}: {'held' if step.answer else 'free'}"
         case "sleep":
-            return f"sleep on {cell} = {show(first)}" if turn.answer else f"sleep on {cell} = {show(first)}: refused"
+            return f"sleep on {cell} = {show(first)}" if step.answer else f"sleep on {cell} = {show(first)}: refused"
         case "sleeping":
             return "awake"
         case "pause":
-            return at or "goes on"
+            return at or "continues"
         case _:
             return f"{kind} {cell}"
 
 
 def show(value: Any) -> str:
-    """Gives a value of a cell; a word of several parts with bars between them, as the notes write it."""
+    """Return the value of a cell as text; the parts of a word are separated by bars."""
     if isinstance(value, tuple):
         return "|".join(map(str, value)) or "nothing"
-    return str(value) if value != FREE else "nobody"
+    return str(value) if value != FREE else "free"
 
 
 def _frames(script: Any) -> Iterator[Any]:

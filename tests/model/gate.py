@@ -1,14 +1,14 @@
-"""The gate: phase and count packed into one word, moved by compare-and-swap only.
+"""The gate: phase and count packed into one word, changed by compare-and-swap only.
 
 Word = (phase, count). The steps are those of `interlock.shm.lifecycle.gate`:
 
 start  CAS INIT|0 -> RUNNING|0, wake.  abort  CAS INIT|0 -> CLOSED|0, wake.
-enter  load; while RUNNING: CAS count+1, a lost one gives the word for the next try.
-exit   load; count 0 is refused; CAS count-1, but the last one out of DRAINING goes to CLOSED, and wakes.
-drain  load; while RUNNING: CAS to DRAINING, or to CLOSED when nobody is inside; wake.
+enter  load; while RUNNING: CAS count+1; a lost CAS returns the word for the next attempt.
+exit   load; count 0 is refused; CAS count-1, but the last exit while DRAINING goes to CLOSED, and wakes.
+drain  load; while RUNNING: CAS to DRAINING, or to CLOSED if the count is 0; wake.
 wait   load once per round; sleep on the phase half.
 
-`fault` leaves one rule out; each has to be found.
+`fault` leaves one rule out; each fault must be found.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tests.model.explorer import WAITING, Cells, Model, Process, Stage
+from tests.model.explorer import WAITING, Cells, Configuration, Model, Process
 from tests.model.operations import Script, add, cas, futex_wait, load, pause, swap, wake
 
 INSIDE = "inside"
@@ -28,23 +28,23 @@ def model(
     workers: int,
     drainers: int = 1,
     waiter: bool = False,
-    begun: bool = True,
+    started: bool = True,
     stray: bool = False,
     kills: int = 0,
     fault: str = "",
 ) -> Model:
-    """Gives workers and drainers on one gate.
+    """Return a model of workers and drainers on one gate.
 
-    `begun` false adds a starter and somebody who aborts; `stray` adds an exit without an enter.
+    If `started` is False, there are a process that starts and one that aborts; `stray` adds an exit without an enter.
     """
     processes = [Process(f"worker {number}", lambda: _worker(fault)) for number in range(workers)]
     processes += [Process(f"drainer {number}", lambda: _drain(fault)) for number in range(drainers)]
     processes += [Process("waiter", lambda: _wait("waiter", fault))] * waiter
     processes += [Process("stray", lambda: _exit(fault, at=""))] * stray
-    if not begun:
+    if not started:
         processes += [Process("starter", lambda: _begin(RUNNING)), Process("aborter", lambda: _begin(CLOSED))]
     return Model(
-        memory={"word": (RUNNING if begun else INIT, 0), "closed": 0},
+        memory={"word": (RUNNING if started else INIT, 0), "closed": 0},
         processes=tuple(processes),
         unsafe=_unsafe,
         unsettled=_unsettled,
@@ -53,29 +53,29 @@ def model(
     )
 
 
-STAGES: Final[dict[str, Stage]] = {
+CONFIGURATIONS: Final[dict[str, Configuration]] = {
     "1 worker, waiter": lambda fault: model(workers=1, waiter=True, fault=fault),
     "2 workers, waiter": lambda fault: model(workers=2, waiter=True, fault=fault),
     "3 workers": lambda fault: model(workers=3, fault=fault),
     "2 workers, 2 drainers": lambda fault: model(workers=2, drainers=2, fault=fault),
-    "2 workers, waiter, start and abort": lambda fault: model(workers=2, waiter=True, begun=False, fault=fault),
+    "2 workers, waiter, start and abort": lambda fault: model(workers=2, waiter=True, started=False, fault=fault),
     "waiter, stray exit": lambda fault: model(workers=0, waiter=True, stray=True, fault=fault),
 }
 
-HUNTS: Final = {
-    "drain never closes": ("1 worker, waiter", "DRAINING for ever: nobody is left who would close"),
-    "exit does not close": ("1 worker, waiter", "DRAINING for ever: nobody is left who would close"),
-    "exit does not wake": ("1 worker, waiter", "the waiter sleeps on, the gate is closed"),
-    "drain does not wake": ("1 worker, waiter", "the waiter sleeps on, the gate is closed"),
-    "exit below zero": ("waiter, stray exit", "the count is below the number of those inside"),
+FAULTS: Final = {
+    "drain never closes": ("1 worker, waiter", "DRAINING forever: no process is left that would close"),
+    "exit does not close": ("1 worker, waiter", "DRAINING forever: no process is left that would close"),
+    "exit does not wake": ("1 worker, waiter", "the waiter still sleeps, the gate is closed"),
+    "drain does not wake": ("1 worker, waiter", "the waiter still sleeps, the gate is closed"),
+    "exit below zero": ("waiter, stray exit", "the count is below the number of workers inside"),
     "enter keeps the old word": ("2 workers, waiter", "stuck: no settled end can be reached any more"),
-    "two loads per round of waiting": ("1 worker, waiter", "the waiter sleeps on, the gate is closed"),
+    "two loads per round of waiting": ("1 worker, waiter", "the waiter still sleeps, the gate is closed"),
 }
 
-WEAK: Final[dict[str, tuple[Stage, str]]] = {
+WEAKNESSES: Final[dict[str, tuple[Configuration, str]]] = {
     "a worker is killed inside": (
         lambda _fault: model(workers=1, waiter=True, kills=1),
-        "DRAINING for ever: nobody is left who would close",
+        "DRAINING forever: no process is left that would close",
     ),
 }
 
@@ -86,7 +86,7 @@ def _unsafe(cells: Cells, where: Mapping[str, str]) -> str | None:
     if phase == CLOSED and inside:
         return "closed while a worker is inside"
     if count < inside:
-        return "the count is below the number of those inside"
+        return "the count is below the number of workers inside"
     return "closed twice" if cells["closed"] > 1 else None
 
 
@@ -94,8 +94,8 @@ def _unsettled(cells: Cells, results: Mapping[str, Any]) -> str | None:
     phase, _ = cells["word"]
     asked = any(result == "drained" for result in results.values())
     if phase == DRAINING or (phase == RUNNING and asked):
-        return f"{phase} for ever: nobody is left who would close"
-    return "the waiter sleeps on, the gate is closed" if phase == CLOSED and WAITING in results.values() else None
+        return f"{phase} forever: no process is left that would close"
+    return "the waiter still sleeps, the gate is closed" if phase == CLOSED and WAITING in results.values() else None
 
 
 def _begin(phase: str) -> Script:

@@ -1,10 +1,10 @@
 """The lifecycle: a state word, and one line with a count, a generation and a lock byte for every process.
 
-The steps carry the names of the protocol (docs/internals/shared-memory.md): J join, E enter, X exit, D drain, C close
+The steps have the names of the protocol (docs/internals/shared-memory.md): J join, E enter, X exit, D drain, C close
 scan, T take over, W wait. State word = (phase,) up to DRAINING, (phase, slot, generation) of the closer from CLOSING
-on. Lock bytes are cells that hold their owner's name; the explorer frees them when the owner is killed.
+on. Lock bytes are cells with their owner's name; the explorer frees them when the owner is killed.
 
-`fault` leaves one rule out; each has to be found (`lifecycle_models.HUNTS`).
+`fault` leaves one rule out; each fault must be found (`lifecycle_models.FAULTS`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tests.model.operations import FREE, Script, add, cas, futex_wait, held, load, pause, store, swap, until_not, wake
 
 INIT, RUNNING, DRAINING, CLOSING, CLOSED = "INIT", "RUNNING", "DRAINING", "CLOSING", "CLOSED"
-INSIDE, CLEANUP, ROBBED, REFUSED = "inside", "cleanup", "has taken another's count", "no slot"
+INSIDE, CLEANUP, STOLE_COUNT, REFUSED = "inside", "cleanup", "decremented another's count", "no slot"
 
 
 class Me(NamedTuple):
@@ -28,7 +28,7 @@ class Me(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What all processes agree on, and the one rule that is left out."""
+    """What all processes agree on, and the rule that is left out."""
 
     slots: int
     bounded: bool = True  # sleeps end by themselves after a while
@@ -37,7 +37,7 @@ class Rules(NamedTuple):
 
 
 def worker(me: Me, rules: Rules) -> Script:
-    """Enters, works, exits."""
+    """Enter, work, exit."""
     if (yield from enter(me, rules)):
         yield pause(at=INSIDE)
         yield from leave(me, rules, at=INSIDE)
@@ -47,10 +47,10 @@ def enter(me: Me, rules: Rules) -> Script:
     """E1 to E4."""
     if (yield load("state"))[0] != RUNNING:
         return False
-    if rules.fault == "second look before the count" and (yield load("state"))[0] != RUNNING:
+    if rules.fault == "second check before the count" and (yield load("state"))[0] != RUNNING:
         return False
     yield add(f"count {me.slot}", 1)
-    if rules.fault in {"no second look", "second look before the count"}:
+    if rules.fault in {"no second check", "second check before the count"}:
         return True
     if (yield load("state"))[0] != RUNNING:
         yield from leave(me, rules, at="")
@@ -59,16 +59,16 @@ def enter(me: Me, rules: Rules) -> Script:
 
 
 def leave(me: Me, rules: Rules, *, at: str) -> Script:
-    """X2 and X3; also the way back of an entry that came too late."""
-    old = yield from uncount(me, rules, at=at)
+    """X2 and X3; also the way back of a refused entry."""
+    old = yield from decrement(me, rules, at=at)
     if rules.fault == "exit does not scan" or (rules.fault == "back-off does not scan" and not at):
         return
     if old == 1 and (yield load("state"))[0] == DRAINING:
         yield from close_scan(me, rules)
 
 
-def uncount(me: Me, rules: Rules, *, at: str) -> Script:
-    """X2: takes one off the own count, unless it is zero; answers the count before."""
+def decrement(me: Me, rules: Rules, *, at: str) -> Script:
+    """X2: decrement the own count, unless it is zero. Returns the previous count."""
     count = f"count {me.slot}"
     if rules.fault == "exit repairs afterwards":
         old = yield add(count, -1, at=at)
@@ -85,13 +85,13 @@ def uncount(me: Me, rules: Rules, *, at: str) -> Script:
 
 
 def stray(me: Me, rules: Rules) -> Script:
-    """An exit without an enter that has got past the check of its permit."""
-    old = yield from uncount(me, rules, at="")
-    return ROBBED if old > 0 else "refused"
+    """An exit without an enter that passed the check of its permit."""
+    old = yield from decrement(me, rules, at="")
+    return STOLE_COUNT if old > 0 else "refused"
 
 
 def close_scan(me: Me, rules: Rules) -> Script:
-    """C1 to C6: if nobody alive is inside, close."""
+    """C1 to C6: close, unless a live process is inside."""
     if (yield load("state"))[0] != DRAINING:
         return
     for slot in range(rules.slots):
@@ -99,13 +99,13 @@ def close_scan(me: Me, rules: Rules) -> Script:
             continue
         if slot == me.slot and rules.fault != "a process probes itself":
             return
-        if rules.fault == "scan counts the dead":
+        if rules.fault == "scan counts dead processes":
             return
         if rules.fault == "reclaim by time":
             continue
-        if (yield from alive(me, rules, slot)):
+        if (yield from is_alive(me, rules, slot)):
             return
-    if rules.required and not me.cleans and rules.fault != "anybody closes":
+    if rules.required and not me.cleans and rules.fault != "a process without a cleanup closes":
         yield wake("state")
         return
     if rules.fault == "close by a store":
@@ -116,8 +116,8 @@ def close_scan(me: Me, rules: Rules) -> Script:
     yield from clean_up(me, rules)
 
 
-def alive(me: Me, rules: Rules, slot: int) -> Script:
-    """Whether the kernel says that another slot's owner lives."""
+def is_alive(me: Me, rules: Rules, slot: int) -> Script:
+    """Return whether the kernel reports that the owner of another slot is is_alive."""
     if rules.fault != "probe by locking":
         return (yield held(f"lock {slot}", me.owner))
     if not (yield cas(f"lock {slot}", FREE, me.owner)):
@@ -137,18 +137,18 @@ def clean_up(me: Me, rules: Rules) -> Script:
 
 
 def take_over(me: Me, rules: Rules) -> Script:
-    """T1 to T4: finish what a dead closer began."""
+    """T1 to T4: finish what a dead closer started."""
     word = yield load("state")
     if word[0] != CLOSING:
         return
     _, slot, generation = word
     if (slot, generation) == (me.slot, me.generation) and rules.fault != "a process takes over itself":
         return
-    if rules.fault != "take over the living":
+    if rules.fault != "take over from a live closer":
         same = (yield load(f"generation {slot}")) == generation
         if same and (yield held(f"lock {slot}", me.owner)):
             return
-    if rules.required and not me.cleans and rules.fault != "anybody takes over":
+    if rules.required and not me.cleans and rules.fault != "a process without a cleanup takes over":
         return
     mine = (CLOSING, me.slot, me.generation)
     if rules.fault == "take over by a store":
@@ -158,11 +158,11 @@ def take_over(me: Me, rules: Rules) -> Script:
     yield from clean_up(me, rules)
 
 
-def tend(me: Me, rules: Rules, phase: str) -> Script:
-    """J4: what everybody does who comes by."""
+def try_close(me: Me, rules: Rules, phase: str) -> Script:
+    """J4: scan or take over, depending on the phase."""
     if phase == DRAINING:
         yield from close_scan(me, rules)
-    elif phase == CLOSING and rules.fault != "nobody takes over":
+    elif phase == CLOSING and rules.fault != "no process takes over":
         yield from take_over(me, rules)
 
 
@@ -179,37 +179,37 @@ def drain(me: Me, rules: Rules, *, waits: bool) -> Script:
 
 
 def wait(me: Me, rules: Rules) -> Script:
-    """W1 to W3: every waiter is a reaper."""
+    """W1 to W3: every waiter tries to close."""
     while (phase := (yield load("state"))[0]) != CLOSED:
-        if rules.fault != "waiter does not tend":
-            yield from tend(me, rules, phase)
+        if rules.fault != "waiter does not try to close":
+            yield from try_close(me, rules, phase)
         if rules.fault == "two loads per round of waiting":
             phase = (yield load("state"))[0]
         yield from futex_wait(me.name, "state", phase, bounded=rules.bounded)
 
 
 def successor(owner: str, rules: Rules, *, of: str) -> Script:
-    """Joins once somebody is dead, whose slot is then free."""
+    """Join after a death, when that slot is free."""
     yield until_not("lock 0", of)
     return (yield from newcomer(owner, rules, cleans=True))
 
 
 def newcomer(owner: str, rules: Rules, *, cleans: bool) -> Script:
-    """J1 to J4 on the first free slot, then a worker's life."""
+    """J1 to J4 on the first free slot, then work."""
     for slot in range(rules.slots):
         if (yield cas(f"lock {slot}", FREE, owner)):
             break
     else:
         return REFUSED
-    if rules.fault != "count of the dead is kept" and (yield load(f"count {slot}")) != 0:
+    if rules.fault != "count of a dead process is kept" and (yield load(f"count {slot}")) != 0:
         yield store(f"count {slot}", 0)
     generation = yield load(f"generation {slot}")
     if rules.fault != "closer without generation":
         generation += 1
         yield store(f"generation {slot}", generation)
     me = Me(owner, owner, slot, generation, cleans)
-    if rules.fault != "newcomer does not tend":
+    if rules.fault != "newcomer does not try to close":
         phase = (yield load("state"))[0]
-        yield from tend(me, rules, phase)
+        yield from try_close(me, rules, phase)
     yield from worker(me, rules)
     return "joined"

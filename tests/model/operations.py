@@ -1,12 +1,12 @@
 """The atomic operations of a model: what one process can do to shared memory in one step.
 
 A process is a generator that yields operations and is sent their answers. Memory is a row of named cells; a value is
-anything hashable. Every function here gives an `Operation`; `perform` is the only place that knows what one does.
+anything hashable. Every function here returns an `Operation`; `perform` defines what each one does.
 
 Rule 1: one operation is one indivisible step, in the one order that all processes see (sequential consistency).
-Rule 2: an operation may carry a `ghost`, cells that are written in the same step when it succeeds. Ghosts record what
+Rule 2: an operation may have a `ghost`: cells that are written in the same step if it succeeds. Ghosts record what
         happened, for the properties; no process reads one.
-Rule 3: `at` says where the process is while the operation is still ahead of it, such as `inside`.
+Rule 3: `at` is the position of the process while the operation is its next step, such as `inside`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, NamedTuple
 
-FREE: Final = ""  # nobody's lock byte; nobody asleep
+FREE: Final = ""  # a free lock byte; no sleeper
 
 
 class Operation(NamedTuple):
-    """One step ahead of a process."""
+    """The next step of a process."""
 
     kind: str
     cell: str
@@ -33,69 +33,69 @@ Memory = tuple[Any, ...]
 
 
 class Done(NamedTuple):
-    """What an operation gave: the answer for the process, and the memory after it."""
+    """The effect of an operation: the answer for the process, and the memory after it."""
 
     answer: Any
     memory: Memory
 
 
 def load(cell: str, *, at: str = "") -> Operation:
-    """Answers the value."""
+    """Load the value."""
     return Operation("load", cell, at=at)
 
 
 def store(cell: str, value: Any, *, ghost: Mapping[str, Any] | None = None, at: str = "") -> Operation:
-    """Writes the value."""
+    """Store the value."""
     return Operation("store", cell, value, ghost=tuple((ghost or {}).items()), at=at)
 
 
 def cas(cell: str, old: Any, new: Any, *, ghost: Mapping[str, Any] | None = None, at: str = "") -> Operation:
-    """Compares and swaps; answers whether it won."""
+    """Compare and swap; the answer is whether it succeeded."""
     return Operation("cas", cell, old, new, tuple((ghost or {}).items()), at)
 
 
 def swap(cell: str, old: Any, new: Any, *, at: str = "") -> Operation:
-    """Compares and swaps; answers the value that it found, which is `old` when it won."""
+    """Compare and swap; the answer is the previous value, which is `old` if it succeeded."""
     return Operation("swap", cell, old, new, at=at)
 
 
 def add(cell: str, amount: int, *, at: str = "") -> Operation:
-    """Adds; answers the value before."""
+    """Add; the answer is the previous value."""
     return Operation("add", cell, amount, at=at)
 
 
 def take(cell: str, *, at: str = "") -> Operation:
-    """Waits until the cell is not zero, then zeroes it: reading an eventfd."""
+    """Wait until the cell is not zero, then set it to zero: reading an eventfd."""
     return Operation("take", cell, at=at)
 
 
 def until_not(cell: str, value: Any) -> Operation:
-    """Waits until the cell has another value, and answers that."""
+    """Wait until the cell has another value, which is the answer."""
     return Operation("until_not", cell, value)
 
 
 def lock(cell: str, owner: str) -> Operation:
-    """Waits until the lock byte is free, and takes it."""
+    """Wait until the lock byte is free, and lock it."""
     return Operation("lock", cell, owner)
 
 
 def held(cell: str, owner: str, *, at: str = "") -> Operation:
-    """Answers whether somebody else holds the lock byte: F_OFD_GETLK, to which one's own lock looks free."""
+    """Query whether another process holds the lock byte: F_OFD_GETLK, to which the own lock looks free."""
     return Operation("held", cell, owner, at=at)
 
 
 def pause(*, at: str = "") -> Operation:
-    """Does nothing shared: the work itself, a cleanup, or just time passing."""
+    """Do nothing to shared memory: the work itself, a cleanup, or time."""
     return Operation("pause", "", at=at)
 
 
 def wake(cell: str) -> Operation:
-    """Wakes all that sleep on the cell."""
+    """Wake all sleepers on the cell."""
     return Operation("wake", cell)
 
 
 def futex_wait(me: str, cell: str, expected: Any, *, bounded: bool) -> Script:
-    """Sleeps while the cell has the expected value; a bounded sleep may end by itself at any time.
+    """Sleep while the cell has the expected value; a bounded sleep may end at any time.
 
     A futex is 32 bits wide: of a word with several parts only the first, the phase, is compared.
     """
@@ -104,7 +104,7 @@ def futex_wait(me: str, cell: str, expected: Any, *, bounded: bool) -> Script:
 
 
 def perform(operation: Operation, memory: Memory, places: Mapping[str, int]) -> Done | None:
-    """Gives what the operation does to the memory, or None while it has to wait."""
+    """Return the effect of the operation, or None while it has to wait."""
     return _PERFORM[operation.kind](operation, memory, places)
 
 

@@ -1,11 +1,11 @@
-"""The negative control: the service with two words, state and count, that the project began from, step by step.
+"""The negative control: a service with two words, state and count, step by step.
 
-Each line of the original is one or two atomic operations; they are here in the same order, faults included. The
-explorer has to find three of them: a refused entry that leaves the service draining for ever, a close while a worker is
-inside, and a waiter that sleeps on the very value it was waiting for.
+Each line of the original is one or two atomic operations, in the same order, with its faults. The explorer must find
+three of them: a refused entry that leaves the service draining forever, a close while a worker is inside, and a waiter
+that sleeps on the value that it waits for.
 
-`repaired` is the positive control: the smallest change that makes two words right. The count is read again after the
-state, whoever backs out may close too, and a round of waiting reads the state once.
+`repaired` is the positive control: the smallest change that makes two words correct. The count is read again after the
+state, a worker that backs out may close too, and a round of waiting reads the state once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tests.model.explorer import Cells, Model, Process, Stage
+from tests.model.explorer import Cells, Configuration, Model, Process
 from tests.model.operations import Script, add, cas, futex_wait, load, pause, wake
 
 INSIDE = "inside"
@@ -21,7 +21,7 @@ INITIAL = {"state": "RUNNING", "count": 0}
 
 
 def model(*, workers: int, repaired: bool, waiter: bool = True) -> Model:
-    """Gives some workers, one drainer and one waiter on a running service."""
+    """Return a model of some workers, one drainer and one waiter on a running service."""
     names = [f"worker {number}" for number in range(workers)]
     processes = [Process(name, lambda: _worker(repaired=repaired)) for name in names]
     processes.append(Process("drainer", lambda: _drainer(repaired=repaired)))
@@ -30,24 +30,24 @@ def model(*, workers: int, repaired: bool, waiter: bool = True) -> Model:
     return Model(memory=INITIAL, processes=tuple(processes), unsafe=_unsafe, unsettled=_unsettled)
 
 
-STAGES: Final[dict[str, Stage]] = {
+CONFIGURATIONS: Final[dict[str, Configuration]] = {
     "1 worker, waiter": lambda _fault: model(workers=1, repaired=True),
     "2 workers, waiter": lambda _fault: model(workers=2, repaired=True),
     "3 workers, waiter": lambda _fault: model(workers=3, repaired=True),
 }
 
-WEAK: Final[dict[str, tuple[Stage, str]]] = {
+WEAKNESSES: Final[dict[str, tuple[Configuration, str]]] = {
     "a refused entry": (
         lambda _fault: model(workers=1, repaired=False, waiter=False),
-        "draining for ever: nobody is left who would close",
+        "draining forever: no process is left that would close",
     ),
-    "an exit judges by an old count": (
+    "an exit decides by an old count": (
         lambda _fault: model(workers=2, repaired=False, waiter=False),
         "closed while a worker is inside",
     ),
     "two reads in one round of waiting": (
         lambda _fault: model(workers=0, repaired=False),
-        "lost wake-up: the waiter sleeps on, the service is closed",
+        "lost wake-up: the waiter still sleeps, the service is closed",
     ),
 }
 
@@ -59,8 +59,10 @@ def _unsafe(cells: Cells, where: Mapping[str, str]) -> str | None:
 
 def _unsettled(cells: Cells, results: Mapping[str, Any]) -> str | None:
     if cells["state"] == "DRAINING":
-        return "draining for ever: nobody is left who would close"
-    return "lost wake-up: the waiter sleeps on, the service is closed" if results.get("waiter") == "waiting" else None
+        return "draining forever: no process is left that would close"
+    return (
+        "lost wake-up: the waiter still sleeps, the service is closed" if results.get("waiter") == "waiting" else None
+    )
 
 
 def _worker(*, repaired: bool) -> Script:

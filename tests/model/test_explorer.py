@@ -1,12 +1,12 @@
-"""The explorer itself: it visits everything, merges only what is the same, and shows the way to what is wrong."""
+"""The explorer: it visits every state, merges equal states only, and shows a shortest path to a violation."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from tests.model import deque, doorbell, gate, lane, seed_protocol
-from tests.model.explorer import STUCK, Cells, Explorer, Model, Process, explore, hunt
+from tests.model import deque, gate, notifier, ring, seed_protocol
+from tests.model.explorer import STUCK, Cells, Explorer, Model, Process, explore, find_violation
 from tests.model.operations import (
     FREE,
     Script,
@@ -25,26 +25,26 @@ from tests.model.operations import (
 
 
 def model(*scripts: Callable[[], Script], memory: dict[str, Any], **others: Any) -> Model:
-    """Gives a model of generator functions without arguments, with no properties but those given."""
+    """Return a model of generator functions without arguments, with the given properties only."""
     processes = tuple(Process(script.__name__, script) for script in scripts)
     settings: dict[str, Any] = {"unsafe": lambda cells, where: None, "unsettled": lambda cells, results: None}
     return Model(memory=memory, processes=processes, **(settings | others))
 
 
 def three_pauses() -> Script:
-    """Stands at four places."""
+    """Has four positions."""
     yield pause()
     yield pause()
     yield pause()
 
 
 def other_three() -> Script:
-    """Stands at four places, too."""
+    """Has four positions, too."""
     yield from three_pauses()
 
 
 def test_every_interleaving_of_independent_steps_is_visited() -> None:
-    """Two processes with four places each have sixteen states and one end."""
+    """Two processes with four positions each have sixteen states and one end."""
     seen = explore(model(three_pauses, other_three, memory={}))
 
     assert (16, 1, True) == (seen.states, seen.ends, seen.complete)
@@ -75,13 +75,13 @@ def test_a_lost_update_is_found() -> None:
     assert (["lost update"], []) == (list(lost.violations), list(kept.violations))
 
 
-def test_the_way_shown_is_a_shortest_one() -> None:
-    """Breadth first: nobody else moves in it, and it ends where the property broke."""
+def test_the_path_shown_is_a_shortest_one() -> None:
+    """No other process moves in it, and it ends at the violation."""
 
     def writer() -> Script:
         yield store("n", 1)
 
-    found = hunt(
+    found = find_violation(
         model(three_pauses, writer, memory={"n": 0}, unsafe=lambda cells, where: "written" if cells["n"] else None),
         "written",
     )
@@ -90,7 +90,7 @@ def test_the_way_shown_is_a_shortest_one() -> None:
 
 
 def test_a_loop_that_can_never_end_is_stuck() -> None:
-    """Busy is not alive: no settled end can be reached."""
+    """No settled end can be reached."""
 
     def spinner() -> Script:
         while (yield load("n")) == 0:
@@ -102,7 +102,6 @@ def test_a_loop_that_can_never_end_is_stuck() -> None:
 
 
 def test_a_loop_that_another_process_ends_is_not_stuck() -> None:
-    """Waiting by looking again is fine as long as somebody will write."""
 
     def spinner() -> Script:
         while (yield load("n")) == 0:
@@ -115,7 +114,6 @@ def test_a_loop_that_another_process_ends_is_not_stuck() -> None:
 
 
 def test_an_excused_state_counts_as_an_end() -> None:
-    """A loop that nobody wants to end is no violation."""
 
     def spinner() -> Script:
         while True:
@@ -127,7 +125,7 @@ def test_an_excused_state_counts_as_an_end() -> None:
 
 
 def test_a_kill_ends_all_threads_and_frees_the_locks_of_one_process() -> None:
-    """Shared memory stays as the dead left it; another's lock stays held."""
+    """Shared memory stays as it is, and so do the locks of other processes."""
 
     def holder() -> Script:
         yield lock("byte", "family")
@@ -168,8 +166,7 @@ def test_a_kill_ends_all_threads_and_frees_the_locks_of_one_process() -> None:
     assert (FREE, "bystander", 1, "dead", "dead") in ends
 
 
-def test_a_kill_is_no_way_out_of_being_stuck() -> None:
-    """That a deadlock would end with a kill does not excuse it."""
+def test_a_kill_does_not_excuse_a_deadlock() -> None:
 
     def spinner() -> Script:
         while (yield load("n")) == 0:
@@ -181,7 +178,6 @@ def test_a_kill_is_no_way_out_of_being_stuck() -> None:
 
 
 def test_no_more_than_the_allowed_kills_happen() -> None:
-    """With one kill, never are two dead."""
     dead: list[int] = []
 
     def unsettled(cells: object, results: dict[str, object]) -> str | None:
@@ -195,8 +191,8 @@ def test_no_more_than_the_allowed_kills_happen() -> None:
 
 
 @pytest.mark.parametrize(("bounded", "expected"), [(False, ["sleeps"]), (True, [])])
-def test_a_sleep_without_a_wake_ends_only_by_its_bound(bounded: bool, expected: list[str]) -> None:
-    """The value has changed, nobody rang."""
+def test_a_sleep_without_a_wake_ends_only_at_its_limit(bounded: bool, expected: list[str]) -> None:
+    """Even if the value has changed."""
 
     def sleeper() -> Script:
         while (yield load("n")) == 0:
@@ -212,7 +208,7 @@ def test_a_sleep_without_a_wake_ends_only_by_its_bound(bounded: bool, expected: 
 
 
 def test_a_wake_reaches_all_sleepers_of_its_cell_and_a_changed_value_refuses_sleep() -> None:
-    """With the store before the wake, no order leaves anybody asleep."""
+    """With the store before the wake, no order leaves a sleeper."""
 
     def sleeper() -> Script:
         while (yield load("n")) == 0:
@@ -232,14 +228,14 @@ def test_a_wake_reaches_all_sleepers_of_its_cell_and_a_changed_value_refuses_sle
     assert {} == explore(model(sleeper, second, waker, memory={"n": 0}, unsettled=unsettled)).violations
 
 
-def test_a_bell_is_taken_once() -> None:
-    """Reading zeroes it: of two readers one waits on."""
+def test_a_notifier_is_read_once() -> None:
+    """Reading sets it to zero: of two readers one waits."""
 
     def reader() -> Script:
-        yield take("bell")
+        yield take("notifier")
 
     def other() -> Script:
-        yield take("bell")
+        yield take("notifier")
 
     waiting: list[int] = []
 
@@ -247,12 +243,12 @@ def test_a_bell_is_taken_once() -> None:
         waiting.append(list(results.values()).count("waiting"))
         return None
 
-    explore(model(reader, other, memory={"bell": 1}, unsettled=unsettled))
+    explore(model(reader, other, memory={"notifier": 1}, unsettled=unsettled))
 
     assert {1} == set(waiting)
 
 
-def test_ones_own_lock_looks_free_to_a_probe() -> None:
+def test_the_own_lock_looks_free_to_a_query() -> None:
     """As with locks of one file description."""
 
     def owner() -> Script:
@@ -271,15 +267,15 @@ def test_ones_own_lock_looks_free_to_a_probe() -> None:
     assert [(False, True)] == found
 
 
-def test_a_walk_that_is_too_large_says_so() -> None:
-    """It is incomplete, and claims nothing about what is stuck."""
+def test_an_exploration_that_is_too_large_is_incomplete() -> None:
+    """It makes no statement about stuck states."""
     seen = explore(gate.model(workers=3), states_max=100)
 
     assert (False, {}) == (seen.complete, seen.violations)
 
 
 def test_a_variable_that_cannot_be_compared_is_refused() -> None:
-    """Where a process stands is told by its variables, so they have to be hashable."""
+    """The variables of a process are its position, so they must be hashable."""
 
     def careless() -> Script:
         seen = []
@@ -295,13 +291,13 @@ def test_a_variable_that_cannot_be_compared_is_refused() -> None:
     [
         pytest.param(lambda: seed_protocol.model(workers=2, repaired=False, waiter=False), id="seed"),
         pytest.param(lambda: gate.model(workers=2), id="gate"),
-        pytest.param(lambda: lane.model(messages=3), id="lane"),
+        pytest.param(lambda: ring.model(messages=3), id="ring"),
         pytest.param(lambda: deque.model(program="uuoo", thieves=1), id="deque"),
-        pytest.param(lambda: doorbell.model(producers=1, messages=1, fault="no second look"), id="doorbell"),
+        pytest.param(lambda: notifier.model(producers=1, messages=1, fault="no second check"), id="notifier"),
     ],
 )
-def test_merging_of_histories_loses_nothing(small: Callable[[], Model]) -> None:
-    """Taking every history for itself shows the same violations, and never fewer states."""
+def test_merging_states_loses_no_violation(small: Callable[[], Model]) -> None:
+    """Exploring every history separately shows the same violations, and no fewer states."""
     made = small()
     merged = Explorer(made).explore()
     apart = Explorer(made, merged=False, states_max=300_000).explore()
@@ -311,8 +307,7 @@ def test_merging_of_histories_loses_nothing(small: Callable[[], Model]) -> None:
     assert merged.states <= apart.states
 
 
-def test_what_a_cas_writes_besides_is_written_only_when_it_wins() -> None:
-    """A ghost records what happened, not what was tried."""
+def test_the_ghost_of_a_cas_is_written_only_if_it_succeeds() -> None:
 
     def winner() -> Script:
         yield cas("n", 0, 1, ghost={"ghost": "winner"})

@@ -1,7 +1,7 @@
-"""The lifecycle, specified a second time in TLA+, holds by the judgement of TLC, which shares no code with ours.
+"""The lifecycle, specified a second time in TLA+ and checked by TLC, which shares no code with the explorer.
 
-TLC's liveness is another one than the explorer's: every process that can go on does so in the end (weak fairness), and
-then DRAINING leads to CLOSED.
+TLC uses another definition of liveness: every process that can continue does so eventually (weak fairness), and then
+DRAINING leads to CLOSED.
 """
 
 import os
@@ -17,19 +17,19 @@ pytestmark = [
 ]
 
 FAULTS = {
-    "no second look": (tlc.INVARIANT_VIOLATED, "NobodyInside", {"Newcomers": "{}", "KillsMax": "0"}),
-    "take over the living": (tlc.INVARIANT_VIOLATED, "OneCleanup", {"Newcomers": "{}", "KillsMax": "0"}),
+    "no second check": (tlc.INVARIANT_VIOLATED, "NoLiveProcessInside", {"Newcomers": "{}", "KillsMax": "0"}),
+    "take over from a live closer": (tlc.INVARIANT_VIOLATED, "OneCleanup", {"Newcomers": "{}", "KillsMax": "0"}),
     "back-off does not scan": (
         tlc.PROPERTY_VIOLATED,
         "Temporal properties",
         {"Newcomers": "{}", "Waiters": "{}", "KillsMax": "0"},
     ),
-    "waiter does not tend": (tlc.PROPERTY_VIOLATED, "Temporal properties", {"Newcomers": "{}"}),
+    "waiter does not try to close": (tlc.PROPERTY_VIOLATED, "Temporal properties", {"Newcomers": "{}"}),
 }
 
 
 def test_the_specification_holds(tmp_path: Path) -> None:
-    """One worker, a drainer, a waiter and one kill: no invariant breaks, the phase only moves on, and it closes."""
+    """One worker, a drainer, a waiter and one kill."""
     verdict = tlc.check("Lifecycle", tmp_path, {"Newcomers": "{}"})
 
     assert (tlc.SAFE, 7_683) == (verdict.code, verdict.states), verdict.output
@@ -37,23 +37,23 @@ def test_the_specification_holds(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.environ.get("INTERLOCK_MODELS") != "long", reason="takes a minute; INTERLOCK_MODELS=long")
 def test_the_specification_holds_with_a_newcomer(tmp_path: Path) -> None:
-    """The same with somebody who joins where another died."""
+    """A process joins on the slot of a dead one."""
     verdict = tlc.check("Lifecycle", tmp_path, {}, seconds_max=500)
 
     assert (tlc.SAFE, 86_524) == (verdict.code, verdict.states), verdict.output
 
 
 @pytest.mark.skipif(os.environ.get("INTERLOCK_MODELS") != "long", reason="takes a minute; INTERLOCK_MODELS=long")
-def test_a_specification_whose_closer_has_no_generation_is_refused(tmp_path: Path) -> None:
-    """A newcomer in the dead closer's slot is taken for it, and nobody closes."""
+def test_a_specification_without_the_generation_of_the_closer_fails(tmp_path: Path) -> None:
+    """A new process on the slot of the dead closer looks like the closer."""
     verdict = tlc.check("Lifecycle", tmp_path, {"Fault": '"closer without generation"'}, seconds_max=500)
 
     assert tlc.PROPERTY_VIOLATED == verdict.code, verdict.output
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_specification_with_a_rule_left_out_is_refused(fault: str, tmp_path: Path) -> None:
-    """TLC names the invariant or says that a temporal property is violated."""
+def test_a_specification_with_a_rule_left_out_fails(fault: str, tmp_path: Path) -> None:
+    """TLC names the violated property."""
     code, named, constants = FAULTS[fault]
     verdict = tlc.check("Lifecycle", tmp_path, constants | {"Fault": f'"{fault}"'})
 

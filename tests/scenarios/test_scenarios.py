@@ -36,12 +36,10 @@ def test_a_scenario_gives_its_output(
 
 
 def test_there_are_scenarios() -> None:
-    """A renamed folder does not pass as an empty one."""
     assert len(SCENARIOS) >= 8
 
 
 def test_a_scenario_file_survives_its_own_rewriting() -> None:
-    """ReadResult and writing a file without a change gives the same text."""
     for scenario in SCENARIOS:
         text = scenario.read_text(encoding="utf-8")
 

@@ -1,6 +1,6 @@
-"""What this process has open: descriptors by number and by what they lead to.
+"""The open descriptors of this process, by number and target.
 
-Compare what is *new* since some moment: what was there before may go at any time, with the garbage of other tests.
+Look only at *new* descriptors: older ones may be closed at any time, with garbage of other tests.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def opened() -> set[tuple[str, str]]:
-    """Every open descriptor: its number, and where it leads."""
+    """Return the number and the target of every open descriptor."""
     found = set()
     for each in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # the descriptor of the listing itself

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-PATIENCE_SECONDS = float(os.environ.get("INTERLOCK_TEST_PATIENCE", "180"))
+PATIENCE_SECONDS = float(os.environ.get("INTERLOCK_TEST_PATIENCE", "300"))
 """How long a test waits for something that is about to happen."""
 
 LOOK_SECONDS = 0.005

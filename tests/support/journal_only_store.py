@@ -1,4 +1,4 @@
-"""A store of another package that keeps journals and no work, installed as a plug-in for the scheme `journals:`."""
+"""A store of another package that has journals and no work, installed as a plug-in for the scheme `journals:`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from interlock.model.journal.record import JournalRecord
-from interlock.ports.store import PAGE_MAX, Append, AppendResult, Duplicate, EntityPage, EntityQuery, Loaded
+from interlock.ports.store import PAGE_MAX, Append, AppendResult, Duplicate, EntityPage, EntityQuery, Loaded, Store
 from interlock.stores.files.store import FileStore
 
 ENTRY_POINTS = f"[interlock.stores]\njournals = {__name__}:open_store\n"
 
 
-class JournalOnlyStore:
+class JournalOnlyStore(Store):
     """The methods of `Store` and no others, on a file store."""
 
     def __init__(self, files: FileStore) -> None:

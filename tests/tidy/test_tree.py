@@ -1,4 +1,4 @@
-"""What may stand in the repository: no machine's paths, no registry, no lock files, nothing built."""
+"""Files of the repository: no machine's paths, no registry, no lock files, nothing built."""
 
 import re
 import tomllib
@@ -30,7 +30,6 @@ def places(pattern: re.Pattern[str]) -> list[str]:
 
 
 def test_the_patterns_find_what_they_are_for() -> None:
-    """A search that finds nothing proves something only if it can find."""
     slash = "/"
     assert MACHINE_PATH.search(f"see {slash}home{slash}ada/notes")
     assert MACHINE_PATH.search(f'"{slash}tmp{slash}x"')
@@ -41,22 +40,18 @@ def test_the_patterns_find_what_they_are_for() -> None:
 
 
 def test_no_file_names_a_machine_path() -> None:
-    """The project works wherever it is unpacked."""
     assert [] == places(MACHINE_PATH)
 
 
 def test_no_file_names_a_registry() -> None:
-    """Packages come from where the machine says."""
     assert [] == places(REGISTRY)
 
 
 def test_no_lock_file_is_tracked() -> None:
-    """Lock files name hosts; constraints.txt is the pin."""
     assert [] == [name(path) for path in tracked_files() if path.name in LOCK_FILES]
 
 
 def test_nothing_built_is_tracked() -> None:
-    """A stale binary beside the source hides that the source does not build."""
     assert [] == [name(path) for path in tracked_files() if path.suffix in BUILT]
 
 
@@ -76,7 +71,6 @@ def test_every_dependency_is_pinned() -> None:
 
 
 def test_scripts_are_executable() -> None:
-    """What CI starts can be started."""
     assert [] == [name(path) for path in (ROOT / ".ci").iterdir() if not path.stat().st_mode & 0o100]
 
 

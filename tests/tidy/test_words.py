@@ -20,7 +20,6 @@ def test_nothing_is_left_for_later() -> None:
 
 
 def test_no_module_is_a_grab_bag() -> None:
-    """A module called after no concept has no owner."""
     nameless = {"base", "common", "core", "helpers", "manager", "misc", "util", "utils"}
     compiled = "core"  # the C core of shared memory, beside which there is a fallback in Python
     found = [
@@ -33,7 +32,6 @@ def test_no_module_is_a_grab_bag() -> None:
 
 
 def test_each_page_has_one_title() -> None:
-    """A page is about one thing and says so in its first heading."""
     wrong = {}
     for path in tracked_files():
         if path.suffix != ".md" or (path.parent == ROOT / "changelog.d" and path.name != "README.md"):

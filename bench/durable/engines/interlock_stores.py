@@ -17,7 +17,6 @@ from bench.durable.engines.interlock_work import Demo, Errands
 from bench.durable.order import Line, Place, Runner
 from interlock.assemble.runtimes import PendingRuntime
 from interlock.errors import CorruptionError
-from interlock.model.codec import encode
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.runtime.chart_registry import ChartRegistry
@@ -72,7 +71,7 @@ class EachStore(SqliteStore):
         """Write and commit one step."""
         counts: Counts = {}
         begin(self._own)
-        (answer,) = write_steps(self._own, "", [(append, encode(append.snapshot))], counts)
+        (answer,), _ = write_steps(self._own, "", [append], counts)
         write_counts(self._own, "", counts)
         self._own.execute("COMMIT")
         if isinstance(answer, CorruptionError):

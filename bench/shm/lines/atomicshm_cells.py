@@ -14,7 +14,7 @@ from time import process_time_ns
 import atomicshm
 
 from bench.shm.line import Answer, Line, check
-from bench.shm.lines.doors import UNROLLED
+from bench.shm.lines.gates import UNROLLED
 
 SWAP_SUBTRACT, ADD_SUBTRACT = "swap and subtract", "add and subtract"
 
@@ -24,7 +24,7 @@ def _line(what: str) -> Line:
     swap, add, subtract = cell.cas, cell.fetch_add, cell.fetch_sub
 
     def swapped(count: int) -> int:
-        began = process_time_ns()
+        start = process_time_ns()
         for _ in repeat(None, count // UNROLLED):
             swap(0, 1)
             subtract(1)
@@ -36,10 +36,10 @@ def _line(what: str) -> Line:
             subtract(1)
             swap(0, 1)
             subtract(1)
-        return process_time_ns() - began
+        return process_time_ns() - start
 
     def added(count: int) -> int:
-        began = process_time_ns()
+        start = process_time_ns()
         for _ in repeat(None, count // UNROLLED):
             add(1)
             subtract(1)
@@ -51,7 +51,7 @@ def _line(what: str) -> Line:
             subtract(1)
             add(1)
             subtract(1)
-        return process_time_ns() - began
+        return process_time_ns() - start
 
     def pair(count: int) -> Answer:
         took = swapped(count) if what == SWAP_SUBTRACT else added(count)

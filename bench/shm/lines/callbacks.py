@@ -1,4 +1,4 @@
-"""How long an inbox under saturation keeps an event loop: CPU time of every callback that the loop runs."""
+"""How long a saturated inbox occupies an event loop: the CPU time of every callback that the loop runs."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ WAIT_SECONDS = 60.0
 
 
 async def _timed_callbacks(work: Callable[[], Awaitable[object]]) -> list[int]:
-    """The CPU nanoseconds of each callback while `work` runs. Only the standard event loop has this door."""
+    """Return the CPU nanoseconds of each callback while `work` runs. Only the standard event loop supports it."""
     run = Handle._run
     found: list[int] = []
 
     def timed(handle: Handle) -> None:
-        began = thread_time_ns()
+        start = thread_time_ns()
         run(handle)
-        found.append(thread_time_ns() - began)
+        found.append(thread_time_ns() - start)
 
-    Handle._run = timed  # type: ignore[method-assign,assignment]  # put back below
+    Handle._run = timed  # type: ignore[method-assign,assignment]  # restored below
     try:
-        await asyncio.sleep(0)  # or what is done at once would be in a callback that began before the clock
+        await asyncio.sleep(0)  # otherwise the first work would run in a callback that started before the clock
         await work()
     finally:
-        Handle._run = run  # type: ignore[method-assign]  # as it was
+        Handle._run = run  # type: ignore[method-assign]  # restored
     return found
 
 
@@ -57,17 +57,17 @@ def callback(count: int) -> Answer:
             if taken == total:
                 return
 
-    async def timed(let_go: Callable[[], int]) -> tuple[list[int], int]:
-        began = let_go()
+    async def timed(start_all: Callable[[], int]) -> tuple[list[int], int]:
+        start = start_all()
         found = await asyncio.wait_for(_timed_callbacks(consume), WAIT_SECONDS)
-        return found, perf_counter_ns() - began
+        return found, perf_counter_ns() - start
 
     with (
         MemoryRegion.create(slots=4, areas_bytes=(PRODUCERS + 1) * RING_BYTES) as region,
         Inbox(region, producers=PRODUCERS, ring_bytes=RING_BYTES) as inbox,
-        children([produce] * PRODUCERS) as let_go,
+        children([produce] * PRODUCERS) as start_all,
     ):
-        found, took = asyncio.run(timed(let_go))
+        found, took = asyncio.run(timed(start_all))
     found.sort()
     check(True, len(found) > 0)
     return {

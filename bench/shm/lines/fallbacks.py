@@ -1,6 +1,6 @@
 """Words in every mode of shared memory: a load, an addition and a swap, through the region's own operations.
 
-Beside them, what the kernel takes of an operation under a file lock: the two system calls, made from Python.
+For comparison, the part of the kernel in an operation under a file lock: the two system calls, made from Python.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def _line(mode: str) -> Line:
 
     def operations(count: int) -> Answer:
         before = load(word)
-        began = process_time_ns()
+        start = process_time_ns()
         for _ in repeat(None, count):
             add(word, 1)
             value = load(word)
             swap(word, value, value + 1)
-        took = process_time_ns() - began
+        took = process_time_ns() - start
         check(before + 2 * count, load(word))
         return {"value": took / (3e3 * count)}
 
@@ -40,15 +40,15 @@ def _line(mode: str) -> Line:
 
 
 def _raw_flock() -> Line:
-    region = MemoryRegion.create(slots=1)  # in whatever mode: the file is what counts
+    region = MemoryRegion.create(slots=1)  # in any mode: only the file matters
 
     def pairs(count: int) -> Answer:
         lock, descriptor = fcntl.flock, region.fd
-        began = process_time_ns()
+        start = process_time_ns()
         for _ in repeat(None, count):
             lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             lock(descriptor, fcntl.LOCK_UN)
-        return {"value": (process_time_ns() - began) / (1e3 * count)}
+        return {"value": (process_time_ns() - start) / (1e3 * count)}
 
     return Line(name="raw, two calls of flock", version=platform.release(), drives={"operations": pairs})
 

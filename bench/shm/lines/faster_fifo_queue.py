@@ -21,12 +21,12 @@ def fifo(message: bytes, producers: int, each: int) -> int:
             put(message, timeout=WAIT_SECONDS)
 
     total = each * producers
-    with children([produce] * producers) as let_go:
-        began, taken, messages = let_go(), 0, [b""]
+    with children([produce] * producers) as start_all:
+        start, taken, messages = start_all(), 0, [b""]
         while taken < total:
             messages = channel.get_many(timeout=WAIT_SECONDS)
             taken += len(messages)
-        took = perf_counter_ns() - began
+        took = perf_counter_ns() - start
         check((total, message), (taken, messages[-1]))
     channel.close()
     return took

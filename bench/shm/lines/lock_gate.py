@@ -35,11 +35,11 @@ def _line() -> Line:
     gate = LockGate()
 
     def block(count: int) -> Answer:
-        began = process_time_ns()
+        start = process_time_ns()
         for _ in repeat(None, count):
             with gate:
                 pass
-        took = process_time_ns() - began
+        took = process_time_ns() - start
         check(0, gate.inside)
         return {"value": took / count}
 

@@ -21,14 +21,14 @@ int main(int argc, char **argv)
         return 2;
     long pairs = atol(argv[2]), wrong = 0;
     int gate = strcmp(argv[1], "gate") == 0;
-    il_begin(word, IL_RUNNING);
-    double began = now_ns();
+    il_start(word, IL_RUNNING);
+    double start = now_ns();
     if (gate)
         for (long each = 0; each < pairs; each++)
-            wrong += il_gate_enter(word) != IL_ENTERED || il_gate_exit(word) != IL_LEFT;
+            wrong += il_gate_enter(word) != IL_ENTERED || il_gate_exit(word) != IL_EXITED;
     else
         for (long each = 0; each < pairs; each++)
-            wrong += il_life_enter(word, count) != IL_ENTERED || il_life_exit(word, count) != IL_LEFT;
-    printf("%.3f\n", (now_ns() - began) / (double)pairs);
+            wrong += il_lifecycle_enter(word, count) != IL_ENTERED || il_lifecycle_exit(word, count) != IL_EXITED;
+    printf("%.3f\n", (now_ns() - start) / (double)pairs);
     return wrong == 0 && il_load(word) == IL_WORD(IL_RUNNING, 0) && il_load(count) == 0 ? 0 : 1;
 }

@@ -36,9 +36,9 @@ async def _called(call: Call, microseconds: int, count: int) -> int:
         for _ in numbers:
             check(microseconds, await call(microseconds))
 
-    began = perf_counter_ns()
+    start = perf_counter_ns()
     await asyncio.gather(*[caller() for _ in range(CALLERS)])
-    return perf_counter_ns() - began
+    return perf_counter_ns() - start
 
 
 async def _measured(call: Call, microseconds: int, count: int) -> Answer:

@@ -1,8 +1,8 @@
-"""Messages from producer processes to one consumer process: lanes, a pipe, and `multiprocessing.Queue`.
+"""Messages from producer processes to one consumer process: rings, a pipe, and `multiprocessing.Queue`.
 
-All carry the same bytes, have the same room where room can be chosen, and give the consumer `bytes` objects. The pipe
-is raw: messages of one size, cut by counting, without frames. Times are of the wall, from letting the producers go to
-the last message taken.
+All carry the same bytes, have the same capacity where it can be chosen, and give the consumer `bytes` objects. The pipe
+is raw: messages of one size, split by length, without frames. Times are wall time, from the start of the producers to
+the last message received.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ F_SETPIPE_SZ = 1031
 """From the system's headers; the module `fcntl` names it on newer builds only."""
 
 Carry = Callable[[bytes, int, int], int]
-"""Carries so many messages from so many producers; gives the nanoseconds."""
+"""Carries so many messages from so many producers, and returns the nanoseconds."""
 
 
 def name_of(size: int, producers: int) -> str:
-    """The workload."""
-    return f"lanes-{size}-{producers}"
+    """Return the name of the workload."""
+    return f"rings-{size}-{producers}"
 
 
 def drives(carry: Carry) -> dict[str, Drive]:
-    """All workloads by one way of carrying."""
+    """Return all workloads for one kind of queue."""
 
     def drive(size: int, producers: int, count: int) -> Answer:
         each = max(1, count // producers)
@@ -47,25 +47,25 @@ def drives(carry: Carry) -> dict[str, Drive]:
     return {name_of(size, producers): partial(drive, size, producers) for size in SIZES for producers in PRODUCERS}
 
 
-def lanes(message: bytes, producers: int, each: int) -> int:
-    """Through an inbox; a producer that finds its lane full gives its processor away and tries again."""
+def rings(message: bytes, producers: int, each: int) -> int:
+    """Through an inbox; a producer whose ring is full yields its processor and tries again."""
 
     def produce() -> None:
         producer = inbox.producer()
-        push, rest = producer.push, os.sched_yield
+        push, yield_processor = producer.push, os.sched_yield
         for _ in range(each):
             while not push(message):
-                rest()
+                yield_processor()
         producer.close()
 
     total = each * producers
     with (
         MemoryRegion.create(slots=4, areas_bytes=(producers + 1) * ROOM_BYTES) as region,
         Inbox(region, producers=producers, ring_bytes=ROOM_BYTES) as inbox,
-        children([produce] * producers) as let_go,
+        children([produce] * producers) as start_all,
     ):
-        inbox.take()  # the consumer from now on
-        began, taken, last = let_go(), 0, b""
+        inbox.take()  # become the consumer
+        start, taken, last = start_all(), 0, b""
         while taken < total:
             batch = inbox.take()
             if batch is not None:
@@ -73,7 +73,7 @@ def lanes(message: bytes, producers: int, each: int) -> int:
                 last = batch.messages[-1]
             elif not inbox.wait(WAIT_SECONDS):
                 break
-        took = perf_counter_ns() - began
+        took = perf_counter_ns() - start
         check((total, message), (taken, last))
     return took
 
@@ -91,17 +91,17 @@ def pipe(message: bytes, producers: int, each: int) -> int:
 
     total = each * producers
     try:
-        with children([produce] * producers) as let_go:
-            began, taken, rest, last = let_go(), 0, b"", b""
+        with children([produce] * producers) as start_all:
+            start, taken, left, last = start_all(), 0, b"", b""
             while taken < total:
-                data = rest + os.read(reader, ROOM_BYTES)
+                data = left + os.read(reader, ROOM_BYTES)
                 whole = len(data) - len(data) % size
-                messages = [data[start : start + size] for start in range(0, whole, size)]
-                rest = data[whole:]
+                messages = [data[at : at + size] for at in range(0, whole, size)]
+                left = data[whole:]
                 if messages:
                     taken += len(messages)
                     last = messages[-1]
-            took = perf_counter_ns() - began
+            took = perf_counter_ns() - start
             check((total, message), (taken, last))
     finally:
         os.close(reader)
@@ -122,18 +122,18 @@ def queue(message: bytes, producers: int, each: int) -> int:
 
     total = each * producers
     last = b""
-    with children([produce] * producers) as let_go:
-        began = let_go()
+    with children([produce] * producers) as start_all:
+        start = start_all()
         for _ in range(total):
             last = channel.get(timeout=WAIT_SECONDS)
-        took = perf_counter_ns() - began
+        took = perf_counter_ns() - start
         check(message, last)
     channel.close()
     return took
 
 
 LINES = {
-    "lanes": lambda: Line(name="interlock, lanes", version=interlock.__version__, drives=drives(lanes)),
+    "rings": lambda: Line(name="interlock, rings", version=interlock.__version__, drives=drives(rings)),
     "pipe": lambda: Line(name="os.pipe, raw", version=platform.python_version(), drives=drives(pipe)),
     "queue": lambda: Line(name="multiprocessing.Queue", version=platform.python_version(), drives=drives(queue)),
 }

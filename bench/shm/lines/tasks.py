@@ -6,7 +6,7 @@ from time import thread_time_ns
 
 
 def burn(microseconds: int) -> int:
-    """Work for so long; gives back what it was asked."""
+    """Use the CPU for so long, and return the number."""
     end = thread_time_ns() + 1000 * microseconds
     while thread_time_ns() < end:
         pass

@@ -2,10 +2,10 @@
 
 The clock is the system's monotonic one, which all processes share. Every message is eight bytes.
 
-Rule 1: the inbox is measured as it is used: in another process `push`, here a task in `async for`.
-Rule 2: `call_soon_threadsafe` is measured bare: its callback is the receipt. It comes from a thread of the loop's own
-process and resumes no task, which is less than the inbox does; so this is the hard side of the comparison.
-Rule 3: it is measured as people use it, too: the callback puts into an `asyncio.Queue`, of which a task gets.
+Rule 1: the inbox is measured as it is used: `push` in another process, and a task in `async for` here.
+Rule 2: `call_soon_threadsafe` is measured alone: its callback is the receipt. It is called by a thread of the same
+process and resumes no task, which is less than the inbox does; so this is the harder comparison.
+Rule 3: it is also measured as programs use it: the callback puts into an `asyncio.Queue`, from which a task gets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PACE_SECONDS = 0.001
 WAIT_SECONDS = 20.0
 
 
-def _sent(count: int, send: Callable[[bytes], object]) -> None:
+def _send(count: int, send: Callable[[bytes], object]) -> None:
     for _ in range(count):
         time.sleep(PACE_SECONDS)
         send(time.perf_counter_ns().to_bytes(8, "little"))
@@ -43,23 +43,23 @@ def _answer(latencies: list[int], count: int) -> Answer:
 
 
 def inbox_wake(count: int) -> Answer:
-    """A process pushes; the loop is rung."""
+    """A process pushes, and notifies the loop."""
     latencies: list[int] = []
 
     def produce() -> None:
         producer = inbox.producer()
-        _sent(count, lambda each: producer.push(each))  # noqa: PLW0108  # as the others are called
+        _send(count, lambda each: producer.push(each))  # noqa: PLW0108  # called like the others
         producer.close()
 
-    async def consume(let_go: Callable[[], int]) -> None:
-        let_go()
+    async def consume(start_all: Callable[[], int]) -> None:
+        start_all()
         async for batch in inbox.batches():
             latencies.extend(map(_latency, batch))
             if len(latencies) >= count:
                 return
 
-    with MemoryRegion.create(slots=4) as region, Inbox(region, producers=1) as inbox, children([produce]) as let_go:
-        asyncio.run(asyncio.wait_for(consume(let_go), WAIT_SECONDS))
+    with MemoryRegion.create(slots=4) as region, Inbox(region, producers=1) as inbox, children([produce]) as start_all:
+        asyncio.run(asyncio.wait_for(consume(start_all), WAIT_SECONDS))
     return _answer(latencies, count)
 
 
@@ -76,7 +76,7 @@ def threadsafe_wake(count: int) -> Answer:
             if len(latencies) == count:
                 ended.set()
 
-        sender = threading.Thread(target=_sent, args=(count, lambda each: loop.call_soon_threadsafe(receive, each)))
+        sender = threading.Thread(target=_send, args=(count, lambda each: loop.call_soon_threadsafe(receive, each)))
         sender.start()
         await ended.wait()
         sender.join()
@@ -86,14 +86,14 @@ def threadsafe_wake(count: int) -> Answer:
 
 
 def threadsafe_task_wake(count: int) -> Answer:
-    """The same, and the callback hands the message to a task that waits for it."""
+    """The same, and the callback passes the message to a task that waits for it."""
     latencies: list[int] = []
 
     async def consume() -> None:
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[bytes] = asyncio.Queue()
         put = queue.put_nowait
-        sender = threading.Thread(target=_sent, args=(count, lambda each: loop.call_soon_threadsafe(put, each)))
+        sender = threading.Thread(target=_send, args=(count, lambda each: loop.call_soon_threadsafe(put, each)))
         sender.start()
         while len(latencies) < count:
             latencies.append(_latency(await queue.get()))
@@ -104,23 +104,23 @@ def threadsafe_task_wake(count: int) -> Answer:
 
 
 def executor_wake(count: int) -> Answer:
-    """A process puts into a `multiprocessing.Queue`, of which a thread takes for the loop."""
+    """A process puts into a `multiprocessing.Queue`, from which a thread receives for the loop."""
     latencies: list[int] = []
     channel: multiprocessing.Queue[bytes] = multiprocessing.get_context("fork").Queue()
 
     def produce() -> None:
-        _sent(count, channel.put)
+        _send(count, channel.put)
         channel.close()
         channel.join_thread()
 
-    async def consume(let_go: Callable[[], int]) -> None:
+    async def consume(start_all: Callable[[], int]) -> None:
         loop = asyncio.get_running_loop()
-        let_go()
+        start_all()
         while len(latencies) < count:
             latencies.append(_latency(await loop.run_in_executor(None, channel.get)))
 
-    with children([produce]) as let_go:
-        asyncio.run(asyncio.wait_for(consume(let_go), WAIT_SECONDS))
+    with children([produce]) as start_all:
+        asyncio.run(asyncio.wait_for(consume(start_all), WAIT_SECONDS))
     channel.close()
     return _answer(latencies, count)
 

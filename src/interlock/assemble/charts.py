@@ -9,7 +9,7 @@ import errno
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,7 +27,12 @@ from interlock.model.driver_events import Done, call_failed, invoke_done, invoke
 from interlock.model.duration import parse_duration
 from interlock.model.effect import Effect
 from interlock.model.event import Event
-from interlock.model.limits import DEFINITION_BYTES_MAX, RECONCILE_RATE, RECONCILE_RUNNING_MAX
+from interlock.model.limits import (
+    DEFINITION_BYTES_MAX,
+    DEFINITION_STORED_BYTES_MAX,
+    RECONCILE_RATE,
+    RECONCILE_RUNNING_MAX,
+)
 from interlock.model.snapshot import Snapshot, Timer
 from interlock.model.step import Step
 from interlock.runtime.reconcile.definition import Reconciler, ReconcilerOptions, build_reconciler
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
 FORMAT_MODULES = {
     "yaml": ("yaml.format", "FORMAT"),
     "scxml": ("scxml.format", "FORMAT"),
+    "json": ("json.format", "FORMAT"),
     "xstate": ("xstate.format", "FORMAT"),
     "xstate4": ("xstate.format", "FORMAT_V4"),
     "smcat": ("smcat.format", "FORMAT"),
@@ -83,14 +89,29 @@ def _other_formats() -> dict[str, Any]:
 
 
 def format_for_suffix(name: str) -> str | None:
-    """Return the name of the format for a file's suffix, or None. Formats are imported until one has the suffix."""
+    """Return the name of the format in which a file of this name is written, or None."""
+    return next(_formats_with_suffix(name), None)
+
+
+def format_for_text(name: str, text: str | bytes) -> str | None:
+    """Return the name of the format of a file by its suffix, or None.
+
+    If several formats have the suffix, the text decides.
+    """
+    known = list(_formats_with_suffix(name))
+    found = (each for each in known if (recognizes := get_format(each).recognizes) is not None and recognizes(text))
+    return next(found, known[0] if known else None)
+
+
+def _formats_with_suffix(name: str) -> Iterator[str]:
+    """The formats that have the suffix of a file. Formats are imported as far as the caller reads."""
     known = (*FORMATS, *_other_formats()) if Path(name).suffix else ()
-    return next((each for each in known if name.lower().endswith(get_format(each).suffixes)), None)
+    return (each for each in known if name.lower().endswith(get_format(each).suffixes))
 
 
 def suffixes() -> list[str]:
     """Return the suffixes of all formats of this package."""
-    return [suffix for name in FORMATS for suffix in get_format(name).suffixes]
+    return list(dict.fromkeys(suffix for name in FORMATS for suffix in get_format(name).suffixes))
 
 
 def read_text(text: str | bytes, *, format: str, source: str, loader: SourceLoader | None = None) -> ReadResult:
@@ -106,7 +127,7 @@ def read_file(path: str | os.PathLike[str], *, format: str | None = None, allow_
     """
     file = Path(path)
     data = _bytes(file)
-    named = format or format_for_suffix(file.name)
+    named = format or format_for_text(file.name, data)
     if named is None:
         known = ", ".join(suffixes())
         raise UsageError(
@@ -119,7 +140,7 @@ def _bytes(file: Path) -> bytes:
     try:
         with file.open("rb") as stream:
             # One byte more than allowed, so that the reader sees that it is too large.
-            return stream.read(DEFINITION_BYTES_MAX + 1)
+            return stream.read(DEFINITION_STORED_BYTES_MAX + 1)
     except FileNotFoundError:
         raise NotFoundError(f"file {file} does not exist", code="file.not_found") from None
     except IsADirectoryError:

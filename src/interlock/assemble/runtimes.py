@@ -234,10 +234,9 @@ class PendingRuntime:
 
     async def _start_worker(self, runtime: Runtime) -> None:
         from interlock.model.journal.message import SOURCE
-        from interlock.ports.work import WorkStore
         from interlock.runtime.worker.worker import Worker
 
-        options, keeps_work = self._options, isinstance(runtime.store, WorkStore)
+        options, keeps_work = self._options, runtime.store.work is not None
         if options.bus is not None and not keeps_work:
             hint = "use another store, such as sqlite:, or open the runtime without a bus"
             raise UsageError("this store cannot keep messages for a bus", code="store.work", hint=hint)
@@ -275,12 +274,11 @@ class PendingRuntime:
 
     async def _start_reconcilers(self, runtime: Runtime) -> None:
         """Start the reconcilers. They need leases, and so does the detection of downtime."""
-        from interlock.ports.leases import LeaseStore
         from interlock.runtime.reconcile.runner import ReconcilerGroup
 
         if self._options.work is False:
             return
-        if isinstance(runtime.store, LeaseStore):
+        if runtime.store.leases is not None:
             if self._reconcilers:
                 group = ReconcilerGroup(runtime, self._reconcilers, lease_ms=self._options.lease_ms)
                 await group.start()

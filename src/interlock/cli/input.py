@@ -18,10 +18,10 @@ from typing import Any
 
 import msgspec
 
-from interlock.assemble.charts import FORMATS, format_for_suffix, get_format, read_file, read_text
+from interlock.assemble.charts import FORMATS, format_for_text, get_format, read_file, read_text
 from interlock.definition.format import ReadResult
 from interlock.errors import NotFoundError, UsageError
-from interlock.model.limits import DEFINITION_BYTES_MAX, PAYLOAD_BYTES_MAX
+from interlock.model.limits import DEFINITION_STORED_BYTES_MAX, PAYLOAD_BYTES_MAX
 
 STDIN = "-"
 
@@ -61,13 +61,13 @@ def read_source(name: str, format: str | None = None, *, allow_src: bool = False
     if name == STDIN:
         if format is None:
             raise UsageError("the format of stdin is not known", code="format.unknown", hint=f"add --from {known}")
-        data = sys.stdin.buffer.read(DEFINITION_BYTES_MAX + 1)
+        data = sys.stdin.buffer.read(DEFINITION_STORED_BYTES_MAX + 1)
         return Source(name="<stdin>", data=data, format=format, path=None)
     path = Path(name)
     if path.is_dir():
         raise UsageError(f'"{path}" is a directory', code="file.directory", hint="name a file in it")
     data = read_bytes(path)
-    found = format or format_for_suffix(name)
+    found = format or format_for_text(name, data)
     if found is None:
         raise UsageError(f'the format of "{name}" is not known', code="format.unknown", hint=f"add --from {known}")
     return Source(name=name, data=data, format=found, path=path, allow_src=allow_src)
@@ -80,7 +80,7 @@ def read_bytes(path: Path) -> bytes:
     """
     try:
         with path.open("rb") as stream:
-            return stream.read(DEFINITION_BYTES_MAX + 1)
+            return stream.read(DEFINITION_STORED_BYTES_MAX + 1)
     except FileNotFoundError:
         raise NotFoundError(f'file not found: "{path}"', code="file.unknown", hint=_similar(path)) from None
     except OSError as error:

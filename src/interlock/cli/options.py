@@ -96,7 +96,7 @@ def key_prefix_option(command: F) -> F:
 
 def format_option(command: F) -> F:
     """Add `--from`, the format of the input."""
-    text = "Format of the input, if its name does not show it: yaml, scxml, xstate, xstate4 or smcat."
+    text = "Format of the input, if its name does not show it: yaml, json, scxml, xstate, xstate4 or smcat."
     return click.option("--from", "source_format", metavar="FORMAT", help=text)(command)
 
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 
 from interlock.compiler.checks.limits import check_nesting
 from interlock.compiler.checks.run import run_checks
-from interlock.compiler.checks.sites import block_sites, guard_sites
 from interlock.compiler.resolve import NameResolver, exact_descriptor, parse_descriptor
-from interlock.compiler.saga import expand_sagas, unwind_of
+from interlock.compiler.saga import expand_sagas, saga_info, unwind_of
 from interlock.errors import Diagnostic, Place
 from interlock.expression.language import SAFE, Language
 from interlock.model.chart import (
@@ -28,6 +27,7 @@ from interlock.model.chart import (
     StateType,
     Transition,
 )
+from interlock.model.chart_sites import block_sites, guard_sites
 from interlock.model.codec import content_hash
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.document import document as doc
@@ -121,7 +121,7 @@ class ChartBuilder:
             states=states,
             transitions=tuple(self.transitions),
             top=1 if document.dialect == "xstate" and len(document.root.states) == 1 else 0,
-            unhandled=document.unhandled or ("reject" if document.dialect == "interlock" else "ignore"),
+            unhandled=document.unhandled or dialect.unhandled,
             binding=document.binding,
             events=self._events(),
             script=self._script(),
@@ -163,6 +163,7 @@ class ChartBuilder:
             default=self._default(index, written) if history else (),
             default_block=self.names.block(index, written.actions),
             output=self.names.value(index, written.output),
+            saga=saga_info(written, tree.ids[index], tree.by_id),
             saga_unwind=unwind_of(written, tree.ids[index], tree.by_id),
             expect=written.expect,
             sensitive=written.sensitive,
@@ -379,10 +380,13 @@ def selection_order(transitions: list[Transition], dialect: DialectName) -> list
 
     XState tries exact names first, then longer wildcards before shorter ones.
     """
-    return sorted(transitions, key=_xstate_rank) if dialect == "xstate" else transitions
+    if dialect != "xstate":
+        return transitions
+    return sorted(transitions, key=lambda each: xstate_rank(each.descriptors))
 
 
-def _xstate_rank(transition: Transition) -> tuple[bool, int]:
-    if not transition.descriptors or transition.descriptors[0].exact:
+def xstate_rank(descriptors: tuple[Descriptor, ...]) -> tuple[bool, int]:
+    """The rank of a transition among those of its state in XState: the smallest is tried first."""
+    if not descriptors or descriptors[0].exact:
         return (False, 0)
-    return (True, -len(transition.descriptors[0].text))
+    return (True, -len(descriptors[0].text))

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from interlock.errors import Place
-from interlock.model.chart import Compensation, SagaUnwind
+from interlock.model.chart import Compensation, SagaInfo, SagaStepInfo, SagaUnwind
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.actions import (
     Assign,
@@ -64,22 +64,67 @@ def expand_sagas(document: Document, diagnostics: Diagnostics) -> Document:
     return replace(document, root=_expand(document.root, "", names, diagnostics))
 
 
+def saga_info(state: State, path: str, indexes: Mapping[str, int]) -> SagaInfo | None:
+    """The expanded saga of a state, with the numbers of its states; None if the state has no valid saga."""
+    if state.saga is None or not state.context:
+        return None
+    writer = _writer(state, path)
+    try:
+        steps = tuple(
+            SagaStepInfo(
+                id=step.id,
+                state=indexes[f"{path}.{step.id}"],
+                compensation=indexes[f"{path}.{writer.compensation_path(step)}"]
+                if step in writer.compensable
+                else None,
+            )
+            for step in writer.steps
+        )
+        completed, blocked = indexes[f"{path}.completed"], indexes[f"{path}.blocked"]
+    except KeyError:  # the saga was invalid and not expanded
+        return None
+    compensated = indexes.get(f"{path}.compensated")
+    return SagaInfo(field=writer.field, steps=steps, completed=completed, blocked=blocked, compensated=compensated)
+
+
 def unwind_of(state: State, path: str, indexes: Mapping[str, int]) -> SagaUnwind | None:
     """How the saga of a state is compensated when its entity ends; None if there is nothing to compensate."""
-    saga, completed = state.saga, indexes.get(f"{path}.completed")
-    if saga is None or completed is None or not state.context:
+    saga = saga_info(state, path, indexes)
+    if saga is None:
         return None
-    writer = SagaStates(saga, path, state.context[-1].name)  # the generated field follows the author's own
-    inner = "compensation.{}_compensation.pending" if writer.is_parallel else "{}_compensation"
-    found = [
-        Compensation(step=step.id, state=index, output=step.do.output)
+    writer = _writer(state, path)
+    inner = "{}.pending" if writer.is_parallel else "{}"
+    found = tuple(
+        Compensation(
+            step=step.id,
+            state=indexes[f"{path}.{inner.format(writer.compensation_path(step))}"],
+            output=step.do.output,
+        )
         for step in reversed(writer.compensable)
-        if (index := indexes.get(f"{path}.{inner.format(step.id)}"))
-        is not None  # None if the saga was invalid and not expanded
-    ]
+    )
     if not found:
         return None
-    return SagaUnwind(field=writer.field, completed=completed, compensations=tuple(found), parallel=writer.is_parallel)
+    return SagaUnwind(field=saga.field, completed=saga.completed, compensations=found, parallel=writer.is_parallel)
+
+
+def generated_guards(saga: SagaInfo) -> dict[str, str]:
+    """The guards of the transitions between the states of a saga: their text, and words for a reader."""
+    words = {NOT_DONE: "surely not done", _skipped_guard(saga.field): "skipped"}
+    return words | {_not_done_guard(saga.field, each.id): f"{each.id} not done" for each in saga.steps}
+
+
+def _skipped_guard(field: str) -> str:
+    return f"context.{field}.step == null"
+
+
+def _not_done_guard(field: str, step: str) -> str:
+    return f"context.{field}.done[{step!r}] == null"
+
+
+def _writer(state: State, path: str) -> SagaStates:
+    """What generated the states of an expanded saga."""
+    assert state.saga is not None
+    return SagaStates(state.saga, path, state.context[-1].name)  # the generated field follows the author's own
 
 
 def _expand(state: State, path: str, names: _FieldNames, diagnostics: Diagnostics) -> State:
@@ -194,7 +239,7 @@ class SagaStates:
                 self.assign(place, (f"{self.field}.step", None)),
                 If(branches=((step.guard, (start,)),), place=place),
             )
-            skip = (self.always(f"context.{self.field}.step == null", following, place),)
+            skip = (self.always(_skipped_guard(self.field), following, place),)
         done: list[tuple[str, Value]] = [self.done_record(step)]
         if step.do.output is not None:
             done.append((step.do.output, Expression("event.data", step.do.place)))
@@ -250,7 +295,7 @@ class SagaStates:
         place = self.saga.place
         regions = []
         for step in self.compensable:
-            region = f"compensation.{step.id}_compensation"
+            region = self.compensation_path(step)
             inner = (
                 self.compensation(step, "pending", self.ref(f"{region}.done"), self.ref(f"{region}.failed")),
                 State(key="done", type="final", place=step.place),
@@ -317,7 +362,11 @@ class SagaStates:
         return {"step": None, "key": None, "done": {each.id: None for each in self.steps}}
 
     def not_done_guard(self, step: SagaStep) -> str:
-        return f"context.{self.field}.done[{step.id!r}] == null"
+        return _not_done_guard(self.field, step.id)
+
+    def compensation_path(self, step: SagaStep) -> str:
+        """The path of the state that compensates a step, below the state of the saga."""
+        return f"compensation.{step.id}_compensation" if self.is_parallel else f"{step.id}_compensation"
 
     def ref(self, name: str) -> str:
         return f"#{self.path}.{name}"

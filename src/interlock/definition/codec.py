@@ -3,7 +3,9 @@
 Rule 1: a codec reads a checked node and writes a plain value; `write(read(node))` is the shortest form of the node.
 Rule 2: a key is not written if its value is the default of its field. A required key is always written.
 Rule 3: no key is known by name here; the tables are in `vocabulary/`.
-Rule 4: a string that starts with `=` is an expression wherever a value may be written; a backslash before it makes it
+Rule 4: in a scope with `identity`, a codec writes what is hashed: keys that are `out` are left out, a mapping whose
+order counts is a list of pairs, and a list whose order does not count is sorted.
+Rule 5: a string that starts with `=` is an expression wherever a value may be written; a backslash before it makes it
 literal. White space around an expression is not kept. The place of an expression is that of its first character.
 """
 
@@ -88,15 +90,36 @@ def write_value(value: ModelValue) -> Any:
             return value
 
 
+def _write_value(value: ModelValue, scope: Scope) -> Any:
+    return _pairs(write_value(value)) if scope.identity else write_value(value)
+
+
+def _pairs(value: Any) -> Any:
+    """A plain value with every mapping as a list of pairs, marked so that no list is equal to it."""
+    if isinstance(value, dict):
+        return {"": [[key, _pairs(each)] for key, each in value.items()]}
+    return [_pairs(each) for each in value] if isinstance(value, list) else value
+
+
+def write_mapping(tree: dict[str, Any], scope: Scope) -> dict[str, Any]:
+    """A mapping with free keys; as a list of pairs where its order is hashed."""
+    return {"": [[*each] for each in tree.items()]} if scope.identity and scope.order == "kept" else tree
+
+
+def write_list(items: list[Any], scope: Scope) -> list[Any]:
+    """A list; sorted where its order is not hashed."""
+    return sorted(items) if scope.identity and scope.order == "free" else items
+
+
 PLAIN = FunctionCodec(lambda node, scope: node.plain(), lambda value, scope: value)
-VALUE = FunctionCodec(lambda node, scope: read_value(node), lambda value, scope: write_value(value))
+VALUE = FunctionCodec(lambda node, scope: read_value(node), _write_value)
 
 
 def tuple_codec(item: Codec) -> Codec:
     """A codec of lists, which are tuples in the model."""
     return FunctionCodec(
         lambda node, scope: tuple([item.read(each, scope) for each in _items(node)]),
-        lambda value, scope: [item.write(each, scope) for each in value],
+        lambda value, scope: write_list([item.write(each, scope) for each in value], scope),
     )
 
 
@@ -159,13 +182,15 @@ class Codecs:
         if name is None:
             return FunctionCodec(
                 lambda node, scope: tuple([(key, codec.read(each, scope)) for key, each in _mapping(node).items()]),
-                lambda value, scope: {key: codec.write(each, scope) for key, each in value},
+                lambda value, scope: write_mapping({key: codec.write(each, scope) for key, each in value}, scope),
             )
         return FunctionCodec(
             lambda node, scope: tuple(
                 [codec.read(each, scope, **{name: key}, place=node.keys[key]) for key, each in _mapping(node).items()]
             ),
-            lambda value, scope: {getattr(each, name): codec.write(each, scope) for each in value},
+            lambda value, scope: write_mapping(
+                {getattr(each, name): codec.write(each, scope) for each in value}, scope
+            ),
         )
 
     def makes(self, shape: Shape) -> type[Any] | None:
@@ -227,9 +252,8 @@ class RecordCodec:
         defaults = {each.name: None if each.default is MISSING else each.default for each in fields(whole.makes)}
         defaults |= self.defaults
         self.has_place = "place" in defaults
-        self.rows: list[tuple[str, str, Codec, Any, bool]] = [
-            (key.name, key.attribute, _key_codec(codecs, key), defaults[key.attribute], key.required)
-            for key in whole.keys
+        self.rows: list[tuple[Key, Codec, Any]] = [
+            (key, _key_codec(codecs, key), defaults[key.attribute]) for key in whole.keys
         ]
 
     def read(self, node: Node, scope: Scope, **given: Any) -> Any:
@@ -237,10 +261,10 @@ class RecordCodec:
         if self.has_place:
             given.setdefault("place", node.place)
         parts = node.value if isinstance(node.value, dict) else {self.short: node}
-        for name, attribute, codec, _, _ in self.rows:
-            part = parts.get(name)
+        for key, codec, _ in self.rows:
+            part = parts.get(key.name)
             if part is not None:
-                given[attribute] = codec.read(part, scope)
+                given[key.attribute] = codec.read(part, scope)
         return self.makes(**given)
 
     def write(self, value: Any, scope: Scope) -> Any:
@@ -253,10 +277,14 @@ class RecordCodec:
     def tree(self, value: Any, scope: Scope) -> dict[str, Any]:
         """The mapping of every key whose value differs from its default."""
         tree = {}
-        for name, attribute, codec, default, always in self.rows:
-            found = getattr(value, attribute)
-            if always or (found is not default and found != default):
-                tree[name] = codec.write(found, scope)
+        for key, codec, default in self.rows:
+            found = getattr(value, key.attribute)
+            if not key.required and (found is default or found == default):
+                continue
+            if not scope.identity:
+                tree[key.name] = codec.write(found, scope)
+            elif key.identity == "in" and (key.default is None or found != key.default):
+                tree[key.name] = codec.write(found, replace(scope, order=key.order))
         return tree
 
 

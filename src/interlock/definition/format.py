@@ -43,12 +43,16 @@ def refuse_to_write(document: Document) -> WriteResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A text format of charts; `suffixes` are the endings of its file names."""
+    """A text format of charts; `suffixes` are the endings of its file names.
+
+    `recognizes`: whether a text is in this format. It is asked only if another format has the same suffix.
+    """
 
     name: str
     suffixes: tuple[str, ...]
     read: Reader
     write: Callable[[Document], WriteResult] = refuse_to_write
+    recognizes: Callable[[str | bytes], bool] | None = None
 
     @property
     def is_read_only(self) -> bool:

@@ -116,10 +116,16 @@ class Key:
     write it; every other format puts it into its extension (`extras`) or loses it. `scxml`: its attribute in our
     namespace of SCXML, where that differs from the field. `codec`: how it is read and written, where that does not
     follow from its shape. `payload`: whether fields in it are those of a payload, where that changes.
+
+    `identity`: whether a change of it makes another revision. It is `in` if it can change a step or what a step writes.
+    `order`: whether the order of the mapping or list counts, too. Both have no default, so a new key declares them.
+    `default`: the documented default of a field that is None in the model; writing it makes no other revision.
     """
 
     name: str
     shape: Shape
+    identity: Literal["in", "out"]
+    order: Literal["kept", "free"]
     description: str
     required: bool = False
     field: str | None = None
@@ -127,6 +133,7 @@ class Key:
     scxml: str | None = None
     codec: Codec | None = None
     payload: bool | None = None
+    default: Any = None
 
     @property
     def attribute(self) -> str:
@@ -220,13 +227,15 @@ class Scope:
     """What surrounds a value while it is read or written.
 
     `kind` is the chart's, `key` its state's, or the id of its invoke; `payload`: fields are those of a payload.
+    `identity`: only what makes a revision is written, in a form for hashing; `order` is then that of the nearest key.
     """
 
     kind: str = ""
     key: str = ""
     source: str = ""
     payload: bool = False
-    diagnostics: Diagnostics | None = None
+    identity: bool = False
+    order: Literal["kept", "free"] = "kept"
 
 
 class Codec(Protocol):

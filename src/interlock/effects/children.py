@@ -14,7 +14,16 @@ child lies in the future, because of a wrong clock, its time counts from when th
 from __future__ import annotations
 
 from interlock.effects.lanes import RunningWork
-from interlock.effects.retry import Failure, RetryAt, RetryPolicy, decide_retry, error_facts, failure_from, retry_policy
+from interlock.effects.retry import (
+    Failure,
+    RetryAt,
+    RetryPolicy,
+    decide_retry,
+    error_facts,
+    failure_from,
+    retry_policy,
+    timeout_failure,
+)
 from interlock.effects.work_delta import CANCEL
 from interlock.errors import NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.driver_events import invoke_failed
@@ -22,7 +31,7 @@ from interlock.model.event import Event
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LOOK_MS_MAX
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES, Child, EventDelivery
-from interlock.ports.work import Claim, Settlement, WorkQuery, WorkStore
+from interlock.ports.work import Claim, Settlement, WorkQuery, WorkQueue
 
 CLOCK_AHEAD = "clock.ahead"
 """The code stored with the work of a child whose creation time was in the future."""
@@ -31,10 +40,10 @@ CLOCK_AHEAD = "clock.ahead"
 class Children:
     """Runs the work that represents children."""
 
-    def __init__(self, delivery: EventDelivery, clock: Clock, *, store: WorkStore | None = None) -> None:
+    def __init__(self, delivery: EventDelivery, clock: Clock, *, work: WorkQueue | None = None) -> None:
         self._delivery = delivery
         self._clock = clock
-        self._store = store
+        self._work = work
 
     async def perform(self, work: RunningWork) -> Settlement | None:
         """Start the child, or end it when its timeout is over."""
@@ -61,8 +70,8 @@ class Children:
 
     async def _noticed_ms(self, claim: Claim, now_ms: int) -> int:
         """Return from when the timeout counts for a child that was created in the future."""
-        if self._store is not None:
-            page = await self._store.works(WorkQuery(entity=claim.entity, place=claim.work.place))
+        if self._work is not None:
+            page = await self._work.works(WorkQuery(entity=claim.entity, place=claim.work.place))
             stored = page.rows[0].error if page.rows else None
             if isinstance(stored, dict) and stored.get("code") == CLOCK_AHEAD:
                 since_ms = stored.get("since_ms")
@@ -73,7 +82,7 @@ class Children:
         work.deliver_result()
         # The child first: after a kill in between, this is repeated. In the other order the child would keep running.
         await self._delivery.deliver(child.entity, Event(CANCEL, type="platform"), key=CANCEL)
-        return await self._fail(work, Failure("timeout", f"no result in {timeout_ms} ms"))
+        return await self._fail(work, timeout_failure(timeout_ms))
 
     async def _fail(self, work: RunningWork, failure: Failure) -> Settlement | None:
         work.deliver_result()

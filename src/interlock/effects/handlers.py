@@ -40,6 +40,7 @@ from interlock.effects.retry import (
     failure_from,
     retry_policy,
     shown_message,
+    timeout_failure,
 )
 from interlock.effects.user_functions import HandlerThreads, call_in_loop, result_of
 from interlock.effects.waiting import first_of, wait_or_timeout
@@ -49,12 +50,13 @@ from interlock.model.codec import encode
 from interlock.model.driver_events import COMPENSATION_FAILED, call_failed, invoke_done, invoke_failed
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
+from interlock.model.journal.work import Work
 from interlock.model.json_value import payload_refusal
 from interlock.model.limits import ATTEMPTS_MAX, DETAILS_BYTES_MAX, LOOK_MS_MAX, STOP_MS_MAX
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES, EventDelivery
 from interlock.ports.threads import THREADS
-from interlock.ports.work import Claim, Settlement, WorkQuery, WorkStore
+from interlock.ports.work import Claim, Settlement, WorkQuery, WorkQueue
 
 Handler = Callable[["Attempt"], Any]
 """A registered function, from an attempt to its result. A coroutine function, or one that runs in a thread."""
@@ -126,7 +128,7 @@ class HandlerRunner:
         cpu_handlers: frozenset[str] = frozenset(),
         run_in_process: RunInProcess | None = None,
         heartbeats: Mapping[str, int] | None = None,
-        store: WorkStore | None = None,
+        work: WorkQueue | None = None,
     ) -> None:
         self._functions = functions
         self._cpu_handlers = cpu_handlers
@@ -136,7 +138,7 @@ class HandlerRunner:
         self._key_prefix = key_prefix
         self._is_compensation = is_compensation
         self._heartbeats = heartbeats or {}
-        self._store = store
+        self._work = work
         self._threads = HandlerThreads()
         self._futures: set[asyncio.Future[Any]] = set()
 
@@ -229,16 +231,14 @@ class HandlerRunner:
             return self._decide(work.claim, failure_from(error))
         if isinstance(result, Failure):  # stopped; while it still runs no second attempt may start
             return GiveUp(result) if work.is_running else self._decide(work.claim, result)
-        problem = payload_refusal(result)
-        if problem is not None:
-            return GiveUp(Failure("result.malformed", f"`{attempt.name}` returned an invalid result: {problem}"))
-        return _Value(result)
+        malformed = result_failure(attempt.name, result)
+        return _Value(result) if malformed is None else GiveUp(malformed)
 
     async def _load_details(self, work: RunningWork) -> Any:
         """Return the details that an earlier attempt reported; what the store has with the work is recorded."""
-        if work.claim.attempt == 1 or self._store is None:
+        if work.claim.attempt == 1 or self._work is None:
             return None
-        page = await self._store.works(WorkQuery(entity=work.claim.entity, place=work.claim.work.place))
+        page = await self._work.works(WorkQuery(entity=work.claim.entity, place=work.claim.work.place))
         stored = page.rows[0].error if page.rows else None
         if not isinstance(stored, dict):
             return None
@@ -264,8 +264,7 @@ class HandlerRunner:
         limits: dict[asyncio.Future[Any], Failure] = {}
         timeout_ms, interval_ms = attempt.timeout_ms, self._heartbeats.get(attempt.name)
         if timeout_ms is not None:
-            late = Failure("timeout", f"no result in {timeout_ms} ms")
-            limits[asyncio.ensure_future(self._clock.sleep_ms(timeout_ms))] = late
+            limits[asyncio.ensure_future(self._clock.sleep_ms(timeout_ms))] = timeout_failure(timeout_ms)
         if interval_ms is not None:
             silent = Failure("heartbeat", f"no heartbeat in {interval_ms} ms")
             limits[asyncio.ensure_future(self._wait_for_silence(work, interval_ms))] = silent
@@ -322,10 +321,7 @@ class HandlerRunner:
         return _RetryLater(decision.next_ms, failure) if isinstance(decision, RetryAt) else decision
 
     def _key(self, claim: Claim) -> str:
-        """Return the key that the handler sees: the author's, or that of the work; a new one per attempt on request."""
-        body = claim.work.body
-        key = f"{self._key_prefix}{body.get('key') or claim.key}"
-        return f"{key}~{claim.attempt}" if body.get("restore") == "restart" else key
+        return f"{self._key_prefix}{attempt_key(claim.work, claim.entity, claim.attempt)}"
 
     async def _input(self, claim: Claim) -> Any:
         """Return the input of the handler. In a compensation, `compensates` is the key that the other handler saw.
@@ -423,6 +419,20 @@ def _record_heartbeat(work: RunningWork, details: Any) -> None:
 
 def _is_call(claim: Claim) -> bool:
     return "id" not in claim.work.body
+
+
+def attempt_key(work: Work, entity: str, number: int) -> str:
+    """Return the key that a handler sees: the author's, or that of the work; a new one per attempt on request."""
+    key = work.body.get("key") or work.place.key(entity)
+    return f"{key}~{number}" if work.body.get("restore") == "restart" else str(key)
+
+
+def result_failure(handler: str, result: object) -> Failure | None:
+    """Return the failure of a handler whose result cannot be stored; None for a valid result."""
+    problem = payload_refusal(result)
+    if problem is None:
+        return None
+    return Failure("result.malformed", f"`{handler}` returned an invalid result: {problem}")
 
 
 def check_functions(functions: Mapping[str, Any]) -> None:

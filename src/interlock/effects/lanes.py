@@ -34,7 +34,7 @@ from interlock.model.journal.work import Lane
 from interlock.model.limits import ATTEMPTS_MAX, LEASE_MS, LOOK_MS_MAX, STOP_MS_MAX
 from interlock.ports.admission import AdmissionGate, AdmissionPermit
 from interlock.ports.clock import Clock, wait_to_poll
-from interlock.ports.work import Claim, Settlement, WorkNotes, WorkStore
+from interlock.ports.work import Claim, Settlement, WorkQueue
 
 _log = logging.getLogger("interlock.effects")
 
@@ -143,7 +143,7 @@ class LaneWorker:
 
     def __init__(
         self,
-        store: WorkStore,
+        queue: WorkQueue,
         lane: Lane,
         perform: Perform,
         clock: Clock,
@@ -154,7 +154,7 @@ class LaneWorker:
         lease_ms: int = LEASE_MS,
         gate: AdmissionGate | None = None,
     ) -> None:
-        self._store = store
+        self._queue = queue
         self._lane = lane
         self._perform = perform
         self._clock = clock
@@ -251,7 +251,7 @@ class LaneWorker:
             return _Claimed.NOT_NOW
         room, now_ms = self._running_max - len(self._running), self._clock.now_ms()
         try:
-            claims = await self._store.claim(
+            claims = await self._queue.claim(
                 self._lane, self._names, owner=self._owner, now_ms=now_ms, until_ms=now_ms + self._lease_ms, limit=room
             )
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the lane continues
@@ -292,7 +292,7 @@ class LaneWorker:
 
     async def _until_due_ms(self) -> float | None:
         try:
-            next_ms = await self._store.soonest(self._lane, self._names)
+            next_ms = await self._queue.soonest(self._lane, self._names)
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the lane continues
             self._log_failure("the next due work cannot be read", error)
             return None
@@ -328,7 +328,7 @@ class LaneWorker:
         if not settlements:
             return
         try:
-            await self._store.settle(settlements, now_ms=self._clock.now_ms())
+            await self._queue.settle(settlements, now_ms=self._clock.now_ms())
         except Exception as error:  # noqa: BLE001 - the lease expires, and the work runs again under its key
             self._log_failure("work cannot be settled", error)
 
@@ -349,7 +349,7 @@ class LaneWorker:
     async def _renew(self, running: dict[asyncio.Task[None], RunningWork]) -> None:
         claims = tuple(work.claim for work in running.values())
         try:
-            renewed = await self._store.renew(claims, until_ms=self._clock.now_ms() + self._lease_ms)
+            renewed = await self._queue.renew(claims, until_ms=self._clock.now_ms() + self._lease_ms)
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the lane continues
             self._log_failure("leases cannot be renewed", error)
             return
@@ -363,10 +363,10 @@ class LaneWorker:
     async def _save_details(self, work: RunningWork) -> None:
         """Store the details of heartbeats since the last renewal."""
         details = work.details
-        if not work.has_unsaved_details or not isinstance(self._store, WorkNotes):
+        if not work.has_unsaved_details:
             return
         try:
-            await self._store.note(work.claim, work.facts())
+            await self._queue.note(work.claim, work.facts())
         except Exception as error:  # noqa: BLE001 - they are stored with the next renewal
             self._log_failure("heartbeat details cannot be stored", error)
         else:

@@ -11,16 +11,13 @@ that read the row before can no longer change it, and results of the child no lo
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
 from msgspec.structs import replace
 
 from interlock.effects.children import restart_child
 from interlock.effects.lanes import RunningWork
 from interlock.effects.retry import Failure, error_facts
 from interlock.effects.wait_limits import ENDING
-from interlock.effects.work_delta import CANCEL, work_id_of
+from interlock.effects.work_delta import CANCEL, invoke_of_address, is_answer, outbox_event, work_id_of
 from interlock.errors import InterlockError, NotFoundError
 from interlock.model.backoff import Backoff
 from interlock.model.driver_events import call_failed
@@ -29,7 +26,7 @@ from interlock.model.journal.work import CHILD_WORK, WorkId
 from interlock.model.limits import LOOK_MS_MAX, MESSAGE_ATTEMPTS_MAX, SEND_BACKOFF_MS_MAX
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES, EventDelivery
-from interlock.ports.work import Claim, Settlement, WorkQuery, WorkRow, WorkStore
+from interlock.ports.work import Claim, Settlement, WorkQuery, WorkQueue, WorkRow
 
 _BACKOFF = Backoff(200, SEND_BACKOFF_MS_MAX)
 """The wait before a row is delivered again."""
@@ -45,8 +42,8 @@ and is killed between them."""
 class OutboxRelay:
     """Delivers outboxes."""
 
-    def __init__(self, store: WorkStore, delivery: EventDelivery, clock: Clock) -> None:
-        self._store = store
+    def __init__(self, queue: WorkQueue, delivery: EventDelivery, clock: Clock) -> None:
+        self._queue = queue
         self._delivery = delivery
         self._clock = clock
 
@@ -64,11 +61,10 @@ class OutboxRelay:
             return self._retry(claim, error)
 
     async def _deliver(self, claim: Claim) -> Settlement | None:
-        address = claim.work.name
-        event = msgspec.convert(claim.work.body["event"], Event)
-        if address.startswith("child/"):
-            return await self._deliver_to_child(claim, event)
-        return await self._deliver_to_entity(claim, address.removeprefix("entity/"), event)
+        event, invoke = outbox_event(claim.work), invoke_of_address(claim.work.name)
+        if invoke is not None:
+            return await self._deliver_to_child(claim, event, invoke)
+        return await self._deliver_to_entity(claim, claim.work.name.removeprefix("entity/"), event)
 
     async def _deliver_to_entity(self, claim: Claim, target: str, event: Event) -> Settlement | None:
         finishes = None
@@ -79,7 +75,7 @@ class OutboxRelay:
                 return Settlement(claim, "done")
             restart = self._restart(row, event)
             if restart is not None:
-                (is_settled,) = await self._store.settle((restart,), now_ms=self._clock.now_ms())
+                (is_settled,) = await self._queue.settle((restart,), now_ms=self._clock.now_ms())
                 # Otherwise a worker has just claimed that work, to check the child's timeout.
                 return Settlement(claim, "done") if is_settled else self._postpone(claim, LOOK_MS_MAX // 10)
             finishes = row.work.place
@@ -101,10 +97,8 @@ class OutboxRelay:
         failure = Failure(str(data.get("code")), str(data.get("message")))
         return restart_child(_as_claim(row), failure, now_ms=self._clock.now_ms(), chance=self._clock.jitter())
 
-    async def _deliver_to_child(self, claim: Claim, event: Event) -> Settlement | None:
+    async def _deliver_to_child(self, claim: Claim, event: Event, place: WorkId) -> Settlement | None:
         """Deliver to the child of an invoke, once it exists. The last event for it removes the work of the child."""
-        _, version, ordinal = claim.work.name.split("/")
-        place = WorkId("effect", int(version), int(ordinal))
         row = await self._row(claim.entity, place)
         if row is None:  # the child has finished
             return Settlement(claim, "done")
@@ -118,7 +112,7 @@ class OutboxRelay:
         if child is not None:
             await self._delivery.deliver(child.entity, event, key=f"_sent/{claim.key}")
         if event.name == CANCEL:
-            await self._store.settle((Settlement(_as_claim(row), "done"),), now_ms=self._clock.now_ms())
+            await self._queue.settle((Settlement(_as_claim(row), "done"),), now_ms=self._clock.now_ms())
         return Settlement(claim, "done")
 
     async def _park(self, row: WorkRow, *, is_started: bool) -> bool:
@@ -134,7 +128,7 @@ class OutboxRelay:
         claim, now_ms = _as_claim(row), self._clock.now_ms()
         count = Settlement(claim, "again", now_ms + _NEVER_MS, error=_ENDING)
         wait = Settlement(replace(claim, failures=claim.failures + 1), "wait", error=_ENDING)
-        is_parked, _ = await self._store.settle((count, wait), now_ms=now_ms)
+        is_parked, _ = await self._queue.settle((count, wait), now_ms=now_ms)
         return is_parked
 
     def _postpone(self, claim: Claim, wait_ms: int) -> Settlement:
@@ -142,15 +136,15 @@ class OutboxRelay:
         return Settlement(claim, "again", self._clock.now_ms() + wait_ms, lapsed=True)
 
     async def _row(self, entity: str, place: WorkId) -> WorkRow | None:
-        page = await self._store.works(WorkQuery(entity=entity, place=place))
+        page = await self._queue.works(WorkQuery(entity=entity, place=place))
         return page.rows[0] if page.rows else None
 
     async def _report_undeliverable(self, claim: Claim, code: str) -> Settlement | None:
         """Send the sender an error event; if its chart does not handle that, the row becomes a dead letter."""
-        if _is_answer(claim):
+        sent, place = outbox_event(claim.work), claim.work.place
+        if is_answer(sent):
             return Settlement(claim, "done")  # the receiver is gone
-        place = claim.work.place
-        event = call_failed("send", claim.key, code, sendid=claim.work.body["event"].get("sendid"))
+        event = call_failed("send", claim.key, code, sendid=sent.sendid)
         receipt = await self._delivery.deliver(claim.entity, event, key=place.result_key, finishes=place)
         if receipt.outcome in ("applied", "duplicate"):
             return None
@@ -162,11 +156,6 @@ class OutboxRelay:
             return Settlement(claim, "dead", error=facts)
         wait_ms = round(_BACKOFF.wait_ms(claim.failures, self._clock.jitter()))
         return Settlement(claim, "again", self._clock.now_ms() + wait_ms, error=facts)
-
-
-def _is_answer(claim: Claim) -> bool:
-    event: dict[str, Any] = claim.work.body["event"]
-    return event["name"] == CANCEL or bool(event.get("last")) or bool(event.get("forwarded"))
 
 
 def _is_ending(row: WorkRow) -> bool:

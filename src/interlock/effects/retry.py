@@ -105,6 +105,11 @@ def failure_from(error: BaseException) -> Failure:
     return Failure(code_of(error), describe(error), "no" if isinstance(error, TERMINAL) else "unknown")
 
 
+def timeout_failure(timeout_ms: int) -> Failure:
+    """Return the failure of an attempt or a child that gave no result in time."""
+    return Failure("timeout", f"no result in {timeout_ms} ms")
+
+
 def code_of(error: BaseException) -> str:
     """Return the code of an exception: its own if it is one of ours and has a usable one, else its class name."""
     name = storable_code(type(error).__name__, "error")

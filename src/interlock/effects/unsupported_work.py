@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from interlock.compiler.checks.sites import block_sites
 from interlock.errors import UsageError
 from interlock.model.chart import Chart
+from interlock.model.chart_sites import block_sites
 from interlock.model.document.actions import Send
 from interlock.model.effect import Effect
 from interlock.ports.store import Loaded
@@ -48,7 +48,7 @@ def work_outstanding(loaded: Loaded) -> tuple[str, ...]:
 
 def work_unsupported() -> UsageError:
     """Return the error for a store that keeps no work where work is needed."""
-    hint = "use sqlite:, postgresql: or files of layout A; this store only records effects in the journal"
+    hint = "this store only records effects in the journal; use sqlite:, postgresql: or file:"
     return UsageError("this store does not run effects", code="store.work", hint=hint)
 
 

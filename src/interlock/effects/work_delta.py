@@ -14,17 +14,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from interlock.model.codec import plain
 from interlock.model.effect import CHART_TYPES, Effect
 from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.message import change_message, message_body
-from interlock.model.journal.work import BUS_WORK, CHILD_WORK, Lane, Work, WorkDelta, WorkId, parse_work_key
+from interlock.model.journal.work import BUS_WORK, CHILD_WORK, Lane, Work, WorkDelta, WorkId
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 
 CANCEL = "_cancel"
 """The event that ends a child whose parent left the state that invoked it."""
+
+_CHILD = "child/"
+"""The prefix of the address of a child, before the version and the ordinal of its invoke."""
 
 
 def work_delta(
@@ -56,14 +61,29 @@ def work_delta(
 
 def work_id_of(lane: Lane, key: str) -> WorkId:
     """Return the id of the work whose effect has this key."""
-    _, version, ordinal = parse_work_key(key)
-    return WorkId(lane, version, ordinal)
+    _, version, ordinal = key.rsplit("/", 2)
+    return WorkId(lane, int(version), int(ordinal))
 
 
 def child_address(key: str) -> str:
     """Return the address of the child that the invoke with this key started."""
-    _, version, ordinal = parse_work_key(key)
-    return f"child/{version}/{ordinal}"
+    invoke = work_id_of("effect", key)
+    return f"{_CHILD}{invoke.version}/{invoke.ordinal}"
+
+
+def invoke_of_address(address: str) -> WorkId | None:
+    """Return the invoke of the sender whose child an address names; None for the address of an entity."""
+    return work_id_of("effect", address) if address.startswith(_CHILD) else None
+
+
+def outbox_event(work: Work) -> Event:
+    """Return the event that work of the outbox delivers."""
+    return msgspec.convert(work.body["event"], Event)
+
+
+def is_answer(event: Event) -> bool:
+    """Whether the sender expects no error event if the receiver is gone."""
+    return event.name == CANCEL or event.last or event.forwarded
 
 
 def _timers(after: Snapshot) -> Iterator[Work]:

@@ -22,7 +22,10 @@ StateType = Literal["atomic", "compound", "parallel", "final", "history"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """Seven flags that make one algorithm behave exactly like SCXML or exactly like XState 5."""
+    """Seven flags that make one algorithm behave exactly like SCXML or exactly like XState 5.
+
+    `unhandled` is what happens to an event that no transition takes, unless the chart says otherwise.
+    """
 
     name: DialectName
     domain: Literal["lcca", "lca"] = "lcca"
@@ -32,10 +35,11 @@ class Dialect:
     eventless: Literal["loop", "until_unchanged"] = "loop"
     errors: Literal["event", "raise"] = "event"
     invoke: Literal["settle", "entry"] = "settle"
+    unhandled: Literal["reject", "ignore", "defer"] = "ignore"
 
 
 DIALECTS: dict[DialectName, Dialect] = {
-    "interlock": Dialect(name="interlock"),
+    "interlock": Dialect(name="interlock", unhandled="reject"),
     "scxml": Dialect(name="scxml"),
     "xstate": Dialect(
         name="xstate",
@@ -144,6 +148,30 @@ class SagaUnwind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SagaStepInfo:
+    """A step of a saga: its state, and the state of its compensation, if it has one."""
+
+    id: str
+    state: int
+    compensation: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SagaInfo:
+    """A saga that the compiler expanded to the child states of a state (ADR 0008).
+
+    `field` of the context records its progress, and no author wrote it. `compensated` is None for a saga without
+    compensation. All descendants of the state are generated.
+    """
+
+    field: str
+    steps: tuple[SagaStepInfo, ...]
+    completed: int
+    blocked: int
+    compensated: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Invoke:
     """A handler or a child chart that runs while its state is active. Inline charts are in `Chart.inline`."""
 
@@ -168,7 +196,7 @@ class State:
 
     `initial` and `initial_block` are the initial states of a compound state and the actions of entering them. `default`
     and `default_block` are the same for a history. `transitions` are numbers, in the order in which they are tried.
-    `history` is None for every other state.
+    `history` is None for every other state. `saga` is None unless the state was written with `saga:`.
     """
 
     index: int
@@ -191,6 +219,7 @@ class State:
     default: tuple[int, ...] = ()
     default_block: Block = ()
     output: Value = None
+    saga: SagaInfo | None = None
     saga_unwind: SagaUnwind | None = None
     expect: Expect | None = None
     sensitive: Sensitive | None = None
@@ -229,6 +258,11 @@ class Chart:
     charts: tuple[str, ...] = ()
     inline: tuple[tuple[str, Chart], ...] = ()
     source: str = field(default="<definition>", compare=False)
+
+    @property
+    def saga_fields(self) -> frozenset[str]:
+        """The fields of the context in which sagas record their progress."""
+        return frozenset(each.saga.field for each in self.states if each.saga is not None)
 
     def state(self, name: str) -> State | None:
         """Return the state with this id, or None."""

@@ -95,6 +95,9 @@ INTEGER_BITS_MAX = 256
 DEFINITION_BYTES_MAX = 1_048_576
 """Bytes of a definition's text (1 MiB), checked before any parser sees it."""
 
+DEFINITION_STORED_BYTES_MAX = 4 * 1_048_576
+"""Bytes of a definition as canonical JSON (4 MiB): a text of 1 MiB with aliases or few quotes becomes longer."""
+
 DEFINITION_DEPTH_MAX = 96
 """Nesting of a definition's text: a state takes two levels, charts have up to 32, and actions need the others."""
 

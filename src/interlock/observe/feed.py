@@ -31,7 +31,8 @@ async def feed(
     store: Store, clock: Clock, *, kind: str | None, since_ms: int, follow: bool, poll_ms: int = 500
 ) -> AsyncGenerator[FeedEntry, None]:
     """Yield entries from a time on; with `follow` without end, as they are written."""
-    found = _by_number(store, since_ms) if isinstance(store, JournalFeed) else _by_state(store, clock, kind, since_ms)
+    numbered = store.journal_feed
+    found = _by_state(store, clock, kind, since_ms) if numbered is None else _by_number(numbered, since_ms)
     async for each in found:
         if each is None:
             if not follow:
@@ -41,11 +42,11 @@ async def feed(
             yield each
 
 
-async def _by_number(store: JournalFeed, since_ms: int) -> AsyncGenerator[FeedEntry | None, None]:
+async def _by_number(numbered: JournalFeed, since_ms: int) -> AsyncGenerator[FeedEntry | None, None]:
     """Yield entries, and None when there is no more. The caller ends the loop."""
-    after = await store.place_at(since_ms)
+    after = await numbered.place_at(since_ms)
     while True:
-        page = await store.feed(after, limit=PAGE_MAX)
+        page = await numbered.feed(after, limit=PAGE_MAX)
         for each in page.told:
             if each.entry.event.time_ms >= since_ms:
                 yield each

@@ -20,9 +20,9 @@ from interlock.model.chart import Chart, State
 from interlock.model.diagnostics import suggestion
 from interlock.model.duration import parse_duration
 from interlock.ports.paging import pages
-from interlock.ports.statistics import COUNT_MAX, DAY_MS, MINUTE_MS, MinuteRates, Statistics, entities_in
+from interlock.ports.statistics import COUNT_MAX, DAY_MS, MINUTE_MS, MinuteRates
 from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow, Store
-from interlock.ports.work import WorkQuery, WorkStore
+from interlock.ports.work import WorkQuery
 from interlock.runtime.chart_registry import BUILTIN_KINDS
 from interlock.runtime.runtime import Runtime
 
@@ -130,9 +130,9 @@ def kind_hint(kind: str, known: tuple[str, ...]) -> str:
 
 async def count_dead_letters(store: Store) -> int | None:
     """Return the number of dead letters, at most `PAGE_MAX`; None if the store does not run effects."""
-    if not isinstance(store, WorkStore):
+    if store.work is None:
         return None
-    return len((await store.works(WorkQuery(dead=True, limit=PAGE_MAX))).rows)
+    return len((await store.work.works(WorkQuery(dead=True, limit=PAGE_MAX))).rows)
 
 
 async def population(runtime: Runtime, kind: str) -> Population:
@@ -180,25 +180,25 @@ def recent_rate(minutes: tuple[MinuteRates, ...], now_ms: int) -> tuple[float, f
 
 async def dwell_p95(runtime: Runtime, kind: str) -> dict[str, int]:
     """Return, by state, the time within which 95 % of the stays of the last week ended."""
-    if not isinstance(runtime.store, Statistics):
+    if runtime.store.statistics is None:
         return {}
-    found = await runtime.store.dwell(kind, since_ms=runtime.clock.now_ms() - DWELL_WINDOW_MS)
+    found = await runtime.store.statistics.dwell(kind, since_ms=runtime.clock.now_ms() - DWELL_WINDOW_MS)
     quantiles = ((each.state, each.quantile_ms(0.95)) for each in found)
     return {state: ms for state, ms in quantiles if ms is not None}
 
 
 async def _minutes(runtime: Runtime, kind: str) -> tuple[MinuteRates, ...] | None:
     """The counters of each minute of the last hour; None if the store has no counters."""
-    if not isinstance(runtime.store, Statistics):
+    if runtime.store.statistics is None:
         return None
-    return await runtime.store.rates(kind, since_ms=runtime.clock.now_ms() - RATE_MINUTES * MINUTE_MS)
+    return await runtime.store.statistics.rates(kind, since_ms=runtime.clock.now_ms() - RATE_MINUTES * MINUTE_MS)
 
 
 async def _states_without_chart(store: Store, kind: str) -> tuple[StatePopulation, ...]:
-    if not isinstance(store, Statistics):
+    if store.statistics is None:
         return ()
     counts: dict[str, int] = {}
-    for each in await store.counts(kind):
+    for each in await store.statistics.counts(kind):
         counts[each.state] = counts.get(each.state, 0) + each.entities
     return tuple(
         StatePopulation(state, "ended" if state in ENDED_STATES.values() else "unknown", 1, None, entities)
@@ -224,10 +224,12 @@ async def _state(
 ) -> StatePopulation:
     within = None if state.expect is None else parse_duration(state.expect.within)
     stuck = None
-    if within is not None and state.type != "final" and isinstance(runtime.store, Statistics):
+    if within is not None and state.type != "final" and runtime.store.statistics is not None:
         stuck = 0
         if totals.get(state.id):
-            stuck = await runtime.store.overdue(chart.kind, state.id, before_ms=runtime.clock.now_ms() - within)
+            stuck = await runtime.store.statistics.overdue(
+                chart.kind, state.id, before_ms=runtime.clock.now_ms() - within
+            )
     return StatePopulation(
         id=state.id,
         type=state.type,
@@ -252,7 +254,7 @@ def _revisions(
             each,
             each in loaded,
             each == kernel.chart.revision,
-            entities_in((loaded.get(each) or kernel).chart, by_revision.get(each, {})),
+            _entities_in((loaded.get(each) or kernel).chart, by_revision.get(each, {})),
             by_revision.get(each, {}),
         )
         for each in dict.fromkeys([*loaded, *sorted(by_revision)])
@@ -262,8 +264,8 @@ def _revisions(
 async def _counts(runtime: Runtime, kind: str) -> tuple[dict[str, dict[str, int]], bool]:
     """The number of entities by revision and state, and whether all were counted."""
     found: dict[str, dict[str, int]] = {}
-    if isinstance(runtime.store, Statistics):
-        for each in await runtime.store.counts(kind):
+    if runtime.store.statistics is not None:
+        for each in await runtime.store.statistics.counts(kind):
             found.setdefault(each.revision, {})[each.state] = each.entities
         return found, True
     charts, current = runtime.charts.revisions(kind), runtime.charts.for_new_entity(kind)
@@ -314,8 +316,21 @@ class ChangeMarks:
 
     async def _read(self, now_ms: int) -> dict[str, int]:
         store, found = self._runtime.store, {}
-        if isinstance(store, Statistics):
+        if store.statistics is not None:
             for kind in self._runtime.charts.kinds():
-                counts = await store.counts(kind)
-                found[kind] = hash((counts, await store.rates(kind, since_ms=now_ms - 2 * MINUTE_MS)))
+                counts = await store.statistics.counts(kind)
+                found[kind] = hash((counts, await store.statistics.rates(kind, since_ms=now_ms - 2 * MINUTE_MS)))
         return found
+
+
+def _entities_in(chart: Chart, counts: Mapping[str, int]) -> int:
+    """Return how many entities these counts of states belong to.
+
+    An entity is in one child of the root, or in all of them if the root is parallel; or in a state that the chart no
+    longer has; or it ended without a state.
+    """
+    tops = [counts.get(chart.states[each].id, 0) for each in chart.states[0].children]
+    found = max(tops, default=0) if chart.states[0].type == "parallel" else sum(tops)
+    ended = sum(counts.get(each, 0) for each in ENDED_STATES.values())
+    elsewhere = max((entities for state, entities in counts.items() if state not in ENDED_STATES.values()), default=0)
+    return (found or elsewhere) + ended

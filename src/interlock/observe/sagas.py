@@ -1,21 +1,16 @@
 """The sagas of a chart, and the progress of one entity in them.
 
-Rule: a saga compiles to ordinary states (ADR 0008). It is recognised by the context field that records which steps are
-done, and its steps by their states, so this shows exactly what the kernel runs.
+Rule: a saga compiles to ordinary states (ADR 0008), and the compiler names them in `State.saga`. The progress of an
+entity is read from its active states and from the field that records which steps are done.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from msgspec import Struct
 
 from interlock.kernel.step import Kernel
-from interlock.model.chart import Chart, State
+from interlock.model.chart import Chart, SagaInfo, SagaStepInfo, State
 from interlock.model.snapshot import Snapshot
-
-_RESERVED = frozenset({"completed", "compensated", "blocked", "compensation"})
-_COMPENSATION_SUFFIX = "_compensation"
 
 
 class StepView(Struct, frozen=True):
@@ -38,70 +33,39 @@ class SagaView(Struct, frozen=True):
     steps: tuple[StepView, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Saga:
-    """A saga of a chart: its state, the context field with its progress, its steps, and those with a compensation."""
-
-    state: State
-    field: str
-    steps: tuple[str, ...]
-    compensated: frozenset[str]
-
-
-def sagas(chart: Chart) -> tuple[Saga, ...]:
-    """Return the sagas of a chart, in document order."""
-    found = []
-    for state in chart.states:
-        field = next((each.name for each in state.context if each.name.startswith("saga_")), None)
-        inside = list(chart.states[state.index + 1 : state.last + 1])
-        keys = [each.key for each in inside]
-        if field is None or "completed" not in keys:
-            continue
-        compensated = frozenset(
-            key.removesuffix(_COMPENSATION_SUFFIX) for key in keys if key.endswith(_COMPENSATION_SUFFIX)
-        )
-        steps = tuple(
-            key
-            for key in keys
-            if key not in _RESERVED and not key.endswith(_COMPENSATION_SUFFIX) and _invokes(inside, key)
-        )
-        found.append(Saga(state, field, steps, compensated))
-    return tuple(found)
-
-
-def _invokes(inside: list[State], key: str) -> bool:
-    return any(each.key == key and each.invokes for each in inside)
+def sagas(chart: Chart) -> tuple[tuple[State, SagaInfo], ...]:
+    """Return the sagas of a chart, each with its state, in document order."""
+    return tuple((each, each.saga) for each in chart.states if each.saga is not None)
 
 
 def saga_views(kernel: Kernel, snapshot: Snapshot) -> tuple[SagaView, ...]:
     """Return the sagas that an entity is in now."""
-    active = {each.id: each for each in kernel.active(snapshot)}
-    return tuple(_view(saga, active, snapshot) for saga in sagas(kernel.chart) if saga.state.id in active)
+    active = {each.index for each in kernel.active(snapshot)}
+    return tuple(
+        _view(state.id, saga, active, snapshot) for state, saga in sagas(kernel.chart) if state.index in active
+    )
 
 
-def _view(saga: Saga, active: dict[str, State], snapshot: Snapshot) -> SagaView:
-    inside = {each.key for each in active.values() if saga.state.index < each.index <= saga.state.last}
+def _view(state: str, saga: SagaInfo, active: set[int], snapshot: Snapshot) -> SagaView:
     progress = snapshot.context.get(saga.field)
     listed = progress.get("done") if isinstance(progress, dict) else None
     done = {key for key, result in listed.items() if result is not None} if isinstance(listed, dict) else set()
-    is_compensating = any(
-        key.endswith(_COMPENSATION_SUFFIX) or key in ("compensation", "compensated") for key in inside
-    )
-    phase = "blocked" if "blocked" in inside else "compensation" if is_compensating else "forward"
-    reached = max((at for at, each in enumerate(saga.steps) if each in inside or each in done), default=0)
+    is_compensating = saga.compensated in active or any(each.compensation in active for each in saga.steps)
+    phase = "blocked" if saga.blocked in active else "compensation" if is_compensating else "forward"
+    reached = max((at for at, each in enumerate(saga.steps) if each.state in active or each.id in done), default=0)
     steps = (
-        StepView(each, _status(each, inside, done, phase, passed=at < reached), each in saga.compensated)
+        StepView(each.id, _status(each, active, done, phase, passed=at < reached), each.compensation is not None)
         for at, each in enumerate(saga.steps)
     )
-    return SagaView(saga.state.id, phase, tuple(steps))
+    return SagaView(state, phase, tuple(steps))
 
 
-def _status(step: str, inside: set[str], done: set[str], phase: str, *, passed: bool) -> str:
-    if step + _COMPENSATION_SUFFIX in inside:
+def _status(step: SagaStepInfo, active: set[int], done: set[str], phase: str, *, passed: bool) -> str:
+    if step.compensation in active:
         return "compensating"
-    if step in inside:
+    if step.state in active:
         return "running"
-    if step in done:
+    if step.id in done:
         return "done"
     if phase != "forward":
         return "clear"

@@ -13,9 +13,9 @@ from interlock.model.duration import parse_duration
 from interlock.model.event import is_reserved
 from interlock.observe.work_status import work_status
 from interlock.ports.paging import pages
-from interlock.ports.statistics import COUNT_MAX, Statistics
+from interlock.ports.statistics import COUNT_MAX
 from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow
-from interlock.ports.work import WorkQuery, WorkRow, WorkStore
+from interlock.ports.work import WorkQuery, WorkRow
 from interlock.runtime.runtime import Runtime
 
 WORK_ROWS_MAX = 10_000
@@ -71,10 +71,10 @@ async def stuck_entities(runtime: Runtime, kind: str | None, limit: int) -> list
 
 async def overdue_work(runtime: Runtime, kind: str | None) -> tuple[list[WorkRow], bool]:
     """Return work that no worker claims and work with an expired lease, longest first; and whether all was read."""
-    if not isinstance(runtime.store, WorkStore):
+    if runtime.store.work is None:
         return [], True
     now_ms, found, is_complete = runtime.clock.now_ms(), list[WorkRow](), True
-    async for page in pages(runtime.store.works, WorkQuery(limit=PAGE_MAX), rows_max=WORK_ROWS_MAX):
+    async for page in pages(runtime.store.work.works, WorkQuery(limit=PAGE_MAX), rows_max=WORK_ROWS_MAX):
         rows = (row for row in page.rows if _is_of_kind(row, kind))
         found += (row for row in rows if work_status(row, now_ms=now_ms).is_overdue)
         is_complete = page.after is None
@@ -83,9 +83,9 @@ async def overdue_work(runtime: Runtime, kind: str | None) -> tuple[list[WorkRow
 
 async def dead_letters(runtime: Runtime, kind: str | None) -> list[WorkRow]:
     """Return dead letters, the oldest first, at most `PAGE_MAX`."""
-    if not isinstance(runtime.store, WorkStore):
+    if runtime.store.work is None:
         return []
-    page = await runtime.store.works(WorkQuery(dead=True, limit=PAGE_MAX))
+    page = await runtime.store.work.works(WorkQuery(dead=True, limit=PAGE_MAX))
     rows = (row for row in page.rows if _is_of_kind(row, kind))
     return sorted(rows, key=lambda row: (row.dead_ms or 0, row.entity))
 
@@ -96,12 +96,12 @@ async def missing_revisions(runtime: Runtime) -> list[MissingRevision] | None:
     None if the store has no counters.
     """
     store, found = runtime.store, list[MissingRevision]()
-    if not isinstance(store, Statistics):
+    if store.statistics is None:
         return None
     for kind in runtime.charts.kinds():
         states = runtime.charts.for_new_entity(kind).chart.states
         final = {*ENDED_STATES.values(), *(each.id for each in states if each.type == "final")}
-        counts = await store.counts(kind)
+        counts = await store.statistics.counts(kind)
         for revision in dict.fromkeys(each.revision for each in counts if each.entities and each.state not in final):
             try:
                 chart = runtime.charts.for_revision(kind, revision).chart

@@ -24,8 +24,9 @@ from interlock.model.journal.work import WorkId
 from interlock.observe.work_status import DESCRIPTIONS, work_status
 from interlock.ports.clock import Clock
 from interlock.ports.paging import pages
-from interlock.ports.store import Loaded, Refusal, Store
-from interlock.ports.work import Claim, Settlement, WorkAdmin, WorkQuery, WorkRow, WorkStore
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Loaded, Store
+from interlock.ports.work import Claim, Settlement, WorkQuery, WorkRow
 from interlock.runtime.request_checks import check_sender
 
 Act = Literal["retry", "drop"]
@@ -41,11 +42,10 @@ class WorkOperations:
 
     def __init__(self, store: Store, clock: Clock) -> None:
         """Raises UsageError if the store does not run effects."""
-        if not isinstance(store, WorkStore) or not isinstance(store, WorkAdmin):
+        if store.work is None:
             raise work_unsupported()
         self._store = store
-        self._entities: Store = store
-        self._admin: WorkAdmin = store
+        self._work = store.work
         self._clock = clock
 
     async def find(self, key: str) -> WorkRow:
@@ -58,14 +58,14 @@ class WorkOperations:
 
     async def at(self, entity: str, place: WorkId) -> WorkRow:
         """Return the work at a place. Raises NotFoundError."""
-        page = await self._store.works(WorkQuery(entity=entity, place=place))
+        page = await self._work.works(WorkQuery(entity=entity, place=place))
         if not page.rows:
             raise _unknown(f"{entity}/{place.version}/{place.ordinal}")
         return page.rows[0]
 
     async def all(self, query: WorkQuery) -> AsyncIterator[WorkRow]:
         """Yield every row of a query."""
-        async for page in pages(self._store.works, replace(query, limit=PAGE_ROWS)):
+        async for page in pages(self._work.works, replace(query, limit=PAGE_ROWS)):
             for row in page.rows:
                 yield row
 
@@ -78,7 +78,7 @@ class WorkOperations:
         if act == "retry":
             done = await self._retry(row, audit)
         else:
-            done = await self._admin.drop(row.entity, row.work.place, audit=audit)
+            done = await self._work.drop(row.entity, row.work.place, audit=audit)
         if not done:
             message = f"`{key_of(row)}` changed in the meantime"
             raise RejectedError(message, code="work.changed", hint="list the work again")
@@ -98,7 +98,7 @@ class WorkOperations:
 
     async def _check_compensation(self, row: WorkRow) -> None:
         """Raise RejectedError for a compensation after the end of its entity: the ones after it would never run."""
-        loaded, key = await self._entities.load(row.entity), key_of(row)
+        loaded, key = await self._store.load(row.entity), key_of(row)
         snapshot = loaded.snapshot if isinstance(loaded, Loaded) else None
         if snapshot is not None and snapshot.ended is not None and any(each.key == key for each in snapshot.invokes):
             message = f"`{key}` is a compensation of an ended entity; other compensations of its saga may wait for it"
@@ -108,10 +108,10 @@ class WorkOperations:
     async def _retry(self, row: WorkRow, audit: Refusal) -> bool:
         now_ms = audit.time_ms
         if row.dead_ms is not None:
-            return await self._admin.revive(row.entity, row.work.place, now_ms=now_ms, audit=audit)
+            return await self._work.revive(row.entity, row.work.place, now_ms=now_ms, audit=audit)
         claim = Claim(row.entity, row.work, row.attempts, row.failures, row.cancelled)
         again = Settlement(claim, "again", now_ms, row.error, lapsed=True)
-        return await self._admin.requeue(again, now_ms=now_ms, audit=audit)
+        return await self._work.requeue(again, now_ms=now_ms, audit=audit)
 
     def _audit_row(self, act: Act, row: WorkRow, principal: str, why: str) -> Refusal:
         """The audit row. Raises UsageError for a principal or a reason that cannot be stored."""

@@ -5,7 +5,7 @@ A feed is for observation. It does not check links; `read` and `verify` do.
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -26,9 +26,8 @@ class FeedPage(Struct, frozen=True):
     after: int
 
 
-@runtime_checkable
 class JournalFeed(Protocol):
-    """A store that numbers its entries over all entities."""
+    """The entries of a store that numbers them over all entities."""
 
     async def feed(self, after: int, *, limit: int) -> FeedPage:
         """Return the entries after a position, the oldest first."""

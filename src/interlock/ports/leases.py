@@ -10,7 +10,7 @@ long. A heartbeat more than `CLOCK_AHEAD_MS_MAX` after now is ignored.
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -35,9 +35,8 @@ class Downtime(Struct, frozen=True):
     ended_ms: int
 
 
-@runtime_checkable
-class LeaseStore(Protocol):
-    """A store that keeps leases and downtimes."""
+class Leases(Protocol):
+    """The leases and downtimes of a store."""
 
     async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         """Acquire a name, or extend its lease. Returns None while another owner holds it."""
@@ -54,18 +53,12 @@ class LeaseStore(Protocol):
     async def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
         """Return the downtimes that ended after a time, in order."""
 
-
-@runtime_checkable
-class ClockCorrection(Protocol):
-    """A store whose own times can be corrected after a clock was ahead."""
-
     async def correct_clock(self, *, now_ms: int) -> None:
         """Delete heartbeats, downtimes and statistics that are stamped in the future, and record a heartbeat now."""
 
 
-@runtime_checkable
-class StampSight(Protocol):
-    """A store that finds the entities whose time is ahead.
+class ClockStamps(Protocol):
+    """Finds the entities whose time is ahead, in a store that can.
 
     `server_clock`: due times use the clock of a server, so that no runtime's clock can delay them. Otherwise the query
     below uses an index, and a worker may run it when it starts.

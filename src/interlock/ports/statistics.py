@@ -3,18 +3,14 @@
 Rule 1: a query costs the same for ten entities and for ten million: it reads counters, or stops at a limit and says so.
 Rule 2: populations are exact, because they are written with each step. Rates and dwell times are written every few
 seconds: they may lag, and a process that is killed loses what it had not yet written.
-Rule 3: a store may lack these; its callers do without.
+Rule 3: a store may lack these (`Store.statistics` is None); its callers do without.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from msgspec import Struct
-
-from interlock.model.chart import Chart
-from interlock.ports.store import ENDED_STATES, Refusal
 
 COUNT_MAX = 10_000
 """Where counting along an index stops, after some milliseconds. One more than this means "and more"."""
@@ -79,23 +75,8 @@ class MinuteRates(Struct, frozen=True):
     refusals: int
 
 
-class RefusalRow(Struct, frozen=True):
-    """A refusal with its sequence number in the chain."""
-
-    sequence: int
-    refusal: Refusal
-
-
-class RefusalVerification(Struct, frozen=True):
-    """How many refusals are linked, and the sequence number of the first that is not."""
-
-    linked: int
-    broken: int | None = None
-
-
-@runtime_checkable
 class Statistics(Protocol):
-    """A store that keeps statistics."""
+    """The statistics of a store."""
 
     async def counts(self, kind: str) -> tuple[StateCount, ...]:
         """Return the population of every state, by revision."""
@@ -108,29 +89,3 @@ class Statistics(Protocol):
 
     async def overdue(self, kind: str, state: str, *, before_ms: int) -> int:
         """Return how many entities have been in a state since before a time; `COUNT_MAX` + 1 means more."""
-
-
-@runtime_checkable
-class RefusalHistory(Protocol):
-    """A store whose refusals can be read back."""
-
-    async def refusals_before(
-        self, sequence: int | None, *, principal: str | None = None, limit: int = 50
-    ) -> tuple[RefusalRow, ...]:
-        """Return the refusals before a sequence number (None: the newest), newest first."""
-
-    async def prove_refusals(self) -> RefusalVerification:
-        """Verify the chain of refusals from its start."""
-
-
-def entities_in(chart: Chart, counts: Mapping[str, int]) -> int:
-    """Return how many entities these counts of states belong to.
-
-    An entity is in one child of the root, or in all of them if the root is parallel; or in a state that the chart no
-    longer has; or it ended without a state.
-    """
-    tops = [counts.get(chart.states[each].id, 0) for each in chart.states[0].children]
-    found = max(tops, default=0) if chart.states[0].type == "parallel" else sum(tops)
-    ended = sum(counts.get(each, 0) for each in ENDED_STATES.values())
-    elsewhere = max((entities for state, entities in counts.items() if state not in ENDED_STATES.values()), default=0)
-    return (found or elsewhere) + ended

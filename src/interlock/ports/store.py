@@ -11,15 +11,23 @@ CorruptionError.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
 from interlock.errors import UsageError
+from interlock.model.codec import encode
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.snapshot import Snapshot
+from interlock.ports.journal_feed import JournalFeed
+from interlock.ports.leases import ClockStamps, Leases
+from interlock.ports.refusals import RefusalHistory, RefusalLog
+from interlock.ports.statistics import Statistics
+from interlock.ports.work import WorkQueue
+
+Capability = TypeVar("Capability")
 
 PAGE_MAX = 1_000
 """Rows of one result of `find` and entries of one result of `read`: longer ones are read page by page."""
@@ -35,7 +43,21 @@ def listed_states(ended: str | None, states: tuple[str, ...]) -> tuple[str, ...]
     return (ENDED_STATES[ended],) if ended in ENDED_STATES else states
 
 
-class Append(Struct, frozen=True):
+class _EncodedField:
+    """The deterministic JSON of a field, encoded at its first use and kept with its object."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, append: Append, owner: type) -> bytes:
+        found = append.__dict__[self._name] = encode(getattr(append, self._field))
+        return found
+
+
+class Append(Struct, frozen=True, dict=True):
     """One step to write: the entry, the snapshot it leads to, and the version it was computed on (0: creation).
 
     `states` are the ids of all active states after it, compounds too, and `tags` their tags, for lists and counts. An
@@ -43,6 +65,8 @@ class Append(Struct, frozen=True):
     that a store which keeps work (`ports.work`) writes with it. With `fence` the step is written only if this work
     exists and this is its newest attempt; otherwise the result is `StaleAttempt`. `sent_ms` is when the event was first
     sent, if known: a store that keeps a fixed number of keys returns `KeyExpired` when it may have had this one.
+
+    `entry_json` and `snapshot_json` are what a store writes: the driver has measured these very bytes.
     """
 
     kind: str
@@ -55,6 +79,9 @@ class Append(Struct, frozen=True):
     left: WorkDelta = WorkDelta()
     fence: tuple[WorkId, int] | None = None
     sent_ms: int | None = None
+
+    entry_json = _EncodedField("entry")
+    snapshot_json = _EncodedField("snapshot")
 
 
 class Appended(Struct, frozen=True):
@@ -159,20 +186,104 @@ class EntityPage(Struct, frozen=True):
     left_out: tuple[str, ...] = ()
 
 
-class Refusal(Struct, frozen=True):
-    """An attempt that changed nothing: who, what, when, and why not. Stored apart from journals."""
+class EntityVerification(Protocol):
+    """What `verify` asks a store beyond its journals."""
 
-    entity: str
-    event: str
-    outcome: str
-    reason: str
-    time_ms: int
-    principal: str | None = None
-    trace: str | None = None
+    async def names(self) -> tuple[str, ...] | None:
+        """Return every entity of which there is a trace, readable or not, sorted; None where `find` lists them all."""
+
+    async def differences(self, entity: str | None = None) -> tuple[str, ...]:
+        """Return how the rows derived from journals, for lists, counts and keys, differ from them.
+
+        Of one entity; without one, the rows that belong to no entity.
+        """
+
+
+class JournalArchive(Protocol):
+    """Adopts journals written elsewhere."""
+
+    async def adopt(self, append: Append, records: tuple[JournalRecord, ...]) -> int:
+        """Write verified records byte for byte after the existing ones; return the version reached.
+
+        `append` is the step of the last of them. Existing records are skipped, so it may be called again. Raises
+        ConflictError when other records have the same versions.
+        """
+
+
+class JournalRelease(Protocol):
+    """Releases journals once an archive has them."""
+
+    async def release(self, entity: str, *, version: int, archive: str) -> bool:
+        """Delete the records of an ended entity that is still at this version; False when it is not.
+
+        The entity stays, with its snapshot, the hash of its last record and its keys: an id is never used twice.
+        Reading the records then raises ArchivedError, which names the archive.
+        """
+
+
+class Itself(Generic[Capability]):
+    """A capability that a store has itself: `work = Itself[WorkQueue]()`."""
+
+    def __get__(self, store: Capability, owner: type) -> Capability:
+        return store
 
 
 class Store(Protocol):
-    """Where journals are kept. Safe for many callers at once, in one process and in several."""
+    """Where journals are kept. Safe for many callers at once, in one process and in several.
+
+    What a store can do beyond its methods is an attribute each, and None when it cannot. It may be the store itself
+    (`Itself`) or an object of its own. A class that names `Store` as its base inherits None where it sets nothing.
+    """
+
+    @property
+    def work(self) -> WorkQueue | None:
+        """The work queue. Without one, a chart that asks for effects, timers or messages is refused."""
+        return None
+
+    @property
+    def leases(self) -> Leases | None:
+        """Leases and downtimes, for reconcilers and timers."""
+        return None
+
+    @property
+    def clock_stamps(self) -> ClockStamps | None:
+        """Finds entities whose time is ahead."""
+        return None
+
+    @property
+    def statistics(self) -> Statistics | None:
+        """Populations, rates and dwell times."""
+        return None
+
+    @property
+    def refusal_log(self) -> RefusalLog | None:
+        """Records refused attempts."""
+        return None
+
+    @property
+    def refusal_history(self) -> RefusalHistory | None:
+        """Reads refused attempts back."""
+        return None
+
+    @property
+    def journal_feed(self) -> JournalFeed | None:
+        """The entries of all entities in the order in which they were written."""
+        return None
+
+    @property
+    def journal_archive(self) -> JournalArchive | None:
+        """Adopts journals of other stores."""
+        return None
+
+    @property
+    def journal_release(self) -> JournalRelease | None:
+        """Releases journals that an archive has."""
+        return None
+
+    @property
+    def verification(self) -> EntityVerification | None:
+        """What can be verified beyond journals."""
+        return None
 
     async def append(self, append: Append) -> AppendResult:
         """Write one step, if the entity is still at the expected version and its key is new."""
@@ -196,49 +307,14 @@ class Store(Protocol):
         """Close the store. Pending appends end first; later calls raise UnavailableError."""
 
 
-@runtime_checkable
-class RefusalLog(Protocol):
-    """A store that also records refused attempts."""
-
-    async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
-        """Record refusals. Losing some under load is allowed; blocking a step is not."""
+CAPABILITIES = tuple(name for name, member in vars(Store).items() if isinstance(member, property))
+"""The attributes of `Store` that say what a store can do."""
 
 
-@runtime_checkable
-class EntityNames(Protocol):
-    """A store whose lists leave out damaged entities, and which can name those too."""
-
-    async def names(self) -> tuple[str, ...]:
-        """Return every entity of which there is a trace, readable or not, sorted."""
-
-
-@runtime_checkable
-class DerivedRows(Protocol):
-    """A store that derives rows from its journals, for lists, counts and keys."""
-
-    async def differences(self, entity: str | None = None) -> tuple[str, ...]:
-        """Return how the rows of one entity differ from its journal; without one, those that belong to no entity."""
-
-
-@runtime_checkable
-class JournalArchive(Protocol):
-    """A store that can adopt journals written elsewhere."""
-
-    async def adopt(self, append: Append, records: tuple[JournalRecord, ...]) -> int:
-        """Write verified records byte for byte after the existing ones; return the version reached.
-
-        `append` is the step of the last of them. Existing records are skipped, so it may be called again. Raises
-        ConflictError when other records have the same versions.
-        """
-
-
-@runtime_checkable
-class JournalRelease(Protocol):
-    """A store that can release journals once an archive has them."""
-
-    async def release(self, entity: str, *, version: int, archive: str) -> bool:
-        """Delete the records of an ended entity that is still at this version; False when it is not.
-
-        The entity stays, with its snapshot, the hash of its last record and its keys: an id is never used twice.
-        Reading the records then raises ArchivedError, which names the archive.
-        """
+def check_capabilities(store: Store) -> None:
+    """Raise UsageError (`store.capabilities`) for a store that does not say what it can do."""
+    missing = [each for each in CAPABILITIES if not hasattr(store, each)]
+    if missing:
+        message = f"the store {type(store).__name__} has no {', '.join(f'`{each}`' for each in missing)}"
+        hint = "name `interlock.ports.store.Store` as a base class, or set each to None when the store cannot do it"
+        raise UsageError(message, code="store.capabilities", hint=hint)

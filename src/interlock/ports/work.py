@@ -10,12 +10,12 @@ Rule 4: `now_ms` is the clock of the runtime. A store on a server that many host
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
 from interlock.model.journal.work import Lane, Work, WorkId
-from interlock.ports.store import Refusal
+from interlock.ports.refusals import Refusal
 
 
 class Claim(Struct, frozen=True):
@@ -82,9 +82,13 @@ class WorkPage(Struct, frozen=True):
     after: str | None = None
 
 
-@runtime_checkable
-class WorkStore(Protocol):
-    """A store that keeps work with its journals."""
+class WorkQueue(Protocol):
+    """The work of a store that keeps it with its journals.
+
+    An operator can retry and delete work; `audit` records who did it. The store writes it with the operation: both are
+    durable, or neither is. A store that cannot write both at once (`FileStore`) writes the audit row first. When
+    nothing is changed, no audit row is kept.
+    """
 
     async def claim(
         self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
@@ -103,28 +107,14 @@ class WorkStore(Protocol):
     async def works(self, query: WorkQuery) -> WorkPage:
         """Return work by kind, lane, name and entity, page by page. A short page may still have a next one."""
 
-
-@runtime_checkable
-class WorkAdmin(Protocol):
-    """A store in which an operator can retry or delete work.
-
-    `audit` records who did it. The store writes it with the operation: both are durable, or neither is. A store that
-    cannot write both at once (`FileStore`) writes the audit row first. When nothing is changed, no audit row is kept.
-    """
-
     async def revive(self, entity: str, place: WorkId, *, now_ms: int, audit: Refusal | None = None) -> bool:
         """Requeue a dead letter under its key, from its first attempt. Returns False when there is none."""
 
     async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:
-        """Requeue work that is not dead, as `WorkStore.settle` does. Returns False when it has changed since."""
+        """Requeue work that is not dead, as `settle` does. Returns False when it has changed since."""
 
     async def drop(self, entity: str, place: WorkId, *, audit: Refusal | None = None) -> bool:
         """Delete work. Returns False when there is none."""
-
-
-@runtime_checkable
-class WorkNotes(Protocol):
-    """A store that keeps details of running work."""
 
     async def note(self, claim: Claim, error: Any) -> bool:
         """Store details with the work of a claim, where its failure would be. Returns False when the lease was lost."""

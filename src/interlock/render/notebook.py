@@ -50,7 +50,7 @@ class EntityView:
         """The same content as plain text."""
         shown = self.snapshot
         lines = [f"{shown.entity}  {_where(shown)}  version {shown.version}  revision {shown.revision}"]
-        lines += [f"  {name} = {value}" for name, value in _fields(shown.context)]
+        lines += [f"  {name} = {value}" for name, value in _fields(shown.context, self.chart)]
         lines += [f"  {'  '.join(each)}" for each in _journal(self.entries)]
         if self.left_out:
             lines.append(f"  and {self.left_out:,} earlier")
@@ -64,7 +64,7 @@ class EntityView:
             shown.entity,
             facts,
             _drawing(self.chart, Options(active=_known(self.chart, shown.configuration), prefix=next_prefix())),
-            html_table(("field", "value"), _fields(shown.context)),
+            html_table(("field", "value"), _fields(shown.context, self.chart)),
             html_table(("version", "time", "event", "from → to", "by", "outcome"), _journal(self.entries)),
             more,
         )
@@ -114,8 +114,9 @@ def _where(snapshot: Snapshot) -> str:
     return f"{sign} {', '.join(snapshot.configuration)}"
 
 
-def _fields(context: dict[str, Any]) -> list[tuple[str, str]]:
-    found = [(name, _cut(encode(value).decode())) for name, value in context.items() if not name.startswith("saga_")]
+def _fields(context: dict[str, Any], chart: Chart) -> list[tuple[str, str]]:
+    hidden = chart.saga_fields
+    found = [(name, _cut(encode(value).decode())) for name, value in context.items() if name not in hidden]
     rest = len(found) - FIELDS_MAX
     return found if rest <= 0 else [*found[:FIELDS_MAX], ("…", f"{rest} more")]
 

@@ -6,22 +6,16 @@ left out of a drawing, and their guards are shown as text. The chart that runs i
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
-from interlock.compiler.saga import NOT_DONE
+from interlock.compiler.saga import generated_guards
 from interlock.model.chart import Chart
 from interlock.model.document.actions import Action, Assign, Block, Guard, GuardAll, GuardExpression, GuardName, If
-from interlock.model.document.field import Field
-
-_NOTES = {"step", "key", "done"}
-_SKIPPED = re.compile(r"context\.(?P<field>\w+)\.step == null")
-_NOT_LISTED = re.compile(r"context\.(?P<field>\w+)\.done\[(?P<quote>['\"])(?P<step>.+)(?P=quote)\] == null")
 
 
 def hide_bookkeeping(chart: Chart) -> Chart:
     """Return the chart for a drawing: without assigns to the fields of sagas."""
-    fields = frozenset(field.name for state in chart.states for field in state.context if _is_made(field))
+    fields = chart.saga_fields
     if not fields:
         return chart
     states = tuple(
@@ -32,37 +26,31 @@ def hide_bookkeeping(chart: Chart) -> Chart:
         )
         for state in chart.states
     )
+    words = _guard_words(chart)
     transitions = tuple(
-        replace(each, block=_visible(each.block, fields), guard=_worded(each.guard, fields))
+        replace(each, block=_visible(each.block, fields), guard=_worded(each.guard, words.get(each.source, {})))
         for each in chart.transitions
     )
     return replace(chart, states=states, transitions=transitions)
 
 
-def _is_made(field: Field) -> bool:
-    return field.name.startswith("saga_") and isinstance(field.default, dict) and field.default.keys() == _NOTES
+def _guard_words(chart: Chart) -> dict[int, dict[str, str]]:
+    """Return the words for the guards of each generated state of a saga."""
+    sagas = ((each, generated_guards(each.saga)) for each in chart.states if each.saga is not None)
+    return {index: words for state, words in sagas for index in range(state.index + 1, state.last + 1)}
 
 
-def _worded(guard: Guard | None, fields: frozenset[str]) -> Guard | None:
+def _worded(guard: Guard | None, words: dict[str, str]) -> Guard | None:
     """Return a readable guard in place of one that the compiler made."""
     match guard:
         case GuardExpression():
-            words = _words(guard.expression.text, fields)
-            return guard if words is None else GuardName(name=words, place=guard.place)
+            text = words.get(guard.expression.text)
+            return guard if text is None else GuardName(name=text, place=guard.place)
         case GuardAll():
-            parts = (_worded(each, fields) for each in guard.guards)
+            parts = (_worded(each, words) for each in guard.guards)
             return replace(guard, guards=tuple(each for each in parts if each is not None))
         case _:
             return guard
-
-
-def _words(text: str, fields: frozenset[str]) -> str | None:
-    if text == NOT_DONE:
-        return "surely not done"
-    found = _NOT_LISTED.fullmatch(text) or _SKIPPED.fullmatch(text)
-    if found is None or found["field"] not in fields:
-        return None
-    return f"{found['step']} not done" if "step" in found.groupdict() else "skipped"
 
 
 def _visible(block: Block, fields: frozenset[str]) -> Block:

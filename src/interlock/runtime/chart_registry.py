@@ -20,9 +20,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from interlock.errors import InternalError, NotFoundError, UnavailableError, UsageError
+from interlock.errors import InternalError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.model.diagnostics import suggestion
+from interlock.model.limits import CHILD_DEPTH_MAX
 from interlock.model.snapshot import Snapshot
 
 JOB_KIND = "interlock-job"
@@ -177,6 +178,12 @@ def child_entity(kind: str, invokeid: str, key: str, *, restarts: int = 0) -> st
     """Return the id of the child that the invoke with this effect key starts."""
     seed = key if restarts == 0 else f"{key}~{restarts}"
     return f"{kind}/{invokeid}-{blake2b(seed.encode(), digest_size=8).hexdigest()}"
+
+
+def check_child_depth(depth: int) -> None:
+    """Raise RejectedError for a child that would have this many ancestors, if that is too many."""
+    if depth > CHILD_DEPTH_MAX:
+        raise RejectedError(f"invokes are nested more than {CHILD_DEPTH_MAX} deep", code="invoke.depth")
 
 
 def child_context(kernel: Kernel, given: Any) -> dict[str, Any]:

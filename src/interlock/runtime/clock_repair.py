@@ -27,9 +27,8 @@ from interlock.effects.waiting import log_failure
 from interlock.model.backoff import Backoff
 from interlock.model.limits import AHEAD_ENTITIES_MAX, CLOCK_AHEAD_MS_MAX, LEASE_MS
 from interlock.ports.clock import Clock
-from interlock.ports.leases import ClockCorrection, LeaseStore, StampSight
 from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded, Store
-from interlock.ports.work import Claim, Settlement, WorkQuery, WorkRow, WorkStore
+from interlock.ports.work import Claim, Settlement, WorkQuery, WorkQueue, WorkRow
 
 ENTITIES_WALKED_MAX = 50_000
 """Entities that are read in a store without an index, when an operator asks which are ahead."""
@@ -60,11 +59,11 @@ class Ahead(Struct, frozen=True):
 async def find_ahead(store: Store, *, now_ms: int, limit: int = PAGE_MAX) -> Ahead:
     """Return what is stamped in the future in a store. It changes nothing."""
     latest_ms = now_ms + CLOCK_AHEAD_MS_MAX
-    by_server = isinstance(store, StampSight) and store.server_clock
+    by_server = store.clock_stamps is not None and store.clock_stamps.server_clock
     entities, is_partial = await _entities_ahead(store, latest_ms, limit)
     work, leases, timers = list[WorkRow](), list[WorkRow](), list[WorkRow]()
-    if isinstance(store, WorkStore):
-        async for rows in _pages(store, WorkQuery()):
+    if store.work is not None:
+        async for rows in _pages(store.work, WorkQuery()):
             far = [row for row in rows if not by_server and is_put_off_too_far(row, now_ms)]
             leases += [row for row in far if row.owner is not None]
             work += [row for row in far if row.owner is None]
@@ -72,16 +71,16 @@ async def find_ahead(store: Store, *, now_ms: int, limit: int = PAGE_MAX) -> Ahe
                 is_partial = True
                 break
         for entity in entities:
-            async for rows in _pages(store, WorkQuery(entity=entity, lane="timer")):
+            async for rows in _pages(store.work, WorkQuery(entity=entity, lane="timer")):
                 timers += [row for row in rows if row.next_ms is not None and row.next_ms > latest_ms]
-    downtimes = await store.downtimes(since_ms=latest_ms) if isinstance(store, LeaseStore) else ()
+    downtimes = await store.leases.downtimes(since_ms=latest_ms) if store.leases is not None else ()
     return Ahead(entities, tuple(work), tuple(leases), tuple(timers), len(downtimes), is_partial)
 
 
 async def _entities_ahead(store: Store, latest_ms: int, limit: int) -> tuple[tuple[str, ...], bool]:
     """Return entities whose last entry is stamped after a time, and whether there may be more."""
-    if isinstance(store, StampSight):
-        found = await store.stamped_after(latest_ms, limit=limit)
+    if store.clock_stamps is not None:
+        found = await store.clock_stamps.stamped_after(latest_ms, limit=limit)
         return found, len(found) >= limit
     names, walked = list[str](), 0
     for kind in await store.kinds():
@@ -98,12 +97,12 @@ async def _entities_ahead(store: Store, latest_ms: int, limit: int) -> tuple[tup
 class ClockRepair:
     """Corrects the times of one store, from `start` to `stop`. `lease_ms`: how long a worker has to renew a lease."""
 
-    def __init__(self, store: Store, work: WorkStore, clock: Clock, *, lease_ms: int = LEASE_MS) -> None:
+    def __init__(self, store: Store, work: WorkQueue, clock: Clock, *, lease_ms: int = LEASE_MS) -> None:
         self._store = store
         self._work = work
         self._clock = clock
         self._lease_ms = lease_ms
-        self._by_server = isinstance(store, StampSight) and store.server_clock
+        self._by_server = store.clock_stamps is not None and store.clock_stamps.server_clock
         self._entities: dict[str, None] = {}
         self._seen: set[str] = set()
         self._is_all = False
@@ -113,7 +112,7 @@ class ClockRepair:
     async def start(self) -> None:
         """Check what is known to be stamped in the future, and react to reports from now on."""
         self._task = asyncio.ensure_future(self._run())
-        if isinstance(self._store, StampSight):
+        if self._store.clock_stamps is not None:
             self._reported.set()
         else:
             self.report(None)
@@ -150,8 +149,8 @@ class ClockRepair:
                 if is_first:
                     entities = (*entities, *await self._find_stamped())
                 is_left = not self._by_server and not await self._repair(entities, is_all=is_all)
-                if is_all and not is_left and isinstance(self._store, ClockCorrection):
-                    await self._store.correct_clock(now_ms=self._clock.now_ms())
+                if is_all and not is_left and self._store.leases is not None:
+                    await self._store.leases.correct_clock(now_ms=self._clock.now_ms())
                 is_first, failures = False, failures + 1 if is_left else 0
             except Exception as error:  # noqa: BLE001 - whatever a store raises, it is tried again
                 is_left, failures = True, failures + 1
@@ -164,10 +163,10 @@ class ClockRepair:
 
     async def _find_stamped(self) -> tuple[str, ...]:
         """Return the entities that the store finds by an index."""
-        if self._by_server or not isinstance(self._store, StampSight):
+        if self._by_server or self._store.clock_stamps is None:
             return ()
         latest_ms = self._clock.now_ms() + CLOCK_AHEAD_MS_MAX
-        return await self._store.stamped_after(latest_ms, limit=AHEAD_ENTITIES_MAX)
+        return await self._store.clock_stamps.stamped_after(latest_ms, limit=AHEAD_ENTITIES_MAX)
 
     async def _repair(self, entities: tuple[str, ...], *, is_all: bool) -> bool:
         """Make due what was delayed too far; False when some of it could not be changed."""
@@ -211,10 +210,10 @@ class ClockRepair:
         return ahead[row.entity]
 
 
-async def _pages(store: WorkStore, query: WorkQuery) -> AsyncIterator[tuple[WorkRow, ...]]:
+async def _pages(work: WorkQueue, query: WorkQuery) -> AsyncIterator[tuple[WorkRow, ...]]:
     cursor: str | None = None
     while True:  # ends with the last page
-        page = await store.works(replace(query, after=cursor, limit=PAGE_ROWS))
+        page = await work.works(replace(query, after=cursor, limit=PAGE_ROWS))
         yield page.rows
         cursor = page.after
         if cursor is None:

@@ -33,7 +33,7 @@ from interlock.model.step import Fault
 from interlock.ports.admission import AdmissionGate, DrainableGate
 from interlock.ports.clock import Clock, wait_to_poll
 from interlock.ports.fork import after_fork, keep_forever
-from interlock.ports.store import EntityPage, EntityQuery, Store
+from interlock.ports.store import EntityPage, EntityQuery, Store, check_capabilities
 from interlock.runtime.admission import Admission
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import At, entries_after, state_at
@@ -71,6 +71,7 @@ class Runtime:
         *,
         messages: bool = False,
     ) -> None:
+        check_capabilities(store)
         self.store = store
         self.charts = charts
         self.clock = clock

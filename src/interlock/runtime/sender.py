@@ -35,7 +35,7 @@ from interlock.effects.work_delta import work_delta
 from interlock.errors import ConflictError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.model.backoff import Backoff
-from interlock.model.codec import encode, plain
+from interlock.model.codec import plain
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE, Entry, Receipt
 from interlock.model.journal.work import WorkDelta, WorkId
@@ -53,19 +53,8 @@ from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Fault, Step
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES
-from interlock.ports.store import (
-    Append,
-    Appended,
-    Conflict,
-    Duplicate,
-    KeyExpired,
-    Loaded,
-    Refusal,
-    RefusalLog,
-    StaleAttempt,
-    Store,
-)
-from interlock.ports.work import WorkStore
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired, Loaded, StaleAttempt, Store
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import replay
 from interlock.runtime.mailbox import EntityTurn, Mailboxes, Priority
@@ -152,7 +141,7 @@ class EntitySender:
         self._work_listeners: list[Callable[[WorkDelta], None]] = []
         self._clock_listeners: list[Callable[[str | None], None]] = []
         self._latest_ms = 0
-        self._keeps_work = isinstance(store, WorkStore)
+        self._keeps_work = store.work is not None
         self._messages = messages
         self._hidden: dict[str, frozenset[str]] = {}
         self._authorizers: dict[str, Authorizer] = {}
@@ -233,16 +222,16 @@ class EntitySender:
                     raise refusal
                 step = kernel.start(context, entity=entity, time_ms=now_ms, parent=parent)
                 entry = build_entry(event, (), step, entry_key, trace)
+                append = self._build_append(kernel, None, step, entry)
             except RejectedError as error:
                 if isinstance(found := await self.store.load(entity, key=entry_key), Duplicate):
                     return await resolve_duplicate(self.store, entity, found.version, key=entry_key, event=CREATE)
                 if parent is None:  # a parent gets it as the error of its invoke
                     await self._record_refusal(entity, event, "rejected", error.code, trace)
                 raise
-            work = self._work_delta(kernel, None, step, entry, None)
-            result = await self.store.append(self._append_request(kernel, 0, entry, step.snapshot, work))
+            result = await self.store.append(append)
             if isinstance(result, Appended):
-                self._after_commit(step.snapshot, now_ms, work)
+                self._after_commit(step.snapshot, now_ms, append.left)
                 if step.faults:
                     log_faults(entry, step)
                 return Receipt(entity, "applied", 1, None, step.snapshot, step.effects, step.faults)
@@ -353,20 +342,14 @@ class EntitySender:
         self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, step: Step, request: SendRequest
     ) -> Receipt | _Attempt:
         event, key = stamped.event, stamped.key
+        entry = build_entry(event, snapshot.configuration, step, key, request.trace)
         try:
-            entry = build_entry(event, snapshot.configuration, step, key, request.trace)
+            append = self._build_append(kernel, snapshot, step, entry, request)
         except RejectedError as error:
             return await self._refuse(snapshot, stamped, _TooLarge(error), request)
-        work = self._work_delta(kernel, snapshot, step, entry, request.finishes)
-        append = self._append_request(kernel, snapshot.version, entry, step.snapshot, work)
-        if request.fence is not None:
-            assert request.finishes is not None  # a fence protects a piece of work
-            append = replace(append, fence=(request.finishes, request.fence))
-        if request.sent_ms is not None:
-            append = replace(append, sent_ms=request.sent_ms)
         result = await self.store.append(append)
         if isinstance(result, Appended):
-            self._after_commit(step.snapshot, event.time_ms, work)
+            self._after_commit(step.snapshot, event.time_ms, append.left)
             if step.faults:
                 log_faults(entry, step)
             return Receipt(
@@ -430,13 +413,44 @@ class EntitySender:
 
     async def _record_refusal(self, entity: str, event: Event, outcome: str, reason: str, trace: str | None) -> None:
         """Record an attempt that changed nothing, where the store has a log for that."""
-        if isinstance(self.store, RefusalLog):
+        if self.store.refusal_log is not None:
             principal = None if event.principal is None else str(event.principal.get("id", ""))
-            await self.store.refuse((Refusal(entity, event.name, outcome, reason, event.at_ms, principal, trace),))
+            await self.store.refusal_log.refuse(
+                (Refusal(entity, event.name, outcome, reason, event.at_ms, principal, trace),)
+            )
 
-    def _append_request(
-        self, kernel: Kernel, expected: int, entry: Entry, snapshot: Snapshot, work: WorkDelta
+    def _build_append(
+        self, kernel: Kernel, before: Snapshot | None, step: Step, entry: Entry, request: SendRequest | None = None
     ) -> Append:
+        """Return the append of a step. Raises RejectedError when its entry or its snapshot is too large to store."""
+        snapshot = step.snapshot
+        finishes = fence = sent_ms = None
+        if request is not None:
+            finishes, sent_ms = request.finishes, request.sent_ms
+            if request.fence is not None:
+                assert finishes is not None  # a fence protects a piece of work
+                fence = (finishes, request.fence)
+        states, tags = self._listed_under(kernel, snapshot)
+        append = Append(
+            snapshot.kind,
+            snapshot.entity,
+            0 if before is None else before.version,
+            entry,
+            snapshot,
+            states,
+            tags,
+            self._work_delta(kernel, before, step, entry, finishes),
+            fence,
+            sent_ms,
+        )
+        if len(append.entry_json) > ENTRY_BYTES_MAX:
+            raise RejectedError(f"the entry of this step exceeds {ENTRY_BYTES_MAX:,} bytes", code="entry.size")
+        if len(append.snapshot_json) > SNAPSHOT_BYTES_MAX:
+            raise RejectedError(f"the snapshot would exceed {SNAPSHOT_BYTES_MAX:,} bytes", code="snapshot.size")
+        return append
+
+    def _listed_under(self, kernel: Kernel, snapshot: Snapshot) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the active states of a snapshot, compounds too, and their tags."""
         name = (snapshot.revision, snapshot.configuration)
         found = self._listed.get(name)
         if found is None:
@@ -445,7 +459,7 @@ class EntitySender:
             if len(self._listed) >= SNAPSHOTS_CACHED_MAX:  # regions multiply: computing them again is cheaper
                 self._listed.clear()
             self._listed[name] = found
-        return Append(snapshot.kind, snapshot.entity, expected, entry, snapshot, *found, work)
+        return found
 
     def _after_commit(self, snapshot: Snapshot, time_ms: int, work: WorkDelta) -> None:
         """Cache the snapshot of a durable step, wake the entity's watchers and notify the worker."""
@@ -503,9 +517,9 @@ def _is_denied_by_role(decision: _Refusal) -> bool:
 
 
 def build_entry(event: Event, before: tuple[str, ...], step: Step, key: str, trace: str | None) -> Entry:
-    """Return the entry of a step. Raises RejectedError when it, or the new snapshot, is too large to store."""
+    """Return the entry of a step."""
     snapshot = step.snapshot
-    entry = Entry(
+    return Entry(
         snapshot.version,
         event,
         step.outcome,
@@ -517,11 +531,6 @@ def build_entry(event: Event, before: tuple[str, ...], step: Step, key: str, tra
         trace,
         step.effects,
     )
-    if len(encode(entry)) > ENTRY_BYTES_MAX:
-        raise RejectedError(f"the entry of this step exceeds {ENTRY_BYTES_MAX:,} bytes", code="entry.size")
-    if len(encode(snapshot)) > SNAPSHOT_BYTES_MAX:
-        raise RejectedError(f"the snapshot would exceed {SNAPSHOT_BYTES_MAX:,} bytes", code="snapshot.size")
-    return entry
 
 
 def log_faults(entry: Entry, step: Step) -> None:

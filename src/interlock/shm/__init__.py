@@ -1,7 +1,7 @@
 """Shared memory: lifecycles, queues and worker pools that threads and processes share without locks.
 
-State lives in atomic words of a mapped region. A region ends with the machine: for anything that must survive, use a
-store.
+The state is in atomic words of a mapped region. A region exists until the machine restarts: use a store for durable
+state.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from interlock.shm.lifecycle.drain import CloseReport, Drain, Participant
     from interlock.shm.lifecycle.gate import Gate
     from interlock.shm.lifecycle.lifecycle import Lifecycle
-    from interlock.shm.memory.permits import Permit, Phase
+    from interlock.shm.lifecycle.permits import Permit, Phase
     from interlock.shm.memory.region import MemoryRegion
     from interlock.shm.memory.words import AtomicWord
     from interlock.shm.pool.pool import TaskPool
@@ -39,8 +39,8 @@ _HOMES = {
     "Inbox": "interlock.shm.queue.inbox",
     "Lifecycle": "interlock.shm.lifecycle.lifecycle",
     "Participant": "interlock.shm.lifecycle.drain",
-    "Permit": "interlock.shm.memory.permits",
-    "Phase": "interlock.shm.memory.permits",
+    "Permit": "interlock.shm.lifecycle.permits",
+    "Phase": "interlock.shm.lifecycle.permits",
     "Producer": "interlock.shm.queue.ring",
     "MemoryRegion": "interlock.shm.memory.region",
     "TaskPool": "interlock.shm.pool.pool",

@@ -20,16 +20,9 @@ from interlock.model.journal.record import JournalRecord, chain_start, encode_re
 from interlock.model.journal.work import Lane, WorkId
 from interlock.model.snapshot import Snapshot
 from interlock.ports.fork import after_fork, forked_error
-from interlock.ports.leases import Downtime, Lease
-from interlock.ports.statistics import (
-    COUNT_MAX,
-    DAY_MS,
-    DwellTimes,
-    MinuteRates,
-    RefusalRow,
-    RefusalVerification,
-    StateCount,
-)
+from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
+from interlock.ports.refusals import Refusal, RefusalHistory, RefusalLog, RefusalRow, RefusalVerification
+from interlock.ports.statistics import COUNT_MAX, DAY_MS, DwellTimes, MinuteRates, StateCount, Statistics
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -39,11 +32,12 @@ from interlock.ports.store import (
     EntityPage,
     EntityQuery,
     EntityRow,
+    Itself,
+    JournalRelease,
     Loaded,
-    Refusal,
     StaleAttempt,
 )
-from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
 from interlock.stores.lease_table import LeaseTable
 from interlock.stores.listing import active_states, list_position, page_of, since_ms
 from interlock.stores.statistics_buffer import BUCKETS, CONFLICTS, REFUSALS, StatisticsBuffer
@@ -86,6 +80,14 @@ class _Life(Struct):
 class MemoryStore:
     """Journals in dictionaries."""
 
+    work = Itself[WorkQueue]()
+    leases = Itself[Leases]()
+    clock_stamps = Itself[ClockStamps]()
+    statistics = Itself[Statistics]()
+    refusal_log = Itself[RefusalLog]()
+    refusal_history = Itself[RefusalHistory]()
+    journal_release = Itself[JournalRelease]()
+    journal_feed = journal_archive = verification = None
     server_clock = False
 
     def __init__(self) -> None:
@@ -116,7 +118,8 @@ class MemoryStore:
             if append.fence is not None and self._work.fence(append.entity, append.fence[0]) != append.fence[1]:
                 return StaleAttempt(version)
             previous = chain_start(append.entity) if life is None else life.head
-            record = encode_record(entry, durable=0 if life is None else life.size, previous=previous)
+            durable = 0 if life is None else life.size
+            record = encode_record(entry, durable=durable, previous=previous, entry_json=append.entry_json)
             now = entry.event.at_ms
             if life is None:
                 life = _Life(append.kind, append.snapshot, [], {}, 0, now, {}, (), previous, now)

@@ -86,14 +86,23 @@ def store_plugins() -> dict[str, Callable[[], Any]]:
 async def open_store(url: str, opener: Opener | None = None) -> Store:
     """Open the store at an address. One that blocks is opened in a thread; one with a server is awaited.
 
-    Raises UsageError for an invalid address, UnavailableError when the store cannot be reached.
+    Raises UsageError for an invalid address, or a store of another package that lacks an attribute of `Store`;
+    UnavailableError when the store cannot be reached.
     """
+    from interlock.ports.store import check_capabilities
     from interlock.ports.threads import in_thread
 
     opener = opener or store_opener(url)
     if iscoroutinefunction(opener):
-        return await cast("Callable[[str], Awaitable[Store]]", opener)(url)
-    return await in_thread(partial(cast("Callable[[str], Store]", opener), url), name="interlock-open")
+        store = await cast("Callable[[str], Awaitable[Store]]", opener)(url)
+    else:
+        store = await in_thread(partial(cast("Callable[[str], Store]", opener), url), name="interlock-open")
+    try:
+        check_capabilities(store)
+    except UsageError:
+        await store.close()
+        raise
+    return store
 
 
 def without_password(url: str) -> str:

@@ -8,8 +8,9 @@ sets it, an assign writes nothing. Events are sent with every role that the char
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from interlock.assemble.charts import BoundChart
@@ -97,10 +98,7 @@ class Playback:
         self.acts: list[Act] = []
         self.guards: dict[str, bool] = {}
         self.assumed_assigns: tuple[str, ...] = ()
-        if isinstance(chart, BoundChart):
-            self._assume_functions(chart, chart.chart)
-            self.assumed_assigns = tuple(sorted(chart.assigns))
-        self.kernel = chart.kernel if isinstance(chart, BoundChart) else chart
+        self.kernel = self._with_assumed_functions(chart) if isinstance(chart, BoundChart) else chart
         self.chart = self.kernel.chart
         self.entity = entity or f"{self.chart.kind}/1"
         self.principal = {"id": "player", "kind": "user", "roles": every_role(self.chart)}
@@ -109,15 +107,20 @@ class Playback:
         self._new_trace = new_trace
         self.simulation = self._start()
 
-    def _assume_functions(self, bound: BoundChart, chart: Chart) -> None:
-        """Register a function for each one that the chart and its inline charts name."""
-        for name in chart.guards:
-            self.guards.setdefault(name, True)
-            bound.guards[name] = lambda *_, name=name: self.guards[name]
-        for name in chart.assigns:
-            bound.assigns[name] = lambda *_: {}
-        for _, inline in chart.inline:
-            self._assume_functions(bound, inline)
+    def _with_assumed_functions(self, bound: BoundChart) -> Kernel:
+        """Return a kernel with the registered functions, and assumed ones for the others. `bound` is not changed."""
+        charts = list(_with_inline(bound.chart))
+        self.guards = {name: True for each in charts for name in each.guards if name not in bound.guards}
+        assigns = {name for each in charts for name in each.assigns}
+        self.assumed_assigns = tuple(sorted(assigns - set(bound.assigns)))
+        return Kernel(
+            bound.chart,
+            guards={**bound.guards, **{name: partial(self._assumed_guard, name) for name in self.guards}},
+            assigns={**bound.assigns, **dict.fromkeys(self.assumed_assigns, _assign_nothing)},
+        )
+
+    def _assumed_guard(self, name: str, *_: object) -> bool:
+        return self.guards[name]
 
     def _start(self) -> Simulation:
         simulation = Simulation(self.kernel, steps_max=self._steps_max)
@@ -226,3 +229,14 @@ class Playback:
         if guard not in self.guards:
             known = ", ".join(self.guards) or "none"
             raise UsageError(f'no assumed guard "{guard}"; assumed guards: {known}', code="play.guard")
+
+
+def _with_inline(chart: Chart) -> Iterator[Chart]:
+    """Yield a chart and its inline charts, which use the same functions."""
+    yield chart
+    for _, inline in chart.inline:
+        yield from _with_inline(inline)
+
+
+def _assign_nothing(*_: object) -> dict[str, Any]:
+    return {}

@@ -1,10 +1,13 @@
 """A driver for tests: entities in memory, a clock that only the test advances, and a fixed order of deliveries.
 
-Rule 1: the kernel computes every step; this module only carries values to and from it.
-Rule 2: effects run in the order in which they were requested, across all entities; timers with the same due time fire
-in the order in which they were set.
-Rule 3: an event that cannot be delivered comes back to its sender as `error.communication`. Calls and invokes without a
-handler stay `pending`. A handler is called once: there are no retries. Timeouts of invokes use the same clock.
+Rule 1: the kernel computes every step, `work_delta` the work of a step, and `model.driver_events` the events that come
+back. The runtime uses the same functions, so an entity gets the same events in both.
+Rule 2: work is done in the order in which it was created, across all entities; timers with the same due time fire in
+the order in which they were set.
+Rule 3: calls and invokes without a handler, and invokes of unknown charts, stay `pending` until the test completes
+them, or until their state is left. A pending step of a saga stays: its late result is compensated. A handler is called
+once and a failed child is not restarted: there are no retries.
+Rule 4: roles and permits apply to what entities send to each other, as in a runtime, but not to what the test sends.
 """
 
 from __future__ import annotations
@@ -17,19 +20,22 @@ from heapq import heappop, heappush
 from inspect import iscoroutine
 from typing import Any
 
+from msgspec.structs import replace
+
 from interlock.assemble.charts import BoundChart
-from interlock.effects.handlers import Attempt, Handler
-from interlock.effects.retry import Failure, failure_from
+from interlock.effects.handlers import Attempt, Handler, attempt_key, result_failure
+from interlock.effects.retry import Failure, failure_from, timeout_failure
+from interlock.effects.work_delta import CANCEL, invoke_of_address, is_answer, outbox_event, work_delta
 from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.kernel.step import Kernel
-from interlock.model.driver_events import call_failed, invoke_done, invoke_failed
-from interlock.model.effect import CHART_TYPES, Effect
-from interlock.model.event import SCXML_PROCESSOR, Event, check_sendable
-from interlock.model.json_value import payload_refusal
-from interlock.model.limits import CHILD_DEPTH_MAX
-from interlock.model.snapshot import Parent, Snapshot
+from interlock.model.driver_events import call_failed, invoke_done, invoke_failed, timer_fired
+from interlock.model.effect import Effect
+from interlock.model.event import Event, check_sendable
+from interlock.model.journal.work import CHILD_WORK, Work, WorkId
+from interlock.model.snapshot import Parent, Snapshot, Timer
 from interlock.model.step import Step
-from interlock.runtime.chart_registry import child_context, child_entity, inline_kernels
+from interlock.runtime.chart_registry import check_child_depth, child_context, child_entity, inline_kernels
+from interlock.trust.authorization import Authorizer
 
 STEPS_MAX = 100_000
 """Steps of one `settle`, `advance` or `run`: two entities that keep answering each other would never end."""
@@ -50,14 +56,23 @@ class SimulationRecord:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Due:
-    """A timer, or the timeout of the invoke with this `key`."""
+    """When a timer fires, or when the call or invoke of this `place` times out."""
 
     due_ms: int
     order: int
     entity: str = field(compare=False)
-    name: str = field(compare=False)
-    version: int = field(compare=False)
-    key: str | None = field(compare=False, default=None)
+    place: WorkId = field(compare=False)
+
+
+@dataclass(slots=True)
+class _Row:
+    """An unfinished call or invoke, the child that it started, and whether it waits for the test."""
+
+    entity: str
+    work: Work
+    effect: Effect
+    child: str | None = None
+    is_pending: bool = False
 
 
 class Simulation:
@@ -83,7 +98,6 @@ class Simulation:
         self.trace: list[SimulationRecord] = []
         self.logs: list[tuple[str, str | None, Any]] = []
         self.messages: list[tuple[str, str, Any]] = []
-        self._pending: dict[str, tuple[str, Effect]] = {}
         self.handlers: dict[str, Handler] = {}
         self.charts: dict[str, Kernel] = {}
         for given in kernels:
@@ -95,11 +109,12 @@ class Simulation:
         self.charts |= charts or {}
         self._compile = compile
         self._kernels: dict[str, Kernel] = {}
-        self._queue: deque[tuple[str, Effect]] = deque()
+        self._queue: deque[tuple[str, Work]] = deque()
+        self._rows: dict[str, _Row] = {}
         self._due: list[_Due] = []
         self._order = 0
-        self._children: dict[str, str] = {}
         self._inline: dict[int, dict[str, Kernel]] = {}
+        self._authorizers: dict[int, Authorizer] = {}
         self._steps = 0
 
     # The interface of a test
@@ -107,7 +122,7 @@ class Simulation:
     @property
     def pending(self) -> list[tuple[str, Effect]]:
         """The invokes and calls without a result, each with its entity, in order."""
-        return list(self._pending.values())
+        return [(each.entity, each.effect) for each in self._rows.values() if each.is_pending]
 
     def create(self, entity: str, context: Mapping[str, Any] | None = None, *, kind: str | None = None) -> Step:
         """Create an entity. Its chart is `kind`, or the part of its id before the `/`, or the first chart."""
@@ -122,7 +137,7 @@ class Simulation:
         return self._start(kernel, entity, context, None)
 
     def send(self, entity: str, name: str, data: Any = None, **fields: Any) -> Step:
-        """Send an event to an entity: one step. Its effects wait for `settle`.
+        """Send an event to an entity: one step. Its effects wait for `settle`. Roles and permits are not checked.
 
         `fields` are further fields of the Event. Raises UsageError (`event.reserved`) for a reserved name, unless
         `type="platform"` or a `source` makes it an event of the driver.
@@ -132,6 +147,7 @@ class Simulation:
         self._steps = 0
         if fields.get("type") != "platform" and "source" not in fields:
             check_sendable(name)
+        fields.setdefault("id", fields.get("key"))
         return self._step(entity, Event(name, data, time_ms=self.time_ms, **fields))
 
     def settle(self) -> None:
@@ -155,18 +171,16 @@ class Simulation:
 
     def complete(self, key: str, result: Any = None) -> None:
         """Complete a pending invoke or call."""
-        entity, effect = self._take_pending(key)
-        self._result(entity, effect, result)
+        self._succeed(self._take_pending(key), result)
 
     def fail(self, key: str, code: str = "failed", message: str = "") -> None:
         """Let a pending invoke or call fail permanently."""
-        entity, effect = self._take_pending(key)
-        self._failure(entity, effect, Failure(code, message, "no"))
+        self._fail(self._take_pending(key), Failure(code, message, "no"))
 
     def children(self, entity: str) -> dict[str, str]:
         """Return the child entities of active invokes, by invoke id."""
-        invokes = self.snapshots[entity].invokes
-        return {each.id: self._children[each.key] for each in invokes if each.key in self._children}
+        rows = ((each.id, self._rows.get(each.key)) for each in self.snapshots[entity].invokes)
+        return {name: row.child for name, row in rows if row is not None and row.child is not None}
 
     # Steps
 
@@ -179,193 +193,188 @@ class Simulation:
         self._steps += 1
         if self._steps > self._steps_max:
             raise UsageError(f"more than {self._steps_max:,} steps: the entities never settle", code="simulation.steps")
+        event = replace(event, time_ms=self.time_ms)
         return self._record(entity, event, self._kernels[entity].step(self.snapshots[entity], event))
 
     def _record(self, entity: str, event: Event | None, step: Step) -> Step:
         before = self.snapshots.get(entity)
         self.snapshots[entity] = step.snapshot
         self.trace.append(SimulationRecord(time_ms=self.time_ms, entity=entity, event=event, step=step))
-        self._queue.extend((entity, effect) for effect in step.effects)
-        ends = before is None or before.ended is None
-        if ends and step.snapshot.ended == "failed" and step.snapshot.parent is not None:
-            why = f"the chart of `{entity}` failed"
-            problem = {"code": "child_failed", "message": why, "attempts": 1, "done": "unknown"}
-            self._queue.append((entity, Effect("done", len(step.effects), "", {"error": problem})))
+        if before is None or step.snapshot.version > before.version:  # otherwise a runtime stores nothing
+            self._apply(before, step)
         return step
+
+    def _apply(self, before: Snapshot | None, step: Step) -> None:
+        """Create and cancel the work of a step."""
+        entity, delta = step.snapshot.entity, work_delta(before, step, self.time_ms)
+        effects = {each.ordinal: each for each in step.effects}
+        for work in delta.born:
+            if work.place.lane == "timer":
+                assert work.due_ms is not None  # a timer waits for nothing but the clock
+                self._schedule(entity, work.due_ms, work.place)
+                continue
+            if work.place.lane == "effect":
+                self._rows[work.place.key(entity)] = _Row(entity, work, effects[work.place.ordinal])
+            self._queue.append((entity, work))
+        for place in delta.cancelled:
+            row = self._rows.get(place.key(entity))
+            if row is not None and not (row.is_pending and row.work.is_saga_step):  # the result of that one counts
+                self._finish(row)
+        for effect in step.effects:
+            if effect.type == "message":
+                self.messages.append((entity, effect.payload["type"], effect.payload.get("data")))
+            elif effect.type == "log":
+                self.logs.append((entity, effect.payload.get("label"), effect.payload.get("value")))
 
     def _settle(self) -> None:
         while self._queue:
-            entity, effect = self._queue.popleft()
-            self._perform(entity, effect)
+            entity, work = self._queue.popleft()
+            if work.place.lane == "outbox":
+                self._deliver(entity, work)
+            elif (row := self._rows.get(work.place.key(entity))) is not None:
+                self._run_effect(row)
+
+    # The clock
+
+    def _schedule(self, entity: str, due_ms: int, place: WorkId) -> None:
+        self._order += 1
+        heappush(self._due, _Due(due_ms, self._order, entity, place))
 
     def _until(self, target: int) -> None:
         self._settle()
         while self._due and self._due[0].due_ms <= target:
             due = heappop(self._due)
-            if self._is_active(due):
-                self.time_ms = max(self.time_ms, due.due_ms)
-                self._fire(due)
-                self._settle()
+            timer, row = self._timer(due), self._rows.get(due.place.key(due.entity))
+            if timer is None and row is None:
+                continue
+            self.time_ms = max(self.time_ms, due.due_ms)
+            if timer is not None:
+                self._step(due.entity, timer_fired(timer, time_ms=self.time_ms))
+            elif row is not None:
+                self._time_out(row)
+            self._settle()
 
-    def _is_active(self, due: _Due) -> bool:
-        snapshot = self.snapshots[due.entity]
-        if due.key is not None:
-            return any(each.key == due.key for each in snapshot.invokes)
-        return any(each.name == due.name and each.version == due.version for each in snapshot.timers)
-
-    def _fire(self, due: _Due) -> None:
-        if due.key is None:
-            self._fire_timer(due)
-        else:
-            self._fire_timeout(due.entity, due.key)
-
-    def _fire_timer(self, due: _Due) -> None:
+    def _timer(self, due: _Due) -> Timer | None:
+        """The timer that fires, if it still waits."""
         timers = self.snapshots[due.entity].timers
-        timer = next(each for each in timers if each.name == due.name and each.version == due.version)
-        source = f"timer/{timer.name}/{timer.version}"
-        self._step(
-            due.entity, self._internal_event(due.entity, timer.event, timer.data, source=source, sendid=timer.id)
-        )
+        return next((each for each in timers if WorkId("timer", each.version, each.ordinal) == due.place), None)
 
-    def _fire_timeout(self, entity: str, key: str) -> None:
-        invoke = next(each for each in self.snapshots[entity].invokes if each.key == key)
-        self._pending.pop(key, None)
-        why = "the invoke took too long"
-        self._step(entity, invoke_failed(invoke.id, key, "timeout", why, done="unknown", time_ms=self.time_ms))
-        self._cancel(key)
+    def _time_out(self, row: _Row) -> None:
+        if row.child is not None:
+            self._step(row.child, Event(CANCEL, type="platform"))
+        self._fail(row, timeout_failure(row.work.body["timeout_ms"]))
 
-    # Effects
+    # Deliveries
 
-    def _perform(self, entity: str, effect: Effect) -> None:
-        payload = effect.payload
-        match effect.type:
-            case "send":
-                self._deliver(entity, effect)
-            case "timer":
-                self._schedule(entity, payload["due_ms"], name=payload["name"], version=payload["version"])
-            case "invoke":
-                self._invoke(entity, effect)
-            case "invoke_cancel":
-                self._pending.pop(payload["key"], None)
-                self._cancel(payload["key"])
-            case "forward":
-                self._forward(entity, effect)
-            case "done":
-                self._done(entity, payload)
-            case "call":
-                self._call_handler(entity, effect)
-            case "message":
-                self.messages.append((entity, payload["type"], payload.get("data")))
-            case "log":
-                self.logs.append((entity, payload.get("label"), payload.get("value")))
-            case _:
-                # A cancelled timer is not in the snapshot, which is checked when the timer is due.
-                assert effect.type == "timer_cancel"
-
-    def _schedule(self, entity: str, due_ms: int, *, name: str = "", version: int = 0, key: str | None = None) -> None:
-        self._order += 1
-        heappush(self._due, _Due(due_ms, self._order, entity, name, version, key))
-
-    def _internal_event(self, entity: str, name: str, data: Any, **fields: Any) -> Event:
-        """An event of an entity or of the driver, with its origin and the system as principal."""
-        fields.setdefault("origin", f"#_scxml_{entity}")
-        fields.setdefault("origintype", SCXML_PROCESSOR)
-        fields.setdefault("principal", {"id": entity, "kind": "system", "roles": ["system"]})
-        return Event(name, data, time_ms=self.time_ms, **fields)
-
-    def _deliver(self, entity: str, effect: Effect) -> None:
-        payload = effect.payload
-        fields: dict[str, Any] = {
-            name: payload[name] for name in ("sendid", "id", "key", "principal") if name in payload
-        }
-        target: str | None = payload["to"]
-        if target == "#_parent":
-            snapshot = self.snapshots[entity]
-            parent = snapshot.parent
-            assert parent is not None
-            target, last = parent.entity, snapshot.ended == "done"
-            fields |= {"invokeid": parent.invokeid, "source": f"invoke/{parent.key}", "last": last}
-        elif target is not None and target.startswith("#_"):
-            target = self.children(entity).get(target[2:])
-        if target in self.snapshots:
-            self._step(target, self._internal_event(entity, payload["event"], payload.get("data"), **fields))
+    def _deliver(self, entity: str, work: Work) -> None:
+        """Deliver what an entity sends to another, to its parent or to a child."""
+        event, invoke = outbox_event(work), invoke_of_address(work.name)
+        if invoke is not None:
+            self._deliver_to_child(entity, work, event, self._rows.get(invoke.key(entity)))
+            return
+        target = work.name.removeprefix("entity/")
+        if event.type == "platform" and event.last:
+            row = self._rows.get((event.source or "").removeprefix("invoke/"))
+            if row is None or row.child != entity:
+                return  # the invoke has finished, or was cancelled
+            self._finish(row)
+            self._step(target, event)
+        elif target not in self.snapshots:
+            self._report_undeliverable(entity, work, event, "undeliverable")
+        elif self._is_denied(target, event):
+            self._report_undeliverable(entity, work, event, "denied")
         else:
-            data = {"effect": "send", "key": effect.key, "code": "undeliverable"}
-            error = self._internal_event(
-                entity, "error.communication", data, type="platform", sendid=payload.get("sendid")
-            )
-            self._step(entity, error)
+            self._step(target, event)
 
-    def _forward(self, entity: str, effect: Effect) -> None:
-        child = self.children(entity).get(effect.payload["id"])
-        if child is not None:
-            event = Event(**effect.payload["event"], time_ms=self.time_ms, forwarded=True)
-            self._step(child, event)
+    def _deliver_to_child(self, entity: str, work: Work, event: Event, row: _Row | None) -> None:
+        if row is None:  # it has finished
+            return
+        if row.work.name != CHILD_WORK:
+            self._report_undeliverable(entity, work, event, "undeliverable")
+            return
+        if event.name == CANCEL:
+            self._finish(row)
+        if row.child is not None and not self._is_denied(row.child, event):  # without the chart there is no child
+            self._step(row.child, event)
+
+    def _is_denied(self, entity: str, event: Event) -> bool:
+        kernel = self._kernels[entity]
+        policy = self._authorizers.get(id(kernel))
+        if policy is None:
+            policy = self._authorizers[id(kernel)] = Authorizer(kernel.chart)
+        refusal = policy.role_refusal(event) or policy.permit_refusal(event, self.snapshots[entity])
+        return refusal is not None
+
+    def _report_undeliverable(self, entity: str, work: Work, event: Event, code: str) -> None:
+        if not is_answer(event):
+            self._step(entity, call_failed("send", work.place.key(entity), code, sendid=event.sendid))
 
     # Handlers and children
 
-    def _call_handler(self, entity: str, effect: Effect) -> None:
-        handler = self.handlers.get(effect.name or "")
-        if handler is None:
-            self._pending[effect.key] = (entity, effect)
-            return
-        timeout_ms, key = effect.payload.get("timeout_ms"), effect.payload.get("key") or effect.key
-        attempt = Attempt(entity, effect.name or "", effect.input, key, 1, timeout_ms, asyncio.Event())
+    def _run_effect(self, row: _Row) -> None:
+        timeout_ms = row.work.body.get("timeout_ms")
+        if timeout_ms is not None:
+            self._schedule(row.entity, self.time_ms + timeout_ms, row.work.place)
+        if row.work.name == CHILD_WORK:
+            self._start_child(row)
+        elif (handler := self.handlers.get(row.work.name)) is None:
+            row.is_pending = True
+        else:
+            self._call_handler(row, handler)
+
+    def _call_handler(self, row: _Row, handler: Handler) -> None:
+        body, name = row.work.body, row.work.name
+        key = attempt_key(row.work, row.entity, 1)
+        attempt = Attempt(row.entity, name, body.get("input"), key, 1, body.get("timeout_ms"), asyncio.Event())
         try:
             result = handler(attempt)
             if iscoroutine(result):
                 result = _run_coroutine(result)
         except Exception as error:  # noqa: BLE001  # any exception of a handler is its result
-            self._failure(entity, effect, failure_from(error))
+            self._fail(row, failure_from(error))
+            return
+        failure = result_failure(name, result)
+        if failure is None:
+            self._succeed(row, result)
         else:
-            problem = payload_refusal(result)
-            if problem is None:
-                self._result(entity, effect, result)
-            else:
-                self._failure(entity, effect, Failure("result.malformed", problem))
+            self._fail(row, failure)
 
-    def _take_pending(self, key: str) -> tuple[str, Effect]:
-        if key not in self._pending:
+    def _take_pending(self, key: str) -> _Row:
+        row = self._rows.get(key)
+        if row is None or not row.is_pending:
             raise NotFoundError(f"no pending effect `{key}`", code="effect.unknown")
-        return self._pending.pop(key)
+        return row
 
-    def _result(self, entity: str, effect: Effect, result: Any) -> None:
-        if effect.type == "invoke":
-            self._step(entity, invoke_done(effect.payload["id"], effect.key, result, time_ms=self.time_ms))
+    def _finish(self, row: _Row) -> None:
+        self._rows.pop(row.effect.key, None)
 
-    def _failure(self, entity: str, effect: Effect, failed: Failure) -> None:
-        code, done, now = failed.code, failed.done, self.time_ms
-        if effect.type == "invoke":
-            name = effect.payload["id"]
-            self._step(entity, invoke_failed(name, effect.key, code, failed.message, done=done, time_ms=now))
+    def _succeed(self, row: _Row, result: Any) -> None:
+        self._finish(row)
+        if row.effect.type == "invoke":
+            self._step(row.entity, invoke_done(row.work.body["id"], row.effect.key, result))
+
+    def _fail(self, row: _Row, failure: Failure) -> None:
+        self._finish(row)
+        if row.effect.type == "invoke":
+            name, key = row.work.body["id"], row.effect.key
+            event = invoke_failed(name, key, failure.code, failure.message, done=failure.done)
         else:
-            self._step(entity, call_failed(effect.name, effect.key, code, time_ms=now))
+            event = call_failed(row.work.name, attempt_key(row.work, row.entity, 1), failure.code)
+        self._step(row.entity, event)
 
-    def _invoke(self, entity: str, effect: Effect) -> None:
-        timeout = effect.payload.get("timeout_ms")
-        if timeout is not None:
-            self._schedule(entity, self.time_ms + timeout, key=effect.key)
-        if effect.payload.get("type", "handler") in CHART_TYPES:
-            self._invoke_chart(entity, effect)
-        else:
-            self._call_handler(entity, effect)
-
-    def _invoke_chart(self, entity: str, effect: Effect) -> None:
+    def _start_child(self, row: _Row) -> None:
+        entity, key, body = row.entity, row.effect.key, row.work.body
         try:
-            kernel = self._chart(entity, effect.payload.get("src"))
+            kernel = self._chart(entity, body.get("src"))
             if kernel is None:
-                self._pending[effect.key] = (entity, effect)
+                row.is_pending = True
                 return
-            if self._depth(entity) >= CHILD_DEPTH_MAX:
-                raise UsageError(f"charts invoke charts more than {CHILD_DEPTH_MAX} deep", code="invoke.depth")
-            invokeid = effect.payload["id"]
-            child = child_entity(kernel.chart.kind, invokeid, effect.key)
-            self._children[effect.key] = child
-            parent = Parent(entity, invokeid, effect.key)
-            self._start(kernel, child, child_context(kernel, effect.payload.get("input")), parent)
+            check_child_depth(self._depth(entity) + 1)
+            row.child = child_entity(kernel.chart.kind, body["id"], key)
+            context = child_context(kernel, body.get("input"))
+            self._start(kernel, row.child, context, Parent(entity, body["id"], key))
         except InterlockError as error:
-            self._children.pop(effect.key, None)
-            self._failure(entity, effect, failure_from(error))
+            self._fail(row, failure_from(error))
 
     def _chart(self, entity: str, src: Any) -> Kernel | None:
         """The kernel of a `src`: an inline chart of the invoking chart, a known chart, or the result of `compile`."""
@@ -384,22 +393,6 @@ class Simulation:
         while parent is not None:
             depth, parent = depth + 1, self.snapshots[parent.entity].parent
         return depth
-
-    def _cancel(self, key: str) -> None:
-        child = self._children.pop(key, None)
-        if child is not None and self.snapshots[child].ended is None:
-            self._step(child, Event("_cancel", time_ms=self.time_ms, type="platform"))
-
-    def _done(self, entity: str, payload: Mapping[str, Any]) -> None:
-        """Send the result of an ended child to its parent, as its last event."""
-        parent = self.snapshots[entity].parent
-        assert parent is not None
-        word = "error" if "error" in payload else "done"
-        data = payload.get("error", payload.get("data"))
-        fields = {"type": "platform", "invokeid": parent.invokeid, "source": f"invoke/{parent.key}", "last": True}
-        self._step(
-            parent.entity, self._internal_event(parent.entity, f"{word}.invoke.{parent.invokeid}", data, **fields)
-        )
 
 
 def _run_coroutine(coroutine: Coroutine[Any, Any, object]) -> object:

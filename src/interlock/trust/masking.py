@@ -11,8 +11,8 @@ import re
 from functools import cached_property
 from typing import Any
 
-from interlock.compiler.checks.sites import written_names
 from interlock.model.chart import Chart
+from interlock.model.chart_sites import written_names
 from interlock.model.driver_events import TIMER_SOURCE
 
 MASK = "•••"

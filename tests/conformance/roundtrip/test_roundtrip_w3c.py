@@ -1,4 +1,4 @@
-"""The W3C's files make the round trip SCXML to YAML to SCXML: they still pass, and behave alike under random events."""
+"""The W3C's files go from SCXML to YAML and JSON and back: they still pass, and behave alike under random events."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from interlock.definition.scxml.format import FORMAT as SCXML
 from interlock.errors import InterlockError
+from interlock.evolve.identity import behaviour_name
 from interlock.expression.language import SAFE, Language
 from interlock.model.document.document import Document
 from tests.conformance.roundtrip.trips import LostError, chart_of, trip
@@ -39,8 +40,8 @@ pytestmark = [
 
 
 def through_yaml(document: Document) -> str:
-    """The document as SCXML, after it was YAML, SCXML and YAML."""
-    return SCXML.write(trip(document, ("yaml", "scxml", "yaml")).document).text
+    """The document as SCXML, after it was YAML, SCXML and JSON."""
+    return SCXML.write(trip(document, ("yaml", "scxml", "json")).document).text
 
 
 def language_of(case: Case) -> Language:
@@ -99,8 +100,10 @@ def _compared(path: Path, language: Callable[[], Language], tally: Tally) -> str
         original = chart_of(document, language())
     except (InterlockError, LostError, OSError):
         return None
-    back = trip(document, ("yaml", "scxml"))
+    back = trip(document, ("yaml", "json", "scxml"))
     if back.document != document:
         return "the document is not the same"
+    if behaviour_name(back.document) != behaviour_name(document):
+        return "the name of the behaviour is not the same"
     found = Twins(original, chart_of(back.document, language()), language=language).difference(path.name, tally)
     return None if found is None else str(found)

@@ -18,7 +18,8 @@ from interlock.model.chart import Chart
 from interlock.model.document.document import Document
 
 CHANGING = {
-    "yaml": {"export.order"},
+    "yaml": set[str](),
+    "json": set[str](),
     "scxml": set[str](),
     "xstate": {
         "export.always",

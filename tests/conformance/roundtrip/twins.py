@@ -13,12 +13,13 @@ from random import Random
 from typing import Any
 from zlib import crc32
 
-from interlock.errors import RejectedError
+from interlock.errors import CorruptionError, InterlockError, RejectedError
 from interlock.expression.language import SAFE, Language
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart, State
 from interlock.model.codec import encode, plain
 from interlock.model.event import Event
+from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 from tests.conformance.roundtrip.senders import ChartSender, Vocabulary
 
@@ -92,24 +93,24 @@ class Twins:
     def _sequence(self, random: Random, tally: Tally) -> Difference | None:
         sender = ChartSender(self.vocabulary, random)
         context = sender.context()
-        steps: list[Step | RejectedError] = [_started(each, context) for each in self.kernels]
+        steps: list[Step | InterlockError] = [_started(each, context) for each in self.kernels]
         trail: list[str] = []
         for _ in range(STEPS_MAX):
             tally.steps += 1
             found = self._compared(steps, trail)
-            if found is not None or isinstance(steps[0], RejectedError):
+            if found is not None or isinstance(steps[0], InterlockError):
                 return found
             snapshots = [each.snapshot for each in steps if isinstance(each, Step)]
             event = sender.event(snapshots[0])
             trail.append(event.name)
             events = (event, _renamed(event, self.back))
             steps = [
-                kernel.step(snapshot, given)
+                _stepped(kernel, snapshot, given)
                 for kernel, snapshot, given in zip(self.kernels, snapshots, events, strict=True)
             ]
         return None
 
-    def _compared(self, steps: list[Step | RejectedError], trail: list[str]) -> Difference | None:
+    def _compared(self, steps: list[Step | InterlockError], trail: list[str]) -> Difference | None:
         expected, actual = seen(steps[0]), _mapped(seen(steps[1]), self.there)
         what = path_of_difference(expected, actual)
         if what is None:
@@ -117,9 +118,9 @@ class Twins:
         return Difference(what=what, expected=_at(expected, what), actual=_at(actual, what), trail=tuple(trail))
 
 
-def seen(step: Step | RejectedError) -> dict[str, Any]:
+def seen(step: Step | InterlockError) -> dict[str, Any]:
     """What a driver can see of a step, as plain JSON."""
-    if isinstance(step, RejectedError):
+    if isinstance(step, InterlockError):
         return {"refused": step.code}
     snapshot = plain(step.snapshot)
     del snapshot["revision"], snapshot["kind"]
@@ -153,6 +154,13 @@ def _started(kernel: Kernel, context: Mapping[str, Any]) -> Step | RejectedError
     try:
         return kernel.start(context, entity="a/1", time_ms=1_000)
     except RejectedError as error:
+        return error
+
+
+def _stepped(kernel: Kernel, snapshot: Snapshot, event: Event) -> Step | CorruptionError:
+    try:
+        return kernel.step(snapshot, event)
+    except CorruptionError as error:
         return error
 
 

@@ -22,7 +22,7 @@ from interlock.model.event import Event
 from interlock.model.snapshot import Invocation, Parent, Timer
 from interlock.model.step import Step
 from tests.properties.agreement import difference, seen
-from tests.reference.interpreter import Interpreter
+from tests.properties.reference.interpreter import Interpreter
 
 PARENT = Parent(entity="boss/1", invokeid="child", key="boss/1/1/0")
 

@@ -21,7 +21,6 @@ def test_s23_an_error_skips_the_rest_of_its_block_only() -> None:
 
 
 def test_s23_what_a_failed_block_did_before_the_error_stays() -> None:
-    """Assigned fields and effects of the same block are kept."""
     life = Life(
         f"context: {{n: {{type: integer, default: 0}}}}\nstates: {{a: {{entry: [{{assign: {{n: 1}}}}, {ERROR}]}}}}"
     )
@@ -30,14 +29,12 @@ def test_s23_what_a_failed_block_did_before_the_error_stays() -> None:
 
 
 def test_s23_an_error_inside_if_or_foreach_ends_the_outer_block() -> None:
-    """There is one block, however deep its actions are nested."""
     life = Life(f"states: {{a: {{entry: [{{foreach: {{in: [1, 2], item: x, do: [turn, {ERROR}]}}}}, lost]}}}}")
 
     assert "+a turn" == life.trace
 
 
 def test_s24_raise_and_send_to_internal_join_the_queue_in_order() -> None:
-    """Both are handled in the same step."""
     life = Life("""
         states:
           a:
@@ -94,7 +91,6 @@ def test_s25_what_cannot_be_done_is_an_error_of_execution(action: str, code: str
 
 
 def test_s25_an_undeclared_field_is_refused_at_load() -> None:
-    """YAML knows its fields, so the mistake is found before anything runs."""
     assert "assign.unknown_field" in codes("states: {a: {entry: [{assign: {nobody: 1}}]}}")
 
 
@@ -119,7 +115,6 @@ def test_s25_foreach_declares_item_and_index() -> None:
 
 
 def test_s25_foreach_over_nothing_does_nothing() -> None:
-    """No turn, no field."""
     life = Life("states: {a: {entry: [{foreach: {in: [], item: x, do: [turn]}}, after]}}")
 
     assert ("+a after", {}) == (life.trace, life.context)
@@ -153,7 +148,6 @@ def test_s25_an_error_in_an_argument_carries_the_send_id_too() -> None:
 
 
 def test_s25_a_send_reaches_parent_invoke_and_other_entities() -> None:
-    """Each in its own spelling."""
     life = Life(
         """
         states:
@@ -174,7 +168,6 @@ def test_s25_a_send_reaches_parent_invoke_and_other_entities() -> None:
 
 
 def test_s25_cancel_drops_every_pending_timer_of_the_id() -> None:
-    """And none of another id; an unknown id is no error."""
     life = Life("""
         states:
           a:
@@ -190,13 +183,10 @@ def test_s25_cancel_drops_every_pending_timer_of_the_id() -> None:
 
 
 def test_s25_scripts_are_refused() -> None:
-    """They run code; only a trusted language may."""
     assert "script.untrusted" in codes("states: {a: {entry: [{script: 'x = 1'}]}}")
 
 
 def test_s25_registered_functions_assign_by_mapping() -> None:
-    """What one returns is written field by field, each checked."""
-
     def both(context: Any, event: Any) -> dict[str, Any]:
         return {"n": 2, "m": "x"}
 
@@ -209,7 +199,6 @@ def test_s25_registered_functions_assign_by_mapping() -> None:
 
 
 def test_s33_an_if_whose_guard_fails_goes_on_to_the_next_branch() -> None:
-    """The guard counts as false, the error is queued, the block goes on."""
     life = Life("states: {a: {entry: [{if: '= 1 // 0 == 1', then: [no], else: [other]}, more]}}")
 
     assert ("+a other more", ["expression.zero_division"]) == (life.trace, life.faults)

@@ -34,7 +34,6 @@ def test_section_4_descriptors_match_whole_tokens(descriptor: str, name: str, ta
 
 
 def test_section_4_a_star_takes_done_and_error_events_too() -> None:
-    """Anything that comes."""
     life = Life("""
         states:
           c:

@@ -27,7 +27,6 @@ def test_s26_shallow_records_children_and_deep_records_atomic_states(kind: str, 
 
 
 def test_s26_history_is_recorded_before_any_exit_block_runs() -> None:
-    """The configuration before any removal counts, for every state that is left."""
     life = Life("""
         states:
           p:
@@ -45,7 +44,6 @@ def test_s26_history_is_recorded_before_any_exit_block_runs() -> None:
 
 
 def test_s26_history_stays_until_the_next_exit() -> None:
-    """Using it does not spend it."""
     life = Life(NESTED.format(kind="deep"))
     life.send_all("n", "out", "back")
 
@@ -54,7 +52,6 @@ def test_s26_history_stays_until_the_next_exit() -> None:
 
 
 def test_s26_a_microstep_sees_the_history_it_records_itself() -> None:
-    """A state that leaves itself for its own history comes back to where it was."""
     life = Life("""
         dialect: scxml
         states:
@@ -136,7 +133,6 @@ def test_s28_an_output_that_fails_is_null_with_an_error_before_it() -> None:
 
 
 def test_s29_a_parallel_inside_a_parallel_completes_it_only_through_a_plain_region() -> None:
-    """Appendix D looks one level up from the final that was entered last."""
     text = """
         states:
           p:
@@ -155,7 +151,6 @@ def test_s29_a_parallel_inside_a_parallel_completes_it_only_through_a_plain_regi
 
 
 def test_s29_an_atomic_region_is_never_in_a_final_state() -> None:
-    """So its parallel is never done."""
     life = Life("""
         dialect: scxml
         states:

@@ -16,7 +16,6 @@ states:
 
 
 def test_s30_an_invoke_begins_with_its_state_and_ends_with_it() -> None:
-    """The effect has a key; leaving the state cancels it by that key."""
     life = Life(JOB)
     key = life.effects("invoke")[0].key
     life.send("e")
@@ -27,7 +26,6 @@ def test_s30_an_invoke_begins_with_its_state_and_ends_with_it() -> None:
 
 
 def test_s30_a_state_entered_and_left_in_one_step_begins_nothing() -> None:
-    """Transient states invoke nothing."""
     life = Life("states: {a: {invoke: {id: job, src: w}, always: b}, b: {}}")
 
     assert ([], []) == (life.effects("invoke"), life.effects("invoke_cancel"))
@@ -41,7 +39,6 @@ def test_s30_the_id_is_made_of_state_version_and_ordinal() -> None:
 
 
 def test_s30_a_result_ends_the_invoke() -> None:
-    """Even if the state stays: leaving it later cancels nothing."""
     life = Life("states: {a: {invoke: {id: job, src: w, onDone: {actions: [got]}}, on: {e: b}}, b: {}}")
 
     assert "got" == life.answer(life.invoke("job"))
@@ -62,7 +59,6 @@ def test_s30_the_result_of_a_cancelled_invoke_is_ignored_but_kept() -> None:
 
 
 def test_s30_the_result_of_a_replaced_invoke_is_not_that_of_its_successor() -> None:
-    """The id is the same, the key is not."""
     life = Life(JOB)
     old = life.invoke("job")
     life.send("again")
@@ -83,7 +79,6 @@ def test_s30_what_a_child_sent_as_it_ended_is_delivered_although_the_state_is_go
 
 
 def test_s30_a_message_does_not_end_the_invoke() -> None:
-    """Only its result does."""
     life = Life("states: {a: {invoke: {id: job, src: w}, on: {news: {actions: [heard]}}}}")
 
     assert "heard" == life.answer(life.invoke("job"), "news")
@@ -116,7 +111,6 @@ def test_s31_onDone_takes_exactly_its_own_invoke() -> None:  # noqa: N802  the k
 
 
 def test_s31_a_result_nobody_takes_is_ignored() -> None:
-    """It is over all the same, and the snapshot says so."""
     life = Life("states: {a: {invoke: {id: job, src: w}}}")
     life.answer(life.invoke("job"))
 

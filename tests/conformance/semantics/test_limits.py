@@ -22,7 +22,6 @@ states:
 
 
 def test_microsteps_within_the_limit_are_carried_out() -> None:
-    """A long loop that ends is fine."""
     life = Life(COUNTING.format(count=limits.MICROSTEPS_MAX - 10))
     life.send("e")
 
@@ -30,7 +29,6 @@ def test_microsteps_within_the_limit_are_carried_out() -> None:
 
 
 def test_microsteps_beyond_the_limit_fail_the_step() -> None:
-    """Nothing of it is kept, and the message names the cycle."""
     life = Life(COUNTING.format(count=limits.MICROSTEPS_MAX + 10))
     before = life.step.snapshot
     life.send("e")
@@ -60,7 +58,6 @@ def test_an_error_that_queues_itself_for_ever_is_stopped() -> None:
     ],
 )
 def test_what_one_step_makes_is_bounded(action: str, code: str) -> None:
-    """Internal events, effects, timers."""
     life = Life(f"""
         states:
           a: {{on: {{e: {{actions: [{{foreach: {{in: "= event.data", item: x, do: [{action}]}}}}]}}, r: {{}}}}}}
@@ -74,7 +71,6 @@ def test_what_one_step_makes_is_bounded(action: str, code: str) -> None:
 
 
 def test_foreach_is_bounded() -> None:
-    """Ten thousand items."""
     life = Life("states: {a: {on: {e: {actions: [{foreach: {in: '= event.data', item: x, do: []}}]}}}}")
     life.send("e", [0] * limits.FOREACH_ITEMS_MAX)
     assert "applied None" == life.verdict
@@ -84,7 +80,6 @@ def test_foreach_is_bounded() -> None:
 
 
 def test_deferred_events_are_bounded() -> None:
-    """They live in the snapshot."""
     life = Life("unhandled: defer\nstates: {a: {}}")
     for _ in range(limits.DEFERRED_MAX):
         life.send("x")
@@ -95,7 +90,6 @@ def test_deferred_events_are_bounded() -> None:
 
 
 def test_active_invokes_are_bounded() -> None:
-    """They live in the snapshot too."""
     invokes = ", ".join("{src: w}" for _ in range(limits.INVOKES_MAX + 1))
     with pytest.raises(RejectedError) as caught:
         Life(f"states: {{a: {{invoke: [{invokes}]}}}}")
@@ -104,7 +98,6 @@ def test_active_invokes_are_bounded() -> None:
 
 
 def test_evaluations_are_bounded() -> None:
-    """What many expressions cost together ends the step."""
     life = Life("""
         context: {n: {type: integer, default: 0}}
         states:
@@ -123,7 +116,6 @@ def test_evaluations_are_bounded() -> None:
 
 
 def test_states_and_depth_of_a_chart_are_bounded() -> None:
-    """A definition beyond them is refused."""
     document = read("states: {a: {}}")
     wide = tuple(State(key=f"s{number}") for number in range(limits.STATES_MAX + 1))
     deep = State(key="s")

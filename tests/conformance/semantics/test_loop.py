@@ -61,7 +61,6 @@ def test_s8_invokes_begin_on_settling() -> None:
 
 
 def test_s8_invokes_of_several_states_begin_in_document_order() -> None:
-    """By state in entry order, then as written."""
     life = Life("""
         states:
           p:
@@ -136,7 +135,6 @@ def test_s9_autoforward_passes_the_event_on() -> None:
 
 
 def test_s9_finalize_and_forward_follow_document_order() -> None:
-    """Over the active states, each with its invokes as written."""
     life = Life("""
         states:
           p:
@@ -151,7 +149,6 @@ def test_s9_finalize_and_forward_follow_document_order() -> None:
 
 
 def test_s9_a_forwarded_event_is_not_taken_for_one_of_our_own_invokes() -> None:
-    """Its invokeid belongs to the parent that passed it on."""
     life = Life("states: {a: {invoke: {id: job, src: w, finalize: [wrong]}, on: {e: {actions: [taken]}}}}")
 
     assert "taken" == life.send("e", invokeid="job", forwarded=True)
@@ -169,7 +166,6 @@ on: {lost: {actions: [wrong]}}
 
 
 def test_s10_the_end_leaves_every_state_and_drops_the_queue() -> None:
-    """Queued internal events are dropped, then exit blocks run in exit order."""
     life = Life(ENDING, parent=PARENT)
 
     assert "-b -q -a -r -p +f -f" == life.send("end")
@@ -187,7 +183,6 @@ def test_s10_the_parent_hears_last_of_all() -> None:
 
 
 def test_s10_without_a_parent_there_is_no_done_effect() -> None:
-    """Nobody is told."""
     life = Life("states: {a: {on: {e: f}}, f: {type: final}}")
     life.send("e")
 
@@ -210,7 +205,6 @@ def test_s10_timers_are_dropped_and_invokes_cancelled_at_the_end() -> None:
 
 
 def test_s10_the_microstep_that_ends_it_is_finished() -> None:
-    """Other regions still make their moves in it."""
     life = Life("""
         states:
           p:
@@ -231,7 +225,6 @@ def test_s10_a_cancelled_child_runs_its_exit_blocks_and_says_nothing() -> None:
 
 
 def test_s10_an_ended_entity_rejects_events() -> None:
-    """From outside: rejected. What the driver still brings back: ignored."""
     life = Life("states: {a: {invoke: {id: job, src: w}, on: {e: f}}, f: {type: final}}")
     job = life.invoke("job")
     life.send("e")

@@ -12,14 +12,12 @@ states:
 
 
 def test_s14_a_history_target_stands_for_what_it_recorded() -> None:
-    """Before that, for its default."""
     life = Life(HISTORY)
 
     assert "-z +c +b" == life.send_all("n", "out", "back")
 
 
 def test_s14_the_domain_follows_the_effective_targets() -> None:
-    """A history target inside the source's parent leaves only what lies between."""
     life = Life("""
         states: {c: {states: {x: {states: {a: {on: {e: "#c.h"}}, b: {}}}, h: {type: history, target: x.b}}}}
         """)
@@ -43,14 +41,12 @@ def test_s15_an_internal_transition_of_a_compound_stays_in_it() -> None:
 
 
 def test_s15_an_external_transition_to_a_descendant_leaves_its_source() -> None:
-    """The domain is a proper ancestor of the source."""
     life = Life("states: {c: {on: {e: {target: c.b, reenter: true, actions: [act]}}, states: {a: {}, b: {}}}}")
 
     assert "-a -c act +c +b" == life.send("e")
 
 
 def test_s15_a_self_target_leaves_and_enters_the_state() -> None:
-    """Also an atomic one."""
     life = Life("states: {a: {on: {e: {target: a, reenter: true, actions: [act]}}}}")
 
     assert "-a act +a" == life.send("e")
@@ -69,7 +65,6 @@ def test_s15_parallels_are_no_domains() -> None:
 
 
 def test_s15_the_nearest_compound_that_contains_all_targets() -> None:
-    """Nothing above it is touched."""
     life = Life("states: {o: {states: {c: {states: {a: {on: {e: d}}}}, d: {}}}}")
 
     assert "-a -c +d" == life.send("e")
@@ -105,7 +100,6 @@ def test_s16_yaml_refuses_an_internal_that_would_be_external() -> None:
 
 
 def test_s17_exit_blocks_run_in_document_order_and_inner_states_first() -> None:
-    """All blocks of a state, then its parent's."""
     life = Life("""
         states:
           c: {exit: [[c1], [c2]], states: {a: {exit: [[a1], [a2]], on: {e: "#z"}}}}
@@ -129,7 +123,6 @@ def test_s17_in_no_longer_sees_states_already_left() -> None:
 
 
 def test_s17_invokes_are_cancelled_after_the_exit_blocks() -> None:
-    """State by state."""
     life = Life("states: {a: {invoke: {id: job, src: w}, exit: [bye], on: {e: b}}, b: {}}")
     life.send("e")
 
@@ -151,7 +144,6 @@ def test_s18_actions_run_between_all_exits_and_all_entries() -> None:
 
 
 def test_s18_the_content_of_a_transition_is_one_block() -> None:
-    """An error skips the rest of it, not of the other transition's."""
     life = Life("""
         states:
           p:
@@ -165,7 +157,6 @@ def test_s18_the_content_of_a_transition_is_one_block() -> None:
 
 
 def test_s19_several_targets_are_entered_together() -> None:
-    """Each in its region, in document order whatever the order of the list."""
     life = Life("""
         states:
           z: {on: {e: [{target: [p.q.b2, p.r.a2]}]}}

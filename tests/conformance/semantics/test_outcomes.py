@@ -10,7 +10,6 @@ from tests.conformance.semantics.life import Life, codes
 
 
 def test_applied_when_something_with_target_or_content_was_chosen() -> None:
-    """The version goes on."""
     life = Life("states: {a: {on: {e: b}}, b: {}}")
     life.send("e")
 
@@ -27,7 +26,6 @@ def test_ignored_when_the_author_said_already_done() -> None:
 
 
 def test_rejected_when_no_transition_takes_it() -> None:
-    """The snapshot is the one before."""
     life = Life("states: {a: {on: {e: {}}}}")
     before = life.step.snapshot
     life.send("other")
@@ -36,7 +34,6 @@ def test_rejected_when_no_transition_takes_it() -> None:
 
 
 def test_rejected_for_a_guard_names_the_guard_and_what_it_read() -> None:
-    """So that a person sees why."""
     life = Life("""
         context: {n: {type: integer, default: 2}}
         states: {a: {on: {e: {target: b, guard: "= context.n > 3"}}}, b: {}}
@@ -50,7 +47,6 @@ def test_rejected_for_a_guard_names_the_guard_and_what_it_read() -> None:
 
 
 def test_an_eventless_transition_that_reads_the_event_counts() -> None:
-    """Something was chosen in the step, so the event was taken."""
     life = Life("states: {a: {always: {target: b, guard: \"= get({'e': 1}, event.name, 0) == 1\"}}, b: {}}")
     life.send("e")
 
@@ -123,7 +119,6 @@ def test_s33_a_failing_guard_is_false_and_queues_an_error() -> None:
 
 
 def test_s33_an_error_nobody_takes_is_listed() -> None:
-    """Inside or from outside: receipt, log and metrics show it."""
     life = Life("unhandled: ignore\nstates: {a: {invoke: {id: job, src: w}, on: {e: {actions: [{log: '= 1 // 0'}]}}}}")
     life.send("e")
     assert ["expression.zero_division"] == life.faults
@@ -133,7 +128,6 @@ def test_s33_an_error_nobody_takes_is_listed() -> None:
 
 
 def test_s33_an_error_dropped_by_the_end_is_listed_too() -> None:
-    """No transition took it."""
     life = Life("states: {a: {on: {e: f}}, f: {type: final, entry: [{log: '= 1 // 0'}]}}")
     life.send("e")
 
@@ -141,7 +135,6 @@ def test_s33_an_error_dropped_by_the_end_is_listed_too() -> None:
 
 
 def test_s34_errors_raise_aborts_the_step() -> None:
-    """Nothing is committed: no effect, no new version, the context as before; the code is told."""
     life = Life("""
         errors: raise
         context: {n: {type: integer, default: 0}}
@@ -155,7 +148,6 @@ def test_s34_errors_raise_aborts_the_step() -> None:
 
 
 def test_s34_a_failing_start_is_refused() -> None:
-    """There is nothing before it to go back to."""
     with pytest.raises(RejectedError) as caught:
         Life("errors: raise\nstates: {a: {entry: [{log: '= 1 // 0'}]}}")
 
@@ -163,7 +155,6 @@ def test_s34_a_failing_start_is_refused() -> None:
 
 
 def test_s34_only_the_timer_whose_event_failed_is_taken_out() -> None:
-    """Or it would come back for ever."""
     life = Life("""
         errors: raise
         states:
@@ -185,7 +176,6 @@ def test_s34_an_untaken_error_of_an_invoke_ends_the_entity_as_failed() -> None:
 
 
 def test_s34_a_taken_error_of_an_invoke_does_not() -> None:
-    """Even if taking it does nothing."""
     life = Life("errors: raise\nstates: {a: {invoke: {id: job, src: w, onError: {}}}}")
     life.answer(life.invoke("job"), "error", {"code": "broken", "message": "", "attempts": 1, "done": "no"})
 
@@ -193,7 +183,6 @@ def test_s34_a_taken_error_of_an_invoke_does_not() -> None:
 
 
 def test_s35_a_malformed_expression_fails_when_it_is_evaluated_in_scxml() -> None:
-    """In this dialect it only warns at load."""
     text = "states: {a: {on: {e: {actions: [{log: '= context..x'}, lost]}, error.execution: {actions: [told]}}}}"
     life = Life(f"dialect: scxml\n{text}")
 

@@ -9,14 +9,12 @@ from tests.conformance.semantics.life import Life
 
 
 def test_s11_inner_states_win_over_outer_ones() -> None:
-    """The walk goes from the atomic state outward and stops at the first."""
     life = Life("states: {c: {on: {e: {actions: [outer]}}, states: {a: {on: {e: {actions: [inner]}}}}}}")
 
     assert "inner" == life.send("e")
 
 
 def test_s11_a_false_guard_lets_the_walk_go_on() -> None:
-    """To the next transition of the state, then to its parent."""
     life = Life("""
         states:
           c:
@@ -28,7 +26,6 @@ def test_s11_a_false_guard_lets_the_walk_go_on() -> None:
 
 
 def test_s11_of_one_state_the_first_in_document_order_is_taken() -> None:
-    """Not the best match, not the last."""
     life = Life("""
         states:
           a: {transitions: [{event: "*", guard: "= true or event.id", actions: [first]}, {event: e, actions: [second]}]}
@@ -50,14 +47,12 @@ def test_s11_each_region_has_its_own_walk() -> None:
 
 
 def test_s11_a_transition_above_two_regions_is_taken_once() -> None:
-    """The result is a set."""
     life = Life("states: {p: {type: parallel, on: {e: {actions: [once]}}, states: {r: {}, q: {}}}}")
 
     assert "once" == life.send("e")
 
 
 def test_s12_a_guard_is_asked_once_per_selection() -> None:
-    """Even if several regions reach its transition."""
     asked: list[str] = []
 
     def ask(context: Any, event: Any) -> bool:
@@ -85,7 +80,6 @@ def test_s12_guards_are_asked_no_further_than_needed() -> None:
 
 
 def test_s12_a_failing_guard_is_visible_once() -> None:
-    """Its error is queued once per selection, though two regions come by."""
     life = Life("""
         unhandled: ignore
         states: {p: {type: parallel, on: {e: {guard: "= 1 // 0 == event.id", actions: [x]}}, states: {r: {}, q: {}}}}
@@ -116,7 +110,6 @@ def test_s13_an_inner_transition_preempts_an_outer_one() -> None:
 
 
 def test_s13_between_two_regions_the_first_in_document_order_wins() -> None:
-    """Neither source is inside the other, so the later one is dropped."""
     life = Life("""
         states:
           p:
@@ -152,7 +145,6 @@ def test_s13_a_dropped_transition_drops_nothing() -> None:
 
 
 def test_s13_transitions_without_target_conflict_with_nothing() -> None:
-    """They are taken beside one that leaves everything."""
     life = Life("""
         states:
           p:

@@ -9,7 +9,6 @@ from tests.conformance.semantics.life import Life
 
 
 def test_s5_fields_are_bound_in_document_order() -> None:
-    """A default may read the fields before it."""
     life = Life("""
         context: {a: {type: integer, default: 2}, b: {type: integer, default: "= context.a * 3"}}
         states: {s: {context: {c: {type: integer, default: "= context.a + context.b"}}}}
@@ -19,14 +18,12 @@ def test_s5_fields_are_bound_in_document_order() -> None:
 
 
 def test_s5_early_binding_gives_values_to_fields_of_states_never_entered() -> None:
-    """All fields have their values at the start."""
     life = Life("states: {s: {}, t: {context: {c: {default: 1}}}}")
 
     assert {"c": 1} == life.context
 
 
 def test_s5_late_binding_waits_for_the_first_entry_and_happens_once() -> None:
-    """A state's own fields get their values when it is first entered; the next entry keeps what they hold."""
     life = Life("""
         binding: late
         context: {n: {type: integer, default: 1}}
@@ -52,7 +49,6 @@ def test_s5_late_fields_are_bound_before_the_entry_blocks() -> None:
 
 
 def test_s5_values_given_at_creation_replace_defaults_of_the_root() -> None:
-    """Also with late binding, where the root is entered first."""
     for binding in ("early", "late"):
         life = Life(f"binding: {binding}\ncontext: {{n: {{type: integer, default: 1}}}}\nstates: {{s: {{}}}}", {"n": 5})
 
@@ -71,7 +67,6 @@ def test_s5_a_failing_default_leaves_the_field_unbound_and_queues_an_error() -> 
 
 
 def test_s5_a_default_that_its_type_refuses_is_an_error_too() -> None:
-    """The field stays unbound; nobody takes the error, so it is a fault."""
     life = Life("context: {n: {type: integer, default: \"= 'x' + 'y'\"}}\nstates: {s: {}}")
 
     assert ({}, ["context.refused"]) == (life.context, life.faults)

@@ -17,7 +17,6 @@ states:
 
 
 def test_s1_entry_is_document_order() -> None:
-    """States are entered in the order in which they are written, parents first."""
     life = Life(REGIONS)
 
     assert "+p +r +a +q +b" == life.trace
@@ -31,7 +30,6 @@ def test_s1_exit_is_the_reverse_of_document_order() -> None:
 
 
 def test_s2_a_compound_has_one_active_child_and_a_parallel_all() -> None:
-    """The configuration holds one atomic state per region."""
     life = Life(REGIONS)
 
     assert "a b" == life.states
@@ -50,7 +48,6 @@ def test_s2_a_history_is_never_active() -> None:
 
 
 def test_s3_transitions_of_the_root_are_tried_last() -> None:
-    """A root transition takes what no inner state takes."""
     life = Life("""
         on: {e: {actions: [root]}, f: {actions: [root]}}
         states: {a: {on: {e: {actions: [inner]}}}}
@@ -81,7 +78,6 @@ def test_s3_a_final_child_of_the_root_ends_the_entity() -> None:
 
 
 def test_s3_a_deeper_final_does_not_end_the_entity() -> None:
-    """A final inside a compound only completes that compound."""
     life = Life("states: {c: {states: {a: {on: {e: f}}, f: {type: final}}}}")
     life.send("e")
 
@@ -114,7 +110,6 @@ def test_s4_initial_content_runs_after_entry_and_before_the_child() -> None:
 
 
 def test_s4_initial_must_be_inside() -> None:
-    """An initial state outside of its compound is refused at load."""
     assert "target.unknown" in codes("states: {c: {initial: z, states: {a: {}}}, z: {}}")
 
 

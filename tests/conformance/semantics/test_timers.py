@@ -22,7 +22,6 @@ def test_s36_a_delayed_send_puts_a_timer_into_the_snapshot() -> None:
 
 
 def test_s36_due_is_counted_from_the_time_of_the_event() -> None:
-    """Not from the start of the entity, not from a clock."""
     life = Life("states: {a: {on: {e: {actions: [{send: {event: t, delay: 1s, id: t}}]}}}}")
     life.time_ms = 70
     life.send("e")
@@ -31,7 +30,6 @@ def test_s36_due_is_counted_from_the_time_of_the_event() -> None:
 
 
 def test_s36_a_send_id_may_repeat() -> None:
-    """The second gets a name of its own while the first is pending."""
     life = Life("states: {a: {on: {e: {actions: [{send: {event: t, delay: 1s, id: t}}]}}}}")
     life.send_all("e", "e")
 
@@ -40,14 +38,12 @@ def test_s36_a_send_id_may_repeat() -> None:
 
 
 def test_s36_timers_stay_in_the_order_set() -> None:
-    """That is the order in which equal due times fire."""
     life = Life("states: {a: {entry: [{send: {event: x, delay: 1s, id: b}}, {send: {event: y, delay: 1s, id: a}}]}}")
 
     assert ["b", "a"] == [each.name for each in life.step.snapshot.timers]
 
 
 def test_s37_a_firing_is_an_external_event_and_spends_the_timer() -> None:
-    """It carries the send id and the data."""
     life = Life("""
         states:
           a:
@@ -60,7 +56,6 @@ def test_s37_a_firing_is_an_external_event_and_spends_the_timer() -> None:
 
 
 def test_s37_a_timer_that_is_gone_is_ignored() -> None:
-    """Fired twice, or cancelled before."""
     life = Life("""
         states:
           a: {entry: [{send: {event: t, delay: 1s, id: t}}], on: {t: {actions: [x]}, c: {actions: [{cancel: t}]}}}
@@ -101,7 +96,6 @@ states:
 
 
 def test_s38_after_sets_a_timer_at_the_end_of_entry() -> None:
-    """After the entry blocks, in a block of its own; its event names delay and state."""
     life = Life(AFTER)
 
     assert ["log", "call", "timer"] == [each.type for each in life.step.effects]
@@ -109,7 +103,6 @@ def test_s38_after_sets_a_timer_at_the_end_of_entry() -> None:
 
 
 def test_s38_leaving_cancels_it_at_the_end_of_exit() -> None:
-    """After the exit blocks."""
     life = Life(AFTER)
     life.send("leave")
 
@@ -118,7 +111,6 @@ def test_s38_leaving_cancels_it_at_the_end_of_exit() -> None:
 
 
 def test_s38_entering_again_restarts_it() -> None:
-    """The old one is cancelled, a new one is due later."""
     life = Life(AFTER)
     life.time_ms = 10_000
     life.send("again")
@@ -127,7 +119,6 @@ def test_s38_entering_again_restarts_it() -> None:
 
 
 def test_s38_a_false_guard_when_it_fires_leaves_the_state_where_it_is() -> None:
-    """It does not fire again."""
     life = Life(AFTER)
     life.fire(life.timer("after.30s.a"))
 
@@ -135,7 +126,6 @@ def test_s38_a_false_guard_when_it_fires_leaves_the_state_where_it_is() -> None:
 
 
 def test_s38_a_delay_may_be_an_expression() -> None:
-    """Named by its number; one that fails is an error in a block of its own."""
     life = Life("""
         context: {n: {type: integer, default: 7}}
         states: {a: {after: {"= 1 // 0": z, "= context.n * 10": z}}, z: {}}
@@ -153,7 +143,6 @@ def test_s39_the_policy_is_kept_with_the_timer() -> None:
 
 
 def test_s39_moving_a_timer_changes_its_due_time_and_nothing_else() -> None:
-    """The reserved event is an ordinary entry; for a timer that is gone it is ignored."""
     life = Life("states: {a: {after: {1s: z}, on: {'*': {actions: [wrong]}}}, z: {}}")
     data = {"name": "after.1s.a", "version": 1, "due_ms": 9_000}
 

@@ -33,13 +33,11 @@ async def test_the_memory_store_keeps(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=_named)
 async def test_the_file_store_keeps(case: Case, tmp_path: Path) -> None:
-    """A folder keeps every case, by several handles and processes too."""
     await case(StoreSubject(open=partial(store.open_store, f"file://{tmp_path}/x")))
 
 
 @pytest.mark.parametrize("case", CASES, ids=_named)
 async def test_the_sqlite_store_keeps(case: Case, tmp_path: Path) -> None:
-    """A SQLite file keeps every case, by several handles and processes too."""
     await case(StoreSubject(open=partial(sqlite.open_store, f"sqlite:///{tmp_path}/x.db")))
 
 
@@ -50,14 +48,12 @@ def opened_postgres(url: str) -> Store:
 
 @pytest.mark.parametrize("case", CASES, ids=_named)
 async def test_the_postgres_store_keeps(case: Case) -> None:
-    """A server keeps every case, by several handles and processes too."""
     await case(StoreSubject(open=partial(opened_postgres, store_or_skip())))
 
 
 @pytest.mark.parametrize("commit", ["one", "group"])
 @pytest.mark.parametrize("case", WRITING, ids=_named)
 async def test_the_postgres_store_keeps_whatever_the_way_to_commit(case: Case, commit: str) -> None:
-    """Step by step and in batches, by load or by force: the same answers."""
     await case(StoreSubject(open=partial(opened_postgres, f"{store_or_skip()}&commit={commit}")))
 
 

@@ -25,6 +25,24 @@ from interlock.testing.store_suite.suite import StoreSubject, store_cases
 Answer = Appended | Duplicate | Conflict | StaleAttempt
 
 
+class SaysNothingOfLeases(MemoryStore):
+    """Lacks an attribute of the port."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "leases":
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
+class HasHalfAQueue(MemoryStore):
+    """Has work that nobody can retry."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "revive":
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
 class ForgetsKeys(MemoryStore):
     """Appends whatever has the right version, under any key."""
 
@@ -143,6 +161,8 @@ class StaysOpen(MemoryStore):
 
 
 MUTANTS = (
+    SaysNothingOfLeases,
+    HasHalfAQueue,
     ForgetsKeys,
     SwapsWithoutComparing,
     ComparesThenYields,

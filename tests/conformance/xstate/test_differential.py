@@ -87,7 +87,6 @@ def test_a_changed_flag_of_the_dialect_is_noticed(flag: dict[str, str]) -> None:
 
 
 def test_generated_definitions_survive_a_round_trip() -> None:
-    """Reading what was written gives an equal document."""
     for seed in range(SEED, SEED + 100):
         document = document_of(generated(seed)[0])
         again = read_xstate(write_xstate(document).text, source="again.json")

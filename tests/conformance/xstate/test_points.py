@@ -27,7 +27,6 @@ pytestmark = pytest.mark.conformance
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 def test_our_story(scene: Scene) -> None:
-    """Our kernel tells the story of each point."""
     assert scene.story == story(ours(scene.definition, scene.inputs()), scene.events), scene.fact
 
 
@@ -40,7 +39,6 @@ def seen_there() -> dict[str, list[Seen]]:
 
 @pytest.mark.parametrize("scene", [pytest.param(each, id=each.name, marks=needs_node) for each in SCENES])
 def test_their_story(scene: Scene) -> None:
-    """The real XState tells the same: the claim is a fact, not a memory."""
     assert scene.story == story(seen_there()[scene.name], scene.events), scene.fact
 
 
@@ -161,7 +159,6 @@ def test_other_keys_of_an_event_are_its_data() -> None:
 
 
 def test_version_four_is_read_only_when_said() -> None:
-    """X24: keys of XState 4 are refused by default; told of the version, the reader translates them."""
     text = json.dumps(
         {"id": "m", "initial": "a", "states": {"a": {"on": {"S": {"target": "a", "cond": "ok"}}}, "b": {}}}
     )
@@ -248,7 +245,6 @@ def test_xstate_still_does(definition: Json, events: str, mine: str, other: str)
 
 
 def test_scenes_cover_every_point() -> None:
-    """Each point of the dialect record has a scene or a test of its own in this file."""
     shown = {each.name.split("-")[0] for each in SCENES}
     others: dict[str, Any] = {f"X{number}": True for number in (1, 16, 21, 22, 23)}
 
@@ -256,7 +252,6 @@ def test_scenes_cover_every_point() -> None:
 
 
 def test_every_scene_compiles_without_findings_above_a_warning() -> None:
-    """The scenes are ordinary definitions: none needs a rule bent."""
     found = [compile_document(document_of(each.definition)).chart for each in SCENES]
 
     assert all(each is not None for each in found)

@@ -3,8 +3,8 @@
 (*                                                                                                                  *)
 (* The steps are those of docs/internals/shared-memory.md: J join, E enter, X exit, D drain, C close scan,          *)
 (* T take over, W wait. One action is one atomic operation. A kill may come before every step of a mortal process:  *)
-(* its lock byte is freed, shared memory stays. Sleeping is left out: a waiter that looks again is a waiter whose   *)
-(* sleep has a bound. `Fault` leaves one rule out.                                                                  *)
+(* its lock byte is freed, shared memory stays. Sleeping is left out: a waiter that checks again is a waiter whose  *)
+(* sleep has a limit. `Fault` leaves one rule out.                                                                  *)
 EXTENDS Integers, FiniteSets
 
 CONSTANTS Workers, Waiters, Newcomers, KillsMax, Fault
@@ -13,7 +13,7 @@ Members == Workers \cup {"drainer"} \cup Waiters
 Processes == Members \cup Newcomers
 Mortal == (Workers \cup {"drainer"}) \cup Newcomers
 Slots == 1..Cardinality(Members)
-Nobody == "nobody"
+NoProcess == "none"
 
 VARIABLES phase,        \* the high half of the state word
           closer,       \* its low half: <<slot, generation>>, or <<0, 0>>
@@ -30,13 +30,13 @@ Start(p) == IF p \in Workers THEN "E1"
 
 Init == /\ phase = "RUNNING"
         /\ closer = <<0, 0>>
-        /\ \E seat \in [Members -> Slots]:
-              /\ \A p, q \in Members: p # q => seat[p] # seat[q]
-              /\ \A p \in Members, q \in Members:        \* any order will do; one is enough
-                    (p \in Workers /\ q \notin Workers) => seat[p] < seat[q]
-              /\ \A q \in Waiters: seat["drainer"] < seat[q]
-              /\ slot = [p \in Processes |-> IF p \in Members THEN seat[p] ELSE 0]
-              /\ lock = [s \in Slots |-> CHOOSE p \in Members: seat[p] = s]
+        /\ \E assigned \in [Members -> Slots]:
+              /\ \A p, q \in Members: p # q => assigned[p] # assigned[q]
+              /\ \A p \in Members, q \in Members:        \* one order is enough
+                    (p \in Workers /\ q \notin Workers) => assigned[p] < assigned[q]
+              /\ \A q \in Waiters: assigned["drainer"] < assigned[q]
+              /\ slot = [p \in Processes |-> IF p \in Members THEN assigned[p] ELSE 0]
+              /\ lock = [s \in Slots |-> CHOOSE p \in Members: assigned[p] = s]
         /\ count = [s \in Slots |-> 0]
         /\ generation = [s \in Slots |-> 1]
         /\ mine = [p \in Processes |-> 1]
@@ -50,7 +50,7 @@ Init == /\ phase = "RUNNING"
 Me(p) == <<slot[p], mine[p]>>
 Goto(p, where) == pc' = [pc EXCEPT ![p] = where]
 
-(* A scan or a take-over that begins says where it comes back to. *)
+(* A scan or a take-over stores where it returns to. *)
 Call(p, where, back) == /\ pc' = [pc EXCEPT ![p] = where]
                         /\ after' = [after EXCEPT ![p] = back]
                         /\ UNCHANGED <<slot, mine, place, seen>>
@@ -61,7 +61,7 @@ E1(p) == /\ pc[p] = "E1"
 
 E2(p) == /\ pc[p] = "E2"
          /\ count' = [count EXCEPT ![slot[p]] = @ + 1]
-         /\ Goto(p, IF Fault = "no second look" THEN "Inside" ELSE "E3")
+         /\ Goto(p, IF Fault = "no second check" THEN "Inside" ELSE "E3")
          /\ UNCHANGED <<phase, closer, generation, lock, cleaned, locals, kills>>
 
 E3(p) == /\ pc[p] = "E3"
@@ -102,7 +102,7 @@ C2(p) == /\ pc[p] = "C2"
          /\ UNCHANGED <<shared, slot, mine, seen, after, kills>>
 
 C2held(p) == /\ pc[p] = "C2 held"
-             /\ IF lock[place[p]] # Nobody \/ Fault = "scan counts the dead"
+             /\ IF lock[place[p]] # NoProcess \/ Fault = "scan counts dead processes"
                 THEN Goto(p, after[p]) /\ UNCHANGED place
                 ELSE Goto(p, "C2") /\ place' = [place EXCEPT ![p] = @ + 1]
              /\ UNCHANGED <<shared, slot, mine, seen, after, kills>>
@@ -129,12 +129,12 @@ T1(p) == /\ pc[p] = "T1"
          /\ UNCHANGED <<shared, slot, mine, place, after, kills>>
 
 T3generation(p) == /\ pc[p] = "T3 generation"
-                   /\ Goto(p, IF generation[seen[p][1]] = seen[p][2] /\ Fault # "take over the living"
+                   /\ Goto(p, IF generation[seen[p][1]] = seen[p][2] /\ Fault # "take over from a live closer"
                               THEN "T3 held" ELSE "T4")
                    /\ UNCHANGED <<shared, locals, kills>>
 
 T3held(p) == /\ pc[p] = "T3 held"
-             /\ Goto(p, IF lock[seen[p][1]] # Nobody THEN after[p] ELSE "T4")
+             /\ Goto(p, IF lock[seen[p][1]] # NoProcess THEN after[p] ELSE "T4")
              /\ UNCHANGED <<shared, locals, kills>>
 
 T4(p) == /\ pc[p] = "T4"
@@ -143,19 +143,19 @@ T4(p) == /\ pc[p] = "T4"
             ELSE Goto(p, after[p]) /\ UNCHANGED closer
          /\ UNCHANGED <<phase, count, generation, lock, cleaned, locals, kills>>
 
-Tend(p, back) == CASE phase = "DRAINING" -> Call(p, "C1", back)
+TryClose(p, back) == CASE phase = "DRAINING" -> Call(p, "C1", back)
                    [] phase = "CLOSING" -> Call(p, "T1", back)
                    [] OTHER -> Goto(p, back) /\ UNCHANGED locals
 
 W1(p) == /\ pc[p] = "W1"
-         /\ phase # "RUNNING"                       \* it sleeps until there is something to see
-         /\ IF phase = "CLOSED" \/ Fault = "waiter does not tend"
+         /\ phase # "RUNNING"                       \* it sleeps until the phase changes
+         /\ IF phase = "CLOSED" \/ Fault = "waiter does not try to close"
             THEN phase = "CLOSED" /\ Goto(p, "Done") /\ UNCHANGED locals
-            ELSE Tend(p, "W1")
+            ELSE TryClose(p, "W1")
          /\ UNCHANGED <<shared, kills>>
 
 J1(p) == /\ pc[p] = "J1"
-         /\ \E s \in Slots: /\ lock[s] = Nobody
+         /\ \E s \in Slots: /\ lock[s] = NoProcess
                             /\ lock' = [lock EXCEPT ![s] = p]
                             /\ slot' = [slot EXCEPT ![p] = s]
          /\ Goto(p, "J2")
@@ -174,7 +174,7 @@ J3(p) == /\ pc[p] = "J3"
          /\ UNCHANGED <<phase, closer, count, lock, cleaned, slot, place, seen, after, kills>>
 
 J4(p) == /\ pc[p] = "J4"
-         /\ Tend(p, "E1")
+         /\ TryClose(p, "E1")
          /\ UNCHANGED <<shared, kills>>
 
 Step(p) == \/ E1(p) \/ E2(p) \/ E3(p) \/ Work(p) \/ X2(p) \/ X3(p) \/ D1(p)
@@ -186,7 +186,7 @@ Kill(p) == /\ kills < KillsMax
            /\ p \in Mortal
            /\ pc[p] \notin {"Done", "Dead"}
            /\ pc' = [pc EXCEPT ![p] = "Dead"]
-           /\ lock' = [s \in Slots |-> IF lock[s] = p THEN Nobody ELSE lock[s]]
+           /\ lock' = [s \in Slots |-> IF lock[s] = p THEN NoProcess ELSE lock[s]]
            /\ kills' = kills + 1
            /\ UNCHANGED <<phase, closer, count, generation, cleaned, locals>>
 
@@ -197,10 +197,10 @@ Spec == Init /\ [][Next]_vars /\ \A p \in Processes: WF_vars(Step(p))
 -----------------------------------------------------------------------------
 Order == [INIT |-> 0, RUNNING |-> 1, DRAINING |-> 2, CLOSING |-> 3, CLOSED |-> 4]
 
-(* Nobody alive is inside once somebody closes. *)
-NobodyInside == phase \in {"CLOSING", "CLOSED"} => \A p \in Processes: pc[p] \notin {"Inside", "X2"}
+(* No live process is inside once the phase is CLOSING. *)
+NoLiveProcessInside == phase \in {"CLOSING", "CLOSED"} => \A p \in Processes: pc[p] \notin {"Inside", "X2"}
 
-(* Never two live cleanups at once; without a kill it runs at most once. *)
+(* Never two live cleanups at the same time; without a kill it runs at most once. *)
 OneCleanup == /\ Cardinality({p \in Processes: pc[p] = "C5"}) <= 1
               /\ kills = 0 => cleaned <= 1
 

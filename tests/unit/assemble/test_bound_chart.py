@@ -221,7 +221,6 @@ def test_the_same_definition_gives_the_same_chart_and_another_does_not() -> None
 
 
 def test_an_error_of_a_definition_survives_pickling() -> None:
-    """It crosses processes, with all it carries."""
     with pytest.raises(DefinitionError) as caught:
         loads("interlock: 1\nkind: x\nstates: {a: {on: {e: nowhere}}}")
     copy = pickle.loads(pickle.dumps(caught.value))

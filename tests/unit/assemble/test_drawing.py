@@ -9,7 +9,6 @@ LAMP = "interlock: 1\nkind: lamp\nstates: {dark: {on: {press: bright}}, bright: 
 
 
 def test_a_chart_is_drawn_with_states_or_a_snapshot_highlighted() -> None:
-    """What is lit by name is lit by the snapshot that is in it."""
     lamp = interlock.loads(LAMP)
     snapshot = lamp.start(entity="lamp/1").snapshot
 
@@ -18,7 +17,6 @@ def test_a_chart_is_drawn_with_states_or_a_snapshot_highlighted() -> None:
 
 
 def test_a_notebook_shows_a_chart_as_svg_and_in_words() -> None:
-    """Both always, for a notebook that is not trusted hides SVG."""
     bundle = interlock.loads(LAMP)._repr_mimebundle_()
 
     assert {"image/svg+xml", "text/plain"} == bundle.keys()
@@ -34,7 +32,6 @@ def test_two_revisions_are_drawn_as_one() -> None:
 
 
 def test_an_unknown_state_or_theme_is_rejected_immediately() -> None:
-    """Not only when the drawing is looked at."""
     lamp = interlock.loads(LAMP)
 
     with pytest.raises(UsageError, match="drak"):

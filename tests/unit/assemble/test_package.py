@@ -1,29 +1,8 @@
 """The package itself: names that are imported when they are used, and nothing else."""
 
 import importlib
-import subprocess
-import sys
 
 import pytest
-
-LATE = ("asyncio", "click", "interlock.assemble.charts", "interlock.kernel.step", "msgspec", "rich", "yaml")
-
-
-def loaded_after(code: str) -> list[str]:
-    """Which of the late modules another interpreter has loaded after this code."""
-    question = f"import sys; {code}; print(*[name for name in {LATE!r} if name in sys.modules])"
-    return subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, check=True).stdout.split()
-
-
-def test_the_bare_import_loads_nothing() -> None:
-    """Neither a parser, nor the command line, nor the kernel."""
-    assert [] == loaded_after("import interlock")
-
-
-def test_a_name_loads_what_it_needs_and_no_more() -> None:
-    """An event needs no chart; loading a chart needs no command line."""
-    assert ["msgspec"] == loaded_after("import interlock; interlock.Event('x')")
-    assert {"click", "rich", "asyncio"}.isdisjoint(loaded_after("import interlock; interlock.loads"))
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

@@ -14,6 +14,7 @@ from interlock.assemble.charts import (
     FORMATS,
     compile_reading,
     format_for_suffix,
+    format_for_text,
     format_writer,
     get_format,
     load,
@@ -30,6 +31,7 @@ YAML = "interlock: 1\nkind: door\nstates: {open: {on: {push: shut}}, shut: {on: 
 TEXTS = {
     "yaml": YAML,
     "scxml": '<scxml xmlns="http://www.w3.org/2005/07/scxml" version="1.0" name="door"><state id="open"/></scxml>',
+    "json": '{"interlock": 1, "kind": "door", "states": {"open": {"on": {"push": "shut"}}, "shut": {}}}',
     "xstate": '{"id": "door", "initial": "open", "states": {"open": {}}}',
     "xstate4": '{"id": "door", "initial": "open", "states": {"open": {"on": {"push": {"cond": "c", "actions": "x"}}}}}',
     "smcat": "initial, open; initial => open;",
@@ -41,14 +43,13 @@ SUFFIXES = {
     "DOOR.YAML": "yaml",
     "door.scxml": "scxml",
     "door.xml": "scxml",
-    "door.json": "xstate",
+    "door.json": "json",
     "door.smcat": "smcat",
 }
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_loads(name: str) -> None:
-    """The package knows each by name, and its table is complete."""
     assert name == get_format(name).name
     assert loads(TEXTS[name], format=name).chart.states
 
@@ -72,7 +73,6 @@ def test_a_format_that_is_only_read_has_no_writer() -> None:
 
 
 def test_another_package_adds_a_format_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is found by its name and by the suffix of its files."""
     other = replace(get_format("yaml"), name="other", suffixes=(".other",))
     entry = EntryPoint("other", "tests.unit.assemble.test_reading:OTHER", FORMAT_GROUP)
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [entry] if group == FORMAT_GROUP else [])
@@ -90,6 +90,49 @@ def test_the_suffix_of_a_file_decides_its_format(tmp_path: Path, file: str, name
     assert name == format_for_suffix(file)
     assert load(tmp_path / file).chart.states
     assert load(str(tmp_path / file)).chart.states
+
+
+@pytest.mark.parametrize("name", ["json", "xstate"])
+def test_the_text_of_a_json_file_decides_its_format(tmp_path: Path, name: str) -> None:
+    (tmp_path / "door.json").write_text(TEXTS[name], encoding="utf-8-sig")
+
+    assert name == format_for_text("door.json", TEXTS[name])
+    assert name == format_for_text("door.json", TEXTS[name].encode())
+    assert {"json": "interlock", "xstate": "xstate"}[name] == load(tmp_path / "door.json").document.dialect
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('{"name": "door", "id": 7}', "json.format"),
+        ("{}", "json.format"),
+        ('{"kind": "door", "states": {"open": {}}}', "json.format"),
+        ("[1]", "value.type"),
+        ('"door"', "value.type"),
+        ('{"interlock": 2, "kind": "door", "states": {"open": {}}}', "value.type"),
+        ('{"interlock": 1', "json.syntax"),
+        ('{"states": function () {}}', "json.syntax"),
+        ("[" * 5_000, "json.depth"),
+        (b"\xff{}", "json.encoding"),
+        ("", "json.syntax"),
+    ],
+)
+def test_a_json_file_that_is_neither_format_is_refused(tmp_path: Path, text: str | bytes, code: str) -> None:
+    (tmp_path / "door.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    with pytest.raises(DefinitionError) as caught:
+        load(tmp_path / "door.json")
+
+    assert [code] == [each.code for each in caught.value.diagnostics]
+
+
+def test_each_json_format_refuses_the_other_by_name() -> None:
+    for name, other in (("json", "xstate"), ("xstate", "json"), ("xstate4", "json")):
+        with pytest.raises(DefinitionError) as caught:
+            loads(TEXTS[other], format=name)
+
+        assert ["json.format"] == [each.code for each in caught.value.diagnostics]
+        assert f"format {other}" in (caught.value.diagnostics[0].hint or "")
 
 
 @pytest.mark.parametrize("file", ["door", "door.txt", ".yaml"])
@@ -110,7 +153,6 @@ def test_a_text_may_be_bytes() -> None:
 
 
 def test_a_document_loads_as_it_is() -> None:
-    """What the builder makes needs no text."""
     document = loads(YAML).document
 
     assert loads(YAML).chart == load(document).chart
@@ -145,8 +187,6 @@ def test_a_file_below_a_file_is_unreadable(tmp_path: Path) -> None:
 
 
 def test_a_file_without_permission_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who runs the tests may read everything, so the system's answer is played."""
-
     def denied(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -156,7 +196,6 @@ def test_a_file_without_permission_is_not_found(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_file_that_is_too_large_is_not_read_whole(tmp_path: Path) -> None:
-    """One byte more than allowed is enough to say so."""
     (tmp_path / "big.yaml").write_bytes(b"#" * (DEFINITION_BYTES_MAX + 10))
 
     with pytest.raises(DefinitionError) as caught:
@@ -200,7 +239,6 @@ def test_an_unreadable_text_has_diagnostics() -> None:
 
 
 def test_nothing_read_and_nothing_said_is_still_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A format that gives no document owes a finding; nobody gets a chart out of nothing."""
     silent = Format(name="silent", suffixes=(), read=lambda *_, **__: ReadResult(document=None), write=_unused)
     monkeypatch.setattr(charts, "get_format", lambda name: silent)
     with pytest.raises(DefinitionError) as caught:
@@ -291,7 +329,6 @@ def test_a_definition_opens_no_other_file_unless_that_is_allowed(folder: Path, r
 
 
 def test_an_invoke_of_a_file_becomes_the_name_of_a_chart_unless_src_is_allowed(folder: Path) -> None:
-    """A warning says so, and how to have the file read."""
     text = scxml("near.txt").replace('<state id="open"/>', '<state id="open"><invoke src="child.scxml"/></state>')
     (folder / "door.scxml").write_text(text.replace('<data id="x" src="near.txt"/>', ""), encoding="utf-8")
     (folder / "child.scxml").write_text(TEXTS["scxml"], encoding="utf-8")

@@ -9,7 +9,6 @@ from interlock.buses.address import wire_id
 from interlock.buses.registry import BUSES, open_bus_url, open_source_url
 from interlock.errors import UsageError
 from interlock.model.journal.message import Message
-from tests.support.missing import error_without
 
 GOOD = [
     "nats://127.0.0.1:4222?stream=orders",
@@ -132,23 +131,6 @@ def test_a_reader_needs_a_group_or_a_queue(url: str) -> None:
     assert caught.value.hint
 
 
-@pytest.mark.parametrize(
-    ("extra", "url", "package"),
-    [
-        ("nats", "nats://a?stream=s", "nats"),
-        ("redis", "redis://a?stream=s", "redis"),
-        ("kafka", "kafka://a/s", "confluent_kafka"),
-        ("rabbitmq", "amqp://a/?queue=s", "aio_pika"),
-    ],
-)
-def test_a_missing_client_is_named_with_the_line_that_installs_it(extra: str, url: str, package: str) -> None:
-    """When the bus is opened."""
-    code = f"from interlock.buses.{extra} import open_bus\nopen_bus({url!r})"
-
-    expected = ["MissingExtraError", f"extra.{extra}", f"pip install 'interlock[{extra}]'"]
-    assert expected == error_without(package, code=code)
-
-
 def test_every_bus_is_declared_as_an_entry_point() -> None:
     import tomllib
     from pathlib import Path
@@ -159,7 +141,6 @@ def test_every_bus_is_declared_as_an_entry_point() -> None:
 
 
 def test_a_bus_in_memory_is_shared_by_its_name_only() -> None:
-    """Without one everybody has his own."""
     shared = memory.open_bus("memory:shop")
 
     assert shared is memory.open_bus("memory:shop")

@@ -217,7 +217,7 @@ def test_a_lookup_of_the_parent_is_repeated_in_a_forked_child(silent: Silent) ->
         warnings.simplefilter("ignore", DeprecationWarning)  # newer interpreters warn of forking beside threads
         child = os.fork()
     if not child:  # one thread, which asks again and gets its own answer
-        signal.alarm(40)
+        signal.alarm(int(PATIENCE_SECONDS))
         silent.let = threading.Event()
         silent.let.set()
         try:
@@ -265,7 +265,7 @@ async def test_an_attempt_whose_time_is_over_when_it_has_connected_asks_for_noth
         await bus.close()
     own, _ = listening.accept()
     with own:
-        own.settimeout(30)
+        own.settimeout(PATIENCE_SECONDS)
 
         assert b"" == own.recv(1)
 

@@ -110,7 +110,6 @@ def test_signatures_match_the_example_of_standard_webhooks() -> None:
 
 
 async def test_a_message_is_posted_signed_and_once(endpoint: Endpoint) -> None:
-    """With the query of the address, and an id that holds no full stop."""
     await posted(endpoint.url)
     ((path, headers, body),) = endpoint.seen
 
@@ -132,7 +131,6 @@ def test_a_path_with_invalid_characters_is_refused_when_opened(monkeypatch: pyte
 
 
 async def test_two_secrets_both_sign(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the receiver may know either."""
     monkeypatch.setenv("ROTATED", f"{OTHER} {SECRET}")
     await posted(f"{endpoint.url}&secret=ROTATED")
     ((_, headers, _),) = endpoint.seen

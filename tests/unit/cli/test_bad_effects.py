@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.ports.work import WorkQuery, WorkRow, WorkStore
+from interlock.ports.work import WorkQuery, WorkRow
 from interlock.runtime.chart_registry import child_entity
+from tests.support.cli import Caller, Ended
 from tests.support.eventually import PATIENCE_SECONDS, eventually
-from tests.unit.cli.calls import Caller, Ended
 
 STORE = "sqlite:///orders.db"
 NETWORK = "{interlock: 1, kind: network, states: {making: {}}}"
@@ -53,8 +53,8 @@ async def run_until(until: Callable[[interlock.Runtime], Any], *charts: interloc
 
 
 async def _rows(orders: interlock.Runtime) -> tuple[WorkRow, ...]:
-    assert isinstance(orders.store, WorkStore)
-    return (await orders.store.works(WorkQuery())).rows
+    assert orders.store.work is not None
+    return (await orders.store.work.works(WorkQuery())).rows
 
 
 async def is_declined(orders: interlock.Runtime) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.unit.cli.calls import LAMP, Caller
+from tests.support.cli import LAMP, Caller
 
 STORE = "sqlite:///lamps.db"
 OLD = LAMP.replace("kind: lamp", "kind: lamp\nrevision: 1.0.0")

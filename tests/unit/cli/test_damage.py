@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from interlock.stores.files.names import directory_name, shard_name
-from tests.support.missing import run_without
-from tests.unit.cli.calls import Caller, Ended
+from tests.support.cli import Caller, Ended
 
 CHARTED = ("--chart", "lamp.yaml")
 STORE = "file:kept"
@@ -215,24 +214,6 @@ def test_a_database_shows_the_entries_before_the_damage_too(call: Caller, folder
 
 
 # Ctrl-C
-
-
-_INTERRUPTED = """
-class Interrupting:
-    def find_spec(self, name, path, target=None):
-        if name == "interlock.cli.main":
-            raise KeyboardInterrupt
-
-from interlock.cli.entry_point import start
-sys.meta_path.insert(0, Interrupting())
-sys.exit(start())
-"""
-
-
-def test_an_interrupt_while_the_command_is_imported_is_a_quiet_end() -> None:
-    ended = run_without(code=_INTERRUPTED)
-
-    assert (130, "", "interrupted\n") == (ended.returncode, ended.stdout, ended.stderr)
 
 
 def test_a_list_names_a_corrupt_entity_with_a_truncated_name(call: Caller, lamps: Path) -> None:

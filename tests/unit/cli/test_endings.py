@@ -28,7 +28,7 @@ from interlock.errors import (
     UnavailableError,
     UsageError,
 )
-from tests.unit.cli.calls import Caller
+from tests.support.cli import Caller
 
 CODES = [
     (DefinitionError([Diagnostic(code="a.b", message="m")]), 1),
@@ -175,11 +175,6 @@ def test_the_reference_lists_every_code() -> None:
     codes = {value for name, value in vars(exit_codes).items() if name.isupper() and isinstance(value, int)}
 
     assert codes <= rows
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_completion_script_names_our_variable(shell: str, call: Caller) -> None:
-    assert "_INTERLOCK_COMPLETE" in call("completion", shell).out
 
 
 def test_no_command_is_imported_before_it_is_called() -> None:

@@ -20,12 +20,13 @@ from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
 from interlock.model.effect import Effect
 from interlock.model.journal.work import Work, WorkDelta, WorkId
-from interlock.ports.store import Append, Refusal
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Append
 from interlock.ports.work import Settlement
 from interlock.stores.sqlite.store import open_store
 from interlock.testing.store_suite.samples import PARCEL, Life
 from interlock.testing.store_suite.subject import kept
-from tests.unit.cli.calls import Caller
+from tests.support.cli import Caller
 
 FORGED = "FORGED"
 HOSTILE = f"x\n{FORGED} a\r{FORGED} b\u2028{FORGED} c\x1b[2J\x1b]0;d\x07\x9b31m\u202ee\u2066f\x7f\tg"

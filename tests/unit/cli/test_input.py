@@ -8,7 +8,7 @@ import pytest
 
 from interlock.cli.input import read_source, write_text
 from interlock.errors import InterlockError, NotFoundError, UsageError
-from interlock.model.limits import DEFINITION_BYTES_MAX
+from interlock.model.limits import DEFINITION_STORED_BYTES_MAX
 
 
 def test_a_source_knows_its_format_by_its_suffix(folder: Path) -> None:
@@ -63,9 +63,9 @@ def test_a_missing_file_suggests_its_neighbour_or_its_missing_folder(folder: Pat
 
 
 def test_no_more_is_read_than_a_definition_may_have(folder: Path) -> None:
-    (folder / "huge.yaml").write_bytes(b"#" * (DEFINITION_BYTES_MAX * 2))
+    (folder / "huge.yaml").write_bytes(b"#" * (DEFINITION_STORED_BYTES_MAX * 2))
 
-    assert DEFINITION_BYTES_MAX + 1 == len(read_source("huge.yaml").data)
+    assert DEFINITION_STORED_BYTES_MAX + 1 == len(read_source("huge.yaml").data)
 
 
 def test_writing_replaces_the_whole_file_and_keeps_its_mode(folder: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import interlock
 from tests.support import journal_only_store
-from tests.unit.cli.calls import Caller
+from tests.support.cli import Caller
 
 STORE = "journals:lamps"
 CHARTED = ("--chart", "lamp.yaml")

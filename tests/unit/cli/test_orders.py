@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.calls import Caller
+from tests.support.cli import Caller
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 STORE = "sqlite:///orders.db"

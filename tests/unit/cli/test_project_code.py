@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interlock.cli.main import COMMANDS
-from tests.unit.cli.calls import LAMP, Caller
+from tests.support.cli import LAMP, Caller
 
 STORE = "sqlite:///lamps.db"
 CODE = """

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import sqlite3
-import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -17,9 +15,7 @@ from interlock.cli.output.values import age_text, time_text
 from interlock.cli.project import Project, project
 from interlock.errors import UsageError
 from interlock.stores.sql.schema import newest_schema
-from tests.support.missing import run_without
-from tests.support.postgres_server import store_or_skip
-from tests.unit.cli.calls import LAMP, Caller
+from tests.support.cli import LAMP, Caller
 
 STORE = "sqlite:///lamps.db"
 CHARTED = ("--chart", "lamp.yaml")
@@ -146,18 +142,6 @@ def test_modules_of_the_project_are_imported_from_its_folder(
 
     assert [0, 0] == [each.code for each in made]
     assert str(folder) in sys.path
-
-
-@pytest.mark.parametrize(
-    "words",
-    [("ls", "postgresql://127.0.0.1:1/shop"), ("create", "postgresql://127.0.0.1:1/shop", "lamp/1", *CHARTED)],
-    ids=["a command that reads", "a command that writes"],
-)
-def test_a_driver_that_is_not_installed_is_named(words: tuple[str, ...], folder: Path) -> None:
-    code = f"from interlock.cli.main import main\nsys.exit(main({list(words)!r}))"
-    ended = run_without("asyncpg", code=code, cwd=folder)
-
-    assert (9, True) == (ended.returncode, "pip install 'interlock[postgres]'" in ended.stderr)
 
 
 def test_reading_creates_no_store(call: Caller, folder: Path) -> None:
@@ -381,28 +365,6 @@ def test_hostile_text_in_a_store_does_not_steer_the_terminal(call: Caller, folde
     assert ("\x9b" in printed.out, "\u202e" in printed.out) == (False, False)
 
 
-def test_progress_is_shown_on_a_terminal(lamps: Path, folder: Path) -> None:
-    words = ["verify", STORE, *CHARTED]
-    starter = (
-        "import interlock.cli.output.progress as progress; progress.REDRAW_SECONDS = 0; "
-        f"from interlock.cli.main import main; main({words!r})"
-    )
-    master, slave = pty.openpty()
-    plain = {**os.environ, "NO_COLOR": "1"}
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-c", starter], cwd=folder, stdout=subprocess.PIPE, stderr=slave, env=plain
-        )
-        process.communicate()
-        printed = os.read(master, 65_536).decode()
-    finally:
-        os.close(slave)
-        os.close(master)
-
-    assert "  33%  1 of 3 entities  0 corrupt" in printed
-    assert printed.endswith("3 of 3 entities  0 corrupt\r\x1b[K")
-
-
 @pytest.mark.parametrize(
     ("ms", "text"),
     [
@@ -421,31 +383,6 @@ def test_an_age_has_two_units_at_most(ms: int, text: str) -> None:
 
 def test_a_time_that_no_calendar_has_is_its_number() -> None:
     assert ("1970-01-01T00:00:00.000Z", f"{2**62} ms") == (time_text(0), time_text(2**62))
-
-
-def test_the_commands_work_on_a_server_and_never_print_its_password(call: Caller, folder: Path) -> None:
-    url = store_or_skip()
-    secret = url.partition("@")[0].rpartition(":")[2]
-    ended = [
-        call(*words)
-        for words in (
-            ("db", "upgrade", url),
-            ("db", "status", url),
-            ("create", url, "lamp/1", *CHARTED),
-            ("send", url, "lamp/1", "press", *CHARTED),
-            ("show", url, "lamp/1", *CHARTED, "--at", "1"),
-            ("ls", url, "--kind", "lamp"),
-            ("journal", url, "lamp/1"),
-            ("verify", url, *CHARTED),
-        )
-    ]
-    wrong = [call("ls", url.replace("127.0.0.1", "127.0.0.1:1")), call("ls", url.replace("schema=", "schma="))]
-
-    assert [0] * len(ended) == [each.code for each in ended]
-    assert "1 entity, 2 entries" in ended[-1].out
-    assert 0 not in {each.code for each in wrong}
-    assert len(secret) > 5
-    assert not any(secret in each.out + each.err for each in (*ended, *wrong))
 
 
 def test_check_without_a_file_means_those_of_the_project(call: Caller, folder: Path) -> None:

@@ -83,7 +83,6 @@ states:
 
 
 def test_the_names_that_code_must_bring() -> None:
-    """Guards, assign functions, handlers and charts, each sorted and once."""
     chart = chart_of("""\
 states:
   a:
@@ -100,7 +99,6 @@ states:
 
 
 def test_an_inline_chart_that_is_wrong_makes_the_whole_wrong() -> None:
-    """Its diagnostics are reported with the others."""
     text = "states: {a: {invoke: {id: i, type: chart, src: {states: {z: {on: {e: nowhere}}}}}}}"
 
     assert ["error 3:70"] == reported(text, "target.unknown")
@@ -126,7 +124,6 @@ states:
 
 
 def test_two_states_cannot_have_one_id() -> None:
-    """Ids are in snapshots; each means one state."""
     text = "states:\n  a: {id: x}\n  b: {id: x}"
 
     assert ["error 5:3"] == reported(text, "state.duplicate_id")
@@ -143,7 +140,6 @@ def test_two_states_cannot_have_one_id() -> None:
     ],
 )
 def test_a_name_that_means_nothing_is_an_error(code: str, text: str) -> None:
-    """And no chart is built."""
     assert [code] == errors(text)
     assert compiled(text).chart is None
 
@@ -164,7 +160,6 @@ states:
 
 
 def test_a_malformed_expression_is_reported_at_each_place() -> None:
-    """Only what is right is remembered."""
     assert 2 == len(reported("states: {a: {on: {e: {guard: '= 1 +'}, f: {guard: '= 1 +'}}}}", "expression.syntax"))
 
 
@@ -181,12 +176,10 @@ def test_the_dialect_decides_defaults() -> None:
 
 
 def test_unhandled_defer_is_not_a_diagnostic() -> None:
-    """Events that come too early may be kept."""
     assert "defer" == chart_of("unhandled: defer\nstates: {a: {}}").unhandled
 
 
 def test_a_revision_is_a_label_and_a_hash() -> None:
-    """The hash is over what the document says, not over where it says it."""
     first = chart_of("revision: 1.2.0\nstates: {a: {}}")
     again = chart_of("revision: 1.2.0\nstates:\n  a: {}")
     other = chart_of("revision: 1.2.0\nstates: {b: {}}")
@@ -198,7 +191,6 @@ def test_a_revision_is_a_label_and_a_hash() -> None:
 
 
 def test_too_deep_too_many_and_too_long_are_refused_before_anything_else() -> None:
-    """The limits keep every later walk short."""
     deep = State(key="s")
     for _ in range(33):
         deep = State(key="s", states=(deep,))
@@ -297,7 +289,6 @@ states:
 
 
 def test_fields_and_events_keep_what_the_document_says() -> None:
-    """A chart carries everything that a driver or a drawing asks for."""
     event = EventType(name="e", roles=("r",), dedupe=Expression("event.id"))
     state = State(
         key="a",

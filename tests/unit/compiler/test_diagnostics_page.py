@@ -57,7 +57,6 @@ def rows() -> dict[str, str]:
 
 @pytest.mark.slow
 def test_every_code_of_the_source_is_on_the_page() -> None:
-    """A new code needs a row with its condition and its fix."""
     assert [] == sorted(set(reported()) - set(rows()))
 
 

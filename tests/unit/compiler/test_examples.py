@@ -18,7 +18,6 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name.split(".")[0])
 def test_an_example_gets_no_error_and_no_warning(path: Path) -> None:
-    """Infos are allowed."""
     reading = FORMAT.read(path.read_bytes(), source=path.name)
 
     assert reading.document is not None

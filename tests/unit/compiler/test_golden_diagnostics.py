@@ -22,7 +22,6 @@ def summaries(diagnostics: Iterable[Diagnostic]) -> list[str]:
 
 
 def test_the_diagnostics_of_refused_definitions_are_the_recorded_ones(rewrite: bool) -> None:
-    """A change of code, severity or place is a change of the interface."""
     recorded: list[dict[str, Any]] = json.loads(GOLDEN.read_text())
     found = [
         {

@@ -104,7 +104,6 @@ def test_the_first_step_that_was_not_done_leaves_nothing_to_compensate() -> None
 
 
 def test_a_step_that_was_not_done_turns_back_to_the_one_before() -> None:
-    """Only what is listed is compensated."""
     life = Life(TRIP).send("go").done("F1").failed("no")
 
     assert ("trip.flight_compensation",) == life.states
@@ -179,7 +178,6 @@ def test_a_compensation_that_fails_permanently_needs_a_person() -> None:
 
 
 def test_entering_the_saga_again_empties_the_list() -> None:
-    """Each try counts for itself."""
     life = Life(TRIP).send("go").done("F1").done("H1").done().send("again")
 
     assert [] == life.listed()
@@ -204,7 +202,6 @@ states:
 
 
 def test_a_step_whose_if_does_not_hold_is_skipped() -> None:
-    """It is not asked for, not listed and not compensated."""
     life = Life(CONDITIONAL, wanted=False)
 
     assert ("setup.two",) == life.states
@@ -222,7 +219,6 @@ def test_an_if_tells_the_truth_on_the_next_try() -> None:
 
 
 def test_an_if_is_asked_on_entry_only() -> None:
-    """What its own result changes does not send the step away."""
     life = Life(CONDITIONAL, wanted=True).done().done("10.0.0.1").failed("no")
 
     assert ("setup.two_compensation",) == life.states
@@ -252,7 +248,6 @@ PARALLEL = TRIP.replace("compensation: reverse", "compensation: parallel")
 
 
 def test_parallel_compensations_run_side_by_side() -> None:
-    """A region for each step, and the end when all have ended."""
     life = Life(PARALLEL).send("go").done("F1").done("H1").failed("no")
 
     assert ["flight.cancel", "hotel.cancel"] == [name for name, _ in life.effects]
@@ -262,7 +257,6 @@ def test_parallel_compensations_run_side_by_side() -> None:
 
 
 def test_a_parallel_compensation_that_fails_lets_the_others_end() -> None:
-    """Whatever is still listed then could not be compensated."""
     life = Life(PARALLEL).send("go").done("F1").done("H1").failed("no")
     life.failed(of="hotel_compensation.pending")
 
@@ -275,7 +269,6 @@ def test_a_parallel_compensation_that_fails_lets_the_others_end() -> None:
 
 
 def test_a_parallel_region_of_a_step_that_is_not_listed_is_done_at_once() -> None:
-    """The same guards as one by one."""
     life = Life(PARALLEL).send("go").done("F1").failed("no")
 
     assert ["flight.cancel"] == [name for name, _ in life.effects]
@@ -291,7 +284,6 @@ def test_a_single_compensation_is_not_parallel() -> None:
 
 
 def test_without_any_compensation_a_failure_is_compensated_as_it_is() -> None:
-    """There is nothing to give back."""
     text = TRIP.replace(", compensate: {src: hotel.cancel}", "").replace(
         ',\n           compensate: {src: flight.cancel, input: {id: "= context.flight"}}', ""
     )
@@ -372,7 +364,6 @@ def test_a_late_result_names_what_answers_it() -> None:
 
 
 def test_nothing_answers_a_late_result_under_compensation_none() -> None:
-    """Forward only means that nothing is given back."""
     text = TRIP.replace("compensation: reverse", "compensation: none").replace("      onCompensated: refused\n", "")
 
     assert [None] * 3 == [each.late for state in chart_of(text).states for each in state.invokes]
@@ -386,14 +377,12 @@ def test_what_is_generated_points_to_its_lines() -> None:
 
 
 def test_the_output_of_a_step_that_can_be_compensated_is_nullable() -> None:
-    """It is null again once the step is compensated."""
     text = TRIP.replace("hotel: {type: string, nullable: true}", "hotel: {type: string, default: none}")
 
     assert ["error 13:73"] == reported(text, "assign.refused")
 
 
 def test_two_sagas_never_share_a_field() -> None:
-    """Paths that look the same once they are made readable get different fields."""
     text = """\
 states:
   a-b: {saga: {steps: [{id: s, do: {src: f}}], onDone: a_b}}
@@ -403,6 +392,41 @@ states:
     chart = chart_of(text)
 
     assert ["saga_a_b", "saga_a_b_2"] == [field.name for state in chart.states for field in state.context]
+
+
+def test_a_chart_lists_its_sagas_and_their_states() -> None:
+    text = """\
+states:
+  a:
+    saga:
+      compensation: COMPENSATION
+      steps: [{id: x, do: {src: f}, compensate: {src: u}}, {id: y, do: {src: f}, compensate: {src: u}},
+              {id: z, do: {src: f}}]
+      onDone: end
+      onError: end
+  end: {}
+"""
+    expected = {
+        "reverse": ("a.x_compensation", "a.y_compensation", None),
+        "parallel": ("a.compensation.x_compensation", "a.compensation.y_compensation", None),
+        "none": (None, None, None),
+    }
+    for compensation, states in expected.items():
+        chart = chart_of(text.replace("COMPENSATION", compensation))
+        (saga,) = (each.saga for each in chart.states if each.saga is not None)
+        found = [(chart.states[each.state].id, each.compensation) for each in saga.steps]
+
+        assert ["a.x", "a.y", "a.z"] == [name for name, _ in found]
+        assert states == tuple(None if index is None else chart.states[index].id for _, index in found)
+        assert ("a.completed", "a.blocked") == (chart.states[saga.completed].id, chart.states[saga.blocked].id)
+        assert (compensation == "none") == (saga.compensated is None)
+        assert {"saga_a"} == chart.saga_fields
+
+
+def test_a_field_or_state_that_is_named_like_those_of_a_saga_is_not_one() -> None:
+    chart = chart_of("states: {a: {context: {saga_title: {type: any}}, states: {work: {}, completed: {type: final}}}}")
+
+    assert (frozenset(), [None]) == (chart.saga_fields, list({each.saga for each in chart.states}))
 
 
 def test_the_sagas_field_is_its_own() -> None:
@@ -415,7 +439,6 @@ def test_the_sagas_field_is_its_own() -> None:
 
 
 def test_steps_have_different_names() -> None:
-    """Each becomes a state, and so does its compensation."""
     for first, second in (("s", "s"), ("s", "s_compensation"), ("s_compensation", "s"), ("s", "completed")):
         text = (
             f"states: {{a: {{saga: {{steps: [{{id: {first}, do: {{src: f}}}}, {{id: {second}, do: {{src: g}}}}]}}}}}}"
@@ -428,7 +451,6 @@ def test_steps_have_different_names() -> None:
 
 
 def test_a_state_with_a_saga_has_no_states_of_its_own() -> None:
-    """Its children are the saga's."""
     text = "states: {a: {saga: {steps: [{id: s, do: {src: f}}]}, states: {b: {}}}}"
     done = "states:\n  a: {saga: {steps: [{id: s, do: {src: f}}]}, onDone: b}\n  b: {}"
 
@@ -452,14 +474,12 @@ def test_the_root_is_not_a_saga() -> None:
 
 
 def test_a_saga_has_steps() -> None:
-    """Without one there is nothing to do."""
     document = Document(kind="test", root=State(states=(State(key="a", saga=Saga(steps=())),)))
 
     assert ["saga.no_steps"] == errors(document)
 
 
 def test_a_final_state_has_no_saga() -> None:
-    """Nothing happens in a final state."""
     saga = Saga(steps=(SagaStep(id="s", do=SagaCall(src="f")),))
     document = Document(kind="test", root=State(states=(State(key="a", type="final", saga=saga),)))
 
@@ -467,7 +487,6 @@ def test_a_final_state_has_no_saga() -> None:
 
 
 def test_the_states_of_a_saga_count() -> None:
-    """The limits hold for what is generated, too."""
     steps = tuple(SagaStep(id=f"s{each}", do=SagaCall(src="f")) for each in range(2_000))
     document = Document(kind="test", root=State(states=(State(key="a", saga=Saga(steps=steps)),)))
 
@@ -475,7 +494,6 @@ def test_the_states_of_a_saga_count() -> None:
 
 
 def test_a_chart_without_sagas_is_left_as_it_is() -> None:
-    """Nothing is rewritten that need not be."""
     from interlock.compiler.saga import expand_sagas
     from interlock.model.diagnostics import Diagnostics
 
@@ -495,7 +513,6 @@ def test_a_step_before_the_last_should_be_compensated() -> None:
 
 
 def test_a_saga_should_not_be_left_half_done() -> None:
-    """An outer transition that leaves it is meant, or it is a mistake."""
     bad = "on: {stop: idle}\n" + TRIP
     good = bad.replace("  trip:\n", "  trip:\n    on: {stop: {}}\n")
 
@@ -535,7 +552,6 @@ def test_the_input_of_a_compensation_should_be_a_mapping() -> None:
 
 
 def test_generated_states_get_no_lints() -> None:
-    """The author cannot fix generated states."""
     found = [each for each in compiled(PARALLEL).diagnostics if "trip." in each.message]
 
     assert [] == found
@@ -551,7 +567,6 @@ def test_the_results_of_a_saga_follow_the_rule_of_reenter() -> None:
 
 
 def test_a_result_without_a_guard_of_its_own_and_one_with() -> None:
-    """Guards of the author are asked after the saga's own."""
     saga = Saga(
         steps=(SagaStep(id="s", do=SagaCall(src="f")),),
         done=(Transition(targets=("b",)),),
@@ -562,7 +577,6 @@ def test_a_result_without_a_guard_of_its_own_and_one_with() -> None:
 
 
 def test_a_saga_that_cannot_be_written_out_hides_no_other_error() -> None:
-    """Together with the other diagnostics of the chart."""
     text = "states:\n  a: {saga: {steps: [{id: completed, do: {src: f}}]}}\n  b: {on: {go: nowhere}}"
 
     assert ["saga.duplicate_step", "target.unknown"] == errors(text)

@@ -14,20 +14,17 @@ def test_a_format_without_guards_in_its_extension_writes_none() -> None:
 
 
 def test_a_field_whose_enum_is_not_a_list_is_refused() -> None:
-    """The field is kept without its types."""
     data = """<datamodel><data id="n" interlock:field='{"enum": 5}'/></datamodel><state id="s"/>"""
 
     assert ["scxml.extension"] == codes(data)
 
 
 def test_an_unknown_choice_of_our_namespace_counts_as_absent() -> None:
-    """The field keeps its default."""
     assert ["scxml.value"] == codes('<state id="s"/>', 'interlock:unhandled="keep"')
 
 
 @pytest.mark.parametrize("name", ["=x", "\\\\=x"])
 def test_the_name_of_a_guard_may_start_with_an_equals_sign(name: str) -> None:
-    """It is written escaped; older files have it as it is."""
     guard = f'{{"all": [{{"name": "{name}", "with": {{"a": 1}}}}]}}'
     (transition,) = state(f"""<transition cond="a" interlock:guard='{guard}'/>""").transitions
 

@@ -160,7 +160,7 @@ async def test_the_timeout_of_a_child_created_in_the_future_counts_from_when_tha
     work = child_work(timeout_ms=500)
     store = MemoryStore()
     store._work.keep("order/1", WorkDelta((work.claim.work,)))
-    children = Children(driver, clock, store=store)
+    children = Children(driver, clock, work=store)
     for _ in range(2):
         (claim,) = await store.claim("effect", None, owner="w", now_ms=clock.time_ms, until_ms=clock.time_ms, limit=1)
         settled = await children.perform(RunningWork(claim))

@@ -148,7 +148,7 @@ async def test_the_next_attempt_gets_the_details_of_the_last_one(scene: Scene) -
         raise ConnectionError("gone")
 
     held = RunningWork(replace(second, work=invoke(retry=ONE).claim.work))
-    settled = await scene.performed(work, held, store=store)
+    settled = await scene.performed(work, held, work=store)
 
     assert [{"page": 7}] == seen
     assert settled is not None
@@ -162,7 +162,7 @@ async def test_postponed_work_keeps_its_details(scene: Scene) -> None:
     await store.note(first, {"details": 7})
     (second,) = await store.claim("effect", ("charge",), owner="w2", now_ms=NOW + 1, until_ms=NOW + 9, limit=1)
     scene.driver.elsewhere.add("order/1")
-    settled = await scene.performed(_fine, RunningWork(second), store=store)
+    settled = await scene.performed(_fine, RunningWork(second), work=store)
 
     assert settled is not None
     assert ({"details": 7}, False) == (settled.error, settled.begun)

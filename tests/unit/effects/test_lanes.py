@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from interlock.errors import RejectedError, UnavailableError
 from interlock.model.journal.work import Lane, Work, WorkDelta, WorkId
 from interlock.model.limits import ATTEMPTS_MAX, LOOK_MS_MAX, STOP_MS_MAX
 from interlock.ports.clock import Clock
+from interlock.ports.refusals import Refusal
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
 from interlock.stores.work_table import WorkTable
 from interlock.testing.clock import VirtualClock
@@ -60,6 +62,22 @@ class TableStore:
     async def works(self, query: WorkQuery) -> WorkPage:
         """As the table does."""
         return self.table.works(query)
+
+    async def note(self, claim: Claim, error: Any) -> bool:
+        """As the table does."""
+        return self.table.note(claim, error)
+
+    async def revive(self, entity: str, place: WorkId, *, now_ms: int, audit: Refusal | None = None) -> bool:
+        """No lane asks for it."""
+        raise NotImplementedError
+
+    async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:
+        """No lane asks for it."""
+        raise NotImplementedError
+
+    async def drop(self, entity: str, place: WorkId, *, audit: Refusal | None = None) -> bool:
+        """No lane asks for it."""
+        raise NotImplementedError
 
 
 def work(version: int, *, due_ms: int = 0) -> Work:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import subprocess
 import sys
 import warnings
 from typing import Any
@@ -16,7 +15,6 @@ from interlock.effects.handlers import Attempt
 from interlock.effects.retry import HandlerFailed
 from interlock.effects.user_functions import call_in_loop, result_of
 from interlock.ports.work import Settlement
-from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.effects.scene import NOW, ONE, Scene, invoke
 
 
@@ -137,32 +135,6 @@ async def test_a_converted_exit_keeps_its_cause() -> None:
         await call_in_loop(leave, None)
 
     assert (error, "SystemExit") == (raised.value.__cause__, raised.value.failure.code)
-
-
-INTERRUPTED = """
-import asyncio
-from interlock.effects.user_functions import call_in_loop
-
-async def handler(given):
-    raise KeyboardInterrupt
-
-async def main():
-    asyncio.ensure_future(call_in_loop(handler, None))
-    await asyncio.sleep(60)
-
-try:
-    asyncio.run(main())
-except KeyboardInterrupt:
-    print("interrupted")
-"""
-
-
-def test_a_keyboard_interrupt_ends_the_loop() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
-    )
-
-    assert "interrupted\n" == done.stdout
 
 
 class Mute:

@@ -64,7 +64,6 @@ def test_two_read_numbers_are_compared_natively(operator: str) -> None:
 
 
 def test_equal_expressions_compile_to_equal_values() -> None:
-    """Compiled values compare by their code, so that charts can be compared."""
     first, second = (compile_parsed(parse("context.a + 1"), inside={}) for _ in range(2))
 
     assert first == second
@@ -126,7 +125,6 @@ def test_comparisons_chain_as_in_python(text: str, value: bool) -> None:
 
 
 def test_the_left_operand_is_evaluated_first() -> None:
-    """Errors come in the order of the text."""
     assert failure("context.x < context.y") == ("expression.missing_key", 'no field "x"')
     assert failure("context.a < context.y", {"a": "s"}) == ("expression.missing_key", 'no field "y"')
 
@@ -165,7 +163,6 @@ def test_roots_as_values_are_plain_and_apart() -> None:
 
 
 def test_in_asks_the_active_states() -> None:
-    """In() looks up the id that the compiler resolved."""
     function = compile_parsed(parse("In('x') and not In('y')"), inside={"x": "r.x", "y": "r.y"}).function
 
     assert function({}, None, None, {"r.x"}, None) is True
@@ -208,7 +205,6 @@ def test_failures_are_explained_in_our_words(text: str, code: str, message: str)
 
 
 def test_exceptions_of_other_origin_are_explained_too() -> None:
-    """Large values end in a limit; what cannot happen is called our bug."""
     for error in (OverflowError(), MemoryError(), RecursionError()):
         assert describe_exception(error) == ("expression.limit", "a value is too large")
     assert describe_exception(OSError())[0] == "expression.internal"

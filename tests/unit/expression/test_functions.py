@@ -77,14 +77,12 @@ CASES = [
 
 @pytest.mark.parametrize(("text", "value"), CASES)
 def test_functions_give_their_results(text: str, value: object) -> None:
-    """Each function on ordinary arguments, with the type of its result."""
     result = evaluate(text)
 
     assert (value, type(value)) == (result, type(result))
 
 
 def test_every_function_is_tried() -> None:
-    """No function of the vocabulary is without a case (In has its own test)."""
     tried = {text.split("(")[0] for text, _ in CASES}
 
     assert set(FUNCTIONS) == tried | {"In"}
@@ -154,7 +152,6 @@ def test_wrong_arguments_are_refused(text: str, message: str) -> None:
     ],
 )
 def test_unusable_values_are_refused(text: str) -> None:
-    """A value of the right type may still be of no use."""
     assert failure(text, {"digits": "1" * 100})[0] == "expression.value"
 
 

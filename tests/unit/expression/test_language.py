@@ -14,5 +14,4 @@ def test_the_safe_language_checks_and_compiles() -> None:
 
 
 def test_the_safe_language_runs_no_scripts() -> None:
-    """Scripts are for trusted evaluators of tests only."""
     assert SAFE.script("context.a = 1") is None

@@ -78,7 +78,6 @@ def charged(text: str, context: dict[str, Any]) -> int:
     ],
 )
 def test_operators_give_pythons_results(text: str, value: object) -> None:
-    """Arithmetic, joining and building work as in Python; a tuple makes a list."""
     result = evaluate(text, VALUES)
 
     assert (value, type(value)) == (result, type(result))
@@ -165,7 +164,6 @@ def test_results_beyond_the_limits_are_refused(text: str) -> None:
     ],
 )
 def test_lookup_membership_and_equality(text: str, value: object) -> None:
-    """Computed keys are checked; equality and order are Python's."""
     assert value == evaluate(text, VALUES)
 
 
@@ -218,7 +216,6 @@ def test_trees_beyond_the_limits_are_refused(text: str, value: Any) -> None:
 
 
 def test_an_event_as_a_value_is_counted() -> None:
-    """The payload counts when the event is used as a whole."""
     event = Event("x", data=doubled(40))
 
     assert failure("event", event=event)[0] == "expression.limit"
@@ -342,7 +339,6 @@ def test_an_event_as_a_value_is_work() -> None:
     ],
 )
 def test_short_work_is_free(text: str) -> None:
-    """However long its other side: the parts of the expression pay for it."""
     spent = charged(text, OPERANDS)
 
     assert 0 == spent
@@ -357,7 +353,6 @@ def test_searching_is_charged_for_its_worst_case() -> None:
 
 
 def test_comparing_small_lists_is_charged_item_by_item() -> None:
-    """A step of many comparisons under any threshold must not be free."""
     context = {"a": list(range(990)), "b": list(range(990))}
 
     assert 20 * 990 <= charged(" or ".join(["context.a < context.b"] * 20), context)
@@ -372,7 +367,6 @@ def test_a_float_without_a_fraction_is_rounded_at_once(digits: int) -> None:
 
 
 def test_failed_work_is_charged_too() -> None:
-    """An expression that fails again and again is not free."""
     for value in (doubled(40), [deep(63), [0] * 2_000]):
         meter = Meter(WORK)
         with pytest.raises(EvaluationError):
@@ -381,7 +375,6 @@ def test_failed_work_is_charged_too() -> None:
 
 
 def test_a_spent_meter_stops_the_evaluation() -> None:
-    """When nothing is left the code says so, and stays so."""
     meter = Meter(1)
     context = {"a": [0] * 2_500}
 
@@ -420,7 +413,6 @@ def test_a_tree_of_many_shared_bytes_is_refused() -> None:
 
 
 def test_work_without_a_meter_is_short() -> None:
-    """On the fast path: what is long raises, and is evaluated again with a meter."""
     for text in ("context.list == context.list2", "context.wide_s + 'x'", "context.s in context.words"):
         function = compile_parsed(parse(text), inside={}).function
         with pytest.raises(EvaluationError) as caught:
@@ -429,7 +421,6 @@ def test_work_without_a_meter_is_short() -> None:
 
 
 def test_types_are_called_by_the_words_of_a_definition() -> None:
-    """Messages speak of strings and mappings, not of Python's classes."""
     names = [type_name(each) for each in (None, True, 1, 1.5, "", [], {}, (), object())]
 
     assert ["null", "boolean", "integer", "number", "string", "list", "mapping", "list", "value"] == names

@@ -158,14 +158,12 @@ def test_inside_names_states_with_offsets() -> None:
     ],
 )
 def test_roots_tell_what_is_used(text: str, roots: set[str], constant: bool) -> None:
-    """An expression that uses no root and no In() is constant."""
     parsed = parse(text)
 
     assert (frozenset(roots), constant) == (parsed.roots, parsed.constant)
 
 
 def test_the_text_is_kept_as_it_came() -> None:
-    """Offsets point into the text that was given, blanks included."""
     parsed = parse("\n  context.a \t")
 
     assert parsed.text == "\n  context.a \t"
@@ -261,8 +259,6 @@ def test_syntax_errors_of_python_get_a_position() -> None:
 
 @pytest.mark.parametrize("raised", [RecursionError(), MemoryError(), ValueError("x")])
 def test_failures_of_the_parser_itself_do_not_leak(raised: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever Python's parser raises becomes an ExpressionError."""
-
     def fail(*_: object, **__: object) -> None:
         raise raised
 
@@ -274,7 +270,6 @@ def test_failures_of_the_parser_itself_do_not_leak(raised: Exception, monkeypatc
 
 @pytest.mark.parametrize("text", ["context.n >", " context.n > 1 and", "context.", "1 +  "])
 def test_an_expression_that_ends_too_early_has_its_error_at_the_end(text: str) -> None:
-    """Python's own words for it are "invalid syntax", without a place."""
     error, end = refusal(text), len(text.rstrip())
 
     assert ("expression.syntax", "the expression ends too early", end - 1, end) == (
@@ -333,7 +328,6 @@ def test_the_second_wall_holds_alone(text: str) -> None:
     ],
 )
 def test_trees_too_large_or_too_deep_are_refused(text: str) -> None:
-    """What the tokens cannot show is counted on the tree."""
     error = refusal(text)
 
     assert error.code == "expression.limit"

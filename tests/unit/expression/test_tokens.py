@@ -41,7 +41,6 @@ def test_numbers_and_strings_are_pythons(text: str, value: object) -> None:
     "text", ["1is 1", "0x1for", "1and 2", "1.2.3", "1_", "1__0", "0x", "1e", "12abc", "1..a", "007", "1if 1 else 2"]
 )
 def test_malformed_numbers_are_refused_without_a_warning(text: str) -> None:
-    """Python warns about some of these; we refuse them before it sees them."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         error = refusal(text)

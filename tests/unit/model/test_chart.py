@@ -35,7 +35,6 @@ def test_an_effect_names_its_handler() -> None:
 
 
 def test_a_transition_is_called_by_its_path() -> None:
-    """Or by its number, where the definition has no text."""
     assert Transition(index=3, source=1).where == "transition 3"
     assert Transition(index=3, source=1, place=Place(path="states.a.on.go")).where == "states.a.on.go"
 

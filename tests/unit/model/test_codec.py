@@ -32,13 +32,11 @@ FULL = Snapshot(
 
 
 def test_a_snapshot_reads_back_as_itself() -> None:
-    """Plain JSON in between, with keys of mappings in order."""
     assert decode_snapshot(encode(FULL)) == FULL
     assert b'"context":{"a":[null,1.5],"z":1}' in encode(FULL)
 
 
 def test_an_event_reads_back_as_itself() -> None:
-    """Defaults are left out of the bytes."""
     event = Event("pay", {"n": 1}, id="e-1", time_ms=5)
 
     assert decode_event(encode(event)) == event
@@ -55,7 +53,6 @@ def test_bytes_that_are_no_snapshot_are_corruption(data: bytes) -> None:
 
 
 def test_more_bytes_than_a_snapshot_may_have_are_refused_unread() -> None:
-    """The limit is checked before the parser."""
     with pytest.raises(CorruptionError) as caught:
         decode_event(b" " * (SNAPSHOT_BYTES_MAX + 1))
 

@@ -155,7 +155,6 @@ def values(value: Any) -> Iterator[Any]:
 
 
 def test_the_document_sets_every_compared_field_of_every_class() -> None:
-    """A field added to the model must be added above as well."""
     found = {
         (type(each).__name__, field.name)
         for each in values(document())

@@ -7,7 +7,6 @@ from interlock.model.diagnostics import Diagnostics, suggestion
 
 
 def test_diagnostics_are_reported_by_position() -> None:
-    """Whatever the order in which they were found."""
     diagnostics = Diagnostics()
     diagnostics.warning("b", "second", Place("f", 2, 1))
     diagnostics.info("a", "first", Place("f", 1, 1))

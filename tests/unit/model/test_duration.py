@@ -14,7 +14,6 @@ from interlock.model.duration import format_duration, parse_css_duration, parse_
     [("250ms", 250), ("30s", 30_000), ("5m", 300_000), ("24h", 86_400_000), ("7d", 604_800_000), ("1h30m", 5_400_000)],
 )
 def test_a_duration_is_a_number_with_a_unit(text: str, ms: int) -> None:
-    """Units join falling, each at most once."""
     assert ms == parse_duration(text)
 
 

@@ -35,7 +35,6 @@ def test_an_error_says_its_message_and_its_hint() -> None:
     ],
 )
 def test_errors_survive_pickling(error: InterlockError) -> None:
-    """They cross processes with everything they carry."""
     again = pickle.loads(pickle.dumps(error))  # our own bytes
 
     assert type(again) is type(error)
@@ -44,7 +43,6 @@ def test_errors_survive_pickling(error: InterlockError) -> None:
 
 
 def test_every_class_has_its_own_code() -> None:
-    """Codes are stable names; no two classes share one."""
     classes = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, InterlockError)]
 
     assert len({each.code for each in classes}) == len(classes)
@@ -78,7 +76,6 @@ def test_an_annotation_escapes_what_the_command_syntax_uses() -> None:
 
 
 def test_a_place_moves_inside_one_line() -> None:
-    """A position inside an expression keeps the file and the path."""
     place = Place("f", 3, 10, 3, 20, "guard")
 
     assert place.shifted(2, 5) == Place("f", 3, 12, 3, 15, "guard")

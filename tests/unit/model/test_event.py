@@ -31,7 +31,6 @@ RESERVED = [
 
 @pytest.mark.parametrize("name", RESERVED, ids=ascii)
 def test_names_of_the_kernel_are_reserved_in_every_spelling(name: str) -> None:
-    """Bare words count, and so do spellings that normalization makes equal."""
     assert is_reserved(name)
     with pytest.raises(UsageError) as caught:
         check_sendable(name)
@@ -42,6 +41,5 @@ def test_names_of_the_kernel_are_reserved_in_every_spelling(name: str) -> None:
     "name", ["paid", "errors", "doneness", "after_hours", "order.error", "Error", "DONE", "e\u0301rror"]
 )
 def test_other_names_are_free(name: str) -> None:
-    """Only the whole first word counts; case and accents make another word."""
     assert not is_reserved(name)
     check_sendable(name)

@@ -35,5 +35,4 @@ def test_plain_json_of_a_bounded_size_is_taken(payload: Any) -> None:
     ids=["key", "object", "surrogate", "size", "depth"],
 )
 def test_anything_else_is_refused_with_the_reason(payload: Any, why: str) -> None:
-    """So that what is kept can be read again, by anybody."""
     assert why in (payload_refusal(payload) or "")

@@ -9,7 +9,6 @@ from interlock.model.limits import KEY_BYTES_MAX
 
 
 def test_a_message_is_known_by_its_source_and_id() -> None:
-    """The event carries the readable form, which was the key in earlier releases."""
     assert OwnKey("_bus/5:/shop#order/77", "/shop#order/77", "/shop#order/77") == bus_key("/shop", "order/77")
 
 

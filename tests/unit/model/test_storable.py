@@ -53,7 +53,6 @@ def test_a_string_that_overrides_its_methods_is_stored_as_the_characters_it_has(
 
 @pytest.mark.parametrize("unit", ["x", "\ud83d", "\0", "💶"])
 def test_a_long_text_is_cut_with_a_mark(unit: str) -> None:
-    """A megabyte of it is not encoded first; the escapes count."""
     found = storable_text(unit * 1_000_000)
 
     assert FAILURE_TEXT_LENGTH_MAX == len(found)
@@ -61,7 +60,6 @@ def test_a_long_text_is_cut_with_a_mark(unit: str) -> None:
 
 
 def test_a_text_of_the_full_length_is_not_cut() -> None:
-    """Nothing is missing, so nothing says so."""
     assert "x" * 7 == storable_text("x" * 7, 7)
     assert "x" * 6 + CUT == storable_text("x" * 8, 7)
 

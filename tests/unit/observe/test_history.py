@@ -53,7 +53,6 @@ async def counted_to(client: Client, version: int, clock: VirtualClock | None = 
 
 
 async def test_a_long_journal_opens_without_being_replayed(seen: list[int]) -> None:
-    """The page has all but what the last step changed, and says how far that is."""
     async with open_console(charts=(interlock.loads(COUNTER),)) as client:
         await counted_to(client, LONG)
         page = await client.json("entity/counter/1")
@@ -69,7 +68,6 @@ async def test_a_long_journal_opens_without_being_replayed(seen: list[int]) -> N
 
 
 async def test_what_is_far_is_replayed_when_it_is_asked_for_and_once_only(seen: list[int]) -> None:
-    """It is near from then on, and so is what lies between."""
     async with open_console(charts=(interlock.loads(COUNTER),)) as client:
         await counted_to(client, LONG)
         asked = await client.json("entity/counter/1?replay=true")
@@ -89,7 +87,6 @@ async def test_what_is_far_is_replayed_when_it_is_asked_for_and_once_only(seen: 
 
 
 async def test_a_page_that_is_open_replays_nothing_when_an_entry_comes(seen: list[int]) -> None:
-    """What was shown last is what lies before."""
     async with open_console(charts=(interlock.loads(COUNTER),)) as client:
         await counted_to(client, LONG)
         await client.json("entity/counter/1")
@@ -100,7 +97,6 @@ async def test_a_page_that_is_open_replays_nothing_when_an_entry_comes(seen: lis
 
 
 async def test_a_short_journal_is_replayed_unasked(seen: list[int]) -> None:
-    """Up to the bound, which no page passes by itself."""
     async with open_console(charts=(interlock.loads(COUNTER),)) as client:
         await counted_to(client, REPLAY_ENTRIES_MAX + 1)
         page = await client.json("entity/counter/1")
@@ -110,7 +106,6 @@ async def test_a_short_journal_is_replayed_unasked(seen: list[int]) -> None:
 
 
 async def test_a_version_is_what_the_runtime_says_it_was(seen: list[int]) -> None:
-    """However it is reached: from the beginning, or from what is remembered; by number or by time."""
     clock = VirtualClock(BEGIN_MS)
     async with open_console(charts=(interlock.loads(COUNTER),), clock=clock) as client:
         await counted_to(client, 60, clock)

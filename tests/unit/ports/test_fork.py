@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
-import sys
 
 import pytest
 
@@ -51,25 +48,3 @@ def test_a_freed_object_has_no_rule() -> None:
     gc.collect()
 
     assert (5, 0) == (during - before, len(fork._rules) - before)
-
-
-KEPT = """
-import gc, os
-from interlock.ports.fork import keep_forever
-
-class Loud:
-    def __del__(self):
-        os.write(1, b"freed\\n")
-
-kept, dropped = Loud(), Loud()
-keep_forever(kept)
-del kept, dropped
-gc.collect()
-os.write(1, b"end\\n")
-"""
-
-
-def test_an_object_kept_forever_is_not_freed_at_exit() -> None:
-    done = subprocess.run([sys.executable, "-c", KEPT], capture_output=True, check=True, env=os.environ)
-
-    assert b"freed\nend\n" == done.stdout

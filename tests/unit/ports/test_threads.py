@@ -18,6 +18,7 @@ from interlock.stores.sqlite.store import SqliteStore
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept
 from tests.crash.life import step
+from tests.support.eventually import PATIENCE_SECONDS
 
 DOOR = "interlock: 1\nkind: door\ninitial: open\nstates: {open: {on: {shut: shut}}, shut: {}}"
 
@@ -70,7 +71,7 @@ async def test_a_cancelled_call_continues_in_its_thread() -> None:
     go, done = threading.Event(), threading.Event()
 
     def work() -> None:
-        go.wait(60)
+        go.wait(PATIENCE_SECONDS)
         done.set()
 
     call = asyncio.ensure_future(in_thread(work))
@@ -100,7 +101,6 @@ async def test_in_thread_or_here_calls_the_function_once(refused: pytest.MonkeyP
 
 @pytest.mark.parametrize("url", ["sqlite:///{}/x.db", "file://{}/x", "memory:"])
 def test_a_runtime_that_gets_no_thread_is_unavailable(tmp_path: Path, url: str, refused: pytest.MonkeyPatch) -> None:
-    """And it opens later, with nothing left open."""
     address, chart = url.format(tmp_path), interlock.loads(DOOR)
     with pytest.raises(UnavailableError) as caught, interlock.open(address, charts=[chart]):
         pass
@@ -112,7 +112,6 @@ def test_a_runtime_that_gets_no_thread_is_unavailable(tmp_path: Path, url: str, 
 
 
 async def test_an_async_runtime_that_gets_no_thread_is_unavailable(tmp_path: Path, refused: pytest.MonkeyPatch) -> None:
-    """The thread that opens the store, and the store's own."""
     chart = interlock.loads(DOOR)
     with pytest.raises(UnavailableError) as caught:
         async with interlock.open(f"sqlite:///{tmp_path}/x.db", charts=[chart]):

@@ -55,7 +55,6 @@ def test_dot_of_a_small_chart() -> None:
 
 
 def test_plantuml_of_a_small_chart() -> None:
-    """Names are quoted, ids are safe, final states lead to the end."""
     expected = """\
 @startuml
 title order 1.0.0
@@ -95,7 +94,6 @@ def test_mermaid_separates_regions_and_keeps_histories_out_of_the_count() -> Non
 
 
 def test_several_targets_are_a_fork() -> None:
-    """One arrow to the bar, one from it to each target."""
     text = mermaid(nested())
     fork = re.search(r"s13 --> (f\d+): split", text)
 
@@ -116,7 +114,6 @@ def test_what_the_root_does_is_drawn_at_a_stand_in() -> None:
 
 
 def test_a_parallel_root_is_a_frame() -> None:
-    """Its regions need something around them, named by the kind."""
     assert 'state "pair" as s0 {' in mermaid(parallel_root())
     assert "subgraph cluster_s0 {" in dot(parallel_root())
     assert 'state "pair" as s0 {' in plantuml(parallel_root())
@@ -131,7 +128,6 @@ def test_dot_cuts_an_arrow_at_the_border_of_a_cluster() -> None:
 
 
 def test_a_highlighted_compound_state_is_filled() -> None:
-    """Every active state is lit, not only the atomic ones."""
     active = frozenset({"live", "live.power.steady"})
 
     assert "class s5,s7 active" in mermaid(nested(), active=active)
@@ -140,7 +136,6 @@ def test_a_highlighted_compound_state_is_filled() -> None:
 
 
 def test_regions_have_dashed_borders() -> None:
-    """What is active together looks different from what excludes each other."""
     assert 'style="rounded,dashed"' in dot(nested())
     assert 'state "power" as s6 ##[dashed]gray {' in plantuml(nested())
 
@@ -148,7 +143,6 @@ def test_regions_have_dashed_borders() -> None:
 @pytest.mark.parametrize("write", [mermaid, dot, plantuml])
 @pytest.mark.parametrize("make", CHARTS.values(), ids=CHARTS.keys())
 def test_the_same_chart_gives_the_same_text(write: Callable[[Chart], str], make: Callable[[], Chart]) -> None:
-    """A diagram in a repository changes only when the chart does."""
     assert write(make()) == write(make())
     assert write(make()).endswith("\n")
 
@@ -163,7 +157,6 @@ def test_no_text_of_a_chart_becomes_syntax(write: Callable[[Chart], str]) -> Non
 
 
 def test_quotes_and_backslashes_do_not_end_a_dot_string() -> None:
-    """Outside of its quoted strings the text is what we wrote ourselves."""
     outside = re.sub(r'"(?:\\.|[^"\\])*"', '""', dot(hostile()))
 
     assert 2 == outside.count("->")
@@ -173,7 +166,6 @@ def test_quotes_and_backslashes_do_not_end_a_dot_string() -> None:
 @pytest.mark.skipif(shutil.which("dot") is None, reason="SKIPPED: Graphviz (dot) is not installed")
 @pytest.mark.parametrize("make", CHARTS.values(), ids=CHARTS.keys())
 def test_graphviz_draws_every_chart_without_a_warning(make: Callable[[], Chart]) -> None:
-    """The real program takes the text, also that of hostile labels."""
     command = [shutil.which("dot") or "dot", "-Tsvg"]
     run = subprocess.run(command, input=dot(make()), capture_output=True, text=True, check=False)
 

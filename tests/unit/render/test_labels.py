@@ -23,7 +23,6 @@ STAFF = GuardName(name="is_staff")
 
 
 def test_a_transition_shows_only_the_parts_it_has() -> None:
-    """Event, guard and actions are each left out where there is none."""
     full = Transition(index=0, source=1, label="pay", guard=STAFF, block=(Do(name="bill"),))
 
     assert "pay [is_staff] / bill" == transition_text(full)
@@ -31,7 +30,6 @@ def test_a_transition_shows_only_the_parts_it_has() -> None:
 
 
 def test_the_event_of_a_transition_without_label_comes_from_its_descriptors() -> None:
-    """A chart made by hand is drawn too; what waits for nothing says so."""
     described = Transition(index=0, source=1, descriptors=(Descriptor("a", ("a",)), Descriptor("b.*", ("b",))))
 
     assert "a, b.*" == event_text(described)
@@ -39,7 +37,6 @@ def test_the_event_of_a_transition_without_label_comes_from_its_descriptors() ->
 
 
 def test_a_long_text_is_cut_with_an_ellipsis() -> None:
-    """A label is bounded, whatever the definition holds."""
     text = clipped("word " * 100)
 
     assert len(text) <= TEXT_LENGTH_MAX
@@ -47,12 +44,10 @@ def test_a_long_text_is_cut_with_an_ellipsis() -> None:
 
 
 def test_white_space_is_folded_onto_one_line() -> None:
-    """A line break in an expression does not break a label."""
     assert "a b c" == clipped(" a\n\tb\u2028 c ")
 
 
 def test_an_empty_block_has_no_line() -> None:
-    """Entry blocks that do nothing are not drawn."""
     assert ["entry / a"] == blocks_lines("entry", ((), (Do(name="a"),)))
 
 
@@ -66,5 +61,4 @@ def test_an_empty_block_has_no_line() -> None:
     ],
 )
 def test_an_invoke_names_its_source_and_its_id(invoke: Invoke, text: str) -> None:
-    """The id is shown where it says more than the source."""
     assert text == invoke_line(invoke)

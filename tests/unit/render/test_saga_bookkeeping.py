@@ -3,9 +3,8 @@
 import re
 
 from interlock.assemble.charts import loads
-from interlock.model.chart import DIALECTS, Chart, State
+from interlock.model.chart import DIALECTS, Chart, SagaInfo, State
 from interlock.model.document.actions import Assign, Expression, GuardName, If
-from interlock.model.document.field import Field
 from interlock.render.diagram.mermaid import mermaid
 from interlock.render.saga_bookkeeping import hide_bookkeeping
 
@@ -65,10 +64,25 @@ def test_an_author_s_guard_stands_as_it_was_written() -> None:
 
 
 def test_a_chart_without_sagas_is_drawn_as_it_is() -> None:
-    """A field that only sounds like one is the author's."""
     chart = loads("interlock: 1\nkind: k\ncontext: {saga_x: {type: any}}\nstates: {a: {}}\n").chart
 
     assert chart is hide_bookkeeping(chart)
+
+
+def test_a_guard_outside_the_saga_keeps_its_text() -> None:
+    """Even if it reads like a generated one."""
+    chart = loads(
+        """
+interlock: 1
+kind: k
+states:
+  booked: {saga: {steps: [{id: hotel, do: {src: f}}], onDone: end, onError: end}, on: {leave: left}}
+  left: {on: {a: {target: end, guard: "= context.saga_booked.step == null"}}}
+  end: {type: final}
+"""
+    ).chart
+
+    assert "context.saga_booked.step == null" in mermaid(chart)
 
 
 def test_only_notes_are_left_out() -> None:
@@ -81,7 +95,6 @@ def test_only_notes_are_left_out() -> None:
         If(branches=((guard, (Assign(values=(note,)),)),), otherwise=(Assign(values=(said,)),)),
         If(branches=((guard, (Assign(values=(said, note)),)),)),
     )
-    made = Field(name="saga_a", type="object", default={"step": None, "key": None, "done": {}})
     root = State(
         index=0,
         id="",
@@ -90,7 +103,7 @@ def test_only_notes_are_left_out() -> None:
         parent=-1,
         last=0,
         depth=0,
-        context=(made,),
+        saga=SagaInfo(field="saga_a", steps=(), completed=0, blocked=0),
         entry=(block,),
         exit=(block,),
     )

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from threading import Event, Thread, get_ident
 from types import FrameType
 from typing import Any
@@ -331,48 +329,3 @@ def test_a_coroutine_of_its_own_loop_is_refused_and_does_not_hang() -> None:
     doors.close()
 
     assert ("runtime.loop", ("closed",)) == (code, alive)
-
-
-def test_calls_in_a_forked_child_are_refused() -> None:
-    doors = _opened()
-    doors.create("door/1")
-    child = os.fork()
-    if child == 0:
-        signal.alarm(int(PATIENCE_SECONDS))  # ends it, should it wait
-        code = 1
-        try:
-            doors.state("door/1")
-        except UsageError as error:
-            doors.close()
-            code = 0 if error.code == "runtime.forked" else 2
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    versions = [doors.state("door/1").version for _ in range(3)]
-    doors.close()
-
-    assert (0, [1, 1, 1]) == (os.waitstatus_to_exitcode(status), versions)
-
-
-@pytest.mark.parametrize("url", ["sqlite:///doors.db", "file:doors"])
-def test_a_runtime_may_be_closed_in_atexit(url: str, tmp_path: Path) -> None:
-    program = f"""
-import atexit
-import interlock
-
-door = interlock.loads("{{interlock: 1, kind: door, states: {{closed: {{}}}}}}")
-doors = interlock.open({url!r}, charts=[door]).__enter__()
-atexit.register(print, "closed")
-atexit.register(doors.close)
-doors.create("door/1")
-"""
-    ended = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-
-    assert (0, "closed\n", "") == (ended.returncode, ended.stdout, ended.stderr)

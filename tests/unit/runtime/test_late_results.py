@@ -12,8 +12,7 @@ import pytest
 import interlock
 from interlock.effects.handlers import Attempt
 from interlock.model.journal.work import Work, WorkId
-from interlock.ports.store import JournalRelease
-from interlock.ports.work import Claim, WorkQuery, WorkStore
+from interlock.ports.work import Claim, WorkQuery
 from interlock.runtime.worker.delivery import EntityDelivery
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS
@@ -98,8 +97,8 @@ async def test_a_compensation_after_the_end_that_fails_for_good_is_a_dead_letter
         await trips.send("trip/1", "trip.cancelled")
         hotel.let.set()
         await clock.advance()
-        assert isinstance(trips.store, WorkStore)
-        (row,) = (await trips.store.works(WorkQuery(dead=True))).rows
+        assert trips.store.work is not None
+        (row,) = (await trips.store.work.works(WorkQuery(dead=True))).rows
 
         assert ("hotel.free", "hotel.closed") == (row.work.name, row.error["code"])
 
@@ -109,8 +108,8 @@ async def test_a_late_result_is_compensated_after_the_journal_was_archived(addre
     async with interlock.open(address.format(tmp_path), charts=[_trip(Hotel())], work=False) as trips:
         receipt = await trips.create("trip/1")
         await trips.send("trip/1", "trip.cancelled")
-        assert isinstance(trips.store, JournalRelease)
-        assert await trips.store.release("trip/1", version=2, archive="file:///elsewhere")
+        assert trips.store.journal_release is not None
+        assert await trips.store.journal_release.release("trip/1", version=2, archive="file:///elsewhere")
         booked = interlock.done_event(receipt.effects[0], "r-9")
         late = await trips.sender.deliver("trip/1", booked, key="_effect/1/0")
         again = await trips.sender.deliver("trip/1", booked, key="_effect/1/0")
@@ -140,6 +139,6 @@ async def test_compensations_are_recognised_by_who_asked_for_the_work() -> None:
         assert await answers("trip/1", 9, name="hotel.free")
         assert await answers("trip/7", 1, name="hotel.free")
         await trips.send("trip/1", "trip.cancelled")
-        assert isinstance(trips.store, JournalRelease)
-        assert await trips.store.release("trip/1", version=2, archive="file:///elsewhere")
+        assert trips.store.journal_release is not None
+        assert await trips.store.journal_release.release("trip/1", version=2, archive="file:///elsewhere")
         assert await answers("trip/1", 1, name="hotel.free")

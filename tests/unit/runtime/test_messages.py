@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +11,9 @@ import interlock
 from interlock.buses.memory import MemoryBus
 from interlock.errors import RejectedError, UnavailableError, UsageError
 from interlock.model.journal.message import Message
-from interlock.ports.work import WorkQuery, WorkStore
+from interlock.ports.work import WorkQuery
+from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
-from tests.support import postgres_server
-from tests.support.eventually import eventually
 
 ORDER = """
 interlock: 1
@@ -66,8 +64,8 @@ def told(bus: MemoryBus) -> list[tuple[str, str]]:
 
 async def left_over(runtime: interlock.Runtime) -> list[tuple[str, Any]]:
     """The messages that still wait, by key, each with its problem."""
-    assert isinstance(runtime.store, WorkStore)
-    page = await runtime.store.works(WorkQuery(lane="message"))
+    assert runtime.store.work is not None
+    page = await runtime.store.work.works(WorkQuery(lane="message"))
     return [(f"{row.entity}/{row.work.place.version}", row.error and row.error["code"]) for row in page.rows]
 
 
@@ -151,8 +149,8 @@ async def test_a_rejected_message_is_a_dead_letter_and_the_next_is_published() -
         await orders.send("order/1", "pay")
         await clock.advance(1_000)
 
-        assert isinstance(orders.store, WorkStore)
-        (dead,) = (await orders.store.works(WorkQuery(dead=True))).rows
+        assert orders.store.work is not None
+        (dead,) = (await orders.store.work.works(WorkQuery(dead=True))).rows
         assert {"code": "bus.size", "message": "too large", "hint": "emit less"} == dead.error
     assert ["order/1/1/0", "order/1/2/1"] == [each.id for each in bus.messages]
 
@@ -176,34 +174,12 @@ async def test_a_failing_message_blocks_only_its_own_entity() -> None:
     assert [("order/1/1", "bus.denied"), ("order/1/2", "bus.denied")] == dead
 
 
-@pytest.mark.parametrize("store", ["sqlite", "file", "postgresql"])
-async def test_messages_of_a_killed_process_are_published_by_another(tmp_path: Path, store: str) -> None:
-    places = {"sqlite": f"sqlite:///{tmp_path}/orders.db", "file": f"file:{tmp_path}/orders"}
-    url = places[store] if store in places else postgres_server.store_or_skip()
-    async with interlock.open(url, charts=charts(), bus="memory:gone", work=False) as orders:
-        await orders.create("order/1")
-    async with interlock.open(url, charts=charts()) as orders:  # one without a bus does not touch them
-        await orders.create("order/2")
-        if store != "file":  # which lists work once it has walked over it
-            assert [("order/1/1", None)] == await left_over(orders)
-    bus = MemoryBus()
-    async with interlock.open(url, charts=charts(), bus=bus, source="https://shop.example") as orders:
-
-        async def is_published(orders: interlock.Runtime = orders) -> bool:
-            return bool(bus.messages) and not await left_over(orders)
-
-        await eventually(is_published)
-
-    assert [("order/1/1/0", "https://shop.example/order")] == [(each.id, each.source) for each in bus.messages]
-
-
 async def test_a_store_without_work_refuses_a_bus() -> None:
-    class Plain:
-        async def close(self) -> None:
-            """Do nothing."""
+    class Plain(MemoryStore):
+        work = None  # type: ignore[assignment]  # the point
 
     opening = interlock.open("memory:", charts=charts(), bus=MemoryBus())
-    opening._opener = lambda url: Plain()  # type: ignore[assignment]  # less than a store
+    opening._opener = lambda url: Plain()
     with pytest.raises(UsageError) as caught:
         async with opening:
             pass

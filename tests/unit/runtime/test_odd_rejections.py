@@ -13,6 +13,7 @@ import pytest
 import interlock
 from interlock.effects.handlers import Attempt
 from interlock.errors import RejectedError
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.runtime import busy
 
 ORDER = """
@@ -76,7 +77,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 async def _ended(orders: interlock.Runtime) -> Any:
     """The entity once it has ended."""
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         async for _ in orders.watch("order/1", poll_ms=20):
             snapshot = await orders.state("order/1")
             if snapshot.ended is not None:

@@ -125,6 +125,27 @@ def test_another_package_brings_a_store(monkeypatch: pytest.MonkeyPatch) -> None
         assert "applied" == doors.create("door/1").outcome
 
 
+def test_a_plugin_that_does_not_say_what_it_can_do_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All missing attributes are named, and the store is closed again."""
+    from interlock.ports.store import CAPABILITIES
+    from interlock.stores import registry
+
+    closed = []
+
+    class Old:
+        work = None
+
+        async def close(self) -> None:
+            closed.append(self)
+
+    monkeypatch.setattr(registry, "store_plugins", lambda: {"cloud": lambda: lambda url: Old()})
+    with pytest.raises(UsageError) as caught, interlock.open("cloud://x", charts=[door]):
+        pass
+
+    assert ("store.capabilities", 1) == (caught.value.code, len(closed))
+    assert [each != "work" for each in CAPABILITIES] == [f"`{each}`" in caught.value.message for each in CAPABILITIES]
+
+
 def test_the_entry_points_match_the_table() -> None:
     import tomllib
 

@@ -16,7 +16,7 @@ import interlock
 from interlock.effects.handlers import Attempt, Handler
 from interlock.effects.lanes import StopReport
 from interlock.errors import UnavailableError, UsageError
-from interlock.ports.work import WorkQuery, WorkStore
+from interlock.ports.work import WorkQuery
 from interlock.runtime.worker.worker import Worker
 from interlock.shm import Lifecycle, MemoryRegion, Phase
 from interlock.shm.lifecycle.asgi import shared_lifecycle
@@ -208,8 +208,8 @@ async def test_work_in_a_process_of_the_pool_is_requeued_after_the_process_has_e
         await eventually((tmp_path / "m").exists)
         pid = int((tmp_path / "m").read_text())
         stopped = await worker.stop()
-        assert isinstance(orders.store, WorkStore)
-        (row,) = (await orders.store.works(WorkQuery())).rows
+        assert orders.store.work is not None
+        (row,) = (await orders.store.work.works(WorkQuery())).rows
 
         assert (StopReport(requeued=1), None) == (stopped, row.owner)
         with pytest.raises(ProcessLookupError):

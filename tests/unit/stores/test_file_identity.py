@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
-import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -17,7 +15,7 @@ from interlock.stores.files.names import directory_name, shard_name
 from interlock.stores.files.store import FileStore
 from interlock.stores.sqlite.store import SqliteStore
 from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import journal, kept
+from interlock.testing.store_suite.subject import kept
 from tests.crash.life import step
 
 ENTITY = "order/A-1"
@@ -98,52 +96,6 @@ async def test_a_lone_caller_of_a_replaced_database_is_refused(tmp_path: Path) -
     await store.close()
 
     assert ["store.replaced", "store.poisoned"] == codes
-
-
-OTHER = """
-import asyncio, os, sys
-from pathlib import Path
-from interlock.stores.sqlite.store import SqliteStore
-from interlock.testing.store_suite.samples import Life
-
-async def main():
-    store = SqliteStore(Path(sys.argv[1]))
-    life = Life("parcel/other")
-    await store.append(life.created())
-    await store.append(life.stepped(key="k"))
-    print("kept", flush=True)
-    sys.stdin.readline()
-    os._exit(0)  # as by kill -9: the entries are in the log only
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.parametrize("is_noticed", [True, False])
-async def test_closing_a_replaced_database_leaves_the_log_of_its_successor(tmp_path: Path, is_noticed: bool) -> None:
-    """The last connection deletes the log by its name, which another file has by now; but SQLite looks first."""
-    path = tmp_path / "x.db"
-    store = SqliteStore(path)
-    life = Life("parcel/1")
-    await kept(store, life.created())
-    await store.kinds()  # a connection that reads
-    for suffix in ("", "-wal", "-shm"):
-        _moved(path.with_name(f"x.db{suffix}"))
-    other = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", OTHER, str(path), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-    )
-    assert other.stdin is not None
-    assert other.stdout is not None
-    said = await other.stdout.readline()
-    if is_noticed:
-        await _codes(lambda: store.append(life.stepped(key="x")))
-    await store.close()
-    await other.communicate(b"\n")
-    again = SqliteStore(path)
-    count = len(await journal(again, "parcel/other"))
-    await again.close()
-
-    assert (b"kept\n", 2) == (said, count)
 
 
 async def test_a_reader_is_opened_on_the_file_that_is_written(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from interlock.errors import UsageError
-from interlock.ports.store import Refusal
+from interlock.ports.refusals import Refusal
 from interlock.stores.memory import open_store
 
 

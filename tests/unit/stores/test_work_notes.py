@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from interlock.model.journal.work import Lane, Work, WorkDelta, WorkId
 from interlock.ports.store import Store
-from interlock.ports.work import Settlement, WorkNotes, WorkQuery, WorkStore
+from interlock.ports.work import Settlement, WorkQuery
 from interlock.stores.memory import MemoryStore
 from interlock.stores.sqlite.store import open_store
 from interlock.testing.store_suite.samples import Life
@@ -37,14 +37,14 @@ async def _left(store: Store, *born: Work) -> None:
 
 async def test_a_note_stands_beside_the_work_until_the_next_one(store: Store) -> None:
     """It changes neither hands nor numbers, and is seen in lists."""
-    assert isinstance(store, WorkStore)
-    assert isinstance(store, WorkNotes)
+    assert store.work is not None
+    assert store.work is not None
     await _left(store, charge(0))
-    (claim,) = await store.claim("effect", ("charge",), owner="w1", now_ms=5, until_ms=10, limit=9)
-    kept = await store.note(claim, {"details": {"page": 7}})
-    (row,) = (await store.works(WorkQuery())).rows
-    cleared = await store.note(claim, None)
-    (after,) = (await store.works(WorkQuery())).rows
+    (claim,) = await store.work.claim("effect", ("charge",), owner="w1", now_ms=5, until_ms=10, limit=9)
+    kept = await store.work.note(claim, {"details": {"page": 7}})
+    (row,) = (await store.work.works(WorkQuery())).rows
+    cleared = await store.work.note(claim, None)
+    (after,) = (await store.work.works(WorkQuery())).rows
 
     assert (True, {"details": {"page": 7}}, 1, 0, "w1", 10) == (
         kept,
@@ -59,18 +59,18 @@ async def test_a_note_stands_beside_the_work_until_the_next_one(store: Store) ->
 
 async def test_a_note_of_an_old_attempt_is_not_kept(store: Store) -> None:
     """Another has the work now; nor of what is dead, or gone."""
-    assert isinstance(store, WorkStore)
-    assert isinstance(store, WorkNotes)
+    assert store.work is not None
+    assert store.work is not None
     await _left(store, charge(0))
-    (old,) = await store.claim("effect", ("charge",), owner="w1", now_ms=5, until_ms=10, limit=9)
-    (new,) = await store.claim("effect", ("charge",), owner="w2", now_ms=10, until_ms=20, limit=9)
-    late = await store.note(old, "old")
-    await store.settle((Settlement(new, "dead", error="why"),), now_ms=11)
-    dead = await store.note(new, "dead")
-    (row,) = (await store.works(WorkQuery())).rows
-    await store.settle((Settlement(new, "done"),), now_ms=12)
+    (old,) = await store.work.claim("effect", ("charge",), owner="w1", now_ms=5, until_ms=10, limit=9)
+    (new,) = await store.work.claim("effect", ("charge",), owner="w2", now_ms=10, until_ms=20, limit=9)
+    late = await store.work.note(old, "old")
+    await store.work.settle((Settlement(new, "dead", error="why"),), now_ms=11)
+    dead = await store.work.note(new, "dead")
+    (row,) = (await store.work.works(WorkQuery())).rows
+    await store.work.settle((Settlement(new, "done"),), now_ms=12)
 
-    assert (False, False, "why", False) == (late, dead, row.error, await store.note(new, "gone"))
+    assert (False, False, "why", False) == (late, dead, row.error, await store.work.note(new, "gone"))
 
 
 @pytest.mark.parametrize("lane", ["effect", "outbox"])

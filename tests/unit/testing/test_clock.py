@@ -6,16 +6,17 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import interlock
 from interlock.ports.clock import SystemClock, wait_to_poll
-from interlock.ports.leases import LeaseStore
 from interlock.ports.threads import thread_future
 from interlock.testing import clock as clocks
 from interlock.testing.clock import VirtualClock
+from tests.support.eventually import PATIENCE_SECONDS
 
 HOUR = 3_600_000
 ORDER = interlock.loads("""
@@ -65,9 +66,9 @@ async def test_a_jump_is_not_downtime(url: str) -> None:
     async with interlock.open(url, charts=[ORDER], clock=clock) as orders:
         await orders.create("order/1")
         await clock.advance(50 * HOUR)
-        assert isinstance(orders.store, LeaseStore)
+        assert orders.store.leases is not None
 
-        assert () == await orders.store.downtimes(since_ms=0)
+        assert () == await orders.store.leases.downtimes(since_ms=0)
 
 
 async def test_time_that_passes_without_the_clock_is_downtime() -> None:
@@ -76,9 +77,9 @@ async def test_time_that_passes_without_the_clock_is_downtime() -> None:
         await clock.advance()
         clock.time_ms += HOUR
         await clock.advance()
-        assert isinstance(orders.store, LeaseStore)
+        assert orders.store.leases is not None
 
-        assert 1 == len(await orders.store.downtimes(since_ms=0))
+        assert 1 == len(await orders.store.leases.downtimes(since_ms=0))
 
 
 async def test_a_long_wait_for_a_reconciler_keeps_its_passes() -> None:
@@ -150,7 +151,8 @@ async def test_the_clock_waits_for_the_threads_of_a_store() -> None:
     async def call() -> None:
         await clock.sleep_ms(10)
         answer = thread_future(loop)
-        threading.Thread(target=lambda: gate.wait(60) and loop.call_soon_threadsafe(answer.set_result, None)).start()
+        answers = partial(loop.call_soon_threadsafe, answer.set_result, None)
+        threading.Thread(target=lambda: gate.wait(PATIENCE_SECONDS) and answers()).start()
         await answer
         times.append(clock.now_ms())
 

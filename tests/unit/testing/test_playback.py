@@ -73,6 +73,30 @@ def test_functions_of_the_chart_and_of_inline_charts_are_assumed(playback: Playb
     assert {"is_allowed": True, "inner_guard": True} == playback.guards
 
 
+def test_registered_functions_are_used_and_the_chart_is_not_changed() -> None:
+    chart = loads(JOB)
+
+    @chart.guard("is_allowed")
+    def is_allowed(context: object, event: object) -> bool:
+        return False
+
+    playback = Playback(chart)
+    playback.apply(SendEvent("start"))
+
+    assert (("idle",), {"inner_guard": True}) == (playback.snapshot.configuration, playback.guards)
+    assert {"is_allowed": is_allowed} == chart.guards
+
+
+def test_assigns_that_are_not_registered_write_nothing() -> None:
+    text = "interlock: 1\nkind: k\ncontext: {n: {type: integer, default: 1}}\n"
+    chart = loads(text + "states: {a: {on: {go: {actions: [{assign: known}, {assign: other}]}}}}\n")
+    chart.assign("known")(lambda context, event: {"n": 2})
+    playback = Playback(chart)
+    playback.apply(SendEvent("go"))
+
+    assert ({"n": 2}, ("other",)) == (playback.snapshot.context, playback.assumed_assigns)
+
+
 def test_an_assumed_guard_can_be_set(playback: Playback) -> None:
     playback.apply(SetGuard("is_allowed", False))
     playback.apply(SendEvent("start"))

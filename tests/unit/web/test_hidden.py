@@ -22,11 +22,12 @@ import pytest
 from interlock.model.journal.work import WorkId
 from interlock.operate.jobs.job import Bulk
 from interlock.ports.store import EntityQuery
-from interlock.ports.work import Settlement, WorkQuery, WorkStore
+from interlock.ports.work import Settlement, WorkQuery
 from interlock.testing.clock import VirtualClock
 from interlock.web.app import ENDPOINTS
 from interlock.web.auth import RIGHTS
 from interlock.web.http.endpoint import Endpoint
+from tests.support.eventually import eventually
 from tests.unit.web.consoles import ORDER, ORIGIN, Client, Stream, make_user, open_console, order
 
 BEGAN_MS = 1_000_000_000_000
@@ -41,16 +42,16 @@ ALMOST_ALL = tuple(each for each in RIGHTS if each != "read:sensitive")
 async def lives(client: Client, clock: VirtualClock, kind: str) -> None:
     """Create entities of a kind, one with a dead letter, and a refused event."""
     runtime, store = client.runtime, client.runtime.store
-    assert isinstance(store, WorkStore)
+    assert store.work is not None
     for number in (1, 2, 3):
         await runtime.create(f"{kind}/{number}", {"amount": 10 * number})
     for number in (1, 2):
         await runtime.send(f"{kind}/{number}", "payment.confirmed", {"id": "p"}, key="paid", principal=PAYER)
         await runtime.send(f"{kind}/{number}", "parcel.shipped", principal=EVE)
     now_ms = clock.now_ms()
-    claims = await store.claim("effect", ("send_receipt",), owner="w", now_ms=now_ms, until_ms=now_ms + 9, limit=9)
+    claims = await store.work.claim("effect", ("send_receipt",), owner="w", now_ms=now_ms, until_ms=now_ms + 9, limit=9)
     assert 2 == len(claims)
-    await store.settle(tuple(Settlement(each, "dead", error={"code": "no"}) for each in claims), now_ms=now_ms)
+    await store.work.settle(tuple(Settlement(each, "dead", error={"code": "no"}) for each in claims), now_ms=now_ms)
 
 
 async def jobs_over_it(client: Client) -> None:
@@ -85,8 +86,12 @@ async def world(folder: Path, *, hidden: bool, rights: tuple[str, ...] = ALMOST_
                 await client.runtime.send(f"{HIDDEN}/{number}", "parcel.shipped", principal=EVE)
             await jobs_over_it(client)
         clock.time_ms = BEGAN_MS + 120_000
-        while len((await client.runtime.store.refusals_before(None)) or ()) < (6 if hidden else 2):  # type: ignore[attr-defined]  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+        refusals, count = client.runtime.store.refusals_before, 6 if hidden else 2  # type: ignore[attr-defined]  # its own
+
+        async def are_written() -> bool:
+            return len((await refusals(None)) or ()) >= count
+
+        await eventually(are_written)
         yield client
 
 
@@ -265,15 +270,15 @@ async def test_comparison_detects_the_hidden_kind_for_users_who_may_see_it(tmp_p
 async def test_dead_letters_of_a_hidden_kind_cannot_be_retried_or_dropped(tmp_path: Path, act: str) -> None:
     async with world(tmp_path, hidden=True) as client:
         store = client.runtime.store
-        assert isinstance(store, WorkStore)
-        before = (await store.works(WorkQuery(kind=HIDDEN, dead=True))).rows
+        assert store.work is not None
+        before = (await store.work.works(WorkQuery(kind=HIDDEN, dead=True))).rows
         place = before[0].work.place
         body = {"lane": place.lane, "version": place.version, "ordinal": place.ordinal, "reason": "a test"}
         answers = [
             await client.post(f"work/{act}", {"entity": f"{kind}/1", **body}) for kind in (HIDDEN, "gnome", "order")
         ]
-        after = (await store.works(WorkQuery(kind=HIDDEN, dead=True))).rows
-        orders = (await store.works(WorkQuery(kind="order", dead=True))).rows
+        after = (await store.work.works(WorkQuery(kind=HIDDEN, dead=True))).rows
+        orders = (await store.work.works(WorkQuery(kind="order", dead=True))).rows
 
     assert [404, 404, 200] == [each.status_code for each in answers]
     assert ["kind.unknown"] * 2 == [each.json()["code"] for each in answers[:2]]
@@ -327,12 +332,13 @@ async def test_hidden_sender_and_hidden_parent_are_masked() -> None:
     async with open_console(charts=charts, who=make_user(rights=("read",)), work=True) as client:
         await client.runtime.create("case/other")
         await client.runtime.create("fraud/secret-1")
-        children: list[str] = []
-        async with asyncio.timeout(20):
-            while len(children) < 1 or (await client.runtime.state("case/other")).version < 2:
-                rows = (await client.runtime.store.find(EntityQuery(kind="case"))).rows
-                children = [each.entity for each in rows if each.entity != "case/other"]
-                await asyncio.sleep(0.005)
+
+        async def children_of_the_parent() -> list[str]:
+            rows = (await client.runtime.store.find(EntityQuery(kind="case"))).rows
+            is_heard = (await client.runtime.state("case/other")).version >= 2
+            return [each.entity for each in rows if each.entity != "case/other"] if is_heard else []
+
+        children = await eventually(children_of_the_parent)
         texts = [
             (await client.get(f"{part}/{entity}")).text
             for entity in ("case/other", children[0])

@@ -22,7 +22,9 @@ from interlock.errors import InternalError, UsageError
 )
 @click.command
 @click.argument("file", metavar="FILE")
-@click.option("--to", "target", metavar="FORMAT", help="yaml, scxml, xstate or smcat; by default the suffix of -o.")
+@click.option(
+    "--to", "target", metavar="FORMAT", help="yaml, json, scxml, xstate or smcat; by default the suffix of -o."
+)
 @click.option("--strict", is_flag=True, help="Fail and write nothing if the format would lose something.")
 @output_option
 @json_option

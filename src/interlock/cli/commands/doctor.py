@@ -33,10 +33,9 @@ from interlock.observe.stuck import dead_letters, missing_revisions, overdue_wor
 from interlock.operate.dead_letters import key_of
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded
-from interlock.ports.work import WorkStore
 from interlock.runtime.clock_repair import find_ahead
 from interlock.runtime.runtime import Runtime
-from interlock.shm.memory.modes import chosen_mode
+from interlock.shm.memory.modes import select_mode
 from interlock.stores.registry import schema_of, without_password
 from interlock.stores.schema import Schema
 from interlock.stores.sqlite.connection import LIBRARY_MIN, NETWORK_FILE_SYSTEMS, file_system
@@ -162,7 +161,7 @@ def _sqlite() -> Check:
 
 def _shared_memory() -> Check:
     try:
-        mode = chosen_mode()
+        mode = select_mode()
     except InterlockError as error:
         return Check("shared memory", "warning", error.message, error.hint)
     if mode == "native":
@@ -253,7 +252,7 @@ def _modified_ms(path: Path) -> int:
 
 async def _work(runtime: Runtime, *, has_charts: bool) -> AsyncIterator[Check]:
     """Work, times, revisions and stuck entities."""
-    if isinstance(runtime.store, WorkStore):
+    if runtime.store.work is not None:
         async for each in _work_checks(runtime):
             yield each
     else:
@@ -311,7 +310,7 @@ async def _unsupported_work(runtime: Runtime) -> Check:
     text = "; ".join(f"{', '.join(names)} of {kind}" for kind, names in used.items()) or await _requested_work(runtime)
     if not text:
         return Check("work", "ok", "this store does not run effects, and none are requested")
-    fix = "use sqlite:, postgresql: or files of layout A"
+    fix = "use sqlite:, postgresql: or file:"
     return Check("work", "error", f"this store does not run effects: {text}", fix)
 
 

@@ -35,7 +35,7 @@ from interlock.operate.dead_letters import Act, WorkOperations, key_of, parse_ke
 from interlock.ports.clock import SystemClock
 from interlock.ports.paging import first_page
 from interlock.ports.store import Store
-from interlock.ports.work import WorkPage, WorkQuery, WorkRow, WorkStore
+from interlock.ports.work import WorkPage, WorkQuery, WorkRow
 from interlock.runtime.request_checks import check_entity
 from interlock.stores.registry import open_store as open_store_url
 
@@ -108,9 +108,9 @@ def ls(
     async def work() -> tuple[WorkPage, int]:
         await check_readable(url)
         async with _open_store(url) as store:
-            if not isinstance(store, WorkStore):
+            if store.work is None:
                 raise work_unsupported()
-            return await first_page(store.works, query), SystemClock().now_ms()
+            return await first_page(store.work.works, query), SystemClock().now_ms()
 
     page, now_ms = run(work())
     if as_json:

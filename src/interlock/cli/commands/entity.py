@@ -30,7 +30,7 @@ from interlock.model.journal.entry import Receipt
 from interlock.model.snapshot import Snapshot
 from interlock.observe.acceptance import Acceptance, acceptances, every_role
 from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded
-from interlock.ports.work import WorkQuery, WorkStore
+from interlock.ports.work import WorkQuery
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import At
 from interlock.runtime.request_checks import check_entity, check_new_entity
@@ -78,7 +78,7 @@ def create(
     async def work() -> tuple[Receipt, bool]:
         async with open_or_create(url, bound) as runtime:
             receipt = await runtime.create(entity, initial, key=key, principal=parse_principal(principal))
-            return receipt, isinstance(runtime.store, WorkStore)
+            return receipt, runtime.store.work is not None
 
     receipt, runs_effects = run(work())
     code = _print_receipt(terminal, receipt, "create", as_json=as_json)
@@ -135,7 +135,7 @@ def send(
                 receipt = await runtime.send(
                     entity, event, data, key=key, expected=expected, principal=sender, trace=trace
                 )
-            return receipt, _chart_of(runtime, receipt), isinstance(runtime.store, WorkStore)
+            return receipt, _chart_of(runtime, receipt), runtime.store.work is not None
 
     with kind_suggestion(entity, bound):
         receipt, chart, runs_effects = run(work())
@@ -175,8 +175,8 @@ def show(
             active = {each.id for each in kernel.active(snapshot)}
             now_ms = runtime.clock.now_ms()
             lines = [*output.entity_lines(kernel.chart, snapshot, active=active, now_ms=now_ms, all_states=all_states)]
-            if at is None and isinstance(runtime.store, WorkStore):
-                page = await runtime.store.works(WorkQuery(entity=entity))
+            if at is None and runtime.store.work is not None:
+                page = await runtime.store.work.works(WorkQuery(entity=entity))
                 lines += attention_lines(entity, page.rows, now_ms)
             return snapshot, note, lines
 

@@ -20,7 +20,6 @@ from interlock.cli.session import CHECK_NAME, check_exists, empty_tenant, open_f
 from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.model.codec import plain
 from interlock.observe.population import overview
-from interlock.ports.statistics import Statistics
 from interlock.ports.store import Store
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.archive import ArchivedEntity, RetentionRule
@@ -166,7 +165,7 @@ def _print_archives(terminal: Terminal, archives: Counter[str]) -> None:
 
 async def _entity_count(runtime: Runtime) -> int | None:
     """The number of entities, if counters and charts give it. Corrupt counters must not stop the verification."""
-    if not isinstance(runtime.store, Statistics):
+    if runtime.store.statistics is None:
         return None
     try:
         found = await overview(runtime)

@@ -28,7 +28,7 @@ from interlock.observe.population import check_kind
 from interlock.observe.stuck import WORK_ROWS_MAX, StuckEntity, dead_letters, overdue_work, stuck_entities
 from interlock.observe.work_status import work_status
 from interlock.operate.dead_letters import key_of
-from interlock.ports.work import WorkRow, WorkStore
+from interlock.ports.work import WorkRow
 
 LIMIT = 20
 
@@ -95,7 +95,7 @@ async def _report(url: str, charts: Sequence[BoundChart], kind: str | None, limi
             tuple(work[:limit]),
             tuple(dead[:limit]),
             is_complete,
-            isinstance(runtime.store, WorkStore),
+            runtime.store.work is not None,
         )
 
 

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from interlock.compiler.checks.report import ERROR, CheckReport
-from interlock.compiler.checks.sites import ExpressionSite, block_sites, declared_fields, expression_sites, known_fields
 from interlock.errors import Place
 from interlock.expression.builtins import NAMES
 from interlock.expression.parser import ExpressionError, parse
 from interlock.model.chart import Transition
+from interlock.model.chart_sites import ExpressionSite, block_sites, declared_fields, expression_sites, known_fields
 from interlock.model.document.actions import Action, Assign, Expression, Script, Send
 from interlock.model.document.document import EventType
 from interlock.model.document.field import UNSET, Field, plain_refusal, refusal

@@ -6,11 +6,11 @@ import re
 
 from interlock.compiler.checks.graph import Graph
 from interlock.compiler.checks.report import LINTS, RULE, CheckReport, describe_trigger
-from interlock.compiler.checks.sites import block_sites, expression_sites
 from interlock.compiler.checks.states import exits_of
 from interlock.compiler.resolve import exact_descriptor
 from interlock.errors import Place
 from interlock.model.chart import Invoke, State
+from interlock.model.chart_sites import block_sites, expression_sites
 from interlock.model.document.actions import Do, Emit, Send
 from interlock.model.document.document import Document, Retry, Saga
 from interlock.model.duration import parse_duration

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from interlock.compiler.checks.graph import DescriptorIndex
 from interlock.compiler.checks.report import RULE, CheckReport
-from interlock.compiler.checks.sites import block_sites
 from interlock.compiler.resolve import exact_descriptor
 from interlock.errors import Place
 from interlock.expression.parser import Parsed
 from interlock.model.chart import Transition
+from interlock.model.chart_sites import block_sites
 from interlock.model.document.actions import Emit, Expression, Raise, Send
 from interlock.model.document.document import EventType
 from interlock.model.document.field import Field, fields_refusal

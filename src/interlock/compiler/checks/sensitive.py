@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from interlock.compiler.checks.events import is_automatic
 from interlock.compiler.checks.graph import Graph
 from interlock.compiler.checks.report import CheckReport, describe_trigger
-from interlock.compiler.checks.sites import block_sites, computable_names, known_fields
 from interlock.compiler.checks.states import exits_of
 from interlock.model.chart import Chart, State, Transition
+from interlock.model.chart_sites import block_sites, computable_names, known_fields
 from interlock.model.document.actions import Value
 from interlock.model.document.walk import value_expressions
 

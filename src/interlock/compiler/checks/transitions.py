@@ -8,10 +8,10 @@ from itertools import islice
 from interlock.compiler.checks.graph import DescriptorIndex, Graph, is_unconditional
 from interlock.compiler.checks.guard_overlap import GuardComparison
 from interlock.compiler.checks.report import CheckReport, describe_trigger
-from interlock.compiler.checks.sites import guard_sites
 from interlock.errors import Place
 from interlock.expression.parser import ExpressionError, parse
 from interlock.model.chart import State, Transition
+from interlock.model.chart_sites import guard_sites
 from interlock.model.document.actions import Assign, AssignCall, Block, Foreach, GuardExpression, GuardName, Script
 from interlock.model.document.walk import block_actions, guard_parts
 

@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass, field
 from json import loads
 
+import msgspec
+
 from interlock.definition.source.node import (
     Node,
     Scalar,
@@ -24,7 +26,7 @@ from interlock.definition.source.node import (
 )
 from interlock.errors import Place
 from interlock.model.diagnostics import Diagnostics
-from interlock.model.limits import DEFINITION_DEPTH_MAX, EXPANDED_NODES_MAX
+from interlock.model.limits import DEFINITION_BYTES_MAX, DEFINITION_DEPTH_MAX, EXPANDED_NODES_MAX
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+"')
@@ -74,9 +76,20 @@ class _OpenValue:
         return key_path(self.path, self.key)
 
 
-def parse_json(text: str | bytes, *, source: str, diagnostics: Diagnostics) -> Node | None:
+def top_keys(text: str | bytes) -> frozenset[str]:
+    """The keys of a JSON object, whose values are not parsed; empty if the text is something else."""
+    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    try:
+        return frozenset(msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=dict[str, msgspec.Raw]))
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return frozenset()
+
+
+def parse_json(
+    text: str | bytes, *, source: str, diagnostics: Diagnostics, bytes_max: int = DEFINITION_BYTES_MAX
+) -> Node | None:
     """The root node of a JSON text; None if the text is not JSON."""
-    admitted = decode_source(text, language="json", source=source, diagnostics=diagnostics)
+    admitted = decode_source(text, language="json", source=source, diagnostics=diagnostics, bytes_max=bytes_max)
     if admitted is None:
         return None
     try:

@@ -58,10 +58,17 @@ _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def decode_source(text: str | bytes, *, language: str, source: str, diagnostics: Diagnostics) -> str | None:
+def decode_source(
+    text: str | bytes,
+    *,
+    language: str,
+    source: str,
+    diagnostics: Diagnostics,
+    bytes_max: int = DEFINITION_BYTES_MAX,
+) -> str | None:
     """The text without a byte order mark; None, and a diagnostic, if it is too large or not UTF-8."""
-    if len(text) > DEFINITION_BYTES_MAX:
-        _too_large(language, source, diagnostics)
+    if len(text) > bytes_max:
+        _too_large(language, source, diagnostics, bytes_max)
         return None
     if isinstance(text, bytes):
         try:
@@ -74,14 +81,14 @@ def decode_source(text: str | bytes, *, language: str, source: str, diagnostics:
         message = f"the text cannot be encoded as UTF-8: character {lone.start()} is a lone surrogate"
         diagnostics.error(f"{language}.encoding", message, Place(source))
         return None
-    elif len(text.encode()) > DEFINITION_BYTES_MAX:
-        _too_large(language, source, diagnostics)
+    elif len(text.encode()) > bytes_max:
+        _too_large(language, source, diagnostics, bytes_max)
         return None
     return text.removeprefix("\ufeff")
 
 
-def _too_large(language: str, source: str, diagnostics: Diagnostics) -> None:
-    message = f"the text is larger than {DEFINITION_BYTES_MAX:,} bytes"
+def _too_large(language: str, source: str, diagnostics: Diagnostics, bytes_max: int) -> None:
+    message = f"the text is larger than {bytes_max:,} bytes"
     diagnostics.error(
         f"{language}.size", message, Place(source), "split the chart, and `invoke` one part from the other"
     )

@@ -40,20 +40,25 @@ _MAPPING = OneOf(
     what="a mapping of values or an expression",
     options=(Option(kind="mapping", shape=VALUES), Option(kind="text", shape=EXPRESSION)),
 )
-_DATA = Key(name="data", shape=Value(), description="The payload.")
-_THEN = Key(name="then", shape=ACTIONS, description="Run if the guard is true.", required=True)
+_DATA = Key(name="data", shape=Value(), identity="in", order="kept", description="The payload.")
+_THEN = Key(
+    name="then", shape=ACTIONS, identity="in", order="kept", description="Run if the guard is true.", required=True
+)
 _RESTORE = Choice(options=("deadline", "remaining", "restart"))
 ON_RESTORE = Key(
     name="onRestore",
     field="restore",
     shape=_RESTORE,
+    default="deadline",
+    identity="in",
+    order="kept",
     description="How downtime affects the timer; deadline by default.",
 )
 
 
 def _marked(name: str, shape: Shape, description: str, field: str | None = None) -> Key:
     """The key that marks an action or a guard."""
-    return Key(name=name, shape=shape, description=description, required=True, field=field)
+    return Key(name=name, shape=shape, identity="in", order="kept", description=description, required=True, field=field)
 
 
 def _short_or_mapping(text: Text, mapping: str, what: str) -> OneOf:
@@ -113,7 +118,15 @@ _ACTIONS: dict[str, Record] = {
         short="do",
         keys=(
             _marked("do", NAME_VALUE, "The handler; an effect. Its final failure is error.communication.", "name"),
-            Key(name="with", shape=_MAPPING, description="Its input.", field="arguments", codec=VALUE),
+            Key(
+                name="with",
+                shape=_MAPPING,
+                identity="in",
+                order="kept",
+                description="Its input.",
+                field="arguments",
+                codec=VALUE,
+            ),
         ),
     ),
     "assign": Record(
@@ -175,9 +188,11 @@ _ACTIONS: dict[str, Record] = {
             Key(
                 name="elif",
                 shape=ListOf(item=Ref(name="elif"), what="a list of branches"),
+                identity="in",
+                order="kept",
                 description="Further branches, tried in order.",
             ),
-            Key(name="else", shape=ACTIONS, description="Run if no guard is true."),
+            Key(name="else", shape=ACTIONS, identity="in", order="kept", description="Run if no guard is true."),
         ),
     ),
     "foreach": Record(
@@ -195,7 +210,9 @@ _GUARDS: dict[str, Record] = {
         short="name",
         keys=(
             _marked("name", NAME_VALUE, "A registered pure function of context and event."),
-            Key(name="with", shape=Value(), description="Its arguments.", field="arguments"),
+            Key(
+                name="with", shape=Value(), identity="in", order="kept", description="Its arguments.", field="arguments"
+            ),
         ),
     ),
     "all": Record(what="an all", makes=act.GuardAll, keys=(_marked("all", GUARDS, "All of them are true.", "guards"),)),
@@ -223,50 +240,89 @@ ACTION_SHAPES: dict[str, Shape] = {
             _marked(
                 "assign", NAME_VALUE, "A registered pure function of context and event that returns fields.", "name"
             ),
-            Key(name="with", shape=Value(), description="Its arguments.", field="arguments"),
+            Key(
+                name="with", shape=Value(), identity="in", order="kept", description="Its arguments.", field="arguments"
+            ),
         ),
     ),
     "raise_mapping": Record(
         what="a raise",
         makes=act.Raise,
         short="event",
-        keys=(Key(name="event", shape=EVENT_OR_EXPRESSION, description="The event.", required=True), _DATA),
+        keys=(
+            Key(
+                name="event",
+                shape=EVENT_OR_EXPRESSION,
+                identity="in",
+                order="kept",
+                description="The event.",
+                required=True,
+            ),
+            _DATA,
+        ),
     ),
     "send_mapping": Record(
         what="a send",
         makes=act.Send,
         keys=(
-            Key(name="event", shape=EVENT_OR_EXPRESSION, description="The event.", required=True),
+            Key(
+                name="event",
+                shape=EVENT_OR_EXPRESSION,
+                identity="in",
+                order="kept",
+                description="The event.",
+                required=True,
+            ),
             Key(
                 name="to",
                 shape=TEXT_VALUE,
+                identity="in",
+                order="kept",
                 description="self (default), internal, parent, an invoke id, or an expression giving kind/id.",
             ),
-            Key(name="delay", shape=DELAY, description="Makes it a timer."),
-            Key(name="id", shape=TEXT_VALUE, description="The send id, for cancel."),
+            Key(name="delay", shape=DELAY, identity="in", order="kept", description="Makes it a timer."),
+            Key(name="id", shape=TEXT_VALUE, identity="in", order="kept", description="The send id, for cancel."),
             Key(
                 name="idLocation",
                 field="id_location",
                 shape=TEXT,
+                identity="in",
+                order="kept",
                 description="The context field that takes the generated id.",
             ),
             _DATA,
-            Key(name="type", shape=TEXT_VALUE, description="The kind of processor; none by default."),
+            Key(
+                name="type",
+                shape=TEXT_VALUE,
+                identity="in",
+                order="kept",
+                description="The kind of processor; none by default.",
+            ),
             ON_RESTORE,
         ),
     ),
     "emit_mapping": Record(
         what="an emit",
         makes=act.Emit,
-        keys=(Key(name="type", shape=TEXT_VALUE, description="Its CloudEvents type.", required=True), _DATA),
+        keys=(
+            Key(
+                name="type",
+                shape=TEXT_VALUE,
+                identity="in",
+                order="kept",
+                description="Its CloudEvents type.",
+                required=True,
+            ),
+            _DATA,
+        ),
     ),
     "log_mapping": Record(
         what="a log",
         makes=act.Log,
         short="value",
         keys=(
-            Key(name="label", shape=TEXT, description="A constant text before the value."),
-            Key(name="value", shape=Value(), description="What is logged."),
+            Key(name="label", shape=TEXT, identity="in", order="kept", description="A constant text before the value."),
+            Key(name="value", shape=Value(), identity="in", order="kept", description="What is logged."),
         ),
     ),
     "elif": Record(what="a branch", keys=(_marked("if", Ref(name="guard"), "The branch's guard."), _THEN)),
@@ -278,12 +334,35 @@ ACTION_SHAPES: dict[str, Shape] = {
                 name="in",
                 field="items",
                 shape=Value(),
+                identity="in",
+                order="kept",
                 description="The list, or an expression giving it.",
                 required=True,
             ),
-            Key(name="item", shape=TEXT, description="The context field that takes each item.", required=True),
-            Key(name="index", shape=TEXT, description="The context field that takes its index."),
-            Key(name="do", field="block", shape=ACTIONS, description="Run once per item.", required=True),
+            Key(
+                name="item",
+                shape=TEXT,
+                identity="in",
+                order="kept",
+                description="The context field that takes each item.",
+                required=True,
+            ),
+            Key(
+                name="index",
+                shape=TEXT,
+                identity="in",
+                order="kept",
+                description="The context field that takes its index.",
+            ),
+            Key(
+                name="do",
+                field="block",
+                shape=ACTIONS,
+                identity="in",
+                order="kept",
+                description="Run once per item.",
+                required=True,
+            ),
         ),
     ),
     "guard": OneOf(

@@ -8,8 +8,7 @@ Rule 1: a key that is not listed here does not exist.
 Rule 2: what depends on other parts of the chart (targets, reserved names, first values of fields) is checked by the
         compiler.
 Rule 3: transitions of a state are tried in the order `always`, `after`, `onDone`, `on`, `transitions`. A document whose
-        transitions have another order is written with `transitions`, which keeps the order. If even that cannot express
-        it (a wildcard tried before a timer of the same state), a diagnostic `export.order` reports it.
+        transitions have another order is written with `transitions`, which keeps any order.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from interlock.definition.shapes import (
     Ref,
     Scope,
     Shape,
+    ShapeChecker,
     Value,
 )
 from interlock.definition.source.node import Node
@@ -64,6 +64,7 @@ from interlock.definition.vocabulary.parts import (
 )
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.document import Document, Initial, State, Transition
+from interlock.model.document.walk import value_expressions
 
 SCHEMA_LINE = "# yaml-language-server: $schema=interlock.schema.json"
 """The first line of every definition we write, for editors; `interlock schema` prints the content of that file."""
@@ -155,8 +156,22 @@ _INITIAL = Record(
     makes=Initial,
     short="target",
     keys=(
-        Key(name="target", field="targets", shape=TARGETS, description="Where it starts.", required=True),
-        Key(name="actions", shape=ACTIONS, description="Run when the state is entered by default."),
+        Key(
+            name="target",
+            field="targets",
+            shape=TARGETS,
+            identity="in",
+            order="kept",
+            description="Where it starts.",
+            required=True,
+        ),
+        Key(
+            name="actions",
+            shape=ACTIONS,
+            identity="in",
+            order="kept",
+            description="Run when the state is entered by default.",
+        ),
     ),
 )
 
@@ -195,6 +210,9 @@ class _StateCodec(RecordCodec):
         scope = replace(scope, key=value.key)
         tree = super().tree(value, scope)
         last = {key: tree.pop(key) for key in [*tree] if key in ("states", "output")}
+        if scope.identity and any(True for each in value.context for _ in value_expressions(each.default)):
+            # A default that is computed may read the fields before it.
+            tree["context"] = self.codecs.of(FIELDS).write(value.context, replace(scope, order="kept"))
         return {**tree, **self._write_transitions(value, scope), **last}
 
     def _write_transitions(self, state: State, scope: Scope) -> dict[str, Any]:
@@ -207,16 +225,16 @@ class _StateCodec(RecordCodec):
             match each.origin:
                 case "always" if all(other.events for other in listed):
                     always.append(each)
-                case "after":
-                    _check_order("after", each, [*on, *(other.events for other in listed)], scope)
+                case "after" if not _is_taken("after", [*on, *(other.events for other in listed)]):
                     after.setdefault(write_value(each.delay), []).append(each)
-                case "onDone":
-                    _check_order("done", each, [*on, *(other.events for other in listed)], scope)
+                case "onDone" if not _is_taken("done", [*on, *(other.events for other in listed)]):
                     done.append(each)
                 case "on" if each.events and not listed and (each.events not in on or each.events == [*on][-1]):
                     on.setdefault(each.events, []).append(each)
                 case _:
                     listed.append(each)
+        if scope.identity:
+            return {"transitions": self.codecs.of(LISTED).write(state.transitions, scope)} if state.transitions else {}
         codec = self.codecs.of(TRANSITIONS)
         groups = {"always": always, "after": after, "onDone": done, "on": on, "transitions": listed}
         trees = {
@@ -234,12 +252,9 @@ def _entries(node: Node) -> Iterator[tuple[str, Node]]:
     yield from node.value.items()
 
 
-def _check_order(head: str, transition: Transition, earlier: list[tuple[str, ...]], scope: Scope) -> None:
-    """Report an earlier transition that could take the event of this one, because YAML always tries this one first."""
-    if any(text.split(".", 1)[0] in ("*", head) for events in earlier for text in events):
-        message = f"a wildcard is tried before this `{transition.origin}`; YAML can only express the reverse order"
-        assert scope.diagnostics is not None
-        scope.diagnostics.warning("export.order", message, transition.place)
+def _is_taken(head: str, earlier: list[tuple[str, ...]]) -> bool:
+    """Whether an earlier transition could take the event of a timer or a completion, whose key is tried first."""
+    return any(text.split(".", 1)[0] in ("*", head) for events in earlier for text in events)
 
 
 STATE = Record(
@@ -247,42 +262,81 @@ STATE = Record(
     makes=State,
     codec=_StateCodec,
     keys=(
-        Key(name="type", shape=Choice(options=("parallel", "final", "history")), native=EVERYWHERE, description=_TYPE),
+        Key(
+            name="type",
+            shape=Choice(options=("parallel", "final", "history")),
+            native=EVERYWHERE,
+            identity="in",
+            order="kept",
+            description=_TYPE,
+        ),
         Key(
             name="id",
             shape=ID,
             native=frozenset({"scxml", "xstate"}),
+            identity="in",
+            order="kept",
             description="The state's id; without one, its dotted path.",
         ),
-        Key(name="description", shape=TEXT, native=XSTATE_SMCAT, description="A description for readers."),
+        Key(
+            name="description",
+            shape=TEXT,
+            native=XSTATE_SMCAT,
+            identity="out",
+            order="kept",
+            description="A description for readers.",
+        ),
         Key(
             name="tags",
             shape=TEXTS,
             native=XSTATE_SMCAT,
+            identity="out",
+            order="kept",
             description="Words that can be queried while the state is active.",
         ),
-        Key(name="meta", shape=Json(), native=XSTATE_SMCAT, description="Any value; stored and not interpreted."),
+        Key(
+            name="meta",
+            shape=Json(),
+            native=XSTATE_SMCAT,
+            identity="out",
+            order="kept",
+            description="Any value; stored and not interpreted.",
+        ),
         Key(
             name="allow",
             shape=MapOf(key=NAME, value=NAME, what="a mapping of lint codes to reasons"),
+            identity="out",
+            order="kept",
             description="Silences a lint for this state and the states in it, with a reason.",
         ),
-        Key(name="expect", shape=Ref(name="expect"), description="When an entity counts as stuck here."),
+        Key(
+            name="expect",
+            shape=Ref(name="expect"),
+            identity="out",
+            order="kept",
+            description="When an entity counts as stuck here.",
+        ),
         Key(
             name="sensitive",
             shape=SENSITIVE,
+            identity="in",
+            order="free",
             description="Fields masked while in this state; true or a mapping hides the state itself.",
         ),
         Key(
             name="context",
             shape=FIELDS,
             native=frozenset({"scxml", "smcat"}),
+            identity="in",
+            order="free",
             description="The entity's data: each field with its type and how it gets its first value.",
         ),
         Key(
             name="history",
             shape=Choice(options=("shallow", "deep")),
             native=EVERYWHERE,
+            identity="in",
+            order="kept",
             description="shallow (default): the children; deep: the atomic descendants.",
         ),
         Key(
@@ -290,12 +344,16 @@ STATE = Record(
             field="targets",
             shape=TARGETS,
             native=EVERYWHERE,
+            identity="in",
+            order="kept",
             description="The target before anything was recorded.",
         ),
         Key(
             name="actions",
             shape=ACTIONS,
             native=frozenset({"scxml", "smcat"}),
+            identity="in",
+            order="kept",
             description="The actions of the default.",
         ),
         Key(
@@ -308,18 +366,24 @@ STATE = Record(
                 ),
             ),
             codec=FunctionCodec(_read_monotonic, _write_monotonic),
+            identity="out",
+            order="kept",
             description="Once in one of these, never again in an earlier one; true: the children in order.",
         ),
         Key(
             name="entry",
             shape=_BLOCKS,
             native=EVERYWHERE,
+            identity="in",
+            order="kept",
             description="Actions on entry; a list of lists makes several blocks.",
         ),
         Key(
             name="exit",
             shape=_BLOCKS,
             native=EVERYWHERE,
+            identity="in",
+            order="kept",
             description="Actions on exit; a list of lists makes several blocks.",
         ),
         Key(
@@ -329,12 +393,16 @@ STATE = Record(
                 item=Ref(name="invoke"), min=0, what="an invoke or a list of invokes", list_what="a list of invokes"
             ),
             native=EVERYWHERE,
+            identity="in",
+            order="kept",
             description="A handler or child chart that lives as long as the state.",
         ),
         Key(
             name="saga",
             shape=Ref(name="saga"),
             native=SCXML_ONLY,
+            identity="in",
+            order="kept",
             description="Steps with compensations; compiled to child states.",
         ),
         Key(
@@ -349,13 +417,24 @@ STATE = Record(
                 ),
             ),
             native=EVERYWHERE,
+            identity="in",
+            order="kept",
             description="Where it starts; without it, in the first child.",
         ),
-        Key(name="states", shape=_STATES, native=EVERYWHERE, description="The child states, in document order."),
+        Key(
+            name="states",
+            shape=_STATES,
+            native=EVERYWHERE,
+            identity="in",
+            order="kept",
+            description="The child states, in document order.",
+        ),
         Key(
             name="output",
             shape=Value(),
             native=EVERYWHERE,
+            identity="in",
+            order="kept",
             description="The value of the done event.",
         ),
     ),
@@ -364,22 +443,32 @@ _TRANSITION_KEYS = (
     Key(
         name="always",
         shape=TRANSITIONS,
+        identity="in",
+        order="kept",
         description="Eventless transitions, tried whenever the entity settles.",
     ),
     Key(
         name="after",
         shape=MapOf(key=DELAY, value=AFTER, what="a mapping of delays"),
+        identity="in",
+        order="kept",
         description="Delay (30s, 1h30m or an expression) to what happens once the state has been active that long.",
     ),
-    Key(name="onDone", shape=TRANSITIONS, description="All children of the state are done."),
+    Key(
+        name="onDone", shape=TRANSITIONS, identity="in", order="kept", description="All children of the state are done."
+    ),
     Key(
         name="on",
         shape=MapOf(key=DESCRIPTORS, value=TRANSITIONS, what="a mapping of events"),
+        identity="in",
+        order="kept",
         description="Event (`a`, `a.*`, `a, b.*`, `*`) to what it causes; {} takes the event and does nothing.",
     ),
     Key(
         name="transitions",
         shape=LISTED,
+        identity="in",
+        order="kept",
         description="Transitions in the order they are tried, after those of `on`.",
     ),
 )
@@ -397,7 +486,9 @@ def _state(what: str, names: str, kind: Key) -> Record:
 
 
 def _type(option: str) -> Key:
-    return Key(name="type", shape=Choice(options=(option,)), description=_TYPE, required=True)
+    return Key(
+        name="type", shape=Choice(options=(option,)), identity="in", order="kept", description=_TYPE, required=True
+    )
 
 
 _NO_TYPE = Key(
@@ -406,6 +497,8 @@ _NO_TYPE = Key(
         options=("parallel", "final", "history"),
         hints=(("atomic", "remove `type`"), ("compound", "remove `type`"), ("state", "remove `type`")),
     ),
+    identity="in",
+    order="kept",
     description=_TYPE,
 )
 
@@ -459,53 +552,75 @@ DOCUMENT = Record(
             name="revision",
             shape=TEXT,
             native=frozenset({"xstate"}),
+            identity="out",
+            order="kept",
             description='Label of this edition; quote it when it looks like a number: "3.1".',
         ),
         Key(
-            name="compatible", shape=TEXT, description="Revisions whose entities may run on this chart without changes."
+            name="compatible",
+            shape=TEXT,
+            identity="out",
+            order="kept",
+            description="Revisions whose entities may run on this chart without changes.",
         ),
         Key(
             name="dialect",
             shape=Choice(options=("interlock", "scxml", "xstate")),
             native=EVERYWHERE,
+            identity="in",
+            order="kept",
             description="The rules that apply; written by converters.",
         ),
         Key(
             name="unhandled",
             shape=Choice(options=("reject", "ignore", "defer")),
+            identity="in",
+            order="kept",
             description="What happens to an event that no transition takes; reject by default.",
         ),
         Key(
             name="errors",
             shape=Choice(options=("event", "raise")),
+            identity="in",
+            order="kept",
             description="An error becomes an event (default), or aborts the step.",
         ),
         Key(
             name="binding",
             shape=Choice(options=("early", "late")),
             native=SCXML_ONLY,
+            identity="in",
+            order="kept",
             description="early (default): all fields at start; late: a state's own at its first entry.",
         ),
         Key(
             name="events",
             shape=MapOf(key=EVENT, value=Ref(name="event"), what="a mapping of events", name="name"),
             native=frozenset({"scxml", "smcat"}),
+            identity="in",
+            order="free",
             description="Every event the entity knows; if present, the list is complete.",
         ),
         Key(
             name="script",
             shape=TEXT,
             native=SCXML_ONLY,
+            identity="in",
+            order="kept",
             description="Run once after the context is built; trusted only.",
         ),
         Key(
             name="properties",
             shape=Json(),
+            identity="out",
+            order="kept",
             description="Invariants and leads-to properties. Reserved: it has no effect yet.",
         ),
         Key(
             name="renamed",
             shape=MapOf(key=ID, value=ID, what="a mapping of state ids"),
+            identity="out",
+            order="kept",
             description="Old state id to new one. Reserved: it has no effect yet.",
         ),
     ),
@@ -514,7 +629,11 @@ DOCUMENT = Record(
 
 def _chart(what: str, interlock: Key, kind: Key) -> Record:
     root_type = Key(
-        name="type", shape=Choice(options=("parallel",)), description="parallel: every child state is a region."
+        name="type",
+        shape=Choice(options=("parallel",)),
+        identity="in",
+        order="kept",
+        description="parallel: every child state is a region.",
     )
     names = f"context {_ABOUT} {_EVENTS} sensitive monotonic initial".split()
     root = (key for name, key in _STATE_KEYS.items() if name in names)
@@ -523,8 +642,12 @@ def _chart(what: str, interlock: Key, kind: Key) -> Record:
     return Record(what=what, makes=Document, keys=keys, whole=DOCUMENT, codec=_ChartCodec)
 
 
-_VERSION = Key(name="interlock", shape=Choice(options=(1,)), description="The vocabulary: 1.")
-_KIND = Key(name="kind", shape=KIND, description="The chart's name, and the type of its entities.")
+_VERSION = Key(
+    name="interlock", shape=Choice(options=(1,)), identity="out", order="kept", description="The vocabulary: 1."
+)
+_KIND = Key(
+    name="kind", shape=KIND, identity="in", order="kept", description="The chart's name, and the type of its entities."
+)
 _DEFAULT_KIND = f"{_KIND.description} By default `<outer kind>.<invoke id or state key>`."
 
 SHAPES: dict[str, Shape] = {
@@ -540,13 +663,22 @@ CODECS = Codecs(SHAPES)
 """How the values of the vocabulary are read and written."""
 
 
-def read_chart(node: Node, source: str) -> Document:
-    """The document of a checked definition."""
-    document: Document = CODECS.named("chart").read(node, Scope(source=source))
+def read_definition(node: Node, *, source: str, diagnostics: Diagnostics) -> Document | None:
+    """The document of a parsed definition; None if a key is missing without which there is no chart."""
+    checked = ShapeChecker(shapes=SHAPES, foreign=FOREIGN_KEYS, diagnostics=diagnostics).check(node, Ref(name="chart"))
+    if checked is None:
+        return None
+    document: Document = CODECS.named("chart").read(checked, Scope(source=source))
     return document
 
 
-def write_chart(document: Document, diagnostics: Diagnostics) -> dict[str, Any]:
-    """The plain value of a definition in canonical YAML."""
-    tree = CODECS.named("chart").write(document, Scope(diagnostics=diagnostics))
+def write_identity(document: Document) -> dict[str, Any]:
+    """The part of a definition that makes its revision, as plain JSON in which the order of mappings does not count."""
+    tree: dict[str, Any] = CODECS.named("chart").write(document, Scope(identity=True))
+    return {"kind": document.kind, **tree}
+
+
+def write_chart(document: Document) -> dict[str, Any]:
+    """The plain value of a definition, its keys in the order of the tables."""
+    tree = CODECS.named("chart").write(document, Scope())
     return {"interlock": 1, "kind": document.kind, **tree}

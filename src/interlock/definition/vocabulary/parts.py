@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from interlock.definition.codec import Codecs, RecordCodec, read_value, write_value
+from interlock.definition.codec import Codecs, RecordCodec, read_value, write_list, write_value
 from interlock.definition.shapes import (
     Boolean,
     Choice,
@@ -34,6 +34,7 @@ from interlock.definition.source.node import Node
 from interlock.definition.vocabulary.actions import ACTIONS, ON_RESTORE
 from interlock.definition.vocabulary.names import (
     BACKOFF,
+    DELAY,
     DESCRIPTORS,
     DURATION,
     DURATION_PATTERN,
@@ -83,18 +84,24 @@ TRANSITION = Record(
             field="targets",
             shape=TARGETS,
             native=EVERYWHERE,
+            identity="in",
+            order="kept",
             description="The target; without one, actions run and the state stays active.",
         ),
         Key(
             name="guard",
             shape=Ref(name="guard"),
             native=EVERYWHERE,
+            identity="in",
+            order="kept",
             description="Must be true for the transition to be taken.",
         ),
         Key(
             name="reenter",
             shape=Boolean(),
             native=EVERYWHERE,
+            identity="in",
+            order="kept",
             description="Required exactly where the source is a target or an ancestor of one: "
             "true exits and re-enters it.",
         ),
@@ -102,12 +109,28 @@ TRANSITION = Record(
             name="actions",
             shape=ACTIONS,
             native=EVERYWHERE,
+            identity="in",
+            order="kept",
             description="One block of actions, run between exit and entry.",
         ),
-        Key(name="roles", shape=ROLES, description="Who may cause this transition."),
+        Key(name="roles", shape=ROLES, identity="in", order="free", description="Who may cause this transition."),
         replace(ON_RESTORE, native=frozenset()),
-        Key(name="description", shape=TEXT, native=XSTATE_SMCAT, description="A description for readers."),
-        Key(name="meta", shape=Json(), native=XSTATE_SMCAT, description="Any value; stored and not interpreted."),
+        Key(
+            name="description",
+            shape=TEXT,
+            native=XSTATE_SMCAT,
+            identity="out",
+            order="kept",
+            description="A description for readers.",
+        ),
+        Key(
+            name="meta",
+            shape=Json(),
+            native=XSTATE_SMCAT,
+            identity="out",
+            order="kept",
+            description="Any value; stored and not interpreted.",
+        ),
     ),
 )
 _TRANSITION_NAMES = "target guard reenter actions roles description meta"
@@ -119,18 +142,31 @@ def descriptors(text: str) -> tuple[str, ...]:
 
 
 class _ListedCodec(RecordCodec):
-    """A transition of `transitions`, which names its event itself."""
+    """A transition of `transitions`, which names its event, delay or completion itself."""
 
     def read(self, node: Node, scope: Scope, **given: Any) -> Any:
         assert isinstance(node.value, dict)
-        event = node.value.get("event")
-        return super().read(
-            node, scope, origin="transitions", events=() if event is None else descriptors(event.plain()), **given
-        )
+        event, delay = node.value.get("event"), node.value.get("after")
+        given["events"] = () if event is None else descriptors(event.plain())
+        given["origin"] = "transitions"
+        if delay is not None:
+            given["origin"], given["delay"] = "after", read_value(delay)
+        elif "onDone" in node.value:
+            given["origin"] = "onDone"
+        return super().read(node, scope, **given)
 
     def write(self, value: Any, scope: Scope) -> Any:
-        event = {"event": ", ".join(value.events)} if value.events else {}
-        return {**event, **self.tree(value, scope)}
+        head: dict[str, Any] = {"event": ", ".join(value.events)} if value.events else {}
+        if value.origin == "after":
+            head = {"after": write_value(value.delay)}
+        elif value.origin == "onDone":
+            head = {"onDone": True}
+        return {**head, **self.tree(value, scope)}
+
+
+def _listed_codec(codecs: Codecs, shape: OneOf) -> _ListedCodec:
+    del shape
+    return _ListedCodec(codecs, TRANSITION)
 
 
 def _transitions(record: str) -> OneOrMore:
@@ -150,13 +186,42 @@ LISTED = ListOf(item=Ref(name="listed"), what="a list of transitions")
 _TRANSITION_SHAPES: dict[str, Shape] = {
     "transition": TRANSITION.select("a transition", _TRANSITION_NAMES),
     "after": TRANSITION.select("a delayed transition", f"{_TRANSITION_NAMES} onRestore"),
-    "listed": replace(
-        TRANSITION.select(
-            "a transition of `transitions`",
-            _TRANSITION_NAMES,
-            Key(name="event", shape=DESCRIPTORS, description="`a`, `a.*`, `a, b.*`, `*`; none: eventless."),
+    "listed": OneOf(
+        what="a transition of `transitions`",
+        options=(
+            Option(kind="mapping", key="after", shape=Ref(name="listed_after")),
+            Option(kind="mapping", key="onDone", shape=Ref(name="listed_done")),
+            Option(kind="mapping", shape=Ref(name="listed_event")),
         ),
-        codec=_ListedCodec,
+        codec=_listed_codec,
+    ),
+    "listed_event": TRANSITION.select(
+        "a transition of `transitions`",
+        _TRANSITION_NAMES,
+        Key(
+            name="event",
+            shape=DESCRIPTORS,
+            identity="in",
+            order="kept",
+            description="`a`, `a.*`, `a, b.*`, `*`; none: eventless.",
+        ),
+    ),
+    "listed_after": TRANSITION.select(
+        "a delayed transition of `transitions`",
+        f"{_TRANSITION_NAMES} onRestore",
+        Key(name="after", shape=DELAY, identity="in", order="kept", description="The delay.", required=True),
+    ),
+    "listed_done": TRANSITION.select(
+        "a transition of `transitions` for the end of the state",
+        _TRANSITION_NAMES,
+        Key(
+            name="onDone",
+            shape=Choice(options=(True,)),
+            identity="in",
+            order="kept",
+            description="All children of the state are done.",
+            required=True,
+        ),
     ),
 }
 
@@ -198,21 +263,66 @@ _FIELD_SHAPES: dict[str, Shape] = {
         short="type",
         codec=_FieldCodec,
         keys=(
-            Key(name="type", shape=Choice(options=FIELD_TYPES), description="any by default."),
-            Key(name="default", shape=Value(), description="The first value, or an expression giving it."),
-            Key(name="required", shape=Boolean(), description="Must be given: at creation, or in the payload."),
-            Key(name="nullable", shape=Boolean(), description="May be null; without default it starts so."),
+            Key(
+                name="type",
+                shape=Choice(options=FIELD_TYPES),
+                identity="in",
+                order="kept",
+                description="any by default.",
+            ),
+            Key(
+                name="default",
+                shape=Value(),
+                identity="in",
+                order="kept",
+                description="The first value, or an expression giving it.",
+            ),
+            Key(
+                name="required",
+                shape=Boolean(),
+                identity="in",
+                order="kept",
+                description="Must be given: at creation, or in the payload.",
+            ),
+            Key(
+                name="nullable",
+                shape=Boolean(),
+                identity="in",
+                order="kept",
+                description="May be null; without default it starts so.",
+            ),
             Key(
                 name="enum",
                 shape=ListOf(item=Json(), min=1, what="a list of values"),
+                identity="in",
+                order="kept",
                 description="The values it may have.",
             ),
-            Key(name="min", shape=Number(), description="The smallest number."),
-            Key(name="max", shape=Number(), description="The largest number."),
-            Key(name="length_max", shape=Number(whole=True, min=0), description="Characters or items at most."),
-            Key(name="items", shape=Ref(name="field"), payload=False, description="What each item of an array is."),
-            Key(name="fields", shape=FIELDS, description="The fields of an object; others are refused."),
-            Key(name="description", shape=TEXT, description="A description for readers."),
+            Key(name="min", shape=Number(), identity="in", order="kept", description="The smallest number."),
+            Key(name="max", shape=Number(), identity="in", order="kept", description="The largest number."),
+            Key(
+                name="length_max",
+                shape=Number(whole=True, min=0),
+                identity="in",
+                order="kept",
+                description="Characters or items at most.",
+            ),
+            Key(
+                name="items",
+                shape=Ref(name="field"),
+                payload=False,
+                identity="in",
+                order="kept",
+                description="What each item of an array is.",
+            ),
+            Key(
+                name="fields",
+                shape=FIELDS,
+                identity="in",
+                order="free",
+                description="The fields of an object; others are refused.",
+            ),
+            Key(name="description", shape=TEXT, identity="out", order="kept", description="A description for readers."),
         ),
     ),
     "event": Record(
@@ -222,19 +332,35 @@ _FIELD_SHAPES: dict[str, Shape] = {
             Key(
                 name="direction",
                 shape=Choice(options=("in", "internal", "out")),
+                identity="in",
+                order="kept",
                 description="in (default); internal: only raised, sent or timed by the chart itself; "
                 "out: a documented message.",
             ),
-            Key(name="roles", shape=ROLES, description="Who may send it."),
+            Key(name="roles", shape=ROLES, identity="out", order="free", description="Who may send it."),
             Key(
                 name="payload",
                 shape=FIELDS,
                 payload=True,
+                identity="in",
+                order="free",
                 description="Exactly these fields, required unless `required: false` or a default.",
             ),
-            Key(name="permit", shape=EXPRESSION, description="A policy that may also read `principal`."),
-            Key(name="dedupe", shape=Value(), description="The key that makes a repetition a duplicate."),
-            Key(name="description", shape=TEXT, description="A description for readers."),
+            Key(
+                name="permit",
+                shape=EXPRESSION,
+                identity="out",
+                order="kept",
+                description="A policy that may also read `principal`.",
+            ),
+            Key(
+                name="dedupe",
+                shape=Value(),
+                identity="in",
+                order="kept",
+                description="The key that makes a repetition a duplicate.",
+            ),
+            Key(name="description", shape=TEXT, identity="out", order="kept", description="A description for readers."),
         ),
     ),
 }
@@ -256,7 +382,8 @@ class _SourceCodec:
         if not isinstance(value, Document):
             return write_value(value)
         tree = self.codecs.named("inline").write(value, scope)
-        return tree if value.kind == f"{scope.kind}.{scope.key}" else {"kind": value.kind, **tree}
+        is_usual = value.kind == f"{scope.kind}.{scope.key}" and not scope.identity
+        return tree if is_usual else {"kind": value.kind, **tree}
 
 
 class _InvokeCodec(RecordCodec):
@@ -286,6 +413,8 @@ INVOKE = Record(
             name="id",
             shape=ID,
             native=EVERYWHERE,
+            identity="in",
+            order="kept",
             description="Names its events: done.invoke.<id>, error.invoke.<id>.",
         ),
         Key(
@@ -293,6 +422,8 @@ INVOKE = Record(
             field="id_location",
             shape=TEXT,
             native=SCXML_ONLY,
+            identity="in",
+            order="kept",
             description="The context field that takes the generated id.",
         ),
         Key(
@@ -306,66 +437,106 @@ INVOKE = Record(
                 codec=_SourceCodec,
             ),
             native=EVERYWHERE,
+            identity="in",
+            order="kept",
             description="The handler or chart; an inline chart; an expression giving one.",
         ),
         Key(
             name="type",
             shape=Choice(options=("handler", "chart"), expression=True),
             native=SCXML_ONLY,
+            identity="in",
+            order="kept",
             description="handler (default) or chart.",
         ),
         Key(
             name="input",
             shape=Value(),
             native=frozenset({"scxml", "xstate"}),
+            identity="in",
+            order="kept",
             description="Its input; `event` in it is the last event of the step.",
         ),
         Key(
             name="key",
             shape=Value(),
             scxml="idempotency",
+            identity="in",
+            order="kept",
             description="The idempotency key; entity/version/ordinal by default.",
         ),
         Key(
             name="autoforward",
             shape=Boolean(),
             native=SCXML_ONLY,
+            identity="in",
+            order="kept",
             description="Whether external events are forwarded to it.",
         ),
-        Key(name="finalize", shape=ACTIONS, native=SCXML_ONLY, description="Run before its events are processed."),
+        Key(
+            name="finalize",
+            shape=ACTIONS,
+            native=SCXML_ONLY,
+            identity="in",
+            order="kept",
+            description="Run before its events are processed.",
+        ),
         Key(
             name="retry",
             shape=Ref(name="retry"),
+            identity="in",
+            order="kept",
             description="How the dispatcher retries; the chart sees one result.",
         ),
-        Key(name="timeout", shape=DURATION, description="The time limit of one attempt."),
+        Key(name="timeout", shape=DURATION, identity="in", order="kept", description="The time limit of one attempt."),
         Key(
             name="onRestore",
             field="restore",
             shape=Choice(options=("keep", "restart", "fail")),
+            default="keep",
+            identity="in",
+            order="kept",
             description="After a restart: the same key (default), a new key, or error.invoke.",
         ),
-        Key(name="onDone", field="done", shape=TRANSITIONS, native=EVERYWHERE, description="Its result arrived."),
+        Key(
+            name="onDone",
+            field="done",
+            shape=TRANSITIONS,
+            native=EVERYWHERE,
+            identity="in",
+            order="kept",
+            description="Its result arrived.",
+        ),
         Key(
             name="onError",
             field="error",
             shape=TRANSITIONS,
             native=EVERYWHERE,
+            identity="in",
+            order="kept",
             description="It failed permanently, or timed out.",
         ),
     ),
 )
 
-_SRC = Key(name="src", shape=NAME_VALUE, description="The handler that is called.", required=True)
-_INPUT = Key(name="input", shape=Value(), description="Its input.")
+_SRC = Key(
+    name="src", shape=NAME_VALUE, identity="in", order="kept", description="The handler that is called.", required=True
+)
+_INPUT = Key(name="input", shape=Value(), identity="in", order="kept", description="Its input.")
 _CALL = Record(
     what="the call of a saga step",
     makes=SagaCall,
     keys=(
         _SRC,
         _INPUT,
-        Key(name="output", shape=FIELD_PATH, description="The nullable context field that takes the result."),
-        Key(name="key", shape=Value(), description="The idempotency key."),
+        Key(
+            name="output",
+            shape=FIELD_PATH,
+            identity="in",
+            order="kept",
+            description="The nullable context field that takes the result.",
+        ),
+        Key(name="key", shape=Value(), identity="in", order="kept", description="The idempotency key."),
     ),
 )
 
@@ -378,12 +549,32 @@ _WORK_SHAPES: dict[str, Shape] = {
             Key(
                 name="max",
                 shape=Number(whole=True, min=0),
+                identity="in",
+                order="kept",
                 description="The number of retries.",
                 required=True,
             ),
-            Key(name="backoff", shape=BACKOFF, description="The pause before the next attempt, growing: 1s..30s."),
-            Key(name="jitter", shape=Choice(options=("full", "none")), description="Whether the pause is random."),
-            Key(name="on", shape=ListOf(item=NAME, what="a list of codes"), description="Only for these error codes."),
+            Key(
+                name="backoff",
+                shape=BACKOFF,
+                identity="in",
+                order="kept",
+                description="The pause before the next attempt, growing: 1s..30s.",
+            ),
+            Key(
+                name="jitter",
+                shape=Choice(options=("full", "none")),
+                identity="in",
+                order="kept",
+                description="Whether the pause is random.",
+            ),
+            Key(
+                name="on",
+                shape=ListOf(item=NAME, what="a list of codes"),
+                identity="in",
+                order="kept",
+                description="Only for these error codes.",
+            ),
         ),
     ),
     "saga": Record(
@@ -393,25 +584,40 @@ _WORK_SHAPES: dict[str, Shape] = {
             Key(
                 name="steps",
                 shape=ListOf(item=Ref(name="saga_step"), min=1, what="a list of saga steps"),
+                identity="in",
+                order="kept",
                 description="The plan, in order.",
                 required=True,
             ),
             Key(
                 name="compensation",
                 shape=Choice(options=("reverse", "parallel", "none")),
+                identity="in",
+                order="kept",
                 description="How completed steps are compensated; reverse by default.",
             ),
-            Key(name="onDone", field="done", shape=TRANSITIONS, description="All steps are done."),
+            Key(
+                name="onDone",
+                field="done",
+                shape=TRANSITIONS,
+                identity="in",
+                order="kept",
+                description="All steps are done.",
+            ),
             Key(
                 name="onCompensated",
                 field="compensated",
                 shape=TRANSITIONS,
+                identity="in",
+                order="kept",
                 description="A step failed; the completed ones are compensated.",
             ),
             Key(
                 name="onError",
                 field="error",
                 shape=TRANSITIONS,
+                identity="in",
+                order="kept",
                 description="A compensation failed too, or there is none.",
             ),
         ),
@@ -420,16 +626,51 @@ _WORK_SHAPES: dict[str, Shape] = {
         what="a saga step",
         makes=SagaStep,
         keys=(
-            Key(name="id", shape=KEY, description="Names the step and its state.", required=True),
-            Key(name="if", field="guard", shape=Ref(name="guard"), description="Skipped unless this is true."),
-            Key(name="do", shape=Ref(name="saga_call"), description="The call of this step.", required=True),
-            Key(name="compensate", shape=Ref(name="compensation"), description="The call that undoes it."),
+            Key(
+                name="id",
+                shape=KEY,
+                identity="in",
+                order="kept",
+                description="Names the step and its state.",
+                required=True,
+            ),
+            Key(
+                name="if",
+                field="guard",
+                shape=Ref(name="guard"),
+                identity="in",
+                order="kept",
+                description="Skipped unless this is true.",
+            ),
+            Key(
+                name="do",
+                shape=Ref(name="saga_call"),
+                identity="in",
+                order="kept",
+                description="The call of this step.",
+                required=True,
+            ),
+            Key(
+                name="compensate",
+                shape=Ref(name="compensation"),
+                identity="in",
+                order="kept",
+                description="The call that undoes it.",
+            ),
             Key(
                 name="retry",
                 shape=Ref(name="retry"),
+                identity="in",
+                order="kept",
                 description="How the dispatcher retries; the chart sees one result.",
             ),
-            Key(name="timeout", shape=DURATION, description="The time limit of one attempt."),
+            Key(
+                name="timeout",
+                shape=DURATION,
+                identity="in",
+                order="kept",
+                description="The time limit of one attempt.",
+            ),
         ),
     ),
     "saga_call": _CALL,
@@ -456,7 +697,7 @@ class _SensitiveCodec:
 
     def write(self, value: Sensitive, scope: Scope) -> Any:
         if not value.hidden:
-            return list(value.fields)
+            return write_list(list(value.fields), scope)
         return self.codecs.named("sensitive").write(value, scope) or True
 
 
@@ -478,15 +719,25 @@ _NOTE_SHAPES: dict[str, Shape] = {
             Key(
                 name="fields",
                 shape=ListOf(item=FIELD_PATH, what="a list of fields"),
+                identity="in",
+                order="free",
                 description="Fields masked while in this state.",
             ),
             Key(
                 name="as",
                 field="neutral",
                 shape=NAME,
+                identity="in",
+                order="kept",
                 description="The neutral name shown instead of the state's. Reserved: it has no effect yet.",
             ),
-            Key(name="roles", shape=ROLES, description="Who sees the masked values. Reserved: it has no effect yet."),
+            Key(
+                name="roles",
+                shape=ROLES,
+                identity="in",
+                order="free",
+                description="Who sees the masked values. Reserved: it has no effect yet.",
+            ),
         ),
     ),
     "expect": Record(
@@ -501,10 +752,18 @@ _NOTE_SHAPES: dict[str, Shape] = {
                     code="duration.invalid",
                     hint="write a whole number with a unit, such as 30s or 1h30m",
                 ),
+                identity="out",
+                order="kept",
                 description="Stuck after this long; forever: waiting here is normal.",
                 required=True,
             ),
-            Key(name="then", shape=EVENT, description="alert (default), or an event. Reserved: no event is sent yet."),
+            Key(
+                name="then",
+                shape=EVENT,
+                identity="out",
+                order="kept",
+                description="alert (default), or an event. Reserved: no event is sent yet.",
+            ),
         ),
     ),
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 from interlock.definition.format import Format, ReadResult, SourceLoader, WriteResult
-from interlock.definition.source.json import parse_json
+from interlock.definition.source.json import parse_json, top_keys
 from interlock.definition.xstate.read import read_document
 from interlock.definition.xstate.version4 import rewrite_version4
 from interlock.definition.xstate.write import write_document
@@ -51,4 +51,14 @@ def _read_v4(text: str | bytes, /, *, source: str, loader: SourceLoader | None =
 FORMAT_V4 = Format(name="xstate4", suffixes=(), read=_read_v4)
 """XState 4 JSON, read only if requested by this name, because its keys and defaults differ."""
 
-FORMAT = Format(name="xstate", suffixes=(".json",), read=read_xstate, write=write_xstate)
+_MACHINE_KEYS = frozenset({"states", "initial", "on", "always", "after", "invoke", "entry", "exit", "order"})
+_OTHER_KEYS = frozenset({"interlock", "kind"})
+
+
+def is_xstate(text: str | bytes) -> bool:
+    """Whether a text is a JSON object with keys of a machine and without the keys of our own vocabulary."""
+    keys = top_keys(text)
+    return not keys.isdisjoint(_MACHINE_KEYS) and keys.isdisjoint(_OTHER_KEYS)
+
+
+FORMAT = Format(name="xstate", suffixes=(".json",), read=read_xstate, write=write_xstate, recognizes=is_xstate)

@@ -55,6 +55,10 @@ def read_document(root: Node, *, name: str, diagnostics: Diagnostics, version4: 
     if not isinstance(root.value, dict):
         diagnostics.error("xstate.root", "an XState definition must be a JSON object", root.place)
         return None
+    if "interlock" in root.value:
+        message = "expected a machine of XState, got a chart in the vocabulary of Interlock"
+        diagnostics.error("json.format", message, root.keys["interlock"], "read it as format json")
+        return None
     if "transitions" in root.value and "order" in root.value:
         message = "this is XState's internal form of a machine, which leaves out `always` and all delays"
         diagnostics.error("xstate.definition", message, root.place, "use JSON.stringify(machine.config) instead")

@@ -3,15 +3,14 @@
 Rule 1: all problems are reported together. A part that does not fit is left out; the rest still makes a document.
 Rule 2: targets, expressions and everything else that needs the whole chart is checked by the compiler; texts are kept.
 Rule 3: `read(write(document)) == document`, for every document whose transitions have the order in which YAML tries
-them. Keys have one order, defaults are left out, and white space around expressions is not kept.
+them; others come back in an order with the same meaning. Keys have one order, defaults are left out, and white space
+around expressions is not kept.
 """
 
 from __future__ import annotations
 
 from interlock.definition.format import Format, ReadResult, SourceLoader, WriteResult
-from interlock.definition.shapes import Ref, ShapeChecker
-from interlock.definition.source.node import Node
-from interlock.definition.vocabulary.chart import FOREIGN_KEYS, SCHEMA_LINE, SHAPES, read_chart, write_chart
+from interlock.definition.vocabulary.chart import SCHEMA_LINE, read_definition, write_chart
 from interlock.definition.yaml.parse import parse_yaml
 from interlock.definition.yaml.print import print_yaml
 from interlock.model.diagnostics import Diagnostics
@@ -23,23 +22,13 @@ def read_yaml(text: str | bytes, /, *, source: str, loader: SourceLoader | None 
     del loader
     diagnostics = Diagnostics()
     node = parse_yaml(text, source=source, diagnostics=diagnostics)
-    document = None if node is None else read_node(node, source=source, diagnostics=diagnostics)
+    document = None if node is None else read_definition(node, source=source, diagnostics=diagnostics)
     return ReadResult(document=document, diagnostics=diagnostics.sorted())
-
-
-def read_node(node: Node, *, source: str, diagnostics: Diagnostics) -> Document | None:
-    """The document of a parsed definition; None if a key is missing without which there is no chart."""
-    checked = ShapeChecker(shapes=SHAPES, foreign=FOREIGN_KEYS, diagnostics=diagnostics).check(node, Ref(name="chart"))
-    if checked is None:
-        return None
-    return read_chart(checked, source)
 
 
 def write_yaml(document: Document) -> WriteResult:
     """The canonical text of a document."""
-    diagnostics = Diagnostics()
-    tree = write_chart(document, diagnostics)
-    return WriteResult(text=f"{SCHEMA_LINE}\n{print_yaml(tree)}", diagnostics=diagnostics.sorted())
+    return WriteResult(text=f"{SCHEMA_LINE}\n{print_yaml(write_chart(document))}")
 
 
 FORMAT = Format(name="yaml", suffixes=(".yaml", ".yml"), read=read_yaml, write=write_yaml)

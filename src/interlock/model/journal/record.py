@@ -49,6 +49,7 @@ class _Line(Struct):
 
 
 _lines = msgspec.json.Decoder(_Line)
+_keys = msgspec.json.Encoder()
 
 
 def chain_start(entity: str, *, tenant: str = "", store_key: bytes = b"") -> str:
@@ -56,12 +57,23 @@ def chain_start(entity: str, *, tenant: str = "", store_key: bytes = b"") -> str
     return blake2b(f"{tenant}\0{entity}".encode(), key=store_key, digest_size=16).hexdigest()
 
 
-def encode_record(entry: Entry, *, durable: int, previous: str, store_key: bytes = b"") -> JournalRecord:
-    """Return the record of an entry after the hash `previous`."""
-    key = msgspec.json.encode(entry.key)
-    body = b'{"v":%d,"k":%b,"d":%d,"e":%b' % (entry.version, key, durable, encode(entry))
-    head = _head(body, previous, store_key)
-    return JournalRecord(entry.version, entry.key, durable, entry, head, b'%b,"h":"%b"}\n' % (body, head.encode()))
+def encode_record(
+    entry: Entry, *, durable: int, previous: str, store_key: bytes = b"", entry_json: bytes = b""
+) -> JournalRecord:
+    """Return the record of an entry after the hash `previous`; `entry_json` is the entry, if it is encoded already."""
+    head, line = encode_line(
+        entry.version, entry.key, entry_json or encode(entry), durable=durable, previous=previous, store_key=store_key
+    )
+    return JournalRecord(entry.version, entry.key, durable, entry, head, line)
+
+
+def encode_line(
+    version: int, key: str, entry_json: bytes, *, durable: int, previous: str, store_key: bytes = b""
+) -> tuple[str, bytes]:
+    """Return the hash and the bytes of the record of an encoded entry."""
+    body = b'{"v":%d,"k":%b,"d":%d,"e":%b' % (version, _keys.encode(key), durable, entry_json)
+    head = blake2b(previous.encode() + body, key=store_key, digest_size=16).hexdigest()
+    return head, b'%b,"h":"%b"}\n' % (body, head.encode())
 
 
 def decode_record(line: bytes, *, previous: str, version: int, store_key: bytes = b"") -> JournalRecord | InvalidRecord:

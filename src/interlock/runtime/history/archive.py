@@ -18,7 +18,7 @@ from msgspec import Struct
 from interlock.errors import ConflictError, CorruptionError, UsageError
 from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
-from interlock.ports.store import PAGE_MAX, Append, EntityQuery, EntityRow, JournalArchive, JournalRelease, Store
+from interlock.ports.store import PAGE_MAX, Append, EntityQuery, EntityRow, Store
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import replay
 from interlock.runtime.history.verify import verify_entity
@@ -57,7 +57,7 @@ async def archive(
 
     Raises UsageError when this store cannot release journals, or the archive cannot adopt them.
     """
-    if not isinstance(store, JournalRelease):
+    if store.journal_release is None:
         raise UsageError("this store cannot release journals", code="archive.source")
     cursor: str | None = None
     while True:  # ends with the last page
@@ -100,15 +100,15 @@ async def _archive(
         return ArchivedEntity(row.entity, "no", where, found.entries, error.message)
     if head != found.head:
         return ArchivedEntity(row.entity, "no", where, found.entries, "the hash of the archived copy differs")
-    assert isinstance(store, JournalRelease)
-    if not await store.release(row.entity, version=found.entries, archive=address):
+    assert store.journal_release is not None
+    if not await store.journal_release.release(row.entity, version=found.entries, archive=address):
         return ArchivedEntity(row.entity, "no", where, found.entries, "it has changed meanwhile")
     return ArchivedEntity(row.entity, "yes", where, found.entries)
 
 
 async def _copy(store: Store, charts: ChartRegistry, entity: str, version: int, target: Store) -> str | None:
     """Copy the records of an entity, page by page; return the hash of the last one, read back from the archive."""
-    if not isinstance(target, JournalArchive):
+    if target.journal_archive is None:
         raise UsageError("this store cannot adopt journals", code="archive.target", hint="use file:///folder")
     after, snapshot = 0, None
     while after < version:
@@ -117,7 +117,7 @@ async def _copy(store: Store, charts: ChartRegistry, entity: str, version: int, 
             return None
         snapshot = replay(charts, entity, snapshot, (each.entry for each in records))
         assert snapshot is not None
-        await target.adopt(_append(charts, snapshot, records), records)
+        await target.journal_archive.adopt(_append(charts, snapshot, records), records)
         after = records[-1].version
     last = await target.read(entity, after=version - 1, limit=1)
     return last[0].head if last else None

@@ -27,7 +27,7 @@ from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
-from interlock.ports.store import PAGE_MAX, DerivedRows, Duplicate, EntityNames, EntityQuery, Loaded, Store
+from interlock.ports.store import PAGE_MAX, Duplicate, EntityQuery, Loaded, Store
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import read_before_damage, repeat_step, unproven
 from interlock.runtime.request_checks import unknown_entity
@@ -100,8 +100,8 @@ async def verify_entity(store: Store, charts: ChartRegistry | None, entity: str)
         return await _unreadable(store, entity, error)
     if damage is not None:
         verifier.fail(damage.code, damage.message)
-    if charts is not None and isinstance(store, DerivedRows) and not verifier.is_corrupt:
-        for difference in await store.differences(entity):
+    if charts is not None and store.verification is not None and not verifier.is_corrupt:
+        for difference in await store.verification.differences(entity):
             verifier.fail("store.beside", f"`{entity}`: {difference}")
     return verifier.result()
 
@@ -118,8 +118,9 @@ async def verify_store(store: Store, charts: ChartRegistry | None, *, now_ms: in
     An entity that changes during the walk is listed again further back. Each such entity is verified at most once more,
     and the walk ends with a page that shows nothing new.
     """
-    if isinstance(store, EntityNames):  # its lists leave out what is damaged
-        for name in await store.names():
+    names = None if store.verification is None else await store.verification.names()
+    if names is not None:  # its lists leave out what is damaged
+        for name in names:
             result = await _verify_named(store, charts, name)
             if result is not None:
                 yield result
@@ -136,8 +137,8 @@ async def verify_store(store: Store, charts: ChartRegistry | None, *, now_ms: in
             cursor = page.after
             if cursor is None or (page.rows and not fresh):
                 break
-    if charts is not None and isinstance(store, DerivedRows):
-        for each in await store.differences():
+    if charts is not None and store.verification is not None:
+        for each in await store.verification.differences():
             yield Verification("the store", problem=VerificationProblem("store.beside", each))
 
 

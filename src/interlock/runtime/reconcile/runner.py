@@ -29,7 +29,7 @@ from interlock.model.keys import reconcile_key
 from interlock.model.limits import LEASE_MS, RECONCILE_PAGE, RECONCILE_PASS_MAX, STOP_MS_MAX
 from interlock.ports.admission import AdmissionPermit
 from interlock.ports.clock import wait_to_poll
-from interlock.ports.leases import Lease, LeaseStore
+from interlock.ports.leases import Lease, Leases
 from interlock.ports.store import EntityQuery, EntityRow
 from interlock.runtime.reconcile.definition import Reconciler, ReconcileRequest, ReconcileResult
 from interlock.runtime.reconcile.queue import KeyedQueue
@@ -52,13 +52,12 @@ class ReconcilerGroup:
     """Runs the reconcilers of a runtime, from `start` to `stop`."""
 
     def __init__(self, runtime: Runtime, reconcilers: tuple[Reconciler, ...], *, lease_ms: int = LEASE_MS) -> None:
-        if not isinstance(runtime.store, LeaseStore):
+        leases = runtime.store.leases
+        if leases is None:
             message = f"{type(runtime.store).__name__} has no leases, which reconcilers need"
             raise UnavailableError(message, code="store.leases", hint="run reconcilers on a store with leases")
         owner = runtime.clock.token()
-        self._loops = [
-            ReconcilerLoop(runtime, runtime.store, each, owner=owner, lease_ms=lease_ms) for each in reconcilers
-        ]
+        self._loops = [ReconcilerLoop(runtime, leases, each, owner=owner, lease_ms=lease_ms) for each in reconcilers]
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -77,7 +76,7 @@ class ReconcilerLoop:
     """The loop of one reconciler in one process."""
 
     def __init__(
-        self, runtime: Runtime, leases: LeaseStore, reconciler: Reconciler, *, owner: str, lease_ms: int = LEASE_MS
+        self, runtime: Runtime, leases: Leases, reconciler: Reconciler, *, owner: str, lease_ms: int = LEASE_MS
     ) -> None:
         self._runtime = runtime
         self._leases = leases

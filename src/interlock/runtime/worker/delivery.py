@@ -25,7 +25,7 @@ from interlock.model.limits import CHILD_DEPTH_MAX, CLOCK_AHEAD_MS_MAX, TIMERS_M
 from interlock.model.snapshot import Parent, Snapshot, Timer
 from interlock.ports.delivery import Child, TimersFired
 from interlock.ports.work import Claim
-from interlock.runtime.chart_registry import child_context, child_entity
+from interlock.runtime.chart_registry import check_child_depth, child_context, child_entity
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.downtime import DowntimeMonitor
 
@@ -196,8 +196,7 @@ class EntityDelivery:
         while parent is not None and depth <= CHILD_DEPTH_MAX:
             above = await self._runtime.state(parent.entity)
             depth, parent = depth + 1, above.parent
-        if depth > CHILD_DEPTH_MAX:
-            raise RejectedError(f"invokes are nested more than {CHILD_DEPTH_MAX} deep", code="invoke.depth")
+        check_child_depth(depth)
 
 
 def _next_due(snapshot: Snapshot, now_ms: int, refused: Container[WorkId]) -> Timer | None:

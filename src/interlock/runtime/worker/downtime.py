@@ -18,7 +18,7 @@ from collections.abc import Callable
 from interlock.effects.waiting import log_failure
 from interlock.model.limits import ALIVE_MS, CLOCK_AHEAD_MS_MAX, DOWNTIME_MS_MIN
 from interlock.ports.clock import Clock, wait_to_poll
-from interlock.ports.leases import Downtime, LeaseStore
+from interlock.ports.leases import Downtime, Leases
 
 _log = logging.getLogger("interlock.runtime")
 
@@ -26,8 +26,8 @@ _log = logging.getLogger("interlock.runtime")
 class DowntimeMonitor:
     """Records that this worker is alive, from `start` to `stop`."""
 
-    def __init__(self, store: LeaseStore, clock: Clock, *, on_ahead: Callable[[None], None] = lambda _: None) -> None:
-        self._store = store
+    def __init__(self, leases: Leases, clock: Clock, *, on_ahead: Callable[[None], None] = lambda _: None) -> None:
+        self._leases = leases
         self._on_ahead = on_ahead
         self._clock = clock
         self._written_ms: int | None = None
@@ -49,7 +49,7 @@ class DowntimeMonitor:
         if self._written_ms is None or not 0 <= self._clock.now_ms() - self._written_ms < ALIVE_MS:
             await self._write()
         latest_ms = self._clock.now_ms() + CLOCK_AHEAD_MS_MAX
-        found = await self._store.downtimes(since_ms=since_ms)
+        found = await self._leases.downtimes(since_ms=since_ms)
         return tuple(each for each in found if each.ended_ms <= latest_ms)
 
     async def _write_forever(self) -> None:
@@ -66,7 +66,7 @@ class DowntimeMonitor:
 
     async def _write(self, gap_ms: float = DOWNTIME_MS_MIN) -> None:
         now_ms = self._clock.now_ms()
-        downtime = await self._store.alive(now_ms=now_ms, gap_ms=round(gap_ms))
+        downtime = await self._leases.alive(now_ms=now_ms, gap_ms=round(gap_ms))
         self._written_ms = now_ms
         if downtime is not None and downtime.began_ms > downtime.ended_ms:
             ahead_ms = downtime.began_ms - downtime.ended_ms

@@ -24,8 +24,6 @@ from interlock.model.journal.work import CHILD_WORK, Lane, Work, WorkDelta
 from interlock.model.limits import LEASE_MS, RUNNING_MAX
 from interlock.ports.admission import AdmissionGate
 from interlock.ports.bus import Bus
-from interlock.ports.leases import LeaseStore
-from interlock.ports.work import WorkStore
 from interlock.runtime.clock_repair import ClockRepair
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.delivery import EntityDelivery
@@ -62,15 +60,16 @@ class Worker:
         drain_ms: int | None = None,
         lease_ms: int = LEASE_MS,
     ) -> None:
-        if not isinstance(runtime.store, WorkStore):
+        work, leases = runtime.store.work, runtime.store.leases
+        if work is None:
             raise work_unsupported()
         check_functions(handlers)
         for name in cpu_handlers:
             address_of(handlers[name])  # the processes of the pool must be able to import it
-        store, clock, gate = runtime.store, runtime.clock, runtime.gate
-        self._repair = ClockRepair(runtime.store, store, clock, lease_ms=lease_ms)
+        clock, gate = runtime.clock, runtime.gate
+        self._repair = ClockRepair(runtime.store, work, clock, lease_ms=lease_ms)
         report = self._repair.report
-        self._downtime = DowntimeMonitor(store, clock, on_ahead=report) if isinstance(store, LeaseStore) else None
+        self._downtime = None if leases is None else DowntimeMonitor(leases, clock, on_ahead=report)
         delivery = EntityDelivery(runtime, self._downtime)
         self._runtime = runtime
         if drain_ms is not None:
@@ -85,14 +84,14 @@ class Worker:
             cpu_handlers=cpu_handlers,
             run_in_process=self._processes.run,
             heartbeats=heartbeats or {},
-            store=store,
+            work=work,
         )
-        children = Children(delivery, clock, store=store)
+        children = Children(delivery, clock, work=work)
         specs = {
             "handlers": _LoopSpec("effect", self._handlers.perform, gate, names=self._handlers.names),
             "children": _LoopSpec("effect", children.perform, gate, names=(CHILD_WORK,)),
             "timers": _LoopSpec("timer", Timers(delivery, clock).perform, gate),
-            "outbox": _LoopSpec("outbox", OutboxRelay(store, delivery, clock).perform, gate),
+            "outbox": _LoopSpec("outbox", OutboxRelay(work, delivery, clock).perform, gate),
         }
         if bus is not None:  # without a bus, messages wait for a process that has one
             publisher = BusPublisher(bus, clock, source=source, gate=gate)
@@ -100,7 +99,7 @@ class Worker:
         owner = clock.token()
         self._loops = {
             name: LaneWorker(
-                store,
+                work,
                 spec.lane,
                 spec.perform,
                 clock,

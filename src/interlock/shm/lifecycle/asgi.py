@@ -1,11 +1,11 @@
-"""Draining a server of several worker processes: an ASGI middleware, and the call that begins the drain.
+"""Draining a server with several worker processes: an ASGI middleware, and the call that starts the drain.
 
-Rule 1: a request is admitted by a permit of the lifecycle that all workers share, or answered with 503 at once.
+Rule 1: a request is admitted by a permit of the lifecycle that all workers share, or answered with 503 immediately.
 Rule 2: a worker joins when its lifespan starts (or with its first request), never when the application is imported:
 workers are forked after that.
-Rule 3: a region belongs to one run of the server: its name is taken from the parent process unless given, and a name
-whose lifecycle is closed is used anew.
-Works with any ASGI server; nothing of one is imported.
+Rule 3: a region belongs to one run of the server: its name comes from the parent process unless given, and a name whose
+lifecycle is closed is used again with a new region.
+It works with any ASGI server and imports none.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 
 from interlock.shm.lifecycle.drain import CloseReport
 from interlock.shm.lifecycle.lifecycle import Lifecycle
+from interlock.shm.lifecycle.permits import Phase
 from interlock.shm.memory.fallback import FileLock
 from interlock.shm.memory.file import check_name, region_directory
-from interlock.shm.memory.permits import Phase
 from interlock.shm.memory.process_locks import start_time
 from interlock.shm.memory.region import STATE, MemoryRegion
 
@@ -30,24 +30,24 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SERVICE_RESTART = 1012
-"""The close code of a WebSocket that comes too late."""
+"""The close code of a WebSocket that is refused during a drain."""
 
 AREAS_BYTES = 64 * 1024
-"""Room beside the slots: a drain needs none, a few words of the application fit."""
+"""Space for areas: a drain needs none, and the application can add a few words."""
 
 
 def server_name() -> str:
-    """The name that all workers of one server run share: their parent and when it started."""
+    """Return the name that all workers of one server run share: their parent process and its start time."""
     parent = os.getppid()
     return f"server-{parent}-{start_time(parent)}"
 
 
 class DrainMiddleware:
-    """Admits requests while the server runs, and refuses them everywhere as soon as one worker drains.
+    """Admits requests while the server runs, and refuses them in all workers as soon as one worker drains.
 
-    `cleanup` runs in one worker only, once no request is inside anywhere. On shutdown a worker drains all of them and
-    waits at most `timeout` seconds; with `drain_on_shutdown=False` it only leaves: for servers that replace workers
-    while they run. `drain_workers(name)` begins a drain from outside.
+    `cleanup` runs in one worker only, when no worker has a request in progress. On shutdown a worker drains all of them
+    and waits at most `timeout` seconds. With `drain_on_shutdown=False` it only leaves: for servers that replace workers
+    while they run. `drain_workers(name)` starts a drain from outside.
 
         app = DrainMiddleware(app, cleanup=close_pool)
     """
@@ -71,27 +71,24 @@ class DrainMiddleware:
         self._life: Lifecycle | None = None
         self._pid = 0
         self.report: CloseReport | None = None
-        """How the drain of this worker's shutdown ended."""
+        """The report of the drain at the shutdown of this worker."""
 
     @property
     def lifecycle(self) -> Lifecycle:
-        """This worker's place in the lifecycle; joins and starts it when it is asked for first."""
-        if self._life is None or self._pid != os.getpid():  # also in a worker that was forked too late
+        """The lifecycle of this worker. The first access joins and starts it."""
+        if self._life is None or self._pid != os.getpid():  # also in a worker that was forked after the first access
             self._pid = os.getpid()
-            with _alone():
-                self._region = _opened(self._name or server_name(), self._slots)
-                self._life = Lifecycle(self._region, cleanup=self._cleanup)
-            self._life.start()
+            self._region, self._life = _join(self._name or server_name(), slots=self._slots, cleanup=self._cleanup)
         return self._life
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The ASGI application."""
+        """Run the ASGI application."""
         if scope["type"] == "lifespan":
             await self._lifespan(scope, receive, send)
             return
         permit = self.lifecycle.try_enter()
         if permit is None:
-            await _refused(scope, receive, send)
+            await _refuse(scope, receive, send)
             return
         async with permit:
             await self._app(scope, receive, send)
@@ -99,7 +96,7 @@ class DrainMiddleware:
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         seen: set[str] = set()
 
-        async def received() -> Message:
+        async def receive_message() -> Message:
             message = await receive()
             seen.add(message["type"])
             if message["type"] == "lifespan.startup":
@@ -108,57 +105,72 @@ class DrainMiddleware:
                 await self._shut_down()
             return message
 
-        async def told(message: Message) -> None:
+        async def send_message(message: Message) -> None:
             seen.add(message["type"])
             await send(message)
 
         try:
-            await self._app(scope, received, told)
+            await self._app(scope, receive_message, send_message)
         except Exception:
-            if seen - {"lifespan.startup"}:  # the application knows lifespans, and failed
+            if seen - {"lifespan.startup"}:  # the application supports lifespans, and failed
                 raise
-            await _own_lifespan(received, send, started=bool(seen))
+            await _default_lifespan(receive_message, send, started=bool(seen))
 
     async def _shut_down(self) -> None:
         life = self.lifecycle
         if self._drain_on_shutdown:
             self.report = await life.drain(timeout=self._timeout)
-        if life.permits:  # whoever is inside when the time is over keeps the slot until the process ends
-            return
-        with _alone():
-            if life.phase is Phase.CLOSED or len(life.participants()) == 1:
-                self._region.forget()
-            life.leave()
+        _leave(self._region, life)
 
 
 def drain_workers(name: str, *, timeout: float = 30.0) -> CloseReport:
-    """Drain all workers of a name from outside, and wait in this thread. Raises NotFoundError when there are none."""
+    """Drain all workers of a name from outside, and wait in this thread. Raises NotFoundError if there are none."""
     with MemoryRegion.attach(name) as region, Lifecycle(region) as life:
         return life.drain(timeout=timeout).wait()
 
 
 @contextmanager
 def shared_lifecycle(name: str, *, slots: int = 256) -> Iterator[Lifecycle]:
-    """The lifecycle that all processes of this name share, joined and started; left in the end.
+    """Join and start the lifecycle that all processes of this name share, and leave it at the end.
 
-    A name whose lifecycle is closed is used anew, and with the last process it is gone.
+    If the lifecycle of the name is closed, the name gets a new one. The last process that leaves removes the name.
     """
-    with _alone():
-        region = _opened(check_name(name), slots)
-        life = Lifecycle(region)
-    life.start()
+    region, life = _join(check_name(name), slots=slots)
     try:
         yield life
     finally:
-        if not life.permits:  # else it keeps its slot until the process ends
-            with _alone():
-                if life.phase is Phase.CLOSED or len(life.participants()) == 1:
-                    region.forget()
-                life.leave()
+        _leave(region, life)
 
 
-async def _own_lifespan(receive: Receive, send: Send, *, started: bool) -> None:
-    """Lifespan for an application that has none: without it, nobody would tell us of the shutdown."""
+def _join(name: str, *, slots: int, cleanup: Callable[[], object] | None = None) -> tuple[MemoryRegion, Lifecycle]:
+    """Join the lifecycle of a name, in a new region if the old one is closed, and start it."""
+    with _name_lock():
+        region = MemoryRegion.open(name, slots=slots, areas_bytes=AREAS_BYTES)
+        if region.words.load(STATE) >> 32 == Phase.CLOSED:  # of an earlier run with the same name
+            region.unlink_name()
+            region = MemoryRegion.open(name, slots=slots, areas_bytes=AREAS_BYTES)
+        life = Lifecycle(region, cleanup=cleanup)
+    life.start()
+    return region, life
+
+
+def _leave(region: MemoryRegion, life: Lifecycle) -> None:
+    """Leave the lifecycle. The last participant also removes the name."""
+    if life.permits:  # the process keeps its slot until it ends
+        return
+    with _name_lock():
+        if life.phase is Phase.CLOSED or len(life.participants()) == 1:
+            region.unlink_name()
+        life.leave()
+
+
+def _name_lock() -> FileLock:
+    """Return the lock under which one process at a time decides whether a name is used again or removed."""
+    return FileLock(str(region_directory()))
+
+
+async def _default_lifespan(receive: Receive, send: Send, *, started: bool) -> None:
+    """Answer the lifespan messages for an application without a lifespan, so that the shutdown is noticed."""
     if not started:
         await receive()
     await send({"type": "lifespan.startup.complete"})
@@ -167,7 +179,7 @@ async def _own_lifespan(receive: Receive, send: Send, *, started: bool) -> None:
     await send({"type": "lifespan.shutdown.complete"})
 
 
-async def _refused(scope: Scope, receive: Receive, send: Send) -> None:
+async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket":
         await receive()
         await send({"type": "websocket.close", "code": SERVICE_RESTART, "reason": "draining"})
@@ -175,16 +187,3 @@ async def _refused(scope: Scope, receive: Receive, send: Send) -> None:
     headers = [(b"content-type", b"text/plain"), (b"connection", b"close"), (b"retry-after", b"1")]
     await send({"type": "http.response.start", "status": 503, "headers": headers})
     await send({"type": "http.response.body", "body": b"this server is shutting down; try again\n"})
-
-
-def _opened(name: str, slots: int) -> MemoryRegion:
-    region = MemoryRegion.open(name, slots=slots, areas_bytes=AREAS_BYTES)
-    if region.words.load(STATE) >> 32 == Phase.CLOSED:  # an earlier run of the same name
-        region.forget()
-        region = MemoryRegion.open(name, slots=slots, areas_bytes=AREAS_BYTES)
-    return region
-
-
-def _alone() -> FileLock:
-    """One process at a time looks whether a name is to be used anew, or nobody's any more."""
-    return FileLock(str(region_directory()))

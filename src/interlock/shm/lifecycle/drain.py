@@ -1,9 +1,10 @@
 """Waiting until something is closed, in a thread or in an event loop, and the report of a drain.
 
-Rule 1: one load feeds both the test and the value that the sleep expects: no wake-up is lost between the two.
-Rule 2: every round is bounded and every waiter tends: whoever was killed before it could wake us is noticed.
-Rule 3: an event loop never sleeps on a futex. A thread does and signals it; the deaths of known owners come to the
-loop by their pidfds, and only make that thread look at once.
+Rule 1: one load is used both for the test and as the value that the sleep expects, so no wake-up is lost between them.
+Rule 2: every round is bounded, and in every round a waiter tries to close: a process that was killed before it could
+wake the waiters is noticed.
+Rule 3: an event loop never sleeps on a futex. A thread does, and signals the loop. The loop watches the pidfds of known
+owners; the end of one only makes that thread check immediately.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from typing import Any
 
 from interlock.errors import UsageError
 from interlock.ports.threads import start_thread
-from interlock.shm.memory.permits import Phase
+from interlock.shm.lifecycle.permits import Phase
 from interlock.shm.memory.process_locks import open_pidfd
 from interlock.shm.memory.words import WAIT_SECONDS_MAX, Words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participant:
-    """A process as its slot tells it. The pid is for people: in another namespace it means nothing."""
+    """A process as its slot records it. The pid is for reports: in another pid namespace it has no meaning."""
 
     slot: int
     generation: int
@@ -37,11 +38,11 @@ class Participant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseReport:
-    """How a drain ended.
+    """The result of a drain.
 
-    `closed_by` ran the cleanup (None for a gate, and after an abort). `reclaimed` died inside; their permits are void.
-    `still_inside` are alive and hold permits; `permits` counts all of them. `cleanup_error` is what the cleanup raised
-    in this process. `waits_for_cleanup`: nobody is inside, but no process with a cleanup is there to close.
+    `closed_by` ran the cleanup (None for a gate, and after an abort). `reclaimed` died inside; their permits are
+    ignored. `still_inside` are alive and hold permits; `permits` is their total. `cleanup_error` is the exception of
+    the cleanup in this process. `waits_for_cleanup`: no permits are in use, but no process with a cleanup can close.
     """
 
     closed: bool
@@ -55,36 +56,37 @@ class CloseReport:
 
 
 class Drain:
-    """A drain under way: `await` it in an event loop, or `wait()` for it in a thread; both give the report.
+    """A drain in progress: `await` it in an event loop, or call `wait()` in a thread. Both return the report.
 
-    `began` tells whether it was this call that moved RUNNING on. Refusing new work has begun in either case.
+    `started` says whether this call started the drain. New work is refused in either case.
     """
 
-    def __init__(self, waiting: DrainWait, report: Callable[[], CloseReport], *, began: bool, timeout: float) -> None:
-        self.began = began
-        self._waiting = waiting
+    def __init__(self, wait: DrainWait, report: Callable[[], CloseReport], *, started: bool, timeout: float) -> None:
+        self.started = started
+        self._wait = wait
         self._report = report
         self._timeout = timeout
 
     def wait(self) -> CloseReport:
-        """Block this thread until closed, or until the time is over."""
-        if self._waiting.phase() != Phase.INIT:
-            self._waiting.in_thread(self._timeout)
+        """Block this thread until closed, or until the timeout expires."""
+        if self._wait.phase() != Phase.INIT:
+            self._wait.in_thread(self._timeout)
         return self._report()
 
     def __await__(self) -> Generator[Any, None, CloseReport]:
-        return self._awaited().__await__()
+        return self._wait_in_loop().__await__()
 
-    async def _awaited(self) -> CloseReport:
-        if self._waiting.phase() != Phase.INIT:  # nothing was started, so nothing will close
-            await self._waiting.in_loop(self._timeout)
+    async def _wait_in_loop(self) -> CloseReport:
+        if self._wait.phase() != Phase.INIT:  # a lifecycle that was never started never closes
+            await self._wait.in_loop(self._timeout)
         return self._report()
 
 
 class DrainWait:
-    """Waiting for the end on one state word.
+    """A wait for the last phase of one state word.
 
-    `tend` is what every waiter does in each round, `owners` are processes to watch, `ended` tells the last phases.
+    A waiter calls `try_close` in each round. `owners` returns the processes to watch, `is_last` recognizes the last
+    phases.
     """
 
     def __init__(
@@ -92,142 +94,142 @@ class DrainWait:
         words: Words,
         word: int,
         *,
-        tend: Callable[[], object],
-        owners: Callable[[], Iterable[int]],
-        ended: Callable[[int], bool] = lambda phase: phase == Phase.CLOSED,
+        try_close: Callable[[], object] = lambda: None,
+        owners: Callable[[], Iterable[int]] = tuple,
+        is_last: Callable[[int], bool] = lambda phase: phase == Phase.CLOSED,
     ) -> None:
         self._words = words
         self._word = word
-        self._ended = ended
-        self._tend = tend
+        self._is_last = is_last
+        self._try_close = try_close
         self._owners = owners
 
     def phase(self) -> int:
-        """The high half of the word now."""
+        """Return the current high half of the word."""
         return self._words.load(self._word) >> 32
 
     def in_thread(self, timeout: float | None) -> bool:
-        """Block until closed (True), or until the time is over (False). Raises UsageError in an event loop."""
+        """Block until closed (True), or until the timeout expires (False). Raises UsageError in an event loop."""
         if running_loop() is not None:
             raise UsageError(
                 "this would block the event loop", code="wait.in_loop", hint="await closed(), or await drain()"
             )
-        return self._rounds(checked_timeout(timeout), lambda: False)
+        return self._wait(check_timeout(timeout), lambda: False)
 
     async def in_loop(self, seconds: float | None) -> bool:
-        """The same for an event loop, which goes on meanwhile."""
-        timeout = checked_timeout(seconds)
-        if self._ended(self.phase()):
+        """Do the same without blocking the event loop."""
+        timeout = check_timeout(seconds)
+        if self._is_last(self.phase()):
             return True
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[bool] = loop.create_future()
+        result: asyncio.Future[bool] = loop.create_future()
         stopped = threading.Event()
-        watching = threading.Thread(
-            target=self._watch, args=(timeout, stopped, loop, answer), name="interlock-closed", daemon=True
+        thread = threading.Thread(
+            target=self._wait_for_loop, args=(timeout, stopped, loop, result), name="interlock-closed", daemon=True
         )
-        start_thread(watching)
+        start_thread(thread)
         try:
-            deaths = _Deaths(loop, self._owners, self._wake)
+            watcher = _ExitWatcher(loop, self._owners, self._wake)
             try:
-                return await answer
+                return await result
             finally:
-                deaths.close()
+                watcher.close()
         finally:
             stopped.set()
             self._wake()
 
-    def _watch(
+    def _wait_for_loop(
         self,
         timeout: float | None,
         stopped: threading.Event,
         loop: asyncio.AbstractEventLoop,
-        answer: asyncio.Future[bool],
+        result: asyncio.Future[bool],
     ) -> None:
         try:
-            closed = self._rounds(timeout, stopped.is_set)
-        except Exception as error:  # noqa: BLE001  # told to the loop, which raises it where it is awaited
-            _tell(loop, answer, error)
+            closed = self._wait(timeout, stopped.is_set)
+        except Exception as error:  # noqa: BLE001  # raised in the loop, where it is awaited
+            _resolve(loop, result, error)
         else:
-            _tell(loop, answer, closed)
+            _resolve(loop, result, closed)
 
-    def _rounds(self, timeout: float | None, stopped: Callable[[], bool]) -> bool:
+    def _wait(self, timeout: float | None, stopped: Callable[[], bool]) -> bool:
         end = math.inf if timeout is None else monotonic() + timeout
-        while True:  # as long as the caller asked for, or until it is closed
+        while True:  # until the timeout of the caller expires, or until it is closed
             seen = self._words.load(self._word) >> 32  # W1
-            if self._ended(seen):
+            if self._is_last(seen):
                 return True
-            self._tend()  # W2
+            self._try_close()  # W2
             left = end - monotonic()
             if left <= 0 or stopped():
-                return self._ended(self.phase())
+                return self._is_last(self.phase())
             self._words.wait(self._word + 4, seen, min(left, WAIT_SECONDS_MAX))  # W3
 
     def _wake(self) -> None:
         self._words.wake(self._word + 4)
 
 
-class _Deaths:
-    """Tells, in an event loop, when a process among some owners ends."""
+class _ExitWatcher:
+    """Calls a function in an event loop when one of some processes ends."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, owners: Callable[[], Iterable[int]], tell: Callable[[], None]
+        self, loop: asyncio.AbstractEventLoop, owners: Callable[[], Iterable[int]], on_exit: Callable[[], None]
     ) -> None:
         self._loop = loop
         self._owners = owners
-        self._tell = tell
-        self._watched: dict[int, int] = {}
-        self._look()
+        self._on_exit = on_exit
+        self._pidfds: dict[int, int] = {}
+        self._update()
 
     def close(self) -> None:
         self._timer.cancel()
-        for owner in list(self._watched):
-            self._forget(owner)
+        for owner in list(self._pidfds):
+            self._unwatch(owner)
 
-    def _look(self) -> None:
-        # Owners come and go: every round of the waiting thread has its look here.
-        self._timer = self._loop.call_later(WAIT_SECONDS_MAX, self._look)
+    def _update(self) -> None:
+        # Owners join and leave, so the list is updated as often as the waiting thread checks.
+        self._timer = self._loop.call_later(WAIT_SECONDS_MAX, self._update)
         owners = set(self._owners())
-        for owner in self._watched.keys() - owners:
-            self._forget(owner)
-        for owner in owners - self._watched.keys():
+        for owner in self._pidfds.keys() - owners:
+            self._unwatch(owner)
+        for owner in owners - self._pidfds.keys():
             descriptor = open_pidfd(owner)
             if descriptor is not None:
-                self._watched[owner] = descriptor
-                self._loop.add_reader(descriptor, self._ended, owner)
+                self._pidfds[owner] = descriptor
+                self._loop.add_reader(descriptor, self._process_ended, owner)
 
-    def _ended(self, owner: int) -> None:
-        self._forget(owner)
-        self._tell()
+    def _process_ended(self, owner: int) -> None:
+        self._unwatch(owner)
+        self._on_exit()
 
-    def _forget(self, owner: int) -> None:
-        descriptor = self._watched.pop(owner)
+    def _unwatch(self, owner: int) -> None:
+        descriptor = self._pidfds.pop(owner)
         self._loop.remove_reader(descriptor)
         os.close(descriptor)
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that runs in this thread, if one does."""
+    """Return the event loop that runs in this thread, or None."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
 
 
-def checked_timeout(timeout: float | None) -> float | None:
-    """The timeout, if it is a time."""
+def check_timeout(timeout: float | None) -> float | None:
+    """Return the timeout. Raises UsageError unless it is None or a number of seconds."""
     if timeout is not None and not 0 <= timeout < math.inf:
-        raise UsageError(f"timeout={timeout} is no time", code="wait.timeout", hint="seconds, 0 or more")
+        raise UsageError(f"invalid timeout: {timeout}", code="wait.timeout", hint="seconds, 0 or more")
     return timeout
 
 
-def _tell(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[bool], told: object) -> None:
-    def settle() -> None:
-        if answer.done():  # whoever waited was cancelled
+def _resolve(loop: asyncio.AbstractEventLoop, result: asyncio.Future[bool], outcome: object) -> None:
+    def set_outcome() -> None:
+        if result.done():  # the waiting task was cancelled
             return
-        if isinstance(told, Exception):
-            answer.set_exception(told)
+        if isinstance(outcome, Exception):
+            result.set_exception(outcome)
         else:
-            answer.set_result(bool(told))
+            result.set_result(bool(outcome))
 
-    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-        loop.call_soon_threadsafe(settle)
+    with suppress(RuntimeError):  # the loop is closed, so there is no waiting task
+        loop.call_soon_threadsafe(set_outcome)

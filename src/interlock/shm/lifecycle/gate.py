@@ -1,15 +1,15 @@
-"""A gate: phase and number of permits in one word, for threads and for processes that live and die together.
+"""A gate: phase and number of permits in one word, for threads and for processes that start and end together.
 
-Rule 1: the word is `phase << 32 | permits` and moves by swaps only, INIT -> RUNNING -> DRAINING -> CLOSED.
-Rule 2: exactly one swap decides CLOSED, and its caller knows it: the last exit, or a drain that finds nobody inside.
-Rule 3: a process killed inside leaves its count behind, and the gate never closes; a `Lifecycle` does not have this
-weakness, at the price of a slot per process.
+Rule 1: the word is `phase << 32 | permits` and changes by swaps only, INIT -> RUNNING -> DRAINING -> CLOSED.
+Rule 2: exactly one swap decides CLOSED, and its caller knows it: the last exit, or a drain without permits in use.
+Rule 3: a process killed inside leaves its count, and the gate never closes. A `Lifecycle` does not have this weakness,
+but needs a slot per process.
 """
 
 from __future__ import annotations
 
-from interlock.shm.lifecycle.drain import CloseReport, Drain, DrainWait, checked_timeout
-from interlock.shm.memory.permits import Pair, Permit, Phase, refuse
+from interlock.shm.lifecycle.drain import CloseReport, Drain, DrainWait, check_timeout
+from interlock.shm.lifecycle.permits import Phase, open_permit_counter, raise_refusal
 from interlock.shm.memory.region import LINE, MemoryRegion
 
 
@@ -21,7 +21,7 @@ class Gate:
     ...     gate = Gate(region)
     ...     started = gate.start()
     ...     with gate.enter():
-    ...         draining = gate.drain().began
+    ...         draining = gate.drain().started
     ...         late = gate.try_enter()
     ...     started, draining, late, gate.phase.name
     (True, True, None, 'CLOSED')
@@ -31,58 +31,57 @@ class Gate:
         self._words = region.words
         self._word = region.area(f"gate.{name}", LINE)
         self._what = f"gate `{name}`"
-        self._door = region.door(
+        self._counter = open_permit_counter(
+            region,
             word=self._word,
-            count=-1,
             identity=(region.epoch, 0, 0),
             refuse=self._refuse,
-            last=lambda: True,
-            aside=self._aside,
+            on_last_exit=lambda: True,
         )
-        self._waiting = DrainWait(self._words, self._word, tend=lambda: None, owners=tuple)
-        # Bound once: the calls go straight into the core.
-        self.try_enter = self._door.try_enter
-        """A permit while running, else None. `with` it, or give it to `exit`."""
-        self.enter = self._door.enter
-        """A permit while running. Raises RejectedError (`gate.not_running`) otherwise."""
-        self.exit = self._door.exit
-        """Give a permit back; True when this exit closed the gate. Raises UsageError for any but the first exit."""
+        self._wait = DrainWait(self._words, self._word)
+        # Bound once: the calls go directly into the C core.
+        self.try_enter = self._counter.try_enter
+        """Return a permit while running, else None. Use it in `with`, or pass it to `exit`."""
+        self.enter = self._counter.enter
+        """Return a permit while running. Raises RejectedError (`gate.not_running`) otherwise."""
+        self.exit = self._counter.exit
+        """Return a permit. True if this exit closed the gate. Raises UsageError for a second exit."""
+        self.enter_unchecked = self._counter.enter_unchecked
+        """Enter without a permit, for the fastest code. True if the caller is inside."""
+        self.exit_unchecked = self._counter.exit_unchecked
+        """Exit after `enter_unchecked`. True if this exit closed the gate. The pairing is not checked."""
 
     @property
     def phase(self) -> Phase:
-        """Where the gate is."""
-        return Phase(self._waiting.phase())
+        """The phase of the gate."""
+        return Phase(self._wait.phase())
 
     @property
     def permits(self) -> int:
-        """How many are inside."""
+        """The number of permits in use."""
         return self._words.load(self._word) & 0xFFFFFFFF
 
     def start(self) -> bool:
-        """Move INIT to RUNNING; True when this call did."""
-        return self._door.begin(Phase.RUNNING)
+        """Move INIT to RUNNING. True if this call did."""
+        return self._counter.start(Phase.RUNNING)
 
     def abort(self) -> bool:
-        """Move INIT to CLOSED: it never ran. True when this call did."""
-        return self._door.begin(Phase.CLOSED)
+        """Move INIT to CLOSED, without running. True if this call did."""
+        return self._counter.start(Phase.CLOSED)
 
     def drain(self, *, timeout: float = 30.0) -> Drain:
-        """Refuse new work from now on; gives what to wait for the rest with, at most `timeout` seconds."""
-        checked_timeout(timeout)
-        began = self._door.drain() != Phase.INIT
-        return Drain(self._waiting, self._report, began=began, timeout=timeout)
+        """Refuse new work from now on. Returns a `Drain`, which waits at most `timeout` seconds for the permits."""
+        check_timeout(timeout)
+        started = self._counter.drain() != Phase.INIT
+        return Drain(self._wait, self._report, started=started, timeout=timeout)
 
     def wait_closed(self, *, timeout: float | None = None) -> bool:
-        """Block this thread until closed; False when the time is over. Raises UsageError in an event loop."""
-        return self._waiting.in_thread(timeout)
+        """Block this thread until closed. False if the timeout expired. Raises UsageError in an event loop."""
+        return self._wait.in_thread(timeout)
 
     async def closed(self) -> None:
-        """Wait until closed without blocking the event loop. `asyncio.timeout` bounds it."""
-        await self._waiting.in_loop(None)
-
-    def bare(self) -> Pair:
-        """`enter() -> bool` and `exit() -> bool` without permits, for the hottest code. Nobody checks the pairing."""
-        return self._door.come, self._door.go
+        """Wait until closed without blocking the event loop. Use `asyncio.timeout` to limit it."""
+        await self._wait.in_loop(None)
 
     def _report(self) -> CloseReport:
         word = self._words.load(self._word)
@@ -90,10 +89,4 @@ class Gate:
         return CloseReport(closed=phase is Phase.CLOSED, phase=phase, permits=word & 0xFFFFFFFF)
 
     def _refuse(self, reason: int) -> None:
-        refuse(reason, what=self._what, phase=self.phase.name.lower())
-
-    async def _aside(self, permit: Permit, leaving: bool) -> Permit | None:  # noqa: FBT001  # called by position
-        if not leaving:
-            return permit
-        self._door.exit(permit)
-        return None
+        raise_refusal(reason, what=self._what, phase=self.phase.name.lower())

@@ -1,1 +1,1 @@
-"""Shared memory itself: mapped regions, atomic words, which process is alive."""
+"""Shared memory: mapped regions, atomic words, and which process is alive."""

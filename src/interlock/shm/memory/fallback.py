@@ -1,8 +1,8 @@
 """Atomic words without the C core: plain memory under a file lock. It works wherever Python does on Linux.
 
-Rule 1: every operation takes the lock, loads too. Regions of the two modes never mix (`modes`).
-Rule 2: an operation writes one word, so a process that dies with the lock leaves the old value or the new one.
-Rule 3: no wait for the lock is endless: when its holder is stopped, the operation raises UnavailableError.
+Rule 1: every operation takes the lock, loads too. Processes in different modes never share a region (`modes`).
+Rule 2: an operation writes one word, so a process that dies while it holds the lock leaves the old or the new value.
+Rule 3: the wait for the lock is bounded: if its holder is stopped, the operation raises UnavailableError.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ import threading
 from contextlib import suppress
 from mmap import mmap
 from time import monotonic, sleep
-from typing import Protocol
 
 from interlock.errors import UnavailableError
 from interlock.ports.fork import after_fork
 from interlock.shm.memory.process_locks import path_of
 
 LOCK_SECONDS_MAX = 5.0
-"""How long an operation waits for the lock. A holder needs a microsecond, so one that takes longer is stopped."""
+"""How long an operation waits for the lock. A holder needs a microsecond, so if it takes longer, it is stopped."""
 
 POLL_SECONDS = 0.001
-"""The longest pause between two attempts to take a lock, and between two looks where there are no futexes."""
+"""The longest pause between two attempts to take a lock, and between two loads where there are no futexes."""
 
 FUTEX_CALLS = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 FUTEX_WAIT, FUTEX_WAKE = 0, 1
@@ -33,7 +32,7 @@ INT_MAX = 2**31 - 1
 WORD = 8
 LINE = 64
 MASK = 2**64 - 1
-RANGE = "a word holds 0 to 2**64-1"
+OUT_OF_RANGE = "a word holds 0 to 2**64-1"
 
 LOCK_WITHOUT_WAITING = fcntl.LOCK_EX | fcntl.LOCK_NB
 
@@ -47,58 +46,37 @@ def _timespec(seconds: float) -> _Timespec:
     return _Timespec(whole, int((seconds - whole) * 1e9))
 
 
-class Lock(Protocol):
-    """Excludes every other participant of a region, in this process and in others."""
-
-    def __enter__(self) -> object:
-        """Take the lock, within LOCK_SECONDS_MAX."""
-
-    def __exit__(self, *exception: object) -> None:
-        """Release the lock."""
-
-
-class NoLock:
-    """The lock of a region whose operations need none."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *exception: object) -> None: ...
-
-
 class LockedWords:
-    """Words that are plain memory under a lock."""
+    """Words in plain memory, under a lock."""
 
-    def __init__(self, buffer: mmap, lock: Lock) -> None:
-        # The array keeps the buffer exported, and so mapped, for as long as these words live.
+    def __init__(self, buffer: mmap, lock: FileLock) -> None:
+        # The array keeps the buffer exported, and therefore mapped, while these words exist.
         self._exported = (ctypes.c_char * len(buffer)).from_buffer(buffer)
         self._base = ctypes.addressof(self._exported)
         self._bytes = len(buffer)
         self._futex = FUTEX_CALLS.get(platform.machine())
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._view = memoryview(buffer).cast("Q")
-        self._lock = lock
-
-    def exclusive(self) -> Lock:
-        """The region's lock. While it is held, use the buffer itself: these operations would take it again."""
-        return self._lock
+        self.lock = lock
+        """Held during every operation. While a caller holds it, these operations wait."""
 
     def load(self, offset: int, /) -> int:
         index = self._index(offset)
-        with self._lock:
+        with self.lock:
             return self._view[index]
 
     def store(self, offset: int, value: int, /) -> None:
         index = self._index(offset)
         if not 0 <= value <= MASK:
-            raise OverflowError(RANGE)
-        with self._lock:
+            raise OverflowError(OUT_OF_RANGE)
+        with self.lock:
             self._view[index] = value
 
     def swap(self, offset: int, expected: int, desired: int, /) -> int:
         index = self._index(offset)
         if not (0 <= expected <= MASK and 0 <= desired <= MASK):
-            raise OverflowError(RANGE)
-        with self._lock:
+            raise OverflowError(OUT_OF_RANGE)
+        with self.lock:
             seen = self._view[index]
             if seen == expected:
                 self._view[index] = desired
@@ -106,18 +84,18 @@ class LockedWords:
 
     def add(self, offset: int, delta: int, /) -> int:
         index = self._index(offset)
-        with self._lock:
+        with self.lock:
             seen = self._view[index]
             self._view[index] = (seen + delta) & MASK
         return seen
 
-    def occupied(self, counts: int, slots: int, start: int, /) -> int:
+    def find_occupied(self, counts: int, slots: int, start: int, /) -> int:
         first = self._index(counts)
-        with self._lock:
+        with self.lock:
             return next((slot for slot in range(start, slots) if self._view[first + slot * (LINE // WORD)]), slots)
 
     def wait(self, half: int, expected: int, timeout: float, /) -> None:
-        address = self._base + self._checked(half, 4)
+        address = self._base + self._check_offset(half, 4)
         timeout = min(timeout, 1.0)
         if timeout <= 0:
             return
@@ -125,7 +103,7 @@ class LockedWords:
             if ctypes.c_uint32.from_address(address).value == expected:
                 sleep(min(timeout, POLL_SECONDS))
             return
-        # A signal ends the call. Its handler runs before the caller looks again.
+        # A signal ends the call. Its handler runs before the caller loads again.
         self._libc.syscall(
             self._futex,
             ctypes.c_void_p(address),
@@ -137,21 +115,21 @@ class LockedWords:
         )
 
     def wake(self, half: int, /) -> None:
-        address = self._base + self._checked(half, 4)
+        address = self._base + self._check_offset(half, 4)
         if self._futex is not None:
             self._libc.syscall(self._futex, ctypes.c_void_p(address), FUTEX_WAKE, INT_MAX, None, None, 0)
 
     def _index(self, offset: int) -> int:
-        return self._checked(offset, WORD) // WORD
+        return self._check_offset(offset, WORD) // WORD
 
-    def _checked(self, offset: int, size: int) -> int:
+    def _check_offset(self, offset: int, size: int) -> int:
         if offset % size or not 0 <= offset <= self._bytes - size:
-            raise ValueError(f"{size} bytes at {offset} are not in the region, or not aligned")
+            raise ValueError(f"{size} bytes at {offset} are outside the region, or not aligned")
         return offset
 
 
 class FileLock:
-    """A lock between processes (flock on a file description of its own) and between the threads of this process."""
+    """A lock between processes (flock on its own file description) and between the threads of this process."""
 
     def __init__(self, path: str) -> None:
         self._threads = threading.Lock()
@@ -159,16 +137,16 @@ class FileLock:
         after_fork(self, FileLock._reopen)
 
     def _reopen(self) -> None:
-        # A child must not lock through its parent's file description, nor wait for a thread that only the parent has.
+        # A child must not lock through its parent's file description, nor wait for a thread of its parent.
         inherited, self._threads = self._descriptor, threading.Lock()
         self._descriptor = os.open(path_of(inherited), os.O_RDONLY | os.O_CLOEXEC)
         os.close(inherited)
 
     def __enter__(self) -> None:
-        # Uncontended, this makes no call of ours: two system calls are most of the cost of an operation.
+        # Without contention this calls no function of ours: two system calls are most of the cost of an operation.
         threads = self._threads
         if not threads.acquire(blocking=False) and not threads.acquire(timeout=LOCK_SECONDS_MAX):
-            raise _held_too_long()
+            raise _timeout_error()
         try:
             fcntl.flock(self._descriptor, LOCK_WITHOUT_WAITING)
         except BlockingIOError:
@@ -187,7 +165,7 @@ class FileLock:
                 with suppress(BlockingIOError):
                     fcntl.flock(self._descriptor, LOCK_WITHOUT_WAITING)
                     return
-            raise _held_too_long()
+            raise _timeout_error()
         except BaseException:
             self._threads.release()
             raise
@@ -201,9 +179,9 @@ class FileLock:
             os.close(self._descriptor)
 
 
-def _held_too_long() -> UnavailableError:
+def _timeout_error() -> UnavailableError:
     return UnavailableError(
         f"the region's file lock was not released within {LOCK_SECONDS_MAX:g} s",
         code="shm.lock_held",
-        hint="the process that holds it is stopped; resume it or end it",
+        hint="the process that holds it is probably stopped; resume or end it",
     )

@@ -1,4 +1,4 @@
-"""How the words of a region are operated: by the C core, or by plain Python under a file lock.
+"""How the words of a region are accessed: by the C core, or by plain Python under a file lock.
 
 Rule 1: a region records its mode, and a process that works in the other mode is refused: the two do not exclude each
 other.
@@ -14,8 +14,7 @@ from mmap import mmap
 from typing import Literal
 
 from interlock.errors import MissingExtraError, UsageError
-from interlock.shm.memory.fallback import FileLock, Lock, LockedWords, NoLock
-from interlock.shm.memory.permits import Aside, Last, PermitCounter, PlainPermitCounter, Refuse
+from interlock.shm.memory.fallback import FileLock, LockedWords
 from interlock.shm.memory.words import Words
 
 ModeName = Literal["native", "flock"]
@@ -24,11 +23,11 @@ MODES: dict[ModeName, int] = {"native": 1, "flock": 3}
 """The number of each mode in the header of a region. 2 was a mutex in the region, before 0.1."""
 
 VARIABLE = "INTERLOCK_SHM"
-"""The environment variable that chooses the mode."""
+"""The environment variable that selects the mode."""
 
 
-def chosen_mode() -> ModeName:
-    """The mode that the environment asks for, otherwise the C core if it is installed, otherwise the file lock.
+def select_mode() -> ModeName:
+    """Return the mode that the environment asks for, otherwise the C core if it is installed, otherwise the file lock.
 
     Raises UsageError for an unknown name, MissingExtraError for `native` where the C core is not installed.
     """
@@ -55,7 +54,7 @@ def chosen_mode() -> ModeName:
 
 
 def has_core() -> bool:
-    """Whether the C core is installed."""
+    """Return whether the C core is installed."""
     try:
         from interlock.shm import _core
     except ImportError:
@@ -63,33 +62,10 @@ def has_core() -> bool:
     return _core is not None
 
 
-class Operations:
-    """The words, permit counters and lock of one region, in its mode."""
+def open_words(mode: ModeName, buffer: mmap, *, path: str) -> Words:
+    """Return the words of a mapped region, in its mode. `path` is the file that the fallback locks."""
+    if mode == "native":
+        from interlock.shm import _core
 
-    def __init__(self, mode: ModeName, buffer: mmap, *, path: str) -> None:
-        self.mode = mode
-        self._buffer = buffer
-        self.words: Words
-        self._lock: Lock
-        if mode == "native":
-            from interlock.shm import _core
-
-            self._lock = NoLock()
-            self.words = _core.Words(buffer)
-        else:
-            self._lock = FileLock(path)
-            self.words = LockedWords(buffer, self._lock)
-
-    def exclusive(self) -> Lock:
-        """The region's lock, which does nothing with the C core. While it is held, use the buffer, not the words."""
-        return self._lock
-
-    def door(
-        self, *, word: int, count: int, identity: tuple[int, int, int], refuse: Refuse, last: Last, aside: Aside
-    ) -> PermitCounter:
-        """A door on a gate's word (count -1), or on a state word and the count of a slot."""
-        if self.mode == "native":
-            from interlock.shm import _core
-
-            return _core.Door(self._buffer, word, count, identity, refuse, last, aside)
-        return PlainPermitCounter(self.words, word, count, identity, refuse, last, aside)
+        return _core.Words(buffer)
+    return LockedWords(buffer, FileLock(path))

@@ -1,15 +1,15 @@
-/* The extension module interlock.shm._core: Python's view of core.h.
+/* The extension module interlock.shm._core: core.h for Python.
  *
- * Rule 1: the fallbacks (locked.py, door.py) have the same methods and answers; one suite runs over all of them.
- * Rule 2: the GIL is released around every wait and nothing else; a signal's handler runs before the next look.
- * Rule 3: no error of Interlock is made here: a wrong call goes to the Python function that was given for it.
+ * Rule 1: the fallbacks (fallback.py, permits.py) have the same methods and results; one suite tests all of them.
+ * Rule 2: the GIL is released around every wait and nowhere else; a signal handler runs before the next load.
+ * Rule 3: errors of Interlock are not created here: a Python function, passed to the constructor, raises them.
  */
-#include "glue.h"
+#include "extension.h"
 
 #include <pthread.h>
 #include <unistd.h>
 
-/* ---- The process: known without a system call, and right in a forked child ----------------------------------- */
+/* ---- The process id, without a system call, updated in a forked child ------------------------------------------ */
 
 static long process_id;
 
@@ -24,7 +24,7 @@ static PyObject *module_process_id(PyObject *Py_UNUSED(module), PyObject *Py_UNU
 
 typedef struct {
     PyObject_HEAD
-    il_lease lease;
+    il_buffer memory;
 } Words;
 
 static PyObject *words_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -37,8 +37,8 @@ static PyObject *words_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     Words *self = (Words *)allocate(type, 0);
     if (self == NULL)
         return NULL;
-    if (il_lease_take(&self->lease, buffer) < 0) {
-        il_drop(self);
+    if (il_buffer_acquire(&self->memory, buffer) < 0) {
+        il_drop_reference(self);
         return NULL;
     }
     return (PyObject *)self;
@@ -46,11 +46,11 @@ static PyObject *words_new(PyTypeObject *type, PyObject *args, PyObject *keyword
 
 static void words_dealloc(PyObject *object)
 {
-    il_lease_give_back(&((Words *)object)->lease);
-    il_free(object);
+    il_buffer_release(&((Words *)object)->memory);
+    il_free_object(object);
 }
 
-static int expect_arguments(const char *method, Py_ssize_t given, Py_ssize_t wanted)
+static int check_arguments(const char *method, Py_ssize_t given, Py_ssize_t wanted)
 {
     if (given == wanted)
         return 0;
@@ -63,7 +63,7 @@ static uint64_t *word_at(Words *self, PyObject *offset)
     Py_ssize_t at = PyLong_AsSsize_t(offset);
     if (at == -1 && PyErr_Occurred())
         return NULL;
-    return il_lease_at(&self->lease, at, sizeof(uint64_t), sizeof(uint64_t));
+    return il_buffer_at(&self->memory, at, sizeof(uint64_t), sizeof(uint64_t));
 }
 
 static uint32_t *half_at(Words *self, PyObject *offset)
@@ -71,28 +71,28 @@ static uint32_t *half_at(Words *self, PyObject *offset)
     Py_ssize_t at = PyLong_AsSsize_t(offset);
     if (at == -1 && PyErr_Occurred())
         return NULL;
-    return il_lease_at(&self->lease, at, sizeof(uint32_t), sizeof(uint32_t));
+    return il_buffer_at(&self->memory, at, sizeof(uint32_t), sizeof(uint32_t));
 }
 
-/* An integer of 0 .. 2^64-1; anything else is an exception and -1. */
+/* Reads an integer of 0 .. 2^64-1. Returns 0, or -1 with an exception. */
 static int word_value(PyObject *object, uint64_t *value)
 {
     *value = PyLong_AsUnsignedLongLong(object);
     return *value == UINT64_MAX && PyErr_Occurred() ? -1 : 0;
 }
 
-PyDoc_STRVAR(words_load_doc, "load($self, offset, /)\n--\n\nThe word at an offset.");
+PyDoc_STRVAR(words_load_doc, "load($self, offset, /)\n--\n\nReturn the word at an offset.");
 static PyObject *words_load(PyObject *self, PyObject *offset)
 {
     uint64_t *word = word_at((Words *)self, offset);
     return word == NULL ? NULL : PyLong_FromUnsignedLongLong(il_load(word));
 }
 
-PyDoc_STRVAR(words_store_doc, "store($self, offset, value, /)\n--\n\nPut a value into the word.");
+PyDoc_STRVAR(words_store_doc, "store($self, offset, value, /)\n--\n\nSet the word.");
 static PyObject *words_store(PyObject *self, PyObject *const *args, Py_ssize_t given)
 {
     uint64_t value, *word;
-    if (expect_arguments("store", given, 2) < 0 || (word = word_at((Words *)self, args[0])) == NULL ||
+    if (check_arguments("store", given, 2) < 0 || (word = word_at((Words *)self, args[0])) == NULL ||
         word_value(args[1], &value) < 0)
         return NULL;
     il_store(word, value);
@@ -100,22 +100,22 @@ static PyObject *words_store(PyObject *self, PyObject *const *args, Py_ssize_t g
 }
 
 PyDoc_STRVAR(words_swap_doc, "swap($self, offset, expected, desired, /)\n--\n\n"
-                             "Compare and swap; gives what the word held, which is `expected` when it was swapped.");
+                             "Compare and swap. Returns the previous value: `expected` if the swap succeeded.");
 static PyObject *words_swap(PyObject *self, PyObject *const *args, Py_ssize_t given)
 {
     uint64_t seen, desired, *word;
-    if (expect_arguments("swap", given, 3) < 0 || (word = word_at((Words *)self, args[0])) == NULL ||
+    if (check_arguments("swap", given, 3) < 0 || (word = word_at((Words *)self, args[0])) == NULL ||
         word_value(args[1], &seen) < 0 || word_value(args[2], &desired) < 0)
         return NULL;
     (void)il_cas(word, &seen, desired);
     return PyLong_FromUnsignedLongLong(seen);
 }
 
-PyDoc_STRVAR(words_add_doc, "add($self, offset, delta, /)\n--\n\nAdd modulo 2**64; gives what the word held before.");
+PyDoc_STRVAR(words_add_doc, "add($self, offset, delta, /)\n--\n\nAdd modulo 2**64. Returns the previous value.");
 static PyObject *words_add(PyObject *self, PyObject *const *args, Py_ssize_t given)
 {
     uint64_t *word;
-    if (expect_arguments("add", given, 2) < 0 || (word = word_at((Words *)self, args[0])) == NULL)
+    if (check_arguments("add", given, 2) < 0 || (word = word_at((Words *)self, args[0])) == NULL)
         return NULL;
     uint64_t delta = PyLong_AsUnsignedLongLongMask(args[1]);
     if (delta == UINT64_MAX && PyErr_Occurred())
@@ -124,23 +124,23 @@ static PyObject *words_add(PyObject *self, PyObject *const *args, Py_ssize_t giv
 }
 
 PyDoc_STRVAR(words_wait_doc, "wait($self, half, expected, timeout, /)\n--\n\n"
-                             "Sleep while the 32-bit half holds `expected`, at most so many seconds and never above one.");
+                             "Sleep while the 32-bit half is `expected`, at most `timeout` seconds and one second.");
 static PyObject *words_wait(PyObject *self, PyObject *const *args, Py_ssize_t given)
 {
     uint32_t *half;
-    if (expect_arguments("wait", given, 3) < 0 || (half = half_at((Words *)self, args[0])) == NULL)
+    if (check_arguments("wait", given, 3) < 0 || (half = half_at((Words *)self, args[0])) == NULL)
         return NULL;
     uint32_t expected = (uint32_t)PyLong_AsUnsignedLongMask(args[1]);
     double timeout = PyFloat_AsDouble(args[2]);
     if (PyErr_Occurred())
         return NULL;
-    if (!(timeout < 1.0)) /* also what is no number */
+    if (!(timeout < 1.0)) /* also NaN */
         timeout = 1.0;
-    int answer;
+    int status;
     Py_BEGIN_ALLOW_THREADS
-    answer = il_futex_wait(half, expected, (int64_t)(timeout * 1e9));
+    status = il_futex_wait(half, expected, (int64_t)(timeout * 1e9));
     Py_END_ALLOW_THREADS
-    if (answer == EINTR && PyErr_CheckSignals() < 0)
+    if (status == EINTR && PyErr_CheckSignals() < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -155,11 +155,11 @@ static PyObject *words_wake(PyObject *self, PyObject *offset)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(words_occupied_doc, "occupied($self, counts, slots, start, /)\n--\n\n"
-                                 "The first slot from `start` on whose count is not zero; `slots` when there is none.");
-static PyObject *words_occupied(PyObject *self, PyObject *const *args, Py_ssize_t given)
+PyDoc_STRVAR(words_find_occupied_doc, "find_occupied($self, counts, slots, start, /)\n--\n\n"
+                                 "Return the first slot from `start` on whose count is not zero, or `slots`.");
+static PyObject *words_find_occupied(PyObject *self, PyObject *const *args, Py_ssize_t given)
 {
-    if (expect_arguments("occupied", given, 3) < 0)
+    if (check_arguments("find_occupied", given, 3) < 0)
         return NULL;
     Py_ssize_t at = PyLong_AsSsize_t(args[0]), slots = PyLong_AsSsize_t(args[1]), start = PyLong_AsSsize_t(args[2]);
     if (PyErr_Occurred())
@@ -168,10 +168,12 @@ static PyObject *words_occupied(PyObject *self, PyObject *const *args, Py_ssize_
         PyErr_SetString(PyExc_ValueError, "a region has 0 to 4095 slots");
         return NULL;
     }
-    uint64_t *counts = il_lease_at(&((Words *)self)->lease, at, slots * (Py_ssize_t)IL_LINE, sizeof(uint64_t));
+    uint64_t *counts = il_buffer_at(&((Words *)self)->memory, at, slots * (Py_ssize_t)IL_LINE, sizeof(uint64_t));
     if (counts == NULL)
         return NULL;
-    return PyLong_FromSsize_t(start >= slots ? slots : il_life_occupied(counts, (uint32_t)slots, (uint32_t)start));
+    if (start >= slots)
+        return PyLong_FromSsize_t(slots);
+    return PyLong_FromUnsignedLong(il_lifecycle_find_occupied(counts, (uint32_t)slots, (uint32_t)start));
 }
 
 static PyMethodDef words_methods[] = {
@@ -181,7 +183,7 @@ static PyMethodDef words_methods[] = {
     {"add", (PyCFunction)(void (*)(void))words_add, METH_FASTCALL, words_add_doc},
     {"wait", (PyCFunction)(void (*)(void))words_wait, METH_FASTCALL, words_wait_doc},
     {"wake", words_wake, METH_O, words_wake_doc},
-    {"occupied", (PyCFunction)(void (*)(void))words_occupied, METH_FASTCALL, words_occupied_doc},
+    {"find_occupied", (PyCFunction)(void (*)(void))words_find_occupied, METH_FASTCALL, words_find_occupied_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -195,7 +197,7 @@ static PyType_Slot words_slots[] = {
 
 static PyType_Spec words_spec = {"interlock.shm._core.Words", sizeof(Words), 0, Py_TPFLAGS_DEFAULT, words_slots};
 
-/* ---- Door: who comes in and goes out, through a gate or on the line of a slot --------------------------------- */
+/* ---- PermitCounter: enter and exit, of a gate or on the line of a slot ------------------------------------------- */
 
 typedef struct {
     PyTypeObject *permit_type;
@@ -203,320 +205,328 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    il_lease lease;
+    il_buffer memory;
     uint64_t *word;  /* the gate, or the state word */
     uint64_t *count; /* the count of the slot; NULL for a gate */
-    long pid;        /* who joined */
+    long pid;        /* the process that joined */
     PyTypeObject *permit_type;
-    PyObject *identity; /* (epoch, slot, generation) */
-    PyObject *refuse;   /* called with a reason; raises */
-    PyObject *last;     /* called when an exit or a refused enter has something to close; gives a bool */
-    PyObject *aside;    /* called with a permit; gives the coroutine that leaves outside of the event loop */
-} Door;
+    PyObject *identity;     /* (epoch, slot, generation) */
+    PyObject *refuse;       /* called with a reason; raises */
+    PyObject *on_last_exit; /* called if an exit or a refused enter may have been the last one; returns a bool */
+    PyObject *async_exit;   /* called with a permit; returns the coroutines of `async with` */
+} PermitCounter;
 
 typedef struct {
     PyObject_HEAD
-    Door *door;
+    PermitCounter *counter;
     long pid;
     int used;
 } Permit;
 
-/* Reasons to refuse, beyond those of enum il_answer; door.py has the sentences. */
+/* Reasons to refuse, in addition to enum il_result; permits.py has the messages. */
 enum { REASON_USED = 10, REASON_FORKED = 11, REASON_FOREIGN = 12, REASON_LEFT = 13 };
 
-#define NOBODY (-1l) /* the pid of a door that was shut */
+#define NO_PROCESS (-1l) /* the pid of a closed counter */
 
-static PyObject *door_refuse(Door *self, int reason)
+static PyObject *counter_refuse(PermitCounter *self, int reason)
 {
     PyObject *number = PyLong_FromLong(reason);
     if (number == NULL)
         return NULL;
-    PyObject *answer = PyObject_CallFunctionObjArgs(self->refuse, number, NULL);
+    PyObject *returned = PyObject_CallFunctionObjArgs(self->refuse, number, NULL);
     Py_DECREF(number);
-    if (answer != NULL) {
-        Py_DECREF(answer);
-        PyErr_SetString(PyExc_SystemError, "a refusal must raise");
+    if (returned != NULL) {
+        Py_DECREF(returned);
+        PyErr_SetString(PyExc_SystemError, "refuse() must raise");
     }
     return NULL;
 }
 
-/* The slot of a door belongs to the process that joined, until it leaves. 0, or -1 with an exception. */
-static int door_check_joined(Door *self)
+/* The slot of a counter belongs to the process that joined, until it leaves. Returns 0, or -1 with an exception. */
+static int counter_check_joined(PermitCounter *self)
 {
     if (self->count == NULL || self->pid == process_id)
         return 0;
-    return door_refuse(self, self->pid == NOBODY ? REASON_LEFT : REASON_FORKED), -1;
+    return counter_refuse(self, self->pid == NO_PROCESS ? REASON_LEFT : REASON_FORKED), -1;
 }
 
-/* Gives an enum il_answer, or -1 with an exception: also when the closing after a refused enter raised. */
-static int door_come_in(Door *self)
+/* Returns an enum il_result, or -1 with an exception, which may come from on_last_exit after a refused enter. */
+static int counter_count_enter(PermitCounter *self)
 {
-    if (door_check_joined(self) < 0)
+    if (counter_check_joined(self) < 0)
         return -1;
-    enum il_answer answer = self->count == NULL ? il_gate_enter(self->word) : il_life_enter(self->word, self->count);
-    if (answer == IL_FULL)
-        return door_refuse(self, IL_FULL), -1;
-    if (answer == IL_LAST) {
-        PyObject *closed = PyObject_CallFunctionObjArgs(self->last, NULL);
+    enum il_result result =
+        self->count == NULL ? il_gate_enter(self->word) : il_lifecycle_enter(self->word, self->count);
+    if (result == IL_FULL)
+        return counter_refuse(self, IL_FULL), -1;
+    if (result == IL_LAST_EXIT) {
+        PyObject *closed = PyObject_CallFunctionObjArgs(self->on_last_exit, NULL);
         if (closed == NULL)
             return -1;
         Py_DECREF(closed);
         return IL_REFUSED;
     }
-    return answer;
+    return result;
 }
 
-static PyObject *door_go_out(Door *self)
+static PyObject *counter_count_exit(PermitCounter *self)
 {
-    enum il_answer answer = self->count == NULL ? il_gate_exit(self->word) : il_life_exit(self->word, self->count);
-    if (answer == IL_LEFT)
+    enum il_result result = self->count == NULL ? il_gate_exit(self->word) : il_lifecycle_exit(self->word, self->count);
+    if (result == IL_EXITED)
         Py_RETURN_FALSE;
-    if (answer == IL_LAST)
-        return PyObject_CallFunctionObjArgs(self->last, NULL);
-    return door_refuse(self, answer);
+    if (result == IL_LAST_EXIT)
+        return PyObject_CallFunctionObjArgs(self->on_last_exit, NULL);
+    return counter_refuse(self, result);
 }
 
-/* X1. A permit leaves once, through its own door, in the process that got it. 0, or -1 with an exception. */
-static int permit_spend(Permit *permit)
+/* X1. A permit is valid for one exit, in the process that got it. Returns 0, or -1 with an exception. */
+static int permit_mark_used(Permit *permit)
 {
     if (permit->pid != process_id)
-        return door_refuse(permit->door, REASON_FORKED), -1;
+        return counter_refuse(permit->counter, REASON_FORKED), -1;
     if (__atomic_exchange_n(&permit->used, 1, __ATOMIC_SEQ_CST) != 0)
-        return door_refuse(permit->door, REASON_USED), -1;
+        return counter_refuse(permit->counter, REASON_USED), -1;
     return 0;
 }
 
-static PyObject *door_new_permit(Door *self)
+static PyObject *counter_new_permit(PermitCounter *self)
 {
     Permit *permit = PyObject_New(Permit, self->permit_type);
     if (permit == NULL) {
-        PyObject *left = door_go_out(self); /* nobody would ever leave for a permit that was not made */
+        PyObject *left = counter_count_exit(self); /* there is no permit to exit with, so exit here */
         if (left == NULL)
             PyErr_Clear();
         Py_XDECREF(left);
         return PyErr_NoMemory();
     }
-    permit->door = il_share(self);
+    permit->counter = il_new_reference(self);
     permit->pid = process_id;
     permit->used = 0;
     return (PyObject *)permit;
 }
 
-/* The calls of the hot path take no arguments, but by METH_FASTCALL: CPython 3.11 calls such functions by a quicker way
- * than METH_NOARGS (a bare pair measured 36 ns before and 20 after; `make bench` shows it). */
+/* The functions of the hot path take no arguments, but use METH_FASTCALL, which CPython 3.11 calls faster than
+ * METH_NOARGS (enter and exit took 36 ns before and 20 ns after; `make bench` measures it). */
 #define FAST(function) ((PyCFunction)(void (*)(void))(function))
 
-static int takes_none(Py_ssize_t given)
+static int check_no_arguments(Py_ssize_t given)
 {
     if (given == 0)
         return 0;
-    PyErr_Format(PyExc_TypeError, "takes no arguments (%zd given)", given);
+    PyErr_Format(PyExc_TypeError, "expected no arguments, got %zd", given);
     return -1;
 }
 
-PyDoc_STRVAR(door_try_enter_doc, "try_enter($self, /)\n--\n\nA permit while running, else None.");
-static PyObject *door_try_enter(PyObject *self, PyObject *const *Py_UNUSED(arguments), Py_ssize_t given)
+PyDoc_STRVAR(counter_try_enter_doc, "try_enter($self, /)\n--\n\nReturn a permit while running, else None.");
+static PyObject *counter_try_enter(PyObject *self, PyObject *const *Py_UNUSED(arguments), Py_ssize_t given)
 {
-    if (takes_none(given) < 0)
+    if (check_no_arguments(given) < 0)
         return NULL;
-    int answer = door_come_in((Door *)self);
-    if (answer < 0)
+    int result = counter_count_enter((PermitCounter *)self);
+    if (result < 0)
         return NULL;
-    if (answer != IL_ENTERED)
+    if (result != IL_ENTERED)
         Py_RETURN_NONE;
-    return door_new_permit((Door *)self);
+    return counter_new_permit((PermitCounter *)self);
 }
 
-PyDoc_STRVAR(door_enter_doc, "enter($self, /)\n--\n\nA permit while running; otherwise the refusal raises.");
-static PyObject *door_enter(PyObject *self, PyObject *const *Py_UNUSED(arguments), Py_ssize_t given)
+PyDoc_STRVAR(counter_enter_doc, "enter($self, /)\n--\n\nReturn a permit while running; raise otherwise.");
+static PyObject *counter_enter(PyObject *self, PyObject *const *Py_UNUSED(arguments), Py_ssize_t given)
 {
-    if (takes_none(given) < 0)
+    if (check_no_arguments(given) < 0)
         return NULL;
-    int answer = door_come_in((Door *)self);
-    if (answer < 0)
+    int result = counter_count_enter((PermitCounter *)self);
+    if (result < 0)
         return NULL;
-    if (answer != IL_ENTERED)
-        return door_refuse((Door *)self, IL_REFUSED);
-    return door_new_permit((Door *)self);
+    if (result != IL_ENTERED)
+        return counter_refuse((PermitCounter *)self, IL_REFUSED);
+    return counter_new_permit((PermitCounter *)self);
 }
 
-PyDoc_STRVAR(door_exit_doc, "exit($self, permit, /)\n--\n\nGive a permit back; True when this caller closed.");
-static PyObject *door_exit(PyObject *object, PyObject *permit)
+PyDoc_STRVAR(counter_exit_doc, "exit($self, permit, /)\n--\n\nReturn a permit. True if this call closed.");
+static PyObject *counter_exit(PyObject *object, PyObject *permit)
 {
-    Door *self = (Door *)object;
-    if (Py_TYPE(permit) != self->permit_type || ((Permit *)permit)->door != self)
-        return door_refuse(self, REASON_FOREIGN);
-    if (permit_spend((Permit *)permit) < 0)
+    PermitCounter *self = (PermitCounter *)object;
+    if (Py_TYPE(permit) != self->permit_type || ((Permit *)permit)->counter != self)
+        return counter_refuse(self, REASON_FOREIGN);
+    if (permit_mark_used((Permit *)permit) < 0)
         return NULL;
-    return door_go_out(self);
+    return counter_count_exit(self);
 }
 
-PyDoc_STRVAR(door_come_doc, "come($self, /)\n--\n\nEnter without a permit; True when inside. Pairs with `go`.");
-static PyObject *door_come(PyObject *self, PyObject *const *Py_UNUSED(arguments), Py_ssize_t given)
+PyDoc_STRVAR(counter_enter_unchecked_doc, "enter_unchecked($self, /)\n--\n\n"
+                                          "Enter without a permit. True if the caller is inside.");
+static PyObject *counter_enter_unchecked(PyObject *self, PyObject *const *Py_UNUSED(arguments), Py_ssize_t given)
 {
-    if (takes_none(given) < 0)
+    if (check_no_arguments(given) < 0)
         return NULL;
-    int answer = door_come_in((Door *)self);
-    return answer < 0 ? NULL : PyBool_FromLong(answer == IL_ENTERED);
+    int result = counter_count_enter((PermitCounter *)self);
+    return result < 0 ? NULL : PyBool_FromLong(result == IL_ENTERED);
 }
 
-PyDoc_STRVAR(door_go_doc, "go($self, /)\n--\n\nLeave without a permit; True when this caller closed.");
-static PyObject *door_go(PyObject *object, PyObject *const *Py_UNUSED(arguments), Py_ssize_t given)
+PyDoc_STRVAR(counter_exit_unchecked_doc, "exit_unchecked($self, /)\n--\n\n"
+                                         "Exit without a permit. True if this call closed.");
+static PyObject *counter_exit_unchecked(PyObject *object, PyObject *const *Py_UNUSED(arguments), Py_ssize_t given)
 {
-    if (takes_none(given) < 0)
+    if (check_no_arguments(given) < 0)
         return NULL;
-    return door_check_joined((Door *)object) < 0 ? NULL : door_go_out((Door *)object);
+    return counter_check_joined((PermitCounter *)object) < 0 ? NULL : counter_count_exit((PermitCounter *)object);
 }
 
-PyDoc_STRVAR(door_shut_doc, "shut($self, /)\n--\n\nRefuse everybody from now on: its owner leaves.");
-static PyObject *door_shut(PyObject *self, PyObject *Py_UNUSED(none))
+PyDoc_STRVAR(counter_close_doc, "close($self, /)\n--\n\nRefuse all later calls, because the owner has left.");
+static PyObject *counter_close(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    ((Door *)self)->pid = NOBODY;
+    ((PermitCounter *)self)->pid = NO_PROCESS;
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(door_begin_doc, "begin($self, phase, /)\n--\n\nMove INIT to a phase; True when this caller did.");
-static PyObject *door_begin(PyObject *self, PyObject *phase)
+PyDoc_STRVAR(counter_start_doc, "start($self, phase, /)\n--\n\nMove INIT to a phase. True if this call did.");
+static PyObject *counter_start(PyObject *self, PyObject *phase)
 {
     long wanted = PyLong_AsLong(phase);
     if (wanted == -1 && PyErr_Occurred())
         return NULL;
-    return PyBool_FromLong(il_begin(((Door *)self)->word, (enum il_phase)wanted));
+    return PyBool_FromLong(il_start(((PermitCounter *)self)->word, (enum il_phase)wanted));
 }
 
-PyDoc_STRVAR(door_drain_doc, "drain($self, /)\n--\n\nThe phase this caller moved RUNNING to; INIT when it did not.");
-static PyObject *door_drain(PyObject *object, PyObject *Py_UNUSED(none))
+PyDoc_STRVAR(counter_drain_doc, "drain($self, /)\n--\n\n"
+                                   "Return the phase to which this call moved RUNNING; INIT if it was not running.");
+static PyObject *counter_drain(PyObject *object, PyObject *Py_UNUSED(none))
 {
-    Door *self = (Door *)object;
+    PermitCounter *self = (PermitCounter *)object;
     if (self->count == NULL)
         return PyLong_FromLong(il_gate_drain(self->word));
-    return PyLong_FromLong(il_life_drain(self->word) ? IL_DRAINING : IL_INIT);
+    return PyLong_FromLong(il_lifecycle_drain(self->word) ? IL_DRAINING : IL_INIT);
 }
 
-static PyObject *door_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+static PyObject *counter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"buffer", "word", "count", "identity", "refuse", "last", "aside", NULL};
-    PyObject *buffer, *identity, *refuse, *last, *aside;
+    static char *names[] = {"buffer", "word", "count", "identity", "refuse", "on_last_exit", "async_exit", NULL};
+    PyObject *buffer, *identity, *refuse, *on_last_exit, *async_exit;
     Py_ssize_t word, count;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OnnO!OOO:Door", names, &buffer, &word, &count, &PyTuple_Type,
-                                     &identity, &refuse, &last, &aside))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OnnO!OOO:PermitCounter", names, &buffer, &word, &count,
+                                     &PyTuple_Type, &identity, &refuse, &on_last_exit, &async_exit))
         return NULL;
     State *state = PyType_GetModuleState(type);
     if (state == NULL)
         return NULL;
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    Door *self = (Door *)allocate(type, 0);
+    PermitCounter *self = (PermitCounter *)allocate(type, 0);
     if (self == NULL)
         return NULL;
-    self->permit_type = il_share(state->permit_type);
-    self->identity = il_share(identity);
-    self->refuse = il_share(refuse);
-    self->last = il_share(last);
-    self->aside = il_share(aside);
+    self->permit_type = il_new_reference(state->permit_type);
+    self->identity = il_new_reference(identity);
+    self->refuse = il_new_reference(refuse);
+    self->on_last_exit = il_new_reference(on_last_exit);
+    self->async_exit = il_new_reference(async_exit);
     self->pid = process_id;
-    if (il_lease_take(&self->lease, buffer) < 0 ||
-        (self->word = il_lease_at(&self->lease, word, sizeof(uint64_t), sizeof(uint64_t))) == NULL ||
+    if (il_buffer_acquire(&self->memory, buffer) < 0 ||
+        (self->word = il_buffer_at(&self->memory, word, sizeof(uint64_t), sizeof(uint64_t))) == NULL ||
         (count >= 0 &&
-         (self->count = il_lease_at(&self->lease, count, sizeof(uint64_t), sizeof(uint64_t))) == NULL)) {
-        il_drop(self);
+         (self->count = il_buffer_at(&self->memory, count, sizeof(uint64_t), sizeof(uint64_t))) == NULL)) {
+        il_drop_reference(self);
         return NULL;
     }
     return (PyObject *)self;
 }
 
-static int door_traverse(PyObject *object, visitproc visit, void *arg)
+static int counter_traverse(PyObject *object, visitproc visit, void *arg)
 {
-    Door *self = (Door *)object;
+    PermitCounter *self = (PermitCounter *)object;
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(self->permit_type);
     Py_VISIT(self->identity);
     Py_VISIT(self->refuse);
-    Py_VISIT(self->last);
-    Py_VISIT(self->aside);
+    Py_VISIT(self->on_last_exit);
+    Py_VISIT(self->async_exit);
     return 0;
 }
 
-/* The callables make the only cycles; a permit may still leave through a cleared door, so they are kept until the end
- * by whoever holds the permit: the collector clears only what nobody reaches. */
-static int door_clear(PyObject *object)
+/* The callables make the only reference cycles. A permit holds a reference to its counter, so the collector does not
+ * clear a counter while a reachable permit can still exit through it. */
+static int counter_clear(PyObject *object)
 {
-    Door *self = (Door *)object;
+    PermitCounter *self = (PermitCounter *)object;
     Py_CLEAR(self->identity);
     Py_CLEAR(self->refuse);
-    Py_CLEAR(self->last);
-    Py_CLEAR(self->aside);
+    Py_CLEAR(self->on_last_exit);
+    Py_CLEAR(self->async_exit);
     return 0;
 }
 
-static void door_dealloc(PyObject *object)
+static void counter_dealloc(PyObject *object)
 {
-    Door *self = (Door *)object;
+    PermitCounter *self = (PermitCounter *)object;
     PyObject_GC_UnTrack(object);
-    (void)door_clear(object);
+    (void)counter_clear(object);
     Py_CLEAR(self->permit_type);
-    il_lease_give_back(&self->lease);
-    il_free(object);
+    il_buffer_release(&self->memory);
+    il_free_object(object);
 }
 
-static PyMethodDef door_methods[] = {
-    {"try_enter", FAST(door_try_enter), METH_FASTCALL, door_try_enter_doc},
-    {"enter", FAST(door_enter), METH_FASTCALL, door_enter_doc},
-    {"exit", door_exit, METH_O, door_exit_doc},
-    {"come", FAST(door_come), METH_FASTCALL, door_come_doc},
-    {"go", FAST(door_go), METH_FASTCALL, door_go_doc},
-    {"shut", door_shut, METH_NOARGS, door_shut_doc},
-    {"begin", door_begin, METH_O, door_begin_doc},
-    {"drain", door_drain, METH_NOARGS, door_drain_doc},
+static PyMethodDef counter_methods[] = {
+    {"try_enter", FAST(counter_try_enter), METH_FASTCALL, counter_try_enter_doc},
+    {"enter", FAST(counter_enter), METH_FASTCALL, counter_enter_doc},
+    {"exit", counter_exit, METH_O, counter_exit_doc},
+    {"enter_unchecked", FAST(counter_enter_unchecked), METH_FASTCALL, counter_enter_unchecked_doc},
+    {"exit_unchecked", FAST(counter_exit_unchecked), METH_FASTCALL, counter_exit_unchecked_doc},
+    {"close", counter_close, METH_NOARGS, counter_close_doc},
+    {"start", counter_start, METH_O, counter_start_doc},
+    {"drain", counter_drain, METH_NOARGS, counter_drain_doc},
     {NULL, NULL, 0, NULL},
 };
 
-static PyType_Slot door_slots[] = {
-    {Py_tp_doc, "Enter and exit of one participant, through a gate or on the line of its slot."},
-    {Py_tp_new, door_new},
-    {Py_tp_dealloc, door_dealloc},
-    {Py_tp_traverse, door_traverse},
-    {Py_tp_clear, door_clear},
-    {Py_tp_methods, door_methods},
+static PyType_Slot counter_slots[] = {
+    {Py_tp_doc, "Enter and exit of one participant, of a gate or on the line of its slot."},
+    {Py_tp_new, counter_new},
+    {Py_tp_dealloc, counter_dealloc},
+    {Py_tp_traverse, counter_traverse},
+    {Py_tp_clear, counter_clear},
+    {Py_tp_methods, counter_methods},
     {0, NULL},
 };
 
-static PyType_Spec door_spec = {
-    "interlock.shm._core.Door", sizeof(Door), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, door_slots,
+static PyType_Spec counter_spec = {
+    "interlock.shm._core.PermitCounter",
+    sizeof(PermitCounter),
+    0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    counter_slots,
 };
 
-/* ---- Permit: the proof of having entered, good for one exit --------------------------------------------------- */
+/* ---- Permit: returned by enter, valid for one exit --------------------------------------------------------------- */
 
 static PyObject *permit_enter(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    return il_share(self);
+    return il_new_reference(self);
 }
 
 static PyObject *permit_exit(PyObject *object, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(given))
 {
     Permit *self = (Permit *)object;
-    if (permit_spend(self) < 0)
+    if (permit_mark_used(self) < 0)
         return NULL;
-    PyObject *left = door_go_out(self->door);
+    PyObject *left = counter_count_exit(self->counter);
     if (left == NULL)
         return NULL;
     Py_DECREF(left);
-    Py_RETURN_NONE; /* never swallows the exception of the block */
+    Py_RETURN_NONE; /* never suppresses the exception of the block */
 }
 
-/* `async with`: the entering has been done; the leaving may have to clean up, which the event loop must not wait for. */
+/* `async with`: the caller has entered already; the exit may run a cleanup, which must not block the event loop. */
 static PyObject *permit_aenter(PyObject *self, PyObject *Py_UNUSED(none))
 {
-    return PyObject_CallFunctionObjArgs(((Permit *)self)->door->aside, self, Py_False, NULL);
+    return PyObject_CallFunctionObjArgs(((Permit *)self)->counter->async_exit, self, Py_False, NULL);
 }
 
 static PyObject *permit_aexit(PyObject *self, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(given))
 {
-    return PyObject_CallFunctionObjArgs(((Permit *)self)->door->aside, self, Py_True, NULL);
+    return PyObject_CallFunctionObjArgs(((Permit *)self)->counter->async_exit, self, Py_True, NULL);
 }
 
 static PyObject *permit_identity(PyObject *self, void *index)
 {
-    PyObject *value = PyTuple_GetItem(((Permit *)self)->door->identity, (Py_ssize_t)(intptr_t)index);
+    PyObject *value = PyTuple_GetItem(((Permit *)self)->counter->identity, (Py_ssize_t)(intptr_t)index);
     Py_XINCREF(value);
     return value;
 }
@@ -531,17 +541,17 @@ static PyObject *permit_used(PyObject *self, void *Py_UNUSED(none))
 static PyObject *permit_repr(PyObject *self)
 {
     Permit *permit = (Permit *)self;
-    return PyUnicode_FromFormat("<Permit %R pid=%ld%s>", permit->door->identity, permit->pid,
+    return PyUnicode_FromFormat("<Permit %R pid=%ld%s>", permit->counter->identity, permit->pid,
                                 permit->used ? " used" : "");
 }
 
 static void permit_dealloc(PyObject *self)
 {
-    Door *door = ((Permit *)self)->door;
+    PermitCounter *counter = ((Permit *)self)->counter;
     PyTypeObject *type = Py_TYPE(self);
     PyObject_Free(self);
-    il_drop(type);
-    il_drop(door);
+    il_drop_reference(type);
+    il_drop_reference(counter);
 }
 
 static PyMethodDef permit_methods[] = {
@@ -555,14 +565,14 @@ static PyMethodDef permit_methods[] = {
 static PyGetSetDef permit_getset[] = {
     {"epoch", permit_identity, NULL, "the region's epoch", (void *)(intptr_t)0},
     {"slot", permit_identity, NULL, "the slot of the process that entered; 0 for a gate", (void *)(intptr_t)1},
-    {"generation", permit_identity, NULL, "which owner of that slot it was", (void *)(intptr_t)2},
+    {"generation", permit_identity, NULL, "the generation of the owner of that slot", (void *)(intptr_t)2},
     {"pid", permit_pid, NULL, "the process that entered", NULL},
-    {"used", permit_used, NULL, "whether it has been given back", NULL},
+    {"used", permit_used, NULL, "whether its exit has happened", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot permit_slots[] = {
-    {Py_tp_doc, "The proof of having entered; good for one exit, in the process that got it."},
+    {Py_tp_doc, "Returned by enter; valid for one exit, in the process that got it."},
     {Py_tp_dealloc, permit_dealloc},
     {Py_tp_repr, permit_repr},
     {Py_tp_methods, permit_methods},
@@ -571,12 +581,16 @@ static PyType_Slot permit_slots[] = {
 };
 
 static PyType_Spec permit_spec = {
-    "interlock.shm._core.Permit", sizeof(Permit), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, permit_slots,
+    "interlock.shm._core.Permit",
+    sizeof(Permit),
+    0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    permit_slots,
 };
 
 /* ---- The module ------------------------------------------------------------------------------------------------- */
 
-/* Gives a borrowed type that the module keeps, or NULL with an exception. */
+/* Returns a borrowed reference to the type, which the module owns, or NULL with an exception. */
 static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec)
 {
     PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
@@ -589,7 +603,7 @@ static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec)
 
 static int module_exec(PyObject *module)
 {
-    static int hooked; /* once per process, whatever the number of interpreters; a second hook would do no harm */
+    static int hooked; /* once per process, for all interpreters; a second hook would do no harm */
     process_id = (long)getpid();
     if (!hooked) {
         if (pthread_atfork(NULL, NULL, after_fork) != 0) {
@@ -602,10 +616,10 @@ static int module_exec(PyObject *module)
     PyTypeObject *permit_type = add_type(module, &permit_spec);
     if (permit_type == NULL)
         return -1;
-    state->permit_type = il_share(permit_type);
-    if (add_type(module, &words_spec) == NULL || add_type(module, &door_spec) == NULL)
+    state->permit_type = il_new_reference(permit_type);
+    if (add_type(module, &words_spec) == NULL || add_type(module, &counter_spec) == NULL)
         return -1;
-    return il_queues_add(module);
+    return il_add_queue_types(module);
 }
 
 static int module_traverse(PyObject *module, visitproc visit, void *arg)
@@ -623,7 +637,8 @@ static int module_clear(PyObject *module)
 }
 
 static PyMethodDef module_methods[] = {
-    {"process_id", module_process_id, METH_NOARGS, "process_id()\n--\n\nThis process, without a system call."},
+    {"process_id", module_process_id, METH_NOARGS,
+     "process_id()\n--\n\nReturn the id of this process, without a system call."},
     {NULL, NULL, 0, NULL},
 };
 

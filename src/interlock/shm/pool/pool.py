@@ -1,14 +1,17 @@
-"""A pool of worker processes that an event loop gives tasks to, and that survives the death of any of them.
+"""A pool of worker processes to which an event loop submits tasks, and which survives the death of any of them.
 
-Rule 1: the event loop never waits: it submits into the region, and is rung when something has ended.
-Rule 2: a task is claimed once at a time; a worker that dies has its task run again by another, at most `claims_max`
-times. So a handler may run more than once under a kill: give it work that can stand that, or a key.
-Rule 3: every submitted task holds a permit of the region's lifecycle until it has ended; a drain refuses new tasks,
-lets those that are in finish, and then closes, which ends the workers.
-Rule 4: dead workers are reaped when the kernel says so and replaced. One that died with a task in hand died of that
-task, which is given up by itself (rule 2). A pool whose workers die of anything else, and end no task, gives up and
-says so; it begins again with the first task after a rest. What was in it then may still be run, as under a kill.
-The owner has seat 0 (`pool_owner`), each worker one of the others (`pool_worker`).
+Rule 1: the event loop never waits: it submits into the region, and is notified when a task has finished.
+Rule 2: a task is claimed once at a time. If a worker dies, another one runs its task again, at most `claims_max` times.
+So under a kill a handler may run more than once for a task: make it idempotent, or pass a key.
+Rule 3: every submitted task holds a permit of the region's lifecycle until it has finished. A drain refuses new tasks,
+lets the others finish, and then closes, which ends the workers.
+Rule 4: dead workers are detected by the kernel and replaced. If a worker died with a task, that task is the likely
+cause and is given up by rule 2. If workers die without a task, and no task finishes, the pool gives up and raises an
+error; it starts again with the first task after a delay. The tasks that it had then may still run, as under a kill.
+Rule 5: the owner stores that it sleeps before its last check, as every consumer of a notifier does; workers notify only
+then. Results of a worker that was killed before it notified are found by a timer, within a quarter of a second.
+Rule 6: each start is a new term of the owner: a worker of an earlier owner sees that, and ends.
+The owner is member 0, each worker one of the others (`worker`).
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import multiprocessing
 import multiprocessing.process
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.context import SpawnProcess
 from time import monotonic
@@ -30,33 +33,35 @@ from interlock.ports.fork import after_fork
 from interlock.ports.threads import in_thread
 from interlock.shm.lifecycle.drain import CloseReport
 from interlock.shm.lifecycle.lifecycle import Lifecycle
-from interlock.shm.memory.permits import Permit, Phase
-from interlock.shm.memory.region import MemoryRegion
+from interlock.shm.lifecycle.permits import Permit, Phase
+from interlock.shm.memory.arguments import check_int
+from interlock.shm.memory.region import LINE, MemoryRegion
 from interlock.shm.memory.words import WAIT_SECONDS_MAX
-from interlock.shm.pool.layout import TOO_LARGE, Shape
-from interlock.shm.pool.member import RESULT_BYTES_MIN, PoolMember, encode_value
-from interlock.shm.pool.owner import Running, fresh, resolve
-from interlock.shm.pool.worker import OWNER, Handler, Inherited, checked_handler, main
+from interlock.shm.pool.layout import DONE, POISONED, TERM, TOO_LARGE, PoolLayout
+from interlock.shm.pool.member import PoolMember
+from interlock.shm.pool.values import RESULT_BYTES_MIN, decode_error, decode_value, encode_value, poisoned_error
+from interlock.shm.pool.worker import OWNER, Handler, InheritedDescriptor, PoolLocation, check_handler, main
+from interlock.shm.queue.notifier import EventNotifier
 
 WORKERS_MAX = 1024
 DEATHS_MAX = 16
-"""Workers that die in a row, with no task in hand and without one task ending, before the pool gives up."""
+"""Workers that die in a row, without a task and without one task finishing, before the pool gives up."""
 
-REST_SECONDS = 5.0
-"""How long a pool that gave up starts nothing: what was missing, memory or a file, is there again or is not."""
+RESTART_DELAY_SECONDS = 5.0
+"""How long a pool that gave up starts no worker: missing memory or a missing file may be available again then."""
 
-LIFE_SECONDS = 10.0
-"""A worker that lived this long did not die of its beginning."""
+STABLE_SECONDS = 10.0
+"""A worker that ran this long did not die at its start."""
 
-LEAVE_SECONDS_MAX = 5.0
-"""How long workers may take to end once the pool is closed; then they are killed."""
+EXIT_SECONDS_MAX = 5.0
+"""How long workers may take to end after the pool is closed. Then they are killed."""
 
 
 class TaskPool:
     """Worker processes for work that would block an event loop.
 
-    `handler` is a function of one value at the top of a module, or its name as `module:function`; values are bytes,
-    or plain data (None, numbers, strings, lists, dicts). `tasks_max` tasks may be in the pool at once.
+    `handler` is a function of one value at the top level of a module, or its name as `module:function`; values are
+    bytes, or plain data (None, numbers, strings, lists, dicts). The pool holds at most `tasks_max` tasks.
 
     async with TaskPool(region, "shop.pictures:shrink", workers=4) as pool:
         small = await pool.submit(b"...", priority=0)
@@ -75,11 +80,10 @@ class TaskPool:
         result_bytes_max: int = 2047,
         claims_max: int = 3,
     ) -> None:
-        if type(workers) is not int or not 1 <= workers <= WORKERS_MAX:
-            raise UsageError(f"workers={workers!r} cannot be", code="pool.workers", hint=f"1 to {WORKERS_MAX}")
-        self._region, self._handler, self._name, self._workers = region, checked_handler(handler), name, workers
-        self._shape = Shape(
-            seats=1 + workers,
+        check_int("workers", workers, 1, WORKERS_MAX, code="pool.workers")
+        self._region, self._handler, self._name, self._workers = region, check_handler(handler), name, workers
+        self._layout = PoolLayout(
+            members=1 + workers,
             priorities=priorities,
             range=tasks_max,
             payload_max=payload_bytes_max + 1,
@@ -87,128 +91,128 @@ class TaskPool:
             claims_max=claims_max,
         )
         self._offset = region.area(
-            f"pool.{name}", self._shape.bytes, prepare=lambda offset: self._shape.prepare(region, offset)
+            f"pool.{name}", self._layout.bytes, prepare=lambda offset: self._layout.prepare(region, offset)
         )
-        self._shape.check(region, self._offset)
+        self._layout.check(region, self._offset)
         self._tasks: dict[int, tuple[asyncio.Future[Any], Permit]] = {}
-        self._room: deque[asyncio.Future[None]] = deque()
+        self._waiters: deque[asyncio.Future[None]] = deque()
         self._processes: dict[int, SpawnProcess] = {}
-        self._launching: set[SpawnProcess] = set()
+        self._unstarted: set[SpawnProcess] = set()
         self._starting: set[asyncio.Task[None]] = set()
-        self._deaths = self._restarts = self._excused = 0
-        self._broken: InterlockError | None = None
-        self._gave_up = 0.0
-        self._running: Running | None = None
+        self._deaths = self._restarts = self._deaths_with_task = 0
+        self._failure: InterlockError | None = None
+        self._failed_at = 0.0
+        self._session: _Session | None = None
         self._pid = os.getpid()
-        after_fork(self, TaskPool._inherit)
+        after_fork(self, TaskPool._disown_workers)
 
-    def _inherit(self) -> None:
-        """In a forked child: the workers are the parent's.
+    def _disown_workers(self) -> None:
+        """Remove the workers from the list of child processes, in a forked child: they are the parent's.
 
-        `multiprocessing` ends all workers that it knows when a process exits, without a look at whose they are.
+        `multiprocessing` ends all processes in its list when a process exits, also those of the parent.
         """
-        for process in (*self._processes.values(), *self._launching):
+        for process in (*self._processes.values(), *self._unstarted):
             getattr(multiprocessing.process, "_children", set()).discard(process)
 
     @property
     def pids(self) -> Mapping[int, SpawnProcess]:
-        """The workers by their process ids."""
+        """The workers by process id."""
         return MappingProxyType(self._processes)
 
     @property
     def restarts(self) -> int:
-        """How many workers were replaced after their death."""
+        """The number of workers that died and were replaced."""
         return self._restarts
 
     def __len__(self) -> int:
-        """How many tasks are in the pool."""
+        """Return the number of tasks in the pool."""
         return len(self._tasks)
 
     async def start(self) -> None:
-        """Take the owner's seat and start the workers; `async with` does it.
+        """Become the owner and start the workers; `async with` does this.
 
-        Raises ConflictError while another process owns the pool, RejectedError when the region is draining.
+        Raises ConflictError while another process owns the pool, RejectedError if the region is draining.
         """
-        if self._running is not None:
-            raise UsageError("the pool has been started", code="pool.started", hint="once; make another to go on")
-        seat = PoolMember.take(self._region, self._offset, self._shape, range(OWNER, OWNER + 1))
-        if seat is None:
-            raise ConflictError(f"pool `{self._name}` has an owner", code="pool.owner", hint="another name or region")
+        if self._session is not None:
+            raise UsageError("the pool was already started", code="pool.started", hint="create another pool")
+        member = PoolMember.join(self._region, self._offset, self._layout, range(OWNER, OWNER + 1))
+        if member is None:
+            raise ConflictError(
+                f"pool `{self._name}` already has an owner", code="pool.owner", hint="use another name or region"
+            )
         try:
             life = Lifecycle(self._region)
         except BaseException:
-            seat.leave()
+            member.leave()
             raise
         life.start()
         if life.phase is not Phase.RUNNING:
-            seat.leave()
+            member.leave()
             life.leave()
             raise RejectedError(
-                f"the region is {life.phase.name.lower()}", code="gate.not_running", hint="make a new region"
+                f"the region is {life.phase.name.lower()}", code="gate.not_running", hint="create a new region"
             )
-        self._running = Running(self, self._region, self._offset, self._shape, seat, life)
-        self._running.listen()
+        location = PoolLocation(offset=self._offset, layout=self._layout, term=self._next_term())
+        self._session = _Session(self._region, location, member, life)
+        self._session.listen(collect=self._collect, recover=self._recover)
         for _ in range(self._workers):
             self._start_worker()
-        await asyncio.wait(tuple(self._starting))  # not gather: whoever is cancelled here must not lose processes
-        if self._broken is not None:
-            raise self._broken
+        await asyncio.wait(tuple(self._starting))  # not gather: if this is cancelled, the processes must be kept
+        if self._failure is not None:
+            raise self._failure
 
     def submit(self, payload: object, *, priority: int = 0) -> asyncio.Future[Any]:
-        """Give a task to the pool; await what comes back for its result, or its error.
+        """Submit a task. Await the returned future for its result or its error.
 
-        Cancelling the future does not stop the handler. Raises UnavailableError when there is no room now (`pool.full`)
-        or its workers cannot live (`pool.workers`; later it begins again), RejectedError when the region drains,
-        UsageError for a payload or priority that cannot be.
+        Cancelling the future does not stop the handler. Raises UnavailableError if the pool is full (`pool.full`) or
+        its workers cannot start (`pool.workers`; the pool starts again later), RejectedError if the region drains,
+        UsageError if the payload or the priority is invalid.
         """
-        running = self._opened()
-        if type(priority) is not int or not 0 <= priority < self._shape.priorities:
-            raise UsageError(
-                f"priority={priority!r} cannot be", code="pool.priority", hint=f"0 to {self._shape.priorities - 1}"
-            )
+        session = self._require_session()
+        check_int("priority", priority, 0, self._layout.priorities - 1, code="pool.priority")
         data = encode_value(payload)
-        permit = running.life.enter()
-        if self._broken is not None:
-            self._begin_again()
-        full = len(self._tasks) >= self._shape.range
-        task = 0 if full else running.seat.slab.submit(data, priority, False)
+        permit = session.life.enter()
+        if self._failure is not None:
+            self._restart()
+        full = len(self._tasks) >= self._layout.range
+        task = 0 if full else session.member.tasks.submit(data, priority, False)
         if task in {0, TOO_LARGE}:
-            running.life.exit(permit)
+            session.life.exit(permit)
             raise self._refusal(len(data), full=not task)
-        answer = running.loop.create_future()
-        self._tasks[task] = answer, permit
-        running.seat.slab.ring()
-        return answer
+        result = session.loop.create_future()
+        self._tasks[task] = result, permit
+        session.member.tasks.wake_worker()
+        return result
 
     async def run(self, payload: object, *, priority: int = 0) -> Any:
-        """Submit a task, waiting for room if the pool is full, and give its result."""
-        while True:  # each round begins when a task has ended
+        """Submit a task and return its result. If the pool is full, wait first."""
+        while True:  # each round starts when a task has finished
             try:
-                answer = self.submit(payload, priority=priority)
+                result = self.submit(payload, priority=priority)
             except UnavailableError as error:
                 if error.code != "pool.full" or not self._tasks:
                     raise
-                await self._next_room()
+                await self._wait_until_not_full()
             else:
-                return await answer
+                return await result
 
-    async def drain(self, *, timeout: float = 30.0) -> CloseReport:  # noqa: ASYNC109  # too late is told, not raised
-        """Refuse new tasks, let the others end, close the region's lifecycle; then the workers end.
+    async def drain(self, *, timeout: float = 30.0) -> CloseReport:  # noqa: ASYNC109  # reported, not raised
+        """Refuse new tasks, let the others finish, close the region's lifecycle, and end the workers.
 
-        When the time is over the report says `closed=False`; `close` then ends what still runs.
+        If the timeout expires, the report has `closed=False`; `close` then ends the tasks that still run.
         """
-        running = self._opened()
-        report = await running.life.drain(timeout=timeout)
+        session = self._require_session()
+        report = await session.life.drain(timeout=timeout)
         if report.closed:
-            await self._end(LEAVE_SECONDS_MAX)
+            await self._end(EXIT_SECONDS_MAX)
         return report
 
     async def close(self) -> None:
-        """End the workers now. Tasks that have not ended raise UnavailableError (`pool.closed`). Twice is harmless.
+        """End the workers now. Unfinished tasks raise UnavailableError (`pool.closed`).
 
-        In a forked child it does nothing.
+        Does nothing when called again, or in a forked child.
         """
-        if self._running is not None and not self._running.closed and self._pid == os.getpid():
+        if self._session is not None and not self._session.closed and self._pid == os.getpid():
             await self._end(0.0)
 
     async def __aenter__(self) -> Self:
@@ -220,198 +224,274 @@ class TaskPool:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is None and self._broken is None and self._running is not None and not self._running.ended:
+        if kind is None and self._failure is None and self._session is not None and not self._session.ended:
             await self.drain()
         await self.close()
 
-    # What `pool_owner` calls
+    # Results
 
-    def collect(self) -> None:
-        """Give every ended task to whoever awaits it."""
-        running = self._running
-        assert running is not None
-        ended = running.seat.slab.ended()
-        for task, state, data in ended:
-            running.seat.slab.release(task)
+    def _collect(self) -> None:
+        """Resolve the futures of all finished tasks."""
+        session = self._session
+        assert session is not None
+        finished = session.member.tasks.finished()
+        for task, state, data in finished:
+            session.member.tasks.release(task)
             known = self._tasks.pop(task, None)
             if known is None:
-                continue  # of an owner before us, who died
-            answer, permit = known
-            if not answer.done():
-                resolve(answer, state, data, self._shape.claims_max)
-            running.life.exit(permit)
-        if ended:
+                continue  # submitted by a previous owner, which died
+            result, permit = known
+            if not result.done():
+                _resolve(result, state, data, self._layout.claims_max)
+            session.life.exit(permit)
+        if finished:
             self._deaths = 0
-            self._tell_room(len(ended))
+            self._wake_waiters(len(finished))
 
-    def tend(self) -> None:
-        """Reap dead workers, and find what they ended without ringing."""
-        running = self._running
-        assert running is not None
-        listed, given_up = running.seat.reap_dead()
-        self._excused += listed + given_up
-        if listed:
-            running.seat.slab.ring()
-        self.collect()
+    def _recover(self) -> None:
+        """Queue the tasks of dead workers again, and collect what they finished without a notification."""
+        session = self._session
+        assert session is not None
+        queued, given_up = session.member.recover_dead()
+        self._deaths_with_task += queued + given_up
+        if queued:
+            session.member.tasks.wake_worker()
+        self._collect()
 
-    def worker_ended(self, pid: int) -> None:
-        """A worker's process is gone: reap it at once, and put another in its place."""
-        running = self._running
-        process = self._processes.pop(pid, None)
-        if running is None or process is None:
-            return
-        running.loop.remove_reader(process.sentinel)
-        process.join()
-        with suppress(ValueError):  # another thread, which starts a worker, may be waiting for the same one
-            process.close()
-        lived = monotonic() - running.born.pop(pid)
-        running.worker_gone.set()
-        self.tend()
-        if running.ended or (running.life.phase is not Phase.RUNNING and not self._tasks):
-            return
-        if lived > LIFE_SECONDS:
-            self._deaths = 0
-        excused = self._excused > 0
-        self._excused -= excused
-        self._restarts += self._broken is None
-        self._replace_worker(excused=excused)
-
-    # Room
-
-    async def _next_room(self) -> None:
-        """Wait until there may be room: first come, first served."""
-        room = self._opened().loop.create_future()
-        self._room.append(room)
+    async def _wait_until_not_full(self) -> None:
+        """Wait until the pool may accept a task: first come, first served."""
+        waiter = self._require_session().loop.create_future()
+        self._waiters.append(waiter)
         try:
-            await room
+            await waiter
         except asyncio.CancelledError:
-            if room.done() and not room.cancelled():
-                self._tell_room(1)  # it was our turn: the next one's now
+            if waiter.done() and not waiter.cancelled():
+                self._wake_waiters(1)  # this waiter was woken: wake the next one instead
             raise
 
-    def _tell_room(self, count: int) -> None:
-        while count > 0 and self._room:
-            room = self._room.popleft()
-            if not room.done():
-                room.set_result(None)
+    def _wake_waiters(self, count: int) -> None:
+        while count > 0 and self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 count -= 1
 
     # Workers
 
-    def _replace_worker(self, *, excused: bool = False) -> None:
-        if self._running is None or self._running.ended or self._broken is not None:
+    def _next_term(self) -> int:
+        return self._region.words.add(self._offset + self._layout.members_at + OWNER * LINE + TERM, 1) + 1
+
+    def _worker_ended(self, pid: int) -> None:
+        """Recover the task of a worker whose process has ended, and replace it."""
+        session = self._session
+        process = self._processes.pop(pid, None)
+        if session is None or process is None:
             return
-        self._deaths += not excused
+        session.loop.remove_reader(process.sentinel)
+        process.join()
+        with suppress(ValueError):  # another thread, which starts a worker, may be joining the same process
+            process.close()
+        ran_seconds = monotonic() - session.started_at.pop(pid)
+        session.worker_ended.set()
+        self._recover()
+        if session.ended or (session.life.phase is not Phase.RUNNING and not self._tasks):
+            return
+        if ran_seconds > STABLE_SECONDS:
+            self._deaths = 0
+        had_task = self._deaths_with_task > 0
+        self._deaths_with_task -= had_task
+        self._restarts += self._failure is None
+        self._replace_worker(had_task=had_task)
+
+    def _replace_worker(self, *, had_task: bool = False) -> None:
+        if self._session is None or self._session.ended or self._failure is not None:
+            return
+        self._deaths += not had_task
         if self._deaths > DEATHS_MAX:
             self._give_up()
         else:
             self._start_worker()
 
-    def _begin_again(self) -> None:
-        """Somebody has a task, and the rest is over: start the workers that are missing."""
-        self._broken, self._deaths, self._excused = None, 0, 0
+    def _restart(self) -> None:
+        """Start the missing workers of a pool that gave up, after the delay, because there is a task."""
+        self._failure, self._deaths, self._deaths_with_task = None, 0, 0
         for _ in range(self._workers - len(self._processes) - len(self._starting)):
             self._start_worker()
 
     def _start_worker(self) -> None:
-        running = self._running
-        assert running is not None
-        starting = running.loop.create_task(self._started_worker(running))
+        session = self._session
+        assert session is not None
+        starting = session.loop.create_task(self._start_process(session))
         self._starting.add(starting)
         starting.add_done_callback(self._worker_started)
 
     def _worker_started(self, starting: asyncio.Task[None]) -> None:
         self._starting.discard(starting)
-        if not starting.cancelled() and starting.exception() is not None:  # no memory, no more processes
+        if not starting.cancelled() and starting.exception() is not None:  # out of memory or of processes
             self._replace_worker()
 
-    async def _started_worker(self, running: Running) -> None:
+    async def _start_process(self, session: _Session) -> None:
+        descriptors = InheritedDescriptor(self._region.fd), InheritedDescriptor(session.notifier.fd)
         process = multiprocessing.get_context("spawn").Process(
             target=main,
-            args=(Inherited(self._region.fd), Inherited(running.bell.fd), running.place, self._handler),
+            args=(*descriptors, session.location, self._handler),
             name=f"interlock-{self._name}",
             daemon=True,
         )
-        self._launching.add(process)
+        self._unstarted.add(process)
         try:
-            await asyncio.shield(in_thread(process.start))  # writes to a pipe; the loop goes on
+            await asyncio.shield(in_thread(process.start))  # it writes to a pipe, which would block the loop
             pid = process.pid
             assert pid is not None
             self._processes[pid] = process
         finally:
-            self._launching.discard(process)
-        running.born[pid] = monotonic()
-        running.loop.add_reader(process.sentinel, self.worker_ended, pid)
-        if running.ended:
+            self._unstarted.discard(process)
+        session.started_at[pid] = monotonic()
+        session.loop.add_reader(process.sentinel, self._worker_ended, pid)
+        if session.ended:
             process.kill()
 
     def _give_up(self) -> None:
-        self._broken = UnavailableError(
-            f"{DEATHS_MAX} workers of pool `{self._name}` died in a row and ended no task",
+        self._failure = UnavailableError(
+            f"{DEATHS_MAX} workers of pool `{self._name}` died in a row without finishing a task",
             code="pool.workers",
-            hint="look at what they wrote when they died; often the handler's module cannot be imported there. "
-            f"The pool begins again with the first task after {REST_SECONDS:g} seconds",
+            hint="read their stderr; often they cannot import the handler's module. "
+            f"The pool starts again with the first task after {RESTART_DELAY_SECONDS:g} seconds",
         )
-        self._gave_up = monotonic()
-        self._fail_tasks(self._broken)
+        self._failed_at = monotonic()
+        self._fail_tasks(self._failure)
 
     def _fail_tasks(self, error: InterlockError) -> None:
-        running = self._running
-        assert running is not None
+        session = self._session
+        assert session is not None
         tasks, self._tasks = self._tasks, {}
-        for answer, permit in tasks.values():
-            if not answer.done():
-                answer.set_exception(fresh(error))
-            running.life.exit(permit)
-        self._tell_room(len(self._room))
+        for result, permit in tasks.values():
+            if not result.done():
+                result.set_exception(_copy_error(error))
+            session.life.exit(permit)
+        self._wake_waiters(len(self._waiters))
 
     async def _end(self, grace: float) -> None:
         """End the workers: they see that the lifecycle is closed, or are killed."""
-        running = self._running
-        assert running is not None
-        running.ended = True
-        running.wake_all()
-        while self._starting:  # ends: nobody starts another once the pool has ended
+        session = self._session
+        assert session is not None
+        session.ended = True
+        session.wake_workers()
+        while self._starting:  # ends: no worker is started after the pool has ended
             await asyncio.wait(tuple(self._starting))
         end = monotonic() + grace
         while self._processes and monotonic() < end:
-            await running.next_end(end - monotonic())
+            await session.wait_worker_ended(end - monotonic())
         for process in self._processes.values():
             process.kill()
-        while self._processes:  # ends: the kernel does not refuse
-            await running.next_end(WAIT_SECONDS_MAX)
-        self._fail_tasks(UnavailableError("the pool was closed", code="pool.closed", hint="submit it again elsewhere"))
-        running.close()
+        while self._processes:  # ends: SIGKILL cannot be ignored
+            await session.wait_worker_ended(WAIT_SECONDS_MAX)
+        self._fail_tasks(UnavailableError("the pool was closed", code="pool.closed", hint="submit it to another pool"))
+        session.close()
 
     # Refusing
 
-    def _opened(self) -> Running:
-        running = self._running
-        if running is None or running.ended:
+    def _require_session(self) -> _Session:
+        session = self._session
+        if session is None or session.ended:
             raise UsageError(
-                f"pool `{self._name}` {'is not started' if running is None else 'has ended'}",
+                f"pool `{self._name}` {'is not started' if session is None else 'has ended'}",
                 code="pool.not_running",
                 hint="async with TaskPool(...) as pool",
             )
-        if self._pid != os.getpid() or asyncio.get_running_loop() is not running.loop:
+        if self._pid != os.getpid() or asyncio.get_running_loop() is not session.loop:
             raise UsageError(
                 "a pool belongs to the event loop that started it",
                 code="pool.loop",
                 hint="from a thread: asyncio.run_coroutine_threadsafe(pool.run(...), loop)",
             )
-        if self._broken is not None and monotonic() - self._gave_up < REST_SECONDS:
-            raise fresh(self._broken)
-        return running
+        if self._failure is not None and monotonic() - self._failed_at < RESTART_DELAY_SECONDS:
+            raise _copy_error(self._failure)
+        return session
 
     def _refusal(self, size: int, *, full: bool) -> InterlockError:
         if full:
             return UnavailableError(
-                f"pool `{self._name}` holds {self._shape.range} tasks, its maximum",
+                f"pool `{self._name}` is full: {self._layout.range} tasks",
                 code="pool.full",
-                hint="await some of them, or `run`, which waits for room",
+                hint="await some of them, or use `run`, which waits",
             )
         return UsageError(
             f"{size} bytes are too large for pool `{self._name}`",
             code="pool.payload_bytes",
-            hint=f"at most {self._shape.payload_max - 1}: raise payload_bytes_max, or send a name",
+            hint=f"at most {self._layout.payload_max - 1}: raise payload_bytes_max, or send a name",
         )
+
+
+class _Session:
+    """The state of a pool between start and end: its member, lifecycle and notifier, and the loop that it runs in."""
+
+    def __init__(self, region: MemoryRegion, location: PoolLocation, member: PoolMember, life: Lifecycle) -> None:
+        self.location, self.member, self.life, self.notifier = location, member, life, EventNotifier()
+        self.loop = asyncio.get_running_loop()
+        self.ended = self.closed = False
+        self.worker_ended = asyncio.Event()
+        self.started_at: dict[int, float] = {}
+        self._words = region.words
+        self._wakeups = location.offset + location.layout.wakeups_at
+        self._timer: asyncio.TimerHandle | None = None
+
+    def listen(self, *, collect: Callable[[], None], recover: Callable[[], None]) -> None:
+        """Call `collect` when a worker notifies, and `recover` four times a second."""
+        self._collect, self._recover = collect, recover
+        self.loop.add_reader(self.notifier.listen(), self._on_notified)
+        self._words.store(self.member.asleep, 1)
+        self._on_timer()
+
+    def wake_workers(self) -> None:
+        """Wake all sleeping workers."""
+        self._words.add(self._wakeups, 1)
+        self._words.wake(self._wakeups)
+
+    async def wait_worker_ended(self, seconds: float) -> None:
+        """Wait until a worker's process has ended, at most so many seconds."""
+        self.worker_ended.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.worker_ended.wait()
+
+    def close(self) -> None:
+        """Stop listening, and leave the pool and the lifecycle."""
+        self.closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.loop.remove_reader(self.notifier.listen())
+        self.notifier.close()
+        self.member.leave()
+        self.life.leave()
+
+    def _on_notified(self) -> None:
+        self.notifier.clear()
+        self._words.store(self.member.asleep, 0)
+        self._collect()
+        self._words.store(self.member.asleep, 1)
+        self._collect()  # tasks that finished before workers could see that the owner sleeps
+
+    def _on_timer(self) -> None:
+        self._timer = self.loop.call_later(WAIT_SECONDS_MAX, self._on_timer)
+        self._recover()
+        if not self.member.recovered:
+            self.member.recover_predecessor()
+
+
+def _resolve(result: asyncio.Future[Any], state: int, data: bytes, claims_max: int) -> None:
+    """Set the result or the exception of a finished task."""
+    if state == DONE:
+        try:
+            result.set_result(decode_value(data))
+        except InterlockError as error:
+            result.set_exception(error)
+    elif state == POISONED:
+        result.set_exception(poisoned_error(claims_max))
+    else:
+        result.set_exception(decode_error(data))
+
+
+def _copy_error(error: InterlockError) -> InterlockError:
+    """Return a new error: an instance that is raised repeatedly would keep the frames of all its callers alive."""
+    return type(error)(error.message, code=error.code, hint=error.hint)

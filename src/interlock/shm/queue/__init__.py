@@ -1,1 +1,1 @@
-"""Queues in shared memory: inbox, rings, work-stealing deque, and how a consumer is woken."""
+"""Queues in shared memory: inbox, rings, work-stealing deque, and the notifiers that wake a consumer."""

@@ -1,14 +1,14 @@
-"""Work-stealing deques: one owner pushes and pops ids at one end, anybody steals at the other, anybody may be killed.
+"""Work-stealing deques: one owner pushes and pops ids at one end, thieves steal at the other. Any of them may die.
 
-Rule 1: the algorithm of Chase and Lev with a fixed capacity: a full deque answers, and no buffer is ever exchanged.
-Rule 2: before an id leaves the deque it stands in the taker's hand; a taker that dies there is found by whoever
-takes its place next, or by `recover`.
-Rule 3: an id leaves once. What a dead taker held may have been worked on: whoever recovers it finds out by other
-means (a task's word in `slab`, an idempotent key).
+Rule 1: the algorithm of Chase and Lev with a fixed capacity: a push to a full deque fails, and no buffer is replaced.
+Rule 2: before an id leaves the deque it is stored in the taker's `claimed_id` word. If the taker dies then, the next
+owner of its line finds the id there, or `recover` does.
+Rule 3: an id leaves once. The claimed id of a dead taker may have been worked on: the process that recovers it
+finds out by other means (a task's word in `task_table`, an idempotent key).
 Rule 4: the C core has the same deque (native/deque.h); `PlainDeque` runs on any words and shares a region with it.
 
-    A deque: top u64 (one line), bottom u64 (one line), then the ids. In an area of its own a line for each taker
-    comes first, with its hand; the owner has the first one.
+    A deque: top u64 (one line), bottom u64 (one line), then the ids. In the area of a `Deque` there is first a line for
+    each taker, with its claimed id; the owner has the first one.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from typing import Protocol, Self
 
 from interlock.errors import ConflictError, UnavailableError, UsageError
 from interlock.ports.fork import after_fork
-from interlock.shm.memory.region import MemoryRegion
+from interlock.shm.memory.arguments import check_int
+from interlock.shm.memory.process_locks import QUEUE_BYTES
+from interlock.shm.memory.region import LINE, MemoryRegion
 from interlock.shm.memory.words import WORD_MAX, Words
-from interlock.shm.queue.ring import LINE, QUEUE_BYTES
 
 DEQUE_HEAD = 2 * LINE
 LOST = -1
@@ -30,51 +31,51 @@ TAKERS_MAX = 4095
 
 
 class RawDeque(Protocol):
-    """The operations of `native/deque.h`, for one taker's hand."""
+    """The operations of `native/deque.h`, for one taker."""
 
     def push(self, id: int, /) -> bool:
-        """Owner: add an id; False when full."""
+        """Add an id; False if full. Owner only."""
 
     def pop(self) -> int:
-        """Owner: the newest id, or 0."""
+        """Return the newest id, or 0. Owner only."""
 
     def steal(self) -> int:
-        """Anybody: the oldest id, 0 when empty, LOST when another was quicker."""
+        """Return the oldest id, 0 if empty, LOST if another taker was faster."""
 
     def size(self) -> int:
-        """How many ids seem to be there."""
+        """Return the number of ids; exact only while no process changes the deque."""
 
     def reset(self) -> None:
-        """After the owner's death: sound again, if nothing is listed."""
+        """Repair an empty deque after the death of its owner."""
 
 
 def deque_bytes(capacity: int) -> int:
-    """What a deque takes in a region."""
+    """Return the bytes of a deque in a region."""
     return DEQUE_HEAD + 8 * capacity
 
 
-def open_deque(region: MemoryRegion, offset: int, capacity: int, hand: int) -> RawDeque:
-    """The deque at an offset, as fast as the region's mode allows. `hand` is the word of this taker."""
+def open_deque(region: MemoryRegion, offset: int, capacity: int, claimed_id: int) -> RawDeque:
+    """Return the deque at an offset, in the region's mode. `claimed_id` is the offset of this taker's word."""
     if region.mode == "native":
         from interlock.shm import _core
 
-        return _core.Deque(region.buffer, offset, capacity, hand)
-    return PlainDeque(region.words, offset, capacity, hand)
+        return _core.Deque(region.buffer, offset, capacity, claimed_id)
+    return PlainDeque(region.words, offset, capacity, claimed_id)
 
 
 def signed(word: int) -> int:
-    """A position: an owner killed in a pop may leave bottom one below a top of 0."""
+    """Return a position: an owner killed in a pop may leave bottom one below a top of 0."""
     return word - (1 << 64) if word >> 63 else word
 
 
 class PlainDeque:
     """A deque on any words."""
 
-    def __init__(self, words: Words, offset: int, capacity: int, hand: int) -> None:
+    def __init__(self, words: Words, offset: int, capacity: int, claimed_id: int) -> None:
         self._words = words
         self._top, self._bottom, self._items = offset, offset + LINE, offset + DEQUE_HEAD
         self._capacity = capacity
-        self._hand = hand
+        self._claimed_id = claimed_id
 
     def push(self, id: int, /) -> bool:
         bottom, top = signed(self._words.load(self._bottom)), signed(self._words.load(self._top))
@@ -90,7 +91,7 @@ class PlainDeque:
         if signed(words.load(self._top)) > bottom:
             return 0
         found = words.load(self._item(bottom))
-        words.store(self._hand, found)
+        words.store(self._claimed_id, found)
         words.store(self._bottom, bottom & WORD_MAX)
         top = signed(words.load(self._top))
         if top < bottom:
@@ -100,7 +101,7 @@ class PlainDeque:
         words.store(self._bottom, (bottom + 1) & WORD_MAX)
         if won:
             return found
-        words.store(self._hand, 0)
+        words.store(self._claimed_id, 0)
         return 0
 
     def steal(self) -> int:
@@ -110,10 +111,10 @@ class PlainDeque:
         if top >= signed(words.load(self._bottom)):
             return 0
         found = words.load(self._item(top))
-        words.store(self._hand, found)
+        words.store(self._claimed_id, found)
         if words.swap(self._top, word, (top + 1) & WORD_MAX) == word:
             return found
-        words.store(self._hand, 0)
+        words.store(self._claimed_id, 0)
         return LOST
 
     def size(self) -> int:
@@ -122,7 +123,7 @@ class PlainDeque:
 
     def reset(self) -> None:
         words = self._words
-        while True:  # ends: a lost swap is a thief's, and nobody pushes
+        while True:  # ends: a lost swap is a thief's, and no process pushes
             word = words.load(self._top)
             if signed(word) < signed(words.load(self._bottom)):
                 return
@@ -138,7 +139,7 @@ class PlainDeque:
 class Deque:
     """Ids from 1 to 2**64-1 in a region: one process owns the deque, others steal from it.
 
-    Every process makes its own `Deque` with the same numbers, then `owner()` or `thief()`.
+    Every process creates its own `Deque` with the same numbers, then calls `owner()` or `thief()`.
 
     >>> from interlock.shm.memory.region import MemoryRegion
     >>> with MemoryRegion.create() as region:
@@ -148,108 +149,105 @@ class Deque:
     """
 
     def __init__(self, region: MemoryRegion, name: str, *, capacity: int = 1024, takers: int = 16) -> None:
-        if type(capacity) is not int or not 1 <= capacity <= CAPACITY_MAX or capacity & (capacity - 1):
-            raise UsageError(
-                f"capacity={capacity!r} cannot be", code="deque.capacity", hint=f"a power of two up to {CAPACITY_MAX}"
-            )
-        if type(takers) is not int or not 2 <= takers <= TAKERS_MAX:
-            raise UsageError(f"takers={takers!r} cannot be", code="deque.takers", hint=f"2 to {TAKERS_MAX}")
+        check_int("capacity", capacity, 1, CAPACITY_MAX, code="deque.capacity")
+        if capacity & (capacity - 1):
+            raise UsageError(f"capacity={capacity} is not a power of two", code="deque.capacity", hint="such as 1024")
+        check_int("takers", takers, 2, TAKERS_MAX, code="deque.takers")
         self._region, self._name = region, name
         self._capacity, self._takers = capacity, takers
         self._offset = region.area(f"deque.{name}", takers * LINE + deque_bytes(capacity))
 
     def __len__(self) -> int:
-        """How many ids seem to be there; exact only while nobody moves."""
+        """Return the number of ids; exact only while no process changes the deque."""
         return open_deque(self._region, self._offset + self._takers * LINE, self._capacity, self._offset).size()
 
-    def owner(self) -> Owner:
-        """The one end that pushes and pops. Raises ConflictError while another has it."""
-        end = Owner(self._region, self._offset, self._capacity, self._takers)
-        if not end.claim(0):
-            end.close()
+    def owner(self) -> DequeOwner:
+        """Become the owner, which pushes and pops. Raises ConflictError while another process is the owner."""
+        owner = DequeOwner(self._region, self._offset, self._capacity, self._takers)
+        if not owner.claim(0):
+            owner.close()
             raise ConflictError(
-                f"deque `{self._name}` has an owner", code="deque.owner", hint="be a thief, or wait until it ends"
+                f"deque `{self._name}` already has an owner",
+                code="deque.owner",
+                hint="use thief(), or wait until the owner ends",
             )
-        return end
+        return owner
 
-    def thief(self) -> Taker:
-        """An end that steals. Raises UnavailableError when all places are taken."""
-        end = Taker(self._region, self._offset, self._capacity, self._takers)
-        for place in range(1, self._takers):
-            if end.claim(place):
-                return end
-        end.close()
+    def thief(self) -> DequeThief:
+        """Become a thief. Raises UnavailableError if there are `takers` takers already."""
+        thief = DequeThief(self._region, self._offset, self._capacity, self._takers)
+        for index in range(1, self._takers):
+            if thief.claim(index):
+                return thief
+        thief.close()
         raise UnavailableError(
-            f"all {self._takers} places of deque `{self._name}` are taken",
+            f"deque `{self._name}` already has {self._takers} takers",
             code="deque.takers",
-            hint="close one, or make the deque with more",
+            hint="close one, or create the deque with more",
         )
 
 
-class Taker:
-    """One place at a deque, with a hand that holds the last id taken until `done` or the next one."""
+class DequeThief:
+    """A taker of a deque. Its last id stays claimed until `done` or until it takes the next one."""
 
     def __init__(self, region: MemoryRegion, offset: int, capacity: int, takers: int) -> None:
         self._words, self._locks = region.words, region.locks()
         self._offset, self._takers = offset, takers
-        self._place = -1
+        self._line = -1
         self._mutex = threading.Lock()
         self._region, self._capacity = region, capacity
         self._raw: RawDeque | None = None
-        self.found: int | None = None
-        """What the one before on this place held when it died: perhaps worked on, perhaps not."""
+        self.recovered_id: int | None = None
+        """The claimed id of the previous taker on this line, which died: perhaps worked on, perhaps not."""
         self._pid = os.getpid()
-        after_fork(self, Taker._forget)
+        after_fork(self, DequeThief._reset_after_fork)
 
-    def claim(self, place: int) -> bool:
-        """Take a place that nobody alive has."""
-        return self._locks.claim(self._byte(place)) and self._sit(place)
+    def claim(self, index: int) -> bool:
+        """Claim the line of a taker. False if a live process has it."""
+        return self._locks.claim(self._lock_byte(index)) and self._open(index)
 
-    def _sit(self, place: int) -> bool:
-        self._place = place
-        self._raw = open_deque(
-            self._region, self._offset + self._takers * LINE, self._capacity, self._offset + place * LINE
-        )
-        self.found = self._words.load(self._offset + place * LINE) or None
+    def _open(self, index: int) -> bool:
+        self._line = self._offset + index * LINE
+        self._raw = open_deque(self._region, self._offset + self._takers * LINE, self._capacity, self._line)
+        self.recovered_id = self._words.load(self._line) or None
         return True
 
     def steal(self) -> int | None:
-        """The oldest id, or None when there is none or another was quicker."""
+        """Return the oldest id, or None if the deque is empty or another taker was faster."""
         with self._mutex:
-            self.found = None
-            found = self._opened().steal()
+            self.recovered_id = None
+            found = self._require_open().steal()
         return found if found > 0 else None
 
     def done(self) -> None:
-        """The id in hand has been dealt with: nobody needs to recover it."""
+        """Report that the work of the claimed id is done, so it is not recovered."""
         with self._mutex:
-            self._opened()
-            self.found = None
-            self._words.store(self._offset + self._place * LINE, 0)
+            self._require_open()
+            self.recovered_id = None
+            self._words.store(self._line, 0)
 
     def recover(self) -> int | None:
-        """What a dead taker held, now in this hand; None when no taker died with something. Call with an empty hand."""
+        """Claim the id of a taker that died. None if there is none. This taker must not have a claimed id."""
         with self._mutex:
-            self._opened()
-            mine = self._offset + self._place * LINE
-            if self._words.load(mine):
-                raise UsageError("the hand is full", code="deque.hand", hint="call done() first")
-            for place in range(self._takers):
-                line = self._offset + place * LINE
-                if place == self._place or not self._words.load(line) or not self._locks.claim(self._byte(place)):
+            self._require_open()
+            if self._words.load(self._line):
+                raise UsageError("this taker has a claimed id", code="deque.hand", hint="call done() first")
+            for index in range(self._takers):
+                line = self._offset + index * LINE
+                if line == self._line or not self._words.load(line) or not self._locks.claim(self._lock_byte(index)):
                     continue
                 try:
-                    held = self._words.load(line)
-                    self._words.store(mine, held)  # in two hands rather than in none, if we die here
+                    found = self._words.load(line)
+                    self._words.store(self._line, found)  # if this process dies here, the id is claimed twice
                     self._words.store(line, 0)
                 finally:
-                    self._locks.release(self._byte(place))
-                if held:
-                    return held
+                    self._locks.release(self._lock_byte(index))
+                if found:
+                    return found
         return None
 
     def close(self) -> None:
-        """Give the place back."""
+        """Stop being a taker."""
         self._raw = None
         self._locks.close()
 
@@ -259,43 +257,42 @@ class Taker:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _byte(self, place: int) -> int:
-        return QUEUE_BYTES + self._offset + place * LINE
+    def _lock_byte(self, index: int) -> int:
+        return QUEUE_BYTES + self._offset + index * LINE
 
-    def _opened(self) -> RawDeque:
+    def _require_open(self) -> RawDeque:
         if self._raw is None:
             forked = self._pid != os.getpid()
             raise UsageError(
-                "this place belongs to the process that forked" if forked else "this place was given back",
+                "this taker belongs to the parent process" if forked else "this taker is closed",
                 code="deque.forked" if forked else "deque.closed",
-                hint="take a place of your own",
+                hint="call owner() or thief() in this process",
             )
         return self._raw
 
-    def _forget(self) -> None:
+    def _reset_after_fork(self) -> None:
         self._raw, self._mutex = None, threading.Lock()
 
 
-class Owner(Taker):
-    """The end of a deque that pushes and pops, and may steal as well."""
+class DequeOwner(DequeThief):
+    """The owner of a deque: it pushes and pops, and may steal as well."""
 
-    def claim(self, place: int) -> bool:
-        """Take the owner's place, and mend what a pop of the one before left half done."""
-        if not self._locks.claim_soon(self._byte(place)):  # a thief may be clearing up after the one before
+    def claim(self, index: int) -> bool:
+        """Claim the owner's line, and repair what an interrupted pop of the previous owner left."""
+        if not self._locks.claim_with_retry(self._lock_byte(index)):  # a thief may be recovering the claimed id
             return False
-        self._sit(place)
-        self._opened().reset()
+        self._open(index)
+        self._require_open().reset()
         return True
 
     def push(self, id: int) -> bool:
-        """Add an id; False when the deque is full."""
-        if type(id) is not int or not 1 <= id <= WORD_MAX:
-            raise UsageError(f"{id!r} is no id", code="deque.id", hint="1 to 2**64-1")
+        """Add an id. False if the deque is full."""
+        check_int("id", id, 1, WORD_MAX, code="deque.id")
         with self._mutex:
-            return self._opened().push(id)
+            return self._require_open().push(id)
 
     def pop(self) -> int | None:
-        """The newest id, or None."""
+        """Return the newest id, or None."""
         with self._mutex:
-            self.found = None
-            return self._opened().pop() or None
+            self.recovered_id = None
+            return self._require_open().pop() or None

@@ -1,15 +1,13 @@
-"""Doorbells: how a producer in one process wakes the event loop of another, without anybody polling.
+"""Notifiers: how a producer in one process wakes the event loop of another, without polling.
 
-Rule 1: ringing never waits: a bell that is full has been rung already, a bell without a listener is nobody's loss,
-because a new consumer looks before it sleeps.
-Rule 2: a bell says "look", never what or how much; the consumer clears it first and looks after.
-Rule 3: the listener is a descriptor that turns readable, so any event loop or `poll` can wait for it.
+Rule 1: notifying never blocks. A full notifier was notified already; one without a listener loses nothing, because a
+new consumer checks before it sleeps.
+Rule 2: a notification only says "check". The consumer clears it first and checks after that.
+Rule 3: the listener is a descriptor that becomes readable, so any event loop or `poll` can wait for it.
 
-`EventNotifier` is an eventfd: for families of processes that inherit or send descriptors. `SocketNotifier` is a
-datagram
-socket beside a named region: for processes that attach by name. `WaiterNotifier` is a word in the region and a thread
-in
-the consumer: for systems that have neither.
+`EventNotifier` is an eventfd, for related processes that inherit or send descriptors. `SocketNotifier` is a datagram
+socket next to a named region, for processes that attach by name. `WaiterNotifier` is a word in the region and a thread
+in the consumer, for systems that have neither.
 """
 
 from __future__ import annotations
@@ -27,27 +25,27 @@ from interlock.ports.threads import start_thread
 from interlock.shm.memory.words import WAIT_SECONDS_MAX, Words
 
 NO_EVENTFD = -1
-"""The `eventfd` of a bell that has none, or has none any more."""
+"""The `eventfd` of a notifier that has none or is closed."""
 
 
 class Notifier(Protocol):
-    """A bell: producers ring, one consumer listens."""
+    """Producers notify, one consumer listens."""
 
     @property
     def eventfd(self) -> int:
-        """What whoever has just published may write to instead of calling `ring`; NO_EVENTFD: call it."""
+        """A producer may write to this descriptor instead of calling `notify`, unless it is NO_EVENTFD."""
 
-    def ring(self) -> None:
-        """Wake the listener. Never waits, never fails because nobody listens."""
+    def notify(self) -> None:
+        """Wake the listener. Never blocks, and does not fail if there is no listener."""
 
     def listen(self) -> int:
-        """Become the listener: a descriptor that is readable once rung. Called with the consumer's lock held."""
+        """Become the listener. Returns a descriptor that is readable after `notify`. The caller is the consumer."""
 
     def clear(self) -> None:
-        """Take back every ring so far; the listener looks afterwards."""
+        """Discard all notifications so far. The listener checks after that."""
 
     def close(self) -> None:
-        """Let go of descriptors, sockets and threads."""
+        """Close descriptors and sockets, and end the thread."""
 
 
 class EventNotifier:
@@ -56,45 +54,45 @@ class EventNotifier:
     kind = 1
 
     def __init__(self, descriptor: int | None = None) -> None:
-        """A new bell, or the bell behind a descriptor, which stays the caller's."""
+        """Create a notifier, or open the one behind a descriptor, which the caller still owns."""
         if not hasattr(os, "eventfd"):
             raise UnavailableError(
-                "this system has no eventfd", code="bell.eventfd", hint="name the region, or doorbell='waiter'"
+                "this system has no eventfd", code="bell.eventfd", hint="name the region, or use notifier='waiter'"
             )
         if descriptor is None:
             self.eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             return
         try:
-            what = Path(f"/proc/self/fd/{descriptor}").readlink()
+            target = Path(f"/proc/self/fd/{descriptor}").readlink()
         except OSError:
-            what = Path()
-        if "eventfd" not in str(what):
+            target = Path()
+        if "eventfd" not in str(target):
             raise UsageError(
-                f"descriptor {descriptor} is no eventfd", code="bell.descriptor", hint="pass `EventNotifier.fd`"
+                f"descriptor {descriptor} is not an eventfd", code="bell.descriptor", hint="pass `EventNotifier.fd`"
             )
         self.eventfd = os.dup(descriptor)
         os.set_blocking(self.eventfd, False)
 
     @property
     def fd(self) -> int:
-        """The descriptor, for `pass_fds` or `send_fds`; the other side gives it to `EventNotifier`."""
-        return self._opened()
+        """The descriptor, for `pass_fds` or `send_fds`; the other process passes it to `EventNotifier`."""
+        return self._require_open()
 
-    def ring(self) -> None:
-        try:  # not `suppress`, and nobody asked first: between a push and its message every line counts
+    def notify(self) -> None:
+        try:  # no `suppress` and no check before: this is on the path from a push to its message
             os.eventfd_write(self.eventfd, 1)
         except BlockingIOError:
-            return  # the counter is full: it has been rung
+            return  # the counter is full: it was notified already
         except (OSError, ValueError):
-            self._opened()
+            self._require_open()
             raise
 
     def listen(self) -> int:
-        return self._opened()
+        return self._require_open()
 
     def clear(self) -> None:
         with suppress(BlockingIOError):
-            os.eventfd_read(self._opened())
+            os.eventfd_read(self._require_open())
 
     def close(self) -> None:
         descriptor, self.eventfd = self.eventfd, NO_EVENTFD
@@ -105,9 +103,9 @@ class EventNotifier:
         if hasattr(self, "eventfd"):
             self.close()
 
-    def _opened(self) -> int:
+    def _require_open(self) -> int:
         if self.eventfd < 0:
-            raise UsageError("the doorbell is closed", code="bell.closed", hint="open the inbox again")
+            raise _closed_error()
         return self.eventfd
 
 
@@ -119,38 +117,38 @@ class SocketNotifier:
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        # Through the descriptor, because the address of a socket has room for 107 bytes only.
+        # Through the descriptor, because the address of a socket is limited to 107 bytes.
         self._address = f"/proc/self/fd/{self._folder}/{name}"
         self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
         self._listener: socket.socket | None = None
-        after_fork(self, SocketNotifier._forget)
+        after_fork(self, SocketNotifier._reset_after_fork)
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         try:
             self._sender.sendto(b"\0", self._address)
         except (BlockingIOError, FileNotFoundError, ConnectionRefusedError):
-            return  # full: it has been rung; no listener: the next one looks before it sleeps
+            return  # full: it was notified already; no listener: the next one checks before it sleeps
         except OSError as error:
             if self._folder < 0:
-                raise UsageError("the doorbell is closed", code="bell.closed", hint="open the inbox again") from None
-            raise UnavailableError(f"the doorbell cannot be rung: {error.strerror}", code="bell.socket") from error
+                raise _closed_error() from None
+            raise UnavailableError(f"cannot notify the consumer: {error.strerror}", code="bell.socket") from error
 
     def listen(self) -> int:
         if self._listener is None:
             with suppress(FileNotFoundError):
-                Path(self._address).unlink()  # of a consumer that was killed: we hold its lock
+                Path(self._address).unlink()  # of a consumer that was killed: this process holds its lock now
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
             try:
                 listener.bind(self._address)
             except OSError as error:
                 listener.close()
-                raise UnavailableError(f"no doorbell: {error.strerror}", code="bell.socket") from error
+                raise UnavailableError(f"cannot bind the notifier: {error.strerror}", code="bell.socket") from error
             self._listener = listener
         return self._listener.fileno()
 
     def clear(self) -> None:
         with suppress(BlockingIOError):
-            while self._listener is not None:  # ends: one datagram each, and ringers see our asleep word at 0
+            while self._listener is not None:  # ends: producers send only while the asleep word is 1
                 self._listener.recv(16)
 
     def close(self) -> None:
@@ -168,47 +166,47 @@ class SocketNotifier:
         if hasattr(self, "_listener"):
             self.close()
 
-    def _forget(self) -> None:
-        # The parent listens; a child that kept the socket would hear its rings, and take its name away at the end.
+    def _reset_after_fork(self) -> None:
+        # The parent listens. A child that kept the socket would receive its notifications, and unlink its name later.
         if self._listener is not None:
             self._listener.close()
             self._listener = None
 
 
 class WaiterNotifier:
-    """A word in the region; the consumer's side is a thread that sleeps on it and passes every ring on to a pipe."""
+    """A word in the region. In the consumer a thread sleeps on it and passes every notification to a pipe."""
 
     kind = 3
     eventfd = NO_EVENTFD
 
-    def __init__(self, words: Words, rings: int) -> None:
+    def __init__(self, words: Words, word: int) -> None:
         self._words = words
-        self._rings = rings
+        self._word = word
         self._pipe: tuple[int, int] | None = None
         self._thread: threading.Thread | None = None
-        self._ended = threading.Event()
-        after_fork(self, WaiterNotifier._forget)
+        self._stopped = threading.Event()
+        after_fork(self, WaiterNotifier._close_pipe)
 
-    def ring(self) -> None:
-        self._words.add(self._rings, 1)
-        self._words.wake(self._rings)
+    def notify(self) -> None:
+        self._words.add(self._word, 1)
+        self._words.wake(self._word)
 
     def listen(self) -> int:
         if self._pipe is None:
             self._pipe = reader, writer = os.pipe()
             for descriptor in self._pipe:
                 os.set_blocking(descriptor, False)
-            self._ended = threading.Event()
+            self._stopped = threading.Event()
             thread = threading.Thread(
-                target=_pass_on,
-                args=(self._words, self._rings, self._words.load(self._rings), writer, self._ended),
-                name="interlock-doorbell",
+                target=_forward,
+                args=(self._words, self._word, self._words.load(self._word), writer, self._stopped),
+                name="interlock-notifier",
                 daemon=True,
             )
             try:
                 start_thread(thread)
             except UnavailableError:
-                self._forget()
+                self._close_pipe()
                 raise
             self._thread = thread
             return reader
@@ -220,30 +218,32 @@ class WaiterNotifier:
                 pass
 
     def close(self) -> None:
-        pipe, self._pipe = self._pipe, None
-        if pipe is None:
+        if self._pipe is None:
             return
-        self._ended.set()
-        self._words.wake(self._rings)
+        self._stopped.set()
+        self._words.wake(self._word)
         if self._thread is not None:
             self._thread.join()  # bounded: it sleeps a quarter of a second at most
-        for descriptor in pipe:
-            os.close(descriptor)
+        self._close_pipe()
 
-    def _forget(self) -> None:
-        # The thread is the parent's; the child has copies of the pipe, which must not keep it open.
+    def _close_pipe(self) -> None:
+        # Also in a forked child: the thread is the parent's, and the child's copies must not keep the pipe open.
         pipe, self._pipe, self._thread = self._pipe, None, None
         for descriptor in pipe or ():
             os.close(descriptor)
 
 
-def _pass_on(words: Words, rings: int, seen: int, writer: int, ended: threading.Event) -> None:
-    """What the thread does: wait for the word to change, tell the pipe. A full pipe has been told."""
-    while not ended.is_set():
-        now = words.load(rings)
+def _forward(words: Words, word: int, seen: int, writer: int, stopped: threading.Event) -> None:
+    """Wait until the word changes, then write to the pipe. A full pipe was written to already."""
+    while not stopped.is_set():
+        now = words.load(word)
         if now == seen:
-            words.wait(rings, seen & 0xFFFFFFFF, WAIT_SECONDS_MAX)
+            words.wait(word, seen & 0xFFFFFFFF, WAIT_SECONDS_MAX)
             continue
         seen = now
         with suppress(BlockingIOError):
             os.write(writer, b"\0")
+
+
+def _closed_error() -> UsageError:
+    return UsageError("the notifier is closed", code="bell.closed", hint="open the inbox again")

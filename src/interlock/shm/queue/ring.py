@@ -1,13 +1,13 @@
-"""Lanes: rings of messages from one producer to one consumer, in a region; and the producer's end of them.
+"""Rings: messages from one producer to one consumer, in a region; and the producer's end of them.
 
-Rule 1: a push never waits and never overwrites: it publishes, or answers that the lane is full.
-Rule 2: the store of the tail is the only visible act of a push; a producer killed before it has said nothing.
-Rule 3: the store of the head comes after the copy; a consumer killed before it leaves the messages to the next.
-Rule 4: the C core has the same lane (native/lanes.h); `PlainRing` runs on any words and shares a region with it.
+Rule 1: a push never waits and never overwrites: it publishes, or returns that the ring is full.
+Rule 2: the store of the tail is the only visible step of a push; a producer killed before it has published nothing.
+Rule 3: the store of the head comes after the copy; a consumer killed before it leaves the messages to the next one.
+Rule 4: the C core has the same ring (native/ring.h); `PlainRing` runs on any words and shares a region with it.
 
-    A lane: tail u64 and the producer's cached head (one line), head u64 (one line), then the ring. A message: length
-    u32, zero u32, payload, padded to 8 bytes; length 0xFFFFFFFF passes over the rest of the ring. A message with its
-    header fills at most half of the ring, so it fits wherever the ring stands.
+    A ring: tail u64 and the producer's cached head (one line), head u64 (one line), then the bytes. A message: length
+    u32, zero u32, payload, padded to 8 bytes; length 0xFFFFFFFF skips the end of the bytes. A message with its header
+    fills at most half of the bytes, so it fits at any position.
 """
 
 from __future__ import annotations
@@ -20,22 +20,18 @@ from typing import Protocol, Self
 from interlock.errors import CorruptionError, UsageError
 from interlock.ports.fork import after_fork
 from interlock.shm.memory.process_locks import ByteLocks
-from interlock.shm.memory.region import MemoryRegion
+from interlock.shm.memory.region import LINE, MemoryRegion
 from interlock.shm.memory.words import Words
 from interlock.shm.queue.notifier import NO_EVENTFD, Notifier
 
-LINE = 64
-LANE_HEAD = 2 * LINE
+RING_HEAD = 2 * LINE
 MESSAGE_HEAD = 8
 SKIP = 0xFFFFFFFF
 RING_BYTES_MIN = 64
 
 CORRUPT, TOO_LARGE = -1, -2
-FULL, PUSHED, PUSHED_RING = 0, 1, 2
-"""What a push answers; the last one says that the consumer sleeps and wants to be rung."""
-
-QUEUE_BYTES = 1 << 41
-"""Lock bytes of queues stand here, each by the offset of its line: beyond any region and any slot."""
+FULL, PUSHED, PUSHED_NOTIFY = 0, 1, 2
+"""Results of a push. The last one says that the consumer sleeps and must be notified."""
 
 Payload = bytes | bytearray | memoryview
 """The bytes of a message."""
@@ -44,50 +40,50 @@ _LENGTH = struct.Struct("<II")
 
 
 class Ring(Protocol):
-    """One producer's ring of messages to one consumer."""
+    """The messages of one producer to one consumer."""
 
     def push(self, payload: Payload, /) -> int:
-        """Publish a message; PUSHED, PUSHED_RING, FULL, TOO_LARGE or CORRUPT."""
+        """Publish a message. Returns PUSHED, PUSHED_NOTIFY, FULL, TOO_LARGE or CORRUPT."""
 
     def pop_many(self, limit: int, /) -> list[bytes] | None:
-        """Up to `limit` messages, oldest first; None when the lane is corrupt."""
+        """Return up to `limit` messages, oldest first; None if the ring is corrupt."""
 
-    def waiting(self) -> bool:
-        """Whether a message is published and not yet taken."""
+    def has_messages(self) -> bool:
+        """Return whether a message is published and not yet received."""
 
 
-def ring_bytes(ring_bytes: int) -> int:
-    """What a lane takes in a region."""
-    return LANE_HEAD + ring_bytes
+def ring_area_bytes(ring_bytes: int) -> int:
+    """Return the bytes of a ring in a region, with its head."""
+    return RING_HEAD + ring_bytes
 
 
 def payload_bytes_max(ring_bytes: int) -> int:
-    """The largest message of a ring."""
+    """Return the size of the largest message of a ring."""
     return ring_bytes // 2 - MESSAGE_HEAD
 
 
 def open_ring(region: MemoryRegion, offset: int, ring_bytes: int, asleep: int) -> Ring:
-    """The lane at an offset, as fast as the region's mode allows. `asleep` is the word of its consumer."""
+    """Return the ring at an offset, in the region's mode. `asleep` is the offset of its consumer's word."""
     if region.mode == "native":
         from interlock.shm import _core
 
-        return _core.Lane(region.buffer, offset, ring_bytes, asleep)
+        return _core.Ring(region.buffer, offset, ring_bytes, asleep)
     return PlainRing(region.words, memoryview(region.buffer), offset, ring_bytes, asleep)
 
 
 class PlainRing:
-    """A lane on any words. Every word operation is ordered, so the bytes between them are."""
+    """A ring on any words. Every operation on a word is ordered, and therefore also the bytes between them."""
 
     def __init__(self, words: Words, memory: memoryview, offset: int, ring_bytes: int, asleep: int) -> None:
         self._words = words
-        self._ring = memory[offset + LANE_HEAD : offset + LANE_HEAD + ring_bytes]
+        self._ring = memory[offset + RING_HEAD : offset + RING_HEAD + ring_bytes]
         self._bytes = ring_bytes
         self._tail, self._head = offset, offset + LINE
         self._asleep = asleep
 
     def push(self, payload: Payload, /) -> int:
-        with memoryview(payload) as view, view.cast("B") as given:
-            size, ring = given.nbytes, self._bytes
+        with memoryview(payload) as view, view.cast("B") as data:
+            size, ring = data.nbytes, self._bytes
             if size > payload_bytes_max(ring):
                 return TOO_LARGE
             tail, head = self._words.load(self._tail), self._words.load(self._head)  # P1
@@ -101,9 +97,9 @@ class PlainRing:
                 _LENGTH.pack_into(self._ring, at, SKIP, 0)
                 at = 0
             _LENGTH.pack_into(self._ring, at, size, 0)
-            self._ring[at + MESSAGE_HEAD : at + MESSAGE_HEAD + size] = given
+            self._ring[at + MESSAGE_HEAD : at + MESSAGE_HEAD + size] = data
         self._words.store(self._tail, tail + skip + need)  # P3
-        return PUSHED_RING if self._words.load(self._asleep) else PUSHED
+        return PUSHED_NOTIFY if self._words.load(self._asleep) else PUSHED
 
     def pop_many(self, limit: int, /) -> list[bytes] | None:
         messages: list[bytes] = []
@@ -122,11 +118,11 @@ class PlainRing:
             self._words.store(self._head, head)
         return messages
 
-    def waiting(self) -> bool:
+    def has_messages(self) -> bool:
         return self._words.load(self._tail) != self._words.load(self._head)
 
     def _next(self, head: int, tail: int) -> tuple[int, bytes] | None:
-        """The position after the message at `head`, and the message; None when no producer wrote this."""
+        """Return the position after the message at `head`, and the message; None if the bytes are not a message."""
         at = head % self._bytes
         size, _ = _LENGTH.unpack_from(self._ring, at)
         if size == SKIP:
@@ -141,60 +137,62 @@ class PlainRing:
 
 
 class Producer:
-    """One place of an inbox. Its threads may share it; a forked child may not use it."""
+    """One producer of an inbox. Threads may share it; a forked child must not use it."""
 
-    def __init__(self, index: int, lanes: dict[int, Ring], bell: Notifier, locks: ByteLocks, *, locked: bool) -> None:
+    def __init__(
+        self, index: int, rings: dict[int, Ring], notifier: Notifier, locks: ByteLocks, *, needs_mutex: bool
+    ) -> None:
         self.index = index
-        self._bell = bell
+        self._notifier = notifier
         self._locks = locks
-        self._mutex = threading.Lock() if locked else None
-        self._push = {level: lane.push for level, lane in lanes.items()}
+        self._mutex = threading.Lock() if needs_mutex else None
+        self._push = {priority: ring.push for priority, ring in rings.items()}
         self._pid = os.getpid()
-        after_fork(self, Producer._forget)
+        after_fork(self, Producer._reset_after_fork)
 
     def push(self, payload: Payload, *, priority: int = 0) -> bool:
-        """Publish a message and wake the consumer if it sleeps; False when the lane is full. Never waits.
+        """Publish a message and wake the consumer if it sleeps. False if the ring is full. Never waits.
 
-        Raises UsageError for a message above half of the ring, an unknown priority, a closed producer or one that
-        belongs to the process that forked.
+        Raises UsageError for a message above half of the ring, an unknown priority, a closed producer, or a producer of
+        the parent process.
         """
         try:
             push = self._push[priority]
         except KeyError:
             raise self._refusal(priority) from None
         if self._mutex is None:
-            answer = push(payload)
+            result = push(payload)
         else:
             with self._mutex:
-                answer = push(payload)
-        if answer == PUSHED:
+                result = push(payload)
+        if result == PUSHED:
             return True
-        if answer == PUSHED_RING:
-            eventfd = self._bell.eventfd
+        if result == PUSHED_NOTIFY:
+            eventfd = self._notifier.eventfd
             if eventfd == NO_EVENTFD:
-                self._bell.ring()
+                self._notifier.notify()
                 return True
-            try:  # as the bell does, but without a call of Python between a message and whoever sleeps
+            try:  # the same as `notify`, without a Python call on the path from a message to its consumer
                 os.eventfd_write(eventfd, 1)
             except OSError:
-                self._bell.ring()  # which knows what is an error
+                self._notifier.notify()  # which knows what is an error
             return True
-        if answer == FULL:
+        if result == FULL:
             return False
-        if answer == CORRUPT:
+        if result == CORRUPT:
             raise CorruptionError(
-                f"the lane of producer {self.index} has positions that no lane can have",
+                f"the ring of producer {self.index} has invalid positions",
                 code="lane.corrupt",
-                hint="something else writes into the region; make it anew",
+                hint="other code writes to the region; create it again",
             )
         raise UsageError(
             f"{memoryview(payload).nbytes} bytes are too large for this inbox",
             code="inbox.message_bytes",
-            hint="at most half of `ring_bytes`; put large things into a store and send their name",
+            hint="at most half of `ring_bytes`; put large data into a store and send its name",
         )
 
     def close(self) -> None:
-        """Give the place back. What was pushed stays."""
+        """Release the rings. Messages that were pushed stay."""
         self._push = {}
         self._locks.close()
 
@@ -207,15 +205,15 @@ class Producer:
     def _refusal(self, priority: int) -> UsageError:
         if self._pid != os.getpid():
             return UsageError(
-                "this producer belongs to the process that forked",
+                "this producer belongs to the parent process",
                 code="producer.forked",
-                hint="a child takes a place of its own: inbox.producer()",
+                hint="a child needs its own: inbox.producer()",
             )
         if not self._push:
-            return UsageError("the producer is closed", code="producer.closed", hint="take a place again")
+            return UsageError("the producer is closed", code="producer.closed", hint="call inbox.producer() again")
         return UsageError(
-            f"priority {priority} is not one of this inbox", code="inbox.priority", hint=f"0 to {len(self._push) - 1}"
+            f"priority {priority} is out of range", code="inbox.priority", hint=f"0 to {len(self._push) - 1}"
         )
 
-    def _forget(self) -> None:
+    def _reset_after_fork(self) -> None:
         self._push = {}

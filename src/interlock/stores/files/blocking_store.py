@@ -12,16 +12,8 @@ from collections.abc import Iterator
 
 from interlock.errors import UsageError
 from interlock.model.journal.record import JournalRecord
-from interlock.ports.store import (
-    PAGE_MAX,
-    Append,
-    AppendResult,
-    Duplicate,
-    EntityPage,
-    EntityQuery,
-    Loaded,
-    Refusal,
-)
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import PAGE_MAX, Append, AppendResult, Duplicate, EntityPage, EntityQuery, Loaded
 from interlock.stores.files.durable_io import DurableIO, Settings
 from interlock.stores.files.entity_list import EntityList
 from interlock.stores.files.filesystem import FileSystem, open_journals_max

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 
 from interlock.model.codec import encode
-from interlock.ports.store import Refusal
+from interlock.ports.refusals import Refusal
 from interlock.stores.files.filesystem import FileSystem
 
 REFUSALS = "refusals.log"

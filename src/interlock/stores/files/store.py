@@ -31,7 +31,8 @@ from interlock.errors import UnavailableError, UsageError
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import Lane, WorkId
 from interlock.ports.fork import after_fork
-from interlock.ports.leases import Downtime, Lease
+from interlock.ports.leases import Downtime, Lease, Leases
+from interlock.ports.refusals import Refusal, RefusalLog
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -40,11 +41,14 @@ from interlock.ports.store import (
     Duplicate,
     EntityPage,
     EntityQuery,
+    EntityVerification,
+    Itself,
+    JournalArchive,
+    JournalRelease,
     Loaded,
-    Refusal,
 )
 from interlock.ports.threads import in_thread_or_here
-from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
 from interlock.stores.files.blocking_store import BlockingFileStore
 from interlock.stores.files.durable_io import LOCKED, SEGMENT_BYTES_MAX, Settings
 from interlock.stores.files.filesystem import FileSystem, OperatingSystem
@@ -68,6 +72,14 @@ class FileStore:
     Raises UsageError for a format or file system that it does not support; UnavailableError when the directory cannot
     be opened.
     """
+
+    work = Itself[WorkQueue]()
+    leases = Itself[Leases]()
+    refusal_log = Itself[RefusalLog]()
+    journal_archive = Itself[JournalArchive]()
+    journal_release = Itself[JournalRelease]()
+    verification = Itself[EntityVerification]()
+    clock_stamps = statistics = refusal_history = journal_feed = None
 
     def __init__(
         self,
@@ -145,6 +157,10 @@ class FileStore:
     async def names(self) -> tuple[str, ...]:
         """Every entity that has a directory, readable or not, sorted, and every stray directory with a journal."""
         return await self._in_thread(self._store.names)
+
+    async def differences(self, entity: str | None = None) -> tuple[str, ...]:  # noqa: ARG002 - there are none
+        """Return no differences: this store derives no rows from its journals."""
+        return ()
 
     async def kinds(self) -> tuple[str, ...]:
         """The kinds of all entities, sorted."""

@@ -315,10 +315,10 @@ class PreparedStep(NamedTuple):
         return self.work is not None and self.work.fence != NO_FENCE
 
 
-def prepare_step(append: Append, snapshot: bytes, tip: JournalTip) -> PreparedStep:
+def prepare_step(append: Append, tip: JournalTip) -> PreparedStep:
     """Return the rows of an append on this tip. Raises CorruptionError when the tip cannot be decoded."""
-    plan = plan_commit(append, snapshot, tip)
-    after, line = plan.tip, plan.record.line
+    plan = plan_commit(append, tip)
+    after, line = plan.tip, plan.line
     row = (
         *split_entity(append.entity),
         append.expected,
@@ -331,14 +331,14 @@ def prepare_step(append: Append, snapshot: bytes, tip: JournalTip) -> PreparedSt
         append.snapshot.ended,
         after.active,
         after.tags,
-        snapshot,
+        append.snapshot_json,
         after.journal_bytes,
         after.entered_ms,
         append.entry.event.time_ms,
     )
     work = _work_rows(append)
     body_bytes = 0 if work is None else sum(len(each[BODY]) for each in work.created)
-    return PreparedStep(plan, row, _list_changes(plan), work, len(snapshot) + len(line) + body_bytes)
+    return PreparedStep(plan, row, _list_changes(plan), work, len(append.snapshot_json) + len(line) + body_bytes)
 
 
 def _list_changes(plan: CommitPlan) -> ListChanges | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import asyncpg  # type: ignore[import-untyped]  # see `connection`
 
 from interlock.errors import InterlockError
-from interlock.ports.store import Refusal
+from interlock.ports.refusals import Refusal
 from interlock.stores.postgres.connection import CONNECTION_LOST, is_bad_value, run_questions
 from interlock.stores.postgres.pool import ConnectionPool
 from interlock.stores.postgres.statements import STATEMENTS

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 import asyncpg  # type: ignore[import-untyped]  # see `connection`
 
 from interlock.errors import InterlockError
-from interlock.ports.store import Append, Refusal
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Append
 from interlock.stores.postgres.connection import CONNECTION_LOST, run_questions
 from interlock.stores.postgres.pool import ConnectionPool
 from interlock.stores.postgres.statements import STATEMENTS

@@ -27,7 +27,8 @@ from interlock.model.backoff import Backoff
 from interlock.model.journal.work import Lane
 from interlock.ports.clock import SystemClock
 from interlock.ports.fork import after_fork, forked_error, keep_forever
-from interlock.ports.store import Append, Refusal
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Append
 from interlock.ports.work import Claim
 from interlock.stores.postgres.address import PostgresAddress
 from interlock.stores.postgres.commit import SELECT_LOADED
@@ -83,6 +84,7 @@ class PostgresStore(SqlStore):
     """Journals on a PostgreSQL server. Safe for many callers, event loops, threads and processes."""
 
     database: PostgresDatabase
+    journal_feed = None
     server_clock = True
 
     def __init__(self, address: PostgresAddress) -> None:

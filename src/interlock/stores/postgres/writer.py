@@ -24,7 +24,6 @@ import asyncpg  # type: ignore[import-untyped]  # see `connection`
 
 from interlock.errors import InterlockError, InternalError, UnavailableError
 from interlock.model.backoff import Backoff
-from interlock.model.codec import encode
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.stores.postgres.commit import (
@@ -89,16 +88,15 @@ HOUSEKEEPING_SECONDS = 3_600.0
 
 
 class PendingCommit:
-    """A caller: its append, the encoded snapshot, and where it waits for the answer.
+    """A caller: its append, and where it waits for the answer.
 
     A caller that was cancelled gets no answer; its step is committed all the same.
     """
 
-    __slots__ = ("append", "future", "is_in_doubt", "prepared", "snapshot")
+    __slots__ = ("append", "future", "is_in_doubt", "prepared")
 
     def __init__(self, append: Append, future: asyncio.Future[Answer]) -> None:
         self.append = append
-        self.snapshot = encode(append.snapshot)
         self.future = future
         self.prepared: PreparedStep | None = None
         self.is_in_doubt = False
@@ -253,7 +251,7 @@ class Writer:
         if tip is None or tip.version != waiting.append.expected:
             return False
         try:
-            waiting.prepared = prepare_step(waiting.append, waiting.snapshot, tip)
+            waiting.prepared = prepare_step(waiting.append, tip)
         except InterlockError as error:
             waiting.fail(error)
         return True
@@ -399,7 +397,7 @@ class Writer:
             line = await self._pool.ask_with_retry(
                 lambda connection: connection.fetchval(SELECT_RECORD, self._tenant, *name, kept)
             )
-            if line == prepared.plan.record.line:
+            if line == prepared.plan.line:
                 self._acknowledge(waiting)
                 return
         waiting.answer(Duplicate(kept))

@@ -3,7 +3,7 @@
 Rule 1: a plan is computed from the end of the entity's journal, a `JournalTip`. A tip that is out of date costs one
 conflict and never writes a wrong record: the write is conditional on the version (and on PostgreSQL on the head).
 Rule 2: list and count changes are net differences: a state that the entity stays in is neither left nor entered.
-Rule 3: the entry and the snapshot are encoded once, whatever is done with the bytes afterwards.
+Rule 3: the entry and the snapshot are not encoded here: the append has the bytes that the driver measured.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import msgspec
 
 from interlock.errors import CorruptionError
 from interlock.model.codec import encode
-from interlock.model.journal.record import JournalRecord, chain_start, encode_record
+from interlock.model.journal.record import chain_start, encode_line
 from interlock.ports.store import Append
-from interlock.stores.listing import active_states, decode_active, decode_texts, since_ms
+from interlock.stores.listing import decode_active, decode_texts, listed_under, since_ms
 
 NEW_ACTIVE, NEW_TAGS = b"{}", b"[]"
 
@@ -44,11 +44,13 @@ class ListChanges(NamedTuple):
 
 
 class CommitPlan(NamedTuple):
-    """What to write for one append. `changes` is None when the entity stays in every list that it is in."""
+    """What to write for one append: the record, the encoded configuration, where the journal ends before and after.
+
+    `changes` is None when the entity stays in every list that it is in.
+    """
 
     append: Append
-    snapshot: bytes
-    record: JournalRecord
+    line: bytes
     configuration: bytes
     before: JournalTip
     tip: JournalTip
@@ -66,8 +68,8 @@ def tip_of_new_entity(entity: str, tenant: str) -> JournalTip:
     return JournalTip(0, "", NEW_ACTIVE, NEW_TAGS, chain_start(entity, tenant=tenant), 0, None)
 
 
-def plan_commit(append: Append, snapshot: bytes, tip: JournalTip) -> CommitPlan:
-    """Return what this append writes on this tip; `snapshot` is the encoded snapshot of the append.
+def plan_commit(append: Append, tip: JournalTip) -> CommitPlan:
+    """Return what this append writes on this tip.
 
     Raises CorruptionError (`entity.row`) when the tip cannot be decoded.
     """
@@ -76,34 +78,39 @@ def plan_commit(append: Append, snapshot: bytes, tip: JournalTip) -> CommitPlan:
     except msgspec.MsgspecError as error:
         raise CorruptionError(f"cannot decode the row of `{append.entity}`: {error}", code="entity.row") from error
     entry, after = append.entry, append.snapshot
+    version, revision, configuration = entry.version, after.revision, after.configuration
     at_ms = entry.event.at_ms
-    record = encode_record(entry, durable=tip.journal_bytes, previous=tip.head)
-    active, tags = active_states(append, before)
-    entered_ms = since_ms(active, after.configuration, at_ms)
+    head, line = encode_line(version, entry.key, append.entry_json, durable=tip.journal_bytes, previous=tip.head)
+    states, tags = (append.states, append.tags) if after.ended is None else listed_under(append)
+    active = {state: before.get(state, at_ms) for state in states}
+    entered_ms = active.get(configuration[0]) if len(configuration) == 1 else None
+    if entered_ms is None:  # regions, or an entity that ended without a final state
+        entered_ms = since_ms(active, configuration, at_ms)
     new_tip = JournalTip(
-        entry.version,
-        after.revision,
+        version,
+        revision,
         tip.active if before == active else encode(active),
         tip.tags if tags_before == tags else encode(tags),
-        record.head,
-        tip.journal_bytes + len(record.line),
+        head,
+        tip.journal_bytes + len(line),
         entered_ms,
     )
     changes = None
-    if (
-        before.keys() != active.keys()
-        or tags_before != tags
-        or tip.revision != after.revision
-        or tip.entered_ms != entered_ms
-    ):
+    if tip.revision != revision or tags_before != tags:
         changes = ListChanges(
             [each for each in before.items() if each[0] not in active],
             [each for each in active.items() if each[0] not in before],
-            [tag for tag in tags_before if tag not in tags] if tags_before else [],
-            [tag for tag in tags if tag not in tags_before] if tags else [],
-            _count_changes(tip.revision, before, after.revision, active),
+            [tag for tag in tags_before if tag not in tags],
+            [tag for tag in tags if tag not in tags_before],
+            _count_changes(tip.revision, before, revision, active),
         )
-    return CommitPlan(append, snapshot, record, encode(after.configuration), tip, new_tip, changes)
+    elif tip.entered_ms != entered_ms or before.keys() != active.keys():
+        left = [each for each in before.items() if each[0] not in active]
+        entered = [each for each in active.items() if each[0] not in before]
+        counts = [(revision, state, -1) for state, _ in left]
+        counts += [(revision, state, 1) for state, _ in entered]
+        changes = ListChanges(left, entered, [], [], counts)
+    return CommitPlan(append, line, encode(configuration), tip, new_tip, changes)
 
 
 def _count_changes(

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from interlock.model.journal.work import Lane, WorkId
 from interlock.ports.leases import Downtime
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Refusal, StaleAttempt
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.ports.work import Claim, Settlement
 
 T = TypeVar("T")

@@ -16,8 +16,8 @@ import msgspec
 
 from interlock.model.codec import encode
 from interlock.model.journal.record import chain_start
-from interlock.ports.statistics import RefusalRow, RefusalVerification
-from interlock.ports.store import PAGE_MAX, Refusal
+from interlock.ports.refusals import Refusal, RefusalRow, RefusalVerification
+from interlock.ports.store import PAGE_MAX
 from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sql.database import Ask, Questions, Statements
 

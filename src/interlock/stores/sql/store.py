@@ -16,10 +16,21 @@ from interlock.errors import CorruptionError, UsageError
 from interlock.model.codec import decode_snapshot
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import Lane, WorkId
-from interlock.ports.leases import Downtime, Lease
-from interlock.ports.statistics import DwellTimes, MinuteRates, RefusalRow, RefusalVerification, StateCount
-from interlock.ports.store import PAGE_MAX, Append, Duplicate, EntityPage, EntityQuery, Loaded, Refusal
-from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
+from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
+from interlock.ports.refusals import Refusal, RefusalHistory, RefusalLog, RefusalRow, RefusalVerification
+from interlock.ports.statistics import DwellTimes, MinuteRates, StateCount, Statistics
+from interlock.ports.store import (
+    PAGE_MAX,
+    Append,
+    Duplicate,
+    EntityPage,
+    EntityQuery,
+    EntityVerification,
+    Itself,
+    JournalRelease,
+    Loaded,
+)
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
 from interlock.stores.sql import leases, lists, statistics, verification, work_lists
 from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sql.database import Answer, Questions, SqlDatabase
@@ -32,6 +43,16 @@ UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 class SqlStore:
     """Journals in a SQL database. Safe for many callers, event loops, threads and processes."""
+
+    work = Itself[WorkQueue]()
+    leases = Itself[Leases]()
+    clock_stamps = Itself[ClockStamps]()
+    statistics = Itself[Statistics]()
+    refusal_log = Itself[RefusalLog]()
+    refusal_history = Itself[RefusalHistory]()
+    journal_release = Itself[JournalRelease]()
+    verification = Itself[EntityVerification]()
+    journal_archive = None
 
     def __init__(self, database: SqlDatabase) -> None:
         self.database = database
@@ -78,6 +99,9 @@ class SqlStore:
     async def kinds(self) -> tuple[str, ...]:
         """Return the kinds that have entities, sorted."""
         return await self.database.read(lambda: lists.list_kinds(self._sql, self._tenant))
+
+    async def names(self) -> None:
+        """Return None: lists are made of rows, and leave out no entity."""
 
     async def differences(self, entity: str | None = None) -> tuple[str, ...]:
         """Return how derived rows differ from journals: those of one entity, or those of the database as a whole."""

@@ -1,22 +1,24 @@
 """Writes a batch of commit plans, table by table, inside the writer's transaction.
 
-Rule 1: version and key are read first: a conflict or a duplicate writes nothing.
+Rule 1: version and key are read first, unless this connection wrote the entity last: a conflict or a duplicate writes
+nothing.
 Rule 2: the steps of a batch are read one by one and written table by table: each statement runs once over the rows of
 all steps, which costs less than one statement per row. A step that must see what an earlier one of its batch wrote (the
 same entity twice) waits until that is written.
 Rule 3: counters are summed over the batch and written once, before COMMIT.
+Rule 4: a tip that is known saves the query for its step. It cannot lead to a wrong row: the update is conditional on
+the version, and a key is unique. Where one of these fails, the caller undoes the batch and repeats it without tips.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 
 from interlock.errors import CorruptionError, InternalError
 from interlock.model.journal.work import WorkDelta
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
-from interlock.stores.sql.commit_plan import CommitPlan, JournalTip, plan_commit, split_entity, tip_of_new_entity
+from interlock.stores.sql.commit_plan import JournalTip, plan_commit, tip_of_new_entity
 from interlock.stores.sql.database import Answer, Name
 from interlock.stores.sqlite.connection import run_questions
 from interlock.stores.sqlite.work import apply_delta, newest_attempt
@@ -52,55 +54,35 @@ Counts = dict[tuple[str, str, str], int]
 """Changes of the number of entities, by (kind, revision, state)."""
 
 
-@dataclass(frozen=True, slots=True)
+Tips = dict[str, JournalTip]
+"""Where journals end, by entity."""
+
+
 class _Rows:
     """The rows that a batch writes, by statement."""
 
-    created: list[tuple[str | int | bytes | None, ...]] = field(default_factory=list)
-    swapped: list[tuple[str | int | bytes | None, ...]] = field(default_factory=list)
-    journal: list[tuple[str | int | bytes, ...]] = field(default_factory=list)
-    keys: list[tuple[str | int, ...]] = field(default_factory=list)
-    states_left: list[tuple[str | int, ...]] = field(default_factory=list)
-    states_entered: list[tuple[str | int, ...]] = field(default_factory=list)
-    tags_left: list[tuple[str, ...]] = field(default_factory=list)
-    tags_entered: list[tuple[str, ...]] = field(default_factory=list)
-    work: list[tuple[Name, WorkDelta]] = field(default_factory=list)
+    __slots__ = (
+        "created",
+        "journal",
+        "keys",
+        "states_entered",
+        "states_left",
+        "swapped",
+        "tags_entered",
+        "tags_left",
+        "work",
+    )
 
-    def add(self, name: Name, plan: CommitPlan) -> None:
-        """Add the rows of one step."""
-        append, record, tip, changes = plan.append, plan.record, plan.tip, plan.changes
-        time_ms = append.entry.event.time_ms
-        values = (
-            tip.version,
-            tip.revision,
-            plan.configuration,
-            append.snapshot.ended,
-            tip.active,
-            tip.tags,
-            plan.snapshot,
-            tip.head,
-            tip.journal_bytes,
-            tip.entered_ms,
-            time_ms,
-        )
-        if plan.before.version == 0:
-            self.created.append((*values, time_ms, *name))
-        else:
-            self.swapped.append((*values, *name, plan.before.version))
-        self.journal.append((*name, tip.version, record.line, record.head, time_ms))
-        self.keys.append((*name, append.entry.key, tip.version, time_ms))
-        if changes is not None:
-            tenant, kind, own = name
-            for state, since_ms in changes.states_left:
-                self.states_left.append((tenant, kind, own, state, since_ms))
-            for state, since_ms in changes.states_entered:
-                self.states_entered.append((tenant, kind, own, state, since_ms))
-            for tag in changes.tags_left:
-                self.tags_left.append((tenant, kind, tag, own))
-            for tag in changes.tags_entered:
-                self.tags_entered.append((tenant, kind, tag, own))
-        if append.left.born or append.left.ended or append.left.cancelled:
-            self.work.append((name, append.left))
+    def __init__(self) -> None:
+        self.created: list[tuple[str | int | bytes | None, ...]] = []
+        self.swapped: list[tuple[str | int | bytes | None, ...]] = []
+        self.journal: list[tuple[str | int | bytes, ...]] = []
+        self.keys: list[tuple[str | int, ...]] = []
+        self.states_left: list[tuple[str | int, ...]] = []
+        self.states_entered: list[tuple[str | int, ...]] = []
+        self.tags_left: list[tuple[str, ...]] = []
+        self.tags_entered: list[tuple[str, ...]] = []
+        self.work: list[tuple[Name, WorkDelta]] = []
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Write all rows; entities first, because journals refer to them."""
@@ -108,7 +90,7 @@ class _Rows:
             connection.executemany(INSERT_ENTITY, self.created)
         if self.swapped:
             swapped = connection.executemany(UPDATE_ENTITY, self.swapped).rowcount
-            if swapped != len(self.swapped):  # the versions were read in this very transaction
+            if swapped != len(self.swapped):  # a tip was wrong: the writer undoes the batch, and reads every tip
                 raise InternalError(f"expected {len(self.swapped)} updated rows, got {swapped}", code="store.swap")
         for statement, rows in (
             (INSERT_JOURNAL, self.journal),
@@ -127,67 +109,91 @@ class _Rows:
 def write_steps(
     connection: sqlite3.Connection,
     tenant: str,
-    steps: Iterable[tuple[Append, bytes]],
+    steps: Iterable[Append],
     counts: Counts,
     statistics: StatisticsBuffer | None = None,
-) -> list[Answer | CorruptionError]:
-    """Write steps with their encoded snapshots, each if its entity is still at the expected version and its key is new.
+    *,
+    tips: Tips | None = None,
+) -> tuple[list[Answer | CorruptionError], Tips]:
+    """Write steps, each if its entity is still at the expected version and its key is new.
 
-    A row that cannot be decoded is the answer of its own step. Any other error undoes the whole batch.
+    Returns the answers, and where the journals end once this is committed. `tips` is where journals end now, as far as
+    known; the entities of this batch are taken out of it. A row that cannot be decoded is the answer of its own step.
+    Any other error undoes the whole batch; it may be that a tip was wrong, or that a key is known (rule 4).
     """
     answers: list[Answer | CorruptionError] = []
-    rows, touched = _Rows(), set[str]()
-    for append, snapshot in steps:
-        if append.entity in touched:
+    rows, tips_after = _Rows(), Tips()
+    execute = connection.execute
+    for append in steps:
+        entity, entry, expected = append.entity, append.entry, append.expected
+        kind, _, own = entity.partition("/")
+        name = (tenant, kind, own)
+        if entity in tips_after:
             rows.write(connection)
-            rows, touched = _Rows(), set()
+            rows = _Rows()
+        tip = tips.pop(entity, None) if tips else None
+        if tip is None or tip.version != expected:
+            found = execute(SELECT_ENTITY, (entry.key, tenant, kind, own)).fetchone()
+            if found is not None and found[0] is not None:
+                answers.append(Duplicate(found[0]))
+                continue
+            tip = tip_of_new_entity(entity, tenant) if found is None else JournalTip(*found[1:])
+            if tip.version != expected:
+                if statistics is not None:
+                    statistics.count(kind, CONFLICTS, entry.event.at_ms)
+                answers.append(Conflict(tip.version))
+                continue
+        if append.fence is not None and newest_attempt(connection, name, append.fence[0]) != append.fence[1]:
+            answers.append(StaleAttempt(tip.version))
+            continue
         try:
-            answers.append(_answer_step(connection, tenant, append, snapshot, rows, counts, statistics))
+            _, line, configuration, _, after, changes = plan_commit(append, tip)
         except CorruptionError as error:
             answers.append(error)
-        touched.add(append.entity)
-    rows.write(connection)
-    return answers
-
-
-def _answer_step(
-    connection: sqlite3.Connection,
-    tenant: str,
-    append: Append,
-    snapshot: bytes,
-    rows: _Rows,
-    counts: Counts,
-    statistics: StatisticsBuffer | None,
-) -> Answer:
-    """Return the answer to one step, and add what it writes to the rows."""
-    name = (tenant, *split_entity(append.entity))
-    entry = append.entry
-    key_version, tip = _find_tip(connection, name, append.entity, entry.key)
-    if key_version is not None:
-        return Duplicate(key_version)
-    if tip.version != append.expected:
+            continue
+        version, revision, active, tags, head, journal_bytes, entered_ms = tips_after[entity] = after
+        snapshot, time_ms = append.snapshot, entry.event.time_ms
+        values = (
+            version,
+            revision,
+            configuration,
+            snapshot.ended,
+            active,
+            tags,
+            append.snapshot_json,
+            head,
+            journal_bytes,
+            entered_ms,
+            time_ms,
+        )
+        if expected:
+            rows.swapped.append((*values, tenant, kind, own, expected))
+        else:
+            rows.created.append((*values, time_ms, tenant, kind, own))
+        rows.journal.append((tenant, kind, own, version, line, head, time_ms))
+        rows.keys.append((tenant, kind, own, entry.key, version, time_ms))
+        left: Sequence[tuple[str, int]] = ()
+        if changes is not None:
+            left = changes.states_left
+            for state, since_ms in left:
+                rows.states_left.append((tenant, kind, own, state, since_ms))
+            for state, since_ms in changes.states_entered:
+                rows.states_entered.append((tenant, kind, own, state, since_ms))
+            for tag in changes.tags_left:
+                rows.tags_left.append((tenant, kind, tag, own))
+            for tag in changes.tags_entered:
+                rows.tags_entered.append((tenant, kind, tag, own))
+            for of_revision, state, change in changes.counts:
+                place = (kind, of_revision, state)
+                counts[place] = counts.get(place, 0) + change
+        delta = append.left
+        if delta.born or delta.ended or delta.cancelled:
+            rows.work.append((name, delta))
         if statistics is not None:
-            statistics.count(name[1], CONFLICTS, entry.event.at_ms)
-        return Conflict(tip.version)
-    if append.fence is not None and newest_attempt(connection, name, append.fence[0]) != append.fence[1]:
-        return StaleAttempt(tip.version)
-    plan = plan_commit(append, snapshot, tip)
-    rows.add(name, plan)
-    changes = plan.changes
-    for revision, state, change in () if changes is None else changes.counts:
-        place = (name[1], revision, state)
-        counts[place] = counts.get(place, 0) + change
-    if statistics is not None:
-        statistics.count_step(name[1], () if changes is None else changes.states_left, entry.event.at_ms)
-    return Appended(entry.version, plan.record.head)
-
-
-def _find_tip(connection: sqlite3.Connection, name: Name, entity: str, key: str) -> tuple[int | None, JournalTip]:
-    """Return the version that used this key, if any, and the tip of the entity's journal."""
-    found = connection.execute(SELECT_ENTITY, (key, *name)).fetchone()
-    if found is None:
-        return None, tip_of_new_entity(entity, name[0])
-    return found[0], JournalTip(*found[1:])
+            statistics.count_step(kind, left, entry.event.at_ms)
+        answers.append(Appended(version, head))
+    rows.write(connection)
+    return answers, tips_after
 
 
 def write_counts(connection: sqlite3.Connection, tenant: str, counts: Counts) -> None:

@@ -19,9 +19,9 @@ from threading import Lock, Thread
 from typing import Any, NamedTuple, TypeVar
 
 from interlock.errors import InterlockError, InternalError, UnavailableError
-from interlock.model.codec import encode
 from interlock.ports.clock import Clock
-from interlock.ports.store import Append, Refusal
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Append
 from interlock.ports.threads import start_thread, thread_future
 from interlock.stores.sql.database import Answer, Questions
 from interlock.stores.sql.refusals import RefusalQueue
@@ -47,10 +47,9 @@ _Answered = tuple[asyncio.Future[Any], Any]
 
 
 class PendingCommit(NamedTuple):
-    """A caller: its append, the encoded snapshot, and where it waits for the answer."""
+    """A caller: its append, and where it waits for the answer."""
 
     append: Append
-    snapshot: bytes
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Answer]
 
@@ -89,7 +88,7 @@ class CommitQueue:
 
     async def append(self, append: Append) -> Answer:
         """Commit one step. Raises UnavailableError when the store is closed or poisoned, or the queue is full."""
-        policy, snapshot = self.policy, encode(append.snapshot)
+        policy = self.policy
         with policy.guard:
             policy.under_way += 1
         try:
@@ -97,13 +96,13 @@ class CommitQueue:
                 if policy.is_turn_over(time.perf_counter_ns()):
                     await asyncio.sleep(0)  # others first: callers that come together share a batch
                 if policy.under_way == 1:
-                    answer = self.append_inline(append, snapshot)
+                    answer = self.append_inline(append)
                     if answer is not None:
                         return answer
             loop = asyncio.get_running_loop()
             future: asyncio.Future[Answer] = thread_future(loop)
             self.loops.listen(loop)
-            self.submit(PendingCommit(append, snapshot, loop, future))
+            self.submit(PendingCommit(append, loop, future))
             return await future
         finally:
             with policy.guard:
@@ -142,13 +141,13 @@ class CommitQueue:
             self._refusals.add(refusals)
         self._wake()
 
-    def append_inline(self, append: Append, snapshot: bytes) -> Answer | None:
+    def append_inline(self, append: Append) -> Answer | None:
         """Commit a step in the thread of its caller; None when it must be submitted, and nothing was done.
 
         Raises as `submit` does, and the error of the step itself.
         """
         self.check()
-        answer = self.writer.commit_inline((append, snapshot))
+        answer = self.writer.commit_inline(append)
         if not isinstance(answer, InterlockError):
             return answer
         if self.writer.poison is not None:
@@ -199,7 +198,7 @@ class CommitQueue:
             while self._wait_for_work():
                 steps, refusals, jobs = self._take()
                 answers, results = self.writer.commit(
-                    [(each.append, each.snapshot) for each in steps], refusals, [each.questions for each in jobs]
+                    [each.append for each in steps], refusals, [each.questions for each in jobs]
                 )
                 self._answer(zip(steps, answers, strict=True))
                 self._answer(zip(jobs, results, strict=True))
@@ -240,7 +239,7 @@ class CommitQueue:
         with self._guard:
             while self._steps and len(steps) < BATCH_STEPS_MAX and room > 0:
                 steps.append(self._steps.popleft())
-                room -= len(steps[-1].snapshot)
+                room -= len(steps[-1].append.snapshot_json)
             jobs = list(self._jobs)
             self._jobs.clear()
             return steps, self._refusals.take(), jobs

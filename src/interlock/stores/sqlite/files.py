@@ -42,7 +42,7 @@ class Identity(NamedTuple):
 def identity_at(path: Path | str) -> Identity | None:
     """Return the identity of the file at a path; None when there is none, or it cannot be read."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - called at every commit; `Path.stat` takes twice as long
+        found = os.stat(path)  # noqa: PTH116 - no `Path` is needed
     except OSError:
         return None
     return Identity(found.st_dev, found.st_ino)
@@ -213,9 +213,12 @@ class DatabaseFiles:
     def problem(self) -> InterlockError | None:
         """Return why nothing that is written now can be acknowledged; None when all paths lead to the open files."""
         for path, identity in self._known:
-            found = identity_at(path)
-            if found is None or found != identity:
-                return replaced_error(f"{path} was {'moved or deleted' if found is None else 'replaced'}")
+            try:
+                found = os.stat(path)  # noqa: PTH116 - called at every commit; `Path.stat` takes twice as long
+            except OSError:
+                return replaced_error(f"{path} was moved or deleted")
+            if identity is None or found.st_ino != identity.inode or found.st_dev != identity.device:
+                return replaced_error(f"{path} was replaced")
         return None
 
 

@@ -21,8 +21,9 @@ import msgspec
 from interlock.errors import CorruptionError, UsageError
 from interlock.model.journal.work import Lane
 from interlock.ports.fork import forked_error
-from interlock.ports.journal_feed import FeedPage
-from interlock.ports.store import Append, Refusal
+from interlock.ports.journal_feed import FeedPage, JournalFeed
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Append, Itself
 from interlock.ports.threads import in_thread_or_here
 from interlock.ports.work import Claim
 from interlock.stores.file_identity import replaced_error
@@ -78,6 +79,7 @@ class SqliteStore(SqlStore):
     """Journals in a SQLite file. Safe for many callers, threads and processes."""
 
     database: SqliteDatabase
+    journal_feed = Itself[JournalFeed]()
     server_clock = False
 
     def __init__(self, path: Path, *, tenant: str = "") -> None:

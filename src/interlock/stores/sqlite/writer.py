@@ -13,7 +13,10 @@ the write lock first (and go on without it only when others hold it for `CHECKPO
 SQLite before 3.51.3 can damage the file when a checkpoint and a write of two connections meet.
 Rule 6: a COMMIT is acknowledged only if the paths of the files still lead to the open files (`files`). If one was
 moved, replaced or deleted, the store is poisoned.
-Rule 7: statistics are summed in memory and written at most once per `STATISTICS_MS`, with a batch or when idle.
+Rule 7: where the journals of recent entities end is remembered, so that their next step needs no query. An entity is
+forgotten before its step is written and remembered after the COMMIT. All are forgotten after a rollback or an error,
+after a job, and when `PRAGMA data_version` shows that another connection has written.
+Rule 8: statistics are summed in memory and written at most once per `STATISTICS_MS`, with a batch or when idle.
 """
 
 from __future__ import annotations
@@ -28,14 +31,15 @@ from typing import Any, NamedTuple
 
 from interlock.errors import InterlockError, InternalError
 from interlock.ports.clock import Clock, SystemClock
-from interlock.ports.store import Append, Appended, Refusal
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Append, Appended
 from interlock.stores.key_expiry import window_begin_ms
 from interlock.stores.sql.database import Answer, Questions
 from interlock.stores.sql.key_retention import KeyRetention
 from interlock.stores.sql.refusals import append_refusals
 from interlock.stores.sql.statistics import write_statistics
 from interlock.stores.sqlite.checkpoint import WriteAheadLog
-from interlock.stores.sqlite.commit import Counts, write_counts, write_steps
+from interlock.stores.sqlite.commit import Counts, Tips, write_counts, write_steps
 from interlock.stores.sqlite.connection import (
     BEGIN,
     BUSY,
@@ -60,6 +64,9 @@ INLINE_NS_MAX = 500_000_000
 """How long callers may commit inline before one goes to the thread, which writes the statistics and checkpoints: less
 than the idle time after which the thread truncates the log, so that it never does so in the middle of steps."""
 
+TIPS_MAX = 20_000
+"""Ends of journals in memory, half a KiB each. A missing one costs a query."""
+
 STATISTICS_MS = 1_000
 """How long statistics are summed before they are written: pages lag by that, and steps do not pay for them."""
 
@@ -67,6 +74,7 @@ SAVEPOINT = "SAVEPOINT step"
 RELEASE = "RELEASE step"
 ROLLBACK_STEP = "ROLLBACK TO step"
 COMMIT = "COMMIT"
+DATA_VERSION = "PRAGMA data_version"
 ROLLBACK = "ROLLBACK"
 CHECKPOINT_RESTART = "PRAGMA wal_checkpoint(RESTART)"
 CHECKPOINT_TRUNCATE = "PRAGMA wal_checkpoint(TRUNCATE)"
@@ -81,9 +89,6 @@ VALUE_ERRORS = (
     OverflowError,
 )
 """Errors of a value that cannot be written; all others concern the connection."""
-
-Step = tuple[Append, bytes]
-"""An append, and its encoded snapshot."""
 
 Job = Callable[[], Questions[Any]]
 """Something to do in a transaction that is not a step."""
@@ -112,6 +117,8 @@ class SqliteWriter:
         self._checkpoint_at = WAL_BYTES_MAX
         self._was_full = False
         self._statistics = StatisticsBuffer()
+        self._tips: Tips = {}
+        self._data_version = 0
         self._statistics_ms = 0
         self._newest_ms = 0
         self._key_retention = KeyRetention(STATEMENTS, tenant)
@@ -120,13 +127,13 @@ class SqliteWriter:
         self._is_closed = False
         self._thread_ns = 0
 
-    def commit(self, steps: Sequence[Step], refusals: Sequence[Refusal] = (), jobs: Sequence[Job] = ()) -> Committed:
+    def commit(self, steps: Sequence[Append], refusals: Sequence[Refusal] = (), jobs: Sequence[Job] = ()) -> Committed:
         """Commit everything in one transaction, in the thread. Waits for other processes, up to `BUSY_MS`."""
         with self._turn, CALLS:
             self._thread_ns = time.perf_counter_ns()
             return self._commit(steps, refusals, jobs)
 
-    def commit_inline(self, step: Step) -> Answer | InterlockError | None:
+    def commit_inline(self, step: Append) -> Answer | InterlockError | None:
         """Commit one step in the thread of its caller; None when the thread has to do it, and nothing was done.
 
         If another thread takes the turn in between, this waits until it is done.
@@ -186,7 +193,7 @@ class SqliteWriter:
 
     def _commit(
         self,
-        steps: Sequence[Step],
+        steps: Sequence[Append],
         refusals: Sequence[Refusal] = (),
         jobs: Sequence[Job] = (),
         *,
@@ -195,21 +202,25 @@ class SqliteWriter:
         connection = self._connection
         counts: Counts = {}
         statistics = StatisticsBuffer()
-        answers: list[Answer | InterlockError]
+        answers: Sequence[Answer | InterlockError]
         started_ns = time.perf_counter_ns()
         try:
             self._undo()
-            begin(connection, waits=waits)
-            answers = self._write_steps(steps, counts, statistics, waits=waits)
+            self._begin(waits=waits)
+            answers, tips = self._write_steps(steps, counts, statistics, waits=waits)
             write_counts(connection, self._tenant, counts)
             self._write_refusals(refusals, statistics)
             has_written = waits and self._write_statistics()
+            if jobs:  # what a job changes is not known here
+                self._tips.clear()
+                tips = {}
             results = [self._run_job(each) for each in jobs]
             connection.execute(COMMIT)
         except sqlite3.Error as error:
             failure = self._fail(error)
             answers, results = [failure] * len(steps), [failure] * len(jobs)
         except BaseException:
+            self._tips.clear()
             with contextlib.suppress(sqlite3.Error):  # whoever has the turn next undoes it, and gets the error
                 self._undo()
             raise
@@ -221,8 +232,9 @@ class SqliteWriter:
             if has_written:
                 self._statistics.clear()
             self._statistics.add(statistics)
-            for append, _ in steps:
+            for append in steps:
                 self._newest_ms = max(self._newest_ms, append.entry.event.time_ms)
+            self._remember(tips)
         if len(answers) == 1 and isinstance(answers[0], Appended | InterlockError):  # others did not touch the disk
             self.policy.took(time.perf_counter_ns() - started_ns)
         return Committed(answers, results)
@@ -230,29 +242,52 @@ class SqliteWriter:
     def _undo(self) -> None:
         """End a transaction that was left open."""
         if self._connection.in_transaction:
+            self._tips.clear()
             self._connection.execute(ROLLBACK)
+
+    def _begin(self, *, waits: bool) -> None:
+        """Begin a transaction that writes, and forget where journals end if another connection has written."""
+        begin(self._connection, waits=waits)
+        (data_version,) = self._connection.execute(DATA_VERSION).fetchone()
+        if data_version != self._data_version:
+            self._tips.clear()
+            self._data_version = data_version
+
+    def _remember(self, tips: Tips) -> None:
+        """Keep where journals end after a COMMIT, for the next steps of these entities."""
+        self._tips.update(tips)
+        while len(self._tips) > TIPS_MAX:
+            del self._tips[next(iter(self._tips))]
 
     def _write_steps(
-        self, steps: Sequence[Step], counts: Counts, statistics: StatisticsBuffer, *, waits: bool
-    ) -> list[Answer | InterlockError]:
-        """Write all steps together. If one of them cannot be written, all are undone and each is written by itself."""
-        try:
-            return [*write_steps(self._connection, self._tenant, steps, counts, statistics)]
-        except (*VALUE_ERRORS, InterlockError):
-            counts.clear()
-            statistics.clear()
-            self._connection.execute(ROLLBACK)
-            begin(self._connection, waits=waits)
-            return [self._write_step(each, counts, statistics) for each in steps]
+        self, steps: Sequence[Append], counts: Counts, statistics: StatisticsBuffer, *, waits: bool
+    ) -> tuple[Sequence[Answer | InterlockError], Tips]:
+        """Write all steps together. If one of them cannot be written, all are undone.
 
-    def _write_step(self, step: Step, counts: Counts, statistics: StatisticsBuffer) -> Answer | InterlockError:
+        Then they are written together once more, from what the file says; and at last each by itself.
+        """
+        connection, known = self._connection, self._tips
+        while True:
+            has_tips = bool(known)
+            try:
+                return write_steps(connection, self._tenant, steps, counts, statistics, tips=known)
+            except (*VALUE_ERRORS, InterlockError):
+                counts.clear()
+                statistics.clear()
+                known.clear()
+                connection.execute(ROLLBACK)
+                self._begin(waits=waits)
+            if not has_tips:
+                return [self._write_step(each, counts, statistics) for each in steps], {}
+
+    def _write_step(self, step: Append, counts: Counts, statistics: StatisticsBuffer) -> Answer | InterlockError:
         """Write one step; an error of its own undoes nothing of the others."""
         connection = self._connection
         own_counts: Counts = {}
         own_statistics = StatisticsBuffer()
         connection.execute(SAVEPOINT)
         try:
-            (answer,) = write_steps(connection, self._tenant, [step], own_counts, own_statistics)
+            (answer,), _ = write_steps(connection, self._tenant, [step], own_counts, own_statistics)
         except (*VALUE_ERRORS, InterlockError) as error:
             connection.execute(ROLLBACK_STEP)
             connection.execute(RELEASE)
@@ -314,6 +349,7 @@ class SqliteWriter:
 
     def _fail(self, error: sqlite3.Error) -> InterlockError:
         """Undo the transaction, and return the error as one of ours; poison the store if the connection is broken."""
+        self._tips.clear()
         failure = translate_error(error, self._path)
         self._was_full |= failure.code == "store.full"
         if poisons(error):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import get_args, get_type_hints
+
 from msgspec.structs import replace
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.codec import encode
 from interlock.model.limits import ENTITY_ID_BYTES_MAX, ENTRY_BYTES_MAX, SNAPSHOT_BYTES_MAX
-from interlock.ports.store import Conflict, Duplicate, EntityQuery, Loaded, Refusal, RefusalLog
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import CAPABILITIES, Conflict, Duplicate, EntityQuery, Loaded, Store
 from interlock.runtime.history.replay import replay
 from interlock.testing.store_suite.samples import Life, charts
 from interlock.testing.store_suite.subject import StoreSubject, expect, expect_error, journal, kept, snapshot
@@ -23,6 +26,20 @@ HOSTILE_IDS = (
 
 IMPOSSIBLE_IDS = ("a\0b", "\ud800", "")
 """Invalid ids. A store may refuse them with UsageError, or store them exactly."""
+
+
+async def capabilities_are_none_or_whole(subject: StoreSubject) -> None:
+    """Each capability of the port is there; it is None, or has every attribute of its protocol."""
+    async with subject.opened() as store:
+        for name in CAPABILITIES:
+            if not hasattr(store, name):
+                raise AssertionError(f"the store has no attribute `{name}`")
+            capability = getattr(store, name)
+            port = get_args(get_type_hints(getattr(Store, name).fget)["return"])[0]
+            if capability is not None:
+                wanted = {*vars(port), *get_type_hints(port)}
+                lacks = [each for each in sorted(wanted) if each[0] != "_" and not hasattr(capability, each)]
+                expect([], lacks, f"what `{name}` lacks")
 
 
 async def a_creation_is_version_one(subject: StoreSubject) -> None:
@@ -219,8 +236,8 @@ async def refusals_change_no_version(subject: StoreSubject) -> None:
     life = Life("parcel/1")
     async with subject.opened() as store:
         await kept(store, life.created())
-        if isinstance(store, RefusalLog):
-            await store.refuse((Refusal("parcel/1", "noted", "denied", "roles", 1_000, "ada", None),))
+        if store.refusal_log is not None:
+            await store.refusal_log.refuse((Refusal("parcel/1", "noted", "denied", "roles", 1_000, "ada", None),))
         await kept(store, life.stepped(key="k"))
         expect(2, len(await journal(store, "parcel/1")))
 
@@ -265,6 +282,7 @@ async def lists_outlive_a_reopening(subject: StoreSubject) -> None:
 
 
 CASES = (
+    capabilities_are_none_or_whole,
     a_creation_is_version_one,
     an_unknown_entity_is_nothing,
     entries_stand_in_order_and_chained,

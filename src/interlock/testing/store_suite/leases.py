@@ -1,4 +1,4 @@
-"""Cases of the store suite for a store with leases (`ports.leases.LeaseStore`): names, fences, downtimes.
+"""Cases of the store suite for a store with leases (`ports.leases.Leases`): names, fences, downtimes.
 
 Rule: a case uses real time and never waits, because a store may use the clock of its server. A lease that must expire
 has no length, and a silence that must count as downtime has none either. A wrong clock is a time that the caller
@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import cast
 
 from interlock.model.limits import LEASE_MS_MAX
 from interlock.ports.clock import SystemClock
-from interlock.ports.leases import ClockCorrection, Lease, LeaseStore
+from interlock.ports.leases import Lease, Leases
 from interlock.testing.store_suite.subject import StoreSubject, expect
 
 MINUTE_MS = 60_000
@@ -25,18 +24,19 @@ ANY_SILENCE_MS = -1
 
 
 @asynccontextmanager
-async def _leases(subject: StoreSubject) -> AsyncIterator[LeaseStore]:
+async def _leases(subject: StoreSubject) -> AsyncIterator[Leases]:
     async with subject.opened() as store:
-        expect(True, isinstance(store, LeaseStore), f"a {type(store).__name__} has no leases")
-        yield cast("LeaseStore", store)
+        if store.leases is None:
+            raise AssertionError(f"a {type(store).__name__} has no leases")
+        yield store.leases
 
 
-async def _try_lease(store: LeaseStore, name: str, owner: str, length_ms: int = MINUTE_MS) -> Lease | None:
+async def _try_lease(store: Leases, name: str, owner: str, length_ms: int = MINUTE_MS) -> Lease | None:
     now_ms = SystemClock().now_ms()
     return await store.lease(name, owner=owner, now_ms=now_ms, until_ms=now_ms + length_ms)
 
 
-async def _lease(store: LeaseStore, name: str, owner: str, length_ms: int = MINUTE_MS) -> Lease:
+async def _lease(store: Leases, name: str, owner: str, length_ms: int = MINUTE_MS) -> Lease:
     lease = await _try_lease(store, name, owner, length_ms)
     if lease is None:
         raise AssertionError(f"{owner} cannot take the free name `{name}`")
@@ -120,8 +120,7 @@ async def signs_of_life_from_the_future_are_not_believed(subject: StoreSubject) 
         found = await store.alive(now_ms=now_ms, gap_ms=MINUTE_MS)
         if found is not None:  # a store that goes by its server's clock has noticed nothing
             expect(True, found.began_ms > found.ended_ms, "the answer says that the last sign is in the future")
-        if isinstance(store, ClockCorrection):
-            await store.correct_clock(now_ms=now_ms)
+        await store.correct_clock(now_ms=now_ms)
         expect(None, await store.alive(now_ms=now_ms + 1, gap_ms=MINUTE_MS))
         gap = await store.alive(now_ms=now_ms + 2, gap_ms=ANY_SILENCE_MS)
         if gap is None:

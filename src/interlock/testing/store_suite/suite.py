@@ -35,7 +35,7 @@ def store_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
 
 
 def lease_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
-    """Return the cases for a store with leases and downtimes (`ports.leases.LeaseStore`)."""
+    """Return the cases for a store with leases and downtimes (`ports.leases.Leases`)."""
     more = (*(leases.DURABLE if durable else ()), *(leases.SHARED if shared else ()))
     return (*leases.CASES, *more)
 

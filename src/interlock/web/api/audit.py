@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from interlock.errors import UsageError
 from interlock.model.journal.entry import CREATE
-from interlock.ports.statistics import RefusalHistory, RefusalRow
+from interlock.ports.refusals import RefusalRow
 from interlock.web.http.endpoint import Endpoint, RequestContext
 
 READ_ROWS = 200
@@ -63,14 +63,14 @@ class RefusalsProofView(Struct, frozen=True):
 async def list_refusals(request: RequestContext) -> RefusalsView:
     """Return refused events, newest first."""
     console, store, query = request.console, request.console.store, request.query
-    if not isinstance(store, RefusalHistory):
+    if store.refusal_history is None:
         return RefusalsView((), supported=False)
     scope = msgspec.json.encode(("refusals", query.principal)).decode()
     cursor = console.cursors.decrypt(query.before, scope)
     before = None if cursor is None else int(cursor)
     visible: list[RefusalRow] = []
     for _ in range(READS_MAX):  # hidden rows are skipped, so that a short page does not disclose them
-        rows = await store.refusals_before(before, principal=query.principal, limit=READ_ROWS)
+        rows = await store.refusal_history.refusals_before(before, principal=query.principal, limit=READ_ROWS)
         visible += (each for each in rows if request.may_see_entity(each.refusal.entity))
         before = rows[-1].sequence if len(rows) == READ_ROWS else None
         if before is None or len(visible) > query.limit:
@@ -92,9 +92,9 @@ def _view(request: RequestContext, row: RefusalRow) -> RefusalView:
 async def verify_refusals(request: RequestContext) -> RefusalsProofView:
     """Verify the chain of refused events. The numbers count hidden rows, so only some users get them."""
     store = request.console.store
-    if not isinstance(store, RefusalHistory):
+    if store.refusal_history is None:
         raise UsageError("this store does not record refused events", code="refusals.none")
-    proof = await store.prove_refusals()
+    proof = await store.refusal_history.prove_refusals()
     if not request.sees_everything:
         return RefusalsProofView(proof.broken is None)
     return RefusalsProofView(proof.broken is None, proof.linked, proof.broken)

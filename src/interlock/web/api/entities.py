@@ -16,7 +16,7 @@ from interlock.errors import UsageError
 from interlock.model.duration import parse_duration
 from interlock.model.journal.entry import Receipt
 from interlock.ports.store import EntityPage, EntityQuery, EntityRow
-from interlock.ports.work import WorkQuery, WorkStore
+from interlock.ports.work import WorkQuery
 from interlock.runtime.request_checks import check_entity
 from interlock.web.api.views import RowsView, mask_for, row_view
 from interlock.web.http.console import principal_of
@@ -92,13 +92,15 @@ async def _find_by_error(request: RequestContext, query: EntityQuery) -> EntityP
     The cursor contains the last entity, too: the next page of work may start with more work of it.
     """
     store, filters = request.console.store, request.query
-    if not isinstance(store, WorkStore):
+    if store.work is None:
         return EntityPage(())
     name = None if filters.error == "any" else filters.error
     last, _, cursor = (None, "", None) if query.after is None else query.after.partition("\n")
     found: dict[str, None] = {}
     for _ in range(ERROR_PAGES_MAX):
-        page = await store.works(WorkQuery(kind=query.kind, dead=True, name=name, after=cursor, limit=filters.limit))
+        page = await store.work.works(
+            WorkQuery(kind=query.kind, dead=True, name=name, after=cursor, limit=filters.limit)
+        )
         found |= dict.fromkeys(each.entity for each in page.rows if each.entity != last)
         cursor = page.after
         if cursor is None or len(found) >= filters.limit:

@@ -19,7 +19,7 @@ from interlock.observe.acceptance import Acceptance, acceptances
 from interlock.observe.history import REPLAY_ENTRIES_MAX
 from interlock.observe.population import dwell_p95
 from interlock.observe.sagas import saga_views
-from interlock.ports.work import WorkQuery, WorkStore
+from interlock.ports.work import WorkQuery
 from interlock.runtime.chart_registry import child_entity
 from interlock.runtime.history.replay import repeat_step, time_ms
 from interlock.runtime.request_checks import check_entity
@@ -203,9 +203,9 @@ def _transitions(kernel: Kernel, before: Snapshot | None, entry: Entry | None) -
 async def _work(request: RequestContext, entity: str, mask: ChartMask | None) -> tuple[tuple[WorkView, ...], bool]:
     """Return the first work of an entity, and whether there is more."""
     store = request.console.store
-    if not isinstance(store, WorkStore):
+    if store.work is None:
         return (), False
-    page = await store.works(WorkQuery(entity=entity, limit=WORK_MAX))
+    page = await store.work.works(WorkQuery(entity=entity, limit=WORK_MAX))
     now_ms = request.console.clock.now_ms()
     return tuple(masked_work(work_view(each, now_ms), mask) for each in page.rows), page.after is not None
 

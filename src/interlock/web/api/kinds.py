@@ -12,7 +12,7 @@ from interlock.observe.acceptance import event_names, payload_schema
 from interlock.observe.population import RevisionPopulation, StatePopulation, population
 from interlock.observe.revision_diff import Change, revision_changes
 from interlock.ports.statistics import MinuteRates
-from interlock.ports.work import WorkQuery, WorkStore
+from interlock.ports.work import WorkQuery
 from interlock.runtime.chart_registry import BUILTIN_KINDS
 from interlock.web.api.jobs import may_see_job
 from interlock.web.api.work import find_visible_work
@@ -128,7 +128,7 @@ async def _kind_view(request: RequestContext, kind: str) -> KindView:
 
 async def _dead_letters(request: RequestContext) -> tuple[int | None, bool]:
     """Return the number of visible dead letters, and whether there are more."""
-    if not isinstance(request.console.store, WorkStore):
+    if request.console.store.work is None:
         return None, False
     page = await find_visible_work(request, WorkQuery(dead=True, limit=DEAD_LETTERS_MAX))
     return len(page.rows), page.after is not None
@@ -139,12 +139,11 @@ async def get_kind(request: RequestContext) -> KindDetail:
     kind = request.path("kind")
     chart = request.console.chart_for(request.user, kind)
     root = chart.states[0]
-    initial = tuple(each for each in root.context if not each.name.startswith("saga_"))
     return KindDetail(
         await _kind_view(request, kind),
         request.console.clock.now_ms(),
         _events(chart),
-        payload_schema(initial),
+        payload_schema(root.context),
         root.description,
     )
 

@@ -16,7 +16,7 @@ from interlock.model.journal.work import Lane, WorkId
 from interlock.observe.sagas import SagaView, saga_views, sagas
 from interlock.operate.dead_letters import Act, WorkOperations
 from interlock.ports.store import EntityQuery
-from interlock.ports.work import WorkPage, WorkQuery, WorkRow, WorkStore
+from interlock.ports.work import WorkPage, WorkQuery, WorkRow
 from interlock.runtime.request_checks import check_entity
 from interlock.web.api.views import WorkView, mask_for, masked_work, work_view
 from interlock.web.http.endpoint import Endpoint, RequestContext
@@ -95,7 +95,7 @@ async def list_work(request: RequestContext) -> WorkListView:
     """Return work by lane, name and entity, and whether it is a dead letter."""
     console, query = request.console, request.query
     now_ms = console.clock.now_ms()
-    if not isinstance(console.store, WorkStore):
+    if console.store.work is None:
         return WorkListView((), now_ms, supported=False)
     scope = msgspec.json.encode((query.lane, query.name, query.entity, query.dead, request.sees_everything)).decode()
     page = await find_visible_work(
@@ -117,9 +117,9 @@ async def list_work(request: RequestContext) -> WorkListView:
 async def find_visible_work(request: RequestContext, query: WorkQuery) -> WorkPage:
     """Return a page of work of the kinds that the user may see, or of one kind. The store must support work."""
     console, store = request.console, request.console.store
-    assert isinstance(store, WorkStore)
+    assert store.work is not None
     if request.sees_everything:
-        return await store.works(query)
+        return await store.work.works(query)
     kinds = [each for each in console.visible_kinds(request.user) if query.kind in (None, each)]
     start, _, cursor = (query.after or "").partition("\n")
     rows: list[WorkRow] = []
@@ -127,7 +127,7 @@ async def find_visible_work(request: RequestContext, query: WorkQuery) -> WorkPa
         if len(rows) >= query.limit:
             return WorkPage(tuple(rows), f"{kind}\n")
         after = cursor if cursor and kind == start else None
-        page = await store.works(replace(query, kind=kind, after=after, limit=query.limit - len(rows)))
+        page = await store.work.works(replace(query, kind=kind, after=after, limit=query.limit - len(rows)))
         rows += page.rows
         if page.after is not None:
             return WorkPage(tuple(rows), f"{kind}\n{page.after}")
@@ -165,13 +165,14 @@ async def list_sagas(request: RequestContext) -> SagasView:
     console = request.console
     found = []
     for kind in (each for each in console.kinds() if request.may_see(each)):
-        for saga in sagas(console.kernel(kind).chart):
-            query = EntityQuery(kind=kind, state=saga.state.id, limit=SAGA_ENTITIES_MAX)
+        for state, saga in sagas(console.kernel(kind).chart):
+            query = EntityQuery(kind=kind, state=state.id, limit=SAGA_ENTITIES_MAX)
             page = await console.store.find(query)
             entities = [
                 SagaEntity(each.entity, each.entered_ms, await _saga_views(request, each.entity)) for each in page.rows
             ]
-            found.append(SagaKind(kind, saga.state.id, saga.steps, tuple(entities), page.after is not None))
+            steps = tuple(each.id for each in saga.steps)
+            found.append(SagaKind(kind, state.id, steps, tuple(entities), page.after is not None))
     return SagasView(tuple(found), console.clock.now_ms())
 
 

@@ -17,7 +17,7 @@ from interlock.cli.commands import doctor
 from interlock.errors import UsageError
 from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
-from tests.unit.cli.calls import Caller
+from tests.support.cli import Caller
 
 STORE = "sqlite:///lamps.db"
 CHARTED = ("--chart", "lamp.yaml")
@@ -45,7 +45,7 @@ def checks(call: Caller, *words: str) -> dict[str, tuple[str, str, str | None]]:
 
 
 def test_a_store_that_is_well_has_no_other_mark(call: Caller, lamps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "chosen_mode", lambda: "native")
+    monkeypatch.setattr(doctor, "select_mode", lambda: "native")
     monkeypatch.setattr(doctor, "file_system", lambda path: "ext4")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(1 << 40, 0, 10 << 30))
     ended = call("doctor", STORE, *CHARTED)
@@ -162,9 +162,9 @@ async def _nothing(url: str, charts: Any) -> list[doctor.Check]:
 
 
 def test_a_fallback_of_shared_memory_is_a_warning(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "chosen_mode", lambda: "flock")
+    monkeypatch.setattr(doctor, "select_mode", lambda: "flock")
     slower = checks(call)["shared memory"]
-    monkeypatch.setattr(doctor, "chosen_mode", _refused)
+    monkeypatch.setattr(doctor, "select_mode", _refused)
     absent = checks(call)["shared memory"]
 
     assert ("warning", True) == (slower[0], "fallback flock" in slower[1])

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,8 +10,7 @@ import pytest
 
 from interlock.cli.commands import draw as drawing
 from interlock.model.limits import STATES_MAX
-from tests.support.eventually import PATIENCE_SECONDS
-from tests.unit.cli.calls import BAD, LAMP, Caller
+from tests.support.cli import Caller
 
 
 @pytest.mark.parametrize(("name", "beginning"), [("x.svg", b"<svg "), ("x.png", b"\x89PNG"), ("x.txt", b"lamp\n")])
@@ -89,35 +85,6 @@ def test_a_chart_that_is_too_large_is_drawn_as_an_outline_with_a_message(call: C
 
     assert 0 == ended.code
     assert "drawn as an outline: the chart is too large to be laid out" in ended.err
-
-
-def test_a_watched_file_is_drawn_again_when_it_changes(folder: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-u", "-m", "interlock", "draw", "lamp.yaml", "-o", "x.svg", "--watch"],
-        cwd=folder,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stderr is not None
-        first = process.stderr.readline()
-        (folder / "lamp.yaml").write_text(BAD)
-        findings = [process.stderr.readline()]
-        while "error" not in findings[-1] or findings[-1].startswith("lamp.yaml:"):
-            findings.append(process.stderr.readline())
-        (folder / "lamp.yaml").write_text(LAMP.replace("bright", "shining"))
-        printed = process.stderr.readline()
-        while "wrote" not in printed:
-            printed = process.stderr.readline()
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=PATIENCE_SECONDS)
-    finally:
-        process.kill()
-        process.wait()
-
-    assert ("wrote x.svg\n", "wrote x.svg\n", 130) == (first, printed, process.returncode)
-    assert any("brihgt" in line for line in findings)
-    assert "shining" in (folder / "x.svg").read_text(encoding="utf-8")
 
 
 def test_a_file_that_is_away_for_a_moment_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

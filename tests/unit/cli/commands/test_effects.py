@@ -17,13 +17,11 @@ from interlock.cli.output.terminal import Terminal
 from interlock.errors import RejectedError
 from interlock.model.journal.work import CHILD_WORK, Work, WorkDelta, WorkId
 from interlock.ports.clock import SystemClock
-from interlock.ports.work import Settlement, WorkQuery, WorkRow, WorkStore
-from interlock.stores.registry import open_store as open_store_url
-from interlock.stores.sql import work_lists
+from interlock.ports.work import Settlement, WorkQuery, WorkRow
+from interlock.stores.memory import MemoryStore
 from interlock.stores.sqlite.store import open_store
 from interlock.testing.store_suite.samples import Life
-from tests.support.postgres_server import store_or_skip
-from tests.unit.cli.calls import Caller
+from tests.support.cli import Caller
 
 NOW = 1_700_000_000_000
 STORE = "sqlite:///work.db"
@@ -281,9 +279,8 @@ def test_a_wrong_call_changes_nothing(call: Caller, work: Path, words: list[str]
 
 
 def test_a_store_without_work_is_refused(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Bare:
-        async def close(self) -> None:
-            """Nothing to let go."""
+    class Bare(MemoryStore):
+        work = None  # type: ignore[assignment]  # the point
 
     async def opened(url: str) -> Any:
         return Bare()
@@ -292,55 +289,6 @@ def test_a_store_without_work_is_refused(call: Caller, folder: Path, monkeypatch
     ended = call("effects", "ls", "memory:")
 
     assert (2, True) == (ended.code, ended.err.startswith("error: this store does not run effects\nhint: "))
-
-
-@pytest.mark.parametrize("place", ["files", "server"])
-def test_work_is_the_same_to_a_person_on_every_store(call: Caller, folder: Path, place: str) -> None:
-    url = "file:orders" if place == "files" else store_or_skip()
-    asyncio.run(_dead_letters(url))
-    listed = call("effects", "ls", url, "--dead")
-    retried = call("effects", "retry", url, "order/1/1/0")
-    dropped = call("effects", "drop", url, "order/1/1/1")
-    left = json.loads(call("effects", "ls", url, "--json").out)["rows"]
-
-    assert ["order/1/1/0", "order/1/1/1"] == [line.split()[0] for line in listed.out.splitlines()]
-    assert 2 == listed.out.count("  ConnectionError: gone\n")
-    assert (0, 0) == (retried.code, dropped.code)
-    assert [("order/1/1/0", 0, None)] == [(each["key"], each["attempts"], each["dead_ms"]) for each in left]
-
-
-def test_work_behind_much_that_is_not_asked_for_is_found(call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work_lists, "WALK_MAX", 1)
-    url = store_or_skip()
-    asyncio.run(_dead_letters(url))
-    asyncio.run(_left(url, "order/2", "call"))
-    listed = call("effects", "ls", url, "--name", "call")
-    none = call("effects", "ls", url, "--name", "nobody")
-
-    assert ["order/2/1/0"] == [line.split()[0] for line in listed.out.splitlines()]
-    assert ("", "no pending work\n") == (none.out, none.err)
-
-
-async def _left(url: str, entity: str, name: str) -> None:
-    store, now_ms = await open_store_url(url), SystemClock().now_ms()
-    try:
-        work = Work(WorkId("effect", 1, 0), name, {"name": name}, now_ms)
-        await store.append(replace(Life(entity, time_ms=now_ms).created(), left=WorkDelta((work,))))
-    finally:
-        await store.close()
-
-
-async def _dead_letters(url: str) -> None:
-    store, now_ms = await open_store_url(url), SystemClock().now_ms()
-    try:
-        assert isinstance(store, WorkStore)
-        works = tuple(Work(WorkId("effect", 1, each), "mail", {"name": "mail"}, now_ms) for each in (0, 1))
-        await store.append(replace(Life("order/1", time_ms=now_ms).created(), left=WorkDelta(works)))
-        claims = await store.claim("effect", ("mail",), owner="w", now_ms=now_ms, until_ms=now_ms + 9_000, limit=9)
-        facts = {"code": "ConnectionError", "message": "gone"}
-        await store.settle(tuple(Settlement(each, "dead", error=facts) for each in claims), now_ms=now_ms)
-    finally:
-        await store.close()
 
 
 async def test_a_rejected_row_does_not_stop_the_others(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import interlock
-from tests.support.eventually import PATIENCE_SECONDS
-from tests.unit.cli.calls import Caller
+from tests.support.cli import Caller
 
 STORES = ["sqlite:///lamps.db", "file:lamps"]
 
@@ -72,32 +67,3 @@ def test_an_invalid_start_time_is_refused(call: Caller, folder: Path, begin: str
 def test_a_missing_store_is_not_created(call: Caller, folder: Path) -> None:
     assert 6 == call("tail", "sqlite:///none.db").code
     assert not (folder / "none.db").exists()
-
-
-def test_follow_shows_entries_of_others_until_interrupted(store: str, folder: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-u", "-m", "interlock", "tail", store, "--follow", "--json"],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    try:
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(3)]
-        with interlock.open(_absolute(store, folder), charts=[interlock.load(folder / "lamp.yaml")]) as lamps:
-            lamps.send("lamp/2", "press")
-        lines.append(process.stdout.readline())
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=PATIENCE_SECONDS)
-    finally:
-        process.kill()
-        process.wait()
-
-    assert [("lamp/2", "press")] == [
-        (each["entity"], each["entry"]["event"]["name"]) for each in map(json.loads, lines[3:])
-    ]
-    assert (130, b"interrupted\n") == (process.returncode, said)
-
-
-def _absolute(store: str, folder: Path) -> str:
-    return store.replace("sqlite:///", f"sqlite:///{folder}/").replace("file:", f"file:{folder}/")

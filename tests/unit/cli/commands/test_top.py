@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
-import select
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +15,7 @@ from interlock.cli.output.terminal import Part
 from interlock.cli.output.values import short_number
 from interlock.observe.population import Overview, Population, StatePopulation
 from interlock.testing.clock import VirtualClock
-from tests.support.eventually import PATIENCE_SECONDS
-from tests.unit.cli.calls import Caller
+from tests.support.cli import Caller
 
 HOUR_MS = 3_600_000
 STORE = "sqlite:///orders.db"
@@ -194,19 +187,6 @@ def test_colour_adds_only_escape_codes(call: Caller, orders: Path) -> None:
     assert plain == re.sub(r"\x1b\[[\d;]*m", "", colored)
 
 
-def test_a_shell_completes_commands() -> None:
-    asked = {**os.environ, "_INTERLOCK_COMPLETE": "bash_complete", "COMP_CWORD": "1"}
-    found = set()
-    for letters in ("d", "n", "s", "t"):
-        command = [sys.executable, "-m", "interlock"]
-        ended = subprocess.run(
-            command, env={**asked, "COMP_WORDS": f"interlock {letters}"}, capture_output=True, text=True, check=False
-        )
-        found |= {line.removeprefix("plain,") for line in ended.stdout.splitlines()}
-
-    assert {"demo", "doctor", "new", "stuck", "top"} <= found
-
-
 def test_an_entity_with_one_ended_region_is_not_ended(call: Caller, folder: Path) -> None:
     (folder / "pair.yaml").write_text(PAIR, encoding="utf-8")
     call("create", "sqlite:///pairs.db", "pair/1", "--chart", "pair.yaml")
@@ -217,42 +197,6 @@ def test_an_entity_with_one_ended_region_is_not_ended(call: Caller, folder: Path
 
     assert (True, False) == ("  both.one.done" in going, "ended" in going), going
     assert "  ended: home 1\n" in ended
-
-
-def test_the_screen_is_redrawn_until_interrupted(orders: Path) -> None:
-    master, slave = pty.openpty()
-    environment = {**os.environ, "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "interlock", "top", STORE, *CHARTED, "--interval", "200ms"],
-        stdout=slave,
-        stderr=subprocess.PIPE,
-        env=environment,
-    )
-    try:
-        screen = drawn(master, process, twice="⚠ 2 stuck")
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=PATIENCE_SECONDS)
-        screen += drawn(master, process)
-    finally:
-        process.kill()
-        process.communicate()
-        os.close(slave)
-        os.close(master)
-
-    assert (130, b"interrupted\n") == (process.returncode, said)
-    assert "\x1b[?1049h" in screen
-    assert screen.count("\x1b[?1049l") == 1
-
-
-def drawn(master: int, process: subprocess.Popen[bytes], twice: str | None = None) -> str:
-    """Read what was drawn, until a text was drawn twice, or all of it."""
-    found = b""
-    while twice is None or found.decode(errors="replace").count(twice) < 2:
-        wait = 0.2 if twice is None else 30
-        if not select.select([master], [], [], wait)[0]:
-            break
-        found += os.read(master, 65_536)
-    return found.decode(errors="replace")
 
 
 def test_a_compound_state_is_shown_only_if_it_has_an_expectation(call: Caller, folder: Path) -> None:

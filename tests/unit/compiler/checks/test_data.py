@@ -36,7 +36,6 @@ states: {a: {}}
 
 
 def test_only_the_root_requires_fields() -> None:
-    """What is required is given at creation, and only the root's fields can be."""
     bad = "states: {a: {context: {n: {type: integer, required: true}}}}"
     good = """\
 context: {n: {type: integer, required: true}}
@@ -63,7 +62,6 @@ states: {a: {}}
 
 
 def test_a_computed_default_is_left_to_the_step() -> None:
-    """What an expression gives is not known yet."""
     bad = """\
 context: {n: {type: integer, min: 1, default: 0}}
 states: {a: {}}
@@ -78,7 +76,6 @@ states: {a: {}}
 
 
 def test_a_payload_default_fits_its_own_field() -> None:
-    """So does a default of a payload."""
     bad = """\
 events: {e: {payload: {n: {type: integer, default: one}}}}
 states: {a: {on: {e: {}}}}
@@ -93,7 +90,6 @@ states: {a: {on: {e: {}}}}
 
 
 def test_an_enum_holds_values_of_its_type() -> None:
-    """A value that the type refuses could never be taken."""
     bad = """\
 context: {n: {type: string, enum: [s, 3], default: s}}
 states: {a: {}}
@@ -108,7 +104,6 @@ states: {a: {}}
 
 
 def test_bounds_leave_room_for_a_value() -> None:
-    """A least value above the greatest leaves none."""
     bad = """\
 context: {n: {type: integer, min: 3, max: 1, nullable: true}}
 states: {a: {}}
@@ -123,7 +118,6 @@ states: {a: {}}
 
 
 def test_an_assign_names_a_field() -> None:
-    """Only declared fields can be written."""
     bad = """\
 context: {count: {type: integer, default: 0}}
 states: {a: {entry: [{assign: {counts: 1}}]}}
@@ -138,7 +132,6 @@ states: {a: {entry: [{assign: {count: 1}}]}}
 
 
 def test_an_assign_without_any_near_field_says_where_to_declare_it() -> None:
-    """Without a near name the hint says what to do."""
     bad = "states: {a: {entry: [{assign: {x: 1}}]}}"
     good = "states: {a: {entry: [{foreach: {in: [1], item: x, do: [{assign: {x: 2}}]}}]}}"
 
@@ -186,7 +179,6 @@ states: {a: {entry: [{assign: {n: 1}}]}}
 
 
 def test_a_literal_fits_the_field_its_path_leads_to() -> None:
-    """A path is followed through objects and arrays as far as their types say."""
     bad = """\
 context: {o: {type: object, default: {}, fields: {xs: {type: array, items: integer}}}}
 states: {a: {entry: [{assign: {o.xs.0: one}}]}}
@@ -201,7 +193,6 @@ states: {a: {entry: [{assign: {o.xs.0: 1, o.ys.z: 1}}]}}
 
 
 def test_a_script_is_refused() -> None:
-    """Scripts run code."""
     bad = "states: {a: {entry: [{if: '= event.name == null', then: [{script: x = 1}]}]}}"
     good = "states: {a: {entry: [{if: '= event.name == null', then: [{log: x}]}]}}"
 
@@ -210,7 +201,6 @@ def test_a_script_is_refused() -> None:
 
 
 def test_an_expression_reads_declared_fields() -> None:
-    """An undeclared field is missing when it is read."""
     bad = """\
 context: {count: {type: integer, default: 0}}
 states: {a: {on: {e: {guard: '= context.cuont > 1'}}}}
@@ -252,7 +242,6 @@ states: {a: {on: {e: {}}}}
 
 
 def test_a_transition_reads_what_its_event_carries() -> None:
-    """A field that the payload does not have is missing in every event."""
     bad = """\
 events: {e: {payload: {size: string}}}
 states: {a: {on: {e: {guard: '= event.data.sise == 1'}}}}
@@ -282,7 +271,6 @@ states: {a: {on: {e: {actions: [{log: '= event.data.o.x.z'}]}}}}
 
 
 def test_one_of_several_events_may_carry_the_field() -> None:
-    """A transition for several events may read what one of them carries."""
     bad = """\
 events: {e.a: {payload: {}}, e.b: {payload: {m: string}}}
 states: {a: {on: {e: {guard: '= event.data.x == 1'}}}}
@@ -312,7 +300,6 @@ states: {a: {on: {e: {guard: '= event.data.x == 1'}}}}
 
 
 def test_results_are_not_declared_events() -> None:
-    """What the kernel sends has its own data."""
     bad = """\
 events: {e: {payload: {}}}
 states: {a: {on: {'e, f': {guard: '= event.data.x == 1'}}}}

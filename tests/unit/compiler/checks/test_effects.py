@@ -6,7 +6,6 @@ from tests.unit.compiler.diagnostics import reported
 
 
 def test_invokes_active_together_have_different_ids() -> None:
-    """Their results carry the id and nothing else."""
     bad = "states: {p: {type: parallel, states: {a: {invoke: {id: i, src: s}}, b: {invoke: {id: i, src: s}}}}}"
     good = """\
 states:
@@ -19,7 +18,6 @@ states:
 
 
 def test_a_state_has_no_two_invokes_of_one_id() -> None:
-    """Two invokes of one state are always active together."""
     bad = "states: {a: {invoke: [{id: i, src: s}, {id: i, src: t}]}}"
     good = "states: {a: {invoke: [{id: i, src: s}, {src: t}]}}"
 
@@ -45,7 +43,6 @@ def test_only_a_timer_outlives_downtime() -> None:
 
 
 def test_a_backoff_does_not_fall() -> None:
-    """A range grows."""
     bad = "states: {a: {invoke: {id: i, src: s, retry: {max: 3, backoff: 5m..1s}}}}"
     good = "states: {a: {invoke: {id: i, src: s, retry: {max: 3, backoff: 1s..5m}}}}"
 
@@ -54,7 +51,6 @@ def test_a_backoff_does_not_fall() -> None:
 
 
 def test_compatible_is_a_range_of_revisions() -> None:
-    """Comparisons of dotted numbers, all of which must hold."""
     bad = """\
 compatible: about 3
 states: {a: {}}
@@ -69,7 +65,6 @@ states: {a: {}}
 
 
 def test_renamed_leads_to_a_state() -> None:
-    """Entities in the old state go on in the new one, so it must exist."""
     bad = """\
 renamed: {old: payed}
 states: {paid: {}}
@@ -84,7 +79,6 @@ states: {paid: {}}
 
 
 def test_a_renamed_state_is_gone() -> None:
-    """An id that is still in use was not renamed."""
     bad = """\
 renamed: {a: b}
 states: {a: {on: {e: b}}, b: {}}
@@ -99,7 +93,6 @@ states: {a: {on: {e: b}}, b: {}}
 
 
 def test_allow_names_a_lint() -> None:
-    """Only lints can be silenced, not errors."""
     bad = """\
 allow: {state.traps: we stay}
 states: {a: {}}
@@ -114,7 +107,6 @@ states: {a: {}}
 
 
 def test_errors_cannot_be_allowed() -> None:
-    """What breaks the vocabulary stays an error."""
     bad = """\
 allow: {target.unknown: why not}
 states: {a: {}}
@@ -129,7 +121,6 @@ states: {a: {}}
 
 
 def test_allow_needs_a_reason() -> None:
-    """A silenced lint says why."""
     bad = """\
 allow: {state.trap: ' '}
 states: {a: {}}
@@ -144,7 +135,6 @@ states: {a: {}}
 
 
 def test_a_duration_has_a_longest() -> None:
-    """A due time must fit into the columns of every store."""
     bad = "states: {a: {after: {999999999999d: b}}, b: {}}"
     good = "states: {a: {after: {365000d: b}}, b: {}}"
 
@@ -153,7 +143,6 @@ def test_a_duration_has_a_longest() -> None:
 
 
 def test_the_failure_of_an_invoke_is_taken() -> None:
-    """An unhandled failure leaves the entity waiting."""
     bad = "states: {a: {invoke: {id: i, src: s, onDone: b}}, b: {}}"
     good = "states: {a: {invoke: {id: i, src: s, onDone: b, onError: b}}, b: {}}"
 
@@ -162,7 +151,6 @@ def test_the_failure_of_an_invoke_is_taken() -> None:
 
 
 def test_an_outer_state_may_take_the_failure() -> None:
-    """Any state around it will do, by any descriptor."""
     bad = "states: {a: {states: {c: {invoke: {src: s}}}}}"
     good = "states: {a: {on: {error: b}, states: {c: {invoke: [{src: s}, {id: i, src: s}]}}}, b: {}}"
 
@@ -180,7 +168,6 @@ def test_an_invoke_needs_a_timeout() -> None:
 
 
 def test_a_timer_of_the_state_bounds_its_invokes() -> None:
-    """When the state is left the invoke is cancelled."""
     bad = "states: {a: {invoke: {id: i, src: s}, on: {e: b}}, b: {}}"
     good = "states: {a: {invoke: {id: i, src: s}, after: {1m: b}}, b: {}}"
 
@@ -189,7 +176,6 @@ def test_a_timer_of_the_state_bounds_its_invokes() -> None:
 
 
 def test_the_input_of_an_invoke_does_not_read_the_event() -> None:
-    """It is the last event of the step, which need not be the one that led here."""
     bad = "states: {a: {invoke: {id: i, src: s, input: {x: '= event.data.x'}}}}"
     good = """\
 context: {x: {type: any}}
@@ -201,7 +187,6 @@ states: {a: {invoke: {id: i, src: s, input: {x: '= context.x'}}}}
 
 
 def test_effects_belong_to_entry() -> None:
-    """What happens on entry is seen from the state's name alone."""
     bad = """\
 states:
   a: {on: {e: {target: b, actions: [x]}}, exit: [{emit: {type: y}}]}

@@ -94,7 +94,6 @@ def test_an_event_of_then_is_reported_as_not_sent_yet() -> None:
 
 
 def test_a_transition_waits_for_declared_events() -> None:
-    """An event that is not declared is rejected and never arrives."""
     bad = """\
 events: {order.cancelled: {}}
 states: {a: {on: {order.canceled: {}, order.cancelled: {}}}}
@@ -124,7 +123,6 @@ states: {a: {entry: [{raise: e}], on: {e: {}}}}
 
 
 def test_an_outgoing_event_is_not_raised() -> None:
-    """The entity itself cannot receive it."""
     bad = """\
 events: {e: {direction: out}}
 states: {a: {entry: [{raise: e}]}}
@@ -139,7 +137,6 @@ states: {a: {entry: [{emit: {type: e}}]}}
 
 
 def test_raised_data_fits_the_payload() -> None:
-    """Written data must be what the event's payload takes."""
     bad = """\
 events: {e: {direction: internal, payload: {n: integer, m: integer}}}
 states: {a: {entry: [{raise: {event: e, data: {n: one, m: '= 1 + 1'}}}], on: {e: {}}}}
@@ -154,7 +151,6 @@ states: {a: {entry: [{raise: {event: e, data: {n: 1, m: '= 1 + 1'}}}], on: {e: {
 
 
 def test_raised_data_has_no_unknown_field() -> None:
-    """Unknown fields are refused."""
     bad = """\
 events: {e: {direction: internal, payload: {}}}
 states: {a: {entry: [{raise: {event: e, data: {n: 1}}}], on: {e: {}}}}
@@ -169,7 +165,6 @@ states: {a: {entry: [{raise: e}], on: {e: {}}}}
 
 
 def test_raised_data_is_an_object() -> None:
-    """A payload has named fields."""
     bad = """\
 events: {e: {direction: internal, payload: {}}}
 states: {a: {entry: [{raise: {event: e, data: 1}}], on: {e: {}}}}
@@ -184,7 +179,6 @@ states: {a: {entry: [{raise: {event: e, data: '= event.data'}}], on: {e: {}}}}
 
 
 def test_a_transition_narrows_roles() -> None:
-    """Its roles never let in who may not send the event."""
     bad = """\
 events: {e: {roles: [owner]}}
 states: {a: {on: {e: {roles: [ower], actions: [x]}}}}
@@ -199,7 +193,6 @@ states: {a: {on: {e: {roles: [owner, system], actions: [x]}}}}
 
 
 def test_roles_without_declared_senders_are_left_alone() -> None:
-    """Where an event has no roles, nothing is known about senders."""
     bad = """\
 events: {e: {roles: [owner]}}
 states: {a: {on: {e: {roles: [boss], actions: [x]}}}}
@@ -214,7 +207,6 @@ states: {a: {on: {e: {roles: [boss], actions: [x]}, f: {roles: [boss], actions: 
 
 
 def test_what_happens_by_itself_acts_as_system() -> None:
-    """A timer or an eventless transition with other roles is never taken."""
     bad = """\
 states:
   a: {after: {1s: {target: b, roles: [owner]}}}
@@ -231,7 +223,6 @@ states:
 
 
 def test_every_declared_event_is_taken_somewhere() -> None:
-    """An event that no transition takes is always rejected."""
     bad = """\
 events: {e: {}, f: {}}
 states: {a: {on: {e: {}, '*': {}}}}
@@ -261,7 +252,6 @@ states: {a: {entry: [{emit: {type: '= event.name'}}]}}
 
 
 def test_an_event_needs_roles() -> None:
-    """Once one event has roles, an event without is denied to all."""
     bad = """\
 events: {e: {roles: [owner]}, f: {}, g: {direction: internal}}
 states: {a: {on: {e: {}, f: {}, g: {}}}}
@@ -276,7 +266,6 @@ states: {a: {on: {e: {}, f: {}, g: {}}}}
 
 
 def test_a_chart_without_any_roles_is_reported_once() -> None:
-    """Without roles only a local driver may run the chart."""
     bad = """\
 events: {e: {}, f: {}}
 states: {a: {on: {e: {}, f: {}}}}
@@ -310,7 +299,6 @@ states: {{a: {{on: {{e: {{}}}}}}}}
 
 @pytest.mark.parametrize("written", ["= event.data.id", "= event.id", "= entity.id + event.data.id", "once", "= 1"])
 def test_a_dedupe_of_the_event_itself_or_a_constant_is_right(written: str) -> None:
-    """A constant means: once in the life of an entity."""
     text = f"""\
 events: {{e: {{dedupe: "{written}"}}}}
 states: {{a: {{on: {{e: {{}}}}}}}}

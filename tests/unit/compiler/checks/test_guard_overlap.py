@@ -50,7 +50,6 @@ def said(first: str, second: str) -> bool:
     ],
 )
 def test_guards_that_exclude_each_other(first: str, second: str) -> None:
-    """Nothing makes both true."""
     assert said(first, second)
 
 
@@ -73,7 +72,6 @@ def test_guards_that_exclude_each_other(first: str, second: str) -> None:
     ],
 )
 def test_guards_that_may_hold_together(first: str, second: str) -> None:
-    """No proof is found, whether or not there is one."""
     assert not said(first, second)
 
 
@@ -96,7 +94,6 @@ def test_guards_without_expressions() -> None:
 
 
 def test_what_a_language_cannot_read_proves_nothing() -> None:
-    """Expressions of a trusted language have no tree."""
     first, second = (GuardExpression(expression=Expression(text)) for text in ("x", "not x"))
 
     assert not GuardComparison({"x": None, "not x": None}).exclusive(first, second)

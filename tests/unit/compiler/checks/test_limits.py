@@ -65,7 +65,6 @@ def test_what_is_as_deep_as_allowed_runs(action: Action) -> None:
 
 
 def test_a_guard_as_deep_as_allowed_is_asked() -> None:
-    """As above, for parentheses."""
     go = Transition(events=("go",), targets=("b",), guard=guards(CONTENT_DEPTH_MAX - 1))
 
     assert [] == found(State(key="a", transitions=(go,)), State(key="b"))

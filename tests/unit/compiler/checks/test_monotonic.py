@@ -8,7 +8,6 @@ from tests.unit.compiler.diagnostics import chart_of, reported
 
 
 def test_a_path_back_is_shown_with_its_path() -> None:
-    """The path goes from the later state to the earlier one."""
     bad = """\
 monotonic: [a, c]
 states:
@@ -29,7 +28,6 @@ states:
 
 
 def test_guards_do_not_help() -> None:
-    """The proof holds for every guard, so a guarded path back counts."""
     bad = """\
 monotonic: true
 states:
@@ -90,7 +88,6 @@ states:
 
 
 def test_a_compound_state_left_and_entered_again_goes_back() -> None:
-    """Never again means never: being left in between does not help."""
     bad = """\
 states:
   a: {monotonic: true, states: {x: {on: {e: y}}, y: {}}, on: {f: b}}
@@ -107,7 +104,6 @@ states:
 
 
 def test_a_history_may_lead_back() -> None:
-    """A history restores what was, so it may lead to an earlier state."""
     bad = """\
 monotonic: ['#a.x', b]
 states:
@@ -126,7 +122,6 @@ states:
 
 
 def test_a_region_beside_may_lead_back() -> None:
-    """Another region can leave the parallel state, and so lead back."""
     bad = """\
 monotonic: [a, '#p.r.y']
 states:
@@ -145,7 +140,6 @@ states:
 
 
 def test_states_that_are_active_together_have_no_order() -> None:
-    """Only one of them may be active at a time."""
     bad = """\
 monotonic: [p.a, p.b]
 states: {p: {type: parallel, states: {a: {}, b: {}}}}
@@ -175,7 +169,6 @@ states: {a: {}}
 
 
 def test_an_order_names_states() -> None:
-    """By the name of a child, or by id."""
     bad = """\
 monotonic: [a, be]
 states:
@@ -192,7 +185,6 @@ states:
 
 
 def test_an_unreachable_state_breaks_no_order() -> None:
-    """What can never be active cannot come after anything."""
     bad = """\
 monotonic: [a, b]
 states:
@@ -232,7 +224,6 @@ def test_many_orders_are_proved_by_one_walk_each(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_chart_with_too_many_ways_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is refused: an order without a proof is not guaranteed."""
     text = "monotonic: true\nstates: {a: {on: {e: b}}, b: {on: {e: c}}, c: {}}\n"
     assert [] == reported(text, "monotonic.unproved")
 
@@ -265,7 +256,6 @@ def test_questions_beyond_the_limit_are_answered_in_favour_of_the_chart(monkeypa
 
 
 def test_entry_sets_beyond_the_limit_are_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are the same; only memory is spared."""
     chart = chart_of("states: {a: {on: {e: b}}, b: {initial: c, states: {c: {}}}}\n")
     kept, spared = Graph(chart), Graph(chart)
     monkeypatch.setattr(graph, "REMEMBERED_MAX", 0)

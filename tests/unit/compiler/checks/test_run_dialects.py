@@ -64,12 +64,10 @@ def test_other_dialects_load_what_ours_refuses(dialect: DialectName, text: str) 
     ],
 )
 def test_no_dialect_loads_what_has_no_legal_configuration(dialect: DialectName, code: str, text: str) -> None:
-    """Nor a promise that does not hold."""
     assert code in errors(replace(read(text), dialect=dialect))
 
 
 def test_durability_lints_are_infos_in_an_imported_chart() -> None:
-    """A warning in our dialect is an info there; other lints stay warnings."""
     document = read("states: {a: {on: {e: b}}, b: {}, c: {}}")
 
     assert ["warning", "warning"] == [each.split()[0] for each in reported(document, "state.no_timeout")][:2]
@@ -81,7 +79,6 @@ def test_durability_lints_are_infos_in_an_imported_chart() -> None:
 
 
 def test_xstate_waits_after_an_eventless_transition_that_changed_nothing() -> None:
-    """X11: so there is no eventless loop to report."""
     document = read("states:\n  a: {always: b}\n  b: {always: a}")
 
     assert [] == reported(replace(document, dialect="xstate"), "always.loop")
@@ -124,7 +121,6 @@ def test_xstate_may_target_its_root() -> None:
 
 
 def test_allow_silences_a_lint_from_there_down() -> None:
-    """On the state itself or on any ancestor; elsewhere it stays."""
     text = "states:\n  a: {ALLOW, on: {e: c}, states: {saving: {}}}\n  c: {on: {e: a}, states: {loading: {}}}"
     plain, allowed = (
         text.replace("ALLOW", each) for each in ("tags: [x]", "allow: {state.verb_name: as our users say}")
@@ -150,14 +146,12 @@ def test_an_event_is_declared_once() -> None:
 
 
 def test_an_event_name_is_bounded() -> None:
-    """Names are keys of rows and labels of metrics."""
     events = (EventType(name="e" * 257),)
 
     assert ["error 1:1"] == reported(of(State(key="a"), events=events), "event.name_length")
 
 
 def test_a_backoff_is_a_duration_or_a_range() -> None:
-    """Whatever a document brings."""
     waits = [None, "1s", "1s..30s", "soon", "1s..2s..3s"]
     documents = [of(State(key="a", invokes=(Invoke(src="s", retry=Retry(max=1, backoff=each)),))) for each in waits]
 
@@ -175,7 +169,6 @@ def test_expectations_and_delays_are_durations() -> None:
 
 
 def test_reserved_names_that_others_raise_are_left_alone() -> None:
-    """Only our own charts keep the kernel's names apart."""
     document = of(State(key="a", entry=((Raise(event="error.mine"),),)), dialect="scxml", events=())
 
     assert [] == reported(document, "name.reserved")
@@ -183,7 +176,6 @@ def test_reserved_names_that_others_raise_are_left_alone() -> None:
 
 
 def test_histories_that_share_a_default_are_not_a_cycle() -> None:
-    """A state that is met twice on the way is followed once."""
     text = """\
 states:
   a:
@@ -203,7 +195,6 @@ states:
 
 
 def test_a_deep_history_may_have_recorded_anything_below_its_parent() -> None:
-    """So it may lead back to any state there."""
     text = """\
 monotonic: ['#a.b.x', c]
 initial: a.b.x
@@ -219,7 +210,6 @@ states:
 
 
 def test_an_order_is_of_states_that_can_be_followed() -> None:
-    """More than a hundred states in one order are refused."""
     states = tuple(State(key=f"s{each}") for each in range(101))
     document = Document(kind="test", root=State(states=states, monotonic=True))
 
@@ -244,14 +234,12 @@ states:
 
 
 def test_a_cycle_through_a_compound_state() -> None:
-    """What is entered by default goes on from there."""
     text = "states:\n  a: {always: b}\n  b: {states: {c: {always: '#a'}}}"
 
     assert 1 == len(reported(text, "always.loop"))
 
 
 def test_two_ways_into_one_cycle_are_one_cycle() -> None:
-    """It is reported once."""
     text = """\
 states:
   a: {always: p}
@@ -263,7 +251,6 @@ states:
 
 
 def test_unknown_names_beyond_the_limit_get_no_suggestion() -> None:
-    """The search for similar names is slow, and nobody reads so many."""
     assign = Assign(values=tuple(("itm", each) for each in range(27)))
     loop = Foreach(items=[1], item="item", block=(assign,))
     found = reported(of(State(key="a", entry=((loop,),))), "assign.unknown_field")
@@ -275,7 +262,6 @@ def test_unknown_names_beyond_the_limit_get_no_suggestion() -> None:
 
 @pytest.mark.slow
 def test_many_transitions_for_one_event_are_checked_in_bounded_time() -> None:
-    """The quadratic part is cut off; what is reported is still right."""
     guarded = tuple(
         Transition(events=(f"e{each % 7}",), guard=GuardName(name=f"g{each}"), targets=("b",)) for each in range(3_000)
     )
@@ -286,7 +272,6 @@ def test_many_transitions_for_one_event_are_checked_in_bounded_time() -> None:
 
 
 def test_the_compiler_never_raises_on_diagnostics() -> None:
-    """A document with everything wrong gives diagnostics, and no chart."""
     document = of(
         State(
             key="a", type="final", states=(State(key="a"),), transitions=(Transition(events=("e",), targets=("x",)),)

@@ -21,7 +21,6 @@ states: {a: {sensitive: [card.number]}}
 
 
 def test_a_neutral_name_is_not_a_state() -> None:
-    """A viewer could not distinguish a hidden state from one with the same name."""
     bad = """\
 states:
   a: {on: {e: b}}
@@ -38,7 +37,6 @@ states:
 
 
 def test_the_neutral_name_is_processing_unless_said() -> None:
-    """It must be no state, either."""
     bad = """\
 states:
   processing: {on: {e: b}}
@@ -55,7 +53,6 @@ states:
 
 
 def test_entering_a_hidden_state_takes_roles() -> None:
-    """Anyone who may enter it can detect that it exists."""
     bad = """\
 events: {e: {}, f: {roles: [fraud]}}
 states:
@@ -74,7 +71,6 @@ states:
 
 
 def test_a_timer_out_of_a_hidden_state_names_system() -> None:
-    """What happens by itself must be meant."""
     bad = """\
 events: {e: {roles: [fraud]}}
 states:
@@ -93,7 +89,6 @@ states:
 
 
 def test_a_timer_into_a_hidden_state_names_system() -> None:
-    """So must what leads in."""
     bad = """\
 events: {e: {roles: [fraud]}}
 states:
@@ -148,7 +143,6 @@ states:
 
 
 def test_an_entry_into_several_hidden_states_is_reported_once() -> None:
-    """One transition, one diagnostic: the fix is the same for all of them."""
     text = """\
 events: {e: {}, f: {roles: [fraud]}}
 states:
@@ -191,7 +185,6 @@ def test_a_masked_field_is_not_part_of_a_name(action: str) -> None:
 
 @pytest.mark.parametrize("key", ["src", "type", "key"])
 def test_a_masked_field_is_not_part_of_an_invokes_name(key: str) -> None:
-    """Nor of its source, its type or its key."""
     src = "" if key == "src" else "src: w, "
     bad = NAMED.format(action="x", invoke=f'{{{src}{key}: "= context.card"}}')
     good = NAMED.format(action="x", invoke=f'{{{src}{key}: "= context.id"}}')
@@ -212,7 +205,6 @@ def test_a_masked_field_may_be_data() -> None:
 
 
 def test_a_way_within_a_hidden_state_does_not_enter_it() -> None:
-    """Who is inside already learns nothing."""
     text = """\
 events: {e: {roles: [fraud]}, f: {}}
 states:

@@ -11,7 +11,6 @@ from tests.unit.compiler.diagnostics import errors, reported
 
 
 def test_a_chart_needs_a_state_that_can_be_active() -> None:
-    """A root whose only child is a history can never be anywhere."""
     bad = "states: {h: {type: history, target: h}}"
     good = "states: {a: {}}"
 
@@ -20,7 +19,6 @@ def test_a_chart_needs_a_state_that_can_be_active() -> None:
 
 
 def test_a_compound_state_of_histories_has_no_initial_state() -> None:
-    """A history cannot be an initial state."""
     bad = "states: {a: {states: {h: {type: history, target: h}}}}"
     good = "states: {a: {states: {b: {}, h: {type: history, target: b}}}}"
 
@@ -62,7 +60,6 @@ states:
 
 
 def test_a_final_state_has_no_transitions() -> None:
-    """Nothing happens in a final state."""
     bad = """\
 states:
   a: {on: {e: b}}
@@ -88,7 +85,6 @@ def test_a_final_state_is_not_a_region() -> None:
 
 
 def test_a_history_says_where_it_leads_first() -> None:
-    """Before its parent was left once, a history has recorded nothing."""
     bad = "states: {a: {states: {b: {}, h: {type: history}}}}"
     good = "states: {a: {states: {b: {}, h: {type: history, target: b}}}}"
 
@@ -97,7 +93,6 @@ def test_a_history_says_where_it_leads_first() -> None:
 
 
 def test_a_history_stays_inside_its_parent() -> None:
-    """A history restores its parent, so its default lies there, too."""
     bad = """\
 states:
   a: {states: {b: {}, h: {type: history, target: '#c'}}}
@@ -114,7 +109,6 @@ states:
 
 
 def test_histories_do_not_lead_back_to_themselves() -> None:
-    """Following the defaults must end in a state."""
     bad = """\
 states: {a: {states: {b: {initial: h, states: {c: {}, h: {type: history, target: '#a.g'}}},
     g: {type: history, target: b}}}}
@@ -138,7 +132,6 @@ def test_a_parallel_state_needs_regions() -> None:
 
 
 def test_one_region_is_not_a_parallel_state() -> None:
-    """A parallel state with one region is a compound state in disguise."""
     bad = "states: {p: {type: parallel, states: {a: {}}}}"
     good = "states: {p: {type: parallel, states: {a: {}, b: {}}}}"
 
@@ -164,7 +157,6 @@ states:
 
 
 def test_a_parallel_state_is_done_when_each_region_can_be() -> None:
-    """One region that cannot end keeps the whole from being done."""
     bad = """\
 states:
   p: {type: parallel, onDone: c, states: {a: {states: {f: {type: final}}}, b: {}}}
@@ -182,7 +174,6 @@ states:
 
 
 def test_a_long_path_needs_a_short_id() -> None:
-    """Ids are keys of rows and labels of metrics, so they are bounded."""
     bad = f"states: {{{'a' * 200}: {{states: {{{'b' * 200}: {{}}}}}}}}"
     good = f"states: {{{'a' * 200}: {{states: {{{'b' * 200}: {{id: b}}}}}}}}"
 
@@ -199,7 +190,6 @@ def test_a_state_key_is_letters_digits_underscore_and_hyphen() -> None:
 
 
 def test_siblings_have_different_keys() -> None:
-    """A target could not distinguish them."""
     document = Document(kind="test", root=State(states=(State(key="a"), State(key="a", id="b"))))
 
     assert ["error 1:1"] == reported(document, "state.duplicate_key")
@@ -207,14 +197,12 @@ def test_siblings_have_different_keys() -> None:
 
 @pytest.mark.parametrize("type", ["final", "history"])
 def test_the_root_is_a_state_or_parallel(type: Literal["final", "history"]) -> None:
-    """Nothing could ever happen in another root."""
     document = Document(kind="test", root=State(type=type, targets=("a",), states=(State(key="a"),)))
 
     assert ["error 1:1"] == reported(document, "chart.root")
 
 
 def test_a_parallel_root_is_a_root() -> None:
-    """Its regions are the children; two of them are fine, none is an error."""
     regions = (State(key="a"), State(key="b"))
 
     assert [] == errors(Document(kind="test", root=State(type="parallel", states=regions)))
@@ -222,7 +210,6 @@ def test_a_parallel_root_is_a_root() -> None:
 
 
 def test_a_parallel_state_has_no_initial() -> None:
-    """All its regions are entered."""
     regions = (State(key="a"), State(key="b"))
     parallel = State(key="p", type="parallel", initial=Initial(targets=("a",)), states=regions)
     document = Document(kind="test", root=State(states=(parallel,)))
@@ -257,7 +244,6 @@ def test_a_final_state_and_a_history_have_nothing_inside() -> None:
 
 
 def test_an_unknown_default_of_a_history_is_reported_once() -> None:
-    """The unknown name is the error, not the missing default."""
     text = "states: {a: {states: {b: {}, h: {type: history, target: c}}}}"
 
     assert ["target.unknown"] == errors(text)
@@ -282,7 +268,6 @@ def test_xstate_lets_a_final_state_be_a_region() -> None:
 
 
 def test_a_history_may_lead_to_a_parallel_state() -> None:
-    """Its regions are followed, too, in the search for a circle."""
     text = """\
 states:
   a:
@@ -295,7 +280,6 @@ states:
 
 
 def test_a_state_without_an_entry_is_reported() -> None:
-    """Nothing leads there, by any event."""
     bad = """\
 states:
   a: {on: {e: b}}
@@ -314,7 +298,6 @@ states:
 
 
 def test_a_history_that_is_not_a_target_is_reported() -> None:
-    """A history is only ever entered as a target."""
     bad = """\
 states:
   a: {states: {b: {}, h: {type: history, target: b}}, on: {e: c}}
@@ -343,7 +326,6 @@ states: {a: {initial: g, states: {b: {}, h: {type: history, target: b}, g: {type
 
 
 def test_a_state_behind_a_hidden_transition_is_unreachable() -> None:
-    """An inner transition without guard takes the event first."""
     bad = """\
 states:
   a: {on: {e: c}, states: {b: {on: {e: {}}}}}
@@ -360,7 +342,6 @@ states:
 
 
 def test_a_state_after_the_end_is_unreachable() -> None:
-    """Nothing follows a final child of the root."""
     bad = """\
 states:
   a: {type: final}
@@ -395,7 +376,6 @@ states:
 
 
 def test_regions_complete_a_parallel_state() -> None:
-    """Each region in a final state completes it."""
     bad = """\
 states:
   p: {type: parallel, onDone: b, states: {r: {states: {x: {}, f: {type: final}}},
@@ -415,7 +395,6 @@ states:
 
 
 def test_a_target_in_one_region_enters_the_others() -> None:
-    """The other regions are entered by default."""
     bad = """\
 states:
   a: {on: {e: p.r.y}}
@@ -432,7 +411,6 @@ states:
 
 
 def test_a_state_without_an_exit_is_reported() -> None:
-    """A state that is not final should be left some day."""
     bad = """\
 states:
   a: {on: {e: b}}
@@ -449,7 +427,6 @@ states:
 
 
 def test_leading_back_to_itself_does_not_leave_it() -> None:
-    """Entering it again is not leaving it."""
     bad = "states: {a: {on: {e: {target: a, reenter: true}}}}"
     good = """\
 states:
@@ -462,7 +439,6 @@ states:
 
 
 def test_another_region_may_be_the_way_out() -> None:
-    """A region that leaves the parallel state takes the others along."""
     bad = """\
 states:
   p: {type: parallel, states: {a: {}, b: {on: {e: {}}}}}
@@ -478,7 +454,6 @@ states:
 
 
 def test_the_state_around_may_be_the_way_out() -> None:
-    """Unless the inner state takes the event itself."""
     bad = """\
 states:
   a: {on: {e: c}, states: {b: {on: {e: {}}}}}
@@ -495,7 +470,6 @@ states:
 
 
 def test_the_completion_of_the_state_around_does_not_leave_it() -> None:
-    """It waits for a final child, which this one is not."""
     bad = """\
 states:
   a: {onDone: c, states: {x: {on: {e: f, g: y}}, y: {}, f: {type: final}}}
@@ -512,7 +486,6 @@ states:
 
 
 def test_a_state_that_waits_needs_somebody_who_notices() -> None:
-    """Without a timer or an expectation an entity may be forgotten."""
     bad = "states: {a: {on: {e: b}}, b: {type: final}}"
     good = "states: {a: {on: {e: b}, after: {1h: b}}, b: {type: final}}"
 
@@ -530,7 +503,6 @@ def test_resting_can_be_normal() -> None:
 
 
 def test_a_state_that_waits_for_a_result_or_passes_on_does_not_wait_for_events() -> None:
-    """An invoke, a delayed send, and a way on without event end the wait."""
     bad = "states: {a: {always: {target: b, guard: g}}, b: {type: final}}"
     good = """\
 states:
@@ -562,7 +534,6 @@ states:
 
 
 def test_a_verb_is_two_states_in_one() -> None:
-    """A state says what is so, not what is done."""
     bad = "states: {order-processing: {}}"
     good = "states: {payment_pending: {}, missing: {}, outstanding: {}, incoming: {}}"
 
@@ -575,7 +546,6 @@ def _list(count: int) -> str:
 
 
 def test_a_flat_list_hides_a_hierarchy() -> None:
-    """More than twenty children should be grouped; histories do not count."""
     bad = f"states: {{a: {{states: {{{_list(21)}}}}}}}"
     good = f"states: {{a: {{states: {{{_list(20)}, h: {{type: history, target: s1}}}}}}}}"
 
@@ -584,6 +554,5 @@ def test_a_flat_list_hides_a_hierarchy() -> None:
 
 
 def test_a_chart_of_many_states_is_several_kinds() -> None:
-    """More than a hundred states are too many for one kind."""
     assert [("warning 1:1")] == reported(f"states: {{{_list(101)}}}", "chart.too_many_states")
     assert [] == reported(f"states: {{{_list(100)}}}", "chart.too_many_states")

@@ -7,7 +7,6 @@ from tests.unit.compiler.diagnostics import reported
 
 
 def test_a_later_transition_for_the_same_event_is_never_chosen() -> None:
-    """The earlier one has no guard."""
     bad = "states: {a: {on: {e: [{actions: [x]}, {guard: g, actions: [y]}]}}}"
     good = "states: {a: {on: {e: [{guard: g, actions: [y]}, {actions: [x]}]}}}"
 
@@ -25,7 +24,6 @@ def test_a_prefix_takes_the_longer_name_first() -> None:
 
 
 def test_several_earlier_transitions_may_hide_a_later_one() -> None:
-    """Each of its events is taken by one of them."""
     bad = "states: {a: {on: {e: {}, f: {}, 'e.x, f': {actions: [x]}}}}"
     good = "states: {a: {on: {e: {}, f: {}, 'e.x, g': {actions: [x]}}}}"
 
@@ -34,7 +32,6 @@ def test_several_earlier_transitions_may_hide_a_later_one() -> None:
 
 
 def test_the_same_guard_twice_is_never_asked_twice_with_another_answer() -> None:
-    """The earlier transition asks the same."""
     bad = "states: {a: {on: {e: [{guard: g, actions: [x]}, {guard: g, actions: [y]}]}}}"
     good = "states: {a: {on: {e: [{guard: g, actions: [x]}, {guard: h, actions: [y]}]}}}"
 
@@ -43,7 +40,6 @@ def test_the_same_guard_twice_is_never_asked_twice_with_another_answer() -> None
 
 
 def test_an_eventless_transition_may_hide_another() -> None:
-    """The first without guard is always taken."""
     bad = """\
 states:
   a: {always: [b, {target: c, guard: g}]}
@@ -62,7 +58,6 @@ states:
 
 
 def test_roles_keep_a_transition_from_hiding_others() -> None:
-    """Who lacks the role falls through to the next."""
     bad = "states: {a: {on: {e: [{actions: [x]}, {actions: [y], roles: [r]}]}}}"
     good = "states: {a: {on: {e: [{actions: [x], roles: [r]}, {actions: [y]}]}}}"
 
@@ -71,7 +66,6 @@ def test_roles_keep_a_transition_from_hiding_others() -> None:
 
 
 def test_guards_that_may_hold_together_are_reported() -> None:
-    """Only the order of the two decides."""
     bad = """\
 context: {n: {type: integer, default: 0}}
 states: {a: {on: {e: [{guard: '= context.n > 1', actions: [x]}, {guard: '= context.n > 3',
@@ -88,7 +82,6 @@ states: {a: {on: {e: [{guard: '= context.n > 3', actions: [x]}, {guard: '= conte
 
 
 def test_eventless_guards_that_may_hold_together_are_reported() -> None:
-    """The same holds without an event."""
     bad = """\
 states:
   a: {always: [{target: b, guard: g}, {target: c, guard: h}]}
@@ -107,7 +100,6 @@ states:
 
 
 def test_a_guard_that_reads_nothing_is_reported() -> None:
-    """Its answer is known before."""
     bad = "states: {a: {on: {e: {guard: '= 1 < 2', actions: [x]}}}}"
     good = """\
 context: {n: {type: integer, default: 0}}
@@ -119,7 +111,6 @@ states: {a: {on: {e: {guard: '= context.n < 2', actions: [x]}, f: {guard: g, act
 
 
 def test_a_guard_of_an_if_that_reads_nothing_is_reported() -> None:
-    """Guards inside actions are guards."""
     bad = "states: {a: {entry: [{if: {all: ['= true', g]}, then: [x]}]}}"
     good = "states: {a: {entry: [{if: {all: [h, g]}, then: [x]}]}}"
 
@@ -137,7 +128,6 @@ def test_a_name_that_reads_like_an_expression_is_reported() -> None:
 
 
 def test_eventless_transitions_without_guard_go_round_for_ever() -> None:
-    """No event can come in between."""
     bad = """\
 states:
   a: {always: b}
@@ -156,7 +146,6 @@ states:
 
 
 def test_a_loop_is_found_from_outside_too() -> None:
-    """A way into a circle is not part of it."""
     bad = """\
 states:
   a: {always: b}
@@ -175,7 +164,6 @@ states:
 
 
 def test_an_eventless_transition_without_target_repeats_itself() -> None:
-    """Nothing it does ends it."""
     bad = "states: {a: {always: {actions: [x]}}}"
     good = """\
 context: {n: {type: integer, default: 0}}
@@ -187,7 +175,6 @@ states: {a: {always: {guard: '= context.n < 3', actions: [{assign: {n: '= contex
 
 
 def test_a_compound_state_that_always_leads_to_its_own_child_repeats_itself() -> None:
-    """It is still active, and so is its transition."""
     bad = "states: {a: {always: {target: .b, reenter: false}, states: {b: {}}}}"
     good = "states: {a: {always: {target: .b, reenter: false, guard: g}, states: {b: {}}}}"
 
@@ -196,7 +183,6 @@ def test_a_compound_state_that_always_leads_to_its_own_child_repeats_itself() ->
 
 
 def test_a_guarded_loop_that_changes_nothing_never_ends() -> None:
-    """What held once holds again."""
     bad = "states: {a: {always: {guard: g, actions: [x]}}}"
     good = """\
 states:
@@ -210,7 +196,6 @@ states:
 
 
 def test_entering_again_may_change_what_the_guard_reads() -> None:
-    """Entry and exit actions count."""
     bad = "states: {a: {always: {target: a, reenter: true, guard: g}}}"
     good = "states: {a: {entry: [{assign: f}], always: {target: a, reenter: true, guard: g}}}"
 
@@ -219,7 +204,6 @@ def test_entering_again_may_change_what_the_guard_reads() -> None:
 
 
 def test_the_end_of_the_entity_ends_every_loop() -> None:
-    """A final child of the root is not left."""
     bad = "states: {a: {always: b}, b: {always: a}}"
     good = """\
 always: b
@@ -231,7 +215,6 @@ states: {a: {}, b: {type: final}}
 
 
 def test_two_regions_that_leave_by_one_event_are_reported() -> None:
-    """Only the first in document order happens."""
     bad = """\
 states:
   p: {type: parallel, states: {a: {on: {e: c}}, b: {on: {e: d}}}}
@@ -250,7 +233,6 @@ states:
 
 
 def test_a_region_that_moves_while_another_leaves_is_reported() -> None:
-    """Which of the two happens depends on their order."""
     bad = """\
 states:
   p: {type: parallel, states: {a: {states: {x: {on: {e: y}}, y: {}}}, b: {on: {e: c}}}}
@@ -268,7 +250,6 @@ states:
 
 
 def test_regions_with_exclusive_guards_do_not_conflict() -> None:
-    """Only one of them is ever taken."""
     bad = """\
 states:
   p: {type: parallel, states: {a: {on: {e: {target: c, guard: g}}}, b: {on: {e: {target: d,
@@ -306,7 +287,6 @@ states:
 
 
 def test_a_wildcard_may_hide_results_two_levels_up() -> None:
-    """Any state around it counts."""
     bad = """\
 states:
   a: {invoke: {id: i, src: s, onError: d},
@@ -350,7 +330,6 @@ states:
 
 
 def test_pairs_of_transitions_beyond_the_limit_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thousands of regions that leave by one event: a hint less, and no minutes."""
     text = "states: {p: {type: parallel, states: {a: {on: {e: c}}, b: {on: {e: d}}}}, c: {}, d: {}}\n"
     assert 1 == len(reported(text, "parallel.conflict"))
 
@@ -442,7 +421,6 @@ def test_results_of_invokes_follow_the_same_rule() -> None:
 
 
 def test_targets_together_are_in_distinct_regions() -> None:
-    """Two children of one compound state are never active together."""
     bad = """\
 states:
   a: {on: {e: {target: [b, c]}}}
@@ -460,7 +438,6 @@ states:
 
 
 def test_a_target_is_named_once() -> None:
-    """The same state twice says nothing more."""
     bad = """\
 states:
   a: {on: {e: {target: [b, b]}}}
@@ -477,7 +454,6 @@ states:
 
 
 def test_no_target_contains_another() -> None:
-    """Entering a state enters what is around it."""
     bad = """\
 states:
   a: {on: {e: {target: [b, b.c]}}}
@@ -494,7 +470,6 @@ states:
 
 
 def test_a_history_of_a_parallel_state_must_be_alone() -> None:
-    """It restores every region, so no other target is possible."""
     bad = """\
 states:
   a: {on: {e: {target: [p.b, p.h]}}}
@@ -526,7 +501,6 @@ states: {a: {}, b: {}}
 
 
 def test_defaults_of_a_history_are_legal_together() -> None:
-    """So does the default of a history."""
     bad = "states: {a: {states: {b: {}, c: {}, h: {type: history, target: [b, c]}}}}"
     good = "states: {a: {states: {b: {}, c: {}, h: {type: history, target: b}}}}"
 
@@ -535,7 +509,6 @@ def test_defaults_of_a_history_are_legal_together() -> None:
 
 
 def test_the_root_is_not_a_target() -> None:
-    """The root is active as long as the entity lives."""
     bad = """\
 id: top
 states: {a: {on: {e: '#top'}}}

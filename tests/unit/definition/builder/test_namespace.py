@@ -31,19 +31,16 @@ def from_yaml(text: str) -> Document | None:
 
 @pytest.mark.parametrize("chart", [order, vm], ids=lambda each: each.__name__)
 def test_an_example_built_in_python_equals_the_one_in_yaml(chart: Callable[[], Document]) -> None:
-    """Python and YAML meet in one document; only the places differ."""
     text = (EXAMPLES / f"{chart.__name__}.interlock.yaml").read_text(encoding="utf-8")
 
     assert from_yaml(text) == chart()
 
 
 def test_everything_that_yaml_can_say_can_be_said_in_python() -> None:
-    """One chart with every word of the vocabulary, in both."""
     assert from_yaml(EVERY_WORD) == every_word()
 
 
 def test_every_public_name_is_documented_and_typed() -> None:
-    """Each function has a docstring and types for all it takes and gives."""
     for name in FUNCTIONS:
         function = getattr(build, name)
         signature = inspect.signature(function)
@@ -55,7 +52,6 @@ def test_every_public_name_is_documented_and_typed() -> None:
 
 
 def test_no_public_signature_says_any() -> None:
-    """A type checker sees what each function takes."""
     texts = [str(inspect.signature(getattr(build, name))) for name in FUNCTIONS]
 
     assert [] == [each for each in texts if re.search(r"\bAny\b", each)]
@@ -63,7 +59,6 @@ def test_no_public_signature_says_any() -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_examples_in_docstrings_run(name: str) -> None:
-    """An example that lies is a bug."""
     for example in doctest.DocTestFinder().find(getattr(build, name), name, globs=dict(vars(build))):
         results = doctest.DocTestRunner().run(example)
 
@@ -99,7 +94,6 @@ def test_an_expression_is_marked_and_a_string_stays_a_string() -> None:
 
 
 def test_a_bare_string_names_a_function_or_a_handler() -> None:
-    """In a guard or an action a string is what code registers."""
     transition = build.on("go", guard="ready", actions="beep")
 
     assert GuardName(name="ready") == transition.guard
@@ -107,12 +101,10 @@ def test_a_bare_string_names_a_function_or_a_handler() -> None:
 
 
 def test_an_expression_may_stand_as_a_guard() -> None:
-    """No other call is needed around it."""
     assert GuardExpression(expression=Expression("x")) == build.on("go", guard=build.expr("x")).guard
 
 
 def test_values_are_copied() -> None:
-    """A list that the caller changes later does not change the chart."""
     rows: list[Any] = [1, {"a": (True, None)}]
     action = build.emit("t", rows)
     rows.append(2)
@@ -143,12 +135,10 @@ def test_a_chart_may_be_invoked() -> None:
 
 
 def test_the_root_may_be_parallel() -> None:
-    """Then every state of the chart is a region."""
     assert "parallel" == build.chart("c", type="parallel", states=[build.state("a")]).root.type
 
 
 def test_no_actions_are_not_block() -> None:
-    """An empty list on entry says nothing, as in YAML."""
     assert () == build.state("s", entry=[]).entry
 
 
@@ -158,7 +148,6 @@ def test_where_a_state_starts_may_have_actions() -> None:
 
 
 def test_the_dialect_of_a_converted_chart_can_be_said() -> None:
-    """A reserved name is allowed in a converted chart."""
     assert "scxml" == build.chart("c", dialect="scxml", states=[build.state("_hidden")]).dialect
 
 
@@ -245,7 +234,6 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda each: each.replace(" ", "_"))
 def test_an_invalid_text_is_refused_at_the_call(case: str) -> None:
-    """A DefinitionError with the code, at the line of the call."""
     wrong, code = REFUSED[case]
     with pytest.raises(DefinitionError) as caught:
         wrong()
@@ -295,7 +283,6 @@ MISUSED: dict[str, tuple[Callable[[Any], object], Any]] = {
 
 @pytest.mark.parametrize("case", MISUSED, ids=lambda each: each.replace(" ", "_"))
 def test_a_value_of_the_wrong_type_is_a_usage_error(case: str) -> None:
-    """The message names the caller's file."""
     wrong, bad = MISUSED[case]
     with pytest.raises(UsageError, match="test_namespace"):
         wrong(bad)

@@ -49,7 +49,6 @@ from tests.unit.definition.scxml_reading import codes, read, scxml
     ],
 )  # fmt: skip
 def test_what_is_wrong_has_a_code(inside: str, attributes: str, expected: list[str]) -> None:
-    """Every illegal structure is reported, and reading continues."""
     assert expected == codes(inside, attributes)
 
 
@@ -86,7 +85,6 @@ def test_files_of_invokes_can_be_wrong_too() -> None:
     ids=["states", "transitions", "diagnostics"],
 )
 def test_a_file_that_is_too_large_to_be_a_chart_is_not_read_on(inside: str, expected: str) -> None:
-    """Definitions that are too large are refused in bounded time."""
     reading = read_scxml(scxml(inside))
 
     assert reading.document is None
@@ -95,7 +93,6 @@ def test_a_file_that_is_too_large_to_be_a_chart_is_not_read_on(inside: str, expe
 
 @pytest.mark.parametrize(("depth", "expected"), [(1, "scxml.src"), (50, "scxml.nesting")])
 def test_a_file_that_invokes_itself_is_stopped(depth: int, expected: str) -> None:
-    """By the number of texts, or by the depth that they add up to."""
     text = scxml("<state>" * depth + '<invoke src="me"/>' + "</state>" * depth)
     reading = read_scxml(text, loader=lambda _: text)
 
@@ -111,7 +108,6 @@ def test_an_expression_that_is_too_long_is_left_alone() -> None:
 
 
 def test_many_states_may_want_the_same_key() -> None:
-    """Ids that differ only in signs that a key cannot hold get numbers."""
     ids = [f"{number:011b}".replace("0", "·").replace("1", ":") for number in range(1_500)]
     document = read("".join(f'<state id="{each}"/>' for each in ids))
 
@@ -129,7 +125,6 @@ def test_files_without_a_namespace_are_read_as_scxml() -> None:
 
 @pytest.mark.parametrize("text", ["<state/>", "<scxml", '<scxml xmlns="other"/>'])
 def test_what_is_not_scxml_gives_no_document(text: str) -> None:
-    """There is nothing to go on with."""
     reading = read_scxml(text)
 
     assert reading.document is None
@@ -137,7 +132,6 @@ def test_what_is_not_scxml_gives_no_document(text: str) -> None:
 
 
 def test_diagnostics_carry_places_in_order() -> None:
-    """All at once, sorted by position."""
     reading = read_scxml(scxml('\n<state id="s">\n  <transition type="x"/>\n</state>\n<stat/>'), source="a.scxml")
 
     assert ["a.scxml:3:21", "a.scxml:5:1"] == [str(each.place) for each in reading.diagnostics]

@@ -66,13 +66,11 @@ def test_python_is_read_with_our_names(text: str, expected: str) -> None:
     ],
 )
 def test_the_common_part_of_ecmascript_is_translated(text: str, expected: str) -> None:
-    """Operators and a few methods; the result is an expression of our language."""
     assert expected == from_scxml(text, "ecmascript")
     assert expected == parse(expected).text
 
 
 def test_what_is_only_ecmascript_stays_and_fails_when_evaluated() -> None:
-    """Functions and operators that our language does not have are not guessed."""
     assert "(function(context.x) {return context.x;})(1)" == from_scxml("(function(x) {return x;})(1)", "ecmascript")
 
 
@@ -86,7 +84,6 @@ def test_the_processors_are_a_constant_mapping_of_the_entity() -> None:
 
 
 def test_our_own_datamodel_is_our_language_as_it_is() -> None:
-    """Nothing is renamed, so every text survives."""
     text = "context.a + event.data.b"
 
     assert text == from_scxml(text, "interlock") == to_scxml(text, "interlock")
@@ -126,7 +123,6 @@ def test_a_text_survives_a_datamodel_when_it_comes_back_as_it_was(text: str, exp
     ],
 )
 def test_a_literal_is_a_value_not_an_expression(text: str, expected: object) -> None:
-    """What is always the same is written into the document as itself."""
     assert expected == read_value(text, "python", NOWHERE)
 
 
@@ -160,7 +156,6 @@ def test_a_literal_that_can_be_written_is_read_back(value: object, datamodel: Da
     datamodel=st.sampled_from(["python", "ecmascript"]),
 )
 def test_any_text_can_be_read_and_written(text: str, datamodel: Datamodel) -> None:
-    """Translation never fails, whatever the text; what does not survive is known."""
     again = to_scxml(from_scxml(text, datamodel), datamodel)
 
     assert isinstance(again, str)

@@ -72,7 +72,6 @@ def test_a_small_file_is_a_document() -> None:
     ],
 )
 def test_a_chart_without_a_name_is_called_like_its_file(source: str, attributes: str, expected: str) -> None:
-    """A kind is a dotted name; an invalid one is changed, and reported."""
     reading = read_scxml(scxml('<state id="s"/>', attributes), source=source)
 
     assert reading.document is not None
@@ -100,7 +99,6 @@ def test_every_state_keeps_its_id_and_gets_a_key(inside: str, expected: list[tup
 
 
 def test_initial_is_an_attribute_or_an_element_with_content() -> None:
-    """Both give targets; only the element has actions."""
     document = read(
         '<state id="a" initial="b c"><parallel id="p"><state id="b"/><state id="c"/></parallel></state>'
         '<state id="d"><initial><transition target="e"><log/></transition></initial><state id="e"/></state>'
@@ -112,7 +110,6 @@ def test_initial_is_an_attribute_or_an_element_with_content() -> None:
 
 
 def test_history_has_a_kind_and_a_default() -> None:
-    """Shallow unless said; the default may have content."""
     document = read(
         '<state id="a"><history id="h"><transition target="b"><log/></transition></history>'
         '<history id="d" type="deep"><transition target="b"/></history><state id="b"/></state>'
@@ -316,7 +313,6 @@ def test_the_extension_carries_what_scxml_cannot() -> None:
 
 
 def test_a_saga_is_read_from_our_namespace() -> None:
-    """Steps with calls and compensations, and the three ways out."""
     found = state(
         '<interlock:saga compensation="none">'
         '<interlock:step id="a" cond="x" timeout="1m" interlock:retry=\'{"max": 1}\'>'
@@ -375,7 +371,6 @@ def test_a_parallel_root_comes_back() -> None:
 
 
 def test_expressions_carry_the_place_of_their_text() -> None:
-    """The compiler points into the attribute, not at the element."""
     document = read('<state id="s">\n <transition cond="a + b"/></state>')
     guard = document.root.states[0].transitions[0].guard
 
@@ -384,5 +379,4 @@ def test_expressions_carry_the_place_of_their_text() -> None:
 
 
 def test_the_format_knows_its_name_and_suffix() -> None:
-    """What the command line looks files up by."""
     assert ("scxml", (".scxml", ".xml")) == (FORMAT.name, FORMAT.suffixes)

@@ -41,7 +41,6 @@ def test_every_example_comes_back_equal(path: Path) -> None:
 
 @pytest.mark.slow
 def test_random_charts_come_back_equal() -> None:
-    """Charts that use every part of the model, in all dialects."""
     for seed in range(CHARTS):
         document = random_chart(Random(seed))
 

@@ -74,7 +74,6 @@ def test_elements_and_attributes_know_where_they_stand() -> None:
 
 
 def test_names_are_taken_apart_by_namespace() -> None:
-    """A prefix is only a short name; the namespace counts."""
     root = parsed('<a xmlns="one" xmlns:p="two" p:b="1" b="2"><p:c/></a>')
 
     assert ("a", "one") == (root.name, root.namespace)
@@ -83,7 +82,6 @@ def test_names_are_taken_apart_by_namespace() -> None:
 
 
 def test_text_is_joined_across_children_and_sections() -> None:
-    """Comments and CDATA do not cut a text into parts that mean something."""
     root = parsed("<a>one <!-- x -->two<b/><![CDATA[ <three>]]></a>")
 
     assert "one two <three>" == root.text

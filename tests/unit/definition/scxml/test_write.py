@@ -219,14 +219,12 @@ def test_in_our_own_datamodel_a_field_may_be_called_context() -> None:
     ids=lambda action: type(action).__name__,
 )
 def test_every_action_comes_back(action: Action) -> None:
-    """With every form that its values may have."""
     document = chart(State(key="s", entry=((action,),)))
 
     assert document == back(document)
 
 
 def test_every_invoke_comes_back() -> None:
-    """Handlers, charts by name, inline and computed ones, with whatever input."""
     inline = chart(State(key="x", type="final"), dialect="scxml")
     invokes = (
         Invoke(src="f", input=[1], done=(Transition(targets=("s",), reenter=True),)),
@@ -309,13 +307,11 @@ def test_a_history_without_a_default_gets_the_initial_state_of_its_parent() -> N
     ids=["parallel", "taken", "invoke", "initial", "target", "id"],
 )
 def test_what_a_root_of_scxml_cannot_have_is_in_an_outer_state(document: Document, expected: str) -> None:
-    """Only if it is needed, under an unused name."""
     assert expected in write_scxml(document).text
     assert document == back(document)
 
 
 def test_keys_that_are_not_in_the_id_are_written_beside_it() -> None:
-    """An id of the author's says nothing about the key."""
     document = chart(State(key="a", id="first", states=(State(key="b", id="a.b"), State(key="c", id="x.c"))))
 
     assert 'id="first" interlock:key="a"' in write_scxml(document).text
@@ -344,7 +340,6 @@ def test_keys_that_are_not_in_the_id_are_written_beside_it() -> None:
     ],
 )
 def test_what_others_will_not_see_is_reported(document: Document, expected: str) -> None:
-    """One diagnostic per kind of loss, even when it occurs twice."""
     found = [each.code for each in write_scxml(document).diagnostics]
 
     assert expected in found
@@ -352,7 +347,6 @@ def test_what_others_will_not_see_is_reported(document: Document, expected: str)
 
 
 def test_the_same_loss_is_reported_once() -> None:
-    """A chart with a hundred handlers does not make a hundred diagnostics."""
     document = chart(
         *(State(key=f"s{n}", entry=((Emit(type="t"), Emit(type="u")),)) for n in range(5)), dialect="scxml"
     )

@@ -33,7 +33,6 @@ def problems(text: str) -> list[str]:
 
 @pytest.mark.parametrize("arrow", ["->", "=>", "=>>", ">>", "--", "=="])
 def test_every_forward_arrow_leads_to_the_right(arrow: str) -> None:
-    """The language has many arrows for one thing."""
     (found,) = accepted(f"a {arrow} b;").arrows
 
     assert ("a", "b") == (found.source, found.target)
@@ -57,21 +56,18 @@ def test_a_colon_arrow_is_one_only_behind_other_statements() -> None:
 
 
 def test_names_may_be_quoted() -> None:
-    """Quotes may contain everything; a quote needs a backslash."""
     body = accepted(r'"a; \"b\"" -> "";')
 
     assert ('a; "b"', "") == (body.arrows[0].source, body.arrows[0].target)
 
 
 def test_comments_stand_anywhere_between_words() -> None:
-    """Both kinds, also with separators inside."""
     body = accepted("/* a; \n */ a // b ->\n -> /**/ b /* ; */ ; // end")
 
     assert 1 == len(body.arrows)
 
 
 def test_notes_belong_to_what_follows() -> None:
-    """Each line is one."""
     body = accepted("# one\n#two \na;\n# three\na -> b;")
 
     assert ["one", "two"] == body.declarations[0].notes
@@ -79,7 +75,6 @@ def test_notes_belong_to_what_follows() -> None:
 
 
 def test_attributes_are_read() -> None:
-    """Their names are not case-sensitive, and the last of a name counts."""
     body = accepted(
         'a [Label="x \\"y\\"" COLOR="red" class="b c" active type=parallel type=regular];a->b[width=2.5 type=internal];'
     )
@@ -90,7 +85,6 @@ def test_attributes_are_read() -> None:
 
 
 def test_texts_end_at_their_separators() -> None:
-    """Activities end at a comma, labels do not; quotes keep everything in."""
     body = accepted('a: entry/ x, b: "c, d; {" {x;}; a -> b: e, f [g]/ h ; a -> b: "i; j";')
 
     assert [TextSpan("entry/ x", 3), TextSpan("c, d; {", 17)] == [each.activities for each in body.declarations]
@@ -98,7 +92,6 @@ def test_texts_end_at_their_separators() -> None:
 
 
 def test_a_state_declared_twice_is_the_last_one_in_the_place_of_the_first() -> None:
-    """As in state-machine-cat; it is probably a mistake."""
     body, diagnostics = parse("a: x, b, a: y;")
 
     assert body is not None
@@ -107,7 +100,6 @@ def test_a_state_declared_twice_is_the_last_one_in_the_place_of_the_first() -> N
 
 
 def test_a_quote_that_is_not_closed_is_text() -> None:
-    """As in state-machine-cat; it is probably a mistake."""
     body, diagnostics = parse('a -> b: "x;')
 
     assert body is not None
@@ -159,12 +151,10 @@ def test_all_problems_are_reported_together() -> None:
 
 
 def test_a_stray_brace_is_reported_and_skipped() -> None:
-    """What follows is still read."""
     assert ["1:4 smcat.syntax"] == problems("a; } a -> b;")
 
 
 def test_a_text_that_is_not_smcat_gives_a_bounded_number_of_diagnostics() -> None:
-    """A megabyte of semicolons is one mistake, not a million."""
     reading = read_smcat(";" * 1_000_000, source="t.smcat")
 
     assert 101 == len(reading.diagnostics)
@@ -188,7 +178,6 @@ def test_a_chart_as_deep_as_the_limit_is_read() -> None:
 
 
 def test_the_number_of_states_is_limited() -> None:
-    """States beyond the limit are refused before they are tied together."""
     body, diagnostics = parse(",".join(f"s{each}" for each in range(STATES_MAX + 1)) + ";")
 
     assert body is None
@@ -196,7 +185,6 @@ def test_the_number_of_states_is_limited() -> None:
 
 
 def test_the_number_of_transitions_is_limited() -> None:
-    """Transitions beyond the limit are refused before they are tied together."""
     body, diagnostics = parse("a->b;" * (TRANSITIONS_MAX + 1))
 
     assert body is None
@@ -205,7 +193,6 @@ def test_the_number_of_transitions_is_limited() -> None:
 
 @pytest.mark.parametrize("text", ["a" * (DEFINITION_BYTES_MAX + 1), b"\xff"])
 def test_a_text_too_large_or_not_in_utf_8_is_refused(text: str | bytes) -> None:
-    """Before any of it is parsed."""
     reading = read_smcat(text, source="t.smcat")
 
     assert reading.document is None

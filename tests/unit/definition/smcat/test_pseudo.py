@@ -9,7 +9,6 @@ from tests.unit.definition.smcat.test_read import only, read, states
 
 
 def test_an_initial_state_says_where_its_parent_starts() -> None:
-    """Deep inside too, with actions."""
     found = states("initial, a { a.initial -> x: / hi; x -> y: go; }; initial -> y;")
 
     assert Initial(targets=("a.y",)) == found[""].initial
@@ -22,7 +21,6 @@ def test_an_initial_state_may_not_lead_out() -> None:
 
 
 def test_without_an_initial_state_a_state_starts_with_its_first() -> None:
-    """A final or history state before it is skipped."""
     assert states("a -> b: go;")[""].initial is None
     assert Initial(targets=("a",)) == states("final, a; a -> final: go;")[""].initial
     assert states("final;")[""].initial is None
@@ -52,7 +50,6 @@ def test_a_type_guessed_from_a_name_is_dropped_if_the_use_contradicts_it(text: s
 
 
 def test_an_explicit_type_is_not_withdrawn() -> None:
-    """Then the contradiction is an error."""
     found = only("x [type=final]; x -> a: go;", "smcat.final")
 
     assert "error" == found.severity
@@ -63,14 +60,12 @@ def test_an_explicit_type_wins_over_the_name() -> None:
 
 
 def test_final_and_parallel_states_are_such() -> None:
-    """By name or by type."""
     found = states("p.parallel { a, b; }, x [type=final], q [type=parallel] { c, d; };")
 
     assert ["parallel", "final", "parallel"] == [found[each].type for each in ("p_parallel", "x", "q")]
 
 
 def test_a_history_has_its_arrows_as_default() -> None:
-    """Deep by name or type, with content, several targets in regions."""
     found = states(
         "p [type=parallel] { r { x -> y: go; }, q { z -> w: go; }, deep.history;"
         "deep.history -> y: / hi; deep.history -> w; };"
@@ -92,12 +87,10 @@ def test_a_history_has_its_arrows_as_default() -> None:
     ],
 )
 def test_a_history_without_arrows_starts_as_its_parent_does(text: str, targets: tuple[str, ...]) -> None:
-    """As in UML."""
     assert targets == states(text)["a.history"].targets
 
 
 def test_a_history_with_nothing_to_remember_is_an_error() -> None:
-    """It needs a sibling."""
     assert "error" == only("a { history; };", "smcat.history").severity
 
 
@@ -112,7 +105,6 @@ def test_a_choice_is_a_state_with_eventless_transitions() -> None:
 
 
 def test_a_choice_by_event_is_reported() -> None:
-    """UML has guards there; probably the brackets are missing."""
     found = only("^c; a -> ^c: go; ^c -> x: yes;", "smcat.choice")
 
     assert "warning" == found.severity
@@ -120,19 +112,16 @@ def test_a_choice_by_event_is_reported() -> None:
 
 
 def test_a_choice_by_time_is_reported() -> None:
-    """A choice does not wait."""
     assert "warning" == only("^c; ^c -> x: after 5m;", "smcat.choice").severity
 
 
 def test_a_junction_is_read_like_a_choice() -> None:
-    """Several arrows in, several out."""
     found = states("a -> ]j: go; b -> ]j: go; ]j -> x: [p]; ]j -> y;")["j"]
 
     assert ["x", "y"] == [each.targets[0] for each in found.transitions]
 
 
 def test_a_fork_becomes_several_targets() -> None:
-    """Actions of all arrows are kept; the fork is gone; an initial state may lead to one."""
     found = states(
         "initial, p [type=parallel] { r { x; }, q { y; }; };"
         "initial -> ]f: / one; ]f -> x: / two; ]f -> y: / three; s -> ]g: go; ]g -> x; ]g -> y;"
@@ -145,14 +134,12 @@ def test_a_fork_becomes_several_targets() -> None:
 
 
 def test_a_fork_may_lead_to_a_fork() -> None:
-    """In either order of declaration."""
     text = "p [type=parallel] { r { x; }, q { y; }, o { z; }; }; s -> ]f: go; ]f -> x; ]f -> ]g; ]g -> y; ]g -> z;"
 
     assert ("p.r.x", "p.q.y", "p.o.z") == states(text)["s"].transitions[0].targets
 
 
 def test_a_fork_that_leads_to_itself_is_an_error() -> None:
-    """There is nowhere to go."""
     assert "error" == only("f [type=fork], s; s -> f: go; f -> f; f -> a;", "smcat.fork").severity
 
 
@@ -202,12 +189,10 @@ def test_a_region_at_a_join_gets_itself_inside() -> None:
     ],
 )
 def test_a_join_that_gathers_no_parallel_state_is_an_error(text: str) -> None:
-    """It cannot be said as the completion of one."""
     assert "error" == only(text, "smcat.join").severity
 
 
 def test_terminating_ends_the_whole_chart() -> None:
-    """Only a final child of the root does that, so it moves there."""
     found = states("t [type=terminate], a { x, u [type=terminate]; x -> u: die; };")
 
     assert ["", "t", "a", "a.x", "u"] == list(found)

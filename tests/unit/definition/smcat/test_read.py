@@ -55,7 +55,6 @@ def only(text: str, code: str) -> Diagnostic:
 
 
 def test_the_format_has_its_name_and_suffix() -> None:
-    """Files are recognised by them."""
     assert ("smcat", (".smcat",)) == (FORMAT.name, FORMAT.suffixes)
 
 
@@ -70,7 +69,6 @@ def test_the_format_has_its_name_and_suffix() -> None:
     ],
 )
 def test_the_kind_is_the_name_of_the_source(source: str, kind: str) -> None:
-    """A smcat text does not name its chart."""
     found = read("a -> b: go;", source).document
 
     assert found is not None
@@ -78,7 +76,6 @@ def test_the_kind_is_the_name_of_the_source(source: str, kind: str) -> None:
 
 
 def test_a_text_without_states_is_refused() -> None:
-    """state-machine-cat draws nothing then; a chart has at least one state."""
     assert [("error", "smcat.empty")] == diagnostics("// nothing")
 
 
@@ -102,7 +99,6 @@ def test_a_name_that_is_not_a_key_is_changed_and_kept_as_description() -> None:
 
 
 def test_keys_are_made_unique_among_siblings() -> None:
-    """Two names may become one key."""
     found = states('"a b", "a!b", a_b;')
 
     assert ["", "a_b", "a_b_2", "a_b_3"] == list(found)
@@ -135,7 +131,6 @@ def test_a_target_found_at_two_levels_is_written_by_id() -> None:
 
 
 def test_a_label_is_event_guard_and_actions() -> None:
-    """Each with its place."""
     found = transition("a; a -> b: go [is ready] / beep, log it\n boop;")
 
     assert ("on", ("go",), ("b",)) == (found.origin, found.events, found.targets)
@@ -166,7 +161,6 @@ def test_a_guard_with_an_equals_sign_is_an_expression() -> None:
     ],
 )
 def test_the_event_part_is_one_or_several_names(label: str, events: tuple[str, ...]) -> None:
-    """An invalid name is changed into a valid one."""
     found = transition(f"a; a -> b: {label};")
 
     assert ("on", events) == (found.origin, found.events)
@@ -191,7 +185,6 @@ def test_an_event_of_which_nothing_remains_is_refused() -> None:
     ],
 )
 def test_some_words_in_the_place_of_the_event_have_a_meaning(label: str, origin: str, delay: object) -> None:
-    """Time, completion, and no event at all."""
     found = transition(f"a; a -> b: {label};")
 
     assert (origin, delay) == (found.origin, found.delay)
@@ -208,12 +201,10 @@ def test_a_guard_that_is_not_closed_is_an_error(guard: str) -> None:
 
 
 def test_an_empty_guard_is_none() -> None:
-    """Brackets without words say nothing."""
     assert transition("a; a -> b: go [ ];").guard is None
 
 
 def test_commas_in_brackets_and_quotes_do_not_part_actions() -> None:
-    """An apostrophe is not a quote."""
     found = transition("a; a -> b: go / f(1, [2, 3]), say 'a, b', the customer's x, y), =z, =;")
 
     expected = ["f(1, [2, 3])", "say 'a, b'", "the customer's x", "y)", "z"]
@@ -221,7 +212,6 @@ def test_commas_in_brackets_and_quotes_do_not_part_actions() -> None:
 
 
 def test_activities_run_on_entry_on_exit_and_while_the_state_is_active() -> None:
-    """Other lines are words for people."""
     found = states('a: "entry/ x, y\nexit / z\n do/ spin\nactivity/ hum\nentry/ w\n\n ...";')["a"]
 
     assert ((Do(name="x"), Do(name="y"), Do(name="w")),) == found.entry
@@ -231,7 +221,6 @@ def test_activities_run_on_entry_on_exit_and_while_the_state_is_active() -> None
 
 
 def test_a_self_loop_enters_again_and_an_internal_one_stays() -> None:
-    """Internal self-loops have no target."""
     again, stays = states("a; a -> a: x; a -> a [type=internal]: y / z;")["a"].transitions
 
     assert (("a",), True) == (again.targets, again.reenter)
@@ -255,7 +244,6 @@ def test_an_internal_transition_elsewhere_is_an_ordinary_one() -> None:
 
 
 def test_notes_of_a_transition_are_its_description() -> None:
-    """All lines of them."""
     assert "one\ntwo" == transition("a;\n# one\n# two\na -> b: go;").description
 
 
@@ -268,7 +256,6 @@ def test_what_is_only_drawing_is_kept_in_meta() -> None:
 
 
 def test_places_carry_the_path_of_keys() -> None:
-    """As diagnostics of the YAML reader do."""
     found = states("a { x -> y: go; y -> x: after 5s; x -> y; };")
     paths = [each.place.path for key in ("a.x", "a.y") for each in found[key].transitions]
 

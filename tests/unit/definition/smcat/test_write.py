@@ -142,7 +142,6 @@ def test_a_second_round_changes_nothing(document: Document) -> None:
 
 
 def test_a_key_that_is_used_twice_is_written_with_as_much_of_its_path_as_needed() -> None:
-    """Names are one flat space in smcat; the label shows the key."""
     inner = (State(key="x"), State(key="y"))
     document = chart(
         State(key="a", states=inner), State(key="b", states=(*inner, State(key="c", states=inner))), State(key="x")
@@ -156,7 +155,6 @@ def test_a_key_that_is_used_twice_is_written_with_as_much_of_its_path_as_needed(
 
 
 def test_several_targets_are_a_fork() -> None:
-    """Next to the source."""
     regions = tuple(State(key=key, states=(State(key=f"{key}1"),)) for key in "rq")
     source = State(key="a", transitions=(Transition(events=("go",), targets=("p.r.r1", "p.q.q1")),))
     lines, codes = written(chart(source, State(key="p", type="parallel", states=regions)))
@@ -166,7 +164,6 @@ def test_several_targets_are_a_fork() -> None:
 
 
 def test_no_target_is_an_internal_self_loop() -> None:
-    """As in UML."""
     lines, codes = written(chart(State(key="a", transitions=(Transition(events=("go",)),))))
 
     assert [] == codes
@@ -185,7 +182,6 @@ def test_in_the_xstate_dialect_a_transition_inside_is_internal_unless_it_reenter
 
 
 def test_what_the_root_does_is_written_in_an_outer_state() -> None:
-    """The root of smcat is not a state."""
     root = State(states=(State(key="a"), State(key="c")), transitions=(Transition(events=("go",), targets=("a",)),))
     lines, codes = written(Document(kind="c", root=root))
 
@@ -294,7 +290,6 @@ def test_drawing_that_smcat_refuses_is_not_written(drawing: dict[str, Any], code
 
 @pytest.mark.parametrize("width", [-1, 1e300, True])
 def test_a_width_that_is_none_is_not_written(width: float) -> None:
-    """The same on transitions."""
     assert ("go", ["export.meta"]) == label(on(meta={"smcat": {"width": width}}))
 
 
@@ -312,7 +307,6 @@ def test_a_target_that_names_no_state_is_left_out() -> None:
 
 
 def test_eventless_transitions_behind_others_are_reported() -> None:
-    """When they are read back they are tried first."""
     late = Transition(origin="transitions", targets=("b",))
     state = State(key="a", transitions=(on(), late))
 
@@ -320,7 +314,6 @@ def test_eventless_transitions_behind_others_are_reported() -> None:
 
 
 def test_what_is_invoked_is_an_activity_and_its_results_are_events() -> None:
-    """Of handlers, charts, and what is only computed."""
     to = (Transition(targets=("b",)),)
     invokes = (
         Invoke(src="f", id="i", done=to, error=to),
@@ -337,7 +330,6 @@ def test_what_is_invoked_is_an_activity_and_its_results_are_events() -> None:
 
 
 def test_a_saga_keeps_its_arrows() -> None:
-    """Its steps have no place."""
     to = (Transition(targets=("b",)),)
     saga = Saga(steps=(SagaStep(id="s", do=SagaCall(src="f")),), done=to, compensated=to, error=to)
     lines, codes = written(chart(State(key="a", saga=saga), State(key="b")))
@@ -347,7 +339,6 @@ def test_a_saga_keeps_its_arrows() -> None:
 
 
 def test_everything_without_a_place_is_reported_once() -> None:
-    """One warning names all of it."""
     state = State(key="a", id="x", expect=Expect(within="5s"), monotonic=True, allow=(("a", "b"),))
     document = chart(state, revision="1", binding="late", unhandled="defer")
     writing = write_smcat(document)
@@ -359,7 +350,6 @@ def test_everything_without_a_place_is_reported_once() -> None:
 
 
 def test_data_and_blocks_are_reported_separately() -> None:
-    """Fields, events, output, tags, and blocks that become one."""
     blocks = ((act.Do(name="x"),), (act.Do(name="y"),))
     states = (
         State(key="a", context=(Field(name="f"),), entry=blocks, tags=("t", "u")),
@@ -373,7 +363,6 @@ def test_data_and_blocks_are_reported_separately() -> None:
 
 
 def test_an_empty_chart_is_an_empty_text() -> None:
-    """Nothing to write, nothing to lose."""
     assert ("// c\n", ()) == (write_smcat(chart()).text, write_smcat(chart()).diagnostics)
 
 

@@ -125,7 +125,6 @@ def test_functions_are_refused_with_the_cure() -> None:
     ],
 )
 def test_what_means_nothing_portable_is_refused_and_reading_goes_on(text: str, value: Any, code: str) -> None:
-    """Duplicate keys, numbers beyond the limits and half surrogates are diagnostics; the rest is still read."""
     actual, (diagnostic,) = parsed(text)
     assert (value, code) == (actual, diagnostic.code)
 

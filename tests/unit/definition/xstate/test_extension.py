@@ -78,7 +78,6 @@ def test_it_must_be_a_mapping(given: Json) -> None:
     ],
 )
 def test_wrong_values_are_reported(given: Json, expected: str) -> None:
-    """At their place, and counted as absent."""
     assert expected in codes(simple({"entry": ["x"], **extra(**given)}))
 
 

@@ -54,7 +54,6 @@ def test_no_definition_breaks_the_reader(version: Literal[4, 5], root: dict[str,
 
 
 def test_deep_nesting_is_an_error() -> None:
-    """The JSON parser's limit on depth holds for definitions too."""
     text = '{"states":{"a":' * 60 + "{}" + "}}" * 60
     reading = read_xstate(text, source="m.json")
 

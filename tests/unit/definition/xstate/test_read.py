@@ -49,7 +49,6 @@ def test_a_small_definition_becomes_a_document() -> None:
 
 
 def test_the_format_is_registered_under_its_name() -> None:
-    """The format reads and writes."""
     reading = FORMAT.read(json.dumps(simple()), source="m.json", loader=None)
 
     assert "xstate" == FORMAT.name
@@ -58,7 +57,6 @@ def test_the_format_is_registered_under_its_name() -> None:
 
 
 def test_text_that_is_not_json_gives_no_document() -> None:
-    """A syntax error ends the reading."""
     reading = read_xstate("{a: 1}", source="m.json")
 
     assert reading.document is None
@@ -67,7 +65,6 @@ def test_text_that_is_not_json_gives_no_document() -> None:
 
 @pytest.mark.parametrize("text", ["[]", '"x"', "null"])
 def test_a_definition_is_an_object(text: str) -> None:
-    """Anything else is refused."""
     reading = read_xstate(text, source="m.json")
 
     assert reading.document is None
@@ -75,7 +72,6 @@ def test_a_definition_is_an_object(text: str) -> None:
 
 
 def test_a_description_is_a_text_be_it_empty() -> None:
-    """Our own writer creates an empty one; any other content is reported."""
     empty, said, wrong = (simple({"description": each}) for each in ("", "why", 1))
 
     assert ["", "why"] == [read(each).root.states[0].description for each in (empty, said)]
@@ -99,7 +95,6 @@ def test_the_inner_form_of_a_machine_is_refused() -> None:
     ],
 )
 def test_the_kind_is_the_id_else_the_name_of_the_file(given: Json, source: str, kind: str) -> None:
-    """A kind has dotted words; an invalid id is changed, and reported."""
     document = read_xstate(json.dumps({"initial": "a", "states": {"a": {}, "b": {}}, **given}), source=source).document
 
     assert document is not None
@@ -107,7 +102,6 @@ def test_the_kind_is_the_id_else_the_name_of_the_file(given: Json, source: str, 
 
 
 def test_an_id_that_is_not_a_text_is_an_error() -> None:
-    """The id of the root must be a text."""
     assert ["value.type"] == codes(simple(id=3))
 
 
@@ -139,7 +133,6 @@ def test_a_root_that_acts_is_below_a_synthetic_one(more: Json) -> None:
 
 
 def test_a_root_that_only_contains_is_the_root() -> None:
-    """Empty keys do not make it act."""
     assert ["a", "b"] == [each.key for each in read(simple(entry=[], on={})).root.states]
 
 
@@ -161,20 +154,17 @@ def test_a_root_with_fewer_than_two_children_is_below_a_synthetic_one(states: Js
 
 
 def test_the_key_of_a_hidden_root_has_no_dots() -> None:
-    """A kind may be dotted, a key may not."""
     document = read({"id": "vm.resize", "initial": "a", "states": {"a": {}}})
 
     assert ("vm.resize", "vm_resize") == (document.kind, document.root.states[0].key)
 
 
 def test_a_root_may_name_itself_by_a_transition() -> None:
-    """A transition of the root to itself is expected, so nothing is reported."""
     assert [] == codes(simple(on={"E": {"target": "#m", "reenter": True}}))
 
 
 @pytest.mark.parametrize("given", [{"type": "final"}, {"history": "deep"}])
 def test_the_root_cannot_be_a_leaf(given: Json) -> None:
-    """Neither a final state nor a history."""
     assert ["state.type"] == codes({"id": "m", **given})
 
 
@@ -190,7 +180,6 @@ def test_order_is_that_of_javascript() -> None:
 
 
 def test_keys_become_keys_of_ours() -> None:
-    """A name with spaces, as editors give it, is changed; targets follow it."""
     definition = {"id": "m", "initial": "New state", "states": {"New state": {"on": {"E": "."}}, "x.y": {}, "!": {}}}
     document = read(definition)
 
@@ -206,7 +195,6 @@ def test_two_keys_that_become_one_are_an_error() -> None:
 
 
 def test_ids_become_ids_of_ours() -> None:
-    """White space and marks that have a meaning of their own are changed; targets follow."""
     document = read(
         {"id": "m", "initial": "a", "states": {"a": {"on": {"E": "#my id"}}, "b": {"id": "my id"}, "c": {"id": "."}}}
     )
@@ -217,7 +205,6 @@ def test_ids_become_ids_of_ours() -> None:
 
 @pytest.mark.parametrize("given", ["", 3])
 def test_an_id_must_be_a_text(given: Any) -> None:
-    """An empty or other id is an error."""
     assert ["value.type"] == codes(simple({"id": given}))
 
 
@@ -272,7 +259,6 @@ def test_a_target_is_resolved_as_xstate_does(target: str, expected: str) -> None
     ],
 )
 def test_an_unknown_target_is_reported_with_a_similar_name(target: str, hint: str) -> None:
-    """The message names what is missing and where."""
     definition = json.loads(json.dumps(NESTED))
     definition["states"]["a"]["on"] = {"E": target}
     found = [
@@ -306,7 +292,6 @@ def test_transitions_come_in_all_their_forms() -> None:
 
 
 def test_eventless_delayed_and_done_transitions_stand_before_the_others() -> None:
-    """The order of a document: always, after, onDone, on."""
     state = read_state(
         {"on": {"E": "b"}, "onDone": "b", "after": {"1500": "b", "= context.n": "b", "10": "b"}, "always": "b"}
     )
@@ -324,7 +309,6 @@ def test_eventless_delayed_and_done_transitions_stand_before_the_others() -> Non
 
 @pytest.mark.parametrize("given", [True, False, None])
 def test_reenter_is_kept_as_said(given: bool | None) -> None:
-    """Said, or not said."""
     said = {} if given is None else {"reenter": given}
 
     assert given is read_state({"on": {"E": {"target": "a", **said}}}).transitions[0].reenter
@@ -366,7 +350,6 @@ def test_events_that_xstate_makes_have_names_of_ours(descriptor: str, event: str
     ],
 )
 def test_events_that_never_come_are_reported(descriptor: str) -> None:
-    """A descriptor with no counterpart keeps its text and takes nothing."""
     definition = simple({"on": {descriptor: "b"}})
 
     assert ["event.foreign"] == codes(definition)
@@ -443,12 +426,10 @@ def test_what_a_state_handles_under_its_own_key_replaces_on() -> None:
     ],
 )  # fmt: skip
 def test_problems_have_codes(a: Json, expected: list[str]) -> None:
-    """Each problem is reported once, with its own code."""
     assert expected == codes(simple(a))
 
 
 def test_a_state_must_be_a_mapping() -> None:
-    """Anything else is reported and read as an empty state."""
     reading = read_xstate(json.dumps({"id": "m", "initial": "a", "states": {"a": 3, "b": {}}}), source="m.json")
 
     assert ["value.type"] == [each.code for each in reading.diagnostics]
@@ -457,7 +438,6 @@ def test_a_state_must_be_a_mapping() -> None:
 
 
 def test_all_problems_are_reported_together_with_their_places() -> None:
-    """Line and column of each, in order."""
     text = '{"id": "m", "initial": "a", "states": {\n "a": {"on": {"E": "x"}},\n "b": {"after": {"soon": "a"}}\n}}'
     found = read_xstate(text, source="m.json").diagnostics
 
@@ -468,7 +448,6 @@ def test_all_problems_are_reported_together_with_their_places() -> None:
 
 
 def test_a_context_must_be_a_mapping() -> None:
-    """A list is refused."""
     assert ["value.type"] == codes(simple(context=[1]))
 
 
@@ -506,7 +485,6 @@ def test_a_state_with_children_is_not_a_history() -> None:
 
 
 def test_the_default_of_a_history_is_its_target() -> None:
-    """A sibling by key, anything by id, several as a list."""
     assert ("#a.y",) == _history({"target": "y"}).targets
     assert ("#a.x",) == _history({"target": "#m.a.x"}).targets
     assert ("#a.x", "#a.y") == _history({"target": ["x", "y"]}).targets
@@ -545,7 +523,6 @@ def test_the_history_of_a_parallel_root_is_reported() -> None:
     ],
 )
 def test_problems_of_a_history(history: Json, parent: Json, expected: list[str]) -> None:
-    """Invalid defaults are reported once."""
     a = {"initial": "x", "states": {"x": {}, "h": {"type": "history", **history}}, **parent}
 
     assert expected == codes(simple(a))
@@ -555,7 +532,6 @@ def test_problems_of_a_history(history: Json, parent: Json, expected: list[str])
 
 
 def test_the_output_of_the_whole_is_that_of_the_root() -> None:
-    """Whichever final state was reached; deeper ones keep their own."""
     states = {
         "a": {"initial": "f", "states": {"f": {"type": "final", "output": 1}}},
         "b": {"type": "final", "output": 2},
@@ -589,7 +565,6 @@ def test_an_invoke_has_a_source_an_id_an_input_and_two_endings() -> None:
 
 
 def test_an_invoke_may_hold_a_whole_definition() -> None:
-    """A source with states is a chart written in place."""
     invoke = read_state({"invoke": {"src": simple(id="child")}}).invokes[0]
 
     assert isinstance(invoke.src, Document)

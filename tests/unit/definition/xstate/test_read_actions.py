@@ -146,7 +146,6 @@ def test_named_actions_may_be_declared_assigns() -> None:
     ],
 )
 def test_actions_that_cannot_be_read(written: Any, expected: str) -> None:
-    """What needs a function, and what is incomplete, is reported."""
     assert expected in codes(simple({"entry": written}))
 
 
@@ -207,7 +206,6 @@ def test_guards(written: Any, expected: Guard) -> None:
     ],
 )
 def test_guards_that_cannot_be_read(written: Any, expected: list[str]) -> None:
-    """They are reported, and the transition is read without them."""
     assert expected == codes(simple({"on": {"E": {"guard": written}}}))
 
 
@@ -231,8 +229,6 @@ def test_values(text: Any, value: Any) -> None:
 
 @pytest.mark.parametrize("value", [N, "=x", "\\=x", "\\x", "x", [1, N, {"a": "=="}], None, True])
 def test_values_come_back(value: Any) -> None:
-    """What is written is read again."""
-
     def json_node(plain: Any) -> Node:
         if isinstance(plain, dict):
             return Node({key: json_node(each) for key, each in plain.items()}, NOWHERE)
@@ -244,7 +240,6 @@ def test_values_come_back(value: Any) -> None:
 
 
 def test_an_expression_knows_its_place() -> None:
-    """The place is that of the first character behind the sign."""
     guard = (
         read({"id": "m", "initial": "a", "states": {"a": {"on": {"E": {"guard": "= context.n"}}}, "b": {}}})
         .root.states[0]

@@ -194,14 +194,12 @@ def test_a_document_that_uses_everything_comes_back_equal() -> None:
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 def test_what_was_read_comes_back_equal(scene: Scene) -> None:
-    """Every point of the dialect survives."""
     document = read(scene.definition)
 
     assert document == again(document)
 
 
 def test_a_chart_in_place_comes_back_equal() -> None:
-    """An invoke whose source is a document."""
     child = Document(
         kind="child",
         dialect="xstate",
@@ -277,7 +275,6 @@ def test_a_history_without_default_falls_back_to_a_deep_initial(targets: tuple[s
 
 
 def test_a_description_may_be_empty() -> None:
-    """An editor may leave an empty description; it is valid and is restored."""
     states = (State(key="a", description="", transitions=(Transition(events=("E",), description=""),)), State(key="b"))
     root = State(initial=Initial(targets=("a",)), states=states, description="")
     document = Document(kind="m", dialect="xstate", unhandled="ignore", root=root)
@@ -289,7 +286,6 @@ def test_a_description_may_be_empty() -> None:
 @given(documents())
 @settings(max_examples=60)
 def test_any_document_can_be_written_and_what_is_read_back_is_stable(document: Document) -> None:
-    """Writing never fails; once read, a document comes back equal from then on."""
     first = read_xstate(write_xstate(document).text, source="m.json")
     if first.document is None or any(each.severity == "error" for each in first.diagnostics):
         json.loads(write_xstate(document).text)

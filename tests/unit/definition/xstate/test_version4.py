@@ -47,7 +47,6 @@ def test_transitions_leave_their_source_unless_they_say_internal(
 
 
 def test_several_targets_stay_a_list() -> None:
-    """Each is resolved."""
     assert ("#a", "#b") == transition_of({"target": ["a", "b"]}).targets
 
 
@@ -116,7 +115,6 @@ def test_partial_wildcards_are_refused() -> None:
 
 
 def test_data_becomes_output_and_input() -> None:
-    """Of a final state, and of an invoke."""
     document = read(
         {
             "id": "m",
@@ -141,12 +139,10 @@ def test_data_becomes_output_and_input() -> None:
     ],
 )
 def test_invokes(written: Any, expected: Invoke) -> None:
-    """A bare name, a typed source, and events passed on."""
     assert (expected,) == state_of({"invoke": written}).invokes
 
 
 def test_activities_are_invokes() -> None:
-    """They live as long as their state, and come after its invokes."""
     state = state_of({"activities": ["beep", {"type": "blink"}], "invoke": [{"src": "job"}]})
 
     assert ["job", "beep", "blink"] == [each.src for each in state.invokes]
@@ -154,7 +150,6 @@ def test_activities_are_invokes() -> None:
 
 
 def test_a_definition_in_place_is_of_the_same_version() -> None:
-    """Its states are translated too."""
     child = simple({"on": {"E": {"target": "a", "cond": "ok"}}}, id="child")
     src = state_of({"invoke": {"src": child}}).invokes[0].src
 
@@ -171,7 +166,6 @@ def test_the_root_finds_its_children_without_a_dot() -> None:
 
 
 def test_delays_done_and_initial_content_are_translated() -> None:
-    """Everywhere a transition or an action is allowed."""
     state = state_of({
         "initial": {"target": "x", "actions": {"type": "note", "n": 1}},
         "states": {"x": {}},
@@ -187,13 +181,11 @@ def test_delays_done_and_initial_content_are_translated() -> None:
 
 @pytest.mark.parametrize("key", ["onEntry", "onExit", "parallel", "delimiter"])
 def test_keys_from_before_are_refused(key: str) -> None:
-    """With what to write instead."""
     assert ["xstate.version"] == codes(simple({key: "x"}), 4)
 
 
 @pytest.mark.parametrize("key", ["predictableActionArguments", "preserveActionOrder", "strict"])
 def test_settings_of_version_four_mean_nothing_here(key: str) -> None:
-    """They are dropped without a word: actions always run in order."""
     assert [] == codes(simple() | {key: True}, 4)
 
 
@@ -209,7 +201,6 @@ def test_settings_of_version_four_mean_nothing_here(key: str) -> None:
     ],
 )
 def test_wrong_shapes_are_left_to_the_reader(definition: Any) -> None:
-    """Rewriting never fails: the reader reports what it does not know."""
     assert codes(definition, 4)
 
 

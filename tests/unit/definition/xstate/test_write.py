@@ -99,7 +99,6 @@ def test_leaving_the_source_is_said(targets: tuple[str, ...], reenter: bool | No
 
 
 def test_transitions_of_the_root_never_leave_it() -> None:
-    """Ours is always active."""
     document = own(State(key="a"), State(key="b"), root={"transitions": (Transition(events=("E",), targets=("b",)),)})
 
     assert {"E.*": ".b"} == written(document)["on"]
@@ -116,7 +115,6 @@ def test_targets_are_short_where_they_can_be() -> None:
 
 
 def test_targets_that_name_nothing_are_left_out() -> None:
-    """The compiler reports them; the writer continues."""
     history = State(key="h", type="history", targets=("none",))
     made = written(
         on(Transition(events=("E",), targets=("none",)), initial=Initial(targets=("none",)), states=(history,))
@@ -138,7 +136,6 @@ def test_an_initial_state_outside_is_left_out(target: str) -> None:
 
 
 def test_a_guard_of_a_state_that_is_none_keeps_its_text() -> None:
-    """As above."""
     guard = written_a(Transition(events=("E",), guard=GuardIn(state="none")))["on"]["E.*"]["guard"]
 
     assert {"type": "xstate.stateIn", "params": {"stateValue": "none"}} == guard
@@ -154,7 +151,6 @@ def test_a_guard_finds_its_state_from_at_its_position() -> None:
 
 
 def test_names_used_by_assigns_only_are_ordinary_actions() -> None:
-    """The root lists them; a name that is a handler too needs the long form."""
     document = own(
         State(
             key="a",
@@ -170,7 +166,6 @@ def test_names_used_by_assigns_only_are_ordinary_actions() -> None:
 
 
 def test_a_delay_that_is_not_a_duration_is_written_as_it_is() -> None:
-    """The compiler reports it."""
     assert {"soon": "b"} == written_a(Transition(origin="after", delay="soon", targets=("b",)))["after"]
 
 
@@ -186,7 +181,6 @@ def test_an_output_that_all_finals_share_is_the_root_s() -> None:
 
 
 def test_outputs_of_deeper_finals_are_their_own() -> None:
-    """They travel with the done event of their parent."""
     inner = State(key="f", type="final", output={"n": N})
     document = own(State(key="a", states=(State(key="x"), inner)), State(key="b"))
 
@@ -194,7 +188,6 @@ def test_outputs_of_deeper_finals_are_their_own() -> None:
 
 
 def test_true_is_not_one() -> None:
-    """Outputs that only look alike are not shared."""
     document = own(State(key="a", type="final", output=1), State(key="b", type="final", output=True))
 
     assert "output" not in written(document)
@@ -297,7 +290,6 @@ PARALLEL = State(key="p", type="parallel", states=(State(key="r", states=(State(
     ],
 )
 def test_what_is_lost_or_different_is_reported(document: Document, code: str) -> None:
-    """One code for each."""
     assert code in losses(document)
 
 

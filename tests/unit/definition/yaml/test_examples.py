@@ -15,7 +15,6 @@ EXAMPLES = sorted((Path(__file__).parents[4] / "examples").glob("*.interlock.yam
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda each: each.name)
 def test_an_example_reads_without_diagnostics_and_survives_a_rewrite(path: Path) -> None:
-    """read(write(read(text))) == read(text), and the first line names the schema."""
     text = path.read_text()
     reading = FORMAT.read(text.encode(), source=path.name)
     assert () == reading.diagnostics
@@ -28,14 +27,12 @@ def test_an_example_reads_without_diagnostics_and_survives_a_rewrite(path: Path)
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda each: each.name)
 def test_an_example_compiles_without_warnings(path: Path) -> None:
-    """An example is one to copy, so the compiler has nothing to warn of."""
     document = FORMAT.read(path.read_bytes(), source=path.name).document
     assert document is not None
     assert [] == [str(each) for each in compile_document(document).diagnostics if each.severity != "info"]
 
 
 def test_the_examples_are_there() -> None:
-    """Eight charts, small and large."""
     assert ["delivery", "door", "order", "player", "subscription", "survey", "trip", "vm"] == [
         path.name.removesuffix(".interlock.yaml") for path in EXAMPLES
     ]

@@ -105,7 +105,6 @@ def test_values_and_keys_have_their_places() -> None:
 
 
 def test_an_alias_is_the_value_it_names() -> None:
-    """An alias has the value and the places of its anchor."""
     value = located("a: &x {b: [1]}\nc: *x\nd: &y 5\ne: [*y, *x]").value
     assert isinstance(value, dict)
     assert value["a"] is value["c"]
@@ -157,7 +156,6 @@ def test_what_cannot_be_a_definition_ends_the_reading(text: str | bytes, expecte
     ],
 )
 def test_what_is_refused_in_one_place_does_not_end_the_reading(text: str, value: Any, codes: list[str]) -> None:
-    """Tags, merge keys, duplicate keys and numbers beyond JSON are all reported."""
     actual, diagnostics = parsed(text)
     assert value == actual
     assert codes == [each.code for each in diagnostics]

@@ -42,7 +42,6 @@ def state(body: str) -> State:
 
 
 def test_the_head_of_a_chart() -> None:
-    """Every key that is said once for the chart arrives in the document."""
     text = """
 interlock: 1
 kind: order.eu
@@ -120,7 +119,6 @@ def test_transitions_stand_in_the_order_in_which_they_are_tried() -> None:
 
 
 def test_a_transition_with_everything() -> None:
-    """Every key of a transition."""
     body = """{on: {"a.b , c.*,*": {target: ["#x.y", .z], guard: g, actions: [n], reenter: false, roles: [r],
       description: d, meta: {m: 1}}}}"""
     expected = Transition(
@@ -194,14 +192,12 @@ ACTIONS: list[tuple[str, act.Action]] = [
 
 @pytest.mark.parametrize(("text", "expected"), ACTIONS)
 def test_actions(text: str, expected: act.Action) -> None:
-    """Each action by the key that marks it; values may hold expressions anywhere."""
     read = document(f"{HEAD}states: {{a: {{entry: [{text}]}}}}")
     assert ((expected,),) == read.root.states[0].entry
     assert read == document(FORMAT.write(read).text)
 
 
 def test_entry_is_one_block_or_several() -> None:
-    """A list of actions is one block, a list of lists is several; an empty list is no block."""
     a, b = act.Do(name="a"), act.Do(name="b")
     assert ((a, b),) == state("{exit: [a, b]}").exit
     assert ((a,), (), (b,)) == state("{exit: [[a], [], [b]]}").exit
@@ -250,7 +246,6 @@ def test_an_expression_knows_where_its_text_starts() -> None:
 
 
 def test_initial_forms() -> None:
-    """A target, a list of them, or a mapping with content."""
     assert Initial(targets=("b",)) == state("{initial: b, states: {b: {}}}").initial
     assert Initial(targets=("b", "c")) == state("{initial: [b, c], states: {b: {}}}").initial
     expected = Initial(targets=("b",), actions=(act.Do(name="n"),))
@@ -258,7 +253,6 @@ def test_initial_forms() -> None:
 
 
 def test_history_and_final_states() -> None:
-    """A history has a default and its content; a final an output."""
     expected = State(key="a", type="history", history="deep", targets=("b", "c"), actions=(act.Do(name="n"),))
     assert expected == state("{type: history, history: deep, target: [b, c], actions: [n]}")
     assert "shallow" == state("{type: history, target: b}").history
@@ -359,7 +353,6 @@ def test_an_inline_chart_is_a_document_inside() -> None:
 
 
 def test_a_saga_with_everything() -> None:
-    """Every key of a saga, its steps and their calls."""
     body = """{saga: {compensation: none, onDone: b, onCompensated: b, onError: {}, steps: [
       {id: s, if: g, do: {src: h, input: "= i", output: f.g, key: k}, compensate: {src: u, input: 1}, retry: {max: 0},
        timeout: 1m}, {id: t, do: {src: h}}]}}"""

@@ -153,7 +153,6 @@ def test_keys_of_states_are_letters_digits_underscore_and_dash(key: str) -> None
 
 @pytest.mark.parametrize("event", ["a b", "a..b", ".a", "a.*.b", "*.a", "a,", "=a", ""])
 def test_bad_descriptors_are_refused(event: str) -> None:
-    """Descriptors are dotted tokens; a wildcard is alone or last."""
     assert "name.invalid" == diagnostic(f"{{on: {{'{event}': b}}}}").code
 
 

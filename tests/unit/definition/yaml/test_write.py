@@ -80,7 +80,6 @@ def test_transitions_in_any_order_keep_the_order_in_which_they_are_tried(tried: 
 
 
 def test_neighbours_of_one_descriptor_become_a_list() -> None:
-    """Successive transitions for the same descriptors are under one key."""
     assert {"on": {"e": ["b", {}], "f, g.*": "c"}} == body(
         on("e", targets=("b",)), on("e"), on("f", "g.*", targets=("c",))
     )
@@ -111,15 +110,17 @@ def test_what_follows_a_listed_transition_is_listed_too() -> None:
     assert {"transitions": [{"target": "c"}]} == body(Transition(origin="on", targets=("c",)))
 
 
-def test_a_timer_behind_a_wildcard_is_reported() -> None:
-    """YAML tries timers and completion first; where that changes what happens, the writer says so."""
-    after, done = Transition(origin="after", delay="1s"), Transition(origin="onDone")
-    plain = FORMAT.write(chart(on("e", "done.x"), after, Transition(origin="transitions", events=("f",)), done))
-    assert [] == [each.code for each in plain.diagnostics if "after" in each.message]
-    for tried in ((on("*"), after), (on("after.*"), after), (on("*"), done), (on("done"), done)):
-        writing = FORMAT.write(chart(*tried))
-        assert [("export.order", "warning")] == [(each.code, each.severity) for each in writing.diagnostics]
-    assert () == FORMAT.write(chart(after, done, on("*"))).diagnostics
+def test_a_timer_behind_a_wildcard_is_listed() -> None:
+    """The keys `after` and `onDone` are tried first; where that changes what happens, `transitions` keeps the order."""
+    after, done = Transition(origin="after", delay="1s", restore="restart"), Transition(origin="onDone")
+    computed = Transition(origin="after", delay=Expression("context.wait"))
+    assert {"after": {"1s": {"onRestore": "restart"}}, "on": {"e, x.done": {}}} == body(on("e", "x.done"), after)
+    for wildcard in (on("*"), on("after.*")):
+        found = body(wildcard, after, computed)["transitions"]
+        assert [{"after": "1s", "onRestore": "restart"}, {"after": "= context.wait"}] == found
+    assert [{"onDone": True}, {"event": "f"}] == body(on("done"), done, on("f"))["transitions"]
+    for tried in ((on("*"), after, done, computed, after), (on("done.*"), done, done)):
+        assert chart(*tried) == read(FORMAT.write(chart(*tried)).text)
 
 
 def test_white_space_around_an_expression_is_not_kept() -> None:

@@ -36,7 +36,6 @@ from interlock.model.document.field import (
     ],
 )
 def test_a_type_takes_its_own_values_only(kind: FieldType, good: Any, bad: Any) -> None:
-    """A boolean is not a number, and null is only null."""
     field = Field(name="x", type=kind)
 
     assert refusal(good, field) is None
@@ -89,7 +88,6 @@ def test_length_counts_characters_and_items() -> None:
 
 
 def test_items_and_fields_are_checked_inside() -> None:
-    """The refusal names the path to what is wrong."""
     items = Field(name="x", type="array", items=Field(name="", type="integer"))
     fields = Field(name="x", type="object", fields=(Field(name="y", type="integer", required=True),))
 
@@ -103,14 +101,12 @@ def test_items_and_fields_are_checked_inside() -> None:
 
 
 def test_optional_fields_may_be_absent() -> None:
-    """Only required fields are missed."""
     assert fields_refusal({}, (Field(name="y"),)) is None
     assert fields_refusal({"z": 1}, ()) == "unknown field `z`; the fields are none"
 
 
 @pytest.mark.parametrize("value", [None, True, 1, 1.5, "a", [1, {"b": [None]}], {"a": {}}, 2**256 - 1])
 def test_plain_values_are_taken(value: Any) -> None:
-    """JSON within the limits."""
     assert plain_refusal(value) is None
 
 
@@ -145,19 +141,16 @@ def _doubled(times: int) -> Any:
     ],
 )
 def test_what_is_not_plain_is_refused_with_the_reason(value: Any, part: str) -> None:
-    """Non-finite numbers, huge integers, other types, deep and doubled trees."""
     assert part in (plain_refusal(value) or "")
 
 
 def test_many_scalars_on_one_level_count_too() -> None:
-    """The count is over the whole tree, not per list."""
     value = [[0] * 50_000, [0] * 49_990, [[0] * 20]]
 
     assert "100,000 values" in (plain_refusal(value) or "")
 
 
 def test_types_are_named_as_the_vocabulary_does() -> None:
-    """A message never shows Python's own names for JSON values."""
     values: list[Any] = [None, True, 1, 1.5, "", [], {}, ()]
     names = [type_name(each) for each in values]
 
@@ -165,14 +158,12 @@ def test_types_are_named_as_the_vocabulary_does() -> None:
 
 
 def test_unset_is_false_and_one_of_a_kind() -> None:
-    """The absence of a default survives pickling as itself."""
     assert not UNSET
     assert repr(UNSET) == "UNSET"
     assert pickle.loads(pickle.dumps(UNSET)) is UNSET  # our own bytes
 
 
 def test_a_field_is_plain_when_nothing_was_said() -> None:
-    """Any type, no enumeration, no bounds."""
     assert Field(name="x").plain
     assert not Field(name="x", type="string").plain
     assert not Field(name="x", enum=(1,)).plain
@@ -195,7 +186,6 @@ def test_a_lone_surrogate_is_not_a_text(text: str) -> None:
 
 
 def test_a_copy_shares_nothing_that_can_be_changed() -> None:
-    """Equal all the way down, and no list or mapping is the same one."""
     value = {"a": [1, {"b": []}], "c": "x", "d": None}
     copy = copied(value)
 
@@ -210,7 +200,6 @@ VALUES = [None, False, True, 0, 1, 1.0, 2, 2.0, "a", "b", [1, {"k": 1}], [1], {"
 
 @pytest.mark.parametrize("value", VALUES)
 def test_an_enumeration_is_looked_up_as_it_would_be_compared(value: Any) -> None:
-    """Whatever its values are: true is not one, and lists and objects are equal by what they hold."""
     spec = Field(name="x", enum=CHOICES)
     listed = any(same_value(value, each) for each in CHOICES)
 
@@ -218,12 +207,10 @@ def test_an_enumeration_is_looked_up_as_it_would_be_compared(value: Any) -> None
 
 
 def test_what_cannot_be_looked_up_is_not_a_choice() -> None:
-    """A program may pass values that are not JSON."""
     assert refusal({1, 2}, Field(name="x", enum=(1,))) is not None
 
 
 def test_long_lists_of_choices_and_fields_are_cut_in_messages() -> None:
-    """A thousand errors of a step may contain the same list."""
     long = Field(name="x", enum=tuple(range(1_000)))
     wide = tuple(Field(name=f"f{number}") for number in range(1_000))
 
@@ -233,7 +220,6 @@ def test_long_lists_of_choices_and_fields_are_cut_in_messages() -> None:
 
 
 def test_problems_of_an_object_are_reported_in_the_order_of_its_fields() -> None:
-    """Unknown names first, whatever else is wrong."""
     spec = Field(
         name="x",
         type="object",
@@ -282,7 +268,6 @@ def test_a_check_takes_as_long_as_the_value_not_as_the_field(spec: Field, value:
 
 
 def test_a_deep_problem_is_looked_for_once() -> None:
-    """Not once more for every level around it."""
     spec = Field(name="x", type="integer", min=0)
     value: Any = -1
     for _ in range(40):
@@ -294,7 +279,6 @@ def test_a_deep_problem_is_looked_for_once() -> None:
 
 
 def test_what_was_worked_out_for_a_field_is_not_a_part_of_it() -> None:
-    """It is neither compared nor encoded, and is worked out again for a copy."""
     used, fresh = (Field(name="x", enum=(1,), fields=(Field(name="a", required=True),)) for _ in range(2))
     refusal({"a": 1}, used)
     refusal({"a": 1}, used)

@@ -20,7 +20,6 @@ def _index(tree: TargetIndex, name: str) -> int:
 
 
 def test_an_id_is_the_dotted_path_unless_given() -> None:
-    """The root's is empty."""
     assert _tree().ids == ["", "a", "a.x", "a.x.leaf", "why", "b", "b.x", "c"]
 
 
@@ -59,7 +58,6 @@ def test_an_id_may_be_followed_by_a_path() -> None:
 
 
 def test_a_name_at_two_levels_is_ambiguous() -> None:
-    """The hint names both meanings."""
     inner = State(key="a", states=(State(key="b"), State(key="c")))
     tree = TargetIndex(Document(kind="k", root=State(states=(inner, State(key="b")))))
     found = tree.resolve_target(_index(tree, "a.c"), "b")
@@ -74,7 +72,6 @@ def test_a_name_at_two_levels_is_ambiguous() -> None:
     [("cc", 'did you mean "c"?'), ("#wy", 'did you mean "#why"?'), (".xx", 'did you mean "x"?'), ("zzzzz", None)],
 )
 def test_an_unknown_target_comes_with_the_nearest_name(text: str, hint: str | None) -> None:
-    """Keys in reach first, then ids."""
     tree = _tree()
     found = tree.resolve_target(_index(tree, "a"), text)
 
@@ -84,7 +81,6 @@ def test_an_unknown_target_comes_with_the_nearest_name(text: str, hint: str | No
 
 
 def test_a_far_state_is_suggested_by_its_id() -> None:
-    """When no key in reach is near."""
     tree = _tree()
     found = tree.resolve_target(_index(tree, "c"), "a.x.laef")
 
@@ -103,7 +99,6 @@ def test_initial_looks_among_its_own_children() -> None:
 
 
 def test_in_takes_an_id_before_a_target() -> None:
-    """The root has no name."""
     tree = _tree()
 
     assert tree.resolve_in_state(_index(tree, "c"), "a.x") == _index(tree, "a.x")
@@ -112,14 +107,12 @@ def test_in_takes_an_id_before_a_target() -> None:
 
 
 def test_a_second_state_of_one_id_is_a_duplicate() -> None:
-    """The first keeps the name."""
     tree = TargetIndex(Document(kind="k", root=State(states=(State(key="a", id="n"), State(key="b", id="n")))))
 
     assert list(tree.duplicate_ids()) == [2]
 
 
 def test_descendants_and_ancestors_follow_the_numbers() -> None:
-    """A state is not its own descendant."""
     tree = _tree()
     a, leaf = _index(tree, "a"), _index(tree, "a.x.leaf")
 
@@ -129,7 +122,6 @@ def test_descendants_and_ancestors_follow_the_numbers() -> None:
 
 
 def test_suggestions_for_unknown_targets_are_limited() -> None:
-    """The search for similar names is slow, and nobody reads so many."""
     tree = _tree()
     found = [tree.resolve_target(1, "#nowhere") for _ in range(SUGGESTIONS_MAX + 1)]
 

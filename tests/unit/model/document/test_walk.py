@@ -74,12 +74,10 @@ def _texts(block: Block) -> list[str]:
 
 
 def test_every_expression_of_a_block_is_found_in_document_order() -> None:
-    """Those inside guards, branches and loops too, each once."""
     assert _texts(BLOCK) == list("cdefghijklmabnopq")
 
 
 def test_rewriting_reaches_every_expression_and_every_in() -> None:
-    """Places, names and constants stay as they are."""
     changed = rewrite_block(BLOCK, lambda each: E(each.text.upper()), lambda each: GuardIn(state="done"))
 
     assert _texts(changed) == list("CDEFGHIJKLMABNOPQ")
@@ -89,7 +87,6 @@ def test_rewriting_reaches_every_expression_and_every_in() -> None:
 
 
 def test_the_parts_of_a_guard_are_walked_outside_in() -> None:
-    """A guard is its own first part."""
     kinds = [type(each).__name__ for each in guard_parts(GUARD)]
 
     assert kinds == ["GuardAll", "GuardName", "GuardAny", "GuardExpression", "GuardNot", "GuardIn"]
@@ -97,7 +94,6 @@ def test_the_parts_of_a_guard_are_walked_outside_in() -> None:
 
 
 def test_a_value_without_expressions_has_none() -> None:
-    """Constants, lists and mappings of them."""
     assert list(value_expressions({"a": [1, None, "= not one here"]})) == []
 
 

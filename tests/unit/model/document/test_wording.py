@@ -72,7 +72,6 @@ def test_an_action_is_one_line_of_text(action: Action, text: str) -> None:
 
 
 def test_a_value_is_json_with_bare_expressions() -> None:
-    """A literal string keeps its quotes, an expression has none."""
     value = {"a": [None, True, 1.5, "x"], "b": Expression("context.b")}
 
     assert '{a: [null, true, 1.5, "x"], b: context.b}' == value_text(value)

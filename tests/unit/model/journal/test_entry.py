@@ -36,7 +36,6 @@ def test_a_good_receipt_is_what_it_expects() -> None:
     ],
 )
 def test_a_rejection_says_why_when_it_is_raised(receipt: Receipt, words: str) -> None:
-    """The guard with what it read, the fault, or the bare reason."""
     with pytest.raises(RejectedError) as caught:
         receipt.expect()
 
@@ -45,7 +44,6 @@ def test_a_rejection_says_why_when_it_is_raised(receipt: Receipt, words: str) ->
 
 
 def test_a_denial_is_raised_as_one() -> None:
-    """With its reason, and nothing about states."""
     with pytest.raises(DeniedError) as caught:
         Receipt("lamp/1", "denied", 2, "roles").expect()
 
@@ -58,7 +56,6 @@ def test_an_entry_is_written_in_the_words_of_a_journal() -> None:
 
 
 def test_a_record_reads_back_as_itself() -> None:
-    """Only after the hash it follows, at its own version."""
     record = encode_record(ENTRY, durable=0, previous=START)
 
     assert record == decode_record(record.line, previous=START, version=1)

@@ -34,7 +34,6 @@ def entry(*, principal: Any = None, key: str = "req-1", before: tuple[str, ...] 
 
 
 def test_a_message_does_not_contain_the_payload() -> None:
-    """From, to, by which event; payload and context stay here."""
     word, data = change_message(entry(principal={"id": "ada", "roles": ["clerk"]}), None)
     body = message_body(entry(principal={"id": "ada", "roles": ["clerk"]}), f"order.{word}", data)
     message = message_of("order/A-1", PLACE, body)
@@ -47,7 +46,6 @@ def test_a_message_does_not_contain_the_payload() -> None:
 
 
 def test_an_entry_that_changes_no_state_says_so() -> None:
-    """A reader that waits for states need not look at it."""
     assert "context.changed" == change_message(entry(before=("paid",)), None)[0]
 
 
@@ -66,7 +64,6 @@ def test_a_key_of_the_driver_is_not_sent() -> None:
 
 @pytest.mark.parametrize("key", ["_bus/5:/shop#1", "_bulk/j/order/1", "_reconcile/stuck/7"])
 def test_a_request_with_a_driver_key_is_sent_by_its_name(key: str) -> None:
-    """As its event carries it: which message, job or reconciler it was."""
     asked = entry(key=key)
     named = replace(asked, event=replace(asked.event, key="/shop#1"))
 
@@ -74,7 +71,6 @@ def test_a_request_with_a_driver_key_is_sent_by_its_name(key: str) -> None:
 
 
 def test_sequences_compare_as_text_in_the_order_of_the_journal() -> None:
-    """Also those of one entry, and beyond nine."""
     places = [WorkId("message", version, ordinal) for version in (1, 9, 10, 123_456) for ordinal in (0, 2, 10, 1_000)]
     found = [str(message_of("order/1", each, {"type": "t", "time_ms": 0}).sequence) for each in places]
 
@@ -83,7 +79,6 @@ def test_sequences_compare_as_text_in_the_order_of_the_journal() -> None:
 
 
 def test_on_the_wire_a_message_is_a_structured_cloudevent() -> None:
-    """Every attribute is a lower case word; what is not there is left out."""
     message = message_of(
         "order/A-1", PLACE, message_body(entry(), "order.paid", {"n": 1}), source="https://shop.example"
     )

@@ -8,14 +8,12 @@ from interlock.model.journal.work import Work, WorkDelta, WorkId, parse_work_key
 
 
 def test_places_of_an_entity_are_ordered_as_they_were_made() -> None:
-    """By version, then by ordinal, within a lane."""
     places = [WorkId("outbox", 10, 0), WorkId("outbox", 2, 1), WorkId("outbox", 2, 0)]
 
     assert [WorkId("outbox", 2, 0), WorkId("outbox", 2, 1), WorkId("outbox", 10, 0)] == sorted(places)
 
 
 def test_the_answer_to_work_has_a_key_of_the_drivers_own() -> None:
-    """Lanes have keys of their own: an effect and a timer may have one place in a step."""
     assert ("_effect/2/1", "_timer/2/1") == (WorkId("effect", 2, 1).result_key, WorkId("timer", 2, 1).result_key)
 
 

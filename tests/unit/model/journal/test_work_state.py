@@ -26,12 +26,10 @@ def released(verdict: Verdict, *, work: Work = WORK, state: WorkState = STARTED,
     [(NEW, 10), (WorkState(next_ms=50), 50), (WorkState(parked=True), None), (WorkState(dead_ms=5), None)],
 )
 def test_work_is_due_when_created_or_at_its_retry(state: WorkState, expected: int | None) -> None:
-    """Not while it waits for another, nor when it is dead."""
     assert expected == due_ms(WORK, state)
 
 
 def test_a_claim_is_valid_while_it_is_the_newest_attempt_at_living_work() -> None:
-    """Another attempt, another failure or the end of the work ends it."""
     assert holds(STARTED, 2, 1)
     assert not holds(STARTED, 1, 1)
     assert not holds(STARTED, 2, 0)
@@ -39,7 +37,6 @@ def test_a_claim_is_valid_while_it_is_the_newest_attempt_at_living_work() -> Non
 
 
 def test_cancelled_work_is_gone_unless_it_was_started() -> None:
-    """Started work is marked, and due at once: its next worker sees the mark."""
     waiting = WorkState(attempts=1, next_ms=50, parked=True)
 
     assert cancel(NEW) is None
@@ -76,7 +73,6 @@ def test_cancelled_work_ends_with_its_claim_unless_it_is_a_step_of_a_saga(verdic
 
 
 def test_an_operator_retries_work_with_its_attempts_and_dead_work_as_new() -> None:
-    """A cancellation survives both."""
     parked = WorkState(attempts=2, failures=1, parked=True, cancelled=True)
     dead = WorkState(attempts=9, failures=9, error="no", dead_ms=5, cancelled=True)
 

@@ -9,14 +9,12 @@ from tests.unit.render.charts import flat, nested, parallel_root
 
 
 def test_edges_between_the_same_states_become_one_with_a_line_each() -> None:
-    """Two events that lead the same way are two lines on one arrow."""
     lines = {edge.lines for edge in make_diagram(nested()).edges}
 
     assert ("bad", "worse") in lines
 
 
 def test_an_edge_with_many_lines_counts_the_rest() -> None:
-    """An arrow never carries more lines than a reader takes in."""
     transitions = tuple(
         Transition(index=number, source=1, targets=(2,), descriptors=(Descriptor(f"e{number}", (f"e{number}",)),))
         for number in range(10)
@@ -42,7 +40,6 @@ def test_a_transition_without_target_is_a_line_inside_its_state() -> None:
 
 
 def test_the_default_of_a_history_is_a_dashed_edge_with_its_content() -> None:
-    """It is taken only while nothing is recorded."""
     dashed = [edge for edge in make_diagram(nested()).edges if edge.dashed]
 
     assert [("/ begin",), ()] == [edge.lines for edge in dashed]

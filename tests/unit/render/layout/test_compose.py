@@ -29,7 +29,6 @@ def test_a_drawing_keeps_every_invariant(chart: object) -> None:
 
 
 def test_states_that_follow_each_other_are_drawn_one_below_the_other() -> None:
-    """Time runs down, or to the right when that gives the better shape."""
     picture = picture_of(
         State(key="a", transitions=(on("x", "b"), on("y", "c"))),
         State(key="b", transitions=(on("x", "d"),)),
@@ -42,7 +41,6 @@ def test_states_that_follow_each_other_are_drawn_one_below_the_other() -> None:
 
 
 def test_a_short_chain_is_drawn_to_the_right() -> None:
-    """That is nearer to the shape of a page."""
     names = "abcd"
     chain = [State(key=one, transitions=(on("n", other),)) for one, other in pairwise(names)]
     picture = sound(picture_of(*chain, State(key="d")))
@@ -51,7 +49,6 @@ def test_a_short_chain_is_drawn_to_the_right() -> None:
 
 
 def test_the_only_line_to_a_final_state_ends_in_the_middle_of_its_ring() -> None:
-    """The line bends at its other end anyway, so it is the line that moves."""
     picture = sound(
         picture_of(
             State(key="unpaid", transitions=(on("late", "expired"), on("payment", "paid"), on("cancelled", "gone"))),
@@ -71,7 +68,6 @@ def test_the_only_line_to_a_final_state_ends_in_the_middle_of_its_ring() -> None
 
 
 def test_a_line_into_a_compound_crosses_its_border_without_a_bend() -> None:
-    """Both halves share the port, so no slanted segment and no jog is left there."""
     inner = State(key="c", states=(State(key="x"), State(key="y", transitions=(on("back", "#a"),))))
     picture = sound(picture_of(State(key="a", id="a", transitions=(on("in", "c.y"), on("on", "c"))), inner))
     (path,) = paths_of(picture, "a", "c.y")
@@ -117,7 +113,6 @@ def test_several_loops_are_stacked_and_do_not_overlap(down: bool) -> None:
 
 
 def test_a_loop_is_drawn_at_states_and_at_compounds() -> None:
-    """Events of the same loop share it, with a line each."""
     again = (on("one", "a", reenter=True), on("two", "a", reenter=True))
     group = State(key="g", states=(State(key="x"),), transitions=(on("again", "g", reenter=True),))
     picture = sound(picture_of(State(key="a", transitions=(*again, on("go", "g"))), group))
@@ -135,7 +130,6 @@ def test_a_title_gives_way_to_lines_that_enter_through_the_header() -> None:
 
 
 def test_a_box_widens_for_its_title_and_nothing_else_moves_apart() -> None:
-    """The room is added before the content."""
     box = make_box_tree(nested()).boxes["s/setup"]
     narrow, x, _ = frame_content(box, (60.0, 50.0), [])
     wide, shifted, _ = frame_content(box, (60.0, 50.0), [10.0, 30.0, 50.0])
@@ -182,7 +176,6 @@ def test_lines_end_at_regions_and_their_titles_still_have_room() -> None:
 
 
 def test_a_line_without_words_loops_too() -> None:
-    """A history that leads to itself says nothing, but is drawn."""
     box = make_box_tree(flat()).boxes["s/unpaid"]
     silent = make_self_loops(BoxLayout(box=box, width=90.0, height=60.0), [(0, (0.0, 0.0))], down=True)
 
@@ -227,7 +220,6 @@ def test_a_state_has_room_for_every_line_that_ends_on_it() -> None:
 
 
 def test_small_jogs_are_straightened() -> None:
-    """A chain of states of different widths is drawn without a bend at all."""
     names = ("a", "a_much_wider_state", "b", "another_quite_wide_state", "c", "d", "e", "f", "g")
     chain = [State(key=one, transitions=(on("n", other),)) for one, other in pairwise(names)]
     picture = sound(picture_of(*chain, State(key="g")))
@@ -245,7 +237,6 @@ def test_lanes_nearer_to_the_content_are_for_lines_that_turn_in_earlier() -> Non
 
 @pytest.mark.parametrize("down", [True, False])
 def test_a_turned_compound_is_entered_where_the_flow_around_it_wants(down: bool) -> None:
-    """Lines reach its content through lanes, and end exactly at its border."""
     chain = [State(key=one, transitions=(on("n", other),)) for one, other in pairwise(("x0", "x1", "x2"))]
     last = State(key="x2", transitions=(on("out", "#z"), on("back", "#a")))
     states = (State(key="a", id="a", transitions=(on("in", "g.x1"),)), State(key="g", states=(*chain, last)))
@@ -282,7 +273,6 @@ def test_a_compound_is_turned_when_its_shape_is_much_better_for_it() -> None:
 
 
 def test_a_choice_is_reached_from_any_side() -> None:
-    """Its slanted ends are met exactly, also to the right."""
     always = (
         Transition(origin="always", targets=("b",), guard=expression("1 < 2")),
         Transition(origin="always", targets=("c",)),
@@ -299,7 +289,6 @@ def test_a_choice_is_reached_from_any_side() -> None:
 
 
 def test_points_on_a_straight_line_are_left_out() -> None:
-    """And what differs by a hair is made equal."""
     assert ((0.0, 0.0), (0.0, 9.0), (5.0, 9.0)) == join_points(
         [(0.0, 0.0), (0.05, 4.0), (0.0, 9.0), (0.0, 9.0), (5.0, 9.0)]
     )
@@ -307,7 +296,6 @@ def test_points_on_a_straight_line_are_left_out() -> None:
 
 
 def test_a_chart_of_one_state_is_small() -> None:
-    """A dot, a state and a line between them."""
     picture = sound(picture_of(State(key="only")))
 
     assert picture.width < 250 + 2 * CANVAS

@@ -65,7 +65,6 @@ def test_a_good_picture_breaks_none() -> None:
 
 
 def test_overlapping_boxes_break_an_invariant() -> None:
-    """Boxes may only lie one inside the other."""
     picture = good()
     other, area = frame_of(picture, "s/b").area, frame_of(picture, "s/a").area
 
@@ -73,7 +72,6 @@ def test_overlapping_boxes_break_an_invariant() -> None:
 
 
 def test_a_box_outside_of_its_parent_breaks_an_invariant() -> None:
-    """What is inside a state stays inside."""
     assert "s/g.x sticks out of s/g" in said(shifted(good(), "s/g.x", (-500.0, 0.0)))
 
 
@@ -96,7 +94,6 @@ def test_a_line_without_length_breaks_an_invariant() -> None:
 
 
 def test_a_missing_label_breaks_an_invariant() -> None:
-    """A line that has something to say must say it."""
     picture = good()
     number = line(picture, "go")
     paths = list(picture.paths)
@@ -106,7 +103,6 @@ def test_a_missing_label_breaks_an_invariant() -> None:
 
 
 def test_a_line_that_ends_nowhere_breaks_an_invariant() -> None:
-    """Its end must lie on the border."""
     picture = good()
     number = line(picture, "go")
     points = picture.paths[number].points
@@ -118,7 +114,6 @@ def test_a_line_that_ends_nowhere_breaks_an_invariant() -> None:
 
 
 def test_a_line_through_another_state_breaks_an_invariant() -> None:
-    """Only boxes around its ends may be passed."""
     picture = good()
     number = line(picture, "go")
     area = frame_of(picture, "s/g.x").area
@@ -130,7 +125,6 @@ def test_a_line_through_another_state_breaks_an_invariant() -> None:
 
 
 def test_a_line_through_its_own_state_or_a_title_breaks_an_invariant() -> None:
-    """It ends at the border, not at the other side."""
     picture = good()
     number, area = line(picture, "go"), frame_of(picture, "s/b").area
     points = picture.paths[number].points
@@ -162,7 +156,6 @@ def test_a_label_over_something_breaks_an_invariant(onto: str, words: str) -> No
 
 
 def test_overlapping_labels_and_labels_far_from_their_line_break_an_invariant() -> None:
-    """Each is near its own line, and nearer than to any other."""
     picture = good()
     other = picture.paths[line(picture, "to")].label
     assert other is not None
@@ -190,7 +183,6 @@ def test_overlapping_labels_and_labels_far_from_their_line_break_an_invariant() 
     ],
 )
 def test_the_outline_of_every_shape_is_known(kind: BoxKind, aside: bool, point: Point) -> None:
-    """A point on it is nought away, the point outside is not."""
     box = Box(key="s/a", kind=kind, name="a", state="a")
     frame = Frame(box=box, area=Area(x=0.0, y=0.0, width=60.0, height=40.0), title=13.0, aside=aside)
 

@@ -32,12 +32,10 @@ def test_a_link_that_closes_a_circle_runs_against_the_flow() -> None:
 
 
 def test_ports_turn_their_links() -> None:
-    """What leaves at the top or enters at the bottom runs against the flow."""
     assert [True, True, False] == against(["box", "top", "bottom"], [(0, 1), (2, 0), (1, 0)])
 
 
 def test_every_link_leads_to_a_higher_layer_and_ports_have_their_own() -> None:
-    """An item that only leads on stands just before what it leads to."""
     things = [*items(4), Item(across=1, along=0, role="top"), Item(across=1, along=0, role="bottom")]
     found = layers_of(things, [(0, 1), (1, 2), (3, 2), (4, 0), (2, 5)])
 
@@ -45,7 +43,6 @@ def test_every_link_leads_to_a_higher_layer_and_ports_have_their_own() -> None:
 
 
 def test_a_chain_of_as_many_states_as_there_may_be_needs_no_recursion() -> None:
-    """Layers are found in the order of a queue."""
     count = STATES_MAX
     found = layers_of(items(count), [(each, each + 1) for each in range(count - 1)])
 
@@ -54,7 +51,6 @@ def test_a_chain_of_as_many_states_as_there_may_be_needs_no_recursion() -> None:
 
 
 def test_a_label_is_on_the_first_odd_layer_after_its_source() -> None:
-    """Against the flow that is the last one, for the source is below."""
     made = make_layers(
         items(3),
         [
@@ -70,7 +66,6 @@ def test_a_label_is_on_the_first_odd_layer_after_its_source() -> None:
 
 
 def test_lines_are_put_in_an_order_in_which_none_cross() -> None:
-    """Two that cross in document order do not when the lower items change places."""
     made = make_layers(items(4), links((0, 3), (1, 2)), Budget())
     rows, crossings = order_layers(made, items(4), Budget())
 
@@ -105,7 +100,6 @@ def test_lines_that_cross_on_their_way_bend_where_they_do() -> None:
 
 
 def test_pinned_ends_keep_lines_from_crossing() -> None:
-    """Lines leave a box where the inside has fixed it: the order below follows."""
     things = items(3)
     things[0].fixed_ports = {0: 70.0, 1: 10.0}
     rows, crossings = order_layers(make_layers(things, links((0, 1), (0, 2)), Budget()), things, Budget())
@@ -126,7 +120,6 @@ def test_items_keep_their_distance_and_a_single_chain_is_straight() -> None:
 
 
 def test_a_level_without_links_is_one_row() -> None:
-    """And a level of nothing takes no room."""
     found = route_level(items(2), [], Budget())
 
     assert (30.0, 80.0 * 2 + ITEM_GAP) == (found.along, found.across)
@@ -140,7 +133,6 @@ def test_wishes_are_met_as_nearly_as_the_gaps_allow() -> None:
 
 
 def test_a_free_spot_is_the_nearest_beside_what_is_taken() -> None:
-    """When nothing is free, the place itself: lines then share it."""
     assert 40.0 == free_spot(40.0, [], 10.0, 0.0, 80.0)
     assert 30.0 == free_spot(38.0, [40.0], 10.0, 0.0, 80.0)
     assert 5.0 == free_spot(5.0, [4.0, 6.0], 10.0, 0.0, 10.0)

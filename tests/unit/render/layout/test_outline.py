@@ -35,7 +35,6 @@ def test_every_transition_is_listed_with_where_it_leads() -> None:
 
 
 def test_marks_show_what_is_active_and_what_was_visited() -> None:
-    """With everything around it; what is not, has none."""
     lines = text_tree(nested(), active=frozenset({"live.power.busy"})).splitlines()
     visited = outline_text(make_box_tree(flat()), active=frozenset({"paid"}), visited=frozenset({"unpaid"}))
 
@@ -45,8 +44,6 @@ def test_marks_show_what_is_active_and_what_was_visited() -> None:
 
 
 def test_a_layout_that_fails_is_drawn_as_an_outline_that_says_so() -> None:
-    """Whatever goes wrong; the note is in the drawing and in the answer."""
-
     def failing(tree: BoxTree, budget: Budget) -> Picture:
         raise ZeroDivisionError
 
@@ -75,7 +72,6 @@ def test_a_chart_that_takes_too_much_work_is_drawn_as_an_outline() -> None:
 
 
 def test_an_active_or_closed_state_must_exist() -> None:
-    """With the nearest name as a hint."""
     for attempt in (
         lambda: draw_svg(flat(), Options(active=frozenset({"piad"}))),
         lambda: draw_svg(flat(), Options(shut=frozenset({"piad"}))),

@@ -54,7 +54,6 @@ def test_a_transition_to_the_root_is_a_note() -> None:
 
 
 def test_several_targets_are_reached_through_a_bar() -> None:
-    """The label stands before the bar, the arrows behind it."""
     made = make_box_tree(nested())
     fork = "f/s/paused/1"
 
@@ -66,7 +65,6 @@ def test_several_targets_are_reached_through_a_bar() -> None:
 
 
 def test_a_bar_for_the_beginning_has_no_number() -> None:
-    """An initial with several targets has no transition to take one from."""
     regions = tuple(State(key=name, states=(State(key=f"{name}1"), State(key=f"{name}2"))) for name in "xy")
     inner = State(key="p", type="parallel", states=regions)
     made = make_box_tree(chart_of(inner, initial=Initial(targets=("p.x.x2", "p.y.y2"))))
@@ -179,7 +177,6 @@ def test_a_parallel_root_is_the_frame_of_its_regions() -> None:
 def test_the_container_is_an_end_that_holds_the_other_or_the_innermost_around_both(
     source: str, target: str, container: str
 ) -> None:
-    """There the middle of a line runs."""
     assert container == make_box_tree(nested()).container(source, target)
 
 

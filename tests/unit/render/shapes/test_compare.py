@@ -10,8 +10,6 @@ from interlock.render.drawing import Drawing, draw_diff_svg, lay_out, make_drawi
 from interlock.render.shapes.boxes import BoxTree, make_box_tree
 from interlock.render.shapes.collapse import STATES_SHOWN_MAX, collapse_boxes
 from interlock.render.shapes.compare import compare_trees
-from interlock.render.svg.png import png
-from tests.support.missing import error_without
 from tests.unit.render.charts import compiled, flat, nested, on, parallel_root
 from tests.unit.render.pictures import chart_of
 
@@ -30,7 +28,6 @@ def marks(made: BoxTree) -> dict[str, str]:
 
 
 def test_a_chart_does_not_differ_from_itself() -> None:
-    """No mark anywhere, and the same boxes and wires."""
     made = both(nested(), nested())
 
     assert {} == marks(made)
@@ -52,7 +49,6 @@ def test_what_was_added_removed_and_changed_is_marked() -> None:
 
 
 def test_an_event_with_other_words_has_changed_and_both_are_shown() -> None:
-    """The guard or the actions differ, the event does not."""
     from interlock.model.document.actions import Do
 
     old = chart_of(State(key="a", transitions=(on("x", "b"),)), State(key="b"))
@@ -63,7 +59,6 @@ def test_an_event_with_other_words_has_changed_and_both_are_shown() -> None:
 
 
 def test_a_removed_wire_is_drawn_as_removed_and_notes_are_compared() -> None:
-    """A state whose notes or kind differ has changed."""
     old = chart_of(State(key="a", transitions=(on("x", "b"), on("noted"))), State(key="b"))
     new = chart_of(State(key="a", transitions=(on("other"),)), State(key="b", type="final"))
     made = both(old, new)
@@ -98,14 +93,12 @@ def test_a_compound_that_became_a_leaf_still_holds_what_it_lost() -> None:
 
 
 def test_charts_with_nothing_in_common_are_drawn_all_the_same() -> None:
-    """Even a parallel root against a plain one."""
     both(parallel_root(), flat())
     both(flat(), parallel_root())
     both(nested(), flat())
 
 
 def test_a_diff_is_painted_with_signs() -> None:
-    """Green with a plus, red with a minus."""
     text = draw_diff_svg(chart_of(State(key="a"), State(key="b")), chart_of(State(key="a"), State(key="c"))).svg
 
     assert "+ c" in text
@@ -128,7 +121,6 @@ def test_states_are_closed_by_name_but_not_the_root() -> None:
 
 
 def test_regions_that_were_shut_leave_notes_where_a_line_has_no_way() -> None:
-    """Between whole regions nothing can be drawn."""
     left = State(key="l", states=(State(key="a", transitions=(on("x", "#d"),)),))
     right = State(key="r", states=(State(key="c"), State(key="d", id="d")))
     made = collapse_boxes(make_box_tree(chart_of(State(key="p", type="parallel", states=(left, right)))), depth=2)
@@ -138,8 +130,6 @@ def test_regions_that_were_shut_leave_notes_where_a_line_has_no_way() -> None:
 
 
 def test_too_many_states_are_closed_from_the_deepest_level_on() -> None:
-    """Until they can be read; a flat chart cannot be shut at all."""
-
     def group(name: str, count: int, *more: State) -> State:
         return State(key=name, states=(*(State(key=f"{name}{each}") for each in range(count)), *more))
 
@@ -163,7 +153,6 @@ def test_a_drawing_gives_a_notebook_svg_and_text() -> None:
 
 
 def test_a_depiction_lights_the_states_of_a_snapshot() -> None:
-    """Or those named; both must be in the chart, and the theme must exist."""
     snapshot = Snapshot(entity="order/1", kind="order", version=1, revision="1", configuration=("unpaid",), context={})
 
     assert frozenset({"unpaid", "paid"}) == make_drawing(flat(), [snapshot, "paid"]).options.active
@@ -174,16 +163,7 @@ def test_a_depiction_lights_the_states_of_a_snapshot() -> None:
 
 
 def test_a_drawing_shows_the_differences_from_an_earlier_revision() -> None:
-    """The same value, against an earlier chart."""
     changed = Drawing(chart=chart_of(State(key="b"))).against(chart_of(State(key="a")))
 
     assert "- a" in changed.svg
     assert "- a" in changed._repr_mimebundle_()["image/svg+xml"]
-
-
-def test_a_png_needs_resvg_and_says_how_to_get_it() -> None:
-    """Without the extra it is refused loudly, never drawn wrong."""
-    assert png(make_drawing(flat(), [], theme="light").svg).startswith(b"\x89PNG")
-
-    name, code, hint = error_without("resvg_py", code=f"from {png.__module__} import png\npng('<svg/>')")
-    assert ("MissingExtraError", "extra.png", True) == (name, code, "interlock[png]" in (hint or ""))

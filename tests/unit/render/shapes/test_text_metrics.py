@@ -26,14 +26,12 @@ def box(kind: BoxKind = "state", name: str = "paid", **fields: object) -> Box:
 
 
 def test_wide_characters_count_full_and_combining_ones_nothing() -> None:
-    """A Chinese character is as wide as it is high."""
     assert width("状") > width("W") > width("i") > 0
     assert width("é") == width("e\u0301") or width("e\u0301") == width("e")
     assert width("bold", bold=True) > width("bold")
 
 
 def test_a_short_text_stays_and_a_long_one_ends_in_an_ellipsis() -> None:
-    """It never gets wider than its limit."""
     assert "short" == shortened("short", 100.0)
     assert shortened("a long text that does not fit", 60.0).endswith("…")
     assert width(shortened("a long text that does not fit", 60.0)) <= 60.0
@@ -60,7 +58,6 @@ def test_one_label_has_its_event_first_and_its_actions_below() -> None:
 
 
 def test_a_long_label_has_at_most_four_lines() -> None:
-    """The last one says that there is more."""
     lines = label_lines((Label(event="e" * 30, guard=f"[{'g ' * 200}]", actions="/ " + "act " * 90),))
 
     assert LABEL_LINES_MAX == len(lines)
@@ -111,7 +108,6 @@ def test_a_state_keeps_a_slot_for_its_badge() -> None:
 
 @pytest.mark.parametrize("kind", ["initial", "history", "fork", "final", "choice", "state"])
 def test_every_box_has_a_size(kind: BoxKind) -> None:
-    """A bar lies across the flow, whichever way that is."""
     assert all(side > 0 for side in box_size(box(kind), across=True))
     if kind == "fork":
         assert box_size(box(kind), across=True) == box_size(box(kind), across=False)[::-1]

@@ -33,13 +33,11 @@ def test_an_id_keeps_letters_digits_and_hyphens() -> None:
 
 
 def test_a_text_of_any_characters_is_legal_xml() -> None:
-    """What XML cannot hold is shown by its number."""
     assert "&lt;b&gt; &amp; &quot;x&quot; \\x00 \\x7f" == escaped('<b> & "x" \x00 \x7f')
     assert "\\xd800 \\xffff \u2028" == escaped("\ud800 \uffff \u2028")
 
 
 def test_hostile_texts_do_not_break_out() -> None:
-    """Neither an element nor an attribute can be made by a name."""
     root = parsed(draw_svg(hostile()).svg)
     tags = {each.tag.split("}")[1] for each in root.iter()}
 
@@ -48,7 +46,6 @@ def test_hostile_texts_do_not_break_out() -> None:
 
 
 def test_states_and_transitions_are_found_by_their_ids() -> None:
-    """A prefix keeps several drawings on one page apart."""
     text = svg(picture_of(State(key="a", transitions=(on("go", "b"),)), State(key="b")), Look(prefix="p1-"))
     ids = {each.attrib["id"] for each in parsed(text).iter() if "id" in each.attrib}
 
@@ -57,7 +54,6 @@ def test_states_and_transitions_are_found_by_their_ids() -> None:
 
 
 def test_transitions_that_a_label_only_counts_have_an_id_too() -> None:
-    """A page can find every transition, shown or not."""
     many = tuple(on(f"e{number}", "b") for number in range(9))
     text = svg(picture_of(State(key="a", transitions=many), State(key="b")), Look())
     ids = [each.attrib["id"] for each in parsed(text).iter() if each.attrib.get("id", "").startswith("t-")]
@@ -133,7 +129,6 @@ def test_a_theme_colours_by_its_sheet_alone(theme: str) -> None:
 
 
 def test_an_unknown_theme_is_refused_with_a_hint() -> None:
-    """The nearest name, or all of them."""
     with pytest.raises(UsageError) as near:
         theme_named("drak")
     with pytest.raises(UsageError) as far:
@@ -190,7 +185,6 @@ def test_every_shape_is_painted() -> None:
 
 
 def test_marks_are_classes_and_signs() -> None:
-    """Of a diff: on boxes, on lines and on notes."""
     old = chart_of(
         State(key="a", transitions=(on("go", "b"), on("note"))), State(key="b"), State(key="end", type="final")
     )

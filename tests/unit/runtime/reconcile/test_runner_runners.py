@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +18,6 @@ from interlock.ports.store import EntityPage, EntityQuery
 from interlock.runtime.reconcile.runner import ReconcilerGroup
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
-from tests.support.eventually import PATIENCE_SECONDS
-from tests.support.postgres_server import store_or_skip
 from tests.unit.runtime.reconcilers import MINUTE, ORDER, SECOND, Asked, created, orders, reconciling, runtime_of
 
 
@@ -190,27 +187,6 @@ async def test_while_the_gate_drains_no_entity_is_checked() -> None:
     assert [] == asked.seen
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["memory:", "sqlite:///{}/orders.db", "file://{}/orders", "postgresql:"],
-    ids=["memory", "sqlite", "file", "postgresql"],
-)
-async def test_an_open_runtime_runs_its_reconcilers(address: str, tmp_path: Path) -> None:
-    url = store_or_skip() if address == "postgresql:" else address.format(tmp_path)
-
-    async def look(seen: ReconcileRequest) -> ReconcileResult:
-        return ReconcileResult("charge.confirmed")
-
-    async with interlock.open(url, charts=[orders(look, every="20ms")]) as runtime:
-        await runtime.create("order/1")
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            async for entry in runtime.watch("order/1", poll_ms=20):
-                if entry.after == ("charged",):
-                    break
-
-        assert ("charged",) == (await runtime.state("order/1")).configuration
-
-
 async def test_a_runtime_that_leaves_work_to_others_reconciles_nothing() -> None:
     """`work=False`."""
     clock = VirtualClock()
@@ -223,18 +199,15 @@ async def test_a_runtime_that_leaves_work_to_others_reconciles_nothing() -> None
 
 
 async def test_a_store_without_leases_is_refused() -> None:
-    class Plain:
-        """A store with journals only."""
-
     chart = orders(Asked(VirtualClock()).look)
     with pytest.raises(UnavailableError, check=lambda error: error.code == "store.leases"):
-        ReconcilerGroup(runtime_of(chart, VirtualClock(), Plain()), ())  # type: ignore[arg-type]  # the point
+        ReconcilerGroup(runtime_of(chart, VirtualClock(), Leaseless()), ())
 
 
 class Leaseless(MemoryStore):
     """A store that keeps work and no leases."""
 
-    lease = None  # type: ignore[assignment]  # the point
+    leases = None  # type: ignore[assignment]  # the point
 
 
 @pytest.mark.parametrize("wish", ["reconciler", "onRestore"])

@@ -11,7 +11,7 @@ from interlock.stores.files.blocking_store import BlockingFileStore
 from interlock.stores.files.durable_io import Settings
 from interlock.stores.files.journal.line_formats import BLANKS
 from tests.crash.life import ENTITY, journal_file, opened, step
-from tests.crash.simulated import Killed, Simulated, World
+from tests.crash.simulated.file_system import Killed, Simulated, World
 
 
 def failing(fs: Simulated, name: str, *, fault: int = errno.EIO, skip: int = 0) -> None:

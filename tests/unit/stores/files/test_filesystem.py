@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from interlock.stores.files.filesystem import FileSystem, OperatingSystem
-from tests.crash.simulated import Simulated, World
+from tests.crash.simulated.file_system import Simulated, World
 
 
 @pytest.fixture(params=["real", "simulated"])

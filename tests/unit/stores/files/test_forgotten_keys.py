@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired, Refusal
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired
 from interlock.stores.files.durable_io import Settings
 from interlock.stores.files.journal import recent_keys
 from interlock.stores.files.names import directory_name, shard_name
 from interlock.stores.files.store import FileStore
 from tests.crash.life import ENTITY, opened, step
-from tests.crash.simulated import Simulated, World
+from tests.crash.simulated.file_system import Simulated, World
 from tests.unit.runtime.scene import StillClock, runtime
 
 ENTRIES = 6

@@ -14,7 +14,7 @@ from interlock.ports.leases import Downtime, Lease
 from interlock.stores.files.leases import FILE, LEASES, FileLeases
 from interlock.stores.lease_table import LeaseTable
 from tests.crash.life import opened
-from tests.crash.simulated import Directory, File, Killed, Simulated, World, crashes
+from tests.crash.simulated.file_system import Directory, File, Killed, Simulated, World, crashes
 
 
 def leases(world: World, process: int = 1) -> tuple[Simulated, FileLeases]:

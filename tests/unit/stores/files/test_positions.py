@@ -13,7 +13,7 @@ from interlock.stores.files.journal import reading
 from interlock.stores.files.journal.line_formats import Position
 from interlock.stores.files.reader import ENDS_MAX, POSITIONS_MAX, Positions
 from tests.crash.life import ENTITY, opened, step
-from tests.crash.simulated import Simulated, World
+from tests.crash.simulated.file_system import Simulated, World
 
 LONG = 2_000
 

@@ -12,7 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, RejectedError, UnavailableError, UsageError
-from interlock.ports.store import Appended, Conflict, Duplicate, EntityQuery, Loaded, Refusal, RefusalLog, Store
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Appended, Conflict, Duplicate, EntityQuery, Loaded, Store
 from interlock.stores.files.filesystem import OperatingSystem
 from interlock.stores.files.names import directory_name, shard_name
 from interlock.stores.files.store import FileStore, open_store
@@ -45,7 +46,7 @@ def test_a_file_store_records_refusals(store: FileStore) -> None:
     """It has the methods of both ports."""
     found: Store = store
 
-    assert isinstance(found, RefusalLog)
+    assert found.refusal_log is not None
 
 
 async def test_an_entry_is_appended_once(store: FileStore) -> None:
@@ -467,53 +468,6 @@ def test_other_urls_are_refused(url: str) -> None:
         open_store(url)
 
     assert "store.url" == caught.value.code
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of processes with threads; that is what is tested
-async def test_a_forked_child_opens_its_journals_again(tmp_path: Path) -> None:
-    """Parent and child exclude each other: an inherited descriptor would share the lock."""
-    store = FileStore(tmp_path / "store")
-    await store.append(step(1, "a"))
-    child = os.fork()
-    if child == 0:
-        answer = store._store.append(step(2, "child"))
-        os._exit(0 if isinstance(answer, Appended) else 1)
-    _, status = await asyncio.to_thread(os.waitpid, child, 0)
-    answer = await store.append(step(2, "parent"))
-    await store.close()
-
-    assert (0, Conflict(2)) == (os.waitstatus_to_exitcode(status), answer)
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of processes with threads; that is what is tested
-async def test_a_child_forked_without_free_descriptors_has_closed_stores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Otherwise it would use descriptors and locks of its parent."""
-
-    def refused() -> None:
-        raise OSError(24, "too many open files")
-
-    stores = [FileStore(tmp_path / name) for name in ("one", "two")]
-    for each in stores:
-        await each.append(step(1, "a"))
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "pipe", refused)
-        child = os.fork()
-    if child == 0:
-        told = []
-        for each in stores:
-            try:
-                each.load(ENTITY).send(None)
-            except UnavailableError as error:
-                told.append((error.code, len(each._store.journals._journals)))
-        os._exit(0 if told == [("store.closed", 0)] * 2 else 1)
-    _, status = await asyncio.to_thread(os.waitpid, child, 0)
-    answers = [await each.append(step(2, "b")) for each in stores]
-    for each in stores:
-        await each.close()
-
-    assert (0, [2, 2]) == (os.waitstatus_to_exitcode(status), [each.version for each in answers])
 
 
 async def test_a_store_of_a_tenant_is_opened_without_naming_the_tenant(tmp_path: Path) -> None:

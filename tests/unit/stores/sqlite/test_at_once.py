@@ -131,9 +131,9 @@ async def test_it_is_measured_which_disk_it_is(quick: Opened, monkeypatch: pytes
     took = list[int]()
     monkeypatch.setattr(store.database.queue.policy, "took", took.append)
     ledger = store.database.queue.writer
-    ledger.commit([(each, b"{}") for each in (Life("parcel/2").created(), Life("parcel/3").created())])
+    ledger.commit([Life("parcel/2").created(), Life("parcel/3").created()])
     of_many = len(took)
-    ledger.commit([(Life("parcel/4").created(), b"{}")])
+    ledger.commit([Life("parcel/4").created()])
     of_one = len(took)
     watched.faults[COMMIT] = failing(sqlite3.SQLITE_FULL)
     with pytest.raises(UnavailableError):
@@ -294,7 +294,7 @@ async def test_a_closed_store_takes_nothing_in_place(quick: Opened) -> None:
         await store.append(second)
 
     assert "store.closed" == raised.value.code
-    assert None is store.database.queue.writer.commit_inline((second, b"{}"))
+    assert None is store.database.queue.writer.commit_inline(second)
 
 
 async def test_a_closing_waits_for_a_step_in_place(quick: Opened) -> None:
@@ -352,7 +352,7 @@ def cut(ledger: SqliteWriter, connection: Watched, append: Append, at: int) -> b
     """Whether a step in place was interrupted at the n-th moment."""
     ledger._connection = Cut(connection.connection, at)  # type: ignore[assignment]  # it is one in all that matters
     try:
-        ledger.commit_inline((append, b"{}"))
+        ledger.commit_inline(append)
     except KeyboardInterrupt:
         return True
     finally:
@@ -393,7 +393,7 @@ async def test_a_second_ctrl_c_leaves_its_transaction_to_the_next_turn(quick: Op
     watched.faults = {COMMIT: interrupt, ROLLBACK: interrupt}
     (step,) = steps(life, 1)
     with pytest.raises(KeyboardInterrupt):
-        store.database.queue.append_inline(step, b"{}")
+        store.database.queue.append_inline(step)
     assert watched.connection.in_transaction
     watched.faults.clear()
 

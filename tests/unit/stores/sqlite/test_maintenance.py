@@ -125,7 +125,7 @@ class File:
         """One step of a new entity, now, by the clock."""
         self.count += 1
         append = Life(f"parcel/{self.count}", time_ms=self.time.wall_ms).created(key=key)
-        (answer,) = (ledger or self.ledger).commit([(append, encode(append.snapshot))]).answers
+        (answer,) = (ledger or self.ledger).commit([append]).answers
 
         assert isinstance(answer, Appended)
 
@@ -299,7 +299,7 @@ def test_a_file_of_an_earlier_release_begins_at_its_oldest_key(tmp_path: Path, t
     with closing(File(path, time).ledger) as ledger:
         for days in (40, 38, 1):
             append = Life(f"parcel/old-{days}", time_ms=NOW - days * DAY_MS).created(key=f"{days} days")
-            ledger.commit([(append, encode(append.snapshot))])
+            ledger.commit([append])
         ledger._connection.execute("DROP TABLE key_boundary")
         ledger._connection.execute("DELETE FROM schema_version WHERE version >= 8")
     file = File(path, time)

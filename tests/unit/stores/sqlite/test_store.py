@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sqlite3
 import stat
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,7 +13,8 @@ import pytest
 
 from interlock.errors import CorruptionError, InternalError, UnavailableError, UsageError
 from interlock.model.snapshot import Snapshot
-from interlock.ports.store import Append, Appended, Conflict, EntityQuery, Refusal
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Append, Appended, Conflict, EntityQuery
 from interlock.stores.sql import lists
 from interlock.stores.sqlite import connection as sqlite_connect
 from interlock.stores.sqlite.store import SqliteStore, open_store
@@ -381,33 +378,6 @@ async def test_a_damaged_row_stops_its_own_entity_only(path: Path, column: str) 
     await store.close()
 
 
-PRIVATE = """
-import os, stat, sys
-from pathlib import Path
-
-path, modes = Path(sys.argv[1]), set()
-
-def look(event, arguments):
-    for each in path.parent.glob("x.db*") if event in ("sqlite3.connect", "sqlite3.connect/handle", "os.chmod") else ():
-        modes.add(stat.S_IMODE(each.stat().st_mode))
-
-from interlock.stores.sqlite.connection import open_writer
-os.umask(0)
-sys.addaudithook(look)
-connection = open_writer(path)
-modes.update(stat.S_IMODE(each.stat().st_mode) for each in path.parent.glob("x.db*"))
-connection.close()
-print(sorted(oct(each) for each in modes))
-"""
-
-
-def test_a_new_file_is_private_from_its_first_moment(path: Path) -> None:
-    """Whoever opens it in the moment before its mode is changed would keep it open."""
-    done = subprocess.run([sys.executable, "-c", PRIVATE, str(path)], capture_output=True, text=True, check=True)
-
-    assert "['0o600']\n" == done.stdout
-
-
 async def test_two_threads_that_create_a_file_at_once_both_write_to_it(path: Path) -> None:
     """Closing the descriptor that made the file would drop the locks that the other one has on it by then."""
     stores = await asyncio.gather(*(asyncio.to_thread(SqliteStore, path) for _ in range(4)))
@@ -419,41 +389,3 @@ async def test_two_threads_that_create_a_file_at_once_both_write_to_it(path: Pat
         await store.close()
 
     assert ([4] * 4, [("ok",)]) == (counts, rows(path, "PRAGMA integrity_check"))
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of processes with threads; that is what is tested
-def test_a_forked_child_is_told_to_open_its_own(path: Path) -> None:
-    """Its rings would wake its parent's threads, and theirs would wake its own; the parent goes on."""
-    life = Life("parcel/1")
-    store = SqliteStore(path)
-    asyncio.run(kept(store, life.created()))
-    refusal = Refusal("parcel/1", "a", "denied", "no", 1)
-
-    async def told() -> list[str]:
-        codes = []
-        for each in (
-            store.append(life.stepped(key="k")),
-            store.load("parcel/1"),
-            store.kinds(),
-            store.refuse((refusal,)),
-        ):
-            try:
-                await each
-            except UsageError as error:
-                codes.append(error.code)
-        await store.close()
-        return codes
-
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)  # ends it, should it wait
-        code = 1
-        try:
-            code = 0 if ["store.forked"] * 4 == asyncio.run(told()) else 2
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    loaded = asyncio.run(store.load("parcel/1"))
-    asyncio.run(store.close())
-
-    assert (0, True) == (os.waitstatus_to_exitcode(status), loaded is not None)

@@ -6,7 +6,7 @@ import pytest
 
 import interlock
 from interlock.assemble.charts import BoundChart
-from interlock.ports.work import Settlement, WorkStore
+from interlock.ports.work import Settlement
 from tests.unit.web.consoles import Client, open_console
 
 KIND = """
@@ -32,10 +32,10 @@ async def died(client: Client, *entities: str) -> None:
         await client.runtime.create(entity)
         await client.runtime.send(entity, "paid")
     store = client.runtime.store
-    assert isinstance(store, WorkStore)
+    assert store.work is not None
     now_ms = client.runtime.clock.now_ms()
-    claims = await store.claim("effect", None, owner="me", now_ms=now_ms, until_ms=now_ms + 1_000, limit=1_000)
-    await store.settle(tuple(Settlement(each, "dead", error="no") for each in claims), now_ms=now_ms)
+    claims = await store.work.claim("effect", None, owner="me", now_ms=now_ms, until_ms=now_ms + 1_000, limit=1_000)
+    await store.work.settle(tuple(Settlement(each, "dead", error="no") for each in claims), now_ms=now_ms)
 
 
 async def listed(client: Client, query: str) -> list[list[str]]:

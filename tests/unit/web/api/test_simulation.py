@@ -1,6 +1,7 @@
 """Simulations of a chart, sagas, and dead letters."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,20 @@ async def test_saga_reports_the_status_of_each_step() -> None:
     assert ("forward", ["running", "waiting", "waiting"]) == (saga["phase"], [each["status"] for each in saga["steps"]])
     assert [["address", "volume", "boot"], ["power", "disk", "address"]] == [each["steps"] for each in listed["sagas"]]
     assert "compensation" in back.json()["configuration"][0]
+
+
+async def test_states_and_fields_named_like_those_of_a_saga_are_not_one() -> None:
+    text = """
+interlock: 1
+kind: film
+context: {saga_title: {type: string, default: Dune}}
+states: {made: {context: {saga_crew: {type: any}}, states: {shot: {invoke: {src: f}}, completed: {type: final}}}}
+"""
+    async with open_console(charts=(interlock.loads(text),)) as client:
+        listed, kind = await client.json("sagas"), await client.json("kinds/film")
+
+    assert [] == listed["sagas"]
+    assert "saga_title" in json.dumps(kind)
 
 
 async def test_skipped_step_of_a_saga_is_reported() -> None:

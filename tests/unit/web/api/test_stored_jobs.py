@@ -10,14 +10,13 @@ import interlock
 from interlock.errors import ConflictError, UsageError
 from interlock.model.keys import OwnKey, bulk_key
 from interlock.operate.jobs import walk
-from interlock.operate.jobs.job import ALREADY_APPLIED, BULK_ADVICE, VERIFY_ADVICE
+from interlock.operate.jobs.job import ALREADY_APPLIED, VERIFY_ADVICE
 from interlock.operate.jobs.store import OWNER_TIMEOUT_MS
 from interlock.operate.jobs.walk import SAVE_INTERVAL_MS
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import EntityQuery
 from interlock.runtime.chart_registry import JOB_FILE, JOB_KIND
 from tests.support.eventually import PATIENCE_SECONDS, eventually
-from tests.support.postgres_server import store_or_skip
 from tests.unit.web.api.test_jobs import CANCEL, after_dry_run
 from tests.unit.web.consoles import ORDER, Client, create_orders, make_user, open_console, order
 
@@ -71,28 +70,6 @@ async def cancelled(client: Client) -> dict[str, int]:
 
 
 ONCE = {"order/A-1": 1, "order/A-2": 0, "order/A-3": 1, "order/A-4": 1, "order/A-5": 1, "order/A-6": 1}
-
-
-@pytest.mark.parametrize("store", ["sqlite", "file", "postgres"])
-async def test_interrupted_bulk_reports_its_progress_and_resumes(tmp_path: Path, monkeypatch: Any, store: str) -> None:
-    urls = {"sqlite": f"sqlite:///{tmp_path}/o.db", "file": f"file:{tmp_path}/orders"}
-    url = urls[store] if store in urls else store_or_skip()
-    async with open_console(url, clock=ShiftedClock()) as client:
-        job, _ = await start_bulk(client, monkeypatch)
-    async with open_console(url, clock=ShiftedClock()) as client:
-        listed = (await client.json("jobs"))["jobs"]
-        resumed = (await client.post(f"jobs/{job}/resume")).json()
-        ended = await client.ended(job)
-        taken = await cancelled(client)
-        proof = await client.runtime.verify(f"{JOB_KIND}/{job}")
-
-    assert [(job, "interrupted", 2, "season is over")] == [
-        (each["id"], each["status"], each["seen"], each["reason"]) for each in listed
-    ]
-    assert listed[0]["advice"] == BULK_ADVICE
-    assert ("running", None) == (resumed["status"], resumed["advice"])
-    assert ("done", 5, {"applied": 5}) == (ended["status"], ended["seen"], ended["outcomes"])
-    assert ({"unpaid": 5}, ONCE, True) == (ended["states"], taken, proof.replayed)
 
 
 async def test_uncounted_event_is_not_sent_twice_after_resume(tmp_path: Path, monkeypatch: Any) -> None:

@@ -12,7 +12,7 @@ from interlock.web.api import streams as live
 from interlock.web.api.streams import BEHIND_MAX, CHANGES_MS, HEARTBEAT_MS
 from interlock.web.app import application
 from interlock.web.auth import SESSION_IDLE_MS_MAX, SESSION_MS_MAX, Authentication, key_digest
-from tests.support.eventually import PATIENCE_SECONDS
+from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.web.consoles import KEY, ORDER, Stream, create_orders, make_user, open_console, order
 
 PAYER = {"id": "till", "roles": ["payments"]}
@@ -179,10 +179,8 @@ async def test_parallel_requests_do_not_exceed_the_stream_limit() -> None:
 
 async def answered(stream: Stream) -> int:
     """Return the status of a stream once it has started."""
-    async with asyncio.timeout(20):
-        while not stream.status:  # noqa: ASYNC110 - there is nothing to await
-            await asyncio.sleep(0)
-    return stream.status
+    status: int = await eventually(lambda: stream.status)
+    return status
 
 
 async def test_streams_of_a_user_are_counted_over_keys_and_sessions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,9 @@ from interlock.web import server
 from interlock.web.auth import Authentication, key_digest
 from interlock.web.http import connections, endpoint
 from interlock.web.http.connections import Connections
+from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.web.consoles import KEY, make_user, open_console
 
-HANG_S = 60
 """A timeout against hangs."""
 
 DESCRIPTORS = 16
@@ -46,7 +46,7 @@ class Wire:
 
     async def answer(self) -> tuple[int, bytes]:
         """Return the status and the body of the next response."""
-        async with asyncio.timeout(HANG_S):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             head = await self.reader.readuntil(b"\r\n\r\n")
             found = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
             body = b"" if found is None else await self.reader.readexactly(int(found[1]))
@@ -56,7 +56,7 @@ class Wire:
         """Return the received bytes until the server closes."""
         found = b""
         with suppress(ConnectionError):
-            async with asyncio.timeout(HANG_S):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while piece := await self.reader.read(65_536):
                     found += piece
         return found
@@ -84,9 +84,7 @@ class Site:
 
     async def has(self, count: int) -> None:
         """Wait until the server has this number of connections."""
-        async with asyncio.timeout(HANG_S):
-            while len(self.registry._open) != count:  # noqa: ASYNC110 - there is nothing to await
-                await asyncio.sleep(0.001)
+        await eventually(lambda: len(self.registry._open) == count)
 
 
 @asynccontextmanager
@@ -112,7 +110,7 @@ async def site(monkeypatch: pytest.MonkeyPatch, *, descriptors: int | None = Non
             for each in found.wires:
                 each.writer.close()
             until.set()
-            await asyncio.wait_for(serving, HANG_S)
+            await asyncio.wait_for(serving, PATIENCE_SECONDS)
 
 
 BY_KEY = f"Authorization: Bearer {KEY}"
@@ -389,9 +387,7 @@ async def test_refused_connections_are_counted_and_logged_once(
         with caplog.at_level(logging.DEBUG):
             for _ in range(20):
                 await (await here.wire(b"nonsense\r\n\r\n")).rest()
-            async with asyncio.timeout(HANG_S):
-                while "connections closed" not in caplog.text:  # noqa: ASYNC110 - there is nothing to await
-                    await asyncio.sleep(0.01)
+            await eventually(lambda: "connections closed" in caplog.text)
             causes = dict(here.registry.causes)
 
     assert {"request.malformed": 20} == causes

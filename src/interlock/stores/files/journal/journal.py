@@ -232,7 +232,9 @@ class Journal:
         if delta != NO_WORK or position.work_bytes:
             work_line = encode_work(delta, entry.version, position.head, file.durable_end, store_key=key)
         durable = file.durable_record_bytes()
-        record = encode_record(entry, durable=durable, previous=position.head, store_key=key)
+        record = encode_record(
+            entry, durable=durable, previous=position.head, store_key=key, entry_json=append.entry_json
+        )
         if len(record.line) > ENTRY_BYTES_MAX + ENVELOPE_BYTES_MAX:
             raise RejectedError(f"the entry has more than {ENTRY_BYTES_MAX:,} bytes", code="entry.size")
         if delta.born and not self._has_marker():

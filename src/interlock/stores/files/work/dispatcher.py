@@ -30,7 +30,7 @@ from interlock.errors import InterlockError
 from interlock.model.journal import work_state
 from interlock.model.journal.work import Lane, Work, WorkId
 from interlock.model.journal.work_state import WorkState, holds
-from interlock.ports.store import Refusal
+from interlock.ports.refusals import Refusal
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
 from interlock.stores.files.durable_io import EntityDirectory, unavailable
 from interlock.stores.files.journal.journal import JournalContext, UpdateState

@@ -30,8 +30,8 @@ from interlock.stores.files.work.table import PublishedWork
 from interlock.stores.threads import inline_policy
 from interlock.stores.work_table import WorkTable
 from tests.crash.life import ENTITY, opened, step
-from tests.crash.paces import Quick, Slow
-from tests.crash.simulated import Simulated, World
+from tests.crash.simulated.file_system import Simulated, World
+from tests.support.disk_speed import Quick, Slow
 from tests.unit.stores.files.work.test_dispatcher import CHARGE, Pair, Process, charge, leaving, other
 
 SELDOM = Settings(snapshot_every=1_000)

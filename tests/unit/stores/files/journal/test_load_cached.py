@@ -11,7 +11,7 @@ from interlock.errors import CorruptionError, UnavailableError
 from interlock.ports.store import Duplicate, Loaded
 from interlock.stores.files.blocking_store import BlockingFileStore
 from tests.crash.life import ENTITY, opened, step
-from tests.crash.simulated import Simulated
+from tests.crash.simulated.file_system import Simulated
 from tests.unit.stores.files.journal.test_padding import ROOMY, filled
 from tests.unit.stores.files.test_faults import failing
 

@@ -15,7 +15,7 @@ from interlock.stores.files.durable_io import BLOCK_BYTES, Settings
 from interlock.stores.files.journal.line_formats import BLANKS, padding
 from interlock.stores.files.names import JOURNAL, directory_name
 from tests.crash.life import ENTITY, ROTATING, journal_file, opened, step
-from tests.crash.simulated import File, Killed, Simulated, World
+from tests.crash.simulated.file_system import File, Killed, Simulated, World
 from tests.unit.stores.files.test_faults import failing
 from tests.unit.stores.files.work.test_dispatcher import Process, other
 

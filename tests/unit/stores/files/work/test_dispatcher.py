@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -13,20 +12,18 @@ from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, UnavailableError, UsageError
 from interlock.model.journal.work import Lane, Work, WorkDelta, WorkId
-from interlock.ports.leases import LeaseStore
 from interlock.ports.store import Append, Appended, StaleAttempt
-from interlock.ports.work import Claim, Settlement, WorkAdmin, WorkNotes, WorkQuery, WorkRow, WorkStore
+from interlock.ports.work import Claim, Settlement, WorkQuery, WorkRow
 from interlock.stores.files.blocking_store import BlockingFileStore
 from interlock.stores.files.durable_io import Settings
 from interlock.stores.files.journal.line_formats import BLANKS, sign_line
 from interlock.stores.files.names import JOURNAL, directory_name
-from interlock.stores.files.store import open_store
 from interlock.stores.files.work.dispatcher import MARKER_IDLE_MS, SCAN_MS, Dispatcher
 from interlock.stores.work_table import WorkTable
+from tests.conformance.stores.files_tables import FilesTable
+from tests.conformance.stores.test_work_table import hold_against_each_other
 from tests.crash.life import ENTITY, opened, step
-from tests.crash.simulated import Directory, File, Killed, Simulated, World
-from tests.unit.stores.files_tables import FilesTable
-from tests.unit.stores.test_work_table import hold_against_each_other
+from tests.crash.simulated.file_system import Directory, File, Killed, Simulated, World
 
 CHARGE = WorkId("effect", 1, 0)
 PLAIN = Settings()
@@ -97,15 +94,6 @@ def test_work_that_waited_and_then_expired_is_due_at_its_retry_time() -> None:
 def test_memory_and_files_do_the_same(data: st.DataObject) -> None:
     """Created, claimed, renewed, settled, revived and deleted in any order."""
     hold_against_each_other(data, WorkTable(), FilesTable())
-
-
-async def test_a_file_store_runs_effects_and_keeps_leases(tmp_path: Path) -> None:
-    """A runtime asks for these ports before it relies on them."""
-    store = open_store(f"file://{tmp_path}/a")
-    try:
-        assert [True] * 4 == [isinstance(store, port) for port in (WorkStore, WorkAdmin, WorkNotes, LeaseStore)]
-    finally:
-        await store.close()
 
 
 # What survives the one who performs

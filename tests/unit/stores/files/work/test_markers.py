@@ -18,7 +18,7 @@ from interlock.stores.files.blocking_store import BlockingFileStore
 from interlock.stores.files.names import directory_name
 from interlock.stores.files.work.dispatcher import MARKER_IDLE_MS, SCAN_MS
 from tests.crash.life import ENTITY
-from tests.crash.simulated import Killed, Simulated, World, crashes
+from tests.crash.simulated.file_system import Killed, Simulated, World, crashes
 from tests.unit.stores.files.work.test_dispatcher import PLAIN, Pair, Process, charge, fail, kill, leaving, other
 
 

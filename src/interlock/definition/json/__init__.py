@@ -1,0 +1,1 @@
+"""Definitions in our own vocabulary as JSON."""

@@ -1,0 +1,165 @@
+"""What an operator does to work: the row that says who did it is kept with the act; no act, no row."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from interlock.errors import UnavailableError, UsageError
+from interlock.model.journal.work import Work, WorkDelta, WorkId
+from interlock.operate.dead_letters import WorkOperations
+from interlock.ports.refusals import Refusal
+from interlock.ports.store import Store
+from interlock.ports.work import Claim, Settlement, WorkQuery
+from interlock.stores.registry import open_store as open_store_url
+from interlock.testing.clock import VirtualClock
+from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.subject import kept
+from tests.support.postgres_server import store_or_skip
+
+CHARGE = WorkId("effect", 2, 0)
+ENTITY = "parcel/1"
+STORES = ("memory", "sqlite", "postgres", "file")
+ROW = Refusal(ENTITY, "_work.dropped", "applied", "parcel/1/2/0 charge", 7, "ada")
+
+
+def address(name: str, folder: Path) -> str:
+    """The address of a store of this kind."""
+    if name == "postgres":
+        return store_or_skip()
+    return {"memory": "memory:", "sqlite": f"sqlite:///{folder}/store.db", "file": f"file://{folder}/store"}[name]
+
+
+async def failed(store: Store, *, dies: bool = True) -> Claim:
+    """Leave one piece of work that has failed: for good, or until its next attempt in an hour."""
+    assert store.work is not None
+    assert store.work is not None
+    life = Life(ENTITY)
+    await kept(store, life.created())
+    await kept(store, replace(life.stepped(key="first"), left=WorkDelta(born=(Work(CHARGE, "charge", {}, 0),))))
+    (claim,) = await store.work.claim("effect", ("charge",), owner="w", now_ms=5, until_ms=60_000, limit=1)
+    await store.work.settle((Settlement(claim, "dead" if dies else "again", 3_600_000, {"code": "no"}),), now_ms=5)
+    return claim
+
+
+async def recorded(store: Store, folder: Path) -> list[tuple[str, str | None]]:
+    """The events and principals that the store keeps."""
+    if store.refusal_history is not None:
+        found = await store.refusal_history.refusals_before(None)
+        return [(each.refusal.event, each.refusal.principal) for each in found]
+    log = folder / "store" / "refusals.log"
+    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    return [(each["event"], each["principal"]) for each in map(json.loads, lines)]
+
+
+@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("act", ["drop", "revive", "requeue"])
+async def test_an_act_keeps_its_row_and_a_second_one_does_not(tmp_path: Path, name: str, act: str) -> None:
+    store = await open_store_url(address(name, tmp_path))
+    try:
+        claim = await failed(store, dies=act != "requeue")
+        assert store.work is not None
+        assert store.work is not None
+        done = []
+        for _ in range(2):
+            if act == "drop":
+                done.append(await store.work.drop(ENTITY, CHARGE, audit=ROW))
+            elif act == "revive":
+                done.append(await store.work.revive(ENTITY, CHARGE, now_ms=9, audit=ROW))
+            else:
+                found = replace(claim, failures=1 if not done else 7)
+                again = Settlement(found, "again", 9, {"code": "no"}, lapsed=True)
+                done.append(await store.work.requeue(again, now_ms=9, audit=ROW))
+        rows = (await store.work.works(WorkQuery(entity=ENTITY))).rows
+        rows_kept = await recorded(store, tmp_path)
+    finally:
+        await store.close()
+
+    assert [True, False] == done
+    assert [("_work.dropped", "ada")] == rows_kept
+    assert ([] if act == "drop" else [None]) == [each.dead_ms for each in rows]
+
+
+@pytest.mark.parametrize("name", STORES)
+async def test_an_act_without_a_row_is_an_act_all_the_same(tmp_path: Path, name: str) -> None:
+    store = await open_store_url(address(name, tmp_path))
+    try:
+        await failed(store)
+        assert store.work is not None
+        done = await store.work.revive(ENTITY, CHARGE, now_ms=9), await store.work.drop(ENTITY, CHARGE)
+        rows = await recorded(store, tmp_path)
+    finally:
+        await store.close()
+
+    assert ((True, True), []) == (done, rows)
+
+
+async def test_on_files_an_act_that_cannot_be_recorded_is_not_done(tmp_path: Path) -> None:
+    store = await open_store_url(address("file", tmp_path))
+    try:
+        await failed(store)
+        (tmp_path / "store" / "refusals.log").mkdir()
+        assert store.work is not None
+        assert store.work is not None
+        with pytest.raises(UnavailableError) as caught:
+            await store.work.drop(ENTITY, CHARGE, audit=ROW)
+        rows = (await store.work.works(WorkQuery(entity=ENTITY, dead=True))).rows
+    finally:
+        await store.close()
+
+    assert ("store.record", 1) == (caught.value.code, len(rows))
+
+
+async def test_on_files_a_row_never_ends_the_line_of_another(tmp_path: Path) -> None:
+    store = await open_store_url(address("file", tmp_path))
+    log = tmp_path / "store" / "refusals.log"
+    try:
+        await failed(store)
+        log.write_bytes(b'{"entity":"parc')
+        assert store.work is not None
+        await store.work.drop(ENTITY, CHARGE, audit=ROW)
+    finally:
+        await store.close()
+    torn, whole = log.read_text(encoding="utf-8").splitlines()
+
+    assert ('{"entity":"parc', "ada") == (torn, json.loads(whole)["principal"])
+
+
+async def test_on_files_another_process_sees_what_was_requeued(tmp_path: Path) -> None:
+    url = address("file", tmp_path)
+    store = await open_store_url(url)
+    await failed(store, dies=False)
+    await store.close()
+    store = await open_store_url(url)
+    try:
+        desk = WorkOperations(store, VirtualClock(1_000))
+        await desk.act("retry", await desk.at(ENTITY, CHARGE), principal="ada", force=True)
+    finally:
+        await store.close()
+    store = await open_store_url(url)
+    try:
+        assert store.work is not None
+        claims = await store.work.claim("effect", ("charge",), owner="w", now_ms=1_000, until_ms=2_000, limit=1)
+        rows = await recorded(store, tmp_path)
+    finally:
+        await store.close()
+
+    assert (1, [("_work.retried", "ada")]) == (len(claims), rows)
+
+
+@pytest.mark.parametrize("principal", ["\ud800", "a" * 400_000])
+async def test_an_operator_whose_name_cannot_be_kept_does_nothing(principal: str) -> None:
+    store = await open_store_url("memory:")
+    await failed(store)
+    desk = WorkOperations(store, VirtualClock())
+    row = await desk.at(ENTITY, CHARGE)
+    with pytest.raises(UsageError) as caught:
+        await desk.act("drop", row, principal=principal)
+    await asyncio.sleep(0)
+
+    assert "principal.malformed" == caught.value.code
+    assert row == await desk.at(ENTITY, CHARGE)

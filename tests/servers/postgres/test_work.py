@@ -1,0 +1,381 @@
+"""Work on a PostgreSQL server beyond the table: kept with its step, behind a fence, found along an index."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from interlock.errors import UnavailableError, UsageError
+from interlock.model.journal.work import ORDERED_LANES, WorkDelta, WorkId
+from interlock.ports.store import Appended, Conflict, Duplicate, StaleAttempt
+from interlock.ports.work import Settlement, WorkQuery
+from interlock.stores.postgres import commit, work
+from interlock.stores.postgres.commit import COMMIT_STEP_WITH_WORK, COMMIT_STEPS_WITH_WORK
+from interlock.stores.postgres.connection import SETTINGS
+from interlock.stores.postgres.opening import open_store
+from interlock.stores.postgres.statements import STATEMENTS
+from interlock.stores.postgres.store import PostgresStore
+from interlock.stores.sql import schema, work_lists
+from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.subject import journal, kept
+from tests.servers.postgres.scene import CHARGE, effect, leaving, ordered, raw, sent, taken, until_blocked
+from tests.servers.postgres.test_writer import Wire, breaks
+from tests.support.postgres_server import asked, store_or_skip
+
+
+@pytest.fixture
+def url() -> str:
+    """Where the store of a test lies."""
+    return store_or_skip()
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[PostgresStore]:
+    """A store, closed in the end."""
+    opened = await open_store(url)
+    yield opened
+    await opened.close()
+
+
+async def test_a_store_on_a_server_keeps_work(store: PostgresStore) -> None:
+    assert store.work is not None
+
+
+async def test_the_server_knows_the_ordered_lanes(store: PostgresStore, url: str) -> None:
+    assert [(list(ORDERED_LANES),)] == asked(url, "SELECT ordered_lanes()")
+
+
+# With its step
+
+
+async def test_a_step_that_leaves_nothing_is_kept_as_before(store: PostgresStore) -> None:
+    """Its statement does not even name work; one that leaves something is a statement, too, and one round trip."""
+    life = Life("parcel/1")
+    await kept(store, life.created())
+    wire = Wire(store)
+    await kept(store, life.stepped(key="a"), leaving(life.stepped(key="b"), effect()))
+
+    assert ["step", COMMIT_STEP_WITH_WORK] == wire.statements
+    bare = ("COMMIT_STEP", "COMMIT_STEP_WITH_LISTS", "COMMIT_STEPS", "COMMIT_STEPS_WITH_LISTS", "COMMIT_CREATIONS")
+    assert [] == [each for each in bare if "work" in getattr(commit, each)]
+
+
+async def test_a_batch_leaves_the_work_of_each_of_its_steps(store: PostgresStore) -> None:
+    lives = [Life(f"parcel/{each}") for each in range(6)]
+    await asyncio.gather(*(kept(store, leaving(life.created(), effect(WorkId("effect", 1, 0)))) for life in lives[:3]))
+    await asyncio.gather(*(kept(store, life.created()) for life in lives[3:]))
+    wire = Wire(store)
+    await asyncio.gather(
+        *(kept(store, leaving(life.stepped(key="a"), effect(), sent(2))) for life in lives[::2]),
+        *(kept(store, life.stepped(key="a")) for life in lives[1::2]),
+    )
+    sent_off = wire.statements[:]
+    rows = (await store.works(WorkQuery(limit=99))).rows
+
+    assert [COMMIT_STEPS_WITH_WORK] == sent_off
+    assert {f"parcel/{each}" for each in (0, 1, 2)} == {each.entity for each in rows if each.work.place.version == 1}
+    assert {f"parcel/{each}" for each in (0, 2, 4)} == {each.entity for each in rows if each.work.place == CHARGE}
+    assert 3 + 3 + 3 == len(rows)
+
+
+async def test_a_lost_swap_or_a_known_key_leaves_no_work(store: PostgresStore) -> None:
+    life = await ordered(store, effect())
+    assert life.snapshot is not None
+    again = life.stepped(key="second")
+    late = replace(again, expected=1, entry=replace(again.entry, version=2))
+    known = replace(again, entry=replace(again.entry, key="first"))
+    other = Life("parcel/2")
+    await kept(store, other.created())
+    answers = [await store.append(leaving(each, effect(WorkId("effect", 9, 9)))) for each in (late, known)]
+    answers += await asyncio.gather(
+        store.append(leaving(late, effect(WorkId("effect", 9, 9)))),
+        store.append(leaving(other.stepped(key="x"), effect())),
+    )
+
+    assert [Conflict(2), Duplicate(2), Conflict(2), Appended] == [*answers[:3], type(answers[3])]
+    assert [CHARGE, CHARGE] == [each.work.place for each in (await store.works(WorkQuery())).rows]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_work_of_a_step_in_doubt_is_left_once(store: PostgresStore, when: str) -> None:
+    life = Life("parcel/1")
+    await kept(store, life.created())
+    setattr(Wire(store), when, breaks(1))
+    answer = await store.append(leaving(life.stepped(key="a"), effect(), sent(2)))
+
+    assert isinstance(answer, Appended)
+    assert 2 == len((await store.works(WorkQuery())).rows)
+    assert 2 == len(await journal(store, "parcel/1"))
+
+
+async def test_work_that_stands_already_fails_its_own_step_only(store: PostgresStore) -> None:
+    life = await ordered(store, effect())
+    other = Life("parcel/2")
+    await kept(store, other.created())
+    answers = await asyncio.gather(
+        store.append(leaving(life.stepped(key="twice"), effect())),
+        store.append(leaving(other.stepped(key="a"), effect())),
+        return_exceptions=True,
+    )
+
+    assert ["store.unwritable", Appended] == [getattr(answers[0], "code", answers[0]), type(answers[1])]
+    assert 2 == len(await journal(store, "parcel/1"))
+
+
+# The fence
+
+
+@pytest.mark.parametrize("commit", ["one", "group"])
+async def test_an_answer_of_an_old_attempt_is_stale(url: str, commit: str) -> None:
+    """Nothing is written; the newest attempt's is kept, and ends the work in the same statement."""
+    store = await open_store(f"{url}&commit={commit}")
+    life = await ordered(store, effect())
+    before = life.snapshot
+    await taken(store)
+    answer = life.stepped(key="answer")
+    ended = WorkDelta(ended=(CHARGE,))
+    stale = await store.append(replace(answer, left=ended, fence=(CHARGE, 2)))
+    gone = await store.append(replace(answer, left=ended, fence=(WorkId("effect", 9, 9), 1)))
+    works = len((await store.works(WorkQuery())).rows)
+    newest = await store.append(replace(answer, left=ended, fence=(CHARGE, 1)))
+    rows = (await store.works(WorkQuery())).rows
+    await store.close()
+
+    assert before is not None
+    assert (StaleAttempt(2), StaleAttempt(2), 1) == (stale, gone, works)
+    assert (Appended, ()) == (type(newest), rows)
+
+
+async def test_a_known_key_and_a_lost_swap_come_before_the_fence(store: PostgresStore) -> None:
+    life = await ordered(store, effect())
+    answer = life.stepped(key="answer")
+    await kept(store, answer)
+    known = await store.append(replace(answer, fence=(CHARGE, 7)))
+    lost = await store.append(replace(answer, entry=replace(answer.entry, key="other"), fence=(CHARGE, 7)))
+
+    assert (Duplicate(3), Conflict(3)) == (known, lost)
+
+
+async def test_an_entity_that_is_not_there_has_no_fence(store: PostgresStore) -> None:
+    with pytest.raises(UsageError) as raised:
+        await store.append(replace(Life("parcel/1").created(), fence=(CHARGE, 1)))
+
+    assert "append.fence" == raised.value.code
+
+
+async def test_a_fence_waits_for_a_claim_that_is_under_way(store: PostgresStore, url: str) -> None:
+    """What is claimed while the answer is on its way makes it stale: the fence sees the newest attempt."""
+    life = await ordered(store, effect())
+    await taken(store)
+    async with raw(url) as other:
+        claiming = other.transaction()
+        await claiming.start()
+        await other.execute("UPDATE work SET attempts = attempts + 1")
+        answer = replace(life.stepped(key="answer"), left=WorkDelta(ended=(CHARGE,)), fence=(CHARGE, 1))
+        appending = asyncio.ensure_future(store.append(answer))
+        await until_blocked(url, appending)
+        await claiming.commit()
+
+        assert StaleAttempt(2) == await appending
+
+
+# Plans
+
+ASKED = {
+    "claim": work.CLAIM,
+    "soonest": work.NEXT_DUE,
+    "lines": work.LINES,
+    "attempts": commit.SELECT_ATTEMPTS,
+    "works": STATEMENTS.work,
+    "dead works": STATEMENTS.dead_work,
+    "works of one": STATEMENTS.work_of_entity,
+    "held": """
+        UPDATE work SET next_ms = 1
+        WHERE tenant = $1 AND kind = $2 AND id = $3 AND lane = $4 AND version = $5 AND ordinal = $6""",
+    "let in": """
+        SELECT version FROM work
+        WHERE tenant = $1 AND kind = $2 AND id = $3 AND lane = $4 AND dead_ms IS NULL
+        ORDER BY version, ordinal LIMIT 1 FOR NO KEY UPDATE""",
+}
+ALONG = {
+    "claim": "work_by_time .*\\(lane = .*\\(line = .*\\(next_ms <= ",
+    "soonest": "work_by_time .*\\(lane = .*\\(line = ",
+    "lines": "work_by_time .*\\(lane = ",
+    "attempts": "work_pkey .*\\(ordinal = ",
+    "works": "work_pkey .*ROW\\(kind, id, lane, version, ordinal\\) > ",
+    "dead works": "work_dead .*ROW\\(kind, id, lane, version, ordinal\\) > ",
+    "works of one": "work_pkey .*\\(id = ",
+    "held": "work_pkey .*\\(ordinal = ",
+    "let in": "work_pkey .*\\(lane = ",
+}
+"""The index of each, and what it is searched by: work that is not due is not looked at, however much there is."""
+
+FILLED = """
+    INSERT INTO work SELECT '', 'parcel', n::text, 'effect', 1, 0, 'h' || n % 3, 'h' || n % 3, 'x', n, n, n
+    FROM generate_series(1, 3000) AS n;
+    ANALYZE work"""
+
+
+@pytest.mark.parametrize("filled", [False, True])
+async def test_no_question_about_work_walks_over_what_it_does_not_want(
+    store: PostgresStore, url: str, filled: bool
+) -> None:
+    """The plan for any values, as a connection keeps it, is the same for an empty table and for a full one."""
+    async with raw(url, **SETTINGS, plan_cache_mode="force_generic_plan") as connection:
+        for statement in FILLED.split(";") if filled else ():
+            await connection.execute(statement)
+        for name, statement in ASKED.items():
+            await connection.execute(f'PREPARE "{name}" AS {statement}')
+            count = max(int(each) for each in re.findall(r"\$(\d+)", statement))
+            rows = await connection.fetch(f'EXPLAIN EXECUTE "{name}" ({", ".join(["NULL"] * count)})')
+            plan = "\n".join(row[0] for row in rows)
+
+            assert [] == re.findall(r"Seq Scan on work|Bitmap.*", plan), plan
+            assert re.search(ALONG[name], plan.replace("\n", " ")), plan
+            assert name != "let in" or "Sort" not in plan, plan
+            assert "works" not in name or "Incremental Sort" not in plan, plan
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wanted", "pages"),
+    [
+        ({"name": "h0"}, [3, 6, 9, 12, 15, 18, 21, 24, 27, 30], 5),
+        ({"name": "nobody"}, [], 5),
+        ({"lane": "timer"}, [], 5),
+        ({"dead": False, "name": "h1", "limit": 2}, [1, 4, 7, 10, 13, 16, 19, 22, 25, 28], 6),
+        ({"dead": True}, [], 1),
+        ({"kind": "parcel", "name": "h2"}, [2, 5, 8, 11, 14, 17, 20, 23, 26, 29], 5),
+        ({"kind": "letter", "name": "h2"}, [], 1),
+        ({"kind": "zebra"}, [31], 1),
+        ({}, [*range(1, 32)], 5),
+    ],
+)
+async def test_a_narrow_list_of_work_reads_some_rows_and_goes_on_from_there(
+    store: PostgresStore,
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    narrow: dict[str, Any],
+    wanted: list[int],
+    pages: int,
+) -> None:
+    """No answer reads more rows than its bound, whatever is looked for; the pages together hold all of it, once."""
+    monkeypatch.setattr(work_lists, "WALK_MAX", 7)
+    asked(
+        url,
+        """INSERT INTO work
+        SELECT '', CASE WHEN n > 30 THEN 'zebra' ELSE 'parcel' END, to_char(n, 'FM00'), 'effect', 1, 0, 'h' || n % 3,
+               CASE WHEN n > 30 THEN 'x' ELSE 'h' || n % 3 END, 'null', n, n, n
+        FROM generate_series(1, 31) AS n""",
+    )
+    query = WorkQuery(**{"limit": 50, **narrow})
+    found: list[list[int]] = []
+    while True:
+        page = await store.works(query)
+        found.append([int(each.entity.partition("/")[2]) for each in page.rows])
+        if page.after is None:
+            break
+        query = replace(query, after=page.after)
+
+    assert wanted == [each for page in found for each in page]
+    assert pages == len(found)
+
+
+# What is damaged, closed or lost
+
+
+@pytest.mark.parametrize("body", ["7b", "22ff22", "5b" * 100_000], ids=["cut", "no text", "no end"])
+async def test_work_that_does_not_read_is_a_dead_letter_and_holds_nobody_up(
+    store: PostgresStore, url: str, body: str
+) -> None:
+    await ordered(store, effect(), effect(WorkId("effect", 2, 1)), sent(2), sent(3))
+    asked(url, f"UPDATE work SET body = '\\x{body}' WHERE ordinal = 0 AND version = 2")
+    effects, outbox = await taken(store), await taken(store, "outbox")
+    dead = (await store.works(WorkQuery(dead=True))).rows
+
+    assert ([WorkId("effect", 2, 1)], []) == ([each.work.place for each in effects], outbox)
+    assert ["work.unreadable"] * 2 == [each.error["code"] for each in dead]
+    assert [WorkId("outbox", 3, 0)] == [each.work.place for each in await taken(store, "outbox")]
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "[1,2]", "\ud800", '["a","b","c",99999999999999999999,1]'])
+async def test_a_cursor_that_is_none_is_the_callers_mistake(store: PostgresStore, cursor: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        await store.works(WorkQuery(after=cursor))
+
+    assert "cursor.malformed" == raised.value.code
+
+
+async def test_dead_and_living_work_are_listed_apart(store: PostgresStore) -> None:
+    await ordered(store, *(effect(WorkId("effect", 2, each)) for each in range(5)))
+    claims = await taken(store, limit=3)
+    await store.settle(tuple(Settlement(each, "dead") for each in claims), now_ms=0)
+    first = await store.works(WorkQuery(dead=True, limit=2))
+    rest = await store.works(WorkQuery(dead=True, limit=2, after=first.after))
+
+    assert (2, 1, None) == (len(first.rows), len(rest.rows), rest.after)
+    assert (2, 3) == (
+        len((await store.works(WorkQuery(dead=False))).rows),
+        len((await store.works(WorkQuery(entity="parcel/1", dead=True))).rows),
+    )
+
+
+async def test_work_is_listed_by_kind(store: PostgresStore) -> None:
+    await ordered(store, *(effect(WorkId("effect", 2, each)) for each in range(3)))
+    first = await store.works(WorkQuery(kind="parcel", limit=2))
+    rest = await store.works(WorkQuery(kind="parcel", limit=2, after=first.after))
+    others = [(await store.works(WorkQuery(kind=kind))).rows for kind in ("a", "parce", "parcels", "z")]
+
+    assert (2, 1, None) == (len(first.rows), len(rest.rows), rest.after)
+    assert [()] * 4 == others
+
+
+async def test_what_a_handler_tells_is_kept_while_it_holds_its_work(store: PostgresStore) -> None:
+    await ordered(store, effect())
+    (claim,) = await taken(store)
+    noted = await store.note(claim, {"details": 7})
+    (row,) = (await store.works(WorkQuery())).rows
+    await store.settle((Settlement(claim, "again", 0),), now_ms=0)
+
+    assert (True, {"details": 7}) == (noted, row.error)
+    assert not await store.note(claim, {"details": 8})
+
+
+async def test_tenants_take_up_their_own_work(url: str) -> None:
+    one, two = await open_store(f"{url}&tenant=one"), await open_store(f"{url}&tenant=two")
+    await ordered(one, effect(), sent(2))
+    await ordered(two, effect())
+    (claim,) = await taken(one)
+    await one.settle((Settlement(claim, "done"),), now_ms=0)
+
+    assert (0, 1) == (len(await taken(one)), len(await taken(two)))
+    assert not await two.drop("parcel/1", WorkId("outbox", 2, 0))
+    assert await one.drop("parcel/1", WorkId("outbox", 2, 0))
+    await one.close()
+    await two.close()
+
+
+async def test_a_closed_store_says_so(store: PostgresStore) -> None:
+    await store.close()
+    with pytest.raises(UnavailableError, match="closed"):
+        await taken(store)
+
+
+async def test_a_store_of_the_first_schema_learns_to_keep_work(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = schema.migrations("postgres")[:1]
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "migrations", lambda _: first)
+        old = await open_store(url)
+        life = Life("parcel/1")
+        await kept(old, life.created(), life.stepped(key="a"))
+    new = await open_store(url)
+    await kept(old, life.stepped(key="b"))
+    await kept(new, leaving(life.stepped(key="c"), effect()))
+
+    assert (4, 1) == (len(await journal(new, "parcel/1")), len(await taken(new)))
+    await old.close()
+    await new.close()

@@ -1,0 +1,178 @@
+"""Where journals end is remembered between transactions: never longer than it is true, and nothing else changes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from interlock.errors import UnavailableError
+from interlock.model.journal.work import WorkId
+from interlock.ports.store import Append, Appended, Conflict, Duplicate
+from interlock.stores.sqlite import writer as writers
+from interlock.stores.sqlite.commit import INSERT_KEY, SELECT_ENTITY, UPDATE_ENTITY
+from interlock.stores.sqlite.store import SqliteStore
+from interlock.stores.sqlite.writer import COMMIT, SqliteWriter
+from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.subject import journal
+from tests.unit.stores.faulty import Faulty, failing
+
+WORK = WorkId("effect", 1, 0)
+
+
+class Subject:
+    """A store whose writer the test calls itself, in its own thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.store = SqliteStore(path)
+        self.connection = Faulty(self.writer._connection)
+        self.writer._connection = self.connection  # type: ignore[assignment]  # it is one in all that matters
+
+    @property
+    def writer(self) -> SqliteWriter:
+        return self.store.database.queue.writer
+
+    def answers(self, *appends: Append) -> list[object]:
+        """Commit these together."""
+        return list(self.writer.commit(appends).answers)
+
+    def queries(self, *appends: Append) -> int:
+        """Commit these together; return how many of them asked where their journal ends."""
+        del self.connection.statements[:]
+        assert [Appended] * len(appends) == [type(each) for each in self.answers(*appends)]
+        return self.connection.statements.count(SELECT_ENTITY)
+
+    async def check(self, *lives: Life) -> None:
+        """The journals are whole and linked, and every derived row agrees with them."""
+        for life in lives:
+            assert life.snapshot is not None
+            assert life.snapshot.version == len(await journal(self.store, life.snapshot.entity))
+            assert () == await self.store.differences(life.snapshot.entity)
+        assert () == await self.store.differences()
+
+
+@pytest.fixture
+async def subject(tmp_path: Path) -> AsyncIterator[Subject]:
+    made = Subject(tmp_path / "x.db")
+    yield made
+    made.connection.faults.clear()
+    await made.store.close()
+
+
+@contextmanager
+def another(path: Path) -> Iterator[SqliteWriter]:
+    """The writer of a second store on the same file."""
+    store = SqliteStore(path)
+    try:
+        yield store.database.queue.writer
+    finally:
+        store.database._close()
+
+
+async def test_an_entity_that_was_written_last_is_not_queried(subject: Subject) -> None:
+    one, two = Life("parcel/1"), Life("parcel/2")
+
+    assert 2 == subject.queries(one.created(), two.created())
+    assert 0 == subject.queries(one.stepped(key="a"), two.stepped("shipped", key="a"))
+    assert 0 == subject.queries(one.stepped("shipped", key="b"))
+    await subject.check(one, two)
+
+
+async def test_a_known_key_is_a_duplicate_and_the_others_are_kept(subject: Subject) -> None:
+    """The query would have found it; without one the key itself does."""
+    one, two = Life("parcel/1"), Life("parcel/2")
+    subject.answers(one.created(), two.created())
+    subject.answers(one.stepped(key="a"))
+    again = Life("parcel/1")
+    again.created()
+    again.stepped(key="b")
+    repeated = again.stepped(key="a")
+
+    assert [Duplicate(2), Appended] == [
+        each if isinstance(each, Duplicate) else type(each) for each in subject.answers(repeated, two.stepped(key="a"))
+    ]
+    await subject.check(one, two)
+
+
+async def test_a_lost_swap_is_a_conflict(subject: Subject) -> None:
+    life = Life("parcel/1")
+    subject.answers(life.created())
+    first = life.stepped(key="a")
+    subject.answers(first)
+    rival = Life("parcel/1")
+    rival.created()
+
+    assert [Conflict(2)] == subject.answers(rival.stepped(key="b"))
+    await subject.check(life)
+
+
+async def test_a_step_of_another_connection_is_seen(subject: Subject, tmp_path: Path) -> None:
+    life = Life("parcel/1")
+    subject.answers(life.created())
+    rival = Life("parcel/1")
+    rival.created()
+    with another(tmp_path / "x.db") as other:
+        other.commit([life.stepped(key="theirs")])
+
+    assert [Conflict(2)] == subject.answers(rival.stepped(key="mine"))
+    assert 1 == subject.queries(life.stepped(key="next"))
+    await subject.check(life)
+
+
+async def test_a_wrong_tip_changes_no_row(subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if SQLite did not tell that another connection wrote: the update is conditional."""
+    monkeypatch.setattr(writers, "DATA_VERSION", "SELECT 0")
+    life, rival = Life("parcel/1"), Life("parcel/1")
+    subject.answers(life.created())
+    rival.created()
+    with another(tmp_path / "x.db") as other:
+        other.commit([life.stepped(key="theirs")])
+
+    assert [Conflict(2)] == subject.answers(rival.stepped(key="mine"))
+    await subject.check(life)
+
+
+@pytest.mark.parametrize("statement", [UPDATE_ENTITY, INSERT_KEY, COMMIT])
+async def test_a_step_that_was_undone_is_forgotten(subject: Subject, statement: str) -> None:
+    life, other = Life("parcel/1"), Life("parcel/2")
+    subject.answers(life.created(), other.created())
+    step = life.stepped(key="a")
+    subject.connection.faults[statement] = failing(sqlite3.SQLITE_FULL)
+    assert [UnavailableError] == [type(each) for each in subject.answers(step)]
+    subject.connection.faults.clear()
+
+    assert 1 == subject.queries(step)
+    assert 1 == subject.queries(other.stepped(key="a"))
+    await subject.check(life, other)
+
+
+async def test_a_job_forgets_all(subject: Subject) -> None:
+    """What it changed is not known."""
+    life = Life("parcel/1")
+    subject.answers(life.created())
+    subject.writer.commit([], (), [lambda: subject.store.database.work.delete("parcel/1", WORK)])
+
+    assert 1 == subject.queries(life.stepped(key="a"))
+    await subject.check(life)
+
+
+async def test_two_steps_of_one_entity_in_a_batch_follow_each_other(subject: Subject) -> None:
+    life = Life("parcel/1")
+    subject.answers(life.created())
+    subject.queries(life.stepped("shipped", key="a"), life.stepped(key="b"))
+    subject.queries(life.stepped(key="c"))
+
+    await subject.check(life)
+
+
+async def test_only_so_many_are_remembered(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writers, "TIPS_MAX", 2)
+    lives = [Life(f"parcel/{each}") for each in range(3)]
+    subject.answers(*(each.created() for each in lives))
+
+    assert 0 == subject.queries(lives[2].stepped(key="a"), lives[1].stepped(key="a"))
+    assert 1 == subject.queries(lives[0].stepped(key="a"))
+    await subject.check(*lives)
