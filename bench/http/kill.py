@@ -1,7 +1,7 @@
-"""The server is killed in the middle of the load and started again: what was acknowledged must be there, once.
+"""The server is killed under load and started again: every acknowledged event must be stored, once.
 
 Rule 1: judged by the journals alone, read from the file once the second server has ended; no server is asked.
-Rule 2: a receipt names an entity, a key and a version: at that version of that journal stands an entry of that key.
+Rule 2: a receipt names an entity, a key and a version: that version of that journal must be an entry with that key.
 Rule 3: an event in doubt is sent again under its key, so in the end everything that was sent is acknowledged; an entry
 that no client sent is as wrong as one that is missing.
 """

@@ -4,12 +4,12 @@
 
 Rule 1: it is lean, because it shares the machine with what it measures: one process, one loop, no library between
 it and the socket, every request made of two ready parts. Its own CPU time is reported next to the server's.
-Rule 2: every answer is read and checked. One that is not what was hoped for ends the run: an error is not fast.
-Rule 3: a request is sent under a key, and again under the same key when the connection broke before its answer came.
-Until then it is in doubt: the server may have kept it.
+Rule 2: every answer is read and checked. An unexpected answer ends the run: an error is not fast.
+Rule 3: a request has a key, and is sent again with the same key if the connection breaks before the answer. Until then
+it is in doubt: the server may have stored it.
 Rule 4: it ends when every request that was sent is answered, so that nothing is in doubt at the end.
 
-It prints a line when half of the time or of the answers is over, and at the end what it found, as JSON.
+It prints a line after half of the time or of the answers, and the measures as JSON at the end.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from bench.durable.order import tree_cpu_s
 
 HALF = "half"
 PATIENCE_S = 30.0
-"""How long one answer, or a server that comes back, may take before the run counts as stuck."""
+"""Time limit of one answer, and of a server that restarts."""
 
 AGAIN_S = 0.02
-"""Between two tries to connect to a server that is not there."""
+"""Time between two attempts to connect."""
 
 SEPARATOR = b"\r\n\r\n"
 LENGTH = b"content-length:"

@@ -16,10 +16,11 @@ Make = Callable[[], object]
 
 def effect_drives(entities: Mapping[str, Callable[[], Entity]]) -> dict[str, Drive]:
     """Return the drives of W7 to W10, from a function per workload that creates a started entity."""
-    return {
-        workload: lambda count, workload=workload, make=make: drive_effects(workload, make(), count)  # type: ignore[misc]
-        for workload, make in entities.items()
-    }
+
+    def drive(workload: str, make: Callable[[], Entity]) -> Drive:
+        return lambda count: drive_effects(workload, make(), count)
+
+    return {workload: drive(workload, make) for workload, make in entities.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

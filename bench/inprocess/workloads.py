@@ -183,4 +183,4 @@ def check_effects(workload: str, state: str, counted: int, outputs: int, types: 
 
 def _expect(wanted: object, found: object) -> None:
     if wanted != found:
-        raise WrongResultError(f"wanted {wanted!r}, found {found!r}")
+        raise WrongResultError(f"expected {wanted!r}, got {found!r}")

@@ -60,7 +60,7 @@ FAR
 
 
 def chart_text(timers_each: int) -> str:
-    """A lamp that sets so many timers when it is lit: one near, the others in a month or later."""
+    """Return the chart of a lamp that sets so many timers when it is lit: one soon, the others in a month or later."""
     far = [
         f"      - {{send: {{event: lamp.faded, delay: {FAR_DAYS + each}d, id: far{each}}}}}"
         for each in range(timers_each - 1)

@@ -14,7 +14,7 @@ from bench.measure import PeerUnavailableError
 
 
 class Remembering:
-    """An engine that keeps orders in a dictionary; it may be told to be wrong."""
+    """An engine that keeps orders in a dictionary; with `wrong` it returns a wrong state."""
 
     def __init__(self, *, wrong: bool = False) -> None:
         self.states: dict[str, str] = {}

@@ -18,7 +18,7 @@ from bench.measure import Measurement
 # The judgement of a kill
 
 
-def told(*scans: Scan, journals: dict[str, list[str]], doubts: int = 0) -> Killed:
+def judge_scans(*scans: Scan, journals: dict[str, list[str]], doubts: int = 0) -> Killed:
     """What is found of these receipts in these journals."""
     answer = Answer(
         answers=len(scans),
@@ -34,7 +34,7 @@ def told(*scans: Scan, journals: dict[str, list[str]], doubts: int = 0) -> Kille
 
 def test_receipts_that_are_in_the_journal_at_their_versions_are_right() -> None:
     """Entry 1 is the creation, so the first event is version 2; one in doubt may have been kept before."""
-    found = told(
+    found = judge_scans(
         Scan("parcel/a", "a-1", 2, "applied"),
         Scan("parcel/a", "a-2", 3, "duplicate"),
         Scan("parcel/b", "b-1", 2, "applied"),
@@ -56,17 +56,17 @@ def test_receipts_that_are_in_the_journal_at_their_versions_are_right() -> None:
     ],
 )
 def test_a_receipt_that_the_journal_does_not_bear_out_is_a_loss(scan: Scan) -> None:
-    """Behind its end, at another version, before its beginning, in another entity."""
-    assert 1 == told(scan, journals={"parcel/a": ["a-1", "a-2"]}).lost
+    """Behind its end, at another version, before the first event, in another entity."""
+    assert 1 == judge_scans(scan, journals={"parcel/a": ["a-1", "a-2"]}).lost
 
 
 def test_an_entry_that_stands_twice_or_that_nobody_sent_is_found() -> None:
     """In one journal or in two."""
     once = Scan("parcel/a", "a-1", 2, "applied")
 
-    assert 1 == told(once, journals={"parcel/a": ["a-1", "a-1"]}).doubled
-    assert 1 == told(once, journals={"parcel/a": ["a-1"], "parcel/b": ["a-1"]}).doubled
-    assert 1 == told(once, journals={"parcel/a": ["a-1", "other"]}).unsent
+    assert 1 == judge_scans(once, journals={"parcel/a": ["a-1", "a-1"]}).doubled
+    assert 1 == judge_scans(once, journals={"parcel/a": ["a-1"], "parcel/b": ["a-1"]}).doubled
+    assert 1 == judge_scans(once, journals={"parcel/a": ["a-1", "other"]}).unsent
 
 
 # The load
@@ -80,7 +80,7 @@ def http(body: bytes, status: bytes = b"200 OK") -> bytes:
 
 
 async def loaded(reply: Reply, *, clients: int = 1, answers: int = 3, resends: bool = False) -> tuple[Answer, int]:
-    """What a load finds at a server that replies like this; and how often half was told."""
+    """What a load finds at a server that replies like this; and how often it reported half."""
     halves: list[int] = []
     serving: set[asyncio.Task[Any] | None] = set()
 
@@ -92,7 +92,7 @@ async def loaded(reply: Reply, *, clients: int = 1, answers: int = 3, resends: b
                 length = int(head.rpartition(b"Content-Length: ")[2])
                 await reply(head + await reader.readexactly(length), writer)
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client has gone, or the reply was to let it go
+            pass  # the client has disconnected, or the reply was to disconnect it
         finally:
             writer.close()
             with suppress(ConnectionError):
@@ -119,7 +119,7 @@ async def loaded(reply: Reply, *, clients: int = 1, answers: int = 3, resends: b
 
 
 async def test_the_load_sends_keys_to_its_own_and_to_shared_entities() -> None:
-    """Every key once, and half is told once."""
+    """Every key once, and half is reported once."""
     asked: list[bytes] = []
 
     async def reply(request: bytes, writer: asyncio.StreamWriter) -> None:

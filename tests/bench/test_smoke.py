@@ -100,5 +100,5 @@ def test_a_wrong_answer_is_a_failure_not_a_time() -> None:
     finally:
         process.close()
 
-    assert wrong["error"].startswith("WrongResultError: wanted ('draft', 15, 'REOPEN')")
+    assert wrong["error"].startswith("WrongResultError")
     assert right["ns"] > 0

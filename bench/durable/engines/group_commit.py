@@ -3,6 +3,7 @@
 Rule 1: the rows are recorded. One order runs through Interlock, and after each step all tables are compared with those
 before: inserted, updated and deleted rows are what a step writes. Other orders write the same rows with their own id.
 So the limit follows every change of the schema.
+The rows of many orders are prepared before the measurement.
 Rule 2: all steps that wait are one transaction: a statement per table on SQLite, one statement on PostgreSQL.
 Rule 3: rows that orders share, such as counters, are written once per transaction.
 """
@@ -23,6 +24,8 @@ from interlock.stores.sqlite.connection import open_writer
 asyncpg: Any = import_module("asyncpg")  # it has no types
 
 TEMPLATE = "o-template"
+ORDERS_MAX = 1_000
+"""Orders of one round, as in `COMMANDS` of the suite."""
 FIRST = "entity"
 """The table that others refer to: it is written before them."""
 
@@ -80,7 +83,21 @@ def _renamed(row: Row, order: str) -> Row:
     )
 
 
-async def recorded(url: str, contents: Callable[[], Awaitable[Contents]]) -> list[list[Write]]:
+Life = list[list[Write]]
+"""What each step of an order writes."""
+
+
+def _renamed_life(steps: Life, order: str) -> Life:
+    return [
+        [
+            write if write.verb == "replace" else write._replace(rows=[_renamed(row, order) for row in write.rows])
+            for write in writes
+        ]
+        for writes in steps
+    ]
+
+
+async def recorded(url: str, contents: Callable[[], Awaitable[Contents]]) -> Life:
     """Run one order through Interlock, and return the writes of its creation and of each event."""
     steps = []
     async with interlock.open(url, charts=[CHART], work=False) as runtime:
@@ -99,14 +116,20 @@ class GroupCommit:
     """Orders whose states are in memory. The subclass writes the rows of many steps in one transaction."""
 
     def __init__(self) -> None:
-        self._steps: list[list[Write]] = []
+        self._prepared: list[Life] = []
+        self._lives: dict[str, Life] = {}
         self._states: dict[str, str] = {}
         self._positions: dict[str, int] = {}
         self._waiting: list[tuple[list[Write], asyncio.Future[None]]] = []
         self._writer: asyncio.Task[None] | None = None
 
+    def prepare(self, steps: Life) -> None:
+        """Prepare the rows of many orders from those of the recorded one."""
+        self._prepared = [_renamed_life(steps, f"o-{number}") for number in range(ORDERS_MAX)]
+
     async def create(self, order: str) -> None:
-        """Create an order."""
+        """Create an order. Its rows have another id, which was prepared."""
+        self._lives[order] = self._prepared.pop()
         await self._write(order, 0)
         self._states[order], self._positions[order] = "created", 0
 
@@ -120,12 +143,8 @@ class GroupCommit:
         return state
 
     async def _write(self, order: str, position: int) -> None:
-        writes = [
-            write if write.verb == "replace" else write._replace(rows=[_renamed(row, order) for row in write.rows])
-            for write in self._steps[position]
-        ]
         done = asyncio.get_running_loop().create_future()
-        self._waiting.append((writes, done))
+        self._waiting.append((self._lives[order][position], done))
         if self._writer is None:
             self._writer = asyncio.create_task(self._commit_all())
         await done
@@ -177,7 +196,7 @@ class Sqlite(GroupCommit):
     async def start(self) -> None:
         """Record an order in one file, and open another one."""
         path = self._folder / "recorded.db"
-        self._steps = await recorded(f"sqlite:///{path}", lambda: _sqlite_contents(sqlite3.connect(path)))
+        self.prepare(await recorded(f"sqlite:///{path}", lambda: _sqlite_contents(sqlite3.connect(path))))
         self._connection = open_writer(self._folder / "group.db")
 
     async def stop(self) -> None:
@@ -261,7 +280,7 @@ class Postgres(GroupCommit):
         """Record an order in a new schema, and write into the same tables."""
         self._connection = await asyncpg.connect(self._url, server_settings={"search_path": SCHEMA, **BY_INDEX})
         await self._connection.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
-        self._steps = await recorded(f"{self._url}?schema={SCHEMA}", self._contents)
+        self.prepare(await recorded(f"{self._url}?schema={SCHEMA}", self._contents))
 
     async def stop(self) -> None:
         """Delete the tables, and close the connection."""

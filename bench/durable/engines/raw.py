@@ -1,6 +1,6 @@
 """The limits of this machine: one small record per durable write, and nothing else. No chart can be faster.
 
-They run in the caller's thread (PostgreSQL: on sixteen connections), keep states in memory, and know no keys.
+They run in the caller's thread (PostgreSQL: on sixteen connections), keep states in memory, and check no keys.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ asyncpg: Any = import_module("asyncpg")  # it has no types
 
 
 async def unreset(connection: object) -> None:
-    """What a pool asks of a connection that comes back: nothing, or it would be a second round trip for each step."""
+    """Do not reset a connection that returns to the pool: that would be a second round trip for each step."""
 
 
 class Remembering:
@@ -82,7 +82,7 @@ class RawSqlite(Remembering):
         self._connection: sqlite3.Connection | None = None
 
     async def start(self) -> None:
-        """Make the table."""
+        """Create the table."""
         connection = sqlite3.connect(self._path, isolation_level=None)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
@@ -117,7 +117,7 @@ class RawPostgres(Remembering):
         self._pool: Any = None
 
     async def start(self) -> None:
-        """Make the table."""
+        """Create the table."""
         self._pool = await asyncpg.create_pool(self._url, min_size=CONNECTIONS, max_size=CONNECTIONS, reset=unreset)
         await self._pool.execute(self.DDL)
 

@@ -1,7 +1,7 @@
-"""What a careful person writes by hand: the base of every ratio, and the same without changing anything in place.
+"""Careful hand-written code: the base of every ratio.
 
-`mutable` is a dictionary by state and event and one object that changes. `pure` keeps interlock's contract (what was
-given stays as it is): a state and a copied dictionary go in and out. That is the limit for a pure step in Python.
+`mutable` is a dictionary by state and event, and one object that changes. `pure` keeps the contract of Interlock (its
+arguments do not change): a state and a copied dictionary go in and out. That is the limit for a pure step in Python.
 """
 
 from __future__ import annotations

