@@ -57,6 +57,9 @@ from interlock.stores.threads.inline_policy import InlinePolicy
 WAL_BYTES_MAX = 8_388_608
 """Length of the write-ahead log that calls for a checkpoint: readers search it, and a restart reads it whole."""
 
+LOG_CHECK_STEPS = 8
+"""Steps that are committed inline between two looks at the length of the log: a look costs two system calls."""
+
 CHECKPOINT_BUSY_MS = 100
 """How long a checkpoint waits for readers: it holds the write lock meanwhile, and can be done next time."""
 
@@ -126,6 +129,7 @@ class SqliteWriter:
             run_questions(connection, self._key_retention.load())
         self._is_closed = False
         self._thread_ns = 0
+        self._inline_steps = 0
 
     def commit(self, steps: Sequence[Append], refusals: Sequence[Refusal] = (), jobs: Sequence[Job] = ()) -> Committed:
         """Commit everything in one transaction, in the thread. Waits for other processes, up to `BUSY_MS`."""
@@ -188,8 +192,10 @@ class SqliteWriter:
 
     def _needs_thread(self) -> bool:
         """Return whether the thread is due: it was not here for a while, or the log has to be checkpointed."""
-        is_late = time.perf_counter_ns() - self._thread_ns > INLINE_NS_MAX
-        return is_late or self._was_full or self._wal.reaches(self._checkpoint_at)
+        if self._was_full or time.perf_counter_ns() - self._thread_ns > INLINE_NS_MAX:
+            return True
+        self._inline_steps += 1
+        return self._inline_steps % LOG_CHECK_STEPS == 0 and self._wal.reaches(self._checkpoint_at)
 
     def _commit(
         self,

@@ -155,10 +155,11 @@ async def test_the_thread_is_visited_now_and_then(quick: Opened, monkeypatch: py
     assert HERE() not in watched.committed_by
 
 
-async def test_a_long_log_is_taken_in_by_the_thread(quick: Opened) -> None:
+async def test_a_long_log_is_taken_in_by_the_thread(quick: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint may take long, and never holds up a loop."""
     store, watched, sample = quick
     store.database.queue.writer._checkpoint_at = 1
+    monkeypatch.setattr(writer, "LOG_CHECK_STEPS", 1)
     await append_all(store, *steps(sample, 1))
     await asyncio.to_thread(store.database.queue.close)
 
