@@ -39,8 +39,8 @@ class ChartDiff:
     """The differences between two definitions of one kind.
 
     `before` and `after` are the names of their behaviours. `new_names` are functions, handlers and charts that only the
-    new definition uses: programs must register them before it is used. `old` is the old chart with the new ids of
-    renamed states, for a drawing.
+    new definition uses: programs must register them before it is used. `names` maps the old id of each renamed state to
+    its new one. `old` is the old chart with these new ids, for a drawing; `before_chart` has the old ids.
     """
 
     kind: str
@@ -48,6 +48,8 @@ class ChartDiff:
     after: str
     changes: tuple[Change, ...]
     new_names: tuple[str, ...]
+    names: dict[str, str]
+    before_chart: Chart
     old: Chart
     new: Chart
 
@@ -79,9 +81,17 @@ def diff_documents(before: Document, after: Document) -> ChartDiff:
         after=behaviour_name(after),
         changes=tuple(changes),
         new_names=tuple(sorted(_names(new) - _names(old))),
+        names=names,
+        before_chart=old,
         old=_compiled(renamed) if names else old,
         new=new,
     )
+
+
+def named_states(document: Document, names: dict[str, str]) -> dict[str, State]:
+    """Return the states of a definition in normal form, by id after these renames; the root has an empty one."""
+    side = _Side(normalize(rename_states(normalize(document), names)))
+    return {"": side.state(""), **side.states}
 
 
 def _compiled(document: Document) -> Chart:

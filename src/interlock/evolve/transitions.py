@@ -117,8 +117,22 @@ def _without(one: list[Transition], other: list[Transition]) -> list[Transition]
 # Timers
 
 
-def timer_changes(before: State, after: State, *, subject: str, states: tuple[str, ...]) -> Iterator[Change]:
-    """Yield the changes of the timers of a state and of their transitions."""
+@dataclass(frozen=True, slots=True)
+class TimerPairs:
+    """The timers of a state in two definitions, by delay: those that belong together, and those without a partner."""
+
+    pairs: tuple[tuple[str, str], ...]
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether timers without a partner could belong together."""
+        return bool(self.removed and self.added)
+
+
+def pair_timers(before: State, after: State) -> TimerPairs:
+    """Return which timers of a state belong together."""
     old, new = _timers(before), _timers(after)
     pairs = [(delay, delay) for delay in old if delay in new]
     left, right = [each for each in old if each not in new], [each for each in new if each not in old]
@@ -130,16 +144,22 @@ def timer_changes(before: State, after: State, *, subject: str, states: tuple[st
             right.remove(twin)
     if len(left) == len(right) == 1:
         pairs.append((left.pop(), right.pop()))
-    for one, other in pairs:
+    return TimerPairs(tuple(pairs), tuple(left), tuple(right))
+
+
+def timer_changes(before: State, after: State, *, subject: str, states: tuple[str, ...]) -> Iterator[Change]:
+    """Yield the changes of the timers of a state and of their transitions."""
+    old, new, paired = _timers(before), _timers(after), pair_timers(before, after)
+    for one, other in paired.pairs:
         if one != other:
             detail = f"{one} -> {other}"
             yield Change(code="timer.delay", subject=subject, detail=detail, states=states)
         yield from _timer_content(old[one], new[other], f"{subject}: after {other}", states)
-    if left and right:
-        detail = f"{', '.join(left)} -> {', '.join(right)}"
+    if paired.is_ambiguous:
+        detail = f"{', '.join(paired.removed)} -> {', '.join(paired.added)}"
         yield Change(code="timer.ambiguous", subject=subject, detail=detail, states=states)
         return
-    for code, delays in (("timer.removed", left), ("timer.added", right)):
+    for code, delays in (("timer.removed", paired.removed), ("timer.added", paired.added)):
         yield from (Change(code=code, subject=f"{subject}: after {each}", states=states) for each in delays)
 
 
