@@ -38,6 +38,7 @@ from interlock.model.step import Step
 from interlock.runtime.reconcile.definition import Reconciler, ReconcilerOptions, build_reconciler
 
 if TYPE_CHECKING:
+    from interlock.evolve.carry import Carrier
     from interlock.render.drawing import Drawing
 
 FORMAT_MODULES = {
@@ -397,6 +398,15 @@ class BoundChart:
     def diff(self, before: BoundChart) -> Drawing:
         """Return a drawing of the differences from an earlier revision."""
         return self.draw().against(before.chart)
+
+    def carrier(self, before: BoundChart) -> Carrier:
+        """Return what carries entities of an earlier revision to this chart, or says why one cannot be carried.
+
+        Raises UsageError if the charts are of different kinds, or a guard or assign function is not registered.
+        """
+        from interlock.evolve.carry import Carrier
+
+        return Carrier(before.document, self.document, self.kernel)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return self.draw()._repr_mimebundle_(include, exclude)

@@ -33,6 +33,7 @@ COMMANDS = {
     "create": ("interlock.cli.commands.entity:create", "Create an entity"),
     "db": ("interlock.cli.commands.maintenance:db", "Show or upgrade the schema; list tenants"),
     "demo": ("interlock.cli.commands.demo:demo", "Run a demo: orders and virtual machines with failing services"),
+    "diff": ("interlock.cli.commands.diff:diff", "Compare two definitions and classify each change"),
     "doctor": ("interlock.cli.commands.doctor:doctor", "Diagnose this machine and a store"),
     "draw": ("interlock.cli.commands.draw:draw", "Draw a chart as a picture or as diagram text"),
     "effects": ("interlock.cli.commands.effects:effects", "List, retry or drop effects, timers and messages"),
@@ -70,7 +71,7 @@ SUBCOMMANDS = {
 
 SECTIONS = {
     "Getting started": ("new", "demo", "completion"),
-    "Charts": ("check", "simulate", "draw", "convert", "fmt", "schema"),
+    "Charts": ("check", "simulate", "draw", "convert", "diff", "fmt", "schema"),
     "Entities": ("create", "send", "show", "can", "ls", "journal", "tail", "replay"),
     "Operations": ("run", "serve", "top", "stuck", "effects", "doctor", "verify", "archive", "db"),
 }

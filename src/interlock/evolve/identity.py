@@ -60,7 +60,7 @@ def behaviour(document: Document) -> dict[str, Any]:
 
 
 def normalize(document: Document) -> Document:
-    """Return the document in the spelling that stands for all documents with the same behaviour."""
+    """Return the document in the spelling that stands for all documents with the same behaviour, without its texts."""
     return _Normalizer(document).document()
 
 
@@ -109,6 +109,11 @@ class _Normalizer:
             actions=self._block(index, written.actions),
             output=self._value(written.output),
             saga=None if written.saga is None else self._saga(index, written.saga),
+            expect=None,
+            allow=(),
+            description=None,
+            tags=(),
+            meta=None,
         )
 
     def _initial(self, index: int, written: State) -> Initial | None:
@@ -129,6 +134,9 @@ class _Normalizer:
             guard=self._guard(index, written.guard),
             actions=self._block(index, written.actions),
             delay=self._value(written.delay),
+            restore=None if written.restore == "deadline" else written.restore,
+            description=None,
+            meta=None,
         )
 
     def _transitions(self, index: int, written: Iterable[Transition]) -> tuple[Transition, ...]:
@@ -144,6 +152,7 @@ class _Normalizer:
             key=self._value(written.key),
             finalize=None if written.finalize is None else self._block(index, written.finalize),
             timeout=_timeout(written.timeout),
+            restore=None if written.restore == "keep" else written.restore,
             done=self._transitions(index, written.done),
             error=self._transitions(index, written.error),
         )

@@ -76,7 +76,7 @@ class Outcomes:
             return Step(snapshot, (), "ignored", "no_content", chosen, faults)
         deferred = snapshot.deferred
         if deferred and result.configuration.names != snapshot.configuration and result.ended is None:
-            _resend_deferred(snapshot, run)
+            resend_deferred(snapshot, run)
             deferred = ()
         after = self.snapshot(run, result, run.version, deferred)
         if not result.handled:
@@ -123,7 +123,7 @@ class Outcomes:
         return Step(after, (), "rejected", "failed", (), (fault,))
 
 
-def _resend_deferred(snapshot: Snapshot, run: StepRun) -> None:
+def resend_deferred(snapshot: Snapshot, run: StepRun) -> None:
     """Send every deferred event to the entity again: its configuration has changed (S32)."""
     for event in snapshot.deferred:
         payload: dict[str, Any] = {"event": event.name, "to": run.id}

@@ -115,7 +115,7 @@ def test_a_converted_chart_goes_to_stdout_and_losses_to_stderr(call: Caller, fol
 def test_strict_writes_nothing_when_something_is_lost(call: Caller, folder: Path) -> None:
     (folder / "lamp.json").write_text("old", encoding="utf-8")
 
-    ended = call("convert", "lamp.yaml", "--strict", "--to", "xstate", "-o", "lamp.json")
+    ended = call("convert", "lamp.yaml", "--to", "xstate", "--strict", "-o", "lamp.json")
 
     assert 1 == ended.code
     assert "old" == (folder / "lamp.json").read_text(encoding="utf-8")

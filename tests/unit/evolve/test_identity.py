@@ -48,7 +48,9 @@ def name(text: str) -> str:
 def records() -> Iterator[tuple[type[Any], Key]]:
     """Every key of the vocabulary that fills a field, with the class of the model that has the field."""
     whole = [each.whole or each for each in SHAPES.values() if isinstance(each, Record) and each.makes is not None]
-    kind = next(each for each in SHAPES["chart"].keys if each.name == "kind")  # type: ignore[union-attr]
+    chart = SHAPES["chart"]
+    assert isinstance(chart, Record)
+    kind = next(each for each in chart.keys if each.name == "kind")
     keys = [(each.makes, key) for each in (DOCUMENT, STATE, *whole) for key in each.keys] + [(Document, kind)]
     for makes, key in dict.fromkeys((makes, key) for makes, key in keys if makes is not None):
         if any(each.name == key.attribute for each in fields(makes)):
