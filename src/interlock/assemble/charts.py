@@ -345,6 +345,8 @@ class BoundChart:
         """The kernel of the chart. Raises UsageError if a guard or assign function is not registered."""
         if self._kernel is None:
             self._kernel = Kernel(self.chart, guards=self.guards, assigns=self.assigns)
+            # From now on this instance calls `Kernel.step` directly: the hot path exists once, and a step is one call.
+            self.step = self._kernel.step  # type: ignore[method-assign]  # see above
         return self._kernel
 
     def start(self, context: Mapping[str, Any] | None = None, *, entity: str, time_ms: int = 0) -> Step:
@@ -356,8 +358,6 @@ class BoundChart:
 
     def step(self, snapshot: Snapshot, event: Event | str, data: Any = None, time_ms: int = 0) -> Step:
         """Return the step of one event run to completion. `event` may be a name with `data`."""
-        # From now on this instance calls `Kernel.step` directly: the hot path exists once, and a step is one call.
-        self.step = self.kernel.step  # type: ignore[method-assign]  # see above
         return self.kernel.step(snapshot, event, data, time_ms)
 
     def fold(self, snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
