@@ -40,6 +40,7 @@ from interlock.expression.language import SAFE
 from interlock.expression.metering import SHORT_TEXT, measure_value
 from interlock.expression.parser import parse
 from interlock.kernel.codegen import ACTION_WORK, ActionCompiler, CodeWriter, references
+from interlock.kernel.parts import RunBlock
 from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart
@@ -153,12 +154,13 @@ class Accelerator:
         if not enabled or any(self.planner.state_sets.reaches[number] for number in enabled):
             raise NotPlain
         plan = self.planner.plan(configuration, enabled, None)
-        if plan.records or plan.ended or not plan.content or not plan.next.has_no_eventless or plan.blocks is None:
+        if plan.records or plan.ended or not plan.content or not plan.next.has_no_eventless:
             raise NotPlain
         writer.start_plan()
-        # No block uses `In()`: the plan would then not consist of blocks alone.
-        for block in plan.blocks:
-            writer.write_block(block)
+        for part in plan.parts:
+            if not isinstance(part, RunBlock):  # also before a block with `In()`
+                raise NotPlain
+            writer.write_block(part.block)
         writer.end_plan(plan.next, plan.chosen)
 
 
