@@ -128,6 +128,8 @@ class Planner:
         self.table: dict[tuple[str, ...], Configuration] = {}
         self.compiled_steps: dict[tuple[str, ...], dict[str, Callable[[Snapshot, Event], Step | None]]] = {}
         """The compiled steps, by the names of a configuration and by event."""
+        self.named_steps: dict[tuple[str, ...], dict[str, Callable[[Snapshot, Any, int], Step | None]]] = {}
+        """The same for an event that is given by its name, payload and time."""
         self.with_eventless = frozenset(each.source for each in chart.transitions if not each.descriptors)
         """The states with eventless transitions. A configuration without them needs no selection without event."""
         self.by_id = {state.id: state.index for state in chart.states}
@@ -165,6 +167,7 @@ class Planner:
             self.clear()
         self.table[configuration.names] = configuration
         self.compiled_steps[configuration.names] = {}
+        self.named_steps[configuration.names] = {}
         return configuration
 
     # Plans
@@ -208,6 +211,7 @@ class Planner:
             each.uses.clear()
         self.table.clear()
         self.compiled_steps.clear()
+        self.named_steps.clear()
         self.count = self.lookups = self.mentions = 0
 
     def _recorded(self, history: dict[str, tuple[str, ...]] | None) -> HistoryMemory:

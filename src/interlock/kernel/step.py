@@ -64,6 +64,7 @@ class Kernel:
         self._kind = chart.kind
         self._revision = chart.revision
         self._compiled = self.planner.compiled_steps
+        self._named = self.planner.named_steps
         self._entry: Plan | None = None
         self._plain_start: tuple[dict[str, Any], tuple[str, ...]] | None = None
 
@@ -127,10 +128,14 @@ class Kernel:
         """
         # The only hot path: one lookup, one call. `fast_path` decides which steps are compiled.
         try:
-            step: Step | None = self._compiled[snapshot.configuration][event.name](snapshot, event)  # type: ignore[union-attr, arg-type]  # see below
+            step: Step | None
+            if event.__class__ is str:
+                step = self._named[snapshot.configuration][event](snapshot, data, time_ms)
+            else:
+                step = self._compiled[snapshot.configuration][event.name](snapshot, event)  # type: ignore[union-attr, arg-type]  # an Event
             if step is not None:
                 return step
-        except Exception:  # noqa: BLE001, S110  # a name instead of an event, or an error: the general step reports it
+        except Exception:  # noqa: BLE001, S110  # no such function yet, or an error: the general step reports it
             pass
         return self._general_step(snapshot, event, data, time_ms)
 
@@ -150,18 +155,17 @@ class Kernel:
         context, version, entity = snapshot.context, snapshot.version, snapshot.entity
         plain = snapshot.ended is None and not snapshot.deferred and snapshot.kind == self._kind
         for event in events:
-            if plain and event.source is None and event.invokeid is None:
+            parts = None if configuration is None else configuration.compiled_parts.get(event.name)
+            if parts is not None and plain and event.source is None and event.invokeid is None:
                 try:
-                    configuration, context, _, _ = configuration.compiled_parts[event.name](  # type: ignore[union-attr]  # None raises
-                        context, event, entity, version + 1
-                    )
+                    configuration, context, _, _ = parts(context, event, entity, version + 1)
                     version += 1
                     continue
                 except Exception:  # noqa: BLE001, S110  # as in `step`: the general step reports it
                     pass
             if version != snapshot.version:
                 snapshot = self._at(snapshot, configuration, context, version)
-            snapshot = self._general_step(snapshot, event).snapshot
+            snapshot = self.step(snapshot, event).snapshot
             configuration = self.planner.configuration(snapshot.configuration)
             context, version = snapshot.context, snapshot.version
             plain = snapshot.ended is None and not snapshot.deferred
