@@ -3,7 +3,7 @@
 A compiled step is optimistic: it has no error handling. If it raises or returns None, the general step runs instead,
 which is harmless because a step is pure.
 
-Rule 1: nothing here defines semantics. `compiled_step` writes the source from the plans of the general step.
+Rule 1: nothing here defines semantics. `compiled` writes the source from the plans of the general step.
 Rule 2: a step is compiled only after `COMPILE_AFTER_USES` uses, because compiling costs as much as hundreds of steps.
 Rule 3: a compiled step has no meter. It is made only of short content, and it accepts only short values. All other
         steps are general steps, which charge everything.
@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.kernel.codegen import ActionCompiler
-from interlock.kernel.compiled_step import NotCompiled, StepCompiler
+from interlock.kernel.compiled.compiler import StepCompiler
+from interlock.kernel.compiled.path import NotCompiled
 from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart

@@ -1,7 +1,7 @@
 """The parts of a plan: what one microstep does, in order, as data.
 
 Rule 1: a part says what happens, not how. `operation` makes the function that the general step runs, and
-        `compiled_step` writes the source of the same part for a compiled step.
+        `compiled.part_writer` writes the source of the same part for a compiled step.
 Rule 2: a part has the place in the definition that an error in it is reported with.
 Rule 3: an operation raises on error; `StepRun.attempt` decides what that means.
 """

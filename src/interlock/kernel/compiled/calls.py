@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.expression.metering import SHORT_TEXT, Meter, measure_value
-from interlock.kernel.driver_events import find_fired_timer
+from interlock.kernel.driver_events import find_fired_timer, forwarded_event
 from interlock.kernel.errors import name_of, text_of
 from interlock.kernel.run import complete_payload, replace_at
 from interlock.model.document.field import Field, fields_refusal, plain_refusal, refusal
@@ -29,6 +29,9 @@ SHORT_BYTES_MAX = 16_384
 
 TIMERS_LISTED_MAX = 64
 """Pending timers that a compiled step searches: more of them are charged, by the general step."""
+
+ITEMS_MAX = 16
+"""Items of a `foreach` in a compiled step."""
 
 _PATH_WORK = 1_000
 """Units of work of one write to a path: the items of the containers along it, which are copied."""
@@ -152,6 +155,13 @@ def checked_key(key: Any) -> Any:
     raise FallBack
 
 
+def short_list(value: Any) -> list[Any]:
+    """Return a copy of the list of a `foreach`."""
+    if type(value) is not list or len(value) > ITEMS_MAX:
+        raise FallBack
+    return value.copy()
+
+
 # Effects
 
 
@@ -252,3 +262,18 @@ def cancel_invokes(
                 raise FallBack
             add_effect(effects, base, "invoke_cancel", {"id": each.id, "key": each.key})
     return tuple(each for each in invokes if each.state != state)
+
+
+def forward(
+    invokes: tuple[Invocation, ...],
+    effects: list[Effect],
+    base: str,
+    event: Event,
+    forwarding: Mapping[str, list[bool]],
+) -> bool:
+    """Forward an event to the invokes that take every event, in document order. Return whether there are any."""
+    order = list(forwarding)
+    receivers = [each for each in invokes if each.state in forwarding and forwarding[each.state][each.position]]
+    for each in sorted(receivers, key=lambda each: (order.index(each.state), each.position)):
+        add_effect(effects, base, "forward", {"id": each.id, "event": forwarded_event(event)})
+    return bool(receivers)

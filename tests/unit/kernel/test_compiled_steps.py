@@ -1,0 +1,131 @@
+"""A compiled step has exactly the result of the general one, for charts as people write them, and is really used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from interlock.assemble.charts import loads
+from interlock.errors import InterlockError
+from interlock.kernel import fast_path
+from interlock.kernel.step import Kernel
+from interlock.model.chart import Chart
+from interlock.model.driver_events import invoke_done, invoke_failed, timer_fired
+from interlock.model.event import Event
+from interlock.model.snapshot import Invocation, Parent, Snapshot, Timer
+from tests.unit.kernel.charts import ENTITY, chart_of, xstate_kernel
+from tests.unit.kernel.realistic_charts import REALISTIC, SAGA, XSTATE
+
+GUARDS = {"yes": lambda context, event: True}
+NAMES = ("go", "go", "go", "go", "set", "set", "stop")
+DATA: tuple[Any, ...] = (None, None, 0, 1, 2, 7, {"n": 1}, {"n": 2}, {}, {"n": "text"}, "text", [1])
+
+
+@cache
+def chart(name: str) -> Chart:
+    """The chart of this name."""
+    if name == "xstate":
+        return xstate_kernel(XSTATE, guards=GUARDS).chart
+    return loads(SAGA).chart if name == "saga" else chart_of(REALISTIC[name])
+
+
+ALL = (*REALISTIC, "saga", "xstate")
+
+
+@dataclass
+class Comparison:
+    """One chart with compiled steps and without, and how many steps the compiled functions took."""
+
+    name: str
+    random: Random
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.quick = Kernel(chart(self.name), guards=GUARDS)
+        self.slow = Kernel(chart(self.name), guards=GUARDS, fast=False)
+        general = self.quick._general_step
+
+        def counted(*arguments: Any) -> Any:
+            self.counts["general"] += 1
+            return general(*arguments)
+
+        self.quick._general_step = counted  # type: ignore[method-assign]  # to see which steps take the general path
+
+    def start(self) -> Snapshot:
+        """The first snapshot; sometimes of a child."""
+        parent = self.random.choice((None, None, Parent("boss/1", "i", "boss/1/2/0")))
+        return self.slow.start(entity=ENTITY, time_ms=self.random.randrange(99), parent=parent).snapshot
+
+    def event(self, snapshot: Snapshot) -> Event:
+        """An event of a sender, or of a timer or invoke of the snapshot."""
+        random = self.random
+        time_ms = random.randrange(10**6)
+        if snapshot.timers and random.random() < 0.25:
+            return timer_fired(random.choice(snapshot.timers), time_ms=time_ms)
+        if snapshot.invokes and random.random() < 0.5:
+            each = random.choice(snapshot.invokes)
+            if random.random() < 0.7:
+                return invoke_done(each.id, each.key, random.choice(("r-1", 1, 2)), time_ms=time_ms)
+            return invoke_failed(each.id, each.key, "no", "text", done="no", time_ms=time_ms)
+        principal = random.choice((None, {"roles": ["clerk"]}))
+        return Event(random.choice(NAMES), random.choice(DATA), principal=principal, time_ms=time_ms)
+
+    def step(self, snapshot: Snapshot, event: Event) -> Snapshot:
+        """One step by both paths: as an event, and by its name if it has nothing else."""
+        expected = outcome(self.slow, snapshot, event)
+        for _ in range(2):
+            before = self.counts["general"]
+            actual = outcome(self.quick, snapshot, event)
+            assert expected == actual, event
+            assert repr(expected) == repr(actual), event  # the order of the keys of payloads, too
+        if not isinstance(expected, tuple) and expected.outcome == "applied":
+            self.counts["applied"] += 1
+            self.counts["compiled"] += self.counts["general"] == before
+        if event == Event(event.name, event.data, time_ms=event.time_ms):
+            named = self.quick.step(snapshot, event.name, event.data, event.time_ms)
+            assert (expected, repr(expected)) == (named, repr(named)), event
+        return snapshot if isinstance(expected, tuple) else expected.snapshot
+
+
+def outcome(kernel: Kernel, snapshot: Snapshot, event: Event) -> Any:
+    """The step, or the error that it raises."""
+    try:
+        return kernel.step(snapshot, event)
+    except InterlockError as error:
+        return type(error), error.code
+
+
+@pytest.fixture(autouse=True)
+def hot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step is compiled when it is used for the first time."""
+    monkeypatch.setattr(fast_path, "COMPILE_AFTER_USES", 0)
+
+
+LEAST = {"raising": 50, "declared": 60}
+"""Percent of the steps that a compiled function takes, where it is less than usual."""
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_random_sequences_have_the_same_results(name: str) -> None:
+    """Every step, by event and by name; and most of them are compiled, so that the comparison compares something."""
+    comparison = Comparison(name, Random(f"compiled {name}"))
+    for _ in range(12):
+        snapshot = first = comparison.start()
+        events = []
+        for _ in range(40):
+            event = comparison.event(snapshot)
+            events.append(event)
+            snapshot = comparison.step(snapshot, event)
+            if snapshot.ended is not None:
+                break
+        assert comparison.slow.fold(first, events) == comparison.quick.fold(first, events) == snapshot
+
+    counts = comparison.counts
+    print(name, counts)
