@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from interlock.errors import UsageError
-from interlock.expression.codegen import NAMESPACE, EvaluationError
-from interlock.expression.language import Language
+from interlock.expression.codegen import NAMESPACE, Compiled, EvaluationError, Typed, compile_typed
+from interlock.expression.language import SAFE, Language
 from interlock.expression.metering import SHORT_TEXT
+from interlock.expression.parser import parse
 from interlock.kernel.errors import ActionError
 from interlock.kernel.run import StepRun
 from interlock.model.chart import Chart
@@ -77,6 +78,31 @@ class ActionCompiler:
         self.assigns = assigns
         self.fields = {field.name: field for state in chart.states for field in state.context}
         self.imported = chart.dialect.name != "interlock"
+        self.types = {
+            name: each.type
+            for name, each in self.fields.items()
+            if each.type in ("integer", "string", "boolean") and not each.nullable
+        }
+        self._expressions: dict[Expression, Compiled] = {}
+        self._typed: dict[Expression, Typed] = {}
+
+    def expression(self, expression: Expression) -> Compiled:
+        """Return a compiled expression, made on first use."""
+        found = self._expressions.get(expression)
+        if found is None:
+            found = self.language.compile(expression.text, dict(expression.inside))
+            self._expressions[expression] = found
+        return found
+
+    def typed(self, value: Value) -> Typed | None:
+        """Return the source of an expression with its type; None for other values and other languages."""
+        if not isinstance(value, Expression) or value.malformed is not None or self.language is not SAFE:
+            return None
+        found = self._typed.get(value)
+        if found is None:
+            found = compile_typed(parse(value.text), inside=dict(value.inside), fields=self.types)
+            self._typed[value] = found
+        return found
 
     def block(self, block: Block) -> tuple[Operation, bool]:
         """Return a block as a function of the run, and whether it uses `In()`."""
@@ -201,7 +227,7 @@ class CodeWriter:
         if expression.malformed is not None:
             self.work += EVALUATION_WORK
             return f"malformed({expression.malformed!r})"
-        compiled = self.actions.language.compile(expression.text, dict(expression.inside))
+        compiled = self.actions.expression(expression)
         self.work += compiled.work
         if compiled.source:
             self.uses |= compiled.uses

@@ -11,16 +11,12 @@ Rule 3: a compiled step has no meter. It is made only of short content, and it a
 
 from __future__ import annotations
 
-from typing import Any
-
 from interlock.kernel.codegen import ActionCompiler
 from interlock.kernel.compiled.compiler import StepCompiler
 from interlock.kernel.compiled.path import NotCompiled
 from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart
-from interlock.model.event import Event
-from interlock.model.snapshot import Snapshot
 
 COMPILE_AFTER_USES = 64
 """Uses of a configuration and event before their step is compiled: they cost about as much as compiling."""
@@ -34,32 +30,27 @@ class Accelerator:
         self.selector = selector
         self.compiler = StepCompiler(chart, planner, selector, actions)
 
-    def count_use(self, configuration: Configuration, name: str) -> None:
-        """Count one use of a configuration and event name. Compile the step once there were enough."""
-        count = configuration.uses.get(name, 0)
+    def count_use(self, configuration: Configuration, name: str, *, by_name: bool) -> None:
+        """Count one use of a configuration and event, given by its name or not. Compile it after enough uses."""
+        key = (name, by_name)
+        count = configuration.uses.get(key, 0)
         if count < 0 or name not in self.selector.named:
             return
-        steps = self.planner.compiled_steps.setdefault(configuration.names, {})
-        named = self.planner.named_steps.setdefault(configuration.names, {})
+        tables = self.planner.named_steps if by_name else self.planner.compiled_steps
+        table = tables.setdefault(configuration.names, {})
         if count == 0:
-            steps[name], named[name] = not_compiled, not_compiled_by_name
-        configuration.uses[name] = count + 1
+            table[name] = not_compiled
+        configuration.uses[key] = count + 1
         if count >= COMPILE_AFTER_USES:
-            configuration.uses[name] = -1
+            configuration.uses[key] = -1
             try:
-                compiled = self.compiler.compile(configuration, name)
+                compiled = self.compiler.compile(configuration, name, by_name=by_name)
             except NotCompiled:
                 return
-            steps[name] = compiled.step
-            if compiled.named is not None:
-                named[name] = compiled.named
+            table[name] = compiled.function
             if compiled.parts is not None:
                 configuration.compiled_parts[name] = compiled.parts
 
 
-def not_compiled(snapshot: Snapshot, event: Event) -> None:
+def not_compiled(*_: object) -> None:
     """Replace a step that is not compiled: a lookup that succeeds is faster than a KeyError."""
-
-
-def not_compiled_by_name(snapshot: Snapshot, data: Any, time_ms: int) -> None:
-    """Replace a step by name that is not compiled."""

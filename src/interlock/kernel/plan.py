@@ -13,6 +13,7 @@ Rule 3: the work of a plan is charged to every step that uses it, whether it was
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -35,9 +36,7 @@ from interlock.kernel.run import OTHER_REVISION_HINT
 from interlock.kernel.state_sets import EntrySet, HistoryMemory, StateSets
 from interlock.model.chart import Chart, State
 from interlock.model.document.actions import Block
-from interlock.model.event import Event
 from interlock.model.limits import PLANS_MAX
-from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 
 STATE_WORK = 4
@@ -51,6 +50,10 @@ FREE_WORK = 1_000
 
 MENTIONS_MAX = 64 * PLANS_MAX
 """States mentioned by all cached configurations and plans: about 100 bytes each."""
+
+
+CompiledFunction = Callable[..., Step | None]
+"""A compiled step; None: the general step applies."""
 
 
 class Configuration:
@@ -80,7 +83,7 @@ class Configuration:
         self.candidates: dict[int, Any] = {}
         self.plans: dict[Any, Plan] = {}
         self.compiled_parts: dict[str, Callable[..., Any]] = {}
-        self.uses: dict[str, int] = {}
+        self.uses: dict[tuple[str, bool], int] = {}
         self.has_no_eventless = active.isdisjoint(with_eventless)
 
 
@@ -126,10 +129,10 @@ class Planner:
         self.state_sets = StateSets(chart)
         self.operations = Operations(actions)
         self.table: dict[tuple[str, ...], Configuration] = {}
-        self.compiled_steps: dict[tuple[str, ...], dict[str, Callable[[Snapshot, Event], Step | None]]] = {}
-        """The compiled steps, by the names of a configuration and by event."""
-        self.named_steps: dict[tuple[str, ...], dict[str, Callable[[Snapshot, Any, int], Step | None]]] = {}
-        """The same for an event that is given by its name, payload and time."""
+        self.compiled_steps: dict[tuple[str, ...], dict[str, CompiledFunction]] = {}
+        """The compiled steps, by the names of a configuration and by event: functions of a snapshot and an event."""
+        self.named_steps: dict[tuple[str, ...], dict[str, CompiledFunction]] = {}
+        """The same for an event that is given by its name: functions of a snapshot, payload and time."""
         self.with_eventless = frozenset(each.source for each in chart.transitions if not each.descriptors)
         """The states with eventless transitions. A configuration without them needs no selection without event."""
         self.by_id = {state.id: state.index for state in chart.states}
@@ -184,7 +187,7 @@ class Planner:
         self.lookups += 1
         found = configuration.plans.get(key)
         if found is None:
-            found = self._build(configuration, enabled, self._recorded(history))
+            found = self.build(configuration, enabled, self._recorded(history))
             if self._should_cache(found):
                 configuration.plans[key] = found
         return found
@@ -239,7 +242,8 @@ class Planner:
         message = f"a history remembers states that chart {chart} {problem}: {', '.join(states)}"
         return CorruptionError(message, code="snapshot.history", hint=OTHER_REVISION_HINT)
 
-    def _build(self, configuration: Configuration, enabled: tuple[int, ...], recorded: HistoryMemory) -> Plan:
+    def build(self, configuration: Configuration, enabled: tuple[int, ...], recorded: HistoryMemory) -> Plan:
+        """Return a new plan for these enabled transitions. It reads only those histories that it depends on."""
         structure = self.state_sets
         chosen, exits = structure.remove_conflicts(enabled, configuration.active, recorded)
         records = structure.records(exits, configuration.active)
@@ -250,7 +254,8 @@ class Planner:
             transition = self.chart.transitions[number]
             builder.block(transition.block, ("transition", number, 0), transition.where)
         # The targets see the history that this microstep records.
-        entry = structure.entry_set(chosen, recorded, {**recorded, **records})
+        after: HistoryMemory = ChainMap(records, recorded)  # type: ignore[arg-type]  # both are only read
+        entry = structure.entry_set(chosen, recorded, after)
         builder.enter(entry)
         if recorded and not structure.is_legal(frozenset(builder.active)):
             raise self._invalid_history("does not have together", sorted(self.states[each].id for each in entry.states))

@@ -132,7 +132,7 @@ class Kernel:
             if event.__class__ is str:
                 step = self._named[snapshot.configuration][event](snapshot, data, time_ms)
             else:
-                step = self._compiled[snapshot.configuration][event.name](snapshot, event)  # type: ignore[union-attr, arg-type]  # an Event
+                step = self._compiled[snapshot.configuration][event.name](snapshot, event)  # type: ignore[union-attr]  # an Event
             if step is not None:
                 return step
         except Exception:  # noqa: BLE001, S110  # no such function yet, or an error: the general step reports it
@@ -140,13 +140,14 @@ class Kernel:
         return self._general_step(snapshot, event, data, time_ms)
 
     def _general_step(self, snapshot: Snapshot, event: Event | str, data: Any = None, time_ms: int = 0) -> Step:
+        by_name = event.__class__ is str
         if type(event) is not Event or type(snapshot) is not Snapshot:
             event = _check_arguments(snapshot, event, data, time_ms)
         if snapshot.ended is not None:
             return self.receiver.receive_after_end(snapshot, event)
         configuration = self._configuration(snapshot)
         if self.fast:
-            self.accelerator.count_use(configuration, event.name)
+            self.accelerator.count_use(configuration, event.name, by_name=by_name)
         return self.receiver.receive(snapshot, configuration, event)
 
     def fold(self, snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:

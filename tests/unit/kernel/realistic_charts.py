@@ -4,7 +4,9 @@ REALISTIC = {
     "timers": """
         context: {n: {type: integer, default: 0}}
         states:
-          a: {after: {48h: b}, on: {go: {target: b, actions: [{assign: {n: "= context.n + 1"}}]}, set: {target: a, reenter: true}}}
+          a:
+            after: {48h: b}
+            on: {go: {target: b, actions: [{assign: {n: "= context.n + 1"}}]}, set: {target: a, reenter: true}}
           b: {after: {48h: a, 2h: {actions: [reminder]}}, on: {go: {target: a, actions: [left]}, set: {actions: [x]}}}
     """,
     "nested timers": """
@@ -16,7 +18,11 @@ REALISTIC = {
             on: {stop: closed, again: {target: open, reenter: true}}
             states:
               idle: {on: {go: {target: busy, guard: "= event.data != 7", actions: [{assign: {n: "= context.n + 1"}}]}}}
-              busy: {after: {10s: idle, "= context.wait": {actions: [late]}}, entry: [+busy], exit: [-busy], on: {go: idle}}
+              busy:
+                after: {10s: idle, "= context.wait": {actions: [late]}}
+                entry: [+busy]
+                exit: [-busy]
+                on: {go: idle}
           closed: {on: {go: open}}
     """,
     "invokes": """
@@ -32,7 +38,9 @@ REALISTIC = {
               timeout: 1m
               key: "= 'k' + str(context.tries)"
               onDone: {target: done, guard: "= event.data != 2", actions: [{assign: {result: "= event.data"}}]}
-              onError: [{target: idle, guard: "= context.tries < 3", actions: [{assign: {tries: "= context.tries + 1"}}]}, {target: failed}]
+              onError:
+                - {target: idle, guard: "= context.tries < 3", actions: [{assign: {tries: "= context.tries + 1"}}]}
+                - {target: failed}
             after: {1h: failed}
             on: {stop: idle, set: {actions: [note]}}
           done: {entry: [{emit: {type: work.done, data: "= context.result"}}], on: {go: working}}
@@ -60,11 +68,18 @@ REALISTIC = {
             initial: c
             states:
               c: {on: {go: {target: d, guard: "= In('left.a') or event.data == 1"}}}
-              d: {entry: [{do: seen, with: {inside: "= In('left.b')"}}], invoke: {id: job, src: f, onDone: c}, on: {stop: c}}
+              d:
+                entry: [{do: seen, with: {inside: "= In('left.b')"}}]
+                invoke: {id: job, src: f, onDone: c}
+                on: {stop: c}
         on: {stop: {guard: "= context.m < 5", actions: [{assign: {m: "= context.m + 1"}}]}}
     """,
     "messages": """
-        context: {n: {type: integer, default: 0}, other: {type: string, default: other/7}, list: {type: any, default: []}}
+        context:
+          n: {type: integer, default: 0}
+          other: {type: string, default: other/7}
+          list: {type: any, default: [1, 2]}
+          each: {type: integer, default: 0}
         states:
           a:
             on:
@@ -81,8 +96,15 @@ REALISTIC = {
             exit: [{cancel: reminder}]
             on:
               go: a
-              stop: {actions: [{send: {event: later, delay: 1m, to: "= context.other"}}, {send: {event: due, delay: 5s}}]}
-              due: {actions: [{assign: {n: "= context.n + 1"}}, {if: "= context.n > 3", then: [enough], else: [{assign: {n: 9}}]}]}
+              stop:
+                actions:
+                  - {send: {event: later, delay: 1m, to: "= context.other"}}
+                  - {send: {event: due, delay: 5s}}
+                  - {foreach: {in: "= context.list", item: each, do: [{do: one, with: {each: "= context.each"}}]}}
+              due:
+                actions:
+                  - {assign: {n: "= context.n + 1"}}
+                  - {if: "= context.n > 3", then: [enough], else: [{assign: {n: 9}}]}
               set: {target: a, actions: [{cancel: "= 'remin' + 'der'"}]}
     """,
     "completion": """
@@ -93,9 +115,13 @@ REALISTIC = {
             onDone: {target: rest, actions: [{assign: {out: "= event.data"}}]}
             states:
               one: {on: {go: two, stop: end}}
-              two: {entry: [{raise: {event: check, data: "= context.n"}}], on: {check: {target: end, guard: "= event.data > 1"}, go: one}}
+              two:
+                entry: [{raise: {event: check, data: "= context.n"}}]
+                on: {check: {target: end, guard: "= event.data > 1"}, go: one}
               end: {type: final, output: {n: "= context.n", fixed: 1}}
-          rest: {always: {target: work, guard: "= context.n < 4", actions: [{assign: {n: "= context.n + 1"}}]}, on: {go: last, set: {target: work, actions: [{assign: {n: 0}}]}}}
+          rest:
+            always: {target: work, guard: "= context.n < 4", actions: [{assign: {n: "= context.n + 1"}}]}
+            on: {go: last, set: {target: work, actions: [{assign: {n: 0}}]}}
           last: {after: {1h: done}, on: {go: done, set: work}}
           done: {type: final, output: "= context.out"}
     """,
@@ -112,24 +138,43 @@ REALISTIC = {
           off: {on: {go: on.h, set: on.d}}
     """,
     "declared": """
-        events: {go: {payload: {n: {type: integer, default: 3}}}, set: {payload: {n: integer}}, stop: {}, inner: {direction: internal}}
+        events:
+          go: {payload: {n: {type: integer, default: 3}}}
+          set: {payload: {n: integer}}
+          stop: {}
+          inner: {direction: internal}
         context: {n: {type: integer, default: 0, max: 100}, nested: {type: any, default: {k: {v: 1}, list: [1, 2]}}}
         states:
-          a: {on: {go: {target: b, actions: [{assign: {n: "= event.data.n"}}]}, set: {actions: [{assign: {nested.k.v: "= event.data.n"}}]}}}
-          b: {on: {go: a, stop: {target: a, roles: [clerk]}, set: {actions: [{assign: {nested.list.1: "= event.data.n"}}]}}}
+          a:
+            on:
+              go: {target: b, actions: [{assign: {n: "= event.data.n"}}]}
+              set: {actions: [{assign: {nested.k.v: "= event.data.n"}}]}
+          b:
+            on:
+              go: a
+              stop: {target: a, roles: [clerk]}
+              set: {actions: [{assign: {nested.list.1: "= event.data.n"}}]}
     """,
     "ignoring": """
         unhandled: ignore
         context: {n: {type: integer, default: 0}}
         states:
-          a: {on: {go: {target: b, guard: "= entity.version % 3 != 0", actions: [{do: x, with: {id: "= entity.id"}}]}, set: {}}}
-          b: {after: {1s: {target: a, guard: "= context.n > 0"}}, on: {go: {target: a, actions: [{assign: {n: "= context.n + 1"}}]}}}
+          a:
+            on:
+              go: {target: b, guard: "= entity.version % 3 != 0", actions: [{do: x, with: {id: "= entity.id"}}]}
+              set: {}
+          b:
+            after: {1s: {target: a, guard: "= context.n > 0"}}
+            on: {go: {target: a, actions: [{assign: {n: "= context.n + 1"}}]}}
     """,
     "scxml": """
         dialect: scxml
         context: {n: {type: integer, default: 0}}
         states:
-          a: {on: {go: b, go.more: a}, invoke: {id: kid, src: child, type: chart}, entry: [{assign: {n: "= context.n + 1"}}]}
+          a:
+            on: {go: b, go.more: a}
+            invoke: {id: kid, src: child, type: chart, autoforward: true}
+            entry: [{assign: {n: "= context.n + 1"}}]
           b: {on: {go: {target: c, guard: "= event.name == 'go'"}, '*': {actions: [any]}}}
           c: {on: {go: a, done.invoke: b}, exit: [{raise: left}]}
     """,

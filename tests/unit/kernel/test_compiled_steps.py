@@ -56,7 +56,7 @@ class Comparison:
             self.counts["general"] += 1
             return general(*arguments)
 
-        self.quick._general_step = counted  # type: ignore[method-assign]  # to see which steps take the general path
+        self.quick._general_step = counted  # type: ignore[method-assign, assignment]  # to see which steps take the general path
 
     def start(self) -> Snapshot:
         """The first snapshot; sometimes of a child."""
@@ -80,15 +80,15 @@ class Comparison:
     def step(self, snapshot: Snapshot, event: Event) -> Snapshot:
         """One step by both paths: as an event, and by its name if it has nothing else."""
         expected = outcome(self.slow, snapshot, event)
-        for _ in range(2):
-            before = self.counts["general"]
-            actual = outcome(self.quick, snapshot, event)
-            assert expected == actual, event
-            assert repr(expected) == repr(actual), event  # the order of the keys of payloads, too
+        assert expected == outcome(self.quick, snapshot, event), event  # compiles it
+        before = self.counts["general"]
+        actual = outcome(self.quick, snapshot, event)
+        assert expected == actual, event
+        assert repr(expected) == repr(actual), event  # the order of the keys of payloads, too
         if not isinstance(expected, tuple) and expected.outcome == "applied":
             self.counts["applied"] += 1
             self.counts["compiled"] += self.counts["general"] == before
-        if event == Event(event.name, event.data, time_ms=event.time_ms):
+        if event == Event(event.name, event.data, time_ms=event.time_ms) and not isinstance(expected, tuple):
             named = self.quick.step(snapshot, event.name, event.data, event.time_ms)
             assert (expected, repr(expected)) == (named, repr(named)), event
         return snapshot if isinstance(expected, tuple) else expected.snapshot
@@ -108,8 +108,11 @@ def hot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast_path, "COMPILE_AFTER_USES", 0)
 
 
-LEAST = {"raising": 50, "declared": 60}
-"""Percent of the steps that a compiled function takes, where it is less than usual."""
+LEAST = {"messages": 75, "scxml": 50, "saga": 70, "raising": 90, "xstate": 85}
+"""Percent of the applied steps that a compiled function takes, where it is less than nearly all of them.
+
+The others are undeliverable sends, names that the chart does not mention, late results of sagas, and failing steps.
+"""
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -128,4 +131,82 @@ def test_random_sequences_have_the_same_results(name: str) -> None:
         assert comparison.slow.fold(first, events) == comparison.quick.fold(first, events) == snapshot
 
     counts = comparison.counts
-    print(name, counts)
+    assert counts["compiled"] * 100 >= LEAST.get(name, 98) * counts["applied"], counts
+
+
+def damaged(snapshot: Snapshot, random: Random) -> Iterator[Snapshot]:
+    """The snapshot as another revision, a migration or a defect might have left it."""
+    timers, invokes = snapshot.timers, snapshot.invokes
+    foreign = Timer("foreign", "go", 5, 1, 0, "foreign")
+    yield replace(snapshot, timers=timers[1:], invokes=invokes[1:])
+    yield replace(snapshot, timers=timers[::-1], invokes=invokes[::-1])
+    yield replace(snapshot, timers=(*timers, *map(replace, timers)), invokes=(*invokes, *map(replace, invokes)))
+    yield replace(snapshot, timers=(foreign, *timers))
+    yield replace(snapshot, timers=(*timers, replace(foreign, to="other/1"), replace(foreign, state="elsewhere")))
+    yield replace(snapshot, timers=(*timers, *(replace(foreign, name=f"t{number}") for number in range(70))))
+    states = [state.id for state in chart_states(snapshot)]
+    names = [after.event for state in chart_states(snapshot) for after in state.after]
+    yield replace(snapshot, timers=(*timers, *(replace(foreign, name=name) for name in names)))
+    yield replace(snapshot, timers=tuple(replace(each, name="other") for each in timers))
+    yield replace(snapshot, timers=tuple(replace(each, id=None, version=77) for each in timers))
+    yield replace(snapshot, timers=tuple(replace(each, to="other/1") for each in timers))
+    yield replace(snapshot, timers=tuple(replace(each, event="stop") for each in timers))
+    yield replace(snapshot, invokes=tuple(replace(each, position=5) for each in invokes))
+    yield replace(snapshot, invokes=(*invokes, *(Invocation("new", state, 0, "k") for state in states)))
+    yield replace(snapshot, invokes=tuple(replace(each, id="other") for each in invokes))
+    yield replace(snapshot, invokes=tuple(Invocation(f"i{number}", "elsewhere", 0, "k") for number in range(200)))
+    yield replace(snapshot, history={state: (random.choice(states),) for state in states})
+    yield replace(snapshot, context={}, kind="test")
+    yield replace(snapshot, context=dict.fromkeys(snapshot.context, "text"))
+    yield replace(snapshot, kind="other")
+    yield replace(snapshot, deferred=(Event("set"),), entered=("a",), revision="0")
+    yield replace(snapshot, ended="done")
+    yield replace(snapshot, configuration=("nowhere",))
+
+
+def chart_states(snapshot: Snapshot) -> Any:
+    """The states of the chart that a snapshot belongs to."""
+    return next(chart(name).states for name in ALL if chart(name).revision == snapshot.revision)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_damaged_snapshot_has_the_same_result(name: str) -> None:
+    """Missing, foreign, repeated or renamed timers and invokes; values of other types; another kind; an end."""
+    comparison = Comparison(name, Random(f"damaged {name}"))
+    for _ in range(3):
+        snapshot = comparison.start()
+        for _ in range(8):
+            event = comparison.event(snapshot)
+            for each in damaged(snapshot, comparison.random):
+                comparison.step(each, event)
+                comparison.step(each, comparison.event(each))
+            snapshot = comparison.step(snapshot, event)
+            if snapshot.ended is not None:
+                break
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_event_with_other_fields_has_the_same_result(name: str) -> None:
+    """Forwarded, from another driver, with the names of results, with a clock that is behind, with a wrong source."""
+    comparison = Comparison(name, Random(f"event {name}"))
+    for _ in range(4):
+        snapshot = comparison.start()
+        for _ in range(20):
+            event = comparison.event(snapshot)
+            for fields in (
+                {"forwarded": True},
+                {"invokeid": "job"},
+                {"invokeid": None},
+                {"source": "outbox/1"},
+                {"source": None},
+                {"source": "invoke/none"},
+                {"source": (event.source or "").replace("timer/", "")},
+                {"type": "platform"},
+                {"type": "external"},
+                {"clock_ms": 7},
+                {"origin": f"#_scxml_{ENTITY}"},
+            ):
+                comparison.step(snapshot, replace(event, **fields))
+            snapshot = comparison.step(snapshot, event)
+            if snapshot.ended is not None:
+                break

@@ -52,13 +52,13 @@ from interlock.model.step import Step
 
 @dataclass(frozen=True, slots=True)
 class CompiledStep:
-    """The functions of one event in one configuration, with their source.
+    """The function of one event in one configuration, with its source.
 
-    `named` is None for events of the driver, `parts` unless the step changes nothing but states and context.
+    It takes a snapshot and an event, or with `by_name` a snapshot, payload and time. `parts` is None unless the step
+    changes nothing but states and context.
     """
 
-    step: Callable[[Snapshot, Event], Step | None]
-    named: Callable[[Snapshot, Any, int], Step | None] | None
+    function: Callable[..., Step | None]
     parts: Callable[..., Any] | None
     source: str
 
@@ -95,38 +95,36 @@ class StepCompiler:
             "revision": chart.revision,
         }
 
-    def compile(self, configuration: Configuration, name: str) -> CompiledStep:
-        """Return the functions of an event. Raises NotCompiled when it needs the general path."""
+    def compile(self, configuration: Configuration, name: str, *, by_name: bool = False) -> CompiledStep:
+        """Return the function of an event. Raises NotCompiled when it needs the general path."""
         cause = self._cause(configuration, name)
+        if by_name and cause != "sender":
+            raise NotCompiled("only the driver sends the event")
         namespace = dict(self.globals)
+        functions: dict[str, FunctionWriter] = {}
 
-        def written(entry: Entry) -> FunctionWriter:
-            return self._write(configuration, name, cause, entry, namespace)
+        def write(entry: Entry) -> FunctionWriter:
+            functions[entry] = self._write(configuration, name, cause, entry, namespace)
+            return functions[entry]
 
-        counted = written("counted")  # first: what it cannot do, the straight form cannot either
-        sources: dict[Entry, list[str]] = {}
+        entry: Entry = "named" if by_name else "step"
         try:
-            step = written("step")
-            sources["step"] = step.lines()
-            if step.calls_counted:
-                sources["counted"] = counted.lines()
-            if cause == "sender":
-                sources["named"] = written("named").lines()
-                if not step.out.reads_snapshot:
-                    sources["parts"] = written("parts").lines()
+            straight = write(entry)
+            if straight.calls_counted:
+                write("counted")
+            if not by_name and cause == "sender" and not straight.out.reads_snapshot:
+                write("parts")
+            sources = {name: function.lines() for name, function in functions.items()}
         except NotStraight:
-            sources["counted"] = counted.lines()
-            if cause == "sender":
+            counted = write("counted")
+            sources = {"counted": counted.lines()}
+            if by_name:
                 sources["named"] = counted.named_wrapper()
         text = "\n".join(line for lines in sources.values() for line in lines)
         # As in `codegen`: our own source over checked trees, without builtins.
         exec(compile(text, "<step>", "exec"), namespace)  # noqa: S102
-        return CompiledStep(
-            namespace["step" if "step" in sources else "counted"],
-            namespace["named"] if "named" in sources else None,
-            namespace["parts"] if "parts" in sources else None,
-            text,
-        )
+        function = namespace[entry if entry in sources else "counted"]
+        return CompiledStep(function, namespace["parts"] if "parts" in sources else None, text)
 
     def _write(
         self, configuration: Configuration, name: str, cause: Cause, entry: Entry, namespace: dict[str, Any]

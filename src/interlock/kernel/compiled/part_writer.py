@@ -13,9 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from interlock.expression.codegen import Typed, compile_typed
 from interlock.expression.language import SAFE
-from interlock.expression.parser import parse
 from interlock.kernel.codegen import ACTION_WORK, ActionCompiler, CodeWriter, references
 from interlock.kernel.compiled.calls import ITEMS_MAX
 from interlock.kernel.compiled.path import Entry, Known, NotCompiled, NotStraight, Path, Queued
@@ -87,11 +85,6 @@ class PartWriter(CodeWriter):
         self.reads_time = False
         self.sets_timers = False
         self.makes_effects = False
-        self.types = {
-            name: each.type
-            for name, each in actions.fields.items()
-            if each.type in ("integer", "string", "boolean") and not each.nullable
-        }
 
     # Branches and prerequisites
 
@@ -598,7 +591,7 @@ class PartWriter(CodeWriter):
             given = "None" if known is None else self.constant(known)
             self.add(f"assign_path(context, {parts!r}, {source}, {given})")
             return
-        typed = self._typed(value)
+        typed = self.actions.typed(value)
         if typed is None or typed.type != field.type or not _is_unbounded(field):
             if not isinstance(value, Expression | dict | list) and refusal(value, field) is not None:
                 raise NotCompiled("a value that its field refuses")
@@ -621,12 +614,6 @@ class PartWriter(CodeWriter):
         self.add(f"v = {typed.sign.join(names)}")
         self.add(f"if not -{_SMALL} <= v <= {_SMALL}: return None")
         self.add(f"context[{path!r}] = v")
-
-    def _typed(self, value: Value) -> Typed | None:
-        """Return the source of an expression with its type; None for other values and other languages."""
-        if not isinstance(value, Expression) or value.malformed is not None or self.actions.language is not SAFE:
-            return None
-        return compile_typed(parse(value.text), inside=dict(value.inside), fields=self.types)
 
 
 def _mapping(items: Mapping[str, str]) -> str:

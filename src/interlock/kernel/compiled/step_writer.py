@@ -9,7 +9,8 @@ Rule 3: `return None` leaves the step to the general path.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from interlock.kernel.codegen import ActionCompiler
@@ -23,15 +24,33 @@ from interlock.kernel.compiled.path import (
     known_invokes,
     known_timers,
 )
-from interlock.kernel.plan import Configuration, Planner
+from interlock.kernel.plan import Configuration, Plan, Planner
 from interlock.kernel.select import EVENTLESS, Group, Selector
 from interlock.model.chart import Chart, State, Transition
 
 MICROSTEPS_MAX = 16
 """Microsteps that are written one after the other: longer chains, and loops, run on the general path."""
 
-WAYS_MAX = 64
+WAYS_MAX = 32
 """Ways through one compiled step: each has its own statements."""
+
+
+class HistoryReads(Mapping[int, tuple[int, ...]]):
+    """What histories have recorded, and which of them a plan has read."""
+
+    def __init__(self, recorded: Mapping[int, tuple[int, ...]]) -> None:
+        self.recorded = recorded
+        self.read: set[int] = set()
+
+    def __getitem__(self, history: int) -> tuple[int, ...]:
+        self.read.add(history)
+        return self.recorded[history]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.recorded)
+
+    def __len__(self) -> int:
+        return len(self.recorded)
 
 
 class StepWriter:
@@ -177,26 +196,33 @@ class StepWriter:
         self.out.charge(0)
         return " and ".join(conditions) or "True"
 
-    def _take(self, enabled: tuple[int, ...]) -> None:
-        """Write one microstep, and what follows it. History decides which states are entered."""
-        states = self.planner.state_sets
-        reached = sorted({each for number in enabled for each in states.reaches[number]})
-        unknown = [each for each in reached if self.chart.states[each].id not in self.out.path.records]
-        if not unknown:
-            self._apply(enabled, self.out.path.records)
+    def _take(
+        self, enabled: tuple[int, ...], assumed: Mapping[int, tuple[str, ...] | None] = MappingProxyType({})
+    ) -> None:
+        """Write one microstep, and what follows it. Where a history decides, each of its possible values is a way."""
+        out = self.out
+        known = {**assumed, **{self.planner.by_id[name]: states for name, states in out.path.records.items()}}
+        reads = HistoryReads(
+            {
+                history: tuple(self.planner.by_id[each] for each in states)
+                for history, states in known.items()
+                if states is not None
+            }
+        )
+        plan = self.planner.build(out.path.configuration, enabled, reads)
+        unknown = min(reads.read - set(known), default=None)
+        if unknown is None:
+            self._apply(plan)
             return
-        if len(unknown) > 1 or self.out.entry == "parts":
-            raise NotCompiled("it enters several history states")
-        history = self.chart.states[unknown[0]]
-        recorded = self.out.local("recorded")
-        self.out.reads_snapshot = True
-        self.out.add(f"{recorded} = None if snapshot.history is None else snapshot.history.get({history.id!r})")
-        for names in self._recordable(history):
-            memory = {**self.out.path.records} if names is None else {**self.out.path.records, history.id: names}
-            test = "is None" if names is None else f"== {names!r}"
-            with self.out.branch(f"if {recorded} {test}:"):
-                self._apply(enabled, memory)
-        self.out.add("return None")
+        history = self.chart.states[unknown]
+        out.need_snapshot("it enters a history state")
+        recorded = out.local("recorded")
+        out.add(f"{recorded} = None if snapshot.history is None else snapshot.history.get({history.id!r})")
+        for states in self._recordable(history):
+            test = "is None" if states is None else f"== {states!r}"
+            with out.branch(f"if {recorded} {test}:"):
+                self._take(enabled, {**assumed, unknown: states})
+        out.add("return None")
 
     def _recordable(self, history: State) -> list[tuple[str, ...] | None]:
         """Return what a history may have recorded, and None: it recorded nothing yet."""
@@ -208,9 +234,8 @@ class StepWriter:
             return [None, *((each.id,) for each in inside if each.type in ("atomic", "final"))]
         return [None, *((chart.states[each].id,) for each in chart.regions(parent.index))]
 
-    def _apply(self, enabled: tuple[int, ...], memory: dict[str, tuple[str, ...]]) -> None:
+    def _apply(self, plan: Plan) -> None:
         path = self.out.path
-        plan = self.planner.plan(path.configuration, enabled, memory)
         path.microsteps += 1
         if path.microsteps > MICROSTEPS_MAX:
             raise NotCompiled(f"more than {MICROSTEPS_MAX} microsteps in one step")
