@@ -15,12 +15,13 @@ from msgspec.structs import replace
 from interlock.assemble.charts import loads
 from interlock.errors import InterlockError
 from interlock.kernel import fast_path
+from interlock.kernel.compiled import compiler
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
 from interlock.model.driver_events import invoke_done, invoke_failed, timer_fired
 from interlock.model.event import Event
 from interlock.model.snapshot import Invocation, Parent, Snapshot, Timer
-from tests.unit.kernel.charts import ENTITY, chart_of, xstate_kernel
+from tests.unit.kernel.charts import ENTITY, chart_of, kernel_of, xstate_kernel
 from tests.unit.kernel.realistic_charts import REALISTIC, SAGA, XSTATE
 
 GUARDS = {"yes": lambda context, event: True}
@@ -210,3 +211,21 @@ def test_an_event_with_other_fields_has_the_same_result(name: str) -> None:
             snapshot = comparison.step(snapshot, event)
             if snapshot.ended is not None:
                 break
+
+
+QUOTED = """
+context: {n: {type: integer, default: 0}}
+states:
+  a: {after: {48h: b}, on: {go: {target: b, actions: [{assign: {n: "= context.n + 1"}}]}}}
+  b: {after: {48h: a}}
+"""
+
+
+def test_the_source_that_the_documentation_quotes_is_the_real_one() -> None:
+    kernel = kernel_of(QUOTED)
+    configuration = kernel.planner.configuration(("a",))
+    assert configuration is not None
+    source = kernel.accelerator.compiler.compile(configuration, "go", by_name=True).source
+    function = source[source.index("def named") : source.index("def counted")]
+
+    assert "".join(function.split()) in "".join((compiler.__doc__ or "").split())

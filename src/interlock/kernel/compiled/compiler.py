@@ -13,7 +13,31 @@ and `parts` the values that a plain step changes, for `Kernel.fold`. `named` mak
 For the states `a: {after: {48h: b}, on: {go: {target: b, actions: [{assign: {n: "= context.n + 1"}}]}}}` and
 `b: {after: {48h: a}}`, the source of `named` is, with long lines broken:
 
-@@GOLDEN@@
+    def named(snapshot, data, time_ms):
+        if time_ms.__class__ is not x_integer or (data is not None and not is_plain(data)): return None
+        if snapshot.ended is not None or snapshot.deferred or snapshot.kind != kind: return None
+        timers = snapshot.timers
+        if len(timers) != 1 or (t0 := timers[0]).state != 'a':
+            return counted(snapshot, Event('go', data, None, None, None, time_ms))
+        context, id, version = snapshot.context, snapshot.entity, snapshot.version + 1
+        base = f'{id}/{version}/'
+        effect_0 = Effect('timer_cancel', 0, base + '0', {'name': t0.name, 'version': t0.version})
+        context = context.copy()
+        v1 = context['n']
+        if v1.__class__ is not x_integer: return None
+        v = v1 + 1
+        if not -9223372036854775807 <= v <= 9223372036854775807: return None
+        context['n'] = v
+        due_ms_1 = time_ms + 172800000
+        timer_2 = Timer('after.48h.b', 'after.48h.b', due_ms_1, version, 1, 'after.48h.b', None, None, None,
+            'deadline', 'b')
+        effect_1 = Effect('timer', 1, base + '1', {'name': 'after.48h.b', 'event': 'after.48h.b',
+            'due_ms': due_ms_1, 'version': version})
+        return Step(Snapshot(kind, id, version, revision, to_2, context, snapshot.history, (timer_2,),
+            snapshot.invokes, (), snapshot.entered, None, None, snapshot.parent), (effect_0, effect_1,),
+            'applied', None, (1,))
+
+`to_2` is the configuration `('b',)`. The names in the globals of the source are those of `StepCompiler.globals`.
 """
 
 from __future__ import annotations
@@ -114,7 +138,7 @@ class StepCompiler:
                 write("counted")
             if not by_name and cause == "sender" and not straight.out.reads_snapshot:
                 write("parts")
-            sources = {name: function.lines() for name, function in functions.items()}
+            sources = {name: each.lines() for name, each in functions.items() if each.step.returns}
         except NotStraight:
             counted = write("counted")
             sources = {"counted": counted.lines()}
