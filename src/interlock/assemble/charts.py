@@ -18,6 +18,7 @@ from interlock.compiler.build import CompileResult, compile_document
 from interlock.definition.format import Format, ReadResult, SourceLoader, WriteResult
 from interlock.errors import DefinitionError, Diagnostic, NotFoundError, Place, UsageError
 from interlock.kernel.explain import Candidate
+from interlock.kernel.speed_report import SpeedReport
 from interlock.kernel.step import Kernel, check_time
 from interlock.model.chart import Chart
 from interlock.model.diagnostics import suggestion
@@ -363,6 +364,10 @@ class BoundChart:
     def fold(self, snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
         """Return the snapshot after these events, without effects: replay."""
         return self.kernel.fold(snapshot, events)
+
+    def explain_speed(self) -> SpeedReport:
+        """Return which steps are compiled once they are used often, and why others are not. `print` it to read it."""
+        return self.kernel.explain_speed()
 
     def draw(self, *active: str | Snapshot, theme: str = "vars", collapse: int | None = None) -> Drawing:
         """Return a drawing with these states highlighted, given by id or by a snapshot.

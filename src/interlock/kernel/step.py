@@ -26,6 +26,7 @@ from interlock.kernel.plan import Configuration, Plan, Planner
 from interlock.kernel.receive import Receiver
 from interlock.kernel.run import StepRun, run_from
 from interlock.kernel.select import Selector
+from interlock.kernel.speed_report import SpeedReport, speed_report
 from interlock.model.chart import Chart, State
 from interlock.model.document.actions import Value
 from interlock.model.document.field import plain_refusal
@@ -184,6 +185,10 @@ class Kernel:
         if snapshot.ended is not None:
             return ()
         return self.explainer.candidates(snapshot, self._configuration(snapshot), event)
+
+    def explain_speed(self) -> SpeedReport:
+        """Return which steps of the chart are compiled once they are used often, and why others are not."""
+        return speed_report(self.accelerator.compiler, self.planner, self.selector)
 
     def has(self, snapshot: Snapshot) -> bool:
         """Return whether the chart has the configuration of a snapshot, and the states that its histories recorded.

@@ -168,6 +168,7 @@ PLAIN = {
 """Every one has a compiled step for `go` in its first configuration, which changes only states and context."""
 
 WITH_SNAPSHOT = {
+    "an internal event": "events: {go: {direction: internal}, set: {}}\nstates: {a: {on: {go: {actions: [x]}}}}",
     "a timer of the target": "states: {a: {on: {go: b}}, b: {after: {1s: a}, on: {go: a}}}",
     "a timer of the source": "states: {a: {after: {1s: b}, on: {go: b}}, b: {on: {go: a}}}",
     "a timer by send": "states: {a: {on: {go: {actions: [{send: {event: e, delay: 1s}}]}}}}",
@@ -190,7 +191,7 @@ WITH_SNAPSHOT = {
 """Every one has a compiled step, which needs or changes more of the snapshot."""
 
 GENERAL = {
-    "an internal event": "events: {go: {direction: internal}}\nstates: {a: {on: {go: {actions: [x]}}}}",
+    "an outgoing event": "events: {go: {direction: out}}\nstates: {a: {on: {'*': {actions: [x]}}}}",
     "no transition": "states: {a: {on: {other: {actions: [x]}}}, b: {on: {go: a}}}",
     "late fields": """
         binding: late

@@ -149,7 +149,9 @@ REALISTIC = {
             on:
               go: {target: b, actions: [{assign: {n: "= event.data.n"}}]}
               set: {actions: [{assign: {nested.k.v: "= event.data.n"}}]}
+              inner: {actions: [{assign: {n: "= context.n + 1"}}]}
           b:
+            exit: [{send: {event: inner, delay: 3s}}, {send: {event: inner}}]
             on:
               go: a
               stop: {target: a, roles: [clerk]}

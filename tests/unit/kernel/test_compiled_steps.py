@@ -206,6 +206,7 @@ def test_an_event_with_other_fields_has_the_same_result(name: str) -> None:
                 {"type": "external"},
                 {"clock_ms": 7},
                 {"origin": f"#_scxml_{ENTITY}"},
+                {"name": "inner", "origin": f"#_scxml_{ENTITY}"},
             ):
                 comparison.step(snapshot, replace(event, **fields))
             snapshot = comparison.step(snapshot, event)

@@ -99,7 +99,7 @@ def does_not_fit(data: Any, fields: tuple[Field, ...]) -> bool:
 def with_defaults(event: Event, fields: tuple[Field, ...]) -> Event:
     """Return an event with the defaults of its declared payload."""
     data, problem = complete_payload(event.data, fields)
-    if problem is not None or event.type == "platform":  # the driver's own events are not checked
+    if problem is not None or event.type == "platform" or event.source is not None:  # the driver's are not completed
         raise FallBack
     return event if data is event.data else replace(event, data=data)
 

@@ -122,8 +122,9 @@ class StepCompiler:
     def compile(self, configuration: Configuration, name: str, *, by_name: bool = False) -> CompiledStep:
         """Return the function of an event. Raises NotCompiled when it needs the general path."""
         cause = self._cause(configuration, name)
-        if by_name and cause != "sender":
-            raise NotCompiled("only the driver sends the event")
+        is_internal = cause == "sender" and self._is_internal(name)
+        if by_name and (is_internal or cause != "sender"):
+            raise NotCompiled("only the driver or the entity itself sends the event")
         namespace = dict(self.globals)
         functions: dict[str, FunctionWriter] = {}
 
@@ -136,7 +137,7 @@ class StepCompiler:
             straight = write(entry)
             if straight.calls_counted:
                 write("counted")
-            if not by_name and cause == "sender" and not straight.out.reads_snapshot:
+            if not (by_name or is_internal or straight.out.reads_snapshot) and cause == "sender":
                 write("parts")
             sources = {name: each.lines() for name, each in functions.items() if each.step.returns}
         except NotStraight:
@@ -170,7 +171,11 @@ class StepCompiler:
         # The head makes an event with the defaults of its payload.
         step.out.path.event_is_made = payload is not None and has_defaults(payload)
         step.write()
-        return FunctionWriter(step, payload=payload, is_delayed=is_delayed)
+        is_internal = cause == "sender" and self._is_internal(name)
+        return FunctionWriter(step, payload=payload, is_delayed=is_delayed, is_internal=is_internal)
+
+    def _is_internal(self, name: str) -> bool:
+        return self.events is not None and self.events[name].direction == "internal"
 
     def _payload(self, name: str) -> tuple[Field, ...] | None:
         return None if self.events is None else self.events[name].payload
@@ -181,15 +186,20 @@ class StepCompiler:
             return "timer"
         if not is_reserved(name):
             known = None if self.events is None else self.events.get(name)
-            if self.events is not None and (known is None or known.direction != "in"):
-                raise NotCompiled("the chart does not declare the event as one that is sent to it")
+            if self.events is not None and (known is None or known.direction == "out"):
+                raise NotCompiled("the chart does not declare that it receives the event")
             return "sender"
+        if not self.is_expected(configuration, name):
+            raise NotCompiled("no active state has the timer or invoke of the event")
+        if any(invoke.finalize for state in configuration.invoking for invoke in state.invokes):
+            raise NotCompiled("an active invoke has `finalize`")
+        return "invoke"
+
+    def is_expected(self, configuration: Configuration, name: str) -> bool:
+        """Return whether an active state has the timer, or the invoke, whose event has this name."""
         if name.startswith(INVOKE_RESULTS):
-            if any(invoke.finalize for state in configuration.invoking for invoke in state.invokes):
-                raise NotCompiled("an active invoke has `finalize`")
-            if any(each.name == invokeid_of(name) for each in known_invokes(configuration)):
-                return "invoke"
-        raise NotCompiled("no active state has the timer or invoke of the event")
+            return any(each.name == invokeid_of(name) for each in known_invokes(configuration))
+        return any(each.name == name for each in known_timers(self.chart, configuration))
 
 
 def _delayed_names(chart: Chart) -> frozenset[str]:

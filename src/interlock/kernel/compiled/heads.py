@@ -17,13 +17,19 @@ from interlock.model.document.field import Field
 
 
 class FunctionWriter:
-    """Writes a whole function around the body of a step. `is_delayed`: the chart sends the event with a delay."""
+    """Writes a whole function around the body of a step.
 
-    def __init__(self, step: StepWriter, *, payload: tuple[Field, ...] | None, is_delayed: bool) -> None:
+    `is_delayed`: the chart sends the event with a delay. `is_internal`: only the entity itself may send it.
+    """
+
+    def __init__(
+        self, step: StepWriter, *, payload: tuple[Field, ...] | None, is_delayed: bool, is_internal: bool
+    ) -> None:
         self.step = step
         self.out = step.out
         self.payload = payload
         self.is_delayed = is_delayed
+        self.is_internal = is_internal
 
     @property
     def calls_counted(self) -> bool:
@@ -46,12 +52,17 @@ class FunctionWriter:
                 head.add("if event.invokeid is not None: return None")
             else:
                 head.add("if event.source is not None or event.invokeid is not None: return None")
-        if self.out.sets_timers:
-            head.add("if event.clock_ms is not None: return None")
+        self._event_head(head)
         self._snapshot_head(head, "return counted(snapshot, event)")
         self._cause_head(head)
         self._payload_head(head, "event.data")
         self._values_head(head, "event.time_ms")
+
+    def _event_head(self, head: Source) -> None:
+        if self.is_internal:
+            head.add("if event.source is None and event.origin != '#_scxml_' + snapshot.entity: return None")
+        if self.out.sets_timers:
+            head.add("if event.clock_ms is not None: return None")
 
     def _named_head(self, head: Source) -> None:
         head.add("if time_ms.__class__ is not x_integer or (data is not None and not is_plain(data)): return None")
@@ -74,8 +85,7 @@ class FunctionWriter:
         if self.step.cause == "sender":
             from_driver = "" if self.step.from_timer else "event.source is not None or "
             head.add(f"if {from_driver}event.invokeid is not None: return None")
-        if self.out.sets_timers:
-            head.add("if event.clock_ms is not None: return None")
+        self._event_head(head)
         head.add("if snapshot.ended is not None or snapshot.deferred or snapshot.kind != kind: return None")
         head.add("timers, invokes = snapshot.timers, snapshot.invokes")
         head.add(f"if len(timers) > {TIMERS_LISTED_MAX}: return None")
