@@ -14,7 +14,7 @@ from __future__ import annotations
 from interlock.kernel.codegen import ActionCompiler
 from interlock.kernel.compiled.compiler import StepCompiler
 from interlock.kernel.compiled.path import NotCompiled
-from interlock.kernel.plan import Configuration, Planner
+from interlock.kernel.plan import CompiledFunction, Configuration, Planner
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart
 
@@ -36,20 +36,28 @@ class Accelerator:
         count = configuration.uses.get(key, 0)
         if count < 0 or name not in self.selector.named:
             return
-        tables = self.planner.named_steps if by_name else self.planner.compiled_steps
-        table = tables.setdefault(configuration.names, {})
-        if count == 0:
-            table[name] = not_compiled
         configuration.uses[key] = count + 1
         if count >= COMPILE_AFTER_USES:
-            configuration.uses[key] = -1
-            try:
-                compiled = self.compiler.compile(configuration, name, by_name=by_name)
-            except NotCompiled:
-                return
-            table[name] = compiled.function
-            if compiled.parts is not None:
-                configuration.compiled_parts[name] = compiled.parts
+            self.compile(configuration, name, by_name=by_name)
+        elif count == 0:
+            self._table(configuration, by_name=by_name)[name] = not_compiled
+
+    def compile(self, configuration: Configuration, name: str, *, by_name: bool) -> None:
+        """Compile a step, unless it needs the general path. This is not tried again."""
+        configuration.uses[name, by_name] = -1
+        table = self._table(configuration, by_name=by_name)
+        try:
+            compiled = self.compiler.compile(configuration, name, by_name=by_name)
+        except NotCompiled:
+            table[name] = not_compiled
+            return
+        table[name] = compiled.function
+        if compiled.parts is not None:
+            configuration.compiled_parts[name] = compiled.parts
+
+    def _table(self, configuration: Configuration, *, by_name: bool) -> dict[str, CompiledFunction]:
+        tables = self.planner.named_steps if by_name else self.planner.compiled_steps
+        return tables.setdefault(configuration.names, {})
 
 
 def not_compiled(*_: object) -> None:

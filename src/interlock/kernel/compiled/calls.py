@@ -21,7 +21,7 @@ from interlock.model.document.field import Field, fields_refusal, plain_refusal,
 from interlock.model.driver_events import TIMER_SOURCE
 from interlock.model.effect import Effect, EffectType
 from interlock.model.event import Event, is_reserved
-from interlock.model.limits import EFFECTS_MAX, INVOKES_MAX, NAME_BYTES_MAX
+from interlock.model.limits import EFFECTS_MAX, INVOKES_MAX, NAME_BYTES_MAX, TIMERS_MAX
 from interlock.model.snapshot import Invocation, Snapshot, Timer
 
 SHORT_BYTES_MAX = 16_384
@@ -234,7 +234,7 @@ def set_timer(
     """Set a timer, and return all of them. A name that is pending needs another one, which the general step finds."""
     ordinal = len(effects)
     name = f"send.{version}.{ordinal}" if id is None else id
-    if any(each.name == name for each in timers):
+    if len(timers) >= TIMERS_MAX or any(each.name == name for each in timers):
         raise FallBack
     add_effect(effects, base, "timer", {"name": name, "event": event, "due_ms": due_ms, "version": version})
     return (*timers, Timer(name, event, due_ms, version, ordinal, id, data, to, type, restore, state))

@@ -50,7 +50,7 @@ from interlock.model.document.actions import (
 from interlock.model.document.field import Field, refusal
 from interlock.model.effect import CHART_TYPES
 from interlock.model.event import SCXML_PROCESSOR, is_reserved
-from interlock.model.limits import EFFECTS_MAX, EVALUATION_WORK, INVOKES_MAX, NAME_BYTES_MAX, TIMERS_MAX, UNMEASURED_MAX
+from interlock.model.limits import EVALUATION_WORK, NAME_BYTES_MAX, UNMEASURED_MAX
 
 WORK_MAX = 10_000
 """Units of work of one compiled step: beyond 100 evaluations, the general step charges it."""
@@ -114,6 +114,7 @@ class PartWriter(CodeWriter):
         path.changes_timers, path.changes_invokes = inner.changes_timers, inner.changes_invokes
 
     def charge(self, work: int) -> None:
+        """Add work. This also limits effects and internal events: each takes at least `ACTION_WORK`."""
         self.work += work
         if self.work > WORK_MAX:
             raise NotCompiled("its work must be charged")
@@ -121,12 +122,6 @@ class PartWriter(CodeWriter):
     def local(self, word: str) -> str:
         self.locals += 1
         return f"{word}_{self.locals}"
-
-    def need_snapshot(self, reason: str) -> None:
-        """Note that the step needs the whole snapshot, so that it has no `parts`."""
-        self.reads_snapshot = True
-        if self.entry == "parts":
-            raise NotCompiled(reason)
 
     def need(self, uses: set[str] | frozenset[str]) -> None:
         """Write the statements for the names that the next statement reads."""
@@ -174,6 +169,7 @@ class PartWriter(CodeWriter):
             case StartInvoke():
                 self.start_invoke(part.state, part.position)
             case QueueDone():
+                self.charge(ACTION_WORK)
                 data = "None" if part.final is None or part.final.output is None else self.output(part.final)
                 self.path.queue.append(Queued(part.name, data, "platform"))
             case _:
@@ -200,8 +196,6 @@ class PartWriter(CodeWriter):
         if self.nested:
             raise NotStraight
         ordinal = len(self.path.effects)
-        if ordinal >= EFFECTS_MAX:
-            raise NotCompiled(f"more than {EFFECTS_MAX:,} effects")
         effect = f"effect_{ordinal}"
         self.add(f"{effect} = Effect({type!r}, {ordinal}, base + '{ordinal}', {payload})")
         self.path.effects.append(effect)
@@ -232,8 +226,6 @@ class PartWriter(CodeWriter):
 
     def _touch_timers(self) -> None:
         self.reads_timers = self.reads_snapshot = self.path.changes_timers = True
-        if self.entry == "parts":
-            raise NotCompiled("it changes timers")
 
     def timers(self) -> str:
         return self._items("timers", self.path.timers, changed=self.path.changes_timers)
@@ -262,7 +254,7 @@ class PartWriter(CodeWriter):
 
     def _set_after(self, state: State, after: After) -> None:
         self._touch_timers()
-        self.charge(ACTION_WORK)
+        self.charge(EVALUATION_WORK)
         self.reads_time = self.sets_timers = True
         delay = str(after.delay) if isinstance(after.delay, int) else f"delay_of({self.value(after.delay)}, None)"
         name = repr(after.event)
@@ -278,8 +270,6 @@ class PartWriter(CodeWriter):
                 raise NotCompiled(f"two timers have the name `{after.event}`")
             if not each.new:
                 self.add(f"if {each.source}.name == {name}: return None")
-        if len(self.path.timers) >= TIMERS_MAX:
-            raise NotCompiled(f"more than {TIMERS_MAX:,} timers")
         timer = self.local("timer")
         ordinal = len(self.path.effects)
         fields = f"{name}, {name}, {due}, version, {ordinal}, {name}, None, None, None, {after.restore!r}, {state.id!r}"
@@ -291,8 +281,6 @@ class PartWriter(CodeWriter):
 
     def _touch_invokes(self) -> None:
         self.reads_invokes = self.reads_snapshot = self.path.changes_invokes = True
-        if self.entry == "parts":
-            raise NotCompiled("it changes invokes")
 
     def invokes(self) -> str:
         return self._items("invokes", self.path.invokes, changed=self.path.changes_invokes)
@@ -320,14 +308,12 @@ class PartWriter(CodeWriter):
 
     def start_invoke(self, state: State, position: int) -> None:
         self._touch_invokes()
-        self.charge(ACTION_WORK)
+        self.charge(EVALUATION_WORK)
         invoke = state.invokes[position]
         if invoke.id_location is not None:
             raise NotCompiled("an invoke stores its id")
         if isinstance(invoke.src, Expression) or not isinstance(invoke.type, str):
             raise NotCompiled("the source or type of an invoke is computed")
-        if len(self.path.invokes) >= INVOKES_MAX // 2:
-            raise NotCompiled("too many invokes")
         ordinal = len(self.path.effects) if self.straight else "{len(effects)}"
         name = repr(invoke.id) if invoke.id is not None else f"{state.id + '.'!r} + f'{{version}}.{ordinal}'"
         invokeid = self.local("invokeid")
@@ -451,15 +437,12 @@ class PartWriter(CodeWriter):
         if to is None or to == "self":
             return "id"
         if to in ("parent", "#_parent"):
-            self.need_snapshot("it sends to its parent")
+            self.reads_snapshot = True
             self.add("if snapshot.parent is None: return None")
             return "'#_parent'"
         if isinstance(to, str) and "/" in to and to[0] not in "#!" and len(to) <= ADDRESS_LENGTH_MAX:
             return repr(to)
-        if not isinstance(to, Expression | str):
-            raise NotCompiled("a target that is not an address")
-        self.need_snapshot("the target of a `send` is computed")
-        self.reads_invokes = True
+        self.reads_invokes = self.reads_snapshot = True
         invokes = "invokes"
         if self.straight:
             known = self.path.invokes

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from interlock.kernel.codegen import ActionCompiler
+from interlock.kernel.codegen import ACTION_WORK, ActionCompiler
 from interlock.kernel.compiled.part_writer import PartWriter
 from interlock.kernel.compiled.path import (
     Cause,
@@ -28,8 +28,11 @@ from interlock.kernel.plan import Configuration, Plan, Planner
 from interlock.kernel.select import EVENTLESS, Group, Selector
 from interlock.model.chart import Chart, State, Transition
 
-MICROSTEPS_MAX = 16
-"""Microsteps that are written one after the other: longer chains, and loops, run on the general path."""
+MICROSTEPS_MAX = 24
+"""Microsteps and internal events that are written one after the other. Longer chains run on the general path."""
+
+KNOWN_MAX = 64
+"""Timers, and invokes, of the active states. With those that one step can add they are far below the limits."""
 
 WAYS_MAX = 32
 """Ways through one compiled step: each has its own statements."""
@@ -81,6 +84,8 @@ class StepWriter:
         """Whether the event may come from the timer of a `send`."""
         self.timers = known_timers(chart, configuration)
         self.invokes = known_invokes(configuration)
+        if max(len(self.timers), len(self.invokes)) > KNOWN_MAX:
+            raise NotCompiled(f"the active states have more than {KNOWN_MAX} timers or invokes")
         path = Path(configuration, self.timers.copy(), self.invokes.copy())
         self.out = PartWriter(actions, entry, name, path, namespace)
         self.out.reads_timers = cause == "timer"
@@ -92,8 +97,8 @@ class StepWriter:
     def write(self) -> None:
         """Write the body: the selection for the event, and everything that follows from it."""
         event_class = self.selector.event_class(self.name)
-        if self.cause == "sender" and not self.selector.driven.isdisjoint(self.selector.members[event_class]):
-            raise NotCompiled("a transition for events of the driver matches the name of the event")
+        # Transitions for events of the driver match reserved names only.
+        assert self.cause != "sender" or self.selector.driven.isdisjoint(self.selector.members[event_class])
         self._remove_cause()
         self._forward()
         self._select(event_class, self._event_not_taken)
@@ -121,6 +126,7 @@ class StepWriter:
         out.path.handled = bool(receivers)
         if out.straight:
             for each in receivers:
+                out.charge(ACTION_WORK)
                 out.effect("forward", f"{{'id': {each.source}.id, 'event': forwarded_event(event)}}", 1)
         else:
             given = f"invokes, effects, base, event, {out.constant(forwarding)}"
@@ -146,6 +152,8 @@ class StepWriter:
             inner_first = self.chart.dialect.select == "inner_first" and event_class != EVENTLESS
             if inner_first and len(candidates.by_state) > 1:
                 raise NotCompiled("guards decide between parallel regions of an XState chart")
+            if len(candidates.by_state) > WAYS_MAX:
+                raise NotCompiled(f"guards decide in more than {WAYS_MAX} parallel regions")
             self.out.path.active = self.out.path.configuration.ids
             self._decide(candidates.by_state, {}, (), otherwise)
 
@@ -215,7 +223,7 @@ class StepWriter:
             self._apply(plan)
             return
         history = self.chart.states[unknown]
-        out.need_snapshot("it enters a history state")
+        out.reads_snapshot = True
         recorded = out.local("recorded")
         out.add(f"{recorded} = None if snapshot.history is None else snapshot.history.get({history.id!r})")
         for states in self._recordable(history):
@@ -236,9 +244,7 @@ class StepWriter:
 
     def _apply(self, plan: Plan) -> None:
         path = self.out.path
-        path.microsteps += 1
-        if path.microsteps > MICROSTEPS_MAX:
-            raise NotCompiled(f"more than {MICROSTEPS_MAX} microsteps in one step")
+        self._count_microstep()
         self.out.charge(plan.work)
         path.chosen += plan.chosen
         path.records.update(plan.records)
@@ -254,6 +260,11 @@ class StepWriter:
         else:
             self._settle(eventless=True)
 
+    def _count_microstep(self) -> None:
+        self.out.path.microsteps += 1
+        if self.out.path.microsteps > MICROSTEPS_MAX:
+            raise NotCompiled(f"more than {MICROSTEPS_MAX} microsteps and internal events in one step")
+
     def _settle(self, *, eventless: bool) -> None:
         """Write what follows a microstep: eventless transitions, then internal events, then the end of the step."""
         path = self.out.path
@@ -267,6 +278,7 @@ class StepWriter:
         if not path.queue:
             self._finish()
             return
+        self._count_microstep()
         event = path.event = path.queue.pop(0)
         path.event_is_made = False
         selector = self.selector
@@ -342,7 +354,7 @@ class StepWriter:
     def _end(self) -> None:
         """Write the end of the entity (`Microsteps.end`): all states are exited, timers dropped."""
         path = self.out.path
-        self.out.need_snapshot("it ends the entity")
+        self.out.reads_snapshot = True
         self.out.add("if snapshot.parent is not None: return None")  # the parent is notified
         path.queue.clear()
         path.to_invoke.clear()
