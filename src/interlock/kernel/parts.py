@@ -144,7 +144,7 @@ class Operations:
                 return start_invoke(part.state, part.position, self.actions)
             case BindLateFields():
                 return late_fields(part.state, self.actions)
-            case QueueDone():
+            case _:
                 return queue_done(part.name, part.final, self.actions)
 
 

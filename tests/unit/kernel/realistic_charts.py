@@ -7,7 +7,9 @@ REALISTIC = {
           a:
             after: {48h: b}
             on: {go: {target: b, actions: [{assign: {n: "= context.n + 1"}}]}, set: {target: a, reenter: true}}
-          b: {after: {48h: a, 2h: {actions: [reminder]}}, on: {go: {target: a, actions: [left]}, set: {actions: [x]}}}
+          b:
+            after: {48h: a, 2h: {actions: [reminder]}, 3h: {}}
+            on: {go: {target: a, actions: [left]}, set: {actions: [x]}}
     """,
     "nested timers": """
         context: {n: {type: integer, default: 0}, wait: {type: string, default: 5s}}
@@ -50,7 +52,7 @@ REALISTIC = {
         states:
           a:
             invoke:
-              - {id: first, src: f, onDone: {actions: [one]}}
+              - {id: first, src: f, onDone: {actions: [one]}, onError: {guard: "= event.data.done == 'no'", target: b}}
               - {id: second, src: g, type: chart, onRestore: restart, onDone: b}
             on: {go: b, set: {target: a, reenter: true}}
           b: {invoke: {src: h, onDone: a}, on: {go: a}}
@@ -90,8 +92,11 @@ REALISTIC = {
                   - {send: {event: ping, data: "= event.data", id: s1}}
                   - {emit: {type: changed, data: {n: "= context.n", at: "= event.time_ms"}}}
                   - {log: hello}
+                  - {send: {event: inside, to: internal, id: s2, data: 1}}
               set: {actions: [{assign: {n: "= event.data"}}, {send: {event: up, to: parent}}]}
           b:
+            initial: c
+            states: {c: {on: {inside: {target: d, actions: [{do: x, with: {id: "= event.sendid"}}]}}}, d: {}}
             entry: [{send: {event: due, delay: 10s, id: reminder, data: {n: "= context.n"}}}]
             exit: [{cancel: reminder}]
             on:

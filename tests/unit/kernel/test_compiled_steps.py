@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,13 +16,25 @@ from msgspec.structs import replace
 from interlock.assemble.charts import loads
 from interlock.errors import InterlockError
 from interlock.kernel import fast_path
-from interlock.kernel.compiled import compiler
+from interlock.kernel.compiled import calls, compiler
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
+from interlock.model.document.field import plain_refusal
 from interlock.model.driver_events import invoke_done, invoke_failed, timer_fired
+from interlock.model.effect import Effect
 from interlock.model.event import Event
+from interlock.model.limits import EFFECTS_MAX
 from interlock.model.snapshot import Invocation, Parent, Snapshot, Timer
-from tests.unit.kernel.charts import ENTITY, chart_of, kernel_of, xstate_kernel
+from tests.unit.kernel.charts import (
+    ENTITY,
+    CheckedKernel,
+    chart_of,
+    faults,
+    kernel_of,
+    last_step,
+    payloads,
+    xstate_kernel,
+)
 from tests.unit.kernel.realistic_charts import REALISTIC, SAGA, XSTATE
 
 GUARDS = {"yes": lambda context, event: True}
@@ -230,3 +243,58 @@ def test_the_source_that_the_documentation_quotes_is_the_real_one() -> None:
     function = source[source.index("def named") : source.index("def counted")]
 
     assert "".join(function.split()) in "".join((compiler.__doc__ or "").split())
+
+
+PAYLOADS: tuple[Any, ...] = (
+    None, True, 1, 2**63, 2**300, 1.5, float("nan"), "x", "x" * 1_000, "\xe4", "\ud800", [1], [object()], object(), {},
+    {"n": 1}, {"\xe4": 1}, {"\ud800": 1}, {1: 2}, {"n": "\ud800"}, {"n": {"m": object()}}, {"n": 2**300}, {"n": 1.5},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(PAYLOADS)))
+def test_a_payload_by_name_is_checked(number: int) -> None:
+    """The quick check accepts exactly what the full one accepts."""
+    value = PAYLOADS[number]
+    assert calls.is_plain(value) is (plain_refusal(value) is None)
+
+
+def test_a_nested_write_that_the_field_refuses_falls_back() -> None:
+    kernel = kernel_of("""
+        context:
+          order: {type: object, default: {n: 1}, fields: {n: integer}}
+        states: {a: {on: {go: {actions: [{assign: {order.n: "= event.data"}}]}}}}
+    """)
+
+    assert {"order": {"n": 5}} == last_step(kernel, Event("go", 5)).snapshot.context
+    assert ["assign.refused"] == faults(last_step(kernel, Event("go", "text")))
+
+
+def test_more_effects_than_allowed_fall_back() -> None:
+    effects: list[Effect] = []
+    for _ in range(EFFECTS_MAX):
+        calls.add_effect(effects, "test/1/2/", "log", {})
+    assert "test/1/2/999" == effects[-1].key
+
+    with pytest.raises(calls.FallBack):
+        calls.add_effect(effects, "test/1/2/", "log", {})
+
+
+def test_an_invoke_of_the_same_step_is_not_cancelled() -> None:
+    """The general step withdraws it."""
+    started = Invocation("j", "a", 0, "test/1/2/0")
+    assert () == calls.cancel_invokes((started,), [], "test/1/3/", "a")
+
+    with pytest.raises(calls.FallBack):
+        calls.cancel_invokes((started,), [], "test/1/2/", "a")
+
+
+def test_an_invoke_without_source_has_none_in_its_effect() -> None:
+    """The text of its chart is then its input."""
+    made = chart_of("states: {a: {on: {go: b}}, b: {invoke: {id: j, src: f}}}")
+    states = tuple(
+        dataclasses.replace(state, invokes=tuple(dataclasses.replace(each, src=None) for each in state.invokes))
+        for state in made.states
+    )
+    step = last_step(CheckedKernel(dataclasses.replace(made, states=states)), "go")
+
+    assert [{"id": "j", "state": "b", "type": "handler"}] == payloads(step, "invoke")

@@ -8,9 +8,10 @@ import pytest
 
 from interlock.assemble.charts import loads
 from interlock.kernel import speed_report
+from interlock.model.document.actions import Send
 from interlock.model.event import Event
 from interlock.model.limits import EFFECTS_MAX
-from tests.unit.kernel.charts import HEAD, CheckedKernel, chart_of, kernel_of, last_step, xstate_kernel
+from tests.unit.kernel.charts import HEAD, CheckedKernel, chart_of, faults, kernel_of, last_step, xstate_kernel
 from tests.unit.kernel.realistic_charts import REALISTIC
 from tests.unit.kernel.test_first_context import Trusting
 
@@ -148,10 +149,20 @@ def test_two_timers_of_one_name_take_the_general_path() -> None:
     assert ["after.x", "after.x~2.1"] == [each.name for each in step.snapshot.timers]
 
 
+def test_an_invalid_delay_takes_the_general_path() -> None:
+    """Definitions are checked, so only a chart that was made in another way has one."""
+    chart = chart_of("states: {a: {on: {go: {actions: [x]}}}}")
+    (transition,) = chart.transitions
+    block = (Send(event="e", delay="soon"),)
+    step = last_step(CheckedKernel(replace(chart, transitions=(replace(transition, block=block),))), "go")
+
+    assert ["send.delay"] == faults(step)
+
+
 def test_scripts_and_other_languages_take_the_general_path() -> None:
     text = """
         states:
-          a: {on: {go: {actions: [{script: abc}]}, set: {guard: "= anything", actions: [x]}, stop: {actions: [x]}}}
+          a: {on: {go: {actions: [{script: abc}]}, set: {guard: "= event.data", actions: [x]}, stop: {actions: [x]}}}
     """
     report = kernel_of(text, language=Trusting()).explain_speed()
 

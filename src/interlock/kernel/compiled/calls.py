@@ -8,7 +8,7 @@ Rule 3: they have no meter, so they accept only short values and few timers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -50,11 +50,6 @@ class Entity(Struct, frozen=True, gc=False):
     id: str
     kind: str
     version: int
-
-
-def fall_back() -> NoReturn:
-    """Leave the step to the general path."""
-    raise FallBack
 
 
 # Values
@@ -141,11 +136,6 @@ def checked_name(name: Any) -> str:
 def checked_type(type: Any) -> str:
     """Return the computed type of a message."""
     return name_of(type, "", "")
-
-
-def checked_id(id: Any) -> str | None:
-    """Return the computed id of a send."""
-    return None if id is None else text_of(id, "", "", length_max=NAME_BYTES_MAX)
 
 
 def checked_key(key: Any) -> Any:

@@ -244,11 +244,9 @@ class PartWriter(CodeWriter):
         self.path.timers.remove(timer)
 
     def drop_timers(self) -> None:
+        """Drop all timers. In the straight form none is left: all of them belong to states that were exited."""
         self._touch_timers()
-        if self.straight:
-            for each in self.path.timers.copy():
-                self._drop_timer(each)
-        else:
+        if not self.straight:
             self.makes_effects = True
             self.add("drop_timers(timers, effects, base, timers)")
 
