@@ -18,7 +18,6 @@ from interlock.compiler.build import CompileResult, compile_document
 from interlock.definition.format import Format, ReadResult, SourceLoader, WriteResult
 from interlock.errors import DefinitionError, Diagnostic, NotFoundError, Place, UsageError
 from interlock.kernel.explain import Candidate
-from interlock.kernel.speed_report import SpeedReport
 from interlock.kernel.step import Kernel, check_time
 from interlock.model.chart import Chart
 from interlock.model.diagnostics import suggestion
@@ -34,6 +33,7 @@ from interlock.model.step import Step
 from interlock.runtime.reconcile.definition import Reconciler, ReconcilerOptions, build_reconciler
 
 if TYPE_CHECKING:
+    from interlock.kernel.speed_report import SpeedReport
     from interlock.render.drawing import Drawing
 
 FORMAT_MODULES = {

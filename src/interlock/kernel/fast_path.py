@@ -11,12 +11,17 @@ Rule 3: a compiled step has no meter. It is made only of short content, and it a
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import TYPE_CHECKING
+
 from interlock.kernel.codegen import ActionCompiler
-from interlock.kernel.compiled.compiler import StepCompiler
 from interlock.kernel.compiled.path import NotCompiled
 from interlock.kernel.plan import CompiledFunction, Configuration, Planner
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart
+
+if TYPE_CHECKING:
+    from interlock.kernel.compiled.compiler import StepCompiler
 
 COMPILE_AFTER_USES = 64
 """Uses of a configuration and event before their step is compiled: they cost about as much as compiling."""
@@ -26,9 +31,19 @@ class Accelerator:
     """Compiles the steps of one chart that are used often."""
 
     def __init__(self, chart: Chart, planner: Planner, selector: Selector, actions: ActionCompiler) -> None:
+        self.chart = chart
         self.planner = planner
         self.selector = selector
-        self.compiler = StepCompiler(chart, planner, selector, actions)
+        self.actions = actions
+
+    @cached_property
+    def compiler(self) -> StepCompiler:
+        """The compiler of the chart's steps."""
+        from interlock.kernel.compiled.compiler import (
+            StepCompiler,  # large, and most processes that load charts need none
+        )
+
+        return StepCompiler(self.chart, self.planner, self.selector, self.actions)
 
     def count_use(self, configuration: Configuration, name: str, *, by_name: bool) -> None:
         """Count one use of a configuration and event, given by its name or not. Compile it after enough uses."""

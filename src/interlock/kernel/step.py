@@ -9,7 +9,7 @@ Rule 3: this module only connects the others. `select` chooses transitions, `pla
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -26,13 +26,15 @@ from interlock.kernel.plan import Configuration, Plan, Planner
 from interlock.kernel.receive import Receiver
 from interlock.kernel.run import StepRun, run_from
 from interlock.kernel.select import Selector
-from interlock.kernel.speed_report import SpeedReport, speed_report
 from interlock.model.chart import Chart, State
 from interlock.model.document.actions import Value
 from interlock.model.document.field import plain_refusal
 from interlock.model.event import Event, check_sendable
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
+
+if TYPE_CHECKING:
+    from interlock.kernel.speed_report import SpeedReport
 
 _INIT = Event("xstate.init", type="internal")
 _NO_CONTEXT: Mapping[str, Any] = {}
@@ -188,6 +190,8 @@ class Kernel:
 
     def explain_speed(self) -> SpeedReport:
         """Return which steps of the chart are compiled once they are used often, and why others are not."""
+        from interlock.kernel.speed_report import speed_report  # loads the compiler of steps
+
         return speed_report(self.accelerator.compiler, self.planner, self.selector)
 
     def has(self, snapshot: Snapshot) -> bool:

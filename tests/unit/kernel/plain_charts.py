@@ -168,6 +168,7 @@ PLAIN = {
 """Every one has a compiled step for `go` in its first configuration, which changes only states and context."""
 
 WITH_SNAPSHOT = {
+    "no transition": "states: {a: {on: {other: {actions: [x]}}}, b: {on: {go: a}}}",
     "an internal event": "events: {go: {direction: internal}, set: {}}\nstates: {a: {on: {go: {actions: [x]}}}}",
     "a timer of the target": "states: {a: {on: {go: b}}, b: {after: {1s: a}, on: {go: a}}}",
     "a timer of the source": "states: {a: {after: {1s: b}, on: {go: b}}, b: {on: {go: a}}}",
@@ -192,7 +193,6 @@ WITH_SNAPSHOT = {
 
 GENERAL = {
     "an outgoing event": "events: {go: {direction: out}}\nstates: {a: {on: {'*': {actions: [x]}}}}",
-    "no transition": "states: {a: {on: {other: {actions: [x]}}}, b: {on: {go: a}}}",
     "late fields": """
         binding: late
         states: {a: {on: {go: b}}, b: {context: {n: {type: integer, default: 1}}, on: {go: a}}}

@@ -318,8 +318,16 @@ class StepWriter:
         elif self.chart.unhandled == "ignore" and not self.restricted and self.out.entry != "parts":
             self.returns += 1
             self.out.add("return Step(snapshot, (), 'ignored', 'no_transition')")
+        elif self.chart.unhandled == "reject" and self._is_unknown() and self.out.entry != "parts":
+            self.returns += 1
+            self.out.add("return Step(snapshot, (), 'rejected', 'no_transition')")
         else:
             self.out.add("return None")
+
+    def _is_unknown(self) -> bool:
+        """Return whether no transition of the configuration matches the event, so that no guard must be explained."""
+        candidates = self.selector.candidates(self.first, self.selector.event_class(self.name))
+        return not candidates.numbers() and self.first.has_no_eventless
 
     def _return(self, outcome: str, chosen: tuple[int, ...], *, effects: str | None = None) -> None:
         path = self.out.path
