@@ -30,7 +30,7 @@ from interlock.kernel.parts import (
     WaitToInvoke,
 )
 from interlock.kernel.run import ADDRESS_LENGTH_MAX, delay_of
-from interlock.model.chart import After, State
+from interlock.model.chart import After, Invoke, State
 from interlock.model.document.actions import (
     Action,
     Assign,
@@ -120,6 +120,7 @@ class PartWriter(CodeWriter):
             raise NotCompiled("its work must be charged")
 
     def local(self, word: str) -> str:
+        """Return a new local name."""
         self.locals += 1
         return f"{word}_{self.locals}"
 
@@ -153,6 +154,7 @@ class PartWriter(CodeWriter):
     # Parts
 
     def part(self, part: Part) -> None:
+        """Write the statements of a part."""
         match part:
             case RunBlock():
                 self.write_block(part.block)
@@ -203,12 +205,27 @@ class PartWriter(CodeWriter):
             self.path.measured.append(f"{effect}.payload")
         return f"{effect}.key"
 
+    def notify_parent(self, output: str) -> str:
+        """Write the effect that gives the output of an ended entity to its parent, and return all effects."""
+        self._measure(output, 1)
+        if not self.straight:
+            self.makes_effects = True
+            self.add(f"if snapshot.parent is not None: add_effect(effects, base, 'done', {{'data': {output}}})")
+            return "tuple(effects)"
+        ordinal = len(self.path.effects)
+        self.add(f"effects = {self.effects()}")
+        with self.source.inside("if snapshot.parent is not None:"):
+            done = f"Effect('done', {ordinal}, f'{{id}}/{{version}}/{ordinal}', {{'data': {output}}})"
+            self.add(f"effects = (*effects, {done})")
+        return "effects"
+
     def _measure(self, value: str, count: int) -> None:
         self.path.references += count
         if count:
             self.path.measured.append(value)
 
     def effects(self) -> str:
+        """Return the source of the effects so far."""
         if self.straight:
             return f"({', '.join(self.path.effects)},)" if self.path.effects else "()"
         return "tuple(effects)" if self.makes_effects else "()"
@@ -228,6 +245,7 @@ class PartWriter(CodeWriter):
         self.reads_timers = self.reads_snapshot = self.path.changes_timers = True
 
     def timers(self) -> str:
+        """Return the source of the timers at this point."""
         return self._items("timers", self.path.timers, changed=self.path.changes_timers)
 
     def _cancel_after(self, state: State) -> None:
@@ -281,6 +299,7 @@ class PartWriter(CodeWriter):
         self.reads_invokes = self.reads_snapshot = self.path.changes_invokes = True
 
     def invokes(self) -> str:
+        """Return the source of the invocations at this point."""
         return self._items("invokes", self.path.invokes, changed=self.path.changes_invokes)
 
     def _items(self, name: str, known: list[Known], *, changed: bool) -> str:
@@ -305,6 +324,7 @@ class PartWriter(CodeWriter):
             self.path.invokes.remove(each)
 
     def start_invoke(self, state: State, position: int) -> None:
+        """Write the start of an invoke: its effect and its invocation."""
         self._touch_invokes()
         self.charge(EVALUATION_WORK)
         invoke = state.invokes[position]
@@ -316,7 +336,19 @@ class PartWriter(CodeWriter):
         name = repr(invoke.id) if invoke.id is not None else f"{state.id + '.'!r} + f'{{version}}.{ordinal}'"
         invokeid = self.local("invokeid")
         self.add(f"{invokeid} = {name}")
-        items = {"id": invokeid, "state": repr(state.id)}
+        count = sum(references(each) for each in (invoke.src, invoke.type, invoke.input, invoke.key))
+        key = self.effect("invoke", self._invoke_payload(invoke, invokeid, state.id), count)
+        invocation = f"Invocation({invokeid}, {state.id!r}, {position}, {key}, {invoke.type in CHART_TYPES})"
+        if self.straight:
+            started = self.local("invocation")
+            self.add(f"{started} = {invocation}")
+            self.path.invokes.append(Known(started, state.id, invoke.id or "", new=True))
+        else:
+            self.add(f"invokes = (*invokes, {invocation})")
+
+    def _invoke_payload(self, invoke: Invoke, invokeid: str, state: str) -> str:
+        """Return the source of the payload of an invoke, in the order of `StepRun.start_invoke`."""
+        items = {"id": invokeid, "state": repr(state)}
         if invoke.src is not None:
             items["src"] = repr(invoke.src)
         items["type"] = repr(invoke.type)
@@ -328,29 +360,15 @@ class PartWriter(CodeWriter):
             items["autoforward"] = "True"
         if invoke.retry is not None:
             retry = invoke.retry
-            on = repr(retry.on and list(retry.on))
-            given = {
-                "max": repr(retry.max),
-                "backoff": self.constant(retry.backoff),
-                "jitter": repr(retry.jitter),
-                "on": on,
-            }
-            items["retry"] = _mapping(given)
+            given = {"max": repr(retry.max), "backoff": self.constant(retry.backoff), "jitter": repr(retry.jitter)}
+            items["retry"] = _mapping({**given, "on": repr(retry.on and list(retry.on))})
         if invoke.timeout_ms is not None:
             items["timeout_ms"] = repr(invoke.timeout_ms)
         if invoke.restore != "keep":
             items["restore"] = repr(invoke.restore)
         if invoke.late is not None:
             items["late"] = "True"
-        count = sum(references(each) for each in (invoke.src, invoke.type, invoke.input, invoke.key))
-        key = self.effect("invoke", _mapping(items), count)
-        invocation = f"Invocation({invokeid}, {state.id!r}, {position}, {key}, {invoke.type in CHART_TYPES})"
-        if self.straight:
-            started = self.local("invocation")
-            self.add(f"{started} = {invocation}")
-            self.path.invokes.append(Known(started, state.id, invoke.id or "", new=True))
-        else:
-            self.add(f"invokes = (*invokes, {invocation})")
+        return _mapping(items)
 
     # Actions
 

@@ -332,15 +332,16 @@ class StepWriter:
     def _return(self, outcome: str, chosen: tuple[int, ...], *, effects: str | None = None) -> None:
         path = self.out.path
         self.returns += 1
-        effects = self.out.effects() if effects is None else effects
+        if effects is None:
+            effects = self.out.notify_parent(path.output) if path.ended else self.out.effects()
         self.out.check_payloads()
         names = path.configuration.names
-        timers, invokes, ended = self.out.timers(), self.out.invokes(), "None, None, snapshot.parent"
+        timers, invokes, ended = self.out.timers(), self.out.invokes(), "None, None"
         if path.ended:
             top = self.chart.top
             finals = (each for each in path.configuration.atomic if self.chart.states[each].parent == top)
             names = tuple(self.chart.states[each].id for each in finals) or names
-            timers, invokes, ended = "()", "()", f"'done', {path.output}, None"
+            timers, invokes, ended = "()", "()", f"'done', {path.output}"
         if self.out.entry == "parts":
             self.out.add(f"return {self.out.constant(path.configuration)}, context, {effects}, {chosen!r}")
             return
@@ -348,8 +349,8 @@ class StepWriter:
         if path.records:
             self.out.reads_snapshot = True
             history = f"{{**({history} or {{}}), **{path.records!r}}}"
-        rest = f"{history}, {timers}, {invokes}, (), snapshot.entered, {ended}"
-        snapshot = f"Snapshot(kind, id, version, revision, {self._names(names)}, context, {rest})"
+        others = f"{history}, {timers}, {invokes}, (), snapshot.entered, {ended}, snapshot.parent"
+        snapshot = f"Snapshot(kind, id, version, revision, {self._names(names)}, context, {others})"
         transitions = f", {chosen!r}" if chosen else ""
         self.out.add(f"return Step({snapshot}, {effects}, {outcome}{transitions})")
 
@@ -363,7 +364,6 @@ class StepWriter:
         """Write the end of the entity (`Microsteps.end`): all states are exited, timers dropped."""
         path = self.out.path
         self.out.reads_snapshot = True
-        self.out.add("if snapshot.parent is not None: return None")  # the parent is notified
         path.queue.clear()
         path.to_invoke.clear()
         for state, parts in self.planner.ending(path.configuration):
