@@ -106,7 +106,8 @@ class Comparison:
             snapshot = self.step(snapshot, event).snapshot
             if snapshot.ended is not None:
                 break
-        self._equal("replay", to_builtins(snapshot), to_builtins(self.slow.fold(first, self.done)))
+        for kernel in (self.slow, self.kernel):
+            self._equal("replay", to_builtins(snapshot), to_builtins(kernel.fold(first, self.done)))
 
     def step(self, snapshot: Snapshot, event: Event) -> Step:
         """One step, compared; pure, repeatable (the second time in the fast tier), and kept by the encoding."""

@@ -39,6 +39,7 @@ from interlock.runtime.reconcile.definition import Reconciler, ReconcilerOptions
 
 if TYPE_CHECKING:
     from interlock.evolve.carry import Carrier
+    from interlock.kernel.speed_report import SpeedReport
     from interlock.render.drawing import Drawing
 
 FORMAT_MODULES = {
@@ -367,6 +368,8 @@ class BoundChart:
         """The kernel of the chart. Raises UsageError if a guard or assign function is not registered."""
         if self._kernel is None:
             self._kernel = Kernel(self.chart, guards=self.guards, assigns=self.assigns)
+            # From now on this instance calls `Kernel.step` directly: the hot path exists once, and a step is one call.
+            self.step = self._kernel.step  # type: ignore[method-assign]  # see above
         return self._kernel
 
     def start(self, context: Mapping[str, Any] | None = None, *, entity: str, time_ms: int = 0) -> Step:
@@ -378,13 +381,15 @@ class BoundChart:
 
     def step(self, snapshot: Snapshot, event: Event | str, data: Any = None, time_ms: int = 0) -> Step:
         """Return the step of one event run to completion. `event` may be a name with `data`."""
-        # From now on this instance calls `Kernel.step` directly: the hot path exists once, and a step is one call.
-        self.step = self.kernel.step  # type: ignore[method-assign]  # see above
         return self.kernel.step(snapshot, event, data, time_ms)
 
     def fold(self, snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
         """Return the snapshot after these events, without effects: replay."""
         return self.kernel.fold(snapshot, events)
+
+    def explain_speed(self) -> SpeedReport:
+        """Return which steps are compiled once they are used often, and why others are not. `print` it to read it."""
+        return self.kernel.explain_speed()
 
     def draw(self, *active: str | Snapshot, theme: str = "vars", collapse: int | None = None) -> Drawing:
         """Return a drawing with these states highlighted, given by id or by a snapshot.

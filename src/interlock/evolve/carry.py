@@ -31,7 +31,7 @@ from interlock.model.chart import After, Chart, Invoke, State
 from interlock.model.codec import encode
 from interlock.model.document.actions import Expression
 from interlock.model.document.document import Document
-from interlock.model.document.field import UNSET, Field, copied, refusal
+from interlock.model.document.field import UNSET, Field, copy_json, field_problem
 from interlock.model.event import Event
 from interlock.model.limits import ENTRY_BYTES_MAX
 from interlock.model.snapshot import Invocation, Snapshot, Timer
@@ -292,7 +292,7 @@ class Carrier:
             source = former.get(name, name)
             if source in draft.before.context:
                 context[name] = draft.before.context[source]
-                problem = refusal(context[name], new)
+                problem = field_problem(context[name], new)
                 if problem is not None:
                     draft.reasons.append(f"the value of a field is invalid now: {problem}")
             elif self._is_bound(name, draft):
@@ -329,10 +329,10 @@ class Carrier:
             return None
         known = replace(draft.after, context=context)
         value = self.kernel.evaluate(new.default, known, self._event(draft))
-        problem = refusal(value, new)
+        problem = field_problem(value, new)
         if problem is not None:
             draft.reasons.append(f"the default of a new field is invalid: {problem}")
-        return copied(value)
+        return copy_json(value)
 
     def _event(self, draft: _Draft) -> Event:
         return Event(MOVED, None, time_ms=draft.time_ms, type="platform")

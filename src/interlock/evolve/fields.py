@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from interlock.evolve.changes import Change
 from interlock.model.document.document import EventType
-from interlock.model.document.field import UNSET, Field, refusal, same_value
+from interlock.model.document.field import UNSET, Field, field_problem, same_value
 
 
 def accepts(new: Field, old: Field) -> bool:
@@ -20,7 +20,7 @@ def accepts(new: Field, old: Field) -> bool:
     if old.nullable and not new.nullable and new.type != "any":
         return False
     if old.enum is not None:
-        return all(refusal(value, new) is None for value in old.enum)
+        return all(field_problem(value, new) is None for value in old.enum)
     if new.enum is not None or not (new.type in ("any", old.type) or (new.type, old.type) == ("number", "integer")):
         return False
     low = new.min is None or (old.min is not None and old.min >= new.min)
@@ -35,7 +35,9 @@ def _accepts_fields(new: Field, old: Field) -> bool:
         return True
     if old.fields is None:
         return False
-    if any(each.name not in new.known or not accepts(new.known[each.name], each) for each in old.fields):
+    if any(
+        each.name not in new.fields_by_name or not accepts(new.fields_by_name[each.name], each) for each in old.fields
+    ):
         return False
     return all(name in old.required_names for name in new.required_names)
 

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import convert
 from msgspec.structs import replace
 
-from interlock.model.codec import plain
+from interlock.model.codec import to_builtins
 from interlock.model.event import Event
 from interlock.model.snapshot import Invocation, Snapshot, Timer
 
@@ -31,14 +31,16 @@ def make_patch(before: Snapshot, after: Snapshot) -> dict[str, Any]:
     patch: dict[str, Any] = {"from": before.revision, "to": after.revision}
     for name in _MAPPINGS:
         old, new = getattr(before, name) or {}, getattr(after, name) or {}
-        changed = {key: plain(value) for key, value in new.items() if key not in old or not _same(old[key], value)}
+        changed = {
+            key: to_builtins(value) for key, value in new.items() if key not in old or not _same(old[key], value)
+        }
         gone = [key for key in old if key not in new]
         if changed or gone:
             patch[name] = {"set": changed, "unset": gone}
     for name in _LISTS:
         if getattr(before, name) != getattr(after, name):
-            patch[name] = plain(getattr(after, name))
-    patch |= {name: plain(getattr(after, name)) for name in _END if getattr(before, name) != getattr(after, name)}
+            patch[name] = to_builtins(getattr(after, name))
+    patch |= {name: to_builtins(getattr(after, name)) for name in _END if getattr(before, name) != getattr(after, name)}
     return patch
 
 

@@ -11,13 +11,15 @@ Rule 5: a value written to the context is measured in bytes (`StepRun.measure_st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from interlock.errors import UsageError
-from interlock.expression.codegen import NAMESPACE, EvaluationError
-from interlock.expression.language import Language
+from interlock.expression.codegen import NAMESPACE, Compiled, EvaluationError, Typed, compile_typed
+from interlock.expression.language import SAFE, Language
 from interlock.expression.metering import SHORT_TEXT
+from interlock.expression.parser import parse
 from interlock.kernel.errors import ActionError
 from interlock.kernel.run import StepRun
 from interlock.model.chart import Chart
@@ -76,6 +78,31 @@ class ActionCompiler:
         self.assigns = assigns
         self.fields = {field.name: field for state in chart.states for field in state.context}
         self.imported = chart.dialect.name != "interlock"
+        self.types = {
+            name: each.type
+            for name, each in self.fields.items()
+            if each.type in ("integer", "string", "boolean") and not each.nullable
+        }
+        self._expressions: dict[Expression, Compiled] = {}
+        self._typed: dict[Expression, Typed] = {}
+
+    def expression(self, expression: Expression) -> Compiled:
+        """Return a compiled expression, made on first use."""
+        found = self._expressions.get(expression)
+        if found is None:
+            found = self.language.compile(expression.text, dict(expression.inside))
+            self._expressions[expression] = found
+        return found
+
+    def typed(self, value: Value) -> Typed | None:
+        """Return the source of an expression with its type; None for other values and other languages."""
+        if not isinstance(value, Expression) or value.malformed is not None or self.language is not SAFE:
+            return None
+        found = self._typed.get(value)
+        if found is None:
+            found = compile_typed(parse(value.text), inside=dict(value.inside), fields=self.types)
+            self._typed[value] = found
+        return found
 
     def block(self, block: Block) -> tuple[Operation, bool]:
         """Return a block as a function of the run, and whether it uses `In()`."""
@@ -94,6 +121,33 @@ class ActionCompiler:
         writer = CodeWriter(self)
         writer.add(f"return {writer.value(value)}")
         return writer.function("value", ["run"])
+
+
+class Source:
+    """The statements of a function, one line each, with their indentation."""
+
+    __slots__ = ("depth", "lines")
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 1
+
+    def add(self, line: str) -> None:
+        """Add a statement."""
+        self.lines.append("    " * self.depth + line)
+
+    @contextmanager
+    def inside(self, head: str) -> Iterator[None]:
+        """Add a statement with a body: the statements that are added until the end of the `with` block."""
+        self.add(head)
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def extend(self, body: Source) -> None:
+        """Add the statements of another source here."""
+        indent = "    " * (self.depth - 1)
+        self.lines += [indent + line for line in body.lines]
 
 
 class CodeWriter:
@@ -115,15 +169,15 @@ class CodeWriter:
             "call_guard": call_guard,
             "type": type,
         }
-        self.lines: list[str] = []
+        self.source = Source()
         self.uses: set[str] = set()
-        self.indent = 1
         self.work = 0
         self.loops = 0
         self.writes = False
 
     def add(self, line: str) -> None:
-        self.lines.append("    " * self.indent + line)
+        """Add a statement."""
+        self.source.add(line)
 
     def constant(self, value: object) -> str:
         """Return a name for an object that the generated source refers to."""
@@ -146,7 +200,7 @@ class CodeWriter:
                 opening.append(f"    {each} = {source}")
         if self.work:
             opening.append(f"    run.meter.charge({self.work})")
-        text = "\n".join(opening + (self.lines or ["    pass"]))
+        text = "\n".join(opening + (self.source.lines or ["    pass"]))
         # The source was written by this module and `expression.codegen` from checked trees, and runs without builtins.
         exec(compile(text, f"<{name}>", "exec"), self.namespace)  # noqa: S102
         compiled: Operation = self.namespace[name]  # type: ignore[assignment]  # the source defines it
@@ -173,7 +227,7 @@ class CodeWriter:
         if expression.malformed is not None:
             self.work += EVALUATION_WORK
             return f"malformed({expression.malformed!r})"
-        compiled = self.actions.language.compile(expression.text, dict(expression.inside))
+        compiled = self.actions.expression(expression)
         self.work += compiled.work
         if compiled.source:
             self.uses |= compiled.uses
@@ -324,25 +378,19 @@ class CodeWriter:
         chosen, error = f"branch_{self.loops}", self.constant(Exception)
         self.add(f"{chosen} = 0")
         for number, (guard, _) in enumerate(action.branches, start=1):
-            self.add("try:")
-            self.add(f"    if not {chosen} and {self.guard(guard)}: {chosen} = {number}")
-            self.add(f"except {error} as problem:")
-            self.add("    run.report_error(problem, 'if')")
+            with self.source.inside("try:"):
+                self.add(f"if not {chosen} and {self.guard(guard)}: {chosen} = {number}")
+            with self.source.inside(f"except {error} as problem:"):
+                self.add("run.report_error(problem, 'if')")
         word = "if"
         for number, (_, block) in enumerate(action.branches, start=1):
-            self.add(f"{word} {chosen} == {number}:")
-            self.inner(block)
+            with self.source.inside(f"{word} {chosen} == {number}:"):
+                self.add("pass")
+                self.write_block(block)
             word = "elif"
         if action.otherwise:
-            self.add("else:")
-            self.inner(action.otherwise)
-
-    def inner(self, block: Block) -> None:
-        """Write the source of a block inside an `if`."""
-        self.indent += 1
-        self.add("pass")
-        self.write_block(block)
-        self.indent -= 1
+            with self.source.inside("else:"):
+                self.write_block(action.otherwise)
 
     def foreach(self, action: Foreach) -> None:
         """Write the source of a `foreach`."""
@@ -351,18 +399,19 @@ class CodeWriter:
         count = self.constant(enumerate)
         self.loops += 1
         index, item = f"index_{self.loops}", f"item_{self.loops}"
-        source = self.value(action.items)
-        self.add(f"for {index}, {item} in {count}(run.items({source}, {action.item!r}, {action.index!r})):")
-        outside, self.work = self.work, 0
-        mark = len(self.lines)
-        self.indent += 1
+        items = self.value(action.items)
+        outside, outer_work = self.source, self.work
+        body, self.work = Source(), 0
+        self.source = body
         self.bind_loop_variable(action.item, item)
         if action.index is not None:
             self.bind_loop_variable(action.index, index)
         self.write_block(action.block)
-        self.lines.insert(mark, "    " * self.indent + f"meter.charge({self.work + EVALUATION_WORK})")
-        self.indent -= 1
-        self.work = outside
+        work, self.source, self.work = self.work, outside, outer_work
+        loop = f"for {index}, {item} in {count}(run.items({items}, {action.item!r}, {action.index!r})):"
+        with self.source.inside(loop):
+            self.add(f"meter.charge({work + EVALUATION_WORK})")
+            self.source.extend(body)
 
     def bind_loop_variable(self, name: str, value: str) -> None:
         """Write the source that puts an item or index into its field. A declared field checks it (S25)."""

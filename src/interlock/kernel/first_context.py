@@ -7,7 +7,7 @@ from typing import Any
 
 from interlock.errors import RejectedError, UsageError
 from interlock.kernel.codegen import ActionCompiler, Operation
-from interlock.kernel.plan import first_value
+from interlock.kernel.parts import first_value
 from interlock.kernel.run import StepRun
 from interlock.model.chart import Chart, State
 from interlock.model.document.field import UNSET, Field, copy_json, field_problem, json_problem

@@ -11,7 +11,8 @@ from typing import Any
 
 from interlock.kernel.codegen import ActionCompiler, Operation
 from interlock.kernel.errors import StepFailed
-from interlock.kernel.plan import Configuration, Plan, Planner, output_of, start_invoke
+from interlock.kernel.parts import output_of, start_invoke
+from interlock.kernel.plan import Configuration, Plan, Planner
 from interlock.kernel.run import StepRun
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart, State
@@ -131,9 +132,9 @@ class Microsteps:
             self.record_unhandled_error(run, event, run.pop_error_place(event))
         run.queue.clear()
         run.invokes_to_start.clear()
-        for state, operations in self.planner.ending(result.configuration):
-            for operation, place in operations:
-                run.attempt(operation, place)
+        for state, parts in self.planner.ending(result.configuration):
+            for part in parts:
+                run.attempt(self.planner.operations.operation(part), part.place)
             if ended == "done" and state.type == "final" and state.parent == self.chart.completion_root:
                 run.active = frozenset(self.chart.states[each].id for each in self.chart.path(state.parent))
                 result.output = self._output(run, state)

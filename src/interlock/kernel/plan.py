@@ -1,7 +1,7 @@
 """Plans: one microstep worked out once and cached (P1-P9).
 
-A plan lists operations on the run (exit, act, enter) in exact order, and the configuration it ends in. All of it
-follows from the configuration, the enabled transitions and the histories they can reach, so it is made on first use.
+A plan lists its parts (exit, act, enter) in exact order, and the configuration it ends in. All of it follows from the
+configuration, the enabled transitions and the histories they can reach, so it is made on first use.
 
 Rule 1: plans and configurations are immutable once made and contain no entity's data. Two threads may make the same one
         twice without harm.
@@ -9,24 +9,34 @@ Rule 2: everything cached belongs to configurations in one table, bounded by `PL
         that configurations and plans mention. A full table is cleared as a whole.
 Rule 3: the work of a plan is charged to every step that uses it, whether it was made now or cached: the same step must
         not succeed in one process and fail in another.
-Rule 4: an operation raises on error; `StepRun.attempt` decides what that means.
 """
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from interlock.errors import CorruptionError
-from interlock.kernel.codegen import ActionCompiler, Operation, references
-from interlock.kernel.run import OTHER_REVISION_HINT, StepRun
+from interlock.kernel.codegen import ActionCompiler, Operation
+from interlock.kernel.parts import (
+    BindLateFields,
+    CancelAfter,
+    CancelInvokes,
+    Operations,
+    Part,
+    QueueDone,
+    RunBlock,
+    SetActive,
+    SetAfter,
+    StartInvoke,
+    WaitToInvoke,
+)
+from interlock.kernel.run import OTHER_REVISION_HINT
 from interlock.kernel.state_sets import EntrySet, HistoryMemory, StateSets
-from interlock.model.chart import After, Chart, State
+from interlock.model.chart import Chart, State
 from interlock.model.document.actions import Block
-from interlock.model.document.field import UNSET, Field
-from interlock.model.event import Event
 from interlock.model.limits import PLANS_MAX
-from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 
 STATE_WORK = 4
@@ -38,11 +48,12 @@ MOVE_WORK = 20
 FREE_WORK = 1_000
 """Units of work of a plan that are not charged: a step of a thousand such microsteps takes a tenth of a second."""
 
-FREE_ITEMS = 8
-"""Timers or states that an operation searches without being charged."""
-
 MENTIONS_MAX = 64 * PLANS_MAX
 """States mentioned by all cached configurations and plans: about 100 bytes each."""
+
+
+CompiledFunction = Callable[..., Step | None]
+"""A compiled step; None: the general step applies."""
 
 
 class Configuration:
@@ -72,39 +83,39 @@ class Configuration:
         self.candidates: dict[int, Any] = {}
         self.plans: dict[Any, Plan] = {}
         self.compiled_parts: dict[str, Callable[..., Any]] = {}
-        self.uses: dict[str, int] = {}
+        self.uses: dict[tuple[str, bool], int] = {}
         self.has_no_eventless = active.isdisjoint(with_eventless)
 
 
 class Plan:
-    """One microstep: the transitions taken, the operations in order with their places, and the next configuration.
+    """One microstep: the transitions taken, the parts in order, and the next configuration.
 
-    `blocks` are its blocks in order if it consists of nothing else, else None: the fast path compiles those. `work` is
-    what a step is charged for it, 0 if it is little. `mentions` counts the states it mentions, for the cache's limit.
+    `operations` are the functions of the parts with their places, for the general step. `work` is what a step is
+    charged for it, 0 if it is little. `mentions` counts the states it mentions, for the cache's limit.
     """
 
-    __slots__ = ("blocks", "chosen", "content", "ended", "mentions", "next", "operations", "records", "work")
+    __slots__ = ("chosen", "content", "ended", "mentions", "next", "operations", "parts", "records", "work")
 
     def __init__(
         self,
         chosen: tuple[int, ...],
         records: dict[str, tuple[str, ...]],
+        parts: tuple[Part, ...],
         operations: tuple[tuple[Operation, str], ...],
         next: Configuration,
         *,
         ended: bool,
         content: bool,
-        blocks: tuple[Block, ...] | None,
         work: int,
         mentions: int,
     ) -> None:
         self.chosen = chosen
         self.records = records
+        self.parts = parts
         self.operations = operations
         self.next = next
         self.ended = ended
         self.content = content
-        self.blocks = blocks
         self.work = work if work >= FREE_WORK else 0
         self.mentions = mentions
 
@@ -116,10 +127,12 @@ class Planner:
         self.chart = chart
         self.states = chart.states
         self.state_sets = StateSets(chart)
-        self.actions = actions
+        self.operations = Operations(actions)
         self.table: dict[tuple[str, ...], Configuration] = {}
-        self.compiled_steps: dict[tuple[str, ...], dict[str, Callable[[Snapshot, Event], Step | None]]] = {}
-        """The compiled steps, by the names of a configuration and by event."""
+        self.compiled_steps: dict[tuple[str, ...], dict[str, CompiledFunction]] = {}
+        """The compiled steps, by the names of a configuration and by event: functions of a snapshot and an event."""
+        self.named_steps: dict[tuple[str, ...], dict[str, CompiledFunction]] = {}
+        """The same for an event that is given by its name: functions of a snapshot, payload and time."""
         self.with_eventless = frozenset(each.source for each in chart.transitions if not each.descriptors)
         """The states with eventless transitions. A configuration without them needs no selection without event."""
         self.by_id = {state.id: state.index for state in chart.states}
@@ -127,7 +140,6 @@ class Planner:
         self.lookups = 0
         self.uncached = 0
         self.mentions = 0
-        self._blocks: dict[tuple[str, int, int], tuple[Operation, bool]] = {}
 
     # Configurations
 
@@ -158,6 +170,7 @@ class Planner:
             self.clear()
         self.table[configuration.names] = configuration
         self.compiled_steps[configuration.names] = {}
+        self.named_steps[configuration.names] = {}
         return configuration
 
     # Plans
@@ -174,7 +187,7 @@ class Planner:
         self.lookups += 1
         found = configuration.plans.get(key)
         if found is None:
-            found = self._build(configuration, enabled, self._recorded(history))
+            found = self.build(configuration, enabled, self._recorded(history))
             if self._should_cache(found):
                 configuration.plans[key] = found
         return found
@@ -201,6 +214,7 @@ class Planner:
             each.uses.clear()
         self.table.clear()
         self.compiled_steps.clear()
+        self.named_steps.clear()
         self.count = self.lookups = self.mentions = 0
 
     def _recorded(self, history: dict[str, tuple[str, ...]] | None) -> HistoryMemory:
@@ -228,7 +242,8 @@ class Planner:
         message = f"a history remembers states that chart {chart} {problem}: {', '.join(states)}"
         return CorruptionError(message, code="snapshot.history", hint=OTHER_REVISION_HINT)
 
-    def _build(self, configuration: Configuration, enabled: tuple[int, ...], recorded: HistoryMemory) -> Plan:
+    def build(self, configuration: Configuration, enabled: tuple[int, ...], recorded: HistoryMemory) -> Plan:
+        """Return a new plan for these enabled transitions. It reads only those histories that it depends on."""
         structure = self.state_sets
         chosen, exits = structure.remove_conflicts(enabled, configuration.active, recorded)
         records = structure.records(exits, configuration.active)
@@ -239,7 +254,8 @@ class Planner:
             transition = self.chart.transitions[number]
             builder.block(transition.block, ("transition", number, 0), transition.display_name)
         # The targets see the history that this microstep records.
-        entry = structure.entry_set(chosen, recorded, {**recorded, **records})
+        after: HistoryMemory = ChainMap(records, recorded)  # type: ignore[arg-type]  # both are only read
+        entry = structure.entry_set(chosen, recorded, after)
         builder.enter(entry)
         if recorded and not structure.is_legal(frozenset(builder.active)):
             raise self._invalid_history("does not have together", sorted(self.states[each].id for each in entry.states))
@@ -259,34 +275,26 @@ class Planner:
         builder.enter(self.state_sets.start_set({}))
         return builder.plan((), {}, content=True)
 
-    def ending(self, configuration: Configuration) -> list[tuple[State, tuple[tuple[Operation, str], ...]]]:
-        """Return the operations of exiting every active state, by state, in exit order (S10)."""
+    def ending(self, configuration: Configuration) -> list[tuple[State, list[Part]]]:
+        """Return the parts of exiting every active state, by state, in exit order (S10)."""
         active = set(configuration.active)
         found = []
         for index in sorted(configuration.active, reverse=True):
             builder = PlanBuilder(self, active)
             builder.exit_state(self.states[index])
-            found.append((self.states[index], tuple(builder.operations)))
-        return found
-
-    def function(self, block: Block, key: tuple[str, int, int]) -> tuple[Operation, bool]:
-        """Return the function of a block, made on first use, and whether it uses `In()`."""
-        found = self._blocks.get(key)
-        if found is None:
-            found = self._blocks[key] = self.actions.block(block)
+            found.append((self.states[index], builder.parts))
         return found
 
 
 class PlanBuilder:
-    """A plan being made: its operations so far, and the states that are active at this point of it."""
+    """A plan being made: its parts so far, and the states that are active at this point of it."""
 
     def __init__(self, planner: Planner, active: set[int]) -> None:
         self.planner = planner
         self.states = planner.states
         self.chart = planner.chart
         self.active = active
-        self.operations: list[tuple[Operation, str]] = []
-        self.blocks: list[Block] = []
+        self.parts: list[Part] = []
         self.ended = False
         self.completed: set[int] = set()
         self.moves = 0
@@ -295,23 +303,21 @@ class PlanBuilder:
     def plan(
         self, chosen: tuple[int, ...], records: dict[str, tuple[str, ...]], *, content: bool, before: int = 0
     ) -> Plan:
-        """Return the plan of all operations added. `before` is the number of states that were active."""
+        """Return the plan of all parts added. `before` is the number of states that were active."""
         active = frozenset(self.active)
         assert self.planner.state_sets.is_legal(active), sorted(active)
         configuration = self.planner.configuration_of(active)
-        plain = len(self.blocks) == len(self.operations)
-        operations = tuple(self.operations)
-        blocks = tuple(self.blocks) if plain else None
-        moves = self.moves + len(operations)
+        parts = tuple(self.parts)
+        moves = self.moves + len(parts)
         work = STATE_WORK * (before + len(active)) + MOVE_WORK * moves + self.mentions
         return Plan(
             chosen,
             records,
-            operations,
+            parts,
+            tuple((self.planner.operations.operation(each), each.place) for each in parts),
             configuration,
             ended=self.ended,
             content=content,
-            blocks=blocks,
             work=work,
             mentions=self.mentions + moves,
         )
@@ -319,26 +325,25 @@ class PlanBuilder:
     def block(self, block: Block, key: tuple[str, int, int], place: str) -> None:
         """Add a block of actions."""
         if block:
-            function, uses_in = self.planner.function(block, key)
+            _, uses_in = self.planner.operations.block(block, key)
             if uses_in:
                 self._set_active(place)
-            self.operations.append((function, place))
-            self.blocks.append(block)
+            self.parts.append(RunBlock(place, block, key))
 
     def _set_active(self, place: str) -> None:
-        """Let `In()` in the next operation see the states that are active at this point (S17, S22)."""
+        """Let `In()` in the next part see the states that are active at this point."""
         ids = frozenset(self.states[each].id for each in self.active)
         self.mentions += len(ids)
-        self.operations.append((set_active(ids), place))
+        self.parts.append(SetActive(place, ids))
 
     def exit_state(self, state: State) -> None:
         """Exit a state: its exit blocks, its timers, its invokes (S17, S38)."""
         for position, block in enumerate(state.exit):
             self.block(block, ("exit", state.index, position), f"{state.id}.exit")
         if state.after:
-            self.operations.append((cancel_after(state.id), f"{state.id}.after"))
+            self.parts.append(CancelAfter(f"{state.id}.after", state))
         if state.invokes:
-            self.operations.append((cancel_invokes(state), f"{state.id}.invoke"))
+            self.parts.append(CancelInvokes(f"{state.id}.invoke", state))
         self.active.discard(state.index)
 
     def enter(self, entry: EntrySet) -> None:
@@ -354,15 +359,14 @@ class PlanBuilder:
     def enter_state(self, state: State, entry: EntrySet) -> None:
         """Enter a state: late fields, entry blocks, timers, invokes, initial and history actions, completion (S22)."""
         self.active.add(state.index)
-        actions = self.planner.actions
         if self.chart.binding == "late" and state.context and state.index > 0:
             self._set_active(f"{state.id}.context")
-            self.operations.append((late_fields(state, actions), f"{state.id}.context"))
+            self.parts.append(BindLateFields(f"{state.id}.context", state))
         for position, block in enumerate(state.entry):
             self.block(block, ("entry", state.index, position), f"{state.id}.entry")
         for after in state.after:
             self._set_active(f"{state.id}.after")
-            self.operations.append((set_after(after, actions, state.id), f"{state.id}.after"))
+            self.parts.append(SetAfter(f"{state.id}.after", state, after))
         if state.invokes:
             self._invoke(state)
         if state.index in entry.defaults:
@@ -375,11 +379,11 @@ class PlanBuilder:
 
     def _invoke(self, state: State) -> None:
         if self.chart.dialect.invoke == "settle":
-            self.operations.append((wait_to_invoke(state), f"{state.id}.invoke"))
+            self.parts.append(WaitToInvoke(f"{state.id}.invoke", state))
             return
         for position in range(len(state.invokes)):
             self._set_active(f"{state.id}.invoke")
-            self.operations.append((start_invoke(state, position, self.planner.actions), f"{state.id}.invoke"))
+            self.parts.append(StartInvoke(f"{state.id}.invoke", state, position))
 
     def _complete(self, state: State) -> None:
         if self.chart.dialect.done == "nested":
@@ -416,135 +420,5 @@ class PlanBuilder:
             self.ended = True
 
     def _done(self, state: State, final: State | None) -> None:
-        name = f"done.state.{state.id}"
-        output = None if final is None or final.output is None else output_of(final, self.planner.actions)
         self._set_active(f"{state.id}.done")
-        self.operations.append((queue_done(name, output), f"{state.id}.done"))
-
-
-# Operations
-
-
-def set_active(ids: frozenset[str]) -> Operation:
-    """Return the operation that lets `In()` see these states from now on."""
-
-    def operation(run: StepRun) -> None:
-        run.active = ids
-
-    return operation
-
-
-def set_after(after: After, actions: ActionCompiler, state: str) -> Operation:
-    """Return the operation that sets the timer of an `after`."""
-    delay = None if isinstance(after.delay, int) else actions.value(after.delay)
-
-    def operation(run: StepRun) -> None:
-        run.set_after(after, None if delay is None else delay(run), state)
-
-    return operation
-
-
-def cancel_after(state: str) -> Operation:
-    """Return the operation that cancels the timers of a state's `after`."""
-
-    def operation(run: StepRun) -> None:
-        if len(run.timers) > FREE_ITEMS:
-            run.meter.charge(len(run.timers))
-        run.drop_timers(tuple(each for each in run.timers if each.state == state))
-
-    return operation
-
-
-def wait_to_invoke(state: State) -> Operation:
-    """Return the operation that starts a state's invokes when the step has settled, if it is still active (S8)."""
-
-    def operation(run: StepRun) -> None:
-        run.invokes_to_start[state.index] = state
-
-    return operation
-
-
-def start_invoke(state: State, position: int, actions: ActionCompiler) -> Operation:
-    """Return the operation that evaluates the arguments of an invoke and starts it."""
-    invoke = state.invokes[position]
-    values = (("src", invoke.src), ("type", invoke.type), ("input", invoke.input), ("key", invoke.key))
-    parts = {name: actions.value(value) for name, value in values if value is not None}
-    count = sum(references(value) for _, value in values)
-
-    def operation(run: StepRun) -> None:
-        run.start_invoke(state, position, {name: value(run) for name, value in parts.items()}, count)
-
-    return operation
-
-
-def cancel_invokes(state: State) -> Operation:
-    """Return the operation that cancels the invokes of a state."""
-
-    def operation(run: StepRun) -> None:
-        run.cancel_invokes(state)
-
-    return operation
-
-
-def queue_done(name: str, output: Operation | None) -> Operation:
-    """Return the operation that queues a done event, with the output of the final state that completed it."""
-
-    def operation(run: StepRun) -> None:
-        data = None if output is None else output(run)
-        run.enqueue(Event(name, data, None, None, None, run.time_ms, "platform"))
-
-    return operation
-
-
-def output_of(state: State, actions: ActionCompiler) -> Operation:
-    """Return the operation that evaluates the output of a final state.
-
-    A part that fails is left out, and its error event is queued before the done event.
-    """
-    place, count = f"{state.id}.output", references(state.output)
-    if not isinstance(state.output, dict):
-        whole = actions.value(state.output)
-
-        def evaluate(run: StepRun) -> Any:
-            found = run.attempt(whole, place)
-            run.measure_later(found, count)
-            return found
-
-        return evaluate
-    parts = {name: actions.value(value) for name, value in state.output.items()}
-
-    def evaluate_parts(run: StepRun) -> Any:
-        found: dict[str, Any] = {}
-        for name, part in parts.items():
-            value = run.attempt(part, f"{place}.{name}", UNSET)
-            if value is not UNSET:
-                found[name] = value
-        run.measure_later(found, count)
-        return found if found or not parts else None
-
-    return evaluate_parts
-
-
-def first_value(field: Field, actions: ActionCompiler) -> Operation:
-    """Return the operation that gives a field its first value. If that fails, the field stays unbound (S5)."""
-    value = actions.value(None if field.default is UNSET else field.default)
-
-    def operation(run: StepRun) -> None:
-        run.set_first_value(field, value(run))
-
-    return operation
-
-
-def late_fields(state: State, actions: ActionCompiler) -> Operation:
-    """Return the operation that gives a state's own fields their values at its first entry (late binding)."""
-    values = [(first_value(each, actions), f"{state.id}.context.{each.name}") for each in state.context]
-
-    def operation(run: StepRun) -> None:
-        if len(run.entered) > FREE_ITEMS:
-            run.meter.charge(len(run.entered))
-        if state.id not in run.entered:
-            run.entered = (*run.entered, state.id)
-            for value, place in values:
-                run.attempt(value, place)
-
-    return operation
+        self.parts.append(QueueDone(f"{state.id}.done", f"done.state.{state.id}", final))

@@ -136,7 +136,7 @@ class Receiver:
         invoke = state.invokes[each.position]
         acted = False
         if invoke.finalize and is_from(event, each) and not event.forwarded:
-            function, _ = self.planner.function(invoke.finalize, ("finalize", state.index, each.position))
+            function, _ = self.planner.operations.block(invoke.finalize, ("finalize", state.index, each.position))
             run.attempt(function, f"{state.id}.finalize")
             acted = True
         if invoke.autoforward and each is not cause.invoke:

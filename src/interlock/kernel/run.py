@@ -203,7 +203,7 @@ class StepRun(Struct, gc=False):
         if field is None and name not in context:
             raise ActionError("assign.unknown_field", f"unknown field `{name}`")
         self.measure_stored(value)
-        value = _replace_at(context.get(name), path, 1, value, self.meter)
+        value = replace_at(context.get(name), path, 1, value, self.meter)
         if field is not None and not field.accepts_any:
             problem = field_problem(value, field, charge=self.meter.charge)
             if problem is not None:
@@ -213,7 +213,7 @@ class StepRun(Struct, gc=False):
     def assign_unchecked(self, path: tuple[str, ...], value: Any) -> None:
         """Write a value at a path without checking it against its field."""
         context = self.writable_context()
-        context[path[0]] = _replace_at(context.get(path[0]), path, 1, value, self.meter)
+        context[path[0]] = replace_at(context.get(path[0]), path, 1, value, self.meter)
 
     def assign_all(self, result: Any, function: str) -> None:
         """Write the result of a registered function: a mapping of fields to values."""
@@ -455,7 +455,7 @@ def run_from(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, r
     )
 
 
-def _replace_at(value: Any, path: tuple[str, ...], position: int, new: Any, meter: Meter) -> Any:
+def replace_at(value: Any, path: tuple[str, ...], position: int, new: Any, meter: Meter) -> Any:
     """Return a copy of `value` with `new` at the end of the path, which is followed from `position`."""
     if position == len(path):
         return new
@@ -464,11 +464,11 @@ def _replace_at(value: Any, path: tuple[str, ...], position: int, new: Any, mete
         if key not in value and position < len(path) - 1:
             raise ActionError("assign.path", f"`{'.'.join(path[: position + 1])}` does not exist")
         meter.charge(len(value))
-        return {**value, key: _replace_at(value.get(key), path, position + 1, new, meter)}
+        return {**value, key: replace_at(value.get(key), path, position + 1, new, meter)}
     if type(value) is list and key.isdecimal() and int(key) < len(value):
         index = int(key)
         meter.charge(len(value))
-        return [*value[:index], _replace_at(value[index], path, position + 1, new, meter), *value[index + 1 :]]
+        return [*value[:index], replace_at(value[index], path, position + 1, new, meter), *value[index + 1 :]]
     raise ActionError("assign.path", f"`{'.'.join(path[:position])}` has no `{key}`")
 
 

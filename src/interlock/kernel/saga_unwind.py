@@ -21,7 +21,8 @@ from msgspec.structs import replace
 from interlock.errors import CorruptionError
 from interlock.kernel.codegen import ActionCompiler, Operation, references
 from interlock.kernel.errors import StepFailed
-from interlock.kernel.plan import Configuration, start_invoke
+from interlock.kernel.parts import start_invoke
+from interlock.kernel.plan import Configuration
 from interlock.kernel.run import OTHER_REVISION_HINT, StepRun, run_from
 from interlock.model.chart import Chart, Compensation, LateCompensation, SagaUnwind
 from interlock.model.driver_events import COMPENSATION_FAILED, is_result

@@ -265,7 +265,7 @@ class StateSets:
             if state.type == "history":
                 found.add(index)
                 stack += state.default
-                stack += self.states[state.parent].children
+                stack += self.chart.regions(state.parent)  # no history records another one
             elif state.type == "compound":
                 stack += state.initial
             else:

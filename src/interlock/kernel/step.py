@@ -9,7 +9,7 @@ Rule 3: this module only connects the others. `select` chooses transitions, `pla
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -32,6 +32,9 @@ from interlock.model.document.field import json_problem
 from interlock.model.event import Event, check_sendable
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
+
+if TYPE_CHECKING:
+    from interlock.kernel.speed_report import SpeedReport
 
 _INIT = Event("xstate.init", type="internal")
 _NO_CONTEXT: Mapping[str, Any] = {}
@@ -64,6 +67,7 @@ class Kernel:
         self._kind = chart.kind
         self._revision = chart.revision
         self._compiled = self.planner.compiled_steps
+        self._named = self.planner.named_steps
         self._entry: Plan | None = None
         self._plain_start: tuple[dict[str, Any], tuple[str, ...]] | None = None
 
@@ -127,21 +131,26 @@ class Kernel:
         """
         # The only hot path: one lookup, one call. `fast_path` decides which steps are compiled.
         try:
-            step: Step | None = self._compiled[snapshot.configuration][event.name](snapshot, event)  # type: ignore[union-attr, arg-type]  # see below
+            step: Step | None
+            if event.__class__ is str:
+                step = self._named[snapshot.configuration][event](snapshot, data, time_ms)
+            else:
+                step = self._compiled[snapshot.configuration][event.name](snapshot, event)  # type: ignore[union-attr]  # an Event
             if step is not None:
                 return step
-        except Exception:  # noqa: BLE001, S110  # a name instead of an event, or an error: the general step reports it
+        except Exception:  # noqa: BLE001, S110  # no such function yet, or an error: the general step reports it
             pass
         return self._general_step(snapshot, event, data, time_ms)
 
     def _general_step(self, snapshot: Snapshot, event: Event | str, data: Any = None, time_ms: int = 0) -> Step:
+        by_name = event.__class__ is str
         if type(event) is not Event or type(snapshot) is not Snapshot:
             event = _check_arguments(snapshot, event, data, time_ms)
         if snapshot.ended is not None:
             return self.receiver.receive_after_end(snapshot, event)
         configuration = self._configuration(snapshot)
         if self.fast:
-            self.accelerator.count_use(configuration, event.name)
+            self.accelerator.count_use(configuration, event.name, by_name=by_name)
         return self.receiver.receive(snapshot, configuration, event)
 
     def fold(self, snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
@@ -150,18 +159,17 @@ class Kernel:
         context, version, entity = snapshot.context, snapshot.version, snapshot.entity
         plain = snapshot.ended is None and not snapshot.deferred and snapshot.kind == self._kind
         for event in events:
-            if plain and event.source is None and event.invokeid is None:
+            parts = None if configuration is None else configuration.compiled_parts.get(event.name)
+            if parts is not None and plain and event.source is None and event.invokeid is None:
                 try:
-                    configuration, context, _, _ = configuration.compiled_parts[event.name](  # type: ignore[union-attr]  # None raises
-                        context, event, entity, version + 1
-                    )
+                    configuration, context, _, _ = parts(context, event, entity, version + 1)
                     version += 1
                     continue
                 except Exception:  # noqa: BLE001, S110  # as in `step`: the general step reports it
                     pass
             if version != snapshot.version:
                 snapshot = self._at(snapshot, configuration, context, version)
-            snapshot = self._general_step(snapshot, event).snapshot
+            snapshot = self.step(snapshot, event).snapshot
             configuration = self.planner.configuration(snapshot.configuration)
             context, version = snapshot.context, snapshot.version
             plain = snapshot.ended is None and not snapshot.deferred
@@ -179,6 +187,12 @@ class Kernel:
         if snapshot.ended is not None:
             return ()
         return self.explainer.candidates(snapshot, self._configuration(snapshot), event)
+
+    def explain_speed(self) -> SpeedReport:
+        """Return which steps of the chart are compiled once they are used often, and why others are not."""
+        from interlock.kernel.speed_report import speed_report  # loads the compiler of steps
+
+        return speed_report(self.accelerator.compiler, self.planner, self.selector)
 
     def has(self, snapshot: Snapshot) -> bool:
         """Return whether the chart has the configuration of a snapshot, and the states that its histories recorded.

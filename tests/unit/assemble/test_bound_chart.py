@@ -140,14 +140,16 @@ def test_a_step_requires_an_event_or_a_name() -> None:
     assert "event.type" == caught.value.code
 
 
-def test_the_kernel_is_called_directly_after_the_first_step() -> None:
+def test_the_kernel_is_called_directly_after_the_start() -> None:
     chart = order()
     first = chart.start(entity="order/1").snapshot
-    chart.step(first, "pay", 5)
-    assert chart.step == chart.kernel.step
+    step = chart.step
+    assert step == chart.kernel.step
 
     chart.guard("enough")(lambda context, event: True)
-    assert chart.step != chart.kernel.step
+    assert chart.step != step
+    assert ("paid",) == chart.step(first, "pay", 5).snapshot.configuration
+    assert chart.step == chart.kernel.step
 
 
 def test_time_is_whole_milliseconds() -> None:

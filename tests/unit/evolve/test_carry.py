@@ -14,7 +14,7 @@ from interlock.evolve.carry import Carrier, CarryResult
 from interlock.evolve.patch import apply_patch, make_patch
 from interlock.kernel.step import Kernel
 from interlock.model.codec import decode_snapshot, encode
-from interlock.model.document.field import refusal
+from interlock.model.document.field import field_problem
 from interlock.model.driver_events import invoke_done, timer_fired
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
@@ -53,7 +53,7 @@ def check(before: Snapshot, result: CarryResult, by: Carrier) -> Snapshot:
         assert by.kernel.has(after)
         for name, field in by.new_fields.items():
             if name in after.context and after.context[name] is not None:
-                assert refusal(after.context[name], field) is None
+                assert field_problem(after.context[name], field) is None
         by.kernel.step(after, Event("unheard.of", time_ms=MOVE_MS))
     left = [each for each in before.configuration if by.names.get(each, each) not in after.configuration]
     if not left and after.ended is None:

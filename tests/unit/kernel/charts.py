@@ -36,17 +36,34 @@ def chart_of(text: str, *, language: Language | None = None) -> Chart:
     return compilation.chart
 
 
+class CheckedKernel(Kernel):
+    """A kernel that runs every step by both paths: the general one, then the compiled one. The results are equal."""
+
+    def step(self, snapshot: Snapshot, event: Event | str, data: Any = None, time_ms: int = 0) -> Step:
+        expected = self._general_step(snapshot, event, data, time_ms)
+        configuration = self.planner.configuration(snapshot.configuration)
+        name = event if isinstance(event, str) else event.name
+        if configuration is not None and name in self.selector.named and snapshot.ended is None:
+            for by_name in (True, False):
+                self.accelerator.compile(configuration, name, by_name=by_name)
+        for given in (event, Event(event, data, time_ms=time_ms) if isinstance(event, str) else event):
+            actual = super().step(snapshot, given, data, time_ms)
+            assert (expected, repr(expected)) == (actual, repr(actual))  # the text has the order of the keys, too
+        return expected
+
+
 def kernel_of(text: str, **settings: Any) -> Kernel:
-    """A definition made runnable."""
-    return Kernel(chart_of(text, language=settings.get("language")), **settings)
+    """A definition made runnable. Without settings, every step is compared with its compiled form."""
+    chart = chart_of(text, language=settings.get("language"))
+    return Kernel(chart, **settings) if settings else CheckedKernel(chart)
 
 
 def xstate_kernel(text: str, **settings: Any) -> Kernel:
-    """An XState definition made runnable."""
+    """An XState definition made runnable, as `kernel_of` does it."""
     compilation = compile_reading(read_text(dedent(text), format="xstate", source="test.json"))
 
     assert compilation.chart is not None, [str(each) for each in compilation.diagnostics]
-    return Kernel(compilation.chart, **settings)
+    return Kernel(compilation.chart, **settings) if settings else CheckedKernel(compilation.chart)
 
 
 def started(kernel: Kernel, context: Mapping[str, Any] | None = None, *, parent: Parent | None = None) -> Snapshot:

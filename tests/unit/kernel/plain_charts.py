@@ -1,4 +1,4 @@
-"""Charts for the fast tier: those with a plain step of the event `go`, and those whose step of it is not plain."""
+"""Definitions of one step each, by how the kernel runs it: compiled or not."""
 
 PLAIN = {
     "a target": "states: {a: {on: {go: b}}, b: {on: {go: a}}}",
@@ -137,6 +137,67 @@ PLAIN = {
         unhandled: defer
         states: {a: {on: {go: {guard: '= event.data == 1', target: b}}}, b: {on: {go: a}}}
     """,
+    "a send": "states: {a: {on: {go: {actions: [{send: {event: e}}]}}}}",
+    "a raise": "states: {a: {on: {go: {actions: [{raise: e}]}, e: {actions: [x]}}}}",
+    "a log": "states: {a: {on: {go: {actions: [{log: hello}]}}}}",
+    "an emit": "states: {a: {on: {go: {actions: [{emit: {type: t}}]}}}}",
+    "a nested write": """
+        context: {t: {type: any, default: {n: 1}}}
+        states: {a: {on: {go: {actions: [{assign: {t.n: 2}}]}}}}
+    """,
+    "In() in a block": "states: {a: {on: {go: {actions: [{do: x, with: {in: \"= In('a')\"}}]}}}}",
+    "roles": "states: {a: {on: {go: {roles: [clerk], target: b}}}, b: {on: {go: a}}}",
+    "a default in the payload": """
+        events: {go: {payload: {n: {type: integer, default: 1}}}}
+        states: {a: {on: {go: {actions: [{do: x, with: {data: "= event.data"}}]}}}}
+    """,
+    "an eventless source": """
+        states: {a: {always: {guard: '= event.data == 9', target: b}, on: {go: {actions: [x]}}}, b: {on: {go: a}}}
+    """,
+    "an eventless target": "states: {a: {on: {go: b}}, b: {always: c}, c: {on: {go: a}}}",
+    "a completion": """
+        states: {p: {initial: a, states: {a: {on: {go: f}}, f: {type: final}}, onDone: q}, q: {on: {go: p}}}
+    """,
+    "the entity in a guard": "states: {a: {on: {go: {guard: '= entity.version > 3', actions: [x]}}}}",
+    "the entity in a value": "states: {a: {on: {go: {actions: [{do: x, with: {id: '= entity.id'}}]}}}}",
+    "a guard beside regions": """
+        type: parallel
+        states: {r: {on: {go: {guard: "= event.data", actions: [x]}}}, s: {on: {go: {actions: [y]}}}}
+    """,
+}
+"""Every one has a compiled step for `go` in its first configuration, which changes only states and context."""
+
+WITH_SNAPSHOT = {
+    "no transition": "states: {a: {on: {other: {actions: [x]}}}, b: {on: {go: a}}}",
+    "an internal event": "events: {go: {direction: internal}, set: {}}\nstates: {a: {on: {go: {actions: [x]}}}}",
+    "a timer of the target": "states: {a: {on: {go: b}}, b: {after: {1s: a}, on: {go: a}}}",
+    "a timer of the source": "states: {a: {after: {1s: b}, on: {go: b}}, b: {on: {go: a}}}",
+    "a timer by send": "states: {a: {on: {go: {actions: [{send: {event: e, delay: 1s}}]}}}}",
+    "a cancel": "states: {a: {on: {go: {actions: [{cancel: t}]}}}}",
+    "a foreach": "states: {a: {on: {go: {actions: [{foreach: {in: [1], item: i, do: [x]}}]}}}}",
+    "a history it leads to": """
+        states:
+          a: {on: {go: b.h}}
+          b: {initial: x, states: {x: {}, y: {}, h: {type: history, target: y}}, on: {go: a}}
+    """,
+    "a history it records": """
+        states: {b: {initial: x, states: {x: {}, h: {type: history, target: x}}, on: {go: a}}, a: {on: {go: b}}}
+    """,
+    "an if with actions": "states: {a: {on: {go: {actions: [{if: '= event.data', then: [x]}]}}}}",
+    "an invoke of the source": "states: {a: {invoke: {id: j, src: f}, on: {go: {actions: [x]}}}}",
+    "an invoke of the target": "states: {a: {on: {go: b}}, b: {invoke: {id: j, src: f}, on: {go: a}}}",
+    "an end": "states: {a: {on: {go: f}}, f: {type: final}}",
+    "no content": "states: {a: {on: {go: {}}}}",
+}
+"""Every one has a compiled step, which needs or changes more of the snapshot."""
+
+GENERAL = {
+    "an outgoing event": "events: {go: {direction: out}}\nstates: {a: {on: {'*': {actions: [x]}}}}",
+    "late fields": """
+        binding: late
+        states: {a: {on: {go: b}}, b: {context: {n: {type: integer, default: 1}}, on: {go: a}}}
+    """,
+    "a name that stands nowhere": "states: {a: {on: {'*': {actions: [x]}}}}",
     "a malformed expression": """
         dialect: scxml
         context: {n: {type: integer, default: 0}}
@@ -148,60 +209,4 @@ PLAIN = {
         states: {a: {on: {go: {actions: [x, {assign: {n: no}}]}}}}
     """,
 }
-"""Every one gets a fast function for `go` in its first configuration."""
-
-NOT_PLAIN = {
-    "a timer of the target": "states: {a: {on: {go: b}}, b: {after: {1s: a}, on: {go: a}}}",
-    "a timer of the source": "states: {a: {after: {1s: b}, on: {go: b}}, b: {on: {go: a}}}",
-    "a timer by send": "states: {a: {on: {go: {actions: [{send: {event: e, delay: 1s}}]}}}}",
-    "a send": "states: {a: {on: {go: {actions: [{send: {event: e}}]}}}}",
-    "a cancel": "states: {a: {on: {go: {actions: [{cancel: t}]}}}}",
-    "a raise": "states: {a: {on: {go: {actions: [{raise: e}]}, e: {actions: [x]}}}}",
-    "a log": "states: {a: {on: {go: {actions: [{log: hello}]}}}}",
-    "an emit": "states: {a: {on: {go: {actions: [{emit: {type: t}}]}}}}",
-    "a foreach": "states: {a: {on: {go: {actions: [{foreach: {in: [1], item: i, do: [x]}}]}}}}",
-    "a nested write": """
-        context: {t: {type: any, default: {n: 1}}}
-        states: {a: {on: {go: {actions: [{assign: {t.n: 2}}]}}}}
-    """,
-    "a history it leads to": """
-        states:
-          a: {on: {go: b.h}}
-          b: {initial: x, states: {x: {}, y: {}, h: {type: history, target: y}}, on: {go: a}}
-    """,
-    "a history it records": """
-        states: {b: {initial: x, states: {x: {}, h: {type: history, target: x}}, on: {go: a}}, a: {on: {go: b}}}
-    """,
-    "In() in a block": "states: {a: {on: {go: {actions: [{do: x, with: {in: \"= In('a')\"}}]}}}}",
-    "roles": "states: {a: {on: {go: {roles: [clerk], target: b}}}, b: {on: {go: a}}}",
-    "a default in the payload": """
-        events: {go: {payload: {n: {type: integer, default: 1}}}}
-        states: {a: {on: {go: {actions: [{do: x, with: {data: "= event.data"}}]}}}}
-    """,
-    "an internal event": "events: {go: {direction: internal}}\nstates: {a: {on: {go: {actions: [x]}}}}",
-    "an if with actions": "states: {a: {on: {go: {actions: [{if: '= event.data', then: [x]}]}}}}",
-    "an invoke of the source": "states: {a: {invoke: {id: j, src: f}, on: {go: {actions: [x]}}}}",
-    "an invoke of the target": "states: {a: {on: {go: b}}, b: {invoke: {id: j, src: f}, on: {go: a}}}",
-    "an eventless source": """
-        states: {a: {always: {guard: '= event.data == 9', target: b}, on: {go: {actions: [x]}}}, b: {on: {go: a}}}
-    """,
-    "an eventless target": "states: {a: {on: {go: b}}, b: {always: c}, c: {on: {go: a}}}",
-    "an end": "states: {a: {on: {go: f}}, f: {type: final}}",
-    "a completion": """
-        states: {p: {initial: a, states: {a: {on: {go: f}}, f: {type: final}}, onDone: q}, q: {on: {go: p}}}
-    """,
-    "no content": "states: {a: {on: {go: {}}}}",
-    "no transition": "states: {a: {on: {other: {actions: [x]}}}, b: {on: {go: a}}}",
-    "the entity in a guard": "states: {a: {on: {go: {guard: '= entity.version > 3', actions: [x]}}}}",
-    "the entity in a value": "states: {a: {on: {go: {actions: [{do: x, with: {id: '= entity.id'}}]}}}}",
-    "a guard beside regions": """
-        type: parallel
-        states: {r: {on: {go: {guard: "= event.data", actions: [x]}}}, s: {on: {go: {actions: [y]}}}}
-    """,
-    "late fields": """
-        binding: late
-        states: {a: {on: {go: b}}, b: {context: {n: {type: integer, default: 1}}, on: {go: a}}}
-    """,
-    "a name that stands nowhere": "states: {a: {on: {'*': {actions: [x]}}}}",
-}
-"""None gets one."""
+"""None has a compiled step."""

@@ -10,9 +10,9 @@ from interlock.model.step import Fault, Step
 from tests.unit.kernel.charts import ENTITY, faults, kernel_of, last_step, payloads
 
 
-def failure(text: str, *events: Event | str) -> Fault:
+def failure(text: str, *events: Event | str, **settings: bool) -> Fault:
     """The fault of the last event's step, which must be void."""
-    kernel = kernel_of(text)
+    kernel = kernel_of(text, **settings)
     before = last_step(kernel, *events[:-1]).snapshot
     event = events[-1]
     step = kernel.step(before, Event(event) if isinstance(event, str) else event)
@@ -71,8 +71,10 @@ def test_internal_events_are_counted_over_the_whole_step(monkeypatch: pytest.Mon
     two, three = f"{once}, {once}", f"{once}, {once}, {once}"
     raises = f"states: {{a: {{on: {{two: {{actions: [{two}]}}, three: {{actions: [{three}]}}}}}}}}"
 
-    assert "applied" == last_step(kernel_of(raises), "two").outcome
-    assert Fault("step.internal_events_max", "more than 2 internal events in one step") == failure(raises, "three")
+    assert "applied" == last_step(kernel_of(raises, fast=False), "two").outcome
+    assert Fault("step.internal_events_max", "more than 2 internal events in one step") == failure(
+        raises, "three", fast=False
+    )
 
 
 def test_a_guard_that_fails_for_ever_is_stopped() -> None:
@@ -97,8 +99,8 @@ def test_timers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "TIMERS_MAX", 2)
     chart = "states: {a: {on: {go: {actions: [{send: {event: e, delay: 1s}}]}}}}"
 
-    assert 2 == len(last_step(kernel_of(chart), "go", "go").snapshot.timers)
-    assert Fault("step.timers_max", "more than 2 pending timers") == failure(chart, "go", "go", "go")
+    assert 2 == len(last_step(kernel_of(chart, fast=False), "go", "go").snapshot.timers)
+    assert Fault("step.timers_max", "more than 2 pending timers") == failure(chart, "go", "go", "go", fast=False)
 
 
 def test_invokes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,8 +108,8 @@ def test_invokes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "INVOKES_MAX", 1)
     chart = "states: {a: {on: {go: b, one: c}}, b: {invoke: [{src: f}, {src: g}]}, c: {invoke: {src: f}}}"
 
-    assert 1 == len(last_step(kernel_of(chart), "one").snapshot.invokes)
-    assert Fault("step.invokes_max", "more than 1 active invokes") == failure(chart, "go")
+    assert 1 == len(last_step(kernel_of(chart, fast=False), "one").snapshot.invokes)
+    assert Fault("step.invokes_max", "more than 1 active invokes") == failure(chart, "go", fast=False)
 
 
 def test_items_of_foreach_are_counted() -> None:

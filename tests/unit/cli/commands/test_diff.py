@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.cli.calls import LAMP, Caller
+from tests.support.cli import LAMP, Caller
 
 NEWER = LAMP.replace("10m", "5m")
 

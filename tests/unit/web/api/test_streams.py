@@ -184,7 +184,7 @@ async def answered(stream: Stream) -> int:
 
 
 async def test_streams_of_a_user_are_counted_over_keys_and_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "STREAMS_PERSON_MAX", 3)
+    monkeypatch.setattr(live, "STREAMS_PER_USER_MAX", 3)
     by_key = {"authorization": f"Bearer {KEY}"}
     async with open_console() as client:
         streams = [Stream(client, "streams/fleet", by_key) for _ in range(2)]
