@@ -104,8 +104,7 @@ def _check_chart(report: CheckReport) -> None:
 
 def _check_inert(report: CheckReport) -> None:
     """Keys that are read and checked but have no effect yet. `then` of `expect` has its own code."""
-    document = report.document
-    found = [(name, 0) for name in ("properties", "renamed") if getattr(document, name) not in (None, ())]
+    found = [("properties", 0)] if report.document.properties is not None else []
     for state in report.chart.states:
         if state.sensitive is not None:
             found += [("sensitive.as", state.index)] if state.sensitive.neutral is not None else []

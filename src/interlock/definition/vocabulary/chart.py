@@ -621,7 +621,7 @@ DOCUMENT = Record(
             shape=MapOf(key=ID, value=ID, what="a mapping of state ids"),
             identity="out",
             order="kept",
-            description="Old state id to new one. Reserved: it has no effect yet.",
+            description="Old state id to new one, for the comparison with an earlier definition.",
         ),
     ),
 )
