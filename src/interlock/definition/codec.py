@@ -251,7 +251,7 @@ class RecordCodec:
         self.codecs, self.makes, self.short = codecs, whole.makes, whole.short
         defaults = {each.name: None if each.default is MISSING else each.default for each in fields(whole.makes)}
         defaults |= self.defaults
-        self.has_location = "place" in defaults
+        self.has_location = "location" in defaults
         self.rows: list[tuple[Key, Codec, Any]] = [
             (key, _key_codec(codecs, key), defaults[key.attribute]) for key in whole.keys
         ]
@@ -259,7 +259,7 @@ class RecordCodec:
     def read(self, node: Node, scope: Scope, **given: Any) -> Any:
         """The value of a checked node; `given` are fields that no key of it fills."""
         if self.has_location:
-            given.setdefault("place", node.location)
+            given.setdefault("location", node.location)
         parts = node.value if isinstance(node.value, dict) else {self.short: node}
         for key, codec, _ in self.rows:
             part = parts.get(key.name)

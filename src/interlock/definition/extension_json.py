@@ -60,7 +60,7 @@ class Leaves:
 def type_hints(made: type[Any]) -> dict[str, Any]:
     """The types of a dataclass's fields, without its place. Cached, because looking them up is slow."""
     if made not in _HINTS:
-        _HINTS[made] = {name: hint for name, hint in get_type_hints(made).items() if name != "place"}
+        _HINTS[made] = {name: hint for name, hint in get_type_hints(made).items() if name != "location"}
     return _HINTS[made]
 
 
@@ -163,7 +163,7 @@ def _record(node: Node, made: Any, leaves: Leaves) -> Any:
     if missing:
         raise WrongValueError(node, f"a mapping with {' and '.join(missing)}")
     value = made(**given)
-    return replace(value, location=node.location) if any(each.name == "place" for each in fields(made)) else value
+    return replace(value, location=node.location) if any(each.name == "location" for each in fields(made)) else value
 
 
 # Writing
@@ -190,7 +190,7 @@ def _write(value: Any, leaves: Leaves, *, is_value: bool) -> Any:
             return dict(value)
         return [_write(each, leaves, is_value=is_value) for each in value]
     if is_dataclass(value) and not isinstance(value, Expression):
-        names = [each.name for each in fields(value) if each.name != "place"]
+        names = [each.name for each in fields(value) if each.name != "location"]
         defaults = {each.name: each.default for each in fields(value)}
         return {name: write_field(value, name, leaves) for name in names if getattr(value, name) != defaults[name]}
     return write_value(value) if is_value or isinstance(value, Expression) else value

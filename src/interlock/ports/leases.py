@@ -24,7 +24,7 @@ class Lease(Struct, frozen=True):
     until_ms: int
 
 
-class Downtime(Struct, frozen=True):
+class Downtime(Struct, frozen=True, rename={"started_ms": "began_ms"}):
     """A time in which no worker was alive.
 
     One that ends before it began, as `alive` may return and no store keeps, means that the last heartbeat is in the

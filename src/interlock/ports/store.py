@@ -177,7 +177,7 @@ class EntityRow(Struct, frozen=True):
 class EntityPage(Struct, frozen=True):
     """Rows in order, and the cursor of the next page, or None when this is the last.
 
-    `left_out` names entities that `FileStore` could not read: whether they belong to the list is unknown. A database
+    `unreadable` names entities that `FileStore` could not read: whether they belong to the list is unknown. A database
     lists by its own rows and does not read journals.
     """
 

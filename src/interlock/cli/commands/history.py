@@ -193,9 +193,7 @@ def ls(
     page, more_kinds, now_ms, note = run(work())
     code = exit_codes.FINDINGS if page.unreadable else exit_codes.OK
     if as_json:
-        found = to_builtins(page)
-        unreadable = found.pop("left_out")
-        terminal.data(json_text({**found, "unreadable": unreadable, "more_kinds": more_kinds}))
+        terminal.data(json_text({**to_builtins(page), "more_kinds": more_kinds}))
         return code
     for line in output.row_lines(page.rows, now_ms):
         terminal.report(*line)

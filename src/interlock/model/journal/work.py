@@ -57,7 +57,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 19  # versions are integers of 64 bits
 
 
-class Work(Struct, frozen=True, gc=False, omit_defaults=True):
+class Work(Struct, frozen=True, gc=False, omit_defaults=True, rename={"id": "place"}):
     """One thing to do.
 
     | lane | `name` | `body` |
@@ -81,7 +81,7 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
         return isinstance(self.body, dict) and bool(self.body.get("late"))
 
 
-class WorkDelta(Struct, frozen=True, gc=False):
+class WorkDelta(Struct, frozen=True, gc=False, rename={"created": "born", "finished": "ended"}):
     """The changes of one step: work created, work finished by this entry, and invokes cancelled."""
 
     created: tuple[Work, ...] = ()

@@ -210,12 +210,12 @@ class ReconcilerLoop:
         if permit is None:  # the process is stopping
             self._queue.done(entity)
             return
-        self._counts["asked"] += 1
+        self._counts["entities"] += 1
         with permit:
             try:
                 self._counts[await self._outcome(row)] += 1
             except Exception as error:  # noqa: BLE001 - whatever the function raises concerns this entity only
-                self._counts["failed"] += 1
+                self._counts["failures"] += 1
                 now_ms, chance = self._clock.now_ms(), self._clock.jitter()
                 next_ms = self._queue.failed(entity, row, now_ms=now_ms, chance=chance)
                 self._log_failure("a reconciler failed", error, entity_id=entity, next_ms=round(next_ms))
@@ -226,9 +226,9 @@ class ReconcilerLoop:
         try:
             snapshot = await self._runtime.state(row.entity)
         except NotFoundError:
-            return "moved"
+            return "changed_meanwhile"
         if snapshot.version != row.version:
-            return "moved"  # the next pass decides whether it still stays too long
+            return "changed_meanwhile"  # the next pass decides whether it still stays too long
         desired = None if self._reconciler.desired is None else _at(snapshot.context, self._reconciler.desired)
         request = ReconcileRequest(
             row.entity,
@@ -257,7 +257,7 @@ class ReconcilerLoop:
     async def _send(self, request: ReconcileRequest, result: ReconcileResult) -> str:
         name = self._reconciler.name
         if self._lease is None or self._until_ms <= self._clock.now_ms():
-            return "moved"  # to another process, which asks again
+            return "changed_meanwhile"  # to another process, which asks again
         try:
             receipt = await self._runtime.submit(
                 request.entity,
@@ -268,16 +268,16 @@ class ReconcilerLoop:
                 principal={"id": f"reconciler/{name}", "kind": "system", "roles": ["system"]},
             )
         except ConflictError:
-            return "moved"
+            return "changed_meanwhile"
         except UsageError as error:
             if error.code != "key.reused":
                 raise
-            return "moved"  # another process saw this version too, and its event came first
+            return "changed_meanwhile"  # another process saw this version too, and its event came first
         if receipt.outcome in ("rejected", "denied"):
             message = f"`{result.event}` was {receipt.outcome}: {receipt.reason}"
             hint = "let the chart accept this event, from the role `system`"
             raise RejectedError(message, code="reconcile.refused", hint=hint)
-        return "answered"
+        return "events_sent"
 
     async def _call(self, request: ReconcileRequest) -> Any:
         """Return what the function returns. Raises UnavailableError when it takes too long; then it is stopped."""
@@ -307,7 +307,9 @@ class ReconcilerLoop:
 
     def _report(self, duration_ms: int) -> None:
         counts, self._counts = self._counts, Counter()
-        self.last = PassReport(counts["asked"], counts["answered"], counts["moved"], counts["failed"], duration_ms)
+        self.last = PassReport(
+            counts["entities"], counts["events_sent"], counts["changed_meanwhile"], counts["failures"], duration_ms
+        )
         facts = {"reconciler": self._reconciler.name, "kind": self._reconciler.kind, **asdict(self.last)}
         _log.info("a reconciler made a pass", extra=facts)
 
