@@ -89,10 +89,10 @@ def main() -> None:
 
         print("2.0 is wanted; one device is offline")
         for device in field.firmware:
-            wished = runtime.send(device, "firmware.wanted", {"firmware": "2.0"}, principal=OPERATOR)
-            print(f"  {device}: {' > '.join(wait_until_updated(runtime, device, after=wished.version))}")
+            receipt = runtime.send(device, "firmware.wanted", {"firmware": "2.0"}, principal=OPERATOR)
+            print(f"  {device}: {' > '.join(wait_until_updated(runtime, device, after=receipt.version))}")
 
-        print("somebody puts 0.9 on device/3")
+        print("device/3 is downgraded to 0.9 by hand")
         version = runtime.state("device/3").version
         field.firmware["device/3"] = "0.9"
         print(f"  device/3: {' > '.join(wait_until_updated(runtime, 'device/3', after=version))}")

@@ -24,14 +24,14 @@ CUSTOMER = {"id": "ada", "roles": ["customer"]}
 class Services(Protocol):
     """What the handlers need from bank, warehouse and carrier. Each service accepts a key once."""
 
-    async def do(self, deed: str, key: str, entity: str) -> str:
-        """Do it, unless it was done with this key; returns its number. RejectedError: it will not be done."""
+    async def do(self, operation: str, key: str, entity: str) -> str:
+        """Perform an operation once per key and return its number. Raises RejectedError if it is refused."""
 
     async def undo(self, name: str) -> None:
-        """Undo what has this key or number. If nothing was done with the key, it can no longer be used."""
+        """Undo the operation with this key or number. An unknown key can no longer be used."""
 
     async def find(self, key: str) -> str | None:
-        """The number of what was done with a key. None: it was not done, and the key can no longer be used."""
+        """Return the number of the operation with this key. None: not performed; the key can no longer be used."""
 
 
 def shop(services: Services, definition: Path = CHART, *, older: str = "5m", every: str = "1m") -> interlock.BoundChart:
@@ -47,8 +47,8 @@ def shop(services: Services, definition: Path = CHART, *, older: str = "5m", eve
         return {"charge": await services.find(attempt.input["charge"])}
 
     @order.reconciler("unresolved-charges", state="charge_unresolved", older=older, every=every)
-    async def look_again(seen: interlock.ReconcileRequest) -> interlock.ReconcileResult:
-        return interlock.ReconcileResult("charge.resolved", {"charge": await services.find(f"{seen.entity}/charge")})
+    async def look_again(request: interlock.ReconcileRequest) -> interlock.ReconcileResult:
+        return interlock.ReconcileResult("charge.resolved", {"charge": await services.find(f"{request.entity}/charge")})
 
     @order.handler("payment.refund")
     async def refund(attempt: interlock.Attempt) -> None:
@@ -76,47 +76,47 @@ def shop(services: Services, definition: Path = CHART, *, older: str = "5m", eve
 class Town:
     """Simulated services, in memory, with the given failures."""
 
-    def __init__(self, troubles: dict[tuple[str, str], str]) -> None:
-        self.troubles = troubles
-        self.deeds: dict[str, str] = {}
+    def __init__(self, failures: dict[tuple[str, str], str]) -> None:
+        self.failures = failures
+        self.done: dict[str, str] = {}
         self.closed: set[str] = set()
 
-    async def do(self, deed: str, key: str, entity: str) -> str:
-        """As `Services.do`, with the failure for this entity and action, if any."""
-        trouble = self.troubles.pop((entity, deed), None)
-        if trouble == "refused" or key in self.closed:
-            raise interlock.RejectedError(f"no {deed} for {entity}", code=f"{deed}.refused")
-        if trouble == "no call":
+    async def do(self, operation: str, key: str, entity: str) -> str:
+        """As `Services.do`, with the failure of this entity and operation, if any."""
+        failure = self.failures.pop((entity, operation), None)
+        if failure == "refused" or key in self.closed:
+            raise interlock.RejectedError(f"no {operation} for {entity}", code=f"{operation}.refused")
+        if failure == "no call":
             await asyncio.sleep(3_600)
-        number = self.deeds.setdefault(key, f"{deed}-{len(self.deeds) + 1}")
-        if trouble == "no answer":
+        number = self.done.setdefault(key, f"{operation}-{len(self.done) + 1}")
+        if failure == "no response":
             await asyncio.sleep(3_600)
-        if trouble == "lost answer":
-            raise interlock.UnavailableError("the line is dead", code="bank.unreachable")
+        if failure == "lost response":
+            raise interlock.UnavailableError("the bank is unreachable", code="bank.unreachable")
         return number
 
     async def undo(self, name: str) -> None:
         """As `Services.undo`."""
-        self.closed |= {key for key, number in self.deeds.items() if name in (key, number)} or {name}
+        self.closed |= {key for key, number in self.done.items() if name in (key, number)} or {name}
 
     async def find(self, key: str) -> str | None:
         """As `Services.find`."""
-        if key not in self.deeds:
+        if key not in self.done:
             self.closed.add(key)
-        return self.deeds.get(key)
+        return self.done.get(key)
 
-    def held(self, deed: str) -> list[str]:
-        """What was done and not undone."""
-        return [number for key, number in self.deeds.items() if number.startswith(deed) and key not in self.closed]
+    def held(self, operation: str) -> list[str]:
+        """Return operations that were performed and not undone."""
+        return [number for key, number in self.done.items() if number.startswith(operation) and key not in self.closed]
 
 
-TROUBLES = {
-    "order/1": ("all is well", "", ""),
+FAILURES = {
+    "order/1": ("no failure", "", ""),
     "order/2": ("the card is refused", "charge", "refused"),
-    "order/3": ("charged, and the bank says nothing", "charge", "no answer"),
-    "order/4": ("not charged, and the bank says nothing", "charge", "no call"),
-    "order/5": ("charged, and the answer is lost", "charge", "lost answer"),
-    "order/6": ("charged, reserved, and no carrier", "parcel", "refused"),
+    "order/3": ("charged, but the bank does not respond", "charge", "no response"),
+    "order/4": ("not charged, but the bank does not respond", "charge", "no call"),
+    "order/5": ("charged, but the response is lost", "charge", "lost response"),
+    "order/6": ("charged and reserved, but no carrier", "parcel", "refused"),
 }
 
 
@@ -127,21 +127,21 @@ def app() -> interlock.BoundChart:
 
 def main() -> None:
     """Six orders, on a database in a temporary folder."""
-    town = Town({(entity, deed): trouble for entity, (_, deed, trouble) in TROUBLES.items()})
+    town = Town({(entity, operation): failure for entity, (_, operation, failure) in FAILURES.items()})
     with (
         tempfile.TemporaryDirectory() as folder,
         interlock.open(f"sqlite:///{folder}/orders.db", charts=[shop(town)]) as orders,
     ):
-        for entity in TROUBLES:
+        for entity in FAILURES:
             orders.create(entity, {"amount": 4_990, "item": "lamp"}, key="created")
             orders.send(entity, "order.placed", key="placed", principal=CUSTOMER)
-        for entity, (story, *_) in TROUBLES.items():
+        for entity, (story, *_) in FAILURES.items():
             print(f"{entity}: {story}")
-            print(f"  {' > '.join(lived(orders, entity))}")
+            print(f"  {' > '.join(visited_states(orders, entity))}")
     print(f"cards charged: {len(town.held('charge'))}, parcels on their way: {len(town.held('parcel'))}")
 
 
-def lived(orders: interlock.BlockingRuntime, entity: str) -> list[str]:
+def visited_states(orders: interlock.BlockingRuntime, entity: str) -> list[str]:
     """The states of an order, up to its end."""
     states: list[str] = []
     for entry in orders.watch(entity):

@@ -44,8 +44,8 @@ def subscriptions(desk: Desk, definition: Path = CHART) -> interlock.BoundChart:
     async def request_entitlement(attempt: interlock.Attempt) -> None:
         await desk.ask("entitlement", attempt.entity, attempt.key)
 
-    @chart.handler("person.tell")
-    async def tell_person(attempt: interlock.Attempt) -> None:
+    @chart.handler("person.notify")
+    async def notify_person(attempt: interlock.Attempt) -> None:
         await desk.ask("person", attempt.entity, attempt.key)
 
     return chart
@@ -85,19 +85,19 @@ def main() -> None:
             runtime.create(f"subscription/{number}", {"customer": "ada", "patience": "1s"}, key="created")
 
         print("1, in order:", *(confirm(runtime, "subscription/1", each) for each in SERVICES))
-        print("2, backwards:", *(confirm(runtime, "subscription/2", each) for each in reversed(SERVICES)))
-        print("2, once more:", *(confirm(runtime, "subscription/2", each) for each in SERVICES))
+        print("2, in reverse:", *(confirm(runtime, "subscription/2", each) for each in reversed(SERVICES)))
+        print("2, again:", *(confirm(runtime, "subscription/2", each) for each in SERVICES))
 
         for number in (3, 4):
             confirm(runtime, f"subscription/{number}", "payment")
             confirm(runtime, f"subscription/{number}", "entitlement")
             wait_for(runtime, f"subscription/{number}", "incomplete.verification_pending")
-        print("3, 4: no account in time, a person looks")
+        print("3, 4: no account in time, a person checks")
         print(
             "3, a person:",
             runtime.send("subscription/3", "verification.passed", {"by": "joan"}, principal=PERSON).outcome,
         )
-        print("4, at last:", confirm(runtime, "subscription/4", "account"))
+        print("4, later:", confirm(runtime, "subscription/4", "account"))
 
         print(
             "all:",

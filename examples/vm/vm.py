@@ -16,18 +16,18 @@ from typing import Protocol
 import interlock
 
 FOLDER = Path(__file__).parent
-RESTS = {"live", "setup_failed", "gone"}
+SETTLED = {"live", "setup_failed", "gone"}
 OWNER = {"id": "grace", "roles": ["owner"]}
 
 
 class Services(Protocol):
     """What the handlers need from network, disks and hypervisor. Each service accepts a key once."""
 
-    async def do(self, deed: str, key: str, entity: str) -> str:
-        """Do it, unless it was done with this key; returns its number. RejectedError: it will not be done."""
+    async def do(self, operation: str, key: str, entity: str) -> str:
+        """Perform an operation once per key and return its number. Raises RejectedError if it is refused."""
 
     async def undo(self, name: str) -> None:
-        """Undo what has this key or number. If nothing was done with the key, it can no longer be used."""
+        """Undo the operation with this key or number. An unknown key can no longer be used."""
 
 
 def provider(services: Services, folder: Path = FOLDER) -> list[interlock.BoundChart]:
@@ -76,34 +76,35 @@ def provider(services: Services, folder: Path = FOLDER) -> list[interlock.BoundC
 class Rack:
     """Simulated services, in memory, with the given shortages."""
 
-    def __init__(self, short_of: dict[str, str]) -> None:
-        self.short_of = short_of
-        self.deeds: dict[str, tuple[str, str, str]] = {}
+    def __init__(self, shortages: dict[str, str]) -> None:
+        self.shortages = shortages
+        self.done: dict[str, tuple[str, str, str]] = {}
         self.closed: set[str] = set()
 
-    async def do(self, deed: str, key: str, entity: str) -> str:
+    async def do(self, operation: str, key: str, entity: str) -> str:
         """As `Services.do`."""
-        if self.short_of.get(entity) == deed or key in self.closed:
-            raise interlock.RejectedError(f"no {deed} for {entity}", code=f"{deed}.refused")
-        return self.deeds.setdefault(key, (entity, deed, f"{deed}-{len(self.deeds) + 1}"))[-1]
+        if self.shortages.get(entity) == operation or key in self.closed:
+            raise interlock.RejectedError(f"no {operation} for {entity}", code=f"{operation}.refused")
+        return self.done.setdefault(key, (entity, operation, f"{operation}-{len(self.done) + 1}"))[-1]
 
     async def undo(self, name: str) -> None:
         """As `Services.undo`. A route ends with its address, a content with its volume."""
-        found = [key for key, (*_, number) in self.deeds.items() if name in (key, number)]
+        found = [key for key, (*_, number) in self.done.items() if name in (key, number)]
         self.closed |= set(found) or {name}
 
     def held(self, entity: str) -> list[str]:
-        """The resources of a machine: done and not undone."""
-        mine = [(key, deed) for key, (owner, deed, _) in self.deeds.items() if owner == entity]
-        return sorted(deed for key, deed in mine if key not in self.closed and deed not in ("route", "content"))
+        """Return the resources of a machine: operations that were performed and not undone."""
+        mine = [(key, operation) for key, (owner, operation, _) in self.done.items() if owner == entity]
+        held = {operation for key, operation in mine if key not in self.closed}
+        return sorted(held - {"route", "content"})
 
 
 SHORTAGES = {
-    "vm/1": ("all is there", ""),
+    "vm/1": ("nothing is missing", ""),
     "vm/2": ("no route to its address", "route"),
     "vm/3": ("no room for its content", "content"),
     "vm/4": ("it does not boot", "power"),
-    "vm/5": ("deleted while it is being made", ""),
+    "vm/5": ("deleted while it is being created", ""),
 }
 
 
@@ -114,7 +115,7 @@ def app() -> list[interlock.BoundChart]:
 
 def main() -> None:
     """Five machines, on a database in a temporary folder."""
-    rack = Rack({entity: deed for entity, (_, deed) in SHORTAGES.items()})
+    rack = Rack({entity: operation for entity, (_, operation) in SHORTAGES.items()})
     charts = provider(rack)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -125,7 +126,7 @@ def main() -> None:
             machines.send(entity, "setup.requested", key="wanted", principal=OWNER)
         machines.send("vm/5", "delete.requested", key="unwanted", principal=OWNER)
         for entity, (story, _) in SHORTAGES.items():
-            end = next(each for entry in machines.watch(entity) for each in entry.after if each in RESTS)
+            end = next(each for entry in machines.watch(entity) for each in entry.after if each in SETTLED)
             print(f"{entity}: {story}: {end}, holds {', '.join(rack.held(entity)) or 'nothing'}")
 
 

@@ -20,40 +20,40 @@ EXPECTED = {
   device/2: update_pending > unreachable > steady > update_pending > steady
   device/3: update_pending > steady
   device/4: update_pending > steady
-somebody puts 0.9 on device/3
+device/3 is downgraded to 0.9 by hand
   device/3: update_pending > steady
 all run 2.0 after 5 installations
 """,
     "order/order.py": """\
-order/1: all is well
+order/1: no failure
   draft > charge_pending > fulfilment.reservation > fulfilment.parcel > shipped
 order/2: the card is refused
   draft > charge_pending > charge_declined
-order/3: charged, and the bank says nothing
+order/3: charged, but the bank does not respond
   draft > charge_pending > charge_unknown > fulfilment.reservation > fulfilment.parcel > shipped
-order/4: not charged, and the bank says nothing
+order/4: not charged, but the bank does not respond
   draft > charge_pending > charge_unknown > charge_declined
-order/5: charged, and the answer is lost
+order/5: charged, but the response is lost
   draft > charge_pending > fulfilment.reservation > fulfilment.parcel > shipped
-order/6: charged, reserved, and no carrier
+order/6: charged and reserved, but no carrier
   draft > charge_pending > fulfilment.reservation > fulfilment.parcel > fulfilment.reservation_compensation \
 > refund_pending > refunded
 cards charged: 3, parcels on their way: 3
 """,
     "vm/vm.py": """\
-vm/1: all is there: live, holds address, power, volume
+vm/1: nothing is missing: live, holds address, power, volume
 vm/2: no route to its address: setup_failed, holds nothing
 vm/3: no room for its content: setup_failed, holds nothing
 vm/4: it does not boot: setup_failed, holds nothing
-vm/5: deleted while it is being made: gone, holds nothing
+vm/5: deleted while it is being created: gone, holds nothing
 """,
     "subscription/subscription.py": """\
 1, in order: applied applied applied
-2, backwards: applied applied applied
-2, once more: duplicate duplicate duplicate
-3, 4: no account in time, a person looks
+2, in reverse: applied applied applied
+2, again: duplicate duplicate duplicate
+3, 4: no account in time, a person checks
 3, a person: applied
-4, at last: applied
+4, later: applied
 all: active active active active
 """,
 }

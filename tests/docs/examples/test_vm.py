@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.vm.vm import OWNER, RESTS, provider
+from examples.vm.vm import OWNER, SETTLED, provider
 from interlock.assemble.runtimes import open as opening
 from interlock.ports.store import EntityQuery
 from interlock.runtime.runtime import Runtime
@@ -42,7 +42,7 @@ async def test_network_and_storage_are_created_in_parallel(tmp_path: Path) -> No
         assert {"address", "volume"} == set(services.asked)
         services.may_go_on.set()
 
-        assert "live" == (await reached(runtime, "vm/1", RESTS))[-1]
+        assert "live" == (await reached(runtime, "vm/1", SETTLED))[-1]
         assert ["address", "content", "power", "route", "volume"] == services.held("vm/1")
         assert {"network": "ready", "storage": "ready"} == await children(runtime)
 
@@ -64,7 +64,7 @@ async def test_what_one_part_cannot_have_the_others_give_back(
     async with machines(tmp_path, services) as runtime:
         await wanted(runtime)
 
-        assert "setup_failed" == (await reached(runtime, "vm/1", RESTS))[-1]
+        assert "setup_failed" == (await reached(runtime, "vm/1", SETTLED))[-1]
         assert [] == [each for each in services.held("vm/1") if each not in ("route", "content")]
         assert undone == sorted(each.removeprefix("undo ") for each in services.asked if each.startswith("undo"))
         assert ends == await children(runtime)
@@ -78,7 +78,7 @@ async def test_a_machine_deleted_during_setup_is_released(tmp_path: Path) -> Non
         services.may_go_on.set()
 
         assert "applied" == receipt.outcome
-        assert "gone" == (await reached(runtime, "vm/1", RESTS))[-1]
+        assert "gone" == (await reached(runtime, "vm/1", SETTLED))[-1]
         assert "power" not in services.asked
         assert [] == [each for each in services.held("vm/1") if each not in ("route", "content")]
 
@@ -105,7 +105,7 @@ async def test_what_cannot_be_given_back_waits_for_an_operator(tmp_path: Path) -
         del services.troubles["undo"]
         await runtime.send("vm/1", "removal.repeated", principal={"id": "joan", "roles": ["operator"]})
 
-        assert "setup_failed" == (await reached(runtime, "vm/1", RESTS))[-1]
+        assert "setup_failed" == (await reached(runtime, "vm/1", SETTLED))[-1]
         assert [] == [each for each in services.held("vm/1") if each not in ("route", "content")]
 
 
@@ -123,5 +123,5 @@ async def test_a_child_that_cannot_settle_holds_its_machine_up_until_a_person_ca
         services.ledger.undo(next(each.key for each in services.ledger.held("vm/1") if each.operation == "address"))
         await runtime.send(network.entity, "network.settled", principal={"id": "joan", "roles": ["operator"]})
 
-        assert "setup_failed" == (await reached(runtime, "vm/1", RESTS))[-1]
+        assert "setup_failed" == (await reached(runtime, "vm/1", SETTLED))[-1]
         assert [] == [each for each in services.held("vm/1") if each not in ("route", "content")]

@@ -155,7 +155,7 @@ def turn_json(playback: Playback, line: str, records: list[SimulationRecord]) ->
                 "reason": record.step.reason,
                 "effects": to_builtins(record.step.effects),
                 "faults": to_builtins(record.step.faults),
-                "trials": to_builtins(record.step.failed_guards),
+                "failed_guards": to_builtins(record.step.failed_guards),
             }
             for record in records
         ],
