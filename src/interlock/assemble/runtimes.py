@@ -172,7 +172,7 @@ def consume(
 
 
 def _bus_opener(bus: str | Bus | None) -> Callable[[], Bus] | None:
-    """Return what opens the bus with the runtime. An address is checked at once, where the mistake was made."""
+    """Return a function that opens the bus with the runtime. An invalid address raises immediately."""
     if bus is None:
         return None
     if isinstance(bus, str):
@@ -203,7 +203,7 @@ class PendingRuntime:
         self._opened: list[Runtime] = []
         self._blocking: list[BlockingRuntime] = []
 
-    if not TYPE_CHECKING:  # a type checker reports a missing `send` by itself
+    if not TYPE_CHECKING:  # a type checker reports a missing `send`
 
         def __getattr__(self, name: str) -> Any:
             """Raise UsageError for the methods of a runtime: it must be opened first."""

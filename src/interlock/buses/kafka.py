@@ -3,7 +3,7 @@
 Rule 1: the key of a record is the entity, so that its messages stay in one partition and in order. The producer is
 idempotent: the broker drops its repeated messages. After a crash it does not, and readers drop them by id or
 `sequence`. A message is sent when all replicas in sync have it.
-Rule 2: the client has threads of its own; one thread of ours polls it for results.
+Rule 2: the client starts its own threads; one thread of this module polls it for results.
 Rule 3: an option with a dot in its name goes to the client, such as `security.protocol=SASL_SSL`.
 Rule 4: a reader belongs to a consumer group, `group=`. Its offset in a partition advances when all records before it
 are acknowledged.
@@ -38,7 +38,7 @@ LINGER_MS = 5
 """How long a message waits for others to be sent with it."""
 
 CLOSING_SECONDS = 5.0
-"""How long pending messages may take when the bus closes; the rest is sent again, with its id."""
+"""How long pending messages may take when the bus closes; unsent messages are sent again later, with the same id."""
 
 READ_MAX = 64
 """Records read at a time."""
@@ -181,7 +181,7 @@ def _resolve(sent: asyncio.Future[KafkaError | None], error: KafkaError | None) 
 
 
 def _producer(address: BusAddress) -> Producer:
-    """Return a producer; it connects by itself. Raises UsageError for options that the client refuses."""
+    """Return a producer; it connects automatically. Raises UsageError for options that the client refuses."""
     from confluent_kafka import KafkaException, Producer
 
     ours = {"enable.idempotence": True, "linger.ms": LINGER_MS, "delivery.timeout.ms": int(SECONDS * 1000)}
@@ -216,7 +216,7 @@ class KafkaSource:
                 elif problem.name() in _NO_TOPIC | _DENIED:
                     await self.close()  # a new reader sees a topic that was created since
                     raise _translate_error(problem, self._address)
-                # Other errors are reports of the client, which recovers by itself.
+                # The client reports other errors and recovers from them automatically.
 
     def _read(self, reader: Consumer) -> list[Record]:
         with self._in_use:  # `close` may have started meanwhile

@@ -75,7 +75,7 @@ def _address(url: str, options: tuple[str, ...]) -> BusAddress:
 
 
 class _Connection:
-    """A connection to a server, opened when it is first needed; the client reconnects by itself."""
+    """A connection to a server, opened when it is first needed; the client reconnects automatically."""
 
     def __init__(self, address: BusAddress) -> None:
         self.address = address

@@ -102,7 +102,7 @@ def format_option(command: F) -> F:
 
 def src_option(command: F) -> F:
     """Add `--allow-src`."""
-    text = "Let an SCXML file include files of its own folder by src. Only for a definition that you trust."
+    text = "Let an SCXML file include other files of its folder by src. Only for definitions that you trust."
     return click.option("--allow-src", is_flag=True, help=text)(command)
 
 

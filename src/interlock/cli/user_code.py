@@ -56,7 +56,7 @@ def _check_no_arguments(name: str, function: Callable[..., Any]) -> None:
     except TypeError as error:
         hint = "name a chart, a list of charts, or a function without arguments that returns them"
         raise UsageError(f"`{name}` needs arguments: {error}", code="chart.module", hint=hint) from error
-    except ValueError:  # the signature is not known; the call will tell
+    except ValueError:  # the signature is unknown; the call itself will fail if it is wrong
         return
 
 

@@ -226,7 +226,7 @@ class SagaStates:
     # Steps
 
     def step(self, step: SagaStep, position: int, following: str) -> State:
-        """The state of a step. It is left at once if the step's `if` is false on entry."""
+        """The state of a step. It is exited immediately if the step's `if` is false on entry."""
         location = step.location
         start = self.assign(
             location,
@@ -316,7 +316,7 @@ class SagaStates:
         return State(key="compensation", type="parallel", states=tuple(regions), transitions=ends, location=location)
 
     def compensation(self, step: SagaStep, key: str, following: str, failed: str) -> State:
-        """The state that compensates a step; it is left at once if the step is not recorded as done."""
+        """The state that compensates a step; it is exited immediately if the step is not recorded as done."""
         call = step.compensate
         assert call is not None
         off: list[tuple[str, Value]] = [(f"{self.field}.done.{step.id}", None)]

@@ -208,7 +208,7 @@ class Codecs:
                 return None
 
     def has_short_form(self, shape: Shape) -> bool:
-        """Whether a bare text may stand for this record."""
+        """Whether this record may be written as a bare text."""
         resolved = self.shapes[shape.name] if isinstance(shape, Ref) else shape
         return isinstance(resolved, Record) and resolved.short is not None
 

@@ -1,6 +1,6 @@
 """The users of the demo: customers with orders, owners of machines, and support that answers late.
 
-Rule 1: they read the store and have no state of their own, so a demo that is stopped and started again continues.
+Rule 1: they read the store and keep no state, so a demo that is stopped and started again continues.
 Rule 2: entities are numbered, and the next number follows from their count; with its key none is created twice.
 Rule 3: users make mistakes: they send events twice, too late, or without the role.
 """
@@ -19,7 +19,7 @@ from interlock.ports.store import EntityQuery
 from interlock.runtime.runtime import Runtime
 
 INITIAL_ENTITIES = 40
-"""Entities created at once in an empty store, so that there is something to see from the first second."""
+"""Entities created immediately in an empty store, so that there is something to see from the first second."""
 
 LATE_MS = 20_000
 """How long support lets an entity wait."""
@@ -54,7 +54,7 @@ SUPPORT_EVENTS = (
 
 
 class Traffic:
-    """All users. `sent` counts their requests by outcome; `missed` are those that failed."""
+    """All users. `sent` counts their requests by outcome; `missed` are failed requests."""
 
     def __init__(self, runtime: Runtime, services: Services, rate: float) -> None:
         self._runtime = runtime

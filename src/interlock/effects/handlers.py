@@ -99,7 +99,7 @@ class Attempt(Struct, frozen=True):
 
     @property
     def cancelled(self) -> bool:
-        """Whether the result is no longer needed: the state that asked for it was left."""
+        """Whether the result is no longer needed: the state that requested it was exited."""
         return self.cancel_requested.is_set()
 
     def heartbeat(self, details: Any = None) -> None:

@@ -3,12 +3,13 @@
 Rule 1: nothing is polled that can be signalled. An append of this process wakes its lanes; work of other processes is
 found when it is due or at the next poll, whichever comes first.
 Rule 2: running work is renewed at a third of its lease. When another worker has claimed it, its attempt is stopped,
-unless it is already delivering its result: that append counts once, and a row that is gone is usually the effect of it.
-When it was cancelled, the attempt is told so. The details of its heartbeats are stored with it. A process that was
-suspended for longer than a lease continues its work if no other worker has claimed it: no second attempt starts.
+unless it is already delivering its result: that append counts once, and a row that no longer exists is usually the
+effect of it. When the work is cancelled, its attempt is informed. The details of its heartbeats are stored with it. A
+process that was suspended for longer than a lease continues its work if no other worker has claimed it: no second
+attempt starts.
 Rule 3: a store that cannot answer makes the lane wait and try again. It never ends the lane.
 Rule 4: while the admission gate drains, no work is claimed. Running work holds a permit until it ends.
-Rule 5: at the end, work that does not finish in time is requeued at once, under the same key, without a failure. An
+Rule 5: at the end, work that does not finish in time is requeued immediately, under the same key, without a failure. An
 attempt that still runs and cannot be stopped is not requeued: its lease expires, and no second attempt starts before.
 Rule 6: work that fails unexpectedly, or in a way that waiting cannot fix, is tried again like any other. After
 `ATTEMPTS_MAX` attempts it is a dead letter with the reason, so that one bad row blocks nothing.

@@ -1,7 +1,7 @@
 """Messages to the bus: in order per entity, at least once, each with one id.
 
-Rule 1: a message that fails blocks only its own entity. After `MESSAGE_ATTEMPTS_MAX` failures, or at once when the bus
-will never accept it, it is a dead letter and the next message is sent; consumers see the gap in `sequence`.
+Rule 1: a message that fails blocks only its own entity. After `MESSAGE_ATTEMPTS_MAX` failures, or immediately when the
+bus will never accept it, it is a dead letter and the next message is sent; consumers see the gap in `sequence`.
 Rule 2: an unreachable bus is not a failure of any message. Nothing is claimed for a while, longer each time, and no
 message becomes a dead letter. Events between entities continue meanwhile.
 Rule 3: after a kill between the bus's confirmation and the end of the row, the message is sent again with the same id.

@@ -1,6 +1,7 @@
 """Whether a failed attempt is tried again, and when: the retry policy of an effect, as pure arithmetic.
 
-Rule 1: an error that says nothing was done (RejectedError, DeniedError, UsageError ...) is final at once: `done: no`.
+Rule 1: an error that says nothing was done (RejectedError, DeniedError, UsageError ...) is final immediately: `done:
+no`.
 Rule 2: after any other error the effect may have happened. It is tried again while the policy has tries left, then
 `done: unknown`.
 Rule 3: an expired lease is not a failure and costs no try; otherwise an effect without a policy would not run at least

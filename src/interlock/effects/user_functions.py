@@ -64,7 +64,7 @@ def as_exception(error: BaseException) -> Exception:
 
 
 class HandlerThreads:
-    """Runs functions in threads, and counts those that still run."""
+    """Runs functions in threads, and counts the running ones."""
 
     def __init__(self, threads_max: int = THREADS_MAX) -> None:
         self._threads_max = threads_max

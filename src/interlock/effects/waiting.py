@@ -48,6 +48,6 @@ async def wait_until_empty(
 
 
 def log_failure(log: logging.Logger, message: str, error: Exception, **fields: object) -> None:
-    """Log a warning with the code of an error, and with its traceback unless it is one of our own."""
+    """Log a warning with the code of an error, and with its traceback unless it is an InterlockError."""
     traceback = None if isinstance(error, InterlockError) else error
     log.warning(message, exc_info=traceback, extra={**fields, "code": code_of(error)})

@@ -3,8 +3,8 @@
 Rule 1: timers are the difference of two snapshots: one that was set and cancelled in the same step never existed.
 Rule 2: an event to another entity is built here, with its sender and the system as principal. Its target is an address
 that the relay resolves.
-Rule 3: the work of a cancelled invoke is removed, or told to stop. A child gets an event of its own, after everything
-that was sent to it before, and its work is removed with that.
+Rule 3: the work of a cancelled invoke is removed, or marked as cancelled. A child gets a separate event, after
+everything that was sent to it before, and its work is removed with that.
 Rule 4: without a bus a message creates no work, since that would only pile up; the journal contains it. With a bus,
 every applied entry is a message, after the chart's own messages; but not a step into, in or out of a hidden state.
 """

@@ -67,7 +67,7 @@ def reconcile_key(name: str, version: int) -> OwnKey:
 
 
 def dedupe_key(event: str, value: str | int) -> tuple[str, str | None]:
-    """Return the key that a chart's `dedupe` gives an event, and its former key if that was different.
+    """Return the key of an event by the chart's `dedupe`, and its former key if that was different.
 
     A `:` in the event's name could give two events the same key, and a `/` one of the driver's other keys.
     """

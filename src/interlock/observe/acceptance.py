@@ -70,7 +70,7 @@ def acceptances(kernel: Kernel, snapshot: Snapshot, principal: Mapping[str, Any]
 
 
 def event_names(chart: Chart) -> tuple[str, ...]:
-    """Return the events that a sender can send: the declared ones, otherwise those that transitions name."""
+    """Return the events that a sender can send: the declared events or, without declarations, those of transitions."""
     if chart.events is not None:
         return tuple(each.name for each in chart.events if each.direction == "in")
     texts = (each.text for transition in chart.transitions for each in transition.descriptors)

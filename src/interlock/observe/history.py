@@ -1,7 +1,7 @@
 """Entities at an earlier version, replayed from the nearest cached snapshot.
 
-Rule 1: a page that loads by itself replays at most `REPLAY_ENTRIES_MAX` entries. A longer replay runs only on request,
-one page of the journal at a time, so that other requests are served in between.
+Rule 1: a page that loads without a request of the user replays at most `REPLAY_ENTRIES_MAX` entries. A longer replay
+runs only on request, one page of the journal at a time, so that other requests are served in between.
 Rule 2: a replay caches a snapshot every `SNAPSHOT_INTERVAL` versions, so the next one for a nearby version is short.
 Rule 3: snapshots are a cache. The store verifies entries, and a step that does not lead where its entry says is
 corruption, whether the replay started from a cached snapshot or from the first entry.

@@ -4,7 +4,8 @@
 
 Rule 1: the cost does not grow with the number of entities: the numbers come from the store's counters. A store without
 counters is read page by page up to `COUNT_MAX` entities; the result then says that it is not complete.
-Rule 2: a kind whose chart is not loaded has states and rates, but no total: only a chart tells which states are nested.
+Rule 2: a kind whose chart is not loaded has states and rates, but no total: only a chart defines which states are
+nested.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ DESCRIPTIONS: dict[Word, str] = {
     "waiting_child": "is waiting for its child entity",
     "queued": "is queued behind earlier messages of its entity",
 }
-"""Each word as the rest of a sentence that starts with the work's key."""
+"""Each word as the end of a sentence that starts with the work's key."""
 
 OVERDUE_MS = 10_000
 """Work due for longer than this is overdue: a worker that has its handler polls every second."""

@@ -3,7 +3,7 @@
 Rule 1: without `force` only dead letters are retried or dropped. With `force` a lease is broken: the work is due now
 and the next worker may claim it. A worker that still runs it keeps it if it renews its lease first; otherwise it loses
 it at its next renewal, and until then both run.
-Rule 2: a retry uses the same key and starts at the first attempt. Dropped work is gone: a chart that waits for its
+Rule 2: a retry uses the same key and starts at the first attempt. Dropped work is deleted: a chart that waits for its
 result waits until it receives another event. An ended entity accepts no event, so a compensation after its end is
 dropped with `force` only: the compensations after it would never run.
 Rule 3: every act is recorded with the principal, the act and the reason. The store keeps that row among its refusals,

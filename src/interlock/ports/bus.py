@@ -8,7 +8,7 @@ Rule 3: the class of an error says what happens next:
 |---|---|---|
 | `UnavailableError` | the bus is unreachable | the message waits, however long; that is not a failure of the message |
 | `DeniedError`, `NotFoundError` | it is not set up: no permission, no stream | retried, finally a dead letter |
-| `RejectedError` | the bus never accepts this message: too large | a dead letter at once |
+| `RejectedError` | the bus never accepts this message: too large | a dead letter immediately |
 
 Rule 4: a bus that is unreachable when it is opened is not an error. It connects when the first message is published.
 """
@@ -46,7 +46,7 @@ class IncomingMessage(Protocol):
         """Return it: the bus delivers it again, to any reader of the group."""
 
     async def dead_letter(self) -> None:
-        """Give it up. A bus that has dead letters stores it there; another one drops it."""
+        """Give up the message. A bus with dead letters stores it there; another bus drops it."""
 
 
 @runtime_checkable

@@ -41,8 +41,8 @@ MINUTE_MS = 60_000
 
 
 class StateCount(Struct, frozen=True):
-    """How many entities of a revision are in a state; compounds count too. Those that ended without a final state are
-    counted once, under one of `ports.store.ENDED_STATES`.
+    """How many entities of a revision are in a state; compounds count too. Entities that ended without a final state
+    are counted once, under one of `ports.store.ENDED_STATES`.
     """
 
     revision: str

@@ -72,7 +72,7 @@ async def in_thread(function: Callable[[], T], *, name: str = "interlock-call") 
             value = context.run(function)
         except BaseException as caught:  # noqa: BLE001 - every exception belongs to the caller
             error = caught
-        with suppress(RuntimeError):  # the loop was closed meanwhile; there is no waiter
+        with suppress(RuntimeError):  # the loop was closed meanwhile: no caller waits
             loop.call_soon_threadsafe(_resolve, result, value, error)
 
     thread = Thread(target=run, name=name, daemon=True)

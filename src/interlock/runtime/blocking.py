@@ -5,7 +5,8 @@ One loop in one thread. Each call submits a coroutine to it and waits. Nothing i
 Rule 1: a wakeup pipe (`stores.threads.wakeup`) reports the end of a call: it costs the caller two thread switches.
 Rule 2: a call runs in the context of its caller, so that traces and logs see the caller's context variables.
 Rule 3: every submitted call returns or raises, also when the runtime is closed meanwhile.
-Rule 4: a signal handler may make a call in the middle of a call of its own thread: no lock is held that it needs.
+Rule 4: a signal handler may make a call in the middle of another call of the same thread: no lock is held that it
+needs.
 Rule 5: a call in a forked child is refused (`runtime.forked`), because the loop's thread does not exist there. What the
 child inherits is never freed: finalizers of transports would change the epoll instance that it shares with its parent.
 Rule 6: a coroutine handler runs in the loop. A call from there would wait for itself without end, and is refused.
@@ -37,7 +38,7 @@ from interlock.runtime.shutdown import DrainReport, Signals, until_stopped
 from interlock.stores.threads.wakeup import WakeupPipe
 
 PIPES_MAX = 64
-"""Callers that wait on a pipe at once: it uses two file descriptors, which are scarce. Others wait on a lock."""
+"""Callers that wait on a pipe at the same time: each uses two file descriptors. Others wait on a lock."""
 
 T = TypeVar("T")
 

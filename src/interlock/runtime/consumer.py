@@ -164,7 +164,7 @@ class Consumer:
             raise
 
     def _enqueue(self, incoming: IncomingMessage) -> None:
-        """Put a message behind earlier ones of its source entity. An invalid message has a line of its own."""
+        """Put a message behind earlier ones of its source entity. An invalid message has a separate line."""
         try:
             message = decode_message(incoming.body)
             name = f"{message.source} {message.subject}" if message.subject else f"{message.source} {message.id}"
@@ -198,7 +198,7 @@ class Consumer:
         """Requeue after a while: a message that fails each time must not keep the intake busy."""
         with suppress(_Stopped):
             await self._wait(UNEXPECTED_FAILURES)
-        with suppress(Exception):  # a bus that is unreachable delivers it again by itself
+        with suppress(Exception):  # an unreachable bus redelivers it automatically
             await incoming.requeue()
 
     # Processing

@@ -251,7 +251,7 @@ class Runtime:
         return await self.store.find(query)
 
     async def watch(self, entity: str, *, after: int = 0, poll_ms: int = 1_000) -> AsyncGenerator[Entry, None]:
-        """Yield every entry after a version as it is written: at once for this process, within `poll_ms` for others.
+        """Yield every entry after a version as it is written: immediately in this process, within `poll_ms` in others.
 
         Raises NotFoundError when the entity does not exist yet.
         """
@@ -301,7 +301,7 @@ class Runtime:
         self._drain_listeners.append(listener)
 
     async def drain(self, timeout_ms: int) -> DrainReport:
-        """Accept no new requests, let requests and running work finish in time, requeue the rest, and report.
+        """Accept no new requests, let requests and running work finish in time, requeue unfinished work, and report.
 
         Sends are refused from now on (`runtime.draining`); reading works until `close`. A lifecycle that other
         processes share drains too.
@@ -311,7 +311,7 @@ class Runtime:
             listener()
         started_ms = self.clock.now_ms()
         if isinstance(self.gate, DrainableGate):
-            self.gate.drain(timeout=timeout_ms / 1000)  # it starts at once, in every process
+            self.gate.drain(timeout=timeout_ms / 1000)  # it starts immediately, in every process
         unanswered, report = await asyncio.gather(
             self._admission.drain(timeout_ms, self.clock), self._run_close_callbacks()
         )
@@ -342,8 +342,8 @@ class Runtime:
     ) -> DrainReport:
         """Work until SIGTERM or SIGINT arrives; then drain for `drain_ms` at most, and report.
 
-        A second signal ends the process at once. `on_signal` is called with the number of the first one. Must be called
-        in the main thread.
+        A second signal ends the process immediately. `on_signal` is called with the number of the first one. Must be
+        called in the main thread.
 
             async with interlock.open(url, charts=[order]) as orders:
                 await orders.run_until_signal()

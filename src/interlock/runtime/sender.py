@@ -12,7 +12,7 @@ Rule 5: a key names one event of an entity; its creation counts as an event. The
 Another event under a caller's key is a UsageError, because the caller would take `duplicate` for success. Payloads are
 not compared: a repeated send may carry another time.
 Rule 6: keys that start with `_` belong to the runtime and are made from what they name, so they need no such check,
-except those that stand for a request from outside (`model.keys.REQUESTS`). An archived entry cannot be checked; its key
+except keys of requests from outside (`model.keys.REQUESTS`). An archived entry cannot be checked; its key
 is `duplicate`.
 Rule 7: a former key of a request counts only for an entry of the same event, with the same payload or from the same
 principal: another sender may have used that key, and must not be able to suppress the request by doing so.
@@ -76,7 +76,7 @@ class SendRequest(Struct, frozen=True):
 
     `expected` is the version that the caller expects. `refusal` is set when the request is to be refused unless its key
     is known. `finishes` is the work of the entity that ends with the entry; with `fence`, only if that is still its
-    newest attempt. `sent_ms` is when the event was first sent, for stores that can tell whether its key may have
+    newest attempt. `sent_ms` is when the event was first sent, for stores that know whether its key may have
     expired. `former_key` is the key under which an earlier release may have recorded the same request.
     """
 
@@ -172,7 +172,7 @@ class EntitySender:
         return self._watchers.setdefault(entity, asyncio.Event())
 
     def now_ms(self) -> int:
-        """Return the time; clock listeners are told when it went back by more than clocks normally differ."""
+        """Return the time; call the clock listeners when it went back by more than clocks normally differ."""
         now_ms = self.clock.now_ms()
         if now_ms < self._latest_ms - CLOCK_AHEAD_MS_MAX:
             self._latest_ms = now_ms
@@ -291,7 +291,7 @@ class EntitySender:
         return await self._refuse(snapshot, stamped, decision, request)
 
     def _stamp(self, kernel: Kernel, snapshot: Snapshot, request: SendRequest, last_ms: int) -> _Stamped:
-        """Give the event its time, which never goes back, and find its key.
+        """Set the time of the event, which never goes back, and find its key.
 
         A result keeps its own key: under a key that a caller's event has used, a timer would never fire.
         """
@@ -330,7 +330,7 @@ class EntitySender:
         return kernel.step(snapshot, event)
 
     def _policy(self, kernel: Kernel, request: SendRequest) -> Authorizer | None:
-        """Return the policy that applies; None when every sender is allowed, and for results of its own work."""
+        """Return the policy that applies; None for results of its work, and when every sender is allowed."""
         if request.finishes is not None:
             return None
         authorizer = self._authorizers.get(kernel.chart.revision)
@@ -395,7 +395,7 @@ class EntitySender:
         Raises ConflictError for a wrong version, RejectedError for an entry that is too large.
         """
         entity, event = snapshot.entity, stamped.event
-        # Without the role the key is not looked up: the answer would tell whether a guessed key exists.
+        # Without the role the key is not looked up: the answer would reveal whether a guessed key exists.
         found = await self.store.load(entity, key=None if _is_denied_by_role(decision) else stamped.key)
         if isinstance(found, Duplicate):
             return await resolve_duplicate(self.store, entity, found.version, key=stamped.key, event=event.name)

@@ -1,8 +1,8 @@
 """Shutdown: a process works until a signal, drains, and ends.
 
 Rule 1: on the first SIGTERM or SIGINT the process claims no further work, lets running work finish until a deadline,
-and requeues the rest. On the second signal it exits at once, with 128 plus the signal's number. Nothing is lost by
-that: the leases of its work expire, and another process runs it under the same key.
+and requeues unfinished work. On the second signal it exits immediately, with 128 plus the signal's number. Nothing is
+lost by that: the leases of its work expire, and another process runs it under the same key.
 Rule 2: with a lifecycle that several processes share, a signal to one of them drains all. Each of the others ends when
 the lifecycle has closed.
 Rule 3: the signal handler only records the signal. Everything else happens in the event loop.

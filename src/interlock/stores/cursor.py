@@ -19,7 +19,7 @@ def encode_cursor(entered_ms: int, entity: str) -> str:
 
 
 def decode_cursor(text: str) -> tuple[int, str]:
-    """Return the position that a cursor stands for. Raises UsageError (`cursor.malformed`) for an invalid one."""
+    """Return the position that a cursor encodes. Raises UsageError (`cursor.malformed`) for an invalid one."""
     try:
         return msgspec.json.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=tuple[Milliseconds, str])
     except (ValueError, msgspec.MsgspecError) as error:

@@ -21,7 +21,7 @@ MORE = 4
 """The part of the time that passed that is added: a quarter makes up for pauses, and leaves a key its weeks."""
 
 MORE_MS_MAX = 1_800_000
-"""The most that is added at once: that of two hours. A writer that did not move the boundary for a month would
+"""The most that is added in one step: that of two hours. A writer that did not move the boundary for a month would
 otherwise have days to spare when a clock jumps."""
 
 
@@ -47,5 +47,5 @@ class KeyExpiry:
 
 
 def window_begin_ms(now_ms: int, newest_ms: int) -> int:
-    """Return where the window begins, by the earlier of a clock and the newest entry."""
+    """Return the start of the window, by the earlier of a clock and the newest entry."""
     return min(now_ms, newest_ms) - KEY_WINDOW_MS

@@ -1,10 +1,10 @@
 """Leases and downtimes in memory: the reference for the other stores.
 
 Rule 1: a lease that was released keeps its fence: the next owner gets a higher one.
-Rule 2: the last heartbeat never goes back by itself. A clock that goes back a little is harmless: nothing is recorded
-until it has caught up. After a clock that was far ahead, `correct` repairs it.
+Rule 2: the last heartbeat never goes back automatically. A clock that goes back a little is harmless: nothing is
+recorded until it has caught up. After a clock that was far ahead, `correct` repairs it.
 Rule 3: a lease that ends later than any lease can is not valid: it was acquired under a wrong clock.
-Rule 4: not safe for threads by itself: the owner of the table holds a lock.
+Rule 4: not safe for threads: the owner of the table holds a lock.
 """
 
 from __future__ import annotations

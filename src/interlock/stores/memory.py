@@ -1,9 +1,9 @@
-"""The memory store: the same interface over dictionaries and a lock. For tests and for trying things out.
+"""The memory store: the same interface, implemented with dictionaries and a lock. For tests and experiments.
 
-It is the reference that the other stores are measured against, and promises nothing across a restart.
+It is the reference for the other stores. Nothing survives a restart.
 
-Rule: whoever sends lets others run now and then, as with any store that waits for a disk; a loop of sends would
-otherwise keep an event loop to itself.
+Rule: a sender yields to the event loop now and then, as it does in any store that waits for a disk. Otherwise a loop
+of sends would block all other tasks.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from interlock.stores.work_table import WorkTable
 T = TypeVar("T")
 
 TURN_CALLS = 16
-"""Calls after which others in the event loop get their turn. A turn costs a third of a send; sixteen sends take less
-than a millisecond, which nobody notices."""
+"""Calls after which other tasks of the event loop run. A switch costs a third of a send; sixteen sends take less than
+a millisecond."""
 
 
 def open_store(url: str) -> MemoryStore:
-    """A new, empty store for the address `memory:`. Raises UsageError for more than that: there is nothing to name."""
+    """Return a new, empty store for the address `memory:`. Raises UsageError if the address has a path or options."""
     if url != "memory:":
         raise UsageError(f"`{url}` names a place, and memory has none", code="url.malformed", hint="use `memory:`")
     return MemoryStore()
@@ -103,7 +103,7 @@ class MemoryStore:
         after_fork(self, MemoryStore._inherit)
 
     async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
-        """Keep one step, if the entity still is at the expected version and its key is new."""
+        """Write one step, if the entity is still at the expected version and its key is new."""
         entry = append.entry
         await self._take_turns()
         with self._lock:
@@ -137,7 +137,7 @@ class MemoryStore:
             return Appended(entry.version, record.head)
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
-        """The entity as it is; None when there is none. With `key`: `Duplicate` when that key was kept before."""
+        """Return the entity; None when it does not exist. With `key`: `Duplicate` when that key was used before."""
         await self._take_turns()
         with self._lock:
             self._check_open()
@@ -168,7 +168,7 @@ class MemoryStore:
             return EntityPage(tuple(map(self._row, entities)), after)
 
     async def kinds(self) -> tuple[str, ...]:
-        """The kinds that there are entities of, sorted."""
+        """Return the kinds that have entities, sorted."""
         with self._lock:
             self._check_open()
             return tuple(sorted({stored.kind for stored in self._entities.values()}))
@@ -203,7 +203,7 @@ class MemoryStore:
         )
 
     async def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
-        """Keep refusals."""
+        """Record refusals."""
         await self._take_turns()
         with self._lock:
             self._check_open()
@@ -214,7 +214,7 @@ class MemoryStore:
         for each in refusals:
             self._statistics.count(each.entity.partition("/")[0], REFUSALS, each.time_ms)
 
-    # Sight: nothing is kept for it here but the tally; a memory holds few enough to count
+    # Statistics: computed from all entities; only rates and dwell times are recorded
 
     async def count_states(self, kind: str) -> tuple[StateCount, ...]:
         """The population of every state, by revision."""
@@ -237,13 +237,13 @@ class MemoryStore:
         return tuple(DwellTimes(state, tuple(stays)) for state, stays in sorted(found.items()))
 
     async def minute_rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
-        """What each minute since a time brought."""
+        """Return the counts of each minute since a time."""
         with self._lock:
             minutes = sorted(self._statistics.minutes.items())
             return tuple(MinuteRates(when, *each) for (own, when), each in minutes if own == kind and when >= since_ms)
 
     async def count_overdue(self, kind: str, state: str, *, before_ms: int) -> int:
-        """How many entities are in a state since before a time."""
+        """Return how many entities have been in a state since before a time."""
         with self._lock:
             found = sum(
                 stored.kind == kind and state in stored.entered_ms and stored.entered_ms[state] < before_ms
@@ -261,7 +261,7 @@ class MemoryStore:
         return tuple(found[::-1][: max(1, min(limit, PAGE_MAX))])
 
     async def verify_refusals(self) -> RefusalVerification:
-        """Memory keeps no chain: nobody else can write here."""
+        """Count the refusals. There is no chain to verify: no other process can write here."""
         return RefusalVerification(len(self.refusals))
 
     async def release_journal(self, entity: str, *, version: int, archive: str) -> bool:
@@ -281,17 +281,17 @@ class MemoryStore:
     async def claim(
         self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
     ) -> tuple[Claim, ...]:
-        """Take up work that is due, oldest first."""
+        """Claim work that is due, oldest first."""
         return await self._on_work(
             lambda work: work.claim(lane, names, owner=owner, now_ms=now_ms, until_ms=until_ms, limit=limit)
         )
 
     async def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
-        """Hold claims longer."""
+        """Extend claims."""
         return await self._on_work(lambda work: work.renew(claims, until_ms=until_ms))
 
     async def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
-        """Let go of claims."""
+        """Release claims, with the outcome of each."""
         return await self._on_work(lambda work: work.settle(settled, now_ms=now_ms))
 
     async def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
@@ -305,19 +305,19 @@ class MemoryStore:
     async def requeue_dead_letter(
         self, entity: str, work_id: WorkId, *, now_ms: int, audit: Refusal | None = None
     ) -> bool:
-        """Let dead work be tried again, from its first attempt."""
+        """Retry dead work from its first attempt."""
         return await self._acted(lambda work: work.requeue_dead_letter(entity, work_id, now_ms=now_ms), audit)
 
     async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:
-        """Let work that is not dead be tried again."""
+        """Retry work that is not dead."""
         return await self._acted(lambda work: work.settle((settled,), now_ms=now_ms)[0], audit)
 
     async def delete_work(self, entity: str, work_id: WorkId, *, audit: Refusal | None = None) -> bool:
-        """Forget work."""
+        """Delete work."""
         return await self._acted(lambda work: work.delete_work(entity, work_id), audit)
 
     async def _acted(self, act: Callable[[WorkTable], bool], audit: Refusal | None) -> bool:
-        """Do what an operator asks for, and keep who it was, under one lock."""
+        """Perform an operator's action and record who requested it, under one lock."""
         await self._take_turns()
         with self._lock:
             self._check_open()
@@ -327,7 +327,7 @@ class MemoryStore:
             return done
 
     async def save_details(self, claim: Claim, error: Any) -> bool:
-        """Keep this beside the work of a claim."""
+        """Store details with the work of a claim."""
         return await self._on_work(lambda work: work.save_details(claim, error))
 
     async def _on_work(self, question: Callable[[WorkTable], T]) -> T:
@@ -339,17 +339,17 @@ class MemoryStore:
     # Leases
 
     async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
-        """Take a name, or hold it longer; None while another holds it."""
+        """Acquire or extend a lease; None while another owner holds it."""
         return await self._on_leases(
             lambda table: table.acquire_lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms)
         )
 
     async def release_lease(self, lease: Lease) -> bool:
-        """Let go of a name at once."""
+        """Release a lease immediately."""
         return await self._on_leases(lambda table: table.release_lease(lease))
 
     async def record_heartbeat(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
-        """Note that a worker is alive; the downtime that ends with this, if it does."""
+        """Record a heartbeat; return the downtime that it ends, if any."""
         return await self._on_leases(lambda table: table.record_heartbeat(now_ms=now_ms, gap_ms=gap_ms))
 
     async def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
@@ -357,7 +357,7 @@ class MemoryStore:
         return await self._on_leases(lambda table: table.downtimes(since_ms=since_ms))
 
     async def correct_clock(self, *, now_ms: int) -> None:
-        """Forget signs of life, downtimes and statistics that are stamped in the future."""
+        """Delete heartbeats, downtimes and statistics that are stamped in the future."""
         await self._on_leases(lambda table: table.correct(now_ms=now_ms))
         with self._lock:
             self._statistics.forget_after(now_ms)
@@ -375,7 +375,7 @@ class MemoryStore:
             return question(self._leases)
 
     async def close(self) -> None:
-        """Refuse everything from now on; what was kept is gone with the store."""
+        """Refuse further calls. The content is lost."""
         self._closed = True
 
     async def _take_turns(self) -> None:
@@ -384,7 +384,7 @@ class MemoryStore:
             await asyncio.sleep(0)
 
     def _inherit(self) -> None:
-        """In a forked child: this is a copy. What it kept, the parent would never see."""
+        """In a forked child: mark the store as a copy. The parent would never see what is written to it."""
         self._lock, self._is_inherited = Lock(), True
 
     def _check_open(self) -> None:

@@ -4,7 +4,7 @@ It is the reference for the other stores: tests compare them with it.
 
 Rule 1: a row is claimed when its time has come; a lease is that time, moved on. No process has to notice its expiry.
 Rule 2: in an ordered lane only the first living row of an entity is in line: what one entity sends is delivered in
-order. A dead letter has lost its place; when it is revived, it is due immediately.
+order. A dead letter is not in line; when it is requeued, it is due immediately.
 Rule 3: not safe for threads: its owner holds a lock.
 """
 

@@ -219,7 +219,7 @@ class VirtualClock:
 
 @dataclass(frozen=True, slots=True)
 class _Poll:
-    """One wait of a polling loop: when it began, its interval, and how far the interval may be stretched."""
+    """One wait of a polling loop: when it started, its interval, and how far the interval may be stretched."""
 
     future: asyncio.Future[None]
     began_ms: float

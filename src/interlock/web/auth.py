@@ -6,7 +6,7 @@ their principal.
 Rule 3: a session ends eight hours after it started; one that was started with a key also after half an hour without a
 request.
 Rule 4: without a key file there is one link, printed where the server was started, that starts one session.
-Rule 5: sessions are limited per user: a user who signs in too often ends sessions of their own.
+Rule 5: sessions are limited per user: a user who signs in too often ends their own oldest sessions.
 """
 
 from __future__ import annotations

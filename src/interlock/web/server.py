@@ -79,7 +79,7 @@ def uvicorn_config(app: ASGIApp, connections: Connections | None = None) -> uvic
     return uvicorn.Config(
         app,
         http=limits.protocol(),
-        backlog=limits.accepts,  # asyncio accepts as many at once; `startup` sets the queue of the kernel
+        backlog=limits.accepts,  # asyncio accepts as many in one go; `startup` sets the queue of the kernel
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -125,7 +125,7 @@ class _Server(uvicorn.Server):
         self._connections = connections
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and restore the queue of the kernel, which uvicorn sets to the number of accepts at once."""
+        """Start, and restore the queue of the kernel, which uvicorn sets to the number of accepts in one go."""
         await super().startup(sockets)
         for each in sockets or ():
             each.listen(HTTP_BACKLOG_MAX)

@@ -58,7 +58,7 @@ def check(
     source_format: str | None,
     allow_src: bool,
 ) -> int:
-    """Prints all findings at once. Without FILE it checks the definitions of interlock.toml.
+    """Prints all findings. Without FILE it checks the definitions of interlock.toml.
 
     Exit code 1 if there is an error, with --strict also if there is a warning. Notes are shown with -v.
     """
@@ -88,7 +88,7 @@ def _project_definitions() -> tuple[str, ...]:
 
     found = tuple(each for each in project().charts if ":" not in each)
     if not found:
-        raise click.UsageError("missing argument 'FILE...', and there is no project with definitions")
+        raise click.UsageError("missing argument 'FILE...'; there is no project with definitions")
     return found
 
 

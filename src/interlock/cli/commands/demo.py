@@ -1,7 +1,7 @@
 """`interlock demo`: orders and virtual machines that run by themselves, for the console and every other command.
 
 Rule 1: everything is in one folder, which can be deleted. Started again, the demo continues.
-Rule 2: the first signal drains it; a second one stops it at once. Neither loses state.
+Rule 2: the first signal drains it; a second one stops it immediately. Neither loses state.
 Rule 3: its services fail on purpose, so log records appear with -v only.
 """
 

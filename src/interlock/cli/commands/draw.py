@@ -207,7 +207,7 @@ def _picture(terminal: Terminal, chart: Chart, options: DrawOptions, *, theme: s
 
 
 def _changes(path: Path) -> Iterator[None]:
-    """Yield at once, and whenever the file changes. Ends only by an interrupt."""
+    """Yield immediately, and then whenever the file changes. Ends only by an interrupt."""
     last: object = None
     while True:
         try:

@@ -238,7 +238,7 @@ def _handlers(charts: tuple[str, ...]) -> frozenset[str] | None:
 
 
 def _print_advice(terminal: Terminal, rows: Sequence[WorkRow], now_ms: int, handlers: frozenset[str] | None) -> None:
-    """What to do about work that does not continue by itself."""
+    """Print what to do about work that needs attention."""
     statuses = [(row, work_status(row, now_ms=now_ms, handlers=handlers)) for row in rows]
     dead = sum(each.word == "dead" for _, each in statuses)
     if dead:

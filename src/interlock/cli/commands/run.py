@@ -64,8 +64,8 @@ def run_command(
     """Runs until SIGTERM or Ctrl-C. MODULE:NAME is a chart, a list of charts, or a function that returns either; the
     default is the charts of the project.
 
-    At the end it claims no more work, waits for running work, requeues the rest, and ends with exit code 0. A second
-    signal stops it at once: its work is requeued when the leases expire.
+    At the end it claims no more work, waits for running work, requeues unfinished work, and ends with exit code 0. A
+    second signal stops it immediately: its work is requeued when the leases expire.
     """
     charts = load_charts(()) if app is None else load_code(app)
     url, prefix = store or default_store(), key_prefix_of(key_prefix)
@@ -127,7 +127,7 @@ def _print_stopped(terminal: Terminal, report: DrainReport) -> None:
 
 
 def drain_text(report: DrainReport) -> str:
-    """Return what became of running work, as the rest of a line."""
+    """Return what happened to running work, as the end of a line."""
     text = f": {report.finished} finished, {report.requeued} requeued"
     if not (report.finished or report.requeued or report.still_running):
         text = "; no work in progress"

@@ -92,7 +92,7 @@ def _start(bound: BoundChart, context: dict[str, Any] | None) -> Playback:
     try:
         return Playback(bound, context)
     except RejectedError as error:
-        hint = error.hint or ("give it with --context JSON" if error.code.startswith("context.") else None)
+        hint = error.hint or ("pass it with --context JSON" if error.code.startswith("context.") else None)
         raise RejectedError(error.message, code=error.code, hint=hint) from error
 
 
@@ -272,7 +272,7 @@ class _JsonView(_TextView):
 
 
 def _script_lines(script: str | None) -> Iterator[str]:
-    """The lines of a script; a file is read at once, stdin line by line. Raises UsageError for invalid UTF-8."""
+    """The lines of a script; a file is read as a whole, stdin line by line. Raises UsageError for invalid UTF-8."""
     if script is None or script == STDIN:
         return _decode_lines("<stdin>", sys.stdin.buffer)
     return _decode_lines(script, read_bytes(Path(script)).splitlines())

@@ -150,7 +150,7 @@ def _kind_line(each: Population) -> Line:
 
 
 def shown_states(kind: Population) -> list[StatePopulation]:
-    """The populated states without those that only repeat their children: leaves, and states with an `expect`."""
+    """The populated leaf states, and populated states with an `expect`: other states only repeat their children."""
     parents = {each.parent for each in kind.states}
     return [each for each in kind.states if each.entities and (each.id not in parents or each.expect_ms is not None)]
 

@@ -54,7 +54,7 @@ class Progress:
             self._draw(self._text(count, note))
 
     def line(self, text: str) -> None:
-        """Show this text at once."""
+        """Show this text immediately."""
         if self._is_enabled:
             self._draw(text)
 

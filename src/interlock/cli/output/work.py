@@ -73,7 +73,7 @@ def _status_text(row: WorkRow, status: WorkStatus, now_ms: int) -> str:
 
 
 def _child_text(row: WorkRow) -> str:
-    """The child entity, if the row names its kind: a chart written inline has a kind of its own."""
+    """The child entity, if the row names its kind: the kind of an inline chart is generated."""
     src, invokeid = row.work.body.get("src"), row.work.body.get("id")
     if not isinstance(src, str) or not isinstance(invokeid, str) or "." in src:
         return ""

@@ -71,9 +71,7 @@ def _check_field(report: CheckReport, field: Field, code: str) -> None:
     for each in field.enum or ():
         problem = field_problem(each, _without_enum(field))
         if problem is not None:
-            report.add(
-                "field.enum", f"a value of its own `enum` is invalid: {problem}", field.location, "correct the list"
-            )
+            report.add("field.enum", f"a value of its `enum` is invalid: {problem}", field.location, "correct the list")
     if field.min is not None and field.max is not None and field.min > field.max:
         message = f"no value is valid for `{field.name}`: `min` {field.min} is greater than `max` {field.max}"
         report.add("field.bounds", message, field.location, "swap `min` and `max`")

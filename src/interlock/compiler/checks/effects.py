@@ -155,7 +155,7 @@ def _lint_invoke(report: CheckReport, graph: Graph, state: State, invoke: Invoke
 
 
 def lint_sagas(report: CheckReport, graph: Graph) -> None:
-    """Sagas without error handling, timeouts or compensations, and those that an outer transition can interrupt."""
+    """Sagas without error handling, timeouts or compensations, and sagas that an outer transition can interrupt."""
     for state in graph.states:
         saga = report.tree.states[state.index].saga
         if saga is None:

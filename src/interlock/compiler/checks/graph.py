@@ -148,7 +148,7 @@ class Graph:
         return domain is not None and self.is_descendant(index, domain)
 
     def entered(self, transition: Transition, *, memory: bool) -> frozenset[int]:
-        """Every state that the transition may enter; with `memory`, also those that a history may have recorded."""
+        """Every state that the transition may enter; with `memory`, also states that a history may have recorded."""
         domain = self.domain(transition)
         if domain is None:
             return frozenset()

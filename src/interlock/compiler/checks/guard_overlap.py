@@ -15,7 +15,7 @@ from interlock.expression.parser import Parsed
 from interlock.model.document.actions import Guard, GuardAll, GuardExpression, GuardIn, GuardNot
 
 Trees = Mapping[str, Parsed | None]
-"""The parsed tree of each expression text; None for a language that cannot give it."""
+"""The parsed tree of each expression text; None for a language without such a tree."""
 
 Fact = tuple[str, str, str]
 """One comparison: subject, operator and operand, each as text that is equal if the meaning is equal."""

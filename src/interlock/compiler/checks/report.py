@@ -145,11 +145,11 @@ LINTS = tuple(code for code, each in CODES.items() if each.can_allow)
 
 
 SUGGESTIONS_MAX = 25
-"""Unknown names per chart for which a similar name is searched: the search is slow, and nobody reads more."""
+"""Unknown names per chart for which a similar name is searched: the search is slow, and more would not help."""
 
 
 class EventIndex:
-    """Declared events by every prefix of their names, so that those of a descriptor are found at once."""
+    """Declared events by every prefix of their names, so that the events of a descriptor are found by one lookup."""
 
     def __init__(self, events: Iterable[EventType]) -> None:
         self.prefixes: dict[tuple[str, ...], list[EventType]] = {}

@@ -87,7 +87,7 @@ def _entering_transitions(graph: Graph, hidden: frozenset[int]) -> dict[int, lis
 
 
 def _check_access(report: CheckReport, graph: Graph, state: State, into: list[Transition], reported: set[int]) -> None:
-    """Compare the roles that may enter with those that may leave. Each transition is reported once."""
+    """Compare the roles that may enter with the roles that may leave. Each transition is reported once."""
     entering: set[str] = set()
     for transition in into:
         entering |= _required_roles(report, state, transition, "into", reported)

@@ -241,7 +241,7 @@ def exits_of(graph: Graph, index: int) -> Iterator[Transition]:
 def _possible_transitions(graph: Graph, index: int) -> Iterator[tuple[Transition, bool]]:
     """The transitions that may be taken while the state is active: in it, in its ancestors, and in regions.
 
-    The flag tells whether the transition belongs to an ancestor, where an inner transition may shadow it.
+    The flag says whether the transition belongs to an ancestor, where an inner transition may shadow it.
     """
     for each in range(index, graph.states[index].last + 1):
         yield from ((transition, False) for transition in graph.outgoing[each])
@@ -289,6 +289,6 @@ def _sets_timer(actions: Iterator[object]) -> bool:
 
 
 def _is_left_at_once(graph: Graph, state: State) -> bool:
-    """Whether the state is always left at once."""
+    """Whether the state is always exited in the step that enters it."""
     own = [graph.transitions[each] for each in state.transitions]
     return any(not each.descriptors and each.guard is None and each.targets for each in own)

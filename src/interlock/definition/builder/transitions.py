@@ -211,7 +211,7 @@ def read_results(given: TransitionLike | None, what: str) -> tuple[Transition, .
             raise usage_error(what, "a target or the result of `to`", each)
         if each.origin != "on" or each.events:
             raise definition_error(
-                "transition.place", f"{what} cannot have an event or a delay of its own", 'write to("target", ...)'
+                "transition.place", f"{what} cannot have its own event or delay", 'write to("target", ...)'
             )
         found.append(each)
     return tuple(found)

@@ -1,7 +1,7 @@
 """Expressions of SCXML files to the expression language and back.
 
 Rule 1: a field of the context is a bare name in SCXML (`Var1`) and `context.Var1` here; `_event`, `_name`, `_sessionid`
-        and `_ioprocessors` have names of their own. Only tokens are replaced: white space and mistakes are kept.
+        and `_ioprocessors` have their own names. Only tokens are replaced: white space and mistakes are kept.
 Rule 2: nothing is refused here. An invalid expression stays invalid: the compiler reports it, and evaluating it fails
         (S35).
 Rule 3: `to_scxml` is the reverse. If `from_scxml` cannot undo it, the writer uses our own names.
@@ -56,7 +56,7 @@ Tokens = list[tuple[str, str]]
 
 
 def from_scxml(text: str, datamodel: Datamodel) -> str:
-    """The text in our language, as far as tokens can tell."""
+    """The text in our language, as far as it can be translated token by token."""
     if datamodel == "interlock" or len(text) > TEXT_LENGTH_MAX:
         return text
     text = "".join(word for _, word in _renamed(_tokens(text.strip()), datamodel))

@@ -75,7 +75,7 @@ class _Outline:
 
 
 class DocumentReader:
-    """Reads one `<scxml>` element; an inline chart gets a reader of its own."""
+    """Reads one `<scxml>` element; an inline chart gets another reader."""
 
     def __init__(
         self, root: Element, *, kind: str, source: str, diagnostics: Diagnostics, loader: SourceLoader | None

@@ -48,7 +48,7 @@ _TARGETS = {"#_internal": "internal", "#_parent": "parent"}
 
 
 class ContentReader:
-    """Reads the content of `onentry`, `transition` and the like, in the datamodel of one file."""
+    """Reads executable content, such as that of `onentry` and `transition`, in the datamodel of one file."""
 
     def __init__(self, datamodel: Datamodel, diagnostics: Diagnostics, loader: SourceLoader | None) -> None:
         self.datamodel: Datamodel = datamodel
@@ -85,7 +85,7 @@ class ContentReader:
         return self.location(element, "idlocation") if path is None else path
 
     def guard(self, element: Element) -> Guard | None:
-        """The guard of a transition or a branch. An empty `cond` is no guard."""
+        """The guard of a transition or a branch. An empty `cond` counts as absent."""
         if element.get("guard", INTERLOCK) is not None:
             return self.extension.guard(element, "guard")
         if not (element.get("cond") or "").strip():
@@ -93,7 +93,7 @@ class ContentReader:
         return GuardExpression(expression=self.expression(element, "cond"), location=element.at("cond"))
 
     def inline(self, element: Element) -> Value:
-        """The value of `expr`, of our own JSON, or of the content of an element; UNSET if there is none."""
+        """The value of `expr`, of our JSON attribute, or of the content of an element; UNSET if there is none."""
         if element.get("value", INTERLOCK) is not None:
             return self.extension.value(element, "value")
         if element.get("expr") is not None:

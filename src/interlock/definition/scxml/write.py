@@ -90,7 +90,7 @@ def write_root(document: Document, diagnostics: Diagnostics) -> Element:
 
 
 class DocumentWriter:
-    """Writes one document; an inline chart gets a writer of its own."""
+    """Writes one document; an inline chart gets another writer."""
 
     def __init__(self, document: Document, datamodel: Datamodel, diagnostics: Diagnostics) -> None:
         self.document, self.diagnostics = document, diagnostics

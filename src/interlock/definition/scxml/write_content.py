@@ -1,6 +1,6 @@
 """Actions, guards and values as SCXML elements.
 
-Rule 1: what SCXML can express is written in SCXML, for every tool; the rest in our namespace, for our reader.
+Rule 1: what SCXML can express is written in SCXML, for every tool; everything else in our namespace, for our reader.
 Rule 2: reading gives back what was written; tests compare this module with `read_content`.
 Rule 3: what other tools ignore is a diagnostic `export.<what>`, once per document.
 """

@@ -144,7 +144,7 @@ class _Parser:
         return True
 
     def _declaration(self, body: Body, state: Declaration, depth: int) -> str | None:
-        """Read the rest of a state after its name; returns the separator that ends it."""
+        """Read what follows the name of a state; returns the separator that ends it."""
         self.states += 1
         if self.states > STATES_MAX:
             self._stop("smcat.size", f"the chart has more than {STATES_MAX:,} states")
@@ -383,7 +383,7 @@ class _Parser:
         self.diagnostics.error("smcat.syntax", message, location, hint)
         self.problems += 1
         if self.problems >= _PROBLEMS_MAX:
-            self._stop("smcat.problems", f"more than {_PROBLEMS_MAX} problems; the rest is not read")
+            self._stop("smcat.problems", f"more than {_PROBLEMS_MAX} problems; the remaining text is not read")
 
     def _stop(self, code: str, message: str) -> None:
         self.diagnostics.error(code, message, self._place(self.position, self.position + 1))

@@ -177,7 +177,7 @@ class _ElementBuilder:
     def locate(self, element: Element, begin: int) -> None:
         head = _TAG.match(self.data, begin)
         assert head is not None
-        # The parser gives attributes in the order written, without those that declare namespaces.
+        # The parser returns attributes in the order written, without namespace declarations.
         names = iter(element.attributes)
         for match in _attributes(self.data, head.end()):
             if match[1] != b"xmlns" and not match[1].startswith(b"xmlns:"):

@@ -40,8 +40,8 @@ def report_differences(
         diagnostics.info("export.actions", message, document.root.location)
     for what in sorted(carried):
         message = f"{what.replace('_', ' ')}: stored in `meta.interlock`, which XState ignores"
-        tell = diagnostics.info if what in _INFORMATIVE else diagnostics.warning
-        tell(f"export.{what.replace(' ', '_')}", message, document.root.location)
+        report = diagnostics.info if what in _INFORMATIVE else diagnostics.warning
+        report(f"export.{what.replace(' ', '_')}", message, document.root.location)
     if document.dialect == "xstate":
         return
     if document.unhandled in (None, "reject"):
@@ -63,7 +63,7 @@ def _report_state(tree: TargetIndex, index: int, state: State, diagnostics: Diag
             diagnostics.warning("export.always", message, each.location)
     skips = state.saga is not None and state.saga.compensation == "parallel"
     if (always and state.invokes) or skips:
-        message = f'XState creates the invokes of "{tree.ids[index]}" even if the state is left at once'
+        message = f'XState creates the invokes of "{tree.ids[index]}" even if the state is exited immediately'
         diagnostics.warning("export.transient_invoke", message, state.location)
     in_parallel = any(tree.states[each].type == "parallel" for each in tree.ancestors(index))
     if state.invokes and (tree.children[index] or in_parallel):

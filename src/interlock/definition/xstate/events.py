@@ -7,7 +7,7 @@
 | `xstate.error.actor.ID` | `error.invoke.ID` |
 | `xstate.after.DELAY.ID` | `after.DELAY.ID`, the delay as a duration |
 
-Rule 1: state ids are translated too: XState's begin with the id of its root.
+Rule 1: state ids are translated too: in XState they start with the id of the root.
 Rule 2: a name with no counterpart keeps its text: it matches nothing here, and the reader says so.
 """
 

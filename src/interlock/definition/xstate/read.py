@@ -117,7 +117,7 @@ def _with_output(source: XStateDefinition, root: dict[str, Node], state: State) 
     if "output" in root:
         return replace(state, output=read_value(root["output"]))
     if state.output is not None:
-        message = f'XState gives no output for "{state.key}", because the root has no `output`; Interlock gives it'
+        message = f'XState gives no output for "{state.key}", because the root has no `output`; Interlock does'
         source.diagnostics.warning("xstate.output", message, state.location)
     return state
 

@@ -1,6 +1,6 @@
 """Document to XState 5 JSON.
 
-Rule 1: states, transitions and invokes are written by the keys of XState; what it has no key for goes to
+Rule 1: states, transitions and invokes are written by the keys of XState; everything else goes to
         `meta.interlock`, and a diagnostic `export.<what>` reports that XState ignores it.
 Rule 2: a document of another dialect is translated: descriptors to wildcards, exits to `reenter`. `differences` reports
         where the same JSON still behaves differently.
@@ -212,7 +212,7 @@ class XStateWriter:
         initial = state.initial or Initial(targets=(key,))
         content: Json = {"target": key, "actions": self.actions.block(initial.actions) or None}
         if targets != [child]:
-            message = "XState supports one direct child as initial state; the rest of this `initial` is ignored"
+            message = "XState supports one direct child as initial state; other parts of this `initial` are ignored"
             self.diagnostics.warning("export.initial", message, initial.location)
             self._add_extra(content, {"targets": list(initial.targets)})
         content = _without_none(content)

@@ -1,4 +1,4 @@
-"""Plain values to readable YAML text: short values on one line, the rest in blocks.
+"""Plain values to readable YAML text: short values on one line, longer ones in blocks.
 
 Rule 1: every text reads back as the same value by YAML 1.2, and a string never as another type by YAML 1.1. The key
         `on` is the only exception: it is a word of the vocabulary, and our keys are strings as written.
@@ -34,7 +34,7 @@ _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
 
 
 def print_yaml(tree: dict[str, Any]) -> str:
-    """The text of a mapping, each top-level key on a line of its own."""
+    """The text of a mapping, each top-level key on a separate line."""
     return "".join(f"{line}\n" for line in _mapping(tree, 0, top=True))
 
 

@@ -198,4 +198,4 @@ class Script:
 
 Action = Do | Assign | AssignCall | Raise | Send | Cancel | Emit | Log | If | Foreach | Script
 Block = tuple[Action, ...]
-"""Actions that run together: an error in one skips the rest of its block."""
+"""Actions that run together: an error in one skips the remaining actions."""

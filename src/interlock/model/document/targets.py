@@ -15,7 +15,7 @@ from interlock.model.diagnostics import suggestion
 from interlock.model.document.document import Document, State
 
 SUGGESTIONS_MAX = 25
-"""Unknown targets per document for which a similar name is searched: the search is slow, and nobody reads more."""
+"""Unknown targets per document for which a similar name is searched: the search is slow, and more would not help."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ REASON_CHARACTERS_MAX = 200
 
 BULK_ADVICE = (
     "The job was interrupted: its server stopped or lost the connection to its store. Every event it sent is in a "
-    "journal, under a key of this job. Resume the job to send the rest; no entity receives the event twice."
+    "journal, under a key of this job. Resume the job to send the remaining events; no entity receives the event twice."
 )
 VERIFY_ADVICE = (
     "The job was interrupted: its server stopped or lost the connection to its store. "

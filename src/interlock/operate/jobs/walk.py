@@ -31,7 +31,7 @@ STORE_RETRIES_MAX = 20
 """Retries on an unavailable store before the job is interrupted: some minutes."""
 
 PAGE_ENTITIES_MAX = 100
-"""Entities that a bulk lists and saves at once."""
+"""Entities of one page of a bulk send, which are listed and saved together."""
 
 PAGE_BYTES_MAX = 65_536
 """Bytes of a saved page: half of an event, because counts and samples are saved with it."""

@@ -44,7 +44,7 @@ CrossingPoint = tuple[BorderSide, float]
 class BoxLayout:
     """The layout of a box.
 
-    `ports` are the coordinates, across the flow, at which wires cross the border; `border_ends` tell which end of the
+    `ports` are the coordinates, across the flow, at which wires cross the border; `border_ends` say which end of the
     wire's segment lies there, 0 or -1. `bare`: the box itself is not painted. `aside`: its caption is beside it.
     """
 

@@ -1,4 +1,4 @@
-"""Compose a picture from a box tree: inner boxes first, each level laid out by itself.
+"""Compose a picture from a box tree: inner boxes first, each level laid out separately.
 
 Rule 1: a box whose border no line crosses is laid out in both directions, and the better shape is used. Any other box
         has the direction of the box around it, unless its shape is much better the other way.

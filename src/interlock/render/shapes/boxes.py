@@ -212,7 +212,7 @@ def _name(chart: Chart, state: State) -> str:
 
 
 def _notes(chart: Chart, state: State) -> Iterator[Note]:
-    """Yield the notes of a state: its actions, its transitions without target, and those that no wire can show."""
+    """Yield the notes of a state: its actions, and its transitions that have no target or that no wire can show."""
     for text in (*blocks_lines("entry", state.entry), *blocks_lines("exit", state.exit)):
         yield Note(text=text)
     for invoke in state.invokes:

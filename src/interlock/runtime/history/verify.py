@@ -38,7 +38,7 @@ UNVERIFIED = frozenset({"kind.unknown", "revision.unknown", UNKNOWN, UNREAD})
 
 _SHOWN_MAX = 80
 _UNKNOWN = Loaded(2**63, 0, None)
-"""Stands for an entity that cannot be loaded: its journal is read to its end."""
+"""Replaces an entity that cannot be loaded: its journal is read to its end."""
 
 
 class VerificationProblem(Struct, frozen=True, omit_defaults=True):

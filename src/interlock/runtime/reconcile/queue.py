@@ -18,7 +18,7 @@ from interlock.model.limits import RECONCILE_BACKOFF_MS_MAX, RECONCILE_BACKOFF_M
 T = TypeVar("T")
 
 _BACKOFF = Backoff(RECONCILE_BACKOFF_MS_MIN, RECONCILE_BACKOFF_MS_MAX, jitter=0.5)
-"""The wait after a failure. Half of it is not random, so that a key is never tried again at once."""
+"""The wait after a failure. Half of it is not random, so that a key is never retried immediately."""
 
 
 class KeyedQueue(Generic[T]):

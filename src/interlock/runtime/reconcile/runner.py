@@ -5,7 +5,8 @@ another process continues.
 Rule 2: each pass lists the entities again, oldest first, page by page. Only failures are remembered, and where a pass
 with too many entities stopped.
 Rule 3: a result is for the version that was seen: its key is made from that version, and an entity that has changed
-meanwhile does not get it. Two loops at once would therefore do no harm; the lease only spares the service.
+meanwhile does not get it. Two concurrent loops would therefore do no harm; the lease only reduces the load on the
+service.
 Rule 4: a function that raises, hangs or returns something invalid delays its own entity, longer each time, and no
 other.
 """
@@ -65,7 +66,7 @@ class ReconcilerGroup:
         self._tasks = [asyncio.ensure_future(each.run()) for each in self._loops]
 
     async def stop(self) -> None:
-        """Stop the loops and release their leases, so that other processes continue at once."""
+        """Stop the loops and release their leases, so that other processes continue immediately."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -112,11 +113,11 @@ class ReconcilerLoop:
         if lease is not None:
             try:
                 await self._leases.release_lease(lease)
-            except Exception as error:  # noqa: BLE001 - it expires by itself
+            except Exception as error:  # noqa: BLE001 - the lease expires anyway
                 self._log_failure("a lease cannot be released", error)
 
     async def _acquire(self) -> bool:
-        """Acquire or renew the lease; False when another process has it, or the store cannot tell."""
+        """Acquire or renew the lease; False when another process has it, or the store is unavailable."""
         now_ms = self._clock.now_ms()
         until_ms = now_ms + self._lease_ms
         name = f"reconcile/{self._reconciler.name}"
@@ -289,9 +290,7 @@ class ReconcilerLoop:
         finally:
             await self._stop_call(call)
         message = f"no result in {self._reconciler.timeout_ms} ms"
-        raise UnavailableError(
-            message, code="reconcile.timeout", hint="give it a longer `timeout`, or do less per call"
-        )
+        raise UnavailableError(message, code="reconcile.timeout", hint="set a longer `timeout`, or do less per call")
 
     async def _stop_call(self, call: asyncio.Future[Any]) -> None:
         """Cancel a call; one that ignores its cancellation is left running."""

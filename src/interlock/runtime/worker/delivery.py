@@ -2,7 +2,7 @@
 
 Rule 1: every delivery has a key of the runtime, made from the work it finishes: repeated, it counts once.
 Rule 2: timers fire in the order in which they are due, one step each, on the snapshot of that moment.
-Rule 3: a timer that downtime shifts is shifted by an entry of its own before it fires, so that replay sees the same.
+Rule 3: a timer that downtime shifts is shifted by a separate entry before it fires, so that replay sees the same.
 Where the store records no downtime, every timer keeps its deadline.
 Rule 4: a timer that counts from a time in the future was set under a wrong clock. It is shifted likewise, to count from
 now. Only an entity whose time is ahead of the clock can have one.

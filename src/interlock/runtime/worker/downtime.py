@@ -5,8 +5,8 @@ downtime recorded.
 Rule 2: a process that was suspended notices that no sooner than others. So a heartbeat is written before downtimes are
 read.
 Rule 3: a heartbeat that cannot be written stops nothing; the next one shows the gap.
-Rule 4: a last heartbeat in the future means that a clock was ahead. The clock repair is told, and a downtime that ends
-in the future is ignored.
+Rule 4: a last heartbeat in the future means that a clock was ahead. The clock repair is started, and a downtime that
+ends in the future is ignored.
 """
 
 from __future__ import annotations

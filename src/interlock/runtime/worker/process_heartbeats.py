@@ -97,7 +97,7 @@ def heartbeat_sender(address: str, number: int) -> Iterator[Callable[[Any], None
             problem, encoded = f"{len(encoded):,} bytes exceed the limit of {DETAILS_BYTES_MAX:,}", b"null"
         if problem is not None:
             _log.warning("the details of a heartbeat cannot be stored", extra={"problem": problem})
-        with suppress(OSError):  # the receiver is gone, or busy
+        with suppress(OSError):  # the receiver has ended, or is busy
             own.sendto(b"[%d,%s]" % (number, encoded), address)
 
     with own:

@@ -46,13 +46,13 @@ PROCESSES_MAX = 8
 """Processes of one runtime for CPU handlers: as many as there are processors, and no more than this."""
 
 TASKS_MAX = 16
-"""Attempts in the pool at once: enough to keep every process busy; the others wait."""
+"""Attempts in the pool at the same time: enough to keep every process busy; the others wait."""
 
 REGION_BYTES = 67_108_864
 """Room for the largest inputs and results of as many tasks in all processes; memory is used only where touched."""
 
 BACKLOG = 64
-"""Processes that may wait to be accepted at once: more than a pool has."""
+"""Processes that may wait to be accepted at the same time: more than a pool has."""
 
 _ENVELOPE_BYTES = 4_096 + DETAILS_BYTES_MAX
 """Room around an input or a result: names, key, an error's message, and the details of an earlier attempt."""
@@ -172,7 +172,7 @@ class AttemptConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether the process still runs the attempt, as far as can be told from here."""
+        """Whether the process still runs the attempt, as far as this process knows."""
         if self.closed.is_set():
             return False
         try:
@@ -220,7 +220,7 @@ class RunningAttempts:
     def _accept(self) -> None:
         try:
             peer, _ = self._socket.accept()
-        except OSError:  # it is gone already
+        except OSError:  # it has already ended
             return
         peer.setblocking(False)
         connection = AttemptConnection(peer)

@@ -144,7 +144,7 @@ class Worker:
         if self._downtime is not None:
             await self._downtime.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._processes.close()  # before their work is requeued: no second attempt may start beside them
+        await self._processes.close()  # before their work is requeued: no second attempt may run at the same time
         reports = await asyncio.gather(*(loop.requeue_unfinished() for loop in self._loops.values()))
         return StopReport(
             sum(each.finished for each in reports),

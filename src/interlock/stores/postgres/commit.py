@@ -3,7 +3,7 @@
 Rule 1: one round trip, one flush. Version, head and key are checked in the statement that writes. A step that is
 missing in the answer wrote nothing.
 Rule 2: entities are locked in the order of the arrays, so statements that overlap wait for each other and never
-deadlock. Counters are updated after all entities, in an order of their own, on a stripe chosen by connection.
+deadlock. Counters are updated after all entities, in a separate order, on a stripe chosen by connection.
 Rule 3: an entity occurs at most once in a batch. List changes are net differences, because one statement cannot delete
 and insert the same row.
 Rule 4: rows are found by their whole key, and the statements leave the planner no other way: a lookup is LATERAL and

@@ -111,7 +111,7 @@ class Connection(Protocol):
         """Return whether it broke, or was closed."""
 
     def terminate(self) -> None:
-        """Close the socket at once."""
+        """Close the socket immediately."""
 
     async def close(self) -> None:
         """Close the connection in an orderly way."""
@@ -243,7 +243,7 @@ def translate_error(error: BaseException, address: PostgresAddress) -> Interlock
 
 
 def _connection_error(error: BaseException, address: PostgresAddress) -> InterlockError:
-    """Return why there is no connection; the driver's texts name hosts, users and databases, never a password."""
+    """Return why connecting failed; the driver's texts name hosts, users and databases, never a password."""
     if isinstance(error, InterlockError):
         return error
     code = sqlstate(error)

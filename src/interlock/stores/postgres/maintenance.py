@@ -31,7 +31,7 @@ MONTHS_AHEAD = 3
 """Partitions created before their month: enough for a quarter of a year in which no process runs."""
 
 MIGRATE_TRIES = 5
-"""Tries to upgrade the schema: of several processes that open a new database at once, one does it."""
+"""Tries to upgrade the schema: of several processes that open a new database at the same time, one does it."""
 
 MIGRATE_BACKOFF = Backoff(200, 1_000)
 """The wait before such a try: a new schema takes the other process less than a second."""
@@ -40,7 +40,7 @@ MIGRATE_SECONDS = 3_600.0
 """How long one migration may take: it reads whole tables, and its work is lost when it is cancelled."""
 
 RACING = frozenset({"23505", "42P06", "42P07"})
-"""Errors of two processes that create the same schema or table at once, from the server's catalogue."""
+"""Errors of two processes that create the same schema or table concurrently, from the server's catalogue."""
 
 INSERT_SCHEMA = "INSERT INTO schema_version (version, name) VALUES ($1, $2)"
 LOCK_MIGRATION = "SELECT pg_advisory_xact_lock(hashtextextended('interlock/migrate/' || current_schema(), 0))"

@@ -99,7 +99,7 @@ class ConnectionPool:
             await disconnect(self._idle.pop())
 
     def abandon(self) -> None:
-        """Close everything although the loop is gone; the server notices by itself."""
+        """Close everything after the loop was closed; the server detects that the connections ended."""
         self._closed = True
         for connection in (*self._idle, *self._used):
             try:

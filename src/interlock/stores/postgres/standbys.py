@@ -3,10 +3,10 @@
 Where `synchronous_standby_names` is set, COMMIT returns when a standby has the commit. Two ways lead around that: a
 read does not wait for standbys, and the wait of a COMMIT may be cancelled: then only this server has the commit.
 
-Rule 1: a receipt that rests on a read (a key that was used, a record that is our own) is sent after a transaction that
-started after the read and waited as any COMMIT does. The write-ahead log has one order: a standby that has this has
-everything before it. The transaction runs on the connection of the read, since another may lead to another server, and
-once for all keys of one query.
+Rule 1: a receipt that depends on a read (a key that was used, a record that is our own) is sent after a transaction
+that started after the read and waited as any COMMIT does. The write-ahead log has one order: a standby that has this
+has everything before it. The transaction runs on the connection of the read, since another may lead to another server,
+and once for all keys of one query.
 Rule 2: a COMMIT whose wait was cancelled (`pg_cancel_backend`) returns normally, with a warning. The warning is
 recorded, and what was written on that connection is confirmed by rule 1 before it is acknowledged.
 Rule 3: whether there are synchronous standbys comes with the very answer that is to be confirmed (`WAITS`): a changed

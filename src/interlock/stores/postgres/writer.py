@@ -72,13 +72,13 @@ STATEMENTS_MAX = 2
 """Statements in progress: one is flushed while the next is prepared; with four, batches get small and slow."""
 
 QUEUE_MAX = 4_096
-"""Steps that wait: about a tenth of a second of work; beyond it callers are told to retry later."""
+"""Steps that wait: about a tenth of a second of work; beyond it callers get an UnavailableError."""
 
 TIPS_MAX = 20_000
 """Journal tips in memory, half a KiB each. A missing one costs a query."""
 
 TRIES_MAX = 7
-"""How often a statement is sent before its callers are told that the store is not available."""
+"""How often a statement is sent before its callers get an UnavailableError."""
 
 RETRY = Backoff(20, 1_000)
 """The waits between tries: together about two seconds, in which a server can restart."""
@@ -365,7 +365,7 @@ class Writer:
         return await self._check_fences(again)
 
     async def _check_fences(self, steps: list[PendingCommit]) -> list[PendingCommit]:
-        """Answer steps whose attempt is no longer the newest, or whose work is gone; return the others."""
+        """Answer steps whose attempt is no longer the newest, or whose work no longer exists; return the others."""
         fenced = [each for each in steps if each.append.fence is not None]
         if not fenced:
             return steps

@@ -22,7 +22,7 @@ NEW_ACTIVE, NEW_TAGS = b"{}", b"[]"
 
 
 class JournalTip(NamedTuple):
-    """Where the journal of an entity ends, and where the entity is listed. Version 0: there is no such entity yet."""
+    """Where the journal of an entity ends, and where the entity is listed. Version 0: the entity does not exist yet."""
 
     version: int
     revision: str

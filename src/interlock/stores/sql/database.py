@@ -157,7 +157,7 @@ class SqlDatabase(Protocol):
         """Run questions that change nothing, on the state of one moment."""
 
     async def change(self, questions: Callable[[], Questions[T]]) -> T:
-        """Run questions that may be repeated after a lost connection; each statement is whole by itself."""
+        """Run questions that may be repeated after a lost connection; each statement is complete on its own."""
 
     async def change_once(self, questions: Callable[[], Questions[T]]) -> T:
         """Run questions in one transaction; after a lost connection the caller decides whether to repeat them."""

@@ -43,7 +43,7 @@ class KeyRetention:
     def delete_some(self, window_ms: int) -> Questions[bool]:
         """Delete some expired keys, in a transaction; True when there may be more.
 
-        `window_ms` is where the window begins (`window_begin_ms`).
+        `window_ms` is the start of the window (`window_begin_ms`).
         """
         if self._expiry is None:
             yield from self.load()
@@ -58,7 +58,7 @@ class KeyRetention:
         return len(deleted) == DELETE_MAX
 
     def _oldest_ms(self, window_ms: int) -> Questions[int]:
-        """Return the window before the oldest key, or where the window begins now if that is earlier."""
+        """Return the window before the oldest key, or the start of the window now if that is earlier."""
         if self._sql.oldest_key is None:
             return window_ms
         ((oldest_ms,),) = yield Ask(self._sql.oldest_key, (self.tenant,))

@@ -1,7 +1,7 @@
 """Leases and downtimes of a SQL store.
 
 Rule 1: one statement decides who holds a name.
-Rule 2: a database with a clock of its own decides by that when a lease expires and how long no worker was alive
+Rule 2: a database with its own clock decides by that clock when a lease expires and how long no worker was alive
 (`Statements.clock_value`). Statistics are by the clocks of the workers.
 `LeaseTable` is the reference in memory, and one suite runs on all of them.
 """

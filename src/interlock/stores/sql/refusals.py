@@ -30,7 +30,7 @@ _decode_refusal = msgspec.json.Decoder(Refusal).decode
 
 
 class RefusalQueue:
-    """Refusals that wait for the writer. Not safe for threads by itself."""
+    """Refusals that wait for the writer. Not safe for threads without a lock."""
 
     def __init__(self) -> None:
         self._waiting: deque[Refusal] = deque()
@@ -40,7 +40,7 @@ class RefusalQueue:
         return len(self._waiting)
 
     def add(self, refusals: Iterable[Refusal]) -> None:
-        """Queue refusals, and count those that do not fit."""
+        """Queue refusals, and count the ones that do not fit."""
         for refusal in refusals:
             if len(self._waiting) < QUEUE_MAX:
                 self._waiting.append(refusal)
@@ -52,7 +52,7 @@ class RefusalQueue:
         self._dropped += number
 
     def take(self) -> list[Refusal]:
-        """Return all that wait, with a row for those that were dropped, and empty the queue."""
+        """Return all queued refusals, with a row for dropped ones, and empty the queue."""
         taken = list(self._waiting)
         self._waiting.clear()
         if taken and self._dropped:

@@ -27,7 +27,7 @@ DIFFERENCES_MAX = 10
 """Differences reported for one entity or database: enough to see what went wrong."""
 
 PAGE = 2_000
-"""Rows that are read at once: a few milliseconds."""
+"""Rows of one read: a few milliseconds."""
 
 
 class _KeyOfRecord(msgspec.Struct):

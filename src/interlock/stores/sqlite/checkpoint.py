@@ -1,8 +1,8 @@
 """How long the write-ahead log of a SQLite file is, since it was last restarted.
 
-The size of the file does not tell: a restarted log is written over from its start, and the file keeps its size, which
-also makes flushes cheaper (no new blocks). The salt tells: the header of the log has two numbers that change whenever
-the log is restarted, and every frame of this round repeats them.
+The size of the file does not show it: a restarted log is written over from its start, and the file keeps its size,
+which also makes flushes cheaper (no new blocks). The salt does: the header of the log has two numbers that change
+whenever the log is restarted, and every frame of this round repeats them.
 
 Rule 1: read it only after a COMMIT of this process: until then the header may still be that of the round before.
 Rule 2: the log is a file without locks. The database file itself is never opened here, because closing it would drop

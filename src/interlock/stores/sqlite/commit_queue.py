@@ -36,7 +36,7 @@ BATCH_BYTES_MAX = 4_194_304
 """Bytes of the snapshots of one transaction, which bounds the growth of the write-ahead log between checkpoints."""
 
 QUEUE_MAX = 4_096
-"""Steps that wait for the writer: about a tenth of a second of work; beyond it callers are told to retry later."""
+"""Steps that wait for the writer: about a tenth of a second of work; beyond it callers get an UnavailableError."""
 
 IDLE_SECONDS = 1.0
 """Idle time after which the write-ahead log is copied into the file and truncated."""
@@ -135,7 +135,7 @@ class CommitQueue:
         self._wake_soon(job.loop)
 
     def refuse(self, refusals: Iterable[Refusal]) -> None:
-        """Queue refusals; those that do not fit are counted. Raises UnavailableError once closed or poisoned."""
+        """Queue refusals; the ones that do not fit are counted. Raises UnavailableError once closed or poisoned."""
         with self._guard:
             self.check()
             self._refusals.add(refusals)

@@ -29,7 +29,7 @@ from interlock.stores.sqlite.files import CALLS, Connection, connect
 T = TypeVar("T")
 
 APPLICATION_ID = 0x494E544C
-"""The `PRAGMA application_id` of our files ("INTL"): it tells them from databases of other programs."""
+"""The `PRAGMA application_id` of our files ("INTL"): it distinguishes them from databases of other programs."""
 
 BUSY_MS = 5_000
 """How long a connection waits for the write lock of another process: the longest batch plus a slow flush."""
@@ -134,7 +134,7 @@ def _enable_wal(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Upgrade the schema; of several processes that open a new file at once, one does it."""
+    """Upgrade the schema; of several processes that open a new file at the same time, one does it."""
     if not pending_migrations("sqlite", _schema(connection), place=str(path)):
         return  # without the write lock, for which busy processes would make this one wait
     begin(connection)
@@ -174,7 +174,7 @@ def run_questions(connection: sqlite3.Connection, questions: Questions[T]) -> T:
 
 
 def begin(connection: sqlite3.Connection, *, waits: bool = True) -> None:
-    """Begin a transaction that writes; wait for other processes up to `BUSY_MS`, or just for one short try."""
+    """Start a transaction that writes; wait for other processes up to `BUSY_MS`, or just for one short try."""
     for _ in range(BUSY_MS // BUSY_MS_EACH - 1 if waits else 0):
         try:
             connection.execute(BEGIN)

@@ -84,7 +84,7 @@ class Calls:
         return any(each != me for each in list(self._inside))
 
     def before_fork(self) -> None:
-        """Keep other threads out, and wait for those that are inside."""
+        """Keep other threads out, and wait until no thread is inside."""
         self._over.clear()
         self._forking[get_ident()] = None
         for _ in range(FORK_WAIT_MS_MAX * 1000 // FORK_PAUSE_US):
@@ -207,8 +207,8 @@ class DatabaseFiles:
     def __init__(self, connection: Connection) -> None:
         self.identity = connection.identity
         self._path = connection.path
-        beside = [f"{self._path}{suffix}" for suffix in ("-wal", "-shm")]
-        self._known = [(str(self._path), self.identity), *((each, identity_at(each)) for each in beside)]
+        companions = [f"{self._path}{suffix}" for suffix in ("-wal", "-shm")]
+        self._known = [(str(self._path), self.identity), *((each, identity_at(each)) for each in companions)]
 
     def problem(self) -> InterlockError | None:
         """Return why nothing that is written now can be acknowledged; None when all paths lead to the open files."""

@@ -1,7 +1,7 @@
 """The SQLite store: journals of many entities in one file, written by one thread, read by a few.
 
 Rule 1: writes go through the `CommitQueue`, which groups steps into transactions.
-Rule 2: readers have connections of their own that cannot write. What they see is committed, and so durable.
+Rule 2: readers have separate connections that cannot write. What they see is committed, and so durable.
 Rule 3: connections and threads belong to the process that opened the store. A child that is forked meanwhile can use
 neither this store nor another one on the same file (`files`).
 """

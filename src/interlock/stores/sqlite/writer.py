@@ -4,10 +4,10 @@ Rule 1: the writer's thread has the turn, or one caller that came alone (`commit
 short transaction and its flush. When there is more to do, nothing was done, and the thread does all of it.
 Rule 2: a step that lost its swap or repeats a key changes the answer of its own caller only; so does a step that cannot
 be written.
-Rule 3: after a failed COMMIT nothing is acknowledged. A full or busy disk is a passing trouble. After an I/O error
+Rule 3: after a failed COMMIT nothing is acknowledged. A full or busy disk is a temporary problem. After an I/O error
 nothing that this connection says can be trusted: the store stays poisoned, and the thread closes it.
 Rule 4: the lone caller may be the main thread, where Ctrl-C is raised between any two instructions. What it started is
-undone on its way out, or by whoever has the turn next.
+undone on its way out, or by the next writer.
 Rule 5: only the thread checkpoints, and not concurrently with another process's writer: `RESTART` and `TRUNCATE` take
 the write lock first (and go on without it only when others hold it for `CHECKPOINT_BUSY_MS`), `PASSIVE` never does.
 SQLite before 3.51.3 can damage the file when a checkpoint and a write of two connections meet.
@@ -307,7 +307,7 @@ class SqliteWriter:
         return answer
 
     def _run_job(self, job: Job) -> object:
-        """Run a job; an error of its own goes to its caller and undoes nothing of the others."""
+        """Run a job; its errors go to its caller and do not affect other jobs."""
         self._connection.execute(SAVEPOINT)
         try:
             result = run_questions(self._connection, job())

@@ -4,8 +4,8 @@ A hop to a thread and back costs about 150 us. If the disk answers within that, 
 event loop is blocked for less time than the hop would take. A disk that takes milliseconds, or stalls now and then, is
 waited for by threads.
 
-Rule 1: a store starts in debt. A quick call pays one back; a slow one adds as many as quick calls fit into it. So a
-disk that stalled for a tenth of a second is trusted again after a hundred quick calls, and never before.
+Rule 1: a number of quick calls is required before a caller waits in place. A slow call adds as many as quick calls fit
+into it. So after a disk stalled for a tenth of a second, a hundred quick calls are required.
 Rule 2: a caller that waits in place lets others run after a millisecond at most, however many calls that was.
 Rule 3: only a caller that came alone waits in place: many share a flush, or are flushed in parallel.
 Rule 4: durations are counted without a lock: calls that end at the same moment may count as one.
@@ -25,7 +25,7 @@ QUICK_CALLS_FIRST = 16
 """Quick calls before the first one that is waited for in place."""
 
 QUICK_CALLS_MAX = 10_000
-"""The greatest debt, however long a disk stalled."""
+"""The most quick calls that are required after a stall."""
 
 
 class InlinePolicy:

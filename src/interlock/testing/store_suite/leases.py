@@ -152,7 +152,7 @@ async def downtime_is_detected_and_stored(subject: StoreSubject) -> None:
         gap = await store.record_heartbeat(now_ms=began_ms + 5, gap_ms=ANY_GAP_MS)
         if gap is None:
             raise AssertionError("silence was not detected")
-        expect(True, gap.started_ms <= gap.ended_ms, "it ends after it began")
+        expect(True, gap.started_ms <= gap.ended_ms, "it ends after it starts")
         expect((gap,), await store.downtimes(since_ms=gap.ended_ms - 1))
         expect((), await store.downtimes(since_ms=gap.ended_ms), "downtimes that ended after their end")
 

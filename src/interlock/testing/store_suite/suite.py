@@ -30,7 +30,7 @@ CASES: tuple[Case, ...] = (*_ALWAYS, *_DURABLE, *_SHARED)
 
 
 def store_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
-    """Return the cases for a store: those that reopen it only if durable, those with several handles only if shared."""
+    """Return the cases for a store; cases that reopen it only if durable, with several handles only if shared."""
     return (*_ALWAYS, *(_DURABLE if durable else ()), *(_SHARED if shared else ()))
 
 

@@ -15,7 +15,7 @@ from interlock.web.http.endpoint import Endpoint, RequestContext
 
 READ_ROWS = 200
 READS_MAX = 25
-"""Rows that are read at once, and how often, for one page: 5,000 rows, as in other lists. If more rows in sequence are
+"""Rows of one read, and the number of reads, for one page: 5,000 rows, as in other lists. If more rows in sequence are
 hidden, the page is short and has a next one.
 """
 

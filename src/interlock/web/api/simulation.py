@@ -4,8 +4,8 @@ Rule 1: the same acts give the same result: the clock is virtual, and the client
 Rule 2: the simulated principal has every role that the chart names.
 Rule 3: the number of steps is limited, and other requests are handled between two acts: the simulation runs on the
 server.
-Rule 4: the size of a result is limited, and few simulations run at once (`SimulationQueue`): a short request can
-produce a large result.
+Rule 4: the size of a result is limited, and few simulations run at the same time (`SimulationQueue`): a short request
+can produce a large result.
 """
 
 from __future__ import annotations

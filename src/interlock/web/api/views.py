@@ -161,7 +161,7 @@ def masked_acceptances(found: tuple[Acceptance, ...], mask: ChartMask | None) ->
 
 
 def entry_view(entry: Entry, mask: ChartMask | None, may_see: Callable[[str], bool]) -> EntryView:
-    """Return an entry. `may_see` tells whether the reader may see an entity; a hidden sender or parent is masked."""
+    """Return an entry. `may_see` says whether the reader may see an entity; a hidden sender or parent is masked."""
     view = _entry_view(entry, mask)
     sender = _sender(entry)
     if sender is None or may_see(sender):

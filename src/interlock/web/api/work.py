@@ -24,7 +24,7 @@ from interlock.web.http.endpoint import Endpoint, RequestContext
 PATH = "/work"
 
 SAGA_ENTITIES_MAX = 20
-"""Entities that are listed for one saga: those that have been in it longest."""
+"""Entities that are listed for one saga: the ones that have been in it longest."""
 
 Number = Annotated[int, Meta(ge=0, le=2**53)]
 """A version or an ordinal, within the integers of a browser."""

@@ -32,7 +32,7 @@ DRAWINGS_MAX = 256
 """Drawings in the cache: some tens of kilobytes each."""
 
 DRAWING_OPTIONS = Options(theme="bare", role="group")
-"""Drawings have no colours of their own: the pages colour them by class."""
+"""Drawings contain no colours: the pages colour them by class."""
 
 
 class Console:
@@ -140,7 +140,7 @@ class Console:
     def check_kind(self, user: User, kind: str) -> None:
         """Raise HttpProblem for a kind that a user may not see: the same as for an unknown kind.
 
-        Endpoints call this before anything else that depends on the kind, so that no response tells the two apart.
+        Endpoints call this before anything else that depends on the kind, so that no response distinguishes the two.
         """
         if not self.may_see(user, kind):
             raise self._unknown_kind(user, kind)

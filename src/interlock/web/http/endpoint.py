@@ -4,7 +4,7 @@ Rule 1: query, body and result of an endpoint are msgspec types. A request that 
 problem that names the place; the handler is not called.
 Rule 2: a request with a session cookie must also carry the session's CSRF token: browsers send a cookie to every port
 of a host, and the server on another port must not be able to use it. A write with a cookie must carry our own Origin,
-too. A request with an API key needs neither, because no browser adds a key by itself.
+too. A request with an API key needs neither, because no browser adds a key automatically.
 Rule 3: the body is read after the caller is authenticated; where no authentication is needed, it is short.
 """
 
@@ -32,7 +32,7 @@ from interlock.web.http.errors import HttpProblem, problem_of, problem_response
 BASE = "/api/v1"
 CSRF_HEADER = "x-interlock-csrf"
 TRUST_EXTENSION = "interlock.trust"
-"""The ASGI extension that tells the server that a connection has shown a valid key or session."""
+"""The ASGI extension that reports to the server that a connection has shown a valid key or session."""
 
 _log = logging.getLogger("interlock.web")
 
@@ -208,7 +208,7 @@ def _cookie_session(console: Console, http: Request) -> Session | None:
 
 
 def _check_origin(console: Console, http: Request) -> None:
-    """Check that a browser sent the write from one of our own pages."""
+    """Check that a browser sent the write from a page of this server."""
     if http.headers.get("origin") not in console.origins:
         raise DeniedError("the request comes from another site", code="origin.foreign")
     if http.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
@@ -217,7 +217,7 @@ def _check_origin(console: Console, http: Request) -> None:
 
 def _decode_query(http: Request, shape: type[T]) -> T:
     given = {key: value for key, value in http.query_params.items() if value != ""}
-    texts = (value for key, value in given.items() if key != "after")  # cursors have a check of their own
+    texts = (value for key, value in given.items() if key != "after")  # cursors are checked separately
     if any("\0" in value for value in texts):  # PostgreSQL accepts no such text, not even in a query
         raise _malformed("query", "it contains a NUL character")
     return _decode(lambda: msgspec.convert(given, shape, strict=False), "query")

@@ -16,7 +16,7 @@ from interlock.model.limits import PAYLOAD_BYTES_MAX
 from interlock.web.http.errors import HttpProblem, problem_of, problem_response
 
 BODY_BYTES_MAX = 2 * PAYLOAD_BYTES_MAX
-"""Bytes of a request body: a payload and the rest of the request."""
+"""Bytes of a request body: a payload and the other fields of a request."""
 
 LENGTH_DIGITS_MAX = 18
 """Digits of a Content-Length: Python refuses to parse some thousands of them."""
