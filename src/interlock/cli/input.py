@@ -12,7 +12,6 @@ import os
 import sys
 import tempfile
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import msgspec
 from interlock.assemble.charts import FORMATS, format_for_text, get_format, read_file, read_text
 from interlock.definition.format import ReadResult
 from interlock.errors import NotFoundError, UsageError
+from interlock.model.diagnostics import nearest
 from interlock.model.limits import DEFINITION_STORED_BYTES_MAX, PAYLOAD_BYTES_MAX
 
 STDIN = "-"
@@ -93,8 +93,8 @@ def _similar(path: Path) -> str | None:
         known = [each.name for each in path.parent.iterdir() if each.is_file()]
     except OSError:
         return f'the folder "{path.parent}" does not exist'
-    close = get_close_matches(path.name, known, 1, 0.6)
-    return f'did you mean "{path.parent / close[0]}"?' if close else None
+    similar = nearest(path.name, known)
+    return None if similar is None else f'did you mean "{path.parent / similar}"?'
 
 
 def read_json(text: str | None, what: str) -> Any:

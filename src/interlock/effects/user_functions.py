@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from interlock.effects.retry import as_handler_failure
 from interlock.model.limits import THREADS_MAX
-from interlock.ports.threads import start_thread
+from interlock.ports.threads import resolve, start_thread
 
 G = TypeVar("G")
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class HandlerThreads:
 
         def work() -> None:
             value, error = _call(context, function)
-            with suppress(RuntimeError):  # the loop was closed meanwhile; there is no waiter
+            with suppress(RuntimeError):  # the loop was closed meanwhile: no caller waits
                 loop.call_soon_threadsafe(_resolve, result, ended, value, error)
 
         start_thread(threading.Thread(target=work, name=f"interlock-handler-{next(self._names)}", daemon=True))
@@ -105,19 +105,10 @@ class HandlerThreads:
 def _call(context: contextvars.Context, function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
     try:
         return context.run(function), None
-    except StopIteration as error:  # a future cannot hold one: its waiter would wait without end
-        failed = RuntimeError("the handler raised StopIteration")
-        failed.__cause__ = error
-        return None, failed
     except BaseException as error:  # noqa: BLE001 - even SystemExit must reach the waiter
         return None, as_exception(error)
 
 
 def _resolve(result: asyncio.Future[Any], ended: asyncio.Future[None], value: Any, error: BaseException | None) -> None:
     ended.set_result(None)
-    if result.done():  # given up
-        return
-    if error is None:
-        result.set_result(value)
-    else:
-        result.set_exception(error)
+    resolve(result, value, error)

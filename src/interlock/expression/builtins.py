@@ -7,9 +7,6 @@ Rule 2: words of other languages only lead to hints. They are never accepted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from difflib import get_close_matches
-
 NAMES = frozenset({"context", "event", "entity"})
 """The roots that every expression may read. Policy expressions may also read `principal`."""
 
@@ -157,10 +154,3 @@ KEYWORD_SUGGESTIONS = {
     "import": "imports are not supported; register a named guard or assign function",
 }
 """Keywords of Python that are not part of the language, and what to do instead."""
-
-
-def nearest(word: str, words: Iterable[str]) -> str | None:
-    """Return the word that is most similar to this one, or None if none is similar enough."""
-    candidates = sorted(words)
-    near = get_close_matches(word, candidates, 1, 0.6)
-    return near[0] if near else next((each for each in candidates if each.lower() == word.lower()), None)

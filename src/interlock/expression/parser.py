@@ -22,9 +22,9 @@ from interlock.expression.builtins import (
     METHOD_SUGGESTIONS,
     NAME_SUGGESTIONS,
     NAMES,
-    nearest,
 )
 from interlock.expression.tokens import BLANKS, find_token_error, oversized
+from interlock.model.diagnostics import nearest
 from interlock.model.duration import parse_duration
 
 CONSTANT_BITS_MAX = 64

@@ -39,8 +39,10 @@ class Diagnostics:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that is most similar to this one; None if none is similar."""
-    return next(iter(get_close_matches(word, list(known), 1, 0.6)), None)
+    """The known word that is most similar to this one, or differs in case only; None if none is similar."""
+    candidates = list(known)
+    similar = get_close_matches(word, candidates, 1, 0.6)
+    return next(iter(similar), None) or next((each for each in candidates if each.lower() == word.lower()), None)
 
 
 def suggestion(word: str, known: Iterable[str]) -> str | None:

@@ -73,7 +73,7 @@ async def in_thread(function: Callable[[], T], *, name: str = "interlock-call") 
         except BaseException as caught:  # noqa: BLE001 - every exception belongs to the caller
             error = caught
         with suppress(RuntimeError):  # the loop was closed meanwhile: no caller waits
-            loop.call_soon_threadsafe(_resolve, result, value, error)
+            loop.call_soon_threadsafe(resolve, result, value, error)
 
     thread = Thread(target=run, name=name, daemon=True)
     start_thread(thread)
@@ -104,12 +104,15 @@ async def in_thread_or_here(function: Callable[[], None], *, name: str = "interl
         function()
 
 
-def _resolve(result: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
-    if result.done():  # cancelled
+def resolve(future: Future[Any], value: Any, error: BaseException | None) -> None:
+    """Set the result or the error of a call in a thread, unless its caller was cancelled. Called in the loop."""
+    if future.done():
         return
-    if isinstance(error, StopIteration):  # a future cannot hold one
-        error = RuntimeError("a call in a thread raised StopIteration")
+    if isinstance(error, StopIteration):  # a future does not accept it: the caller would wait forever
+        failure = RuntimeError("a call in a thread raised StopIteration")
+        failure.__cause__ = error
+        error = failure
     if error is None:
-        result.set_result(value)
+        future.set_result(value)
     else:
-        result.set_exception(error)
+        future.set_exception(error)

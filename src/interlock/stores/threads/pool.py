@@ -20,7 +20,7 @@ from threading import Lock, Thread
 from typing import Any, TypeVar
 
 from interlock.errors import UnavailableError
-from interlock.ports.threads import start_thread, thread_future
+from interlock.ports.threads import resolve, start_thread, thread_future
 from interlock.stores.threads.wakeup import LoopEntryQueue, WakeupPipe
 
 T = TypeVar("T")
@@ -82,7 +82,7 @@ class ThreadPool:
                 error = caught
             with self._guard:
                 self._unfinished -= 1
-            self._loops.call(loop, _resolve, future, answer, error)
+            self._loops.call(loop, resolve, future, answer, error)
             del task, function, loop, future, answer, error  # keep nothing alive while waiting
 
     def _take(self) -> _Task | None:
@@ -109,14 +109,3 @@ class ThreadPool:
             thread.join()
         self._wakeup.close()
         self._loops.close()
-
-
-def _resolve(future: asyncio.Future[Any], answer: Any, error: BaseException | None) -> None:
-    if future.done():  # cancelled: the call was carried out all the same
-        return
-    if isinstance(error, StopIteration):  # a future does not accept it: the caller would wait forever
-        error = RuntimeError("a call of the store raised StopIteration")
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(answer)
