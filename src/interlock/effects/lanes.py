@@ -217,13 +217,15 @@ class LaneWorker:
         """Requeue what did not finish, except attempts that still run; return the counts."""
         if self._renewer is not None:
             self._renewer.cancel()
-        back = [work for task, work in self._cancelled.items() if task.cancelled() and not work.is_running]
-        left = [task for task, work in self._cancelled.items() if not task.done() or work.is_running]
+        requeued = [work for task, work in self._cancelled.items() if task.cancelled() and not work.is_running]
+        unfinished = [task for task, work in self._cancelled.items() if not task.done() or work.is_running]
         now_ms = self._clock.now_ms()
         await self._settle(
-            tuple(Settlement(work.claim, "again", now_ms, error=work.facts(), without_failure=True) for work in back)
+            tuple(
+                Settlement(work.claim, "again", now_ms, error=work.facts(), without_failure=True) for work in requeued
+            )
         )
-        return StopReport(self._finished, len(back), len(left))
+        return StopReport(self._finished, len(requeued), len(unfinished))
 
     def _unfinished(self) -> list[asyncio.Future[Any]]:
         """Return what was cancelled and has not ended. A thread cannot be cancelled, so it is not waited for."""

@@ -54,9 +54,9 @@ def work_delta(
             created += _created(after, effect, invokes, time_ms, published)
     created += _end_of_step(before, step, time_ms, None if hidden else published)
     waiting = {(each.name, each.version) for each in after.timers}
-    gone = () if before is None else (each for each in before.timers if (each.name, each.version) not in waiting)
-    ended = tuple(WorkId("timer", each.version, each.ordinal) for each in gone)
-    return WorkDelta(tuple(created), ended, tuple(cancelled))
+    removed = () if before is None else (each for each in before.timers if (each.name, each.version) not in waiting)
+    finished = tuple(WorkId("timer", each.version, each.ordinal) for each in removed)
+    return WorkDelta(tuple(created), finished, tuple(cancelled))
 
 
 def work_id_of(lane: Lane, key: str) -> WorkId:

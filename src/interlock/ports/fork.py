@@ -31,10 +31,10 @@ _rules: dict[int, Callable[[], None]] = {}
 _kept: list[object] = []
 
 
-def after_fork(thing: T, rule: Callable[[T], None]) -> None:
-    """Call `rule(thing)` in every forked child in which the object is still alive. An object has one rule."""
-    key = id(thing)
-    known = weakref.ref(thing, lambda _: _rules.pop(key, None))
+def after_fork(target: T, rule: Callable[[T], None]) -> None:
+    """Call `rule(target)` in every forked child in which the object is still alive. An object has one rule."""
+    key = id(target)
+    known = weakref.ref(target, lambda _: _rules.pop(key, None))
 
     def call() -> None:
         living = known()
@@ -49,10 +49,10 @@ def forked_error(what: str, *, code: str = "store.forked") -> UsageError:
     return UsageError(f"{what} was opened before the process was forked", code=code, hint=FORKED_HINT)
 
 
-def keep_forever(thing: object) -> None:
+def keep_forever(target: object) -> None:
     """Never free an object, not even when the interpreter exits: its finalizer never runs."""
-    _kept.append(thing)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))  # the list itself is cleared when the interpreter exits
+    _kept.append(target)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(target))  # the list itself is cleared when the interpreter exits
 
 
 def _run_rules() -> None:

@@ -66,7 +66,7 @@ def _shown(action: Action, fields: frozenset[str]) -> Action | None:
         case If():
             branches = tuple((guard, _visible(block, fields)) for guard, block in action.branches)
             otherwise = _visible(action.otherwise, fields)
-            said = otherwise or any(block for _, block in branches)
-            return replace(action, branches=branches, otherwise=otherwise) if said else None
+            is_visible = otherwise or any(block for _, block in branches)
+            return replace(action, branches=branches, otherwise=otherwise) if is_visible else None
         case _:
             return action

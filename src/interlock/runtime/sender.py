@@ -207,8 +207,8 @@ class EntitySender:
     ) -> Receipt:
         """Write entry 1 of an entity, for a caller or, with `parent`, for an invoke.
 
-        Raises RejectedError when the chart, or `refusal`, says no; but if the key is known, a chart accepted the
-        creation before and the outcome is `duplicate`.
+        Raises RejectedError when the chart rejects it or `refusal` is set; but if the key is known, a chart accepted
+        the creation before and the outcome is `duplicate`.
         """
         data: dict[str, Any] = {"context": context}
         if parent is not None:

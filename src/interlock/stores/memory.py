@@ -131,8 +131,8 @@ class MemoryStore:
             stored.snapshot = append.snapshot
             before = stored.entered_ms
             stored.entered_ms, stored.tags = active_states(append, before)
-            left = [each for each in before.items() if each[0] not in stored.entered_ms]
-            self._statistics.count_step(append.kind, left, now)
+            exited = [each for each in before.items() if each[0] not in stored.entered_ms]
+            self._statistics.count_step(append.kind, exited, now)
             self._work.apply(append.entity, append.work)
             return Appended(entry.version, record.head)
 

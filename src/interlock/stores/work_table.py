@@ -46,20 +46,20 @@ class WorkTable:
         self._lines: dict[_Line, list[tuple[int, str, WorkId]]] = {}
         self._queues: dict[tuple[str, Lane], list[WorkId]] = {}
 
-    def apply(self, entity: str, left: WorkDelta) -> None:
+    def apply(self, entity: str, delta: WorkDelta) -> None:
         """Apply what an entry creates, finishes and cancels."""
-        for work in left.created:
+        for work in delta.created:
             is_ordered = work.id.lane in ORDERED_LANES
             row = self._rows[entity, work.id] = _Row(entity, work, None if is_ordered else work.due_ms)
             if is_ordered:
                 insort(self._queues.setdefault((entity, work.id.lane), []), work.id)
             self._enqueue(row)
-        for work_id in left.finished:
+        for work_id in delta.finished:
             self.delete_work(entity, work_id)
-        for work_id in left.cancelled:
+        for work_id in delta.cancelled:
             self._cancel(entity, work_id)
         for lane in ORDERED_LANES:
-            if any(each.id.lane == lane for each in left.created):
+            if any(each.id.lane == lane for each in delta.created):
                 self._enqueue_first(entity, lane)
 
     def _cancel(self, entity: str, work_id: WorkId) -> None:

@@ -1,4 +1,4 @@
-"""The public test kit: run charts in one process on a clock that the test advances, and check a store of your own."""
+"""The public test kit: run charts in one process on a clock that the test advances, and check your own store."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from heapq import heappop, heappush
 from interlock.ports.threads import pending_thread_calls
 
 TURNS_MAX = 10_000
-"""Turns of the event loop without time passing: a task that still runs after so many is taken to run forever."""
+"""Turns of the event loop without time passing: a task that still runs after that is assumed to run forever."""
 
 THREAD_SECONDS_MAX = 300.0
 """Real seconds that a store's thread may take for one call. It is meant for hangs: a loaded machine needs far less."""

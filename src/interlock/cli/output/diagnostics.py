@@ -40,15 +40,15 @@ def _source_lines(finding: Diagnostic, text: str, style: str) -> list[tuple[Part
     if len(text) > _LINE_LENGTH_MAX:
         text = text[: _LINE_LENGTH_MAX - 1] + "…"
     end = min(max(end, start + 1), max(len(text), start + 1))
-    before, meant, after = (
+    before, marked, after = (
         escape_line(each.replace("\t", TAB)) for each in (text[:start], text[start:end], text[end:])
     )
     number = str(location.line)
     margin = " " * len(number)
     caret = " " * sum(map(_width, before))
-    marks = "^" * max(1, sum(map(_width, meant)))
+    marks = "^" * max(1, sum(map(_width, marked)))
     return [
-        ((f"  {number} | ", "dim"), before, (meant, style), after),
+        ((f"  {number} | ", "dim"), before, (marked, style), after),
         ((f"  {margin} | ", "dim"), caret, (marks, style)),
     ]
 

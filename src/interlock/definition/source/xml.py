@@ -77,13 +77,13 @@ class Element:
     @property
     def raw(self) -> str:
         """The element as written, with the namespaces in scope declared on it, so that it can stand alone."""
-        data, begin, end, scope = self.span
-        head = _TAG.match(data, begin)
+        data, start_index, end, scope = self.span
+        head = _TAG.match(data, start_index)
         assert head is not None
         own = {match[1].decode() for match in _attributes(data, head.end())}
         declared = dict(_declared(scope))
         known = "".join(f" {key}={_quoted(uri)}" for key, uri in declared.items() if key not in own and uri)
-        return data[begin : head.end()].decode() + known + data[head.end() : end].decode()
+        return data[start_index : head.end()].decode() + known + data[head.end() : end].decode()
 
 
 class XmlError(Exception):
@@ -160,22 +160,22 @@ class _ElementBuilder:
         if len(self.open) >= SCXML_DEPTH_MAX:
             raise XmlError("scxml.depth", f"elements are nested more than {SCXML_DEPTH_MAX} levels deep", self.here())
         namespace, local = _split(name)
-        begin = self.parser.CurrentByteIndex
+        start_index = self.parser.CurrentByteIndex
         outer = self.scopes[-1]
         self.scopes.append(Scope(self.declared, outer) if self.declared else outer)
         self.declared = {}
-        element = Element(local, namespace, location=self.location(begin, len(local) + 1))
+        element = Element(local, namespace, location=self.location(start_index, len(local) + 1))
         element.attributes = {_split(each): text for each, text in attributes.items()}
-        element.span = (self.data, begin, begin, self.scopes[-1])
-        self.locate(element, begin)
+        element.span = (self.data, start_index, start_index, self.scopes[-1])
+        self.locate(element, start_index)
         if self.open:
             self.open[-1].children.append(element)
         else:
             self.root = element
         self.open.append(element)
 
-    def locate(self, element: Element, begin: int) -> None:
-        head = _TAG.match(self.data, begin)
+    def locate(self, element: Element, start_index: int) -> None:
+        head = _TAG.match(self.data, start_index)
         assert head is not None
         # The parser returns attributes in the order written, without namespace declarations.
         names = iter(element.attributes)
@@ -185,13 +185,13 @@ class _ElementBuilder:
 
     def end(self, _: str) -> None:
         element = self.open.pop()
-        data, begin, end, scope = element.span
+        data, start_index, end, scope = element.span
         self.scopes.pop()
         end = self.parser.CurrentByteIndex
         # For `<a/>` the parser is after the tag, for `</a>` before it.
         if element.children or data[end - 2 : end] != b"/>":
             end = data.index(b">", end) + 1
-        element.span = (data, begin, end, scope)
+        element.span = (data, start_index, end, scope)
 
     def characters(self, text: str) -> None:
         self.open[-1].children.append(text)

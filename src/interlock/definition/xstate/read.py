@@ -432,9 +432,11 @@ def read_history(source: XStateDefinition, node: XStateNode, made: State) -> Sta
     if initial.targets == (node.name,):
         message = "the initial state of the parent is this history, and its default is the initial state of the parent"
         source.error("history.cycle", message, node.written.location, "add a `target` to the history")
-    begin = next((each for each in node.parent.children.values() if (each.name,) == initial.targets), None)
+    initial_state = next((each for each in node.parent.children.values() if (each.name,) == initial.targets), None)
     # Only our extension allows deeper or several initial states; these targets mean the same in a history.
-    return replace(made, targets=initial.targets if begin is None else (f"#{begin.id}",), actions=initial.actions)
+    return replace(
+        made, targets=initial.targets if initial_state is None else (f"#{initial_state.id}",), actions=initial.actions
+    )
 
 
 def _default(source: XStateDefinition, parent: XStateNode, json_node: Node) -> XStateNode | None:

@@ -133,5 +133,5 @@ def _is_cluster(plan: Diagram, index: int | None) -> bool:
 
 
 def _looks(looks: list[str]) -> str:
-    said = ", ".join(filter(None, looks))
-    return f" [{said}]" if said else ""
+    joined = ", ".join(filter(None, looks))
+    return f" [{joined}]" if joined else ""

@@ -116,10 +116,10 @@ def label_lines(labels: tuple[Label, ...]) -> tuple[Line, ...]:
 
 def _parts(label: Label) -> list[tuple[str, str]]:
     parts = [("event", label.event), ("guard", label.guard), ("actions", label.actions)]
-    said = [(role, text) for role, text in parts if text]
-    if said:
-        said[0] = (said[0][0], SIGNS[label.mark] + said[0][1])
-    return said
+    present = [(role, text) for role, text in parts if text]
+    if present:
+        present[0] = (present[0][0], SIGNS[label.mark] + present[0][1])
+    return present
 
 
 def _single(label: Label) -> Line:

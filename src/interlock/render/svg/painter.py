@@ -243,8 +243,8 @@ class _Painter:
     def _label_line(self, line: Line, x: float, y: float, *, first: bool) -> str:
         parts: list[str] = []
         for role, text in line.parts:
-            said = escaped((" " if parts else "") + text)
-            parts.append(said if role == "event" else f'<tspan class="{role}">{said}</tspan>')
+            content = escaped((" " if parts else "") + text)
+            parts.append(content if role == "event" else f'<tspan class="{role}">{content}</tspan>')
         ident = ""
         words: str = line.mark
         if line.label is not None and line.label.id is not None:
@@ -319,14 +319,14 @@ def _line(points: tuple[Point, ...], *, arrow: bool) -> str:
     way = list(points)
     if arrow:
         way[-1] = _toward(way[-1], way[-2], _HEAD_LENGTH - 2.0)
-    said = [f"M{_number(way[0][0])} {_number(way[0][1])}"]
+    commands = [f"M{_number(way[0][0])} {_number(way[0][1])}"]
     for before, here, after in zip(way, way[1:], way[2:], strict=False):
         radius = min(_CORNER, _distance(before, here) / 2, _distance(here, after) / 2)
         one, other = _toward(here, before, radius), _toward(here, after, radius)
-        said.append(f"L{_number(one[0])} {_number(one[1])}")
-        said.append(f"Q{_number(here[0])} {_number(here[1])} {_number(other[0])} {_number(other[1])}")
-    said.append(f"L{_number(way[-1][0])} {_number(way[-1][1])}")
-    return "".join(said)
+        commands.append(f"L{_number(one[0])} {_number(one[1])}")
+        commands.append(f"Q{_number(here[0])} {_number(here[1])} {_number(other[0])} {_number(other[1])}")
+    commands.append(f"L{_number(way[-1][0])} {_number(way[-1][1])}")
+    return "".join(commands)
 
 
 def _distance(one: Point, other: Point) -> float:

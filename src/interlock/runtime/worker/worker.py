@@ -2,7 +2,7 @@
 
 Rule 1: a worker needs no registration and no partner. Any number of them, in any processes, share the lanes of a store.
 Rule 2: an append of this process wakes the loops that its work concerns; nothing is polled that can be signalled.
-Rule 3: to stop, it claims nothing more, lets running work finish for a while, and requeues the rest at once. What still
+Rule 3: to stop, it claims nothing more, lets running work finish for a while, and requeues unfinished work. What still
 runs in a thread keeps its lease until that expires; no second attempt starts before.
 """
 
@@ -128,7 +128,7 @@ class Worker:
         self._tasks = [asyncio.ensure_future(loop.run()) for name, loop in self._loops.items() if name not in idle]
 
     async def stop(self) -> StopReport:
-        """Stop within the runtime's `drain_ms` and return what became of running work. May be called again.
+        """Stop within the runtime's `drain_ms` and return what happened to running work. May be called again.
 
         A caller that is cancelled while it waits does not stop the stopping: the next caller waits for the same end.
         """

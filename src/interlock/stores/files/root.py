@@ -142,13 +142,13 @@ class Root:
             self.close()
             raise
 
-    def _check_tenant(self, asked: str) -> None:
+    def _check_tenant(self, tenant: str) -> None:
         """Raises UsageError when the root is another tenant's: no hash of the given tenant would match."""
         found = self._format.tenant
-        if asked and asked != found:
+        if tenant and tenant != found:
             owner = f"tenant `{found}`" if found else "no tenant"
             hint = "use one folder per tenant; without ?tenant= a folder is opened with its own tenant"
-            raise UsageError(f"{self._root} belongs to {owner}, not to `{asked}`", code="store.tenant", hint=hint)
+            raise UsageError(f"{self._root} belongs to {owner}, not to `{tenant}`", code="store.tenant", hint=hint)
 
     def _open_all(self, wanted: Format) -> None:
         try:

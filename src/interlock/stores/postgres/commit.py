@@ -347,9 +347,9 @@ def _list_changes(plan: CommitPlan) -> ListChanges | None:
     if changes is None or before_ms == entered_ms:
         return changes
     assert entered_ms is not None, "every committed entity has entered its configuration"
-    left = [] if before_ms is None else [(ANY_STATE, before_ms)]
+    exited = [] if before_ms is None else [(ANY_STATE, before_ms)]
     return changes._replace(
-        states_left=changes.states_left + left, states_entered=[*changes.states_entered, (ANY_STATE, entered_ms)]
+        states_left=changes.states_left + exited, states_entered=[*changes.states_entered, (ANY_STATE, entered_ms)]
     )
 
 

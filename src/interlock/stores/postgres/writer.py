@@ -351,10 +351,10 @@ class Writer:
         rows = await self._pool.ask_with_retry(tips)
         again: list[PendingCommit] = []
         for row in sorted(rows, key=lambda each: int(each[0])):
-            waiting, kept = unknown[row[0] - 1], row[8]
+            waiting, known_version = unknown[row[0] - 1], row[8]
             version = row[1] or 0
-            if kept is not None:
-                await self._answer_duplicate(waiting, kept)
+            if known_version is not None:
+                await self._answer_duplicate(waiting, known_version)
             elif version != waiting.append.expected:
                 self._statistics.count_conflict(waiting.append)
                 waiting.answer(Conflict(version))
@@ -380,14 +380,14 @@ class Writer:
             lambda connection: connection.fetch(SELECT_ATTEMPTS, self._tenant, *columns)
         )
         newest = {id(fenced[n - 1]): attempts for n, attempts in rows}
-        left: list[PendingCommit] = []
+        valid: list[PendingCommit] = []
         for each in steps:
             fence = each.append.fence
             if fence is None or newest[id(each)] == fence[1]:
-                left.append(each)
+                valid.append(each)
             else:
                 each.answer(StaleAttempt(each.append.expected))
-        return left
+        return valid
 
     async def _answer_duplicate(self, waiting: PendingCommit, kept: int) -> None:
         """Answer a used key: with `Appended` when this very step used it, in a statement whose answer was lost."""

@@ -72,9 +72,9 @@ async def entries_are_ordered_and_chained(subject: StoreSubject) -> None:
 async def a_known_key_is_a_duplicate(subject: StoreSubject) -> None:
     """A known key returns its version, and nothing is written."""
     sample = SampleEntity("parcel/1")
-    born, first = sample.create(), sample.step(key="first")
+    creation, first = sample.create(), sample.step(key="first")
     async with subject.opened() as store:
-        await append_all(store, born, first)
+        await append_all(store, creation, first)
         expect(Duplicate(2), await store.append(first))
         expect(Duplicate(2), await store.append(sample.step(key="first")))
         expect(2, len(await journal(store, "parcel/1")))
@@ -83,18 +83,18 @@ async def a_known_key_is_a_duplicate(subject: StoreSubject) -> None:
 async def a_duplicate_key_takes_precedence_over_a_conflict(subject: StoreSubject) -> None:
     """A repeated send finds its entry although the entity moved on: `duplicate`, not `conflict`."""
     sample = SampleEntity("parcel/1")
-    born, first, second = sample.create(), sample.step("shipped", key="first"), sample.step(key="second")
+    creation, first, second = sample.create(), sample.step("shipped", key="first"), sample.step(key="second")
     async with subject.opened() as store:
-        await append_all(store, born, first, second)
+        await append_all(store, creation, first, second)
         expect(Duplicate(2), await store.append(first))
 
 
 async def an_old_send_time_is_accepted_while_no_key_has_expired(subject: StoreSubject) -> None:
     """If every key is known, the time of sending does not matter: a new key is appended, a known one is a duplicate."""
     sample = SampleEntity("parcel/1", time_ms=1_000_000)
-    born, first = replace(sample.create(), sent_ms=0), replace(sample.step(key="first"), sent_ms=0)
+    creation, first = replace(sample.create(), sent_ms=0), replace(sample.step(key="first"), sent_ms=0)
     async with subject.opened() as store:
-        await append_all(store, born, first)
+        await append_all(store, creation, first)
         expect(Duplicate(2), await store.append(first))
         await append_all(store, replace(sample.step(key="second"), sent_ms=1_000_000))
 
@@ -102,10 +102,10 @@ async def an_old_send_time_is_accepted_while_no_key_has_expired(subject: StoreSu
 async def a_lost_swap_is_a_conflict(subject: StoreSubject) -> None:
     """Another version than expected: the current version is returned, nothing is written, the key stays unused."""
     sample, rival = SampleEntity("parcel/1"), SampleEntity("parcel/1")
-    born = sample.create()
+    creation = sample.create()
     rival.create()
     async with subject.opened() as store:
-        await append_all(store, born, sample.step(key="mine"))
+        await append_all(store, creation, sample.step(key="mine"))
         expect(Conflict(2), await store.append(rival.step(key="theirs")))
         expect(2, len(await journal(store, "parcel/1")))
         await append_all(store, sample.step(key="theirs"))
@@ -114,27 +114,27 @@ async def a_lost_swap_is_a_conflict(subject: StoreSubject) -> None:
 async def a_version_that_is_ahead_is_a_conflict(subject: StoreSubject) -> None:
     """A step on a version that the store does not have is refused, also for a missing entity."""
     sample = SampleEntity("parcel/1")
-    born, _, third = sample.create(), sample.step(key="a"), sample.step(key="b")
+    creation, _, third = sample.create(), sample.step(key="a"), sample.step(key="b")
     async with subject.opened() as store:
         expect(Conflict(0), await store.append(third))
-        await append_all(store, born)
+        await append_all(store, creation)
         expect(Conflict(1), await store.append(third))
         expect(1, len(await journal(store, "parcel/1")))
 
 
 async def an_entity_is_created_once(subject: StoreSubject) -> None:
-    """The same creation again is a duplicate; another one finds the entity there."""
+    """The same creation again is a duplicate; another one is a conflict."""
     sample = SampleEntity("parcel/1")
-    born = sample.create("born")
+    creation = sample.create("born")
     async with subject.opened() as store:
-        await append_all(store, born, sample.step(key="k"))
-        expect(Duplicate(1), await store.append(born))
+        await append_all(store, creation, sample.step(key="k"))
+        expect(Duplicate(1), await store.append(creation))
         expect(Conflict(2), await store.append(SampleEntity("parcel/1").create("again")))
         expect(2, len(await journal(store, "parcel/1")))
 
 
 async def a_key_belongs_to_one_entity(subject: StoreSubject) -> None:
-    """Two entities may have the same key; each has its own memory."""
+    """Two entities may use the same key independently."""
     first, second = SampleEntity("parcel/1"), SampleEntity("parcel/2")
     async with subject.opened() as store:
         await append_all(store, first.create("same"), second.create("same"))
@@ -142,7 +142,7 @@ async def a_key_belongs_to_one_entity(subject: StoreSubject) -> None:
 
 
 async def load_finds_a_duplicate_key(subject: StoreSubject) -> None:
-    """With a key, load says whether it was kept; otherwise it gives the entity and the time of its last entry."""
+    """With a key, load returns whether it was used; otherwise the entity and the time of its last entry."""
     sample = SampleEntity("parcel/1", time_ms=5_000)
     async with subject.opened() as store:
         await append_all(store, sample.create("born"), sample.step(key="k", after_ms=250))
@@ -169,14 +169,14 @@ async def replay_equals_the_snapshot(subject: StoreSubject) -> None:
 async def the_largest_entry_and_snapshot_are_stored(subject: StoreSubject) -> None:
     """The largest entry (256 KiB) and snapshot (nearly 1 MiB) are stored exactly."""
     sample, other = SampleEntity("parcel/1"), SampleEntity("parcel/2")
-    born = sample.create()
+    creation = sample.create()
     empty = sample.step("written", {"text": ""}, key="empty")
     full = sample.step("written", {"text": "x" * (ENTRY_BYTES_MAX - len(encode(empty.entry)))}, key="whole")
     expect(ENTRY_BYTES_MAX, len(encode(full.entry)), "size of the sample")
     wide = other.create()
     big = replace(wide, snapshot=replace(wide.snapshot, context={"text": "y" * (SNAPSHOT_BYTES_MAX - 1_000)}))
     async with subject.opened() as store:
-        await append_all(store, born, empty, full, big)
+        await append_all(store, creation, empty, full, big)
         expect(full.entry, (await journal(store, "parcel/1"))[-1].entry)
         found = await store.load("parcel/2")
         if isinstance(found, Loaded) and found.snapshot is not None:  # a store may keep only the journal
@@ -257,7 +257,7 @@ async def a_closed_store_refuses_everything(subject: StoreSubject) -> None:
 
 
 async def entries_and_keys_survive_reopening(subject: StoreSubject) -> None:
-    """Another handle finds the journal, the snapshot and the keys, and the chain goes on."""
+    """Another handle finds the journal, the snapshot and the keys, and continues the chain."""
     sample = SampleEntity("parcel/1")
     appends = [sample.create(), *(sample.step(key=f"k{each}") for each in range(3))]
     async with subject.opened() as store:

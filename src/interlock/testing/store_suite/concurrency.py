@@ -32,9 +32,9 @@ async def rivals_on_one_entity_lose_no_entry(subject: StoreSubject) -> None:
 async def one_key_is_stored_once(subject: StoreSubject) -> None:
     """The same append by many callers: one is stored, the others get its version."""
     sample = SampleEntity("parcel/1")
-    born, step = sample.create(), sample.step(key="once")
+    creation, step = sample.create(), sample.step(key="once")
     async with subject.opened() as store:
-        answers = await asyncio.gather(*(store.append(born) for _ in range(CALLERS)))
+        answers = await asyncio.gather(*(store.append(creation) for _ in range(CALLERS)))
         expect([1] * CALLERS, [each.version for each in answers])
         expect(1, sum(isinstance(each, Appended) for each in answers))
         answers = await asyncio.gather(*(store.append(step) for _ in range(CALLERS)))
@@ -58,7 +58,7 @@ async def one_version_is_won_once(subject: StoreSubject) -> None:
 
 
 async def concurrent_steps_of_one_entity_are_ordered(subject: StoreSubject) -> None:
-    """Appends given in order without waiting are kept in order; those behind a lost one are refused."""
+    """Appends submitted in order without waiting are stored in order; appends after a lost one are refused."""
     sample = SampleEntity("parcel/1")
     appends = [sample.create(), *(sample.step(key=f"k{each}") for each in range(20))]
     async with subject.opened() as store:
@@ -70,9 +70,9 @@ async def concurrent_steps_of_one_entity_are_ordered(subject: StoreSubject) -> N
 async def many_entities_advance_concurrently(subject: StoreSubject) -> None:
     """Entities do not wait for, or mix with, each other."""
     async with subject.opened() as store:
-        lives = [SampleEntity(f"parcel/{each}") for each in range(40)]
-        await asyncio.gather(*(_run_entity(store, each) for each in lives))
-        for sample in lives:
+        samples = [SampleEntity(f"parcel/{each}") for each in range(40)]
+        await asyncio.gather(*(_run_entity(store, each) for each in samples))
+        for sample in samples:
             expect(sample.snapshot, await snapshot(store, sample.entity))
             expect(6, len(await journal(store, sample.entity)))
 
@@ -80,8 +80,8 @@ async def many_entities_advance_concurrently(subject: StoreSubject) -> None:
 async def close_waits_for_running_appends(subject: StoreSubject) -> None:
     """Closing while busy answers every caller: stored, or UnavailableError. No caller hangs."""
     async with subject.opened() as store:
-        lives = [SampleEntity(f"parcel/{each}") for each in range(30)]
-        tasks = [asyncio.ensure_future(store.append(each.create())) for each in lives]
+        samples = [SampleEntity(f"parcel/{each}") for each in range(30)]
+        tasks = [asyncio.ensure_future(store.append(each.create())) for each in samples]
         await asyncio.sleep(0)
         await store.close()
         for answer in await asyncio.gather(*tasks, return_exceptions=True):
@@ -91,24 +91,24 @@ async def close_waits_for_running_appends(subject: StoreSubject) -> None:
 async def acknowledged_entries_survive_close(subject: StoreSubject) -> None:
     """After a close while busy, another handle finds every entry that was acknowledged, and no torn one."""
     store = await asyncio.to_thread(subject.open)
-    lives = [SampleEntity(f"parcel/{each}") for each in range(30)]
-    tasks = [asyncio.ensure_future(store.append(each.create())) for each in lives]
+    samples = [SampleEntity(f"parcel/{each}") for each in range(30)]
+    tasks = [asyncio.ensure_future(store.append(each.create())) for each in samples]
     await asyncio.sleep(0)
     await store.close()
     answers = await asyncio.gather(*tasks, return_exceptions=True)
     async with subject.opened() as store:
-        for sample, answer in zip(lives, answers, strict=True):
+        for sample, answer in zip(samples, answers, strict=True):
             records = await journal(store, sample.entity)
             expect(True, len(records) == 1 or not isinstance(answer, Appended), sample.entity)
 
 
 async def two_handles_see_each_other(subject: StoreSubject) -> None:
-    """What one handle keeps, the other loads, refuses as a conflict, and knows by its key."""
+    """An entry of one handle is loaded by the other, causes its conflicts, and is found by its key."""
     sample, behind = SampleEntity("parcel/1"), SampleEntity("parcel/1")
-    born = sample.create()
+    creation = sample.create()
     behind.create()
     async with subject.opened() as first, subject.opened() as second:
-        await append_all(first, born)
+        await append_all(first, creation)
         expect(1, (await snapshot(second, "parcel/1")).version)
         await append_all(second, sample.step("shipped", key="theirs"))
         expect(Conflict(2), await first.append(behind.step(key="mine")))
@@ -119,7 +119,7 @@ async def two_handles_see_each_other(subject: StoreSubject) -> None:
 
 
 async def rivals_on_two_handles_lose_no_entry(subject: StoreSubject) -> None:
-    """Callers on different handles of one place: each entry is kept once."""
+    """Callers on different handles of one store: each entry is stored once."""
     async with subject.opened() as first, subject.opened() as second:
         await append_all(first, SampleEntity("parcel/1").create())
         names = [f"caller{each}" for each in range(4)]
@@ -158,7 +158,7 @@ def _rival(subject: StoreSubject, name: str, answers: multiprocessing.SimpleQueu
 
 
 async def _append_with_retries(store: Store, entity: str, name: str) -> list[int]:
-    """Append some entries against all rivals; the versions they were kept at."""
+    """Append some entries in competition with rivals; return the versions at which they were stored."""
     won: list[int] = []
     chart = kernel(entity.partition("/")[0])
     for _ in range(ATTEMPTS_MAX):

@@ -68,11 +68,11 @@ async def an_expired_lease_changes_owner_and_its_fence_increases(subject: StoreS
 
 
 async def a_released_lease_is_free_immediately(subject: StoreSubject) -> None:
-    """The fence goes on from where it was, or a former holder's would be good again."""
+    """The fence continues to increase, so that the fence of a former owner never becomes valid again."""
     async with _leases(subject) as store:
         first = await _lease(store, "one", "ada")
         expect(True, await store.release_lease(first))
-        expect(False, await store.release_lease(first), "it was given back before")
+        expect(False, await store.release_lease(first), "it was released before")
         second = await _lease(store, "one", "bob")
         expect(True, second.fence > first.fence, "the fence rises")
         expect(True, await store.release_lease(second))

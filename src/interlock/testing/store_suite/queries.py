@@ -91,10 +91,10 @@ async def equal_ages_are_in_the_order_of_ids(subject: StoreSubject) -> None:
 async def filters_combine(subject: StoreSubject) -> None:
     """State, age, tag, revision and prefix together give what each gives alone, in the same order."""
     async with subject.opened() as store:
-        lives = await _create_entities(store, 48)
-        for query in _queries(lives):
+        samples = await _create_entities(store, 48)
+        for query in _queries(samples):
             expected = sorted(
-                (place, sample.entity) for sample in lives if (place := _place(sample, query)) is not None
+                (place, sample.entity) for sample in samples if (place := _place(sample, query)) is not None
             )
             for limit in (5, 50):
                 paged = EntityQuery(
@@ -129,13 +129,13 @@ async def kinds_do_not_mix(subject: StoreSubject) -> None:
 
 
 async def a_cursor_stays_valid(subject: StoreSubject) -> None:
-    """An entity that moves on between two pages is neither skipped over nor does it shift the others."""
-    lives = [SampleEntity(f"parcel/{each}", time_ms=100 + each) for each in range(6)]
+    """An entity that changes its state between two pages does not shift the others."""
+    samples = [SampleEntity(f"parcel/{each}", time_ms=100 + each) for each in range(6)]
     async with subject.opened() as store:
-        for sample in lives:
+        for sample in samples:
             await append_all(store, sample.create())
         first = await store.find(EntityQuery(kind="parcel", state="packed", limit=2))
-        await append_all(store, lives[0].step("shipped", key="s"), lives[3].step("shipped", key="s"))
+        await append_all(store, samples[0].step("shipped", key="s"), samples[3].step("shipped", key="s"))
         second = await store.find(EntityQuery(kind="parcel", state="packed", limit=2, after=first.after))
         expect(["parcel/0", "parcel/1"], [each.entity for each in first.rows])
         expect(["parcel/2", "parcel/4"], [each.entity for each in second.rows])
@@ -155,19 +155,19 @@ async def _names(store: Store, **filters: Any) -> list[str]:
 
 async def _create_entities(store: Store, count: int) -> list[SampleEntity]:
     """Entities that went different ways, at times that repeat, on two revisions."""
-    lives = []
+    samples = []
     for number in range(count):
         revision = "1.0.0" if number % 3 else "2.0.0"
         sample = SampleEntity(f"parcel/{number % 4}-{number}", revision=revision, time_ms=1_000 + 10 * (number % 7))
         await append_all(store, sample.create())
         for position, event in enumerate(WAYS[number % len(WAYS)]):
             await append_all(store, sample.step(event, key=f"k{position}"))
-        lives.append(sample)
-    return lives
+        samples.append(sample)
+    return samples
 
 
-def _queries(lives: list[SampleEntity]) -> list[EntityQuery]:
-    revisions = [None, lives[0].kernel.chart.revision]
+def _queries(samples: list[SampleEntity]) -> list[EntityQuery]:
+    revisions = [None, samples[0].kernel.chart.revision]
     return [
         EntityQuery(kind="parcel", state=state, tag=tag, revision=revision, prefix=prefix, entered_before_ms=before)
         for state in (None, *STATES[:3])

@@ -29,9 +29,9 @@ async def populations_count_every_active_state_by_revision(subject: StoreSubject
 
 async def a_cancelled_entity_is_not_counted_in_its_state(subject: StoreSubject) -> None:
     """It is counted and listed by how it ended, and not in its state or its tags."""
-    lives = off, living, done = [SampleEntity(f"parcel/{each}", time_ms=100) for each in ("a", "b", "c")]
+    samples = off, living, done = [SampleEntity(f"parcel/{each}", time_ms=100) for each in ("a", "b", "c")]
     async with subject.opened() as store:
-        for sample in lives:
+        for sample in samples:
             await append_all(store, sample.create(), sample.step("shipped", key="s"))
         await append_all(store, off.cancel(key="off", after_ms=500), done.step("delivered", key="d", after_ms=40))
         expect(

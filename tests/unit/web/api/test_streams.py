@@ -201,7 +201,7 @@ async def test_streams_of_a_user_are_counted_over_keys_and_sessions(monkeypatch:
 
 
 async def test_one_user_cannot_take_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, number in (("STREAMS_ALL_MAX", 8), ("STREAMS_PERSON_MAX", 8), ("STREAMS_SHARE", 1)):
+    for name, number in (("STREAMS_ALL_MAX", 8), ("STREAMS_PER_USER_MAX", 8), ("STREAMS_SHARE", 1)):
         monkeypatch.setattr(live, name, number)
     people = {key_digest(name): make_user(name) for name in ("ada", "bob", "cyd", "dan")}
     async with open_console() as client:
@@ -241,7 +241,7 @@ async def test_all_streams_share_one_read_of_the_counters(monkeypatch: pytest.Mo
     looks = []
     async with open_console(clock=clock) as client:
         store: Any = client.runtime.store
-        real = store.counts
+        real = store.count_states
 
         async def counted(kind: str) -> Any:
             looks.append(kind)

@@ -7,7 +7,7 @@ Rule 1: a marker is on disk before the entry that creates work: it is created an
 name exists, because its creator may have died before the flush. It is deleted after all work has ended, without a
 flush: at worst a crash leaves a marker too many.
 Rule 2: markers are created and deleted under the entity's lock; otherwise a deletion could overlap an append.
-Rule 3: `changed` is a hint for an earlier poll. A lost hint is made up for by the next scan.
+Rule 3: `changed` is a hint for an earlier poll. The next scan finds work whose hint was lost.
 Rule 4: a marker that contains an id keeps it. One that does not was left by a process that died before the entry.
 """
 
