@@ -186,7 +186,10 @@ class Codecs:
             )
         return FunctionCodec(
             lambda node, scope: tuple(
-                [codec.read(each, scope, **{name: key}, place=node.keys[key]) for key, each in _mapping(node).items()]
+                [
+                    codec.read(each, scope, **{name: key}, location=node.keys[key])
+                    for key, each in _mapping(node).items()
+                ]
             ),
             lambda value, scope: write_mapping(
                 {getattr(each, name): codec.write(each, scope) for each in value}, scope

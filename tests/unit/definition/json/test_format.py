@@ -66,14 +66,14 @@ def test_findings_have_positions() -> None:
     "shut": {"type": "fnal"}
   }
 }"""
-    found = {each.code: (each.place.line, each.place.column, each.place.path) for each in _diagnostics(text)}
+    found = {each.code: (each.location.line, each.location.column, each.location.path) for each in _diagnostics(text)}
 
     assert (4, 76, "states.open.colour") == found["key.unknown"]
     assert (5, 22, "states.shut.type") == found["value.choice"]
     expression = FORMAT.read(text.replace(', "colour": "red"', ""), source="x").document
     assert expression is not None
     guard: Any = expression.root.states[0].transitions[0].guard
-    assert (4, 60) == (guard.expression.place.line, guard.expression.place.column)
+    assert (4, 60) == (guard.expression.location.line, guard.expression.location.column)
 
 
 def _diagnostics(text: str) -> Any:

@@ -285,4 +285,4 @@ def test_what_was_worked_out_for_a_field_is_not_a_part_of_it() -> None:
 
     assert used == fresh
     copy = pickle.loads(pickle.dumps(used))
-    assert (frozenset({(False, 1)}), ("a",), ["a"]) == (copy.choices, copy.required_names, list(copy.known))
+    assert (frozenset({(False, 1)}), ("a",), ["a"]) == (copy.choices, copy.required_names, list(copy.fields_by_name))

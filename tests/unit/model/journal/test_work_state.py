@@ -27,7 +27,7 @@ STARTED = WorkState(attempts=2, failures=1, error="declined")
 
 def released(verdict: Verdict, *, work: Work = WORK, state: WorkState = STARTED, **facts: Any) -> WorkState | None:
     """The state after a claim was released with this outcome."""
-    defaults: dict[str, Any] = {"next_ms": 50, "error": "late", "expired": False, "started": True}
+    defaults: dict[str, Any] = {"next_ms": 50, "error": "late", "without_failure": False, "started": True}
     return settle(work, state, verdict, now_ms=NOW_MS, **{**defaults, **facts})
 
 
@@ -58,8 +58,12 @@ def test_cancelled_work_is_gone_unless_it_was_started() -> None:
     ("verdict", "facts", "expected"),
     [
         ("again", {}, WorkState(attempts=2, failures=2, next_ms=50, error="late")),
-        ("again", {"expired": True}, WorkState(attempts=2, failures=1, next_ms=50, error="late")),
-        ("again", {"expired": True, "started": False}, WorkState(attempts=1, failures=1, next_ms=50, error="late")),
+        ("again", {"without_failure": True}, WorkState(attempts=2, failures=1, next_ms=50, error="late")),
+        (
+            "again",
+            {"without_failure": True, "started": False},
+            WorkState(attempts=1, failures=1, next_ms=50, error="late"),
+        ),
         ("wait", {}, WorkState(attempts=2, failures=1, error="late", parked=True)),
         ("dead", {}, WorkState(attempts=2, failures=1, error="late", dead_ms=NOW_MS)),
     ],
