@@ -298,3 +298,34 @@ def test_an_invoke_without_source_has_none_in_its_effect() -> None:
     step = last_step(CheckedKernel(dataclasses.replace(made, states=states)), "go")
 
     assert [{"id": "j", "state": "b", "type": "handler"}] == payloads(step, "invoke")
+
+
+DELAYED = """
+    context:
+      big: any
+      at: any
+      taken: {type: boolean, default: false}
+      items: {type: array, default: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]}
+    states:
+      a:
+        on:
+          many: {actions: [{foreach: {in: "= context.items", item: at, do: [
+            {send: {event: later, to: self, delay: 1h, data: "= context.big if context.at < 11 else 1"}}]}}]}
+          one: {actions: [
+            {if: "= context.taken", then: [{send: {event: later, to: self, delay: 1h, data: "= context.big"}}]},
+            {send: {event: x, to: other/1, data: {a: "= context.big", b: "= context.big", c: "= context.big"}}},
+            {send: {event: x, to: other/1, data: {a: "= context.big", b: "= context.big", c: "= context.big"}}},
+            {send: {event: x, to: other/1, data: {a: "= context.big", b: "= context.big", c: "= context.big"}}}]}
+"""
+
+
+@pytest.mark.parametrize(("name", "big"), [("many", "x" * 999_000), ("many", "short"), ("one", "short")])
+def test_data_of_delayed_sends_in_loops_and_branches_is_measured_each_time(name: str, big: str) -> None:
+    quick, general = (Kernel(chart_of(DELAYED), fast=fast) for fast in (True, False))
+    snapshot = general.start({"big": big}, entity=ENTITY, time_ms=0).snapshot
+    expected = outcome(general, snapshot, Event(name, time_ms=1))
+
+    assert [expected] * 2 == [outcome(quick, snapshot, Event(name, time_ms=1)) for _ in range(2)]
+    assert (big == "short") is (
+        not isinstance(expected, tuple) and expected.outcome == "applied" and not expected.faults
+    )

@@ -57,7 +57,8 @@ class Entity(Struct, frozen=True, gc=False):
 
 def need_short(value: Any) -> None:
     """Fall back for a long string or a large tree, which the general step measures."""
-    if type(value) is str or measure_value(value, None) > SHORT_BYTES_MAX:
+    is_short = len(value) < SHORT_TEXT if type(value) is str else measure_value(value, None) <= SHORT_BYTES_MAX
+    if not is_short:
         raise FallBack
 
 

@@ -220,8 +220,11 @@ class PartWriter(CodeWriter):
         return "effects"
 
     def _measure(self, value: str, count: int) -> None:
+        """Write a check of a value that the general step measures: here in a loop or a branch, otherwise at the end."""
         self.path.references += count
-        if count:
+        if count and self.nested:
+            self.add(f"need_short({value})")
+        elif count:
             self.path.measured.append(value)
 
     def effects(self) -> str:
