@@ -98,7 +98,7 @@ def test_every_name_an_expression_may_read_is_documented() -> None:
 
 
 def test_every_node_of_the_language_is_documented() -> None:
-    paragraph = page("expressions.md").partition("In words of Python's `ast`")[2].partition("\n\n")[0]
+    paragraph = page("expressions.md").partition("In terms of Python's `ast`")[2].partition("\n\n")[0]
     named = set(_CODE.findall(paragraph))
 
     assert {node.__name__ for node in (*_RULES, *_OPERATORS)} == named

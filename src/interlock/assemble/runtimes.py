@@ -50,7 +50,7 @@ class RuntimeOptions:
             message = f"lease_ms={self.lease_ms!r:.60} is not between {LEASE_MS_MIN} and {LEASE_MS_MAX:,}"
             raise UsageError(message, code="lease.malformed", hint=hint)
         if not _is_prefix(self.key_prefix):
-            hint = f"use a text of {KEY_PREFIX_BYTES_MAX} bytes at most, such as eu/"
+            hint = f"use a string of at most {KEY_PREFIX_BYTES_MAX} bytes, such as eu/"
             raise UsageError(f"key_prefix={self.key_prefix!r:.80} is invalid", code="key.prefix", hint=hint)
 
 
@@ -89,7 +89,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
     if isinstance(charts, BoundChart):
         raise UsageError("`charts` must be a list of charts", code="charts.malformed", hint="write charts=[chart]")
     if not isinstance(url, str):
-        hint = "use a text such as sqlite:///orders.db"
+        hint = "use a string such as sqlite:///orders.db"
         raise UsageError(f"expected the address of a store, got {url!r:.80}", code="store.unknown", hint=hint)
     bound = tuple(charts)
     if not bound:

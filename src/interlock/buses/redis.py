@@ -101,7 +101,7 @@ def _translate_error(error: Exception, address: BusAddress) -> InterlockError:
         if "MISCONF" in text or "LOADING" in text or "TRYAGAIN" in text:
             return UnavailableError(f"Redis at {address.place} accepts no writes now: {text}", code="bus.away")
         message = f"`{stream}` of Redis at {address.place} refuses the request: {text}"
-        return NotFoundError(message, code="bus.stream", hint="let `stream` name a stream, or a key that is unused")
+        return NotFoundError(message, code="bus.stream", hint="set `stream` to a stream or an unused key")
     return UnavailableError(f"Redis at {address.place} does not respond: {type(error).__name__}", code="bus.away")
 
 

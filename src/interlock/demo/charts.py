@@ -33,7 +33,7 @@ def prepare_folder(folder: Path) -> str:
     is_demo = project.is_file() and project.read_text(encoding="utf-8", errors="replace").startswith(MARK)
     if not is_demo and any(folder.iterdir()):
         hint = "use a new or empty folder with --folder"
-        raise UsageError(f"{folder} has files that are not of a demo", code="demo.folder", hint=hint)
+        raise UsageError(f"{folder} contains files that do not belong to a demo", code="demo.folder", hint=hint)
     project.write_text(
         PROJECT, encoding="utf-8"
     )  # first, so that an interrupted start leaves a folder that a demo created

@@ -161,7 +161,7 @@ class HandlerRunner:
             except UnavailableError as error:
                 if error.code != THREADS:
                     raise
-                _log.error("the system refuses a thread", extra={"handler": claim.work.name, "error": error.message})
+                _log.error("cannot start a thread", extra={"handler": claim.work.name, "error": error.message})
                 return self._postpone(work)
         else:
             outcome = GiveUp(failure)
@@ -182,7 +182,7 @@ class HandlerRunner:
         name = claim.work.name
         if name in self._cpu_handlers or iscoroutinefunction(self._functions[name]) or not self._threads.is_full:
             return False
-        _log.error("no thread is left for a handler", extra={"handler": name, "threads": len(self._threads)})
+        _log.error("all handler threads are in use", extra={"handler": name, "threads": len(self._threads)})
         return True
 
     def _failure_before(self, claim: Claim) -> Failure | None:

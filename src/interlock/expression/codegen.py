@@ -400,7 +400,7 @@ def describe_exception(error: Exception) -> tuple[str, str]:
         case KeyError(args=(str() as key,)):
             return "expression.missing_key", f'no field "{key[:_SHORT]}"'
         case KeyError():
-            return "expression.type", "a mapping is read by a string, not integer"
+            return "expression.type", "a key of a mapping must be a string, not integer"
         case IndexError():
             return "expression.missing_key", "the list or string has no such item"
         case ZeroDivisionError():
@@ -423,4 +423,4 @@ def _explain_type(text: str) -> str:
     looked_into = _NOT_A_CONTAINER.match(text)
     if looked_into is not None:
         return f"{TYPE_NAMES.get(looked_into[1], 'value')} has no fields or items"
-    return "a list or string is read by an integer, a mapping by a string"
+    return "an index of a list or string must be an integer, a key of a mapping a string"

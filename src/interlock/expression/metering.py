@@ -72,7 +72,7 @@ class Meter(Struct, gc=False):
         left = self.left - amount
         if left < 0:
             self.left = 0
-            raise EvaluationError("expression.evaluations", "the step has used up its evaluations")
+            raise EvaluationError("expression.evaluations", "the step has used up its work budget")
         self.left = left
 
 
@@ -140,7 +140,7 @@ def measure_value(
         values += len(level)
         if values > values_max:
             charge(meter, work + (values >> 3))
-            raise limit_error(f"a value holds more than {values_max:,} values")
+            raise limit_error(f"a value contains more than {values_max:,} values")
         containers: list[Any] = []
         if len(level) < _LONG_LEVEL or not _FLAT.issuperset(map(type, level)):
             for each in level:

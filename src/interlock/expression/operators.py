@@ -102,7 +102,7 @@ def x_add(left: Any, right: Any, meter: Meter | None) -> object:
     if kind is list and type(right) is list:
         length = len(left) + len(right)
         if length > VALUES_MAX:
-            raise limit_error(f"a value holds more than {VALUES_MAX:,} values")
+            raise limit_error(f"a value contains more than {VALUES_MAX:,} values")
         charge(meter, length >> 2)
         return x_tree(left + right, meter)
     _numbers("+", left, right)
@@ -217,7 +217,7 @@ def x_in(left: Any, right: Any, meter: Meter | None) -> bool:
     kind = type(right)
     if kind is str:
         if type(left) is not str:
-            raise type_error(f"a string holds strings, not {type_name(left)}")
+            raise type_error(f"a string can contain only strings, not {type_name(left)}")
         charge_reading(meter, _search_length(len(left), len(right)))
         return left in right
     if kind is dict:
@@ -256,10 +256,10 @@ def _type_key(value: object, key: object) -> None:
     kind = type(value)
     if kind is dict:
         if type(key) is not str:
-            raise type_error(f"a mapping is read by a string, not {type_name(key)}")
+            raise type_error(f"a key of a mapping must be a string, not {type_name(key)}")
     elif kind is list or kind is str:
         if type(key) is not int:
-            raise type_error(f"a {type_name(value)} is read by an integer, not {type_name(key)}")
+            raise type_error(f"an index of a {type_name(value)} must be an integer, not {type_name(key)}")
     else:
         raise type_error(f"{type_name(value)} has no fields or items")
 

@@ -168,7 +168,7 @@ class _Check:
             if _SURROGATE.search(value):
                 self.fail("expression.constant", "the text holds half a character (a lone surrogate)", node)
         elif type(value) is not bool and value is not None:
-            hint = "write whole numbers, decimal numbers, texts, true, false or null"
+            hint = "write whole numbers, decimal numbers, strings, true, false or null"
             self.fail("expression.constant", "no such constant in the language", node, hint)
         return ()
 
@@ -231,7 +231,7 @@ class _Check:
                 self.fail("expression.node", "** is not part of the language", node)
             if isinstance(key, ast.Constant):
                 if type(key.value) is not str:
-                    self.fail("expression.constant", "the keys of a mapping are texts", key)
+                    self.fail("expression.constant", "the keys of a mapping must be strings", key)
                 if key.value in seen:
                     self.fail("expression.constant", f'the key "{key.value[:_SHORT]}" stands here twice', key)
                 seen.add(key.value)

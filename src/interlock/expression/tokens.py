@@ -158,7 +158,7 @@ def _check_word(token: _Token, last: _Token) -> TokenError | None:
 
 def _check_string(token: _Token, last: _Token) -> TokenError | None:
     if last.end == token.start and last.text.lower() in _PREFIXES:
-        hint = "join texts with + and str()" if "f" in last.text.lower() else "write it without the prefix"
+        hint = "join strings with + and str()" if "f" in last.text.lower() else "write it without the prefix"
         message = f"strings have no prefix such as {last.text}"
         return TokenError("expression.node", message, last.start, token.end, hint)
     if last.kind == "string":

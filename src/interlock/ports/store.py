@@ -157,7 +157,7 @@ class EntityQuery(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Raise UsageError for a limit below 1: the empty page would look as if there were no entities."""
         if type(self.limit) is not int or self.limit < 1:
-            hint = f"use an integer of 1 or more; a page has {PAGE_MAX:,} rows at most, and `after` leads to the next"
+            hint = f"use an integer of 1 or more; a page has at most {PAGE_MAX:,} rows; get the next with `after`"
             raise UsageError(f"limit={self.limit!r:.40} is not a number of rows", code="limit.range", hint=hint)
 
 

@@ -251,7 +251,7 @@ class Consumer:
             try:
                 return await self._try_send(message, delivery)
             except (UnavailableError, ConflictError) as error:
-                _log.warning("a message waits", extra={"code": error.code, "entity_id": delivery.entity})
+                _log.warning("a message waits for a retry", extra={"code": error.code, "entity_id": delivery.entity})
             await self._wait(failures)
             failures += 1
 

@@ -53,7 +53,7 @@ a millisecond."""
 def open_store(url: str) -> MemoryStore:
     """Return a new, empty store for the address `memory:`. Raises UsageError if the address has a path or options."""
     if url != "memory:":
-        raise UsageError(f"`{url}` names a place, and memory has none", code="url.malformed", hint="use `memory:`")
+        raise UsageError(f"`{url}` is invalid: expected `memory:`", code="url.malformed", hint="use `memory:`")
     return MemoryStore()
 
 

@@ -143,7 +143,7 @@ async def all_tenants(url: str) -> tuple[str, ...]:
     """
     description = _description(url)
     if description is None:
-        raise UsageError("this store does not keep tenants", code="tenants.none")
+        raise UsageError("this store does not support tenants", code="tenants.none")
     return cast("tuple[str, ...]", await description.list_tenants(url, TENANTS_MAX))
 
 

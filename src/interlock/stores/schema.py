@@ -35,7 +35,7 @@ async def describe(url: str) -> Schema:
         _check_new(root)
         return Schema("file", 0, FORMAT_NEWEST)
     except PermissionError:
-        raise UsageError(f"{root} may not be read", code="store.permission") from None
+        raise UsageError(f"no permission to read {root}", code="store.permission") from None
     except (msgspec.MsgspecError, KeyError) as error:
         raise _unreadable(root) from error
     if not isinstance(current, int):
@@ -57,7 +57,7 @@ def _check_new(root: Path) -> None:
 
 
 def _unreadable(root: Path) -> InterlockError:
-    return CorruptionError(f"{root}/format.json is not readable", code="store.format", hint="keep the file")
+    return CorruptionError(f"{root}/format.json is not readable", code="store.format", hint="keep the file as evidence")
 
 
 def tenant_of(url: str) -> str:

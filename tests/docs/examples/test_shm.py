@@ -24,7 +24,7 @@ drained: closed=True, still inside: 0
 60 tasks, each found 2262 primes below 20000
 urgent tasks ended before the others: True
 an error comes back: ValueError: no such task: nonsense
-a crash is contained: the task was given up: 3 workers ended while they ran it
+a crash is contained: the task was abandoned: 3 workers died while running it
 and the pool goes on: 25 primes below 100
 drained: every task has ended, no worker is left
 """,

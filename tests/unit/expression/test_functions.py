@@ -119,8 +119,8 @@ def test_every_function_is_tried() -> None:
         ("ends_with(['a'], 'a')", "ends_with() takes a string, not list"),
         ("ends_with('a', ['a'])", "ends_with() takes a string, not list"),
         ("get(1, 'a')", "integer has no fields or items"),
-        ("get({}, 1)", "a mapping is read by a string, not integer"),
-        ("has([], 'a')", "a list is read by an integer, not string"),
+        ("get({}, 1)", "a key of a mapping must be a string, not integer"),
+        ("has([], 'a')", "an index of a list must be an integer, not string"),
         ("ms(5)", "ms() takes a string, not integer"),
     ],
 )

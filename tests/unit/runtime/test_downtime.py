@@ -255,5 +255,5 @@ async def test_downtime_is_logged_when_it_is_over(caplog: pytest.LogCaptureFixtu
         await DowntimeMonitor(store, clock).downtimes(since_ms=0)
     (record,) = caplog.records
 
-    assert "no worker was alive for a while" == record.getMessage()
+    assert "no worker was running for a while" == record.getMessage()
     assert (began, began + HOUR) == (record.__dict__["began_ms"], record.__dict__["ended_ms"])

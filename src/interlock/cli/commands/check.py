@@ -41,7 +41,7 @@ def check_source(source: Source) -> CheckedFile:
 @example("interlock check", "interlock check order.interlock.yaml", "interlock check --strict charts/*.yaml")
 @click.command
 @click.argument("files", nargs=-1, metavar="[FILE...]")
-@click.option("--strict", is_flag=True, help="Warnings fail too.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @click.option("--github", is_flag=True, help="Print annotations for a GitHub workflow.")
 @json_option
 @format_option

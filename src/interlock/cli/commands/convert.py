@@ -136,7 +136,7 @@ def _format(terminal: Terminal, source: Source, *, drop_comments: bool) -> str:
         raise UsageError(message, code="fmt.comments", hint="use --drop-comments to format it anyway")
     text = format_writer("yaml")(reading.document).text
     if read_text(text, format="yaml", source=source.name).document != reading.document:
-        raise InternalError(f"the canonical text of {source.name} has another meaning; nothing was written")
+        raise InternalError(f"formatting would change the meaning of {source.name}; nothing was written")
     return text
 
 

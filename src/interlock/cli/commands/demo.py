@@ -72,8 +72,8 @@ class DemoOptions(Struct, frozen=True, kw_only=True):
     help=f"The folder of the demo (default {FOLDER}).",
 )
 @click.option("--port", default=PORT, type=click.IntRange(0, 65535), metavar="PORT", help="The port of the console.")
-@click.option("--no-console", is_flag=True, help="Without the console.")
-@click.option("--no-browser", is_flag=True, help="Print the address, and open no browser.")
+@click.option("--no-console", is_flag=True, help="Do not start the console.")
+@click.option("--no-browser", is_flag=True, help="Print the address; do not open a browser.")
 @click.option(
     "--rate", default=3.0, type=click.FloatRange(0.01, RATE_MAX), metavar="N", help="New entities per second (3)."
 )

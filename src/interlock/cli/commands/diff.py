@@ -37,7 +37,7 @@ FORMATS = ("text", "markdown", "svg")
     "--fail-on",
     type=click.Choice(("care", "breaking", "never")),
     default="breaking",
-    help="The class from which on the exit code is not 0 (default: breaking).",
+    help="The lowest class of change that makes the exit code nonzero (default: breaking).",
 )
 @output_option
 @json_option

@@ -72,7 +72,7 @@ class DrawOptions:
     help="By default the suffix of -o, otherwise mermaid.",
 )
 @click.option("--active", multiple=True, metavar="STATE", help="Highlight this state; may be repeated.")
-@click.option("--collapse", type=click.IntRange(min=1), metavar="N", help="Draw N levels of states; svg and png.")
+@click.option("--collapse", type=click.IntRange(min=1), metavar="N", help="Draw only N levels of states (svg, png).")
 @click.option(
     "--theme",
     type=click.Choice(THEMES),
@@ -138,7 +138,7 @@ def _check(options: DrawOptions, *, watch: bool) -> None:
     if not drawn and (options.collapse is not None or options.theme is not None):
         option = "--collapse" if options.collapse is not None else "--theme"
         raise UsageError(
-            f"{option} needs a picture, and the format is {options.format}", code="draw.option", hint="draw an svg"
+            f"{option} needs svg or png, and the format is {options.format}", code="draw.option", hint="draw an svg"
         )
     if options.format == "png" and options.theme in ("vars", "bare"):
         raise UsageError(f"a png has no theme `{options.theme}`", code="draw.theme", hint="choose light or dark")

@@ -41,13 +41,13 @@ from interlock.stores.registry import open_store as open_store_url
 
 LANES = ("effect", "timer", "outbox", "message")
 
-_NAME = click.option("--name", metavar="NAME", help="Of this handler, or to this address.")
-_ENTITY = click.option("--entity", metavar="KIND/ID", help="Of this entity.")
-_LANE = click.option("--lane", type=click.Choice(LANES), help="Calls and invokes, timers, sends, or messages.")
+_NAME = click.option("--name", metavar="NAME", help="Only work of this handler, or to this address.")
+_ENTITY = click.option("--entity", metavar="KIND/ID", help="Only work of this entity.")
+_LANE = click.option("--lane", type=click.Choice(LANES), help="Only calls and invokes, timers, sends, or messages.")
 _ALL = click.option("--all", "all_rows", is_flag=True, help="All dead letters that match the other options.")
-_YES = click.option("--yes", is_flag=True, help="With --all: do it; otherwise they are only counted.")
-_FORCE = click.option("--force", is_flag=True, help="Also work that is not a dead letter.")
-_PRINCIPAL = click.option("--principal", metavar="ID", help="Who does it, for the audit (default: your user name).")
+_YES = click.option("--yes", is_flag=True, help="With --all: make the change; without --yes, only count.")
+_FORCE = click.option("--force", is_flag=True, help="Also act on work that is not a dead letter.")
+_PRINCIPAL = click.option("--principal", metavar="ID", help="Your name in the audit log (default: your user name).")
 
 
 @click.group(invoke_without_command=True)

@@ -94,7 +94,7 @@ def create(
 @click.command
 @words("KIND/ID EVENT [PAYLOAD]")
 @_KEY
-@click.option("--expected", type=click.IntRange(min=0), metavar="VERSION", help="Only if it is at this version.")
+@click.option("--expected", type=click.IntRange(min=0), metavar="VERSION", help="Send only if it is at this version.")
 @principal_option
 @click.option("--trace", metavar="ID", help="A trace id, stored with the entry.")
 @click.option("--dry-run", is_flag=True, help="Only print what would happen.")

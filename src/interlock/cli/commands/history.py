@@ -126,12 +126,12 @@ def _unknown(entity: str) -> NotFoundError:
 @example("interlock ls order --state refund_failed", "interlock ls --tag alert --older 1h")
 @click.command
 @words("[KIND]")
-@click.option("--kind", metavar="KIND", help="Entities of this kind; the default is all kinds.")
-@click.option("--state", metavar="STATE", help="In this state, which may be compound; or :cancelled, :failed.")
-@click.option("--tag", metavar="TAG", help="In a state with this tag.")
-@click.option("--revision", metavar="REVISION", help="Last written by this revision.")
-@click.option("--older", metavar="DURATION", help="In their state for longer than this, such as 5m or 2d.")
-@click.option("--prefix", metavar="TEXT", help="Whose id starts with this text.")
+@click.option("--kind", metavar="KIND", help="Only entities of this kind (default: all kinds).")
+@click.option("--state", metavar="STATE", help="Only in this state (may be compound), :cancelled or :failed.")
+@click.option("--tag", metavar="TAG", help="Only entities in a state with this tag.")
+@click.option("--revision", metavar="REVISION", help="Only entities last written by this revision.")
+@click.option("--older", metavar="DURATION", help="Only entities in their state for longer, such as 5m or 2d.")
+@click.option("--prefix", metavar="TEXT", help="Only entities whose id starts with this text.")
 @page_options
 @json_option
 @common

@@ -179,9 +179,9 @@ async def _entity_count(runtime: Runtime) -> int | None:
 @example("interlock archive --kind order --state shipped --older 90d --to file:///var/archive/orders")
 @click.command
 @words("")
-@click.option("--kind", required=True, metavar="KIND", help="Entities of this kind")
-@click.option("--state", required=True, metavar="STATE", help="that ended in this state")
-@click.option("--older", required=True, metavar="DURATION", help="longer ago than this, such as 90d.")
+@click.option("--kind", required=True, metavar="KIND", help="Archive entities of this kind.")
+@click.option("--state", required=True, metavar="STATE", help="Only entities that ended in this state.")
+@click.option("--older", required=True, metavar="DURATION", help="Only if they ended longer ago, such as 90d.")
 @click.option("--to", "target", required=True, metavar="file:///FOLDER", help="The folder of the archive.")
 @click.option("--dry-run", is_flag=True, help="Only print what would be archived.")
 @chart_option

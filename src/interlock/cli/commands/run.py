@@ -41,12 +41,12 @@ from interlock.stores.registry import without_password
 @click.option("--store", metavar="URL", help="The store (default: that of the project).")
 @click.option("--bus", metavar="URL", help="Where messages go, such as nats://127.0.0.1:4222?stream=orders.")
 @click.option(
-    "--drain", default="30s", metavar="DURATION", help="Time for running work to finish at the end (default 30s)."
+    "--drain", default="30s", metavar="DURATION", help="Time for running work to finish on shutdown (default 30s)."
 )
 @click.option(
     "--lease", default="30s", metavar="DURATION", help="Time until work of a dead worker is requeued (default 30s)."
 )
-@click.option("--lifecycle", metavar="NAME", help="Stop with all processes of this shared lifecycle.")
+@click.option("--lifecycle", metavar="NAME", help="Stop together with all processes that use this lifecycle.")
 @key_prefix_option
 @common
 @pass_terminal

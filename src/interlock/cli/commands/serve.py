@@ -39,13 +39,13 @@ PORT = 8470
 )
 @click.command
 @words("")
-@click.option("--host", default="127.0.0.1", metavar="HOST", help="Listen here; other machines need --key-file.")
-@click.option("--port", default=PORT, type=click.IntRange(0, 65535), metavar="PORT", help="0 is any free port.")
+@click.option("--host", default="127.0.0.1", metavar="HOST", help="The address; a public one needs --key-file.")
+@click.option("--port", default=PORT, type=click.IntRange(0, 65535), metavar="PORT", help="0 selects a free port.")
 @click.option("--read-only", is_flag=True, help="Read-only: nothing can be sent, retried or dropped.")
 @click.option("--work", is_flag=True, help="Also run effects and timers.")
 @click.option("--key-file", type=click.Path(path_type=Path), metavar="FILE", help="The API keys of users.")
-@click.option("--new-key", metavar="ID", help="Print a new API key and its entry for the key file, and end.")
-@click.option("--principal", metavar="ID[:ROLE,...]", help="The user without a key file (default: you).")
+@click.option("--new-key", metavar="ID", help="Print a new API key and its entry for the key file, then exit.")
+@click.option("--principal", metavar="ID[:ROLE,...]", help="The user if there is no key file (default: you).")
 @click.option(
     "--origin", "origins", multiple=True, metavar="URL", help="The public URL behind a proxy; may be repeated."
 )

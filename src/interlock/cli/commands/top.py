@@ -42,7 +42,7 @@ BAR_CELLS = 8
 @example("interlock top", "interlock top order --once")
 @click.command
 @words("[KIND]")
-@click.option("--once", is_flag=True, help="Print once and end, as without a terminal.")
+@click.option("--once", is_flag=True, help="Print once and exit; the default without a terminal.")
 @click.option("--interval", default="2s", metavar="DURATION", help="Time between two updates (default 2s).")
 @chart_option
 @json_option

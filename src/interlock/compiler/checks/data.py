@@ -63,7 +63,7 @@ def _check_first_value(report: CheckReport, field: Field, *, root: bool) -> None
         message = f"the field `{field.name}` cannot be required: only fields of the root are given at creation"
         report.add("context.required", message, field.location, "move it to the root, or add a default")
     elif field.default is UNSET and not (field.required or field.nullable or field.type == "any"):
-        message = f'the field "{field.name}" has no first value'
+        message = f'the field "{field.name}" has no initial value'
         report.add("context.no_value", message, field.location, "add `default`, `required` or `nullable`")
 
 

@@ -27,7 +27,7 @@ def read_scxml(text: str | bytes, /, *, source: str = "<definition>", loader: So
             )
     except RecursionError:
         # The depth of one file is limited; files that invoke files, or themselves, add up.
-        diagnostics.error("scxml.nesting", "files invoke each other too deeply", SourceLocation(source))
+        diagnostics.error("scxml.nesting", "invokes of other files are nested too deeply", SourceLocation(source))
     return ReadResult(document=document, diagnostics=diagnostics.sorted())
 
 

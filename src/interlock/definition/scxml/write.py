@@ -148,9 +148,9 @@ class DocumentWriter:
     def _report_losses(self) -> None:
         document, report = self.document, self.losses.report
         if document.dialect == "xstate":
-            report("dialect", "the chart follows the rules of XState; other tools run it by those of SCXML")
+            report("dialect", "the chart follows the rules of XState; other tools use the rules of SCXML")
         if document.unhandled in ("reject", "defer") or (document.dialect == "interlock" and not document.unhandled):
-            report("unhandled", "an event that no transition takes is not ignored by Interlock", severity="info")
+            report("unhandled", "Interlock does not ignore an event that no transition takes", severity="info")
         if document.events is not None:
             report("events", "declared events, with payloads and roles, are an extension", severity="info")
 

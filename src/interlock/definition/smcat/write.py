@@ -311,7 +311,7 @@ class SmcatWriter:
             for each in state.transitions
         ]
         if ranks != sorted(ranks):
-            message = "eventless transitions are tried first after reading it back"
+            message = "when this text is read again, eventless transitions are tried first"
             self.diagnostics.warning("export.order", message, state.location)
 
     def _losses_of_values(self, index: int, state: State) -> None:

@@ -404,7 +404,7 @@ def read_initial(source: XStateDefinition, node: XStateNode, kind: StateType) ->
 
 def _report_useless_initial(source: XStateDefinition, node: XStateNode, json_node: Node) -> None:
     if isinstance(json_node.value, dict) and "actions" in json_node.value:
-        message = "actions of `initial` in a state without an initial child"
+        message = "`initial` has actions, but the state has no initial child"
         source.error("initial.idle", message, json_node.location, "move them to `entry`")
     else:
         message = f'`initial` has no effect in "{node.foreign_id}", which is not a compound state'

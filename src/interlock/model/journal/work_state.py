@@ -72,7 +72,7 @@ def settle(
 ) -> WorkState | None:
     """The state after a valid claim was released with this outcome; None: the work is removed (rules 3 to 5).
 
-    `without_failure`: the claim ended, for example by expiry, without a failed attempt. `started`: the attempt was started.
+    `without_failure`: the claim ended without a failed attempt, as by expiry. `started`: the attempt was started.
     """
     if state.cancelled and not work.is_saga_step:
         return None

@@ -215,7 +215,7 @@ class JobRunner:
         if job.ended_ms is not None:
             raise job_ended(job.id)
         if job.status == "running":
-            hint = "wait 30 seconds; the job can be resumed here if its server saves no progress until then"
+            hint = "wait 30 seconds; the job can be resumed here if its server saves no progress by then"
             raise ConflictError("another server is running this job", code="job.elsewhere", hint=hint)
         self._check_open_limits(who)
         run = self._runs[job.id] = Run(job, self._runtime.clock.token(), who)

@@ -58,7 +58,7 @@ async def archive(
     Raises UsageError when this store cannot release journals, or the archive cannot adopt them.
     """
     if store.journal_release is None:
-        raise UsageError("this store cannot release journals", code="archive.source")
+        raise UsageError("this store does not support archiving", code="archive.source")
     cursor: str | None = None
     while True:  # ends with the last page
         query = EntityQuery(
@@ -109,7 +109,7 @@ async def _archive(
 async def _copy(store: Store, charts: ChartRegistry, entity: str, version: int, target: Store) -> str | None:
     """Copy the records of an entity, page by page; return the hash of the last one, read back from the archive."""
     if target.journal_archive is None:
-        raise UsageError("this store cannot adopt journals", code="archive.target", hint="use file:///folder")
+        raise UsageError("this store cannot contain an archive", code="archive.target", hint="use file:///folder")
     after, snapshot = 0, None
     while after < version:
         records = await store.read(entity, after=after, limit=min(PAGE_MAX, version - after))

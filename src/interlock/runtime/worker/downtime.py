@@ -74,4 +74,4 @@ class DowntimeMonitor:
             self._on_ahead(None)
         elif downtime is not None:
             facts = {"began_ms": downtime.started_ms, "ended_ms": downtime.ended_ms}
-            _log.warning("no worker was alive for a while", extra=facts)
+            _log.warning("no worker was running for a while", extra=facts)

@@ -193,7 +193,7 @@ class AtomicChart:
         transition = self.chart.transitions[number]
         step = self._kernel.step(self._snapshot(self._drains), Event(".".join(transition.descriptors[0].tokens)))
         if step.outcome != "applied":
-            message = f"the last exit sends `{transition.label}` without a payload, and it is {step.outcome}"
+            message = f"the last exit sends `{transition.label}` without a payload; outcome: {step.outcome}"
             raise DefinitionError([Diagnostic(code="word.drains", message=message, location=transition.location)])
         return step
 

@@ -154,7 +154,7 @@ def read_header(descriptor: int, *, named: bool) -> Header:
         raise DeniedError(
             f"the region belongs to user {known.st_uid} with mode {known.st_mode & 0o777:o}",
             code="region.owner",
-            hint="the processes of one user share a region, mode 600",
+            hint="a region must belong to this user and have mode 600",
         )
     if not named:
         _check_seals(descriptor)
@@ -237,7 +237,7 @@ def region_directory() -> Path:
         raise UnavailableError(
             f"cannot create the directory of regions, {path}: {error.strerror}",
             code="region.directory",
-            hint=f"set {DIRECTORY_VARIABLE} to a private directory, best on tmpfs",
+            hint=f"set {DIRECTORY_VARIABLE} to a private directory, preferably on tmpfs",
         ) from None
     if not stat.S_ISDIR(known.st_mode) or known.st_uid != os.geteuid() or known.st_mode & 0o077:
         raise DeniedError(

@@ -44,7 +44,7 @@ class ByteLocks:
     def __init__(self, path: str) -> None:
         if not hasattr(fcntl, "F_OFD_SETLK"):
             raise UnavailableError(
-                "this system has no locks of open file descriptions, which show whether a process is alive",
+                "this system does not support open file description locks, which detect dead processes",
                 code="shm.no_ofd_locks",
                 hint="use Linux, or a Gate, which does not need them",
             )

@@ -117,7 +117,7 @@ def decode_error(data: bytes) -> InterlockError:
 def poisoned_error(claims: int) -> UnavailableError:
     """Return the error of a task whose workers ended too often."""
     return UnavailableError(
-        f"the task was given up: {claims} workers ended while they ran it",
+        f"the task was abandoned: {claims} workers died while running it",
         code="task.poisoned",
         hint="look for a crash or an out-of-memory kill in its handler; it may have run in part",
     )

@@ -97,7 +97,7 @@ def replace_file(fs: FileSystem, directory: int, name: str, data: bytes, *, dura
     try:
         try:
             if fs.write(file, data) < len(data):
-                raise OSError(errno.ENOSPC, "the disk accepted only a part")
+                raise OSError(errno.ENOSPC, "the disk accepted only part of the data")
             fs.fsync(file)
         finally:
             fs.close(file)

@@ -238,7 +238,7 @@ def translate_error(error: BaseException, address: PostgresAddress) -> Interlock
         hint = f"the user must own the schema `{address.schema}`, or be allowed to create it"
         return UnavailableError(f"{address.place} denied a privilege: {error}", code="store.privilege", hint=hint)
     if code.startswith("58"):
-        return UnavailableError(f"the disk failed under {address.place}: {error}", code="store.io")
+        return UnavailableError(f"disk error at {address.place}: {error}", code="store.io")
     return InternalError(f"PostgreSQL rejected a statement of the store: {error!r}", code="store.statement")
 
 

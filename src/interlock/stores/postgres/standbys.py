@@ -75,7 +75,7 @@ class Standbys:
             if sqlstate(error) != "42501":
                 raise
             message = f"{self._address.place} does not allow waiting for its standbys: {error}"
-            hint = "GRANT EXECUTE ON FUNCTION pg_logical_emit_message TO the user"
+            hint = "run: GRANT EXECUTE ON FUNCTION pg_logical_emit_message TO <user>"
             raise UnavailableError(message, code="store.privilege", hint=hint) from error
         if connection in self._cancelled:
             raise self._unconfirmed("the wait for a standby was cancelled")

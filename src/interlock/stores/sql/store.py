@@ -100,7 +100,7 @@ class SqlStore:
         """Return the kinds that have entities, sorted."""
         return await self.database.read(lambda: lists.list_kinds(self._sql, self._tenant))
 
-    async def names(self) -> None:
+    async def entity_names(self) -> None:
         """Return None: lists are made of rows, and leave out no entity."""
 
     async def differences(self, entity: str | None = None) -> tuple[str, ...]:

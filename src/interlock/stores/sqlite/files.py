@@ -161,7 +161,7 @@ def connect(path: Path, *, busy_ms: int, create: bool = False) -> Connection:
             connection = _try_connect(path, busy_ms=busy_ms, create=create)
         if connection is not None:
             return connection
-    raise replaced_error(f"{path} was replaced again and again")
+    raise replaced_error(f"{path} was replaced repeatedly")
 
 
 def _try_connect(path: Path, *, busy_ms: int, create: bool) -> Connection | None:

@@ -78,7 +78,7 @@ async def start_bulk(request: RequestContext) -> Job:
     console.kernel(body.kind)
     check_event(body.event)
     if body.filter.error is not None or body.filter.after is not None:
-        raise UsageError("the filter of a bulk must not contain `error` or a cursor", code="bulk.filter")
+        raise UsageError("the filter of a bulk send must not contain `error` or a cursor", code="bulk.filter")
     principal = principal_of(request.user, body.reason)
     encoded = msgspec.json.encode((body.kind, body.event, body.payload, body.filter))
     if body.dry_run:
@@ -94,10 +94,10 @@ async def _check_dry_run(request: RequestContext, encoded: bytes) -> Bulk:
     """Return the bulk of the dry run: the user's own, of the same request, finished, and confirmed by its number."""
     body, jobs = request.body, request.console.jobs
     if not (body.reason or "").strip():
-        raise UsageError("a bulk needs a reason", code="bulk.reason", hint="every entry stores it")
+        raise UsageError("a bulk send needs a reason", code="bulk.reason", hint="every entry stores it")
     if body.rehearsal is None:
         hint = "pass the id of its job in `rehearsal`"
-        raise UsageError("a bulk needs a dry run first", code="bulk.rehearsal", hint=hint)
+        raise UsageError("a bulk send needs a dry run first", code="bulk.rehearsal", hint=hint)
     bulk = jobs.dry_run(body.rehearsal)
     job = await jobs.get(body.rehearsal)
     if job.who != request.user.name:  # dry runs of other users are not disclosed
@@ -109,7 +109,7 @@ async def _check_dry_run(request: RequestContext, encoded: bytes) -> Bulk:
         raise UsageError("the dry run was for another request", code="bulk.rehearsal", hint=hint)
     if job.seen > CONFIRM_ABOVE and body.count != job.seen:
         hint = "pass the number of entities that the dry run found"
-        raise UsageError(f"confirm the bulk to {job.seen:,} entities in `count`", code="bulk.count", hint=hint)
+        raise UsageError(f"confirm the bulk send: expected `count` {job.seen:,}", code="bulk.count", hint=hint)
     return bulk
 
 

@@ -64,7 +64,7 @@ def problem_of(error: Exception) -> tuple[int, dict[str, Any]]:
             if isinstance(error, kind):
                 detail, hint = public_text(error)
                 return status, problem_body(status, title, detail, code=error.code, hint=hint)
-    hint = "please report it with what you did; the server's log has the details"
+    hint = "please report it and describe what you did; the server's log has the details"
     return 500, problem_body(500, "Internal error", UNEXPECTED, code="internal", hint=hint)
 
 

@@ -359,7 +359,10 @@ async def test_each_pass_is_logged(caplog: pytest.LogCaptureFixture) -> None:
         async with reconciling(chart, runtime):
             await clock.advance(SECOND)
     (record,) = caplog.records
-    told = {name: record.__dict__[name] for name in ("reconciler", "kind", "asked", "answered", "moved", "failed")}
+    told = {
+        name: record.__dict__[name]
+        for name in ("reconciler", "kind", "entities", "events_sent", "changed_meanwhile", "failures")
+    }
 
     assert "a reconciler made a pass" == record.getMessage()
     assert ["stuck-charges", "order", 3, 3, 0, 0] == list(told.values())

@@ -504,7 +504,7 @@ class Journal:
 
 def conflicting_records(entity: str, version: int) -> ConflictError:
     """The error for records to adopt that differ from those in the journal."""
-    message = f"`{entity}` has other records here from version {version} on"
+    message = f"`{entity}` has different records here from version {version} on"
     return ConflictError(message, code="journal.taken")
 
 

@@ -419,7 +419,7 @@ class JournalFile:
         file = fs.create(self.directory, temporary)
         try:
             if fs.write(file, data) < len(data):
-                raise OSError(errno.ENOSPC, "the disk accepted only a part")
+                raise OSError(errno.ENOSPC, "the disk accepted only part of the data")
             fs.fsync(file)
         finally:
             fs.close(file)

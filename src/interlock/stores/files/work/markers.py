@@ -84,7 +84,7 @@ class WorkMarkers:
         if fs.read(file, 0, _ID_BYTES_MAX) != entity:
             fs.truncate(file, 0)
             if fs.write(file, entity) < len(entity):
-                raise OSError(errno.ENOSPC, "the disk accepted only a part")
+                raise OSError(errno.ENOSPC, "the disk accepted only part of the data")
             io.flush(address, fs.fdatasync, file, _poison_key(address))
 
     def delete(self, address: EntityDirectory) -> None:

@@ -189,7 +189,7 @@ page("/bulk", async (main, _, given) => {
       "section.card",
       h(
         "p.muted",
-        "Sends one event to every entity that matches a filter. The filter is fixed when the dry run starts. Each send is authorized and journaled on its own; entities that changed since the dry run are skipped.",
+        "Sends one event to every entity that matches a filter. The filter is fixed when the dry run starts. Each send is authorized and journaled separately; entities that changed since the dry run are skipped.",
       ),
       h(
         "form",

@@ -230,7 +230,7 @@ page("/k/([^/]+)/entities", async (main, [kind], given) => {
     const found = await get(`${base(kind)}/entities${query({...filter, after})}`);
     rows = after ? [...rows, ...found.rows] : found.rows;
     const empty = found.after
-      ? "No match among the first few thousand entities. Load more to search on."
+      ? "No match among the first few thousand entities. Load more to continue the search."
       : Object.values(filter).some(Boolean)
         ? "No matching entities"
         : "No entities of this kind yet";
