@@ -100,7 +100,7 @@ def _charts(bank: Bank) -> list[interlock.BoundChart]:
 
 async def _works(trips: Any, **query: Any) -> Any:
     assert trips.store.work is not None
-    return (await trips.store.works(WorkQuery(**query))).rows
+    return (await trips.store.list_work(WorkQuery(**query))).rows
 
 
 async def _child(trips: Any) -> str:

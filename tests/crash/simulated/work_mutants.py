@@ -39,7 +39,7 @@ def marker_after_entry() -> AbstractContextManager[Any]:
         was_marked = self._is_marked
         with patch.object(WorkMarkers, "create", lambda *each: None):
             real(self, append)
-        if append.left.born and not was_marked:
+        if append.work.created and not was_marked:
             self._context.markers.create(self.address)
 
     return patch.object(Journal, "_write", write)
@@ -181,7 +181,7 @@ def created_unlocked() -> AbstractContextManager[Any]:
     real, create = Journal.append, WorkMarkers.create
 
     def append(self: Journal, step: Any) -> Any:
-        if step.left.born:
+        if step.work.created:
             create(self._context.markers, self.address)  # type: ignore[arg-type]  # these markers are files
         with patch.object(WorkMarkers, "create", lambda *each: None):
             return real(self, step)

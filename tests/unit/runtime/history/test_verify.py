@@ -294,7 +294,7 @@ async def test_entries_written_during_the_verification_are_not_damage() -> None:
     store = Growing()
     other = runtime(store=MemoryStore())
     made = runtime(store=store)
-    other.store._lives = store._entities  # type: ignore[attr-defined]  # the same entities, by a handle that does not grow
+    other.store._entities = store._entities  # type: ignore[attr-defined]  # the same entities, by a handle that does not grow
     await made.create("door/1")
     proof = await made.verify("door/1")
 
