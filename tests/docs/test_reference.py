@@ -111,7 +111,7 @@ def test_the_limits_of_expressions_are_the_real_ones() -> None:
     shown = section(text, "Limits")
 
     assert [] == [number for number in numbers if f"{number:,}" not in shown]
-    assert f"whole numbers to {CONSTANT_BITS_MAX} bits" in text
+    assert f"whole numbers of up to {CONSTANT_BITS_MAX} bits" in text
 
 
 def test_every_public_name_is_documented() -> None:
