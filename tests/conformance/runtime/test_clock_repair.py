@@ -197,7 +197,7 @@ async def _claimed(url: str, ahead_ms: int) -> AsyncIterator[tuple[Any, Claim]]:
     store: Any = await open_store_url(url)
     try:
         now_ms = SystemClock().now_ms() + ahead_ms
-        await store.alive(now_ms=now_ms, gap_ms=30_000)
+        await store.record_heartbeat(now_ms=now_ms, gap_ms=30_000)
         (claim,) = await store.claim("effect", None, owner="gone", now_ms=now_ms, until_ms=now_ms + 500, limit=1)
         yield store, claim
     finally:

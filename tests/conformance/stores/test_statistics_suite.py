@@ -166,7 +166,7 @@ async def test_a_database_of_an_earlier_release_tells_the_same_once_it_is_migrat
     await _lived(await old(), lives)
     store = await old()
 
-    assert await reference.count_states("parcel") == tuple(sorted(await store.counts("parcel"), key=_place))
+    assert await reference.count_states("parcel") == tuple(sorted(await store.count_states("parcel"), key=_place))
     for query in (
         EntityQuery(kind="parcel"),
         *(
@@ -177,7 +177,7 @@ async def test_a_database_of_an_earlier_release_tells_the_same_once_it_is_migrat
         EntityQuery(kind="parcel", prefix="3"),
     ):
         assert await list_all(reference, query) == await list_all(store, query), str(query)
-    assert await reference.count_overdue("parcel", "moving", before_ms=10**9) == await store.overdue(
+    assert await reference.count_overdue("parcel", "moving", before_ms=10**9) == await store.count_overdue(
         "parcel", "moving", before_ms=10**9
     )
     assert () == await store.differences()
@@ -190,7 +190,7 @@ async def test_entities_of_an_earlier_release_continue_after_migration(old: Reop
     store = await old()
     await append_all(store, lives[2].step("boarded", key="b"), lives[5].cancel(key="off"))
     counts: dict[str, int] = {}
-    for each in await store.counts("parcel"):
+    for each in await store.count_states("parcel"):
         counts[each.state] = counts.get(each.state, 0) + each.entities
 
     assert {":cancelled": 4, "delivered": 3, "moving": 1, "moving.sea": 1} == counts
@@ -205,7 +205,7 @@ async def test_a_database_in_which_nobody_was_cancelled_stays_as_it_was(old: Reo
     counts = await before.counts("parcel")
     store = await old()
 
-    assert counts == await store.counts("parcel")
+    assert counts == await store.count_states("parcel")
     assert () == await store.differences()
 
 

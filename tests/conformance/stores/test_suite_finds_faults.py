@@ -38,7 +38,7 @@ class HasHalfAQueue(MemoryStore):
     """Has work that nobody can retry."""
 
     def __getattribute__(self, name: str) -> Any:
-        if name == "revive":
+        if name == "requeue_dead_letter":
             raise AttributeError(name)
         return super().__getattribute__(name)
 

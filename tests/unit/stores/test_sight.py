@@ -57,12 +57,12 @@ async def seen(store: Any) -> dict[str, Any]:
     """Gives all that a store tells of lamps, once it has written what it sums."""
 
     async def written() -> tuple[MinuteRates, ...] | None:
-        minutes = await store.rates("lamp", since_ms=0)
+        minutes = await store.minute_rates("lamp", since_ms=0)
         return minutes if sum(each.steps for each in minutes) >= 6 else None
 
     minutes = await eventually(written)
-    dwell = await store.dwell("lamp", since_ms=0)  # only now: both are written in one go, between any two reads
-    counts = {(each.state, each.entities) for each in await store.counts("lamp")}
+    dwell = await store.dwell_times("lamp", since_ms=0)  # only now: both are written in one go, between any two reads
+    counts = {(each.state, each.entities) for each in await store.count_states("lamp")}
     return {"counts": counts, "dwell": {each.state: each.stays for each in dwell}, "minutes": minutes}
 
 
@@ -117,7 +117,7 @@ async def test_a_stay_ends_when_its_entity_is_cancelled_and_not_later(tmp_path: 
     if place == "sqlite":
         await store.close()
         store = sqlite.open_store(f"sqlite:///{tmp_path}/parcels.db")
-    found = {each.state: each.stays for each in await store.dwell("parcel", since_ms=0)}
+    found = {each.state: each.stays for each in await store.dwell_times("parcel", since_ms=0)}
     await store.close()
 
     assert {"packed": 2, "moving": 1, "moving.road": 1} == {state: stays.index(1) for state, stays in found.items()}
@@ -142,13 +142,13 @@ async def test_who_is_somewhere_too_long_is_counted_up_to_a_bound(url: str, monk
     async with lamps(url, clock) as runtime:
         await play(runtime, clock)
         store: Any = runtime.store
-        before = await store.overdue("lamp", "on", before_ms=START_MS)
-        after = await store.overdue("lamp", "on", before_ms=clock.time_ms)
-        elsewhere = await store.overdue("lamp", "nowhere", before_ms=clock.time_ms)
+        before = await store.count_overdue("lamp", "on", before_ms=START_MS)
+        after = await store.count_overdue("lamp", "on", before_ms=clock.time_ms)
+        elsewhere = await store.count_overdue("lamp", "nowhere", before_ms=clock.time_ms)
         monkeypatch.setattr("interlock.stores.memory.COUNT_MAX", 0)
         monkeypatch.setattr("interlock.stores.sql.statistics.COUNT_MAX", 0)
         await runtime.send("lamp/a", "flip")
-        bounded = await store.overdue("lamp", "on", before_ms=clock.time_ms + 1)
+        bounded = await store.count_overdue("lamp", "on", before_ms=clock.time_ms + 1)
 
     assert (0, 1, 0, 1) == (before, after, elsewhere, bounded)
     assert COUNT_MAX == 10_000
@@ -216,8 +216,8 @@ async def test_old_statistics_are_forgotten(tmp_path: Path) -> None:
         await runtime.send("lamp/b", "flip")
     async with lamps(f"sqlite:///{tmp_path}/lamps.db", clock) as runtime:
         store: Any = runtime.store
-        minutes = await store.rates("lamp", since_ms=0)
-        dwell = await store.dwell("lamp", since_ms=0)
+        minutes = await store.minute_rates("lamp", since_ms=0)
+        dwell = await store.dwell_times("lamp", since_ms=0)
 
     assert [1] == [each.steps for each in minutes]
     assert {"on", "on.dim"} == {each.state for each in dwell}
