@@ -202,7 +202,7 @@ async def test_a_database_in_which_nobody_was_cancelled_stays_as_it_was(old: Reo
     before = await old()
     for sample in lives:
         await append_all(before, sample.create(), sample.step("shipped", key="s"))
-    counts = await before.counts("parcel")
+    counts = await before.count_states("parcel")
     store = await old()
 
     assert counts == await store.count_states("parcel")
