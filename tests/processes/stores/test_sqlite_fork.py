@@ -316,13 +316,13 @@ OTHER = """
 import asyncio, os, sys
 from pathlib import Path
 from interlock.stores.sqlite.store import SqliteStore
-from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.samples import SampleEntity
 
 async def main():
     store = SqliteStore(Path(sys.argv[1]))
-    life = Life("parcel/other")
-    await store.append(life.created())
-    await store.append(life.stepped(key="k"))
+    sample = SampleEntity("parcel/other")
+    await store.append(sample.create())
+    await store.append(sample.step(key="k"))
     print("kept", flush=True)
     sys.stdin.readline()
     os._exit(0)  # as by kill -9: the entries are in the log only

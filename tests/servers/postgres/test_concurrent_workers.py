@@ -244,8 +244,8 @@ Hands = Callable[[PostgresStore, Claim], Any]
         lambda store, claim: taken(store),
         lambda store, claim: store.renew((claim,), until_ms=LEASE_MS),
         lambda store, claim: store.settle((Settlement(claim, "again", 0, without_failure=True),), now_ms=0),
-        lambda store, claim: store.lease("name", owner="w1", now_ms=0, until_ms=9),
-        lambda store, claim: store.alive(now_ms=0, gap_ms=9),
+        lambda store, claim: store.acquire_lease("name", owner="w1", now_ms=0, until_ms=9),
+        lambda store, claim: store.record_heartbeat(now_ms=0, gap_ms=9),
     ],
     ids=["claim", "renew", "settle", "lease", "alive"],
 )

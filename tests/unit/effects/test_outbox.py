@@ -35,7 +35,7 @@ class Books:
         """As the table does."""
         return self.table.settle(settled, now_ms=now_ms)
 
-    async def works(self, query: WorkQuery) -> WorkPage:
+    async def list_work(self, query: WorkQuery) -> WorkPage:
         """As the table does."""
         return self.table.list_work(query)
 
@@ -251,14 +251,14 @@ async def test_a_second_answer_of_a_child_is_dropped() -> None:
 async def test_a_child_claimed_at_the_last_moment_is_ended_afterwards() -> None:
     scene = Scene()
     scene.child(begun=False)
-    works = scene.books.works
+    works = scene.books.list_work
 
     async def overtaken(query: WorkQuery) -> WorkPage:
         page = await works(query)
         scene.books.table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=1)
         return page
 
-    scene.books.works = overtaken  # type: ignore[method-assign]  # another worker comes in between
+    scene.books.list_work = overtaken  # type: ignore[method-assign]  # another worker comes in between
     settled = await scene.relayed("child/2/0", event("_cancel", type="platform"))
 
     assert settled is not None
@@ -327,12 +327,12 @@ async def test_a_failure_read_before_the_child_was_parked_restarts_nothing(claim
     scene = Scene()
     scene.child(retry={"max": 1, "backoff": "0s", "jitter": "none", "on": None})
     failed = event("error.invoke.net", data={"code": "child_failed"}, **ANSWER)
-    works, deliver = scene.books.works, scene.driver.deliver
+    works, deliver = scene.books.list_work, scene.driver.deliver
 
     async def overtaken(query: WorkQuery) -> WorkPage:
         """The child's end comes between the look at its work and what follows from that look."""
         page = await works(query)
-        scene.books.works = works  # type: ignore[method-assign]  # once
+        scene.books.list_work = works  # type: ignore[method-assign]  # once
         scene.books.table.claim("effect", None, owner="w", now_ms=9, until_ms=NOW, limit=claims)  # is its time over?
         scene.driver.deliver = killed  # type: ignore[method-assign]  # so the end is not at its end
         await scene.relayed("child/2/0", event("_cancel", type="platform"))
@@ -342,7 +342,7 @@ async def test_a_failure_read_before_the_child_was_parked_restarts_nothing(claim
     async def killed(*_: Any, **__: Any) -> Receipt:
         raise UnavailableError("killed", code="store.closed")
 
-    scene.books.works = overtaken  # type: ignore[method-assign]  # another worker comes in between
+    scene.books.list_work = overtaken  # type: ignore[method-assign]  # another worker comes in between
     ends = [await scene.relayed("entity/order/1", failed, sender="network/net-1") for _ in range(2)]
     begun = scene.books.table.claim("effect", None, owner="w", now_ms=NOW, until_ms=NOW, limit=1)
     await scene.relayed("child/2/0", event("_cancel", type="platform"))
@@ -382,14 +382,14 @@ async def test_a_failure_that_could_not_be_noted_is_delivered_again() -> None:
     """A worker has claimed the work to check its timeout."""
     scene = Scene()
     scene.child(retry={"max": 1, "backoff": "1s", "jitter": "none", "on": None})
-    works = scene.books.works
+    works = scene.books.list_work
 
     async def overtaken(query: WorkQuery) -> WorkPage:
         page = await works(query)
         scene.books.table.claim("effect", None, owner="w", now_ms=9, until_ms=NOW, limit=1)
         return page
 
-    scene.books.works = overtaken  # type: ignore[method-assign]  # another worker comes in between
+    scene.books.list_work = overtaken  # type: ignore[method-assign]  # another worker comes in between
     failed = event("error.invoke.net", data={"code": "child_failed"}, **ANSWER)
     settled = await scene.relayed("entity/order/1", failed, sender="network/net-1")
 

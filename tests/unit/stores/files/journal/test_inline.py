@@ -273,7 +273,7 @@ def test_an_inline_append_does_nothing_where_another_process_needs_a_hint() -> N
     append = pair.two.journals.append_inline
 
     assert append(leaving(2, charge(2))) is None
-    assert append(leaving(2, ended=(CHARGE,))) is None
+    assert append(leaving(2, finished=(CHARGE,))) is None
     assert isinstance(append(step(2, "k2")), Appended)
 
 
@@ -337,7 +337,7 @@ CUTS: list[tuple[type, str]] = [
         (JournalFile, "append_record"),
         (JournalFile, "flush"),
     ),
-    *((WorkTable, "drop"), (WorkTable, "keep"), (PublishedWork, "apply")),
+    *((WorkTable, "delete_work"), (WorkTable, "apply"), (PublishedWork, "apply")),
 ]
 """The functions of an inline append, from reading the disk to publishing work."""
 
@@ -360,12 +360,12 @@ def test_ctrl_c_at_any_moment_loses_and_doubles_nothing(
 
     monkeypatch.setattr(owner, name, cut)
     with pytest.raises(KeyboardInterrupt):
-        process.journals.append_inline(leaving(2, charge(2), sent(2), ended=(CHARGE, sent(1).id)))
+        process.journals.append_inline(leaving(2, charge(2), sent(2), finished=(CHARGE, sent(1).id)))
     beside = rival.journals.append(step(9, "k9"))
-    answer = process.journals.append(leaving(2, charge(2), sent(2), ended=(CHARGE, sent(1).id)))
+    answer = process.journals.append(leaving(2, charge(2), sent(2), finished=(CHARGE, sent(1).id)))
     process.take(now_ms=SCAN_MS)
     rows = [row.work.id for row in process.rows()]
-    process.journals.append(leaving(3, ended=(charge(2).id, sent(2).id)))
+    process.journals.append(leaving(3, finished=(charge(2).id, sent(2).id)))
     left = process.rows()
     process.journals.close()
     records = opened(Simulated(world, process=3)).read(ENTITY)

@@ -215,7 +215,7 @@ def test_work_of_another_process_is_found_at_the_next_poll() -> None:
     pair = Pair()
     pair.two.journals.append(leaving(1, charge(), other("timer")))
     (claim,) = pair.one.take()
-    pair.two.journals.append(leaving(2, charge(2), cancelled=(CHARGE,), ended=(WorkId("timer", 1, 0),)))
+    pair.two.journals.append(leaving(2, charge(2), cancelled=(CHARGE,), finished=(WorkId("timer", 1, 0),)))
     (renewed,) = pair.one.dispatch.renew((claim,), until_ms=50_000)
 
     assert renewed is not None
@@ -354,7 +354,7 @@ def test_a_query_for_one_entity_reads_its_journal() -> None:
     query = WorkQuery(entity=ENTITY, id=CHARGE)
 
     assert 1 == len(pair.one.dispatch.list_work(query).rows)
-    pair.two.journals.append(leaving(2, ended=(CHARGE,)))
+    pair.two.journals.append(leaving(2, finished=(CHARGE,)))
     assert () == pair.one.dispatch.list_work(query).rows
 
 
@@ -363,7 +363,7 @@ def test_a_stale_attempt_cannot_append_its_result() -> None:
     pair = Pair()
     pair.one.journals.append(leaving(1, charge()))
     (claim,) = pair.one.take()
-    answer = leaving(2, ended=(CHARGE,))
+    answer = leaving(2, finished=(CHARGE,))
 
     assert isinstance(pair.two.journals.append(replace(answer, fence=(CHARGE, 2))), StaleAttempt)
     assert isinstance(pair.two.journals.append(replace(answer, fence=(CHARGE, claim.attempt))), Appended)
@@ -452,7 +452,7 @@ def test_every_flipped_byte_of_a_work_line_is_damage() -> None:
     process = Process(World(), 1)
     process.journals.append(leaving(1, charge(restore="fail")))
     process.take()
-    process.journals.append(leaving(2, ended=(CHARGE,)))
+    process.journals.append(leaving(2, finished=(CHARGE,)))
     process.journals.append(leaving(3))
     world = process.fs.world
     number = world.found("store", "resources", directory_name(ENTITY), JOURNAL)

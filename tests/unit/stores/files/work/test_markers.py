@@ -51,8 +51,8 @@ def test_a_busy_spell_flushes_its_marker_once(performs: bool) -> None:
     process.journals.append(leaving(1))
 
     assert 1 == flushes(leaving(2, charge(2)))
-    assert 0 == flushes(leaving(3, charge(3), ended=(WorkId("effect", 2, 0),)))
-    assert 0 == flushes(leaving(4, ended=(WorkId("effect", 3, 0),)))
+    assert 0 == flushes(leaving(3, charge(3), finished=(WorkId("effect", 2, 0),)))
+    assert 0 == flushes(leaving(4, finished=(WorkId("effect", 3, 0),)))
     assert (not performs) == flushes(leaving(5, charge(5)))
 
 
