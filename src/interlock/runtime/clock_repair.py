@@ -36,6 +36,9 @@ ENTITIES_WALKED_MAX = 50_000
 PAGE_ROWS = 1_000
 """Pieces of work in one page."""
 
+EMPTY_PASSES_MAX = 6
+"""Passes over an empty list of a store without an index, within about 12 seconds: longer than a change of owner."""
+
 _BACKOFF = Backoff(200, 60_000, jitter=0.0)
 """The wait before the next try: another process runs the work, or the store is unavailable."""
 
@@ -106,6 +109,7 @@ class ClockRepair:
         self._entities: dict[str, None] = {}
         self._seen: set[str] = set()
         self._is_all = False
+        self._empty_passes = 0
         self._reported = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -172,9 +176,10 @@ class ClockRepair:
         """Make due what was delayed too far; False when some of it could not be changed."""
         queries = [WorkQuery()] if is_all else [WorkQuery(entity=each) for each in dict.fromkeys(entities)]
         ahead, leased = dict[str, bool](), list[WorkRow]()
-        is_complete = True
+        is_complete, is_empty = True, True
         for query in queries:
             async for rows in _pages(self._work, query):
+                is_empty &= not rows
                 now_ms = self._clock.now_ms()
                 wrong = [row for row in rows if await self._is_wrong(row, now_ms, ahead)]
                 leased += [row for row in wrong if row.owner is not None]
@@ -182,6 +187,9 @@ class ClockRepair:
         if leased:
             await self._clock.sleep_ms(self._lease_ms)  # a worker that is still alive renews its lease meanwhile
             is_complete &= await self._make_due([row for row in leased if await self._is_unchanged(row)])
+        if is_all and is_empty and self._store.clock_stamps is None and self._empty_passes < EMPTY_PASSES_MAX:
+            self._empty_passes += 1  # a file store lists no work while it takes over a folder
+            return False
         return is_complete
 
     async def _make_due(self, rows: list[WorkRow]) -> bool:
