@@ -128,11 +128,14 @@ async def test_a_full_disk_loses_nothing_and_is_over_when_there_is_room(tmp_path
     refused = await _until_full(store, sample)
     others = [SampleEntity(f"parcel/other{each}") for each in range(100)]
     full = await asyncio.gather(*(store.append(each.create()) for each in others), return_exceptions=True)
-    assert {UnavailableError} == {type(each) for each in full}
+    assert (
+        UnavailableError in {type(each) for each in full} <= {UnavailableError, Appended}
+    )  # a small row may still fit
     assert refused.expected == len(await journal(store, "parcel/1"))
 
     await asyncio.to_thread(connection.execute, "PRAGMA max_page_count = 1000000")
     await append_all(store, refused)
-    await asyncio.gather(*(append_all(store, each.create()) for each in others))
+    again = [each for each, answer in zip(others, full, strict=True) if isinstance(answer, UnavailableError)]
+    await asyncio.gather(*(append_all(store, each.create()) for each in again))
     assert sample.snapshot == await snapshot(store, "parcel/1")
     await store.close()
