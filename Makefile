@@ -92,7 +92,7 @@ quick: $(READY) ## run lint, types, imports and the quick unit tests (under a mi
 # Coverage is measured for the pure packages, with their own tests. Tests that kill processes or explore states run
 # without it, because tracing makes them several times slower. If ARGS selects tests, one of the two runs may have none
 # (pytest exits with 5).
-TRACED := tests/conformance/semantics $(addprefix tests/unit/,assemble cli compiler definition expression kernel model \
+TRACED := tests/conformance/semantics $(addprefix tests/unit/,assemble cli compiler definition evolve expression kernel model \
   render testing)
 
 test: $(READY) node ## run the whole suite; every branch of the pure packages must be covered
