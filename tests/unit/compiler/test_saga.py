@@ -2,10 +2,12 @@
 
 import pytest
 
+from interlock.compiler.saga import saga_info
 from interlock.errors import SourceLocation
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Invoke, LateCompensation
 from interlock.model.document.document import Document, Saga, SagaCall, SagaStep, State, Transition
+from interlock.model.document.field import Field
 from interlock.model.event import Event
 from interlock.model.snapshot import Invocation
 from interlock.model.step import Step
@@ -580,3 +582,10 @@ def test_a_saga_that_cannot_be_written_out_hides_no_other_error() -> None:
     text = "states:\n  a: {saga: {steps: [{id: completed, do: {src: f}}]}}\n  b: {on: {go: nowhere}}"
 
     assert ["saga.duplicate_step", "target.unknown"] == errors(text)
+
+
+def test_a_saga_without_its_states_is_not_listed() -> None:
+    saga = Saga(steps=(SagaStep(id="book", do=SagaCall(src="book")),))
+    state = State(key="a", context=(Field(name="n"),), saga=saga)
+
+    assert saga_info(state, "a", {}) is None
