@@ -35,7 +35,7 @@ from interlock.runtime.runtime import Runtime
 from interlock.stores.files.filesystem import OperatingSystem
 from interlock.stores.files.store import FileStore
 from interlock.stores.memory import MemoryStore
-from interlock.stores.sqlite.commit import Counts, write_counts, write_steps
+from interlock.stores.sqlite.batch_rows import Counts, write_counts, write_steps
 from interlock.stores.sqlite.connection import begin, open_writer
 from interlock.stores.sqlite.store import SqliteStore
 

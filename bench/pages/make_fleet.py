@@ -27,7 +27,7 @@ from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.journal.record import chain_start, encode_record
 from interlock.ports.store import EntityQuery
-from interlock.stores.sqlite.commit import (
+from interlock.stores.sqlite.batch_rows import (
     INSERT_ENTITY,
     INSERT_JOURNAL,
     INSERT_KEY,

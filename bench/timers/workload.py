@@ -28,7 +28,7 @@ from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAt
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker
-from interlock.stores.sqlite.commit import Counts, write_counts, write_steps
+from interlock.stores.sqlite.batch_rows import Counts, write_counts, write_steps
 from interlock.stores.sqlite.connection import begin, open_writer
 from interlock.stores.sqlite.store import SqliteStore
 

@@ -25,9 +25,8 @@ from interlock.ports.clock import SystemClock
 from interlock.ports.store import Store
 from interlock.runtime.chart_registry import ChartRegistry, kind_hint
 from interlock.runtime.runtime import Runtime
-from interlock.stores.registry import OTHER_TENANTS_MAX, schema_of, tenants_of, without_password
+from interlock.stores.registry import OTHER_TENANTS_MAX, Schema, schema_of, tenants_of, without_password
 from interlock.stores.registry import open_store as open_store_url
-from interlock.stores.schema import Schema
 
 TENANTS_NAMED_MAX = 5
 """Other tenants named in a message: enough to see a typing error."""

@@ -1,6 +1,8 @@
-"""Children: an invoke of a chart starts an entity, waits for its result, restarts it when it failed, and ends it.
+"""The work of a child: starts the entity that an invoke of a chart names, and ends it when its timeout is over.
 
-One piece of work represents a child from the entry that invoked it to the entry of its result, or to its end.
+One piece of work represents a child from the entry that invoked it to the entry of its result, or to its end. The
+result itself does not pass through this module: a child that ends writes a message to its own outbox, and the relay
+(`outbox.py`) delivers it to the parent and finishes, or with `restart_child` restarts, this work.
 
 Rule 1: the id of a child comes from the work and the number of restarts, so that creating it again finds it.
 Rule 2: parent and child exchange only events, in the order sent. Events for a child that does not exist yet wait.

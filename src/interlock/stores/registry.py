@@ -22,7 +22,6 @@ from interlock.model.diagnostics import suggestion
 
 if TYPE_CHECKING:
     from interlock.ports.store import Store
-    from interlock.stores.schema import Schema
 
     Opener = Callable[[str], Store] | Callable[[str], Awaitable[Store]]
 
@@ -36,7 +35,7 @@ STORES = {
 """The stores that come with the package; each module has an `open_store(url)`."""
 
 DESCRIPTIONS = {
-    "file": "interlock.stores.schema",
+    "file": "interlock.stores.files.description",
     "postgres": "interlock.stores.postgres.description",
     "postgresql": "interlock.stores.postgres.description",
     "sqlite": "interlock.stores.sqlite.description",
@@ -51,6 +50,15 @@ OTHER_TENANTS_MAX = 1_000
 
 TENANTS_MAX = 2**31 - 1
 """Tenants that are listed: all of them."""
+
+
+class Schema(Struct, frozen=True):
+    """The schema or format number that a store has (0: nothing yet), and the newest that this release knows."""
+
+    store: str
+    current: int
+    newest: int
+    layout: str | None = None
 
 
 class Tenants(Struct, frozen=True):

@@ -10,11 +10,11 @@ import asyncpg  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
 from interlock.ports.store import Append, Duplicate
-from interlock.stores import key_expiry
+from interlock.stores import key_boundary
 from interlock.stores.postgres import maintenance
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.store import PostgresStore
-from interlock.stores.sql import key_retention, schema
+from interlock.stores.sql import expired_keys, schema
 from interlock.testing.store_suite.samples import SampleEntity
 from interlock.testing.store_suite.subject import append_all
 from tests.support.postgres_server import asked, store_or_skip
@@ -67,7 +67,7 @@ async def upkeep(store: PostgresStore, append: Append) -> None:
 async def test_keys_older_than_the_window_are_forgotten(
     store: PostgresStore, url: str, aged: str, ahead_ms: int, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_retention, "DELETE_MAX", 2)
+    monkeypatch.setattr(expired_keys, "DELETE_MAX", 2)
     (seconds,) = asked(url, "SELECT extract(epoch FROM now())::bigint")[0]
     sample = SampleEntity("parcel/0", time_ms=seconds * 1_000 + ahead_ms)
     await append_all(store, sample.create(), *(sample.step(key=f"k{each}") for each in range(3)))
@@ -88,7 +88,7 @@ class Server:
         self.ticks_ms = 1_000
         self._url = url
         self._patch = monkeypatch
-        monkeypatch.setattr(key_expiry, "monotonic_ns", lambda: self.ticks_ms * 1_000_000)
+        monkeypatch.setattr(key_boundary, "monotonic_ns", lambda: self.ticks_ms * 1_000_000)
 
     def jump(self, ms: int) -> None:
         """Set its clock ahead by this time."""

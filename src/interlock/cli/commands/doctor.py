@@ -36,8 +36,7 @@ from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded
 from interlock.runtime.clock_repair import find_future_stamped
 from interlock.runtime.runtime import Runtime
 from interlock.shm.memory.modes import select_mode
-from interlock.stores.registry import schema_of, without_password
-from interlock.stores.schema import Schema
+from interlock.stores.registry import Schema, schema_of, without_password
 from interlock.stores.sqlite.connection import LIBRARY_MIN, NETWORK_FILE_SYSTEMS, file_system
 from interlock.stores.sqlite.store import address
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from interlock.stores.postgres.address import parse_address
 from interlock.stores.postgres.opening import needing_driver
-from interlock.stores.schema import Schema
+from interlock.stores.registry import Schema
 from interlock.stores.sql.schema import SELECT_SCHEMA, SELECT_TENANTS, newest_schema
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 Rule 1: migrations run in one transaction under an advisory lock.
 Rule 2: housekeeping never stops a store from opening or a step from being committed.
-Rule 3: keys expire by the server's clock and the newest entry that this process wrote (`KeyRetention`).
+Rule 3: keys expire by the server's clock and the newest entry that this process wrote (`ExpiredKeys`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import asyncpg  # type: ignore[import-untyped]  # see `connection`
 from interlock.model.backoff import Backoff
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.ports.clock import SystemClock
-from interlock.stores.key_expiry import window_begin_ms
+from interlock.stores.key_boundary import window_start_ms
 from interlock.stores.postgres.address import PostgresAddress
 from interlock.stores.postgres.connection import (
     SELECT_PLACE,
@@ -24,7 +24,7 @@ from interlock.stores.postgres.connection import (
     run_questions,
     sqlstate,
 )
-from interlock.stores.sql.key_retention import KeyRetention
+from interlock.stores.sql.expired_keys import ExpiredKeys
 from interlock.stores.sql.schema import SELECT_SCHEMA, pending_migrations
 
 MONTHS_AHEAD = 3
@@ -124,15 +124,15 @@ async def start_key_boundary(connection: Connection, tenant: str) -> None:
     await connection.execute(BEGIN_BOUNDARY, tenant, KEY_WINDOW_MS)
 
 
-async def delete_expired_keys(connection: Connection, retention: KeyRetention, newest_ms: int) -> None:
+async def delete_expired_keys(connection: Connection, keys: ExpiredKeys, newest_ms: int) -> None:
     """Delete the keys that expired, in small transactions. The first call only loads the boundary."""
-    if not retention.is_loaded:
-        await start_key_boundary(connection, retention.tenant)
-        await run_questions(connection, retention.load())
+    if not keys.is_loaded:
+        await start_key_boundary(connection, keys.tenant)
+        await run_questions(connection, keys.load())
         return
-    window_ms = window_begin_ms(await connection.fetchval(SELECT_NOW), newest_ms)
+    window_ms = window_start_ms(await connection.fetchval(SELECT_NOW), newest_ms)
     has_more = True
     while has_more:
         async with connection.transaction():
             await connection.execute(ALLOW_BITMAPS)  # the index by time supports no other scan
-            has_more = await run_questions(connection, retention.delete_some(window_ms))
+            has_more = await run_questions(connection, keys.delete_some(window_ms))

@@ -60,7 +60,7 @@ from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.postgres.statistics import StatisticsWriter
 from interlock.stores.sql.commit_plan import JournalTip, split_entity, tip_of_new_entity
 from interlock.stores.sql.database import SqlAppendResult
-from interlock.stores.sql.key_retention import KeyRetention
+from interlock.stores.sql.expired_keys import ExpiredKeys
 
 BATCH_STEPS_MAX = 512
 """Steps of one statement: with more it only takes longer, and so do the receipts of its first steps."""
@@ -133,7 +133,7 @@ class Writer:
         self._clock = SystemClock()
         self._housekeeping_at = pool.loop.time() + HOUSEKEEPING_SECONDS
         self._newest_ms = 0
-        self._key_retention = KeyRetention(STATEMENTS, self._tenant)
+        self._expired_keys = ExpiredKeys(STATEMENTS, self._tenant)
         self.splits = 0
 
     def submit(self, append: Append) -> asyncio.Future[SqlAppendResult]:
@@ -220,7 +220,7 @@ class Writer:
 
     async def _keep_house(self) -> None:
         """Delete expired keys and create partitions; a missing privilege for one does not stop the other."""
-        for task in (lambda each: delete_expired_keys(each, self._key_retention, self._newest_ms), create_partitions):
+        for task in (lambda each: delete_expired_keys(each, self._expired_keys, self._newest_ms), create_partitions):
             try:
                 async with self._pool.connection() as connection:
                     await task(connection)

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from typing import Any
 
-from interlock.stores.schema import Schema
+from interlock.stores.registry import Schema
 from interlock.stores.sql.schema import SELECT_SCHEMA, SELECT_TENANTS, newest_schema
 from interlock.stores.sqlite.connection import open_reader, translate_error
 from interlock.stores.sqlite.files import CALLS

@@ -33,13 +33,13 @@ from interlock.errors import InterlockError, InternalError
 from interlock.ports.clock import Clock, SystemClock
 from interlock.ports.refusals import Refusal
 from interlock.ports.store import Append, Appended
-from interlock.stores.key_expiry import window_begin_ms
+from interlock.stores.key_boundary import window_start_ms
 from interlock.stores.sql.database import Questions, SqlAppendResult
-from interlock.stores.sql.key_retention import KeyRetention
+from interlock.stores.sql.expired_keys import ExpiredKeys
 from interlock.stores.sql.refusals import append_refusals
 from interlock.stores.sql.statistics import write_statistics
+from interlock.stores.sqlite.batch_rows import Counts, Tips, write_counts, write_steps
 from interlock.stores.sqlite.checkpoint import WriteAheadLog
-from interlock.stores.sqlite.commit import Counts, Tips, write_counts, write_steps
 from interlock.stores.sqlite.connection import (
     BEGIN,
     BUSY,
@@ -124,9 +124,9 @@ class SqliteWriter:
         self._data_version = 0
         self._statistics_ms = 0
         self._newest_ms = 0
-        self._key_retention = KeyRetention(STATEMENTS, tenant)
+        self._expired_keys = ExpiredKeys(STATEMENTS, tenant)
         with contextlib.suppress(sqlite3.Error):  # housekeeping stops no store from opening: it is loaded later then
-            run_questions(connection, self._key_retention.load())
+            run_questions(connection, self._expired_keys.load())
         self._is_closed = False
         self._thread_ns = 0
         self._inline_steps = 0
@@ -153,13 +153,13 @@ class SqliteWriter:
     def delete_expired_keys(self) -> bool:
         """Delete a few expired keys; True when there may be more. Another process's writer goes first."""
         with self._turn, CALLS:
-            window_ms = window_begin_ms(self._clock.now_ms(), self._newest_ms)
+            window_ms = window_start_ms(self._clock.now_ms(), self._newest_ms)
             if window_ms <= 0 or self.poison is not None:
                 return False
             try:
                 self._undo()
                 self._connection.execute(BEGIN)
-                has_more = run_questions(self._connection, self._key_retention.delete_some(window_ms))
+                has_more = run_questions(self._connection, self._expired_keys.delete_some(window_ms))
                 self._connection.execute(COMMIT)
             except sqlite3.Error as error:
                 self._fail(error)

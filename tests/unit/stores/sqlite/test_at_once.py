@@ -15,7 +15,7 @@ import pytest
 from interlock.errors import InternalError, UnavailableError
 from interlock.model.journal.work import WorkId
 from interlock.ports.store import Append, Appended, Conflict, Duplicate
-from interlock.stores.sqlite import commit, commit_queue, writer
+from interlock.stores.sqlite import batch_rows, commit_queue, writer
 from interlock.stores.sqlite import connection as sqlite_connect
 from interlock.stores.sqlite.store import SqliteStore
 from interlock.stores.sqlite.writer import COMMIT, ROLLBACK, SqliteWriter
@@ -233,7 +233,7 @@ async def test_a_disk_that_fails_in_place_poisons_the_store(quick: Opened) -> No
 async def test_a_full_disk_is_over_when_there_is_room(quick: Opened) -> None:
     """Nothing was kept; the next step goes to the thread, which takes the log in first."""
     store, watched, sample = quick
-    watched.faults[commit.INSERT_KEY] = failing(sqlite3.SQLITE_FULL)
+    watched.faults[batch_rows.INSERT_KEY] = failing(sqlite3.SQLITE_FULL)
     (step,) = steps(sample, 1)
     with pytest.raises(UnavailableError) as full:
         await store.append(step)
@@ -248,7 +248,7 @@ async def test_a_full_disk_is_over_when_there_is_room(quick: Opened) -> None:
 async def test_a_step_that_cannot_be_written_is_its_callers_answer(quick: Opened) -> None:
     """Nobody else hears of it, and nothing of it is kept."""
     store, watched, sample = quick
-    watched.faults[commit.INSERT_KEY] = failing_value
+    watched.faults[batch_rows.INSERT_KEY] = failing_value
     (step,) = steps(sample, 1)
     with pytest.raises(InternalError) as raised:
         await store.append(step)
@@ -266,7 +266,7 @@ def failing_value() -> None:
 async def test_a_step_that_is_written_once_more_waits_for_nobody_in_place(quick: Opened, tmp_path: Path) -> None:
     """Another process takes the lock between the two: the thread waits for it, not the loop."""
     store, watched, sample = quick
-    watched.faults[commit.INSERT_KEY] = failing_value
+    watched.faults[batch_rows.INSERT_KEY] = failing_value
     with closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as rival:
         watched.faults[sqlite_connect.BEGIN] = lambda: begin_second(watched, rival)
         waiting = asyncio.ensure_future(store.append(*steps(sample, 1)))

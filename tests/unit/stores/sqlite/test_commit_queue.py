@@ -13,7 +13,7 @@ import pytest
 
 from interlock.errors import CorruptionError, InterlockError, InternalError, UnavailableError
 from interlock.ports.store import Appended, Duplicate, EntityQuery
-from interlock.stores.sqlite import commit, commit_queue, connection, writer
+from interlock.stores.sqlite import batch_rows, commit_queue, connection, writer
 from interlock.stores.sqlite.store import SqliteStore
 from interlock.stores.threads.inline_policy import InlinePolicy
 from interlock.testing.store_suite.samples import SampleEntity
@@ -82,7 +82,7 @@ async def test_a_batch_has_a_bound_in_steps_and_in_bytes(
     assert 5 == faulty.statements.count(writer.COMMIT)
 
 
-@pytest.mark.parametrize("statement", [writer.COMMIT, connection.BEGIN, commit.INSERT_KEY])
+@pytest.mark.parametrize("statement", [writer.COMMIT, connection.BEGIN, batch_rows.INSERT_KEY])
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
@@ -151,7 +151,7 @@ async def test_a_rollback_that_fails_poisons(opened: tuple[SqliteStore, Faulty])
     assert "store.poisoned" == raised.value.code
 
 
-@pytest.mark.parametrize("statement", [connection.BEGIN, writer.COMMIT, commit.INSERT_KEY])
+@pytest.mark.parametrize("statement", [connection.BEGIN, writer.COMMIT, batch_rows.INSERT_KEY])
 async def test_an_exception_in_the_writer_answers_everybody(
     opened: tuple[SqliteStore, Faulty], statement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,7 +333,7 @@ async def test_steps_are_written_table_by_table(opened: tuple[SqliteStore, Fault
     await first
     await rest
 
-    assert 2 == faulty.statements.count(commit.INSERT_JOURNAL)
+    assert 2 == faulty.statements.count(batch_rows.INSERT_JOURNAL)
     assert 0 == faulty.statements.count(writer.SAVEPOINT)
 
 
@@ -348,7 +348,7 @@ async def test_a_batch_that_cannot_be_written_at_once_is_written_step_by_step(
         if next(failures, False):
             raise sqlite3.IntegrityError("injected")
 
-    faulty.faults[commit.INSERT_KEY] = fail_once
+    faulty.faults[batch_rows.INSERT_KEY] = fail_once
     answers = await _many(store, 5)
     journals = [len(await journal(store, f"parcel/{each}")) for each in range(5)]
 

@@ -13,7 +13,7 @@ from interlock.errors import UnavailableError
 from interlock.model.journal.work import WorkId
 from interlock.ports.store import Append, Appended, Conflict, Duplicate
 from interlock.stores.sqlite import writer as writers
-from interlock.stores.sqlite.commit import INSERT_KEY, SELECT_ENTITY, UPDATE_ENTITY
+from interlock.stores.sqlite.batch_rows import INSERT_KEY, SELECT_ENTITY, UPDATE_ENTITY
 from interlock.stores.sqlite.store import SqliteStore
 from interlock.stores.sqlite.writer import COMMIT, SqliteWriter
 from interlock.testing.store_suite.samples import SampleEntity

@@ -17,12 +17,12 @@ from interlock.model.journal.record import chain_start, encode_record
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Duplicate, EntityQuery, Loaded
-from interlock.stores import key_expiry
-from interlock.stores.key_expiry import KeyExpiry
+from interlock.stores import key_boundary
+from interlock.stores.key_boundary import KeyBoundary
 from interlock.stores.registry import schema_of
-from interlock.stores.sql import key_retention
+from interlock.stores.sql import expired_keys
 from interlock.stores.sql.database import Questions
-from interlock.stores.sql.key_retention import MOVE_MS
+from interlock.stores.sql.expired_keys import MOVE_MS
 from interlock.stores.sqlite import commit_queue
 from interlock.stores.sqlite.commit_queue import WriteJob
 from interlock.stores.sqlite.connection import APPLICATION_ID, open_writer
@@ -70,7 +70,7 @@ async def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 async def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, watch: Watch) -> AsyncIterator[SqliteStore]:
     """A store that is idle at once, on a clock that stands."""
     monkeypatch.setattr(commit_queue, "IDLE_SECONDS", 0.001)
-    monkeypatch.setattr(key_retention, "DELETE_MAX", 2)
+    monkeypatch.setattr(expired_keys, "DELETE_MAX", 2)
     monkeypatch.setattr(SystemClock, "now_ms", lambda self: NOW)
     made = open_store(f"sqlite:///{tmp_path}/x.db")
     yield made
@@ -89,7 +89,7 @@ class Time:
         self.wall_ms = NOW
         self.ticks_ms = 7_000
         monkeypatch.setattr(SystemClock, "now_ms", lambda _: self.wall_ms)
-        monkeypatch.setattr(key_expiry, "monotonic_ns", lambda: self.ticks_ms * 1_000_000)
+        monkeypatch.setattr(key_boundary, "monotonic_ns", lambda: self.ticks_ms * 1_000_000)
 
     def pass_ms(self, ms: int) -> None:
         """Time passes, and the clock shows it."""
@@ -318,7 +318,7 @@ async def test_keys_older_than_the_window_are_forgotten_when_idle(
 ) -> None:
     """In batches, until none is left; the journal is untouched."""
     old, new = SampleEntity("parcel/1", time_ms=NOW - KEY_WINDOW_MS - 1_000), SampleEntity("parcel/2", time_ms=NOW)
-    store.database.queue.writer._key_retention._expiry = KeyExpiry(NOW - KEY_WINDOW_MS)
+    store.database.queue.writer._expired_keys._boundary = KeyBoundary(NOW - KEY_WINDOW_MS)
     await append_all(store, old.create(), *(old.step(key=f"old-{number}") for number in range(5)))
     await append_all(store, new.create(key="new"))
     await watch.until(tmp_path / "x.db", {"new"})
@@ -335,7 +335,7 @@ async def test_a_writer_that_is_busy_elsewhere_is_not_waited_for(store: SqliteSt
     await store.close()
     ledger = SqliteWriter(open_writer(path), path, "")
     ledger._newest_ms = NOW
-    ledger._key_retention._expiry = KeyExpiry(NOW - KEY_WINDOW_MS)
+    ledger._expired_keys._boundary = KeyBoundary(NOW - KEY_WINDOW_MS)
     with closing(ledger), closing(sqlite3.connect(path, isolation_level=None)) as blocker:
         blocker.execute("BEGIN IMMEDIATE")
         busy = ledger.delete_expired_keys(), ledger.poison, _keys(path)

@@ -15,7 +15,7 @@ from interlock.model.journal.work import Work, WorkDelta, WorkId
 from interlock.ports.work import WorkQuery
 from interlock.stores.sql import work_lists
 from interlock.stores.sql.work_lists import list_work
-from interlock.stores.sqlite import commit, feed, statements, store, work
+from interlock.stores.sqlite import batch_rows, feed, statements, store, work
 from interlock.stores.sqlite.connection import open_writer, run_questions
 from interlock.stores.sqlite.statements import STATEMENTS
 
@@ -27,7 +27,7 @@ SHARED = {
 }
 OWN = {
     f"{module.__name__.rpartition('.')[2]}.{name}": text
-    for module in (commit, feed, statements, store, work)
+    for module in (batch_rows, feed, statements, store, work)
     for name, text in vars(module).items()
     if name.isupper() and isinstance(text, str) and re.match(r"\s*(SELECT|UPDATE|DELETE)", text)
 }

@@ -1,4 +1,4 @@
-"""The schema of a store, and what is at the address of a file store: format and tenant. It changes nothing."""
+"""Describes what is at the address of a file store without opening it: format and tenant. It changes nothing."""
 
 from __future__ import annotations
 
@@ -6,21 +6,12 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-from msgspec import Struct
 
 from interlock.errors import CorruptionError, InterlockError, UsageError
+from interlock.stores.registry import Schema
 
 FORMAT_NEWEST = 1
 """The newest format of file stores."""
-
-
-class Schema(Struct, frozen=True):
-    """The schema or format number that a store has (0: nothing yet), and the newest that this release knows."""
-
-    store: str
-    current: int
-    newest: int
-    layout: str | None = None
 
 
 async def describe(url: str) -> Schema:

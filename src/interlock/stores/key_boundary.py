@@ -1,4 +1,4 @@
-"""Up to when deduplication keys expire: a boundary that is stored, and that passing time moves.
+"""The boundary before which deduplication keys expire: it is stored, and passing time moves it.
 
 Rule 1: the boundary moves by at most 5/4 of the time that passed, by the monotonic clock, since this process loaded or
 moved it last. Wall clocks, and the entries that they stamp, only hold it back: it never comes nearer than the window,
@@ -25,7 +25,7 @@ MORE_MS_MAX = 1_800_000
 otherwise have days to spare when a clock jumps."""
 
 
-class KeyExpiry:
+class KeyBoundary:
     """The boundary as this process moved it, and when that was."""
 
     def __init__(self, time_ms: int) -> None:
@@ -46,6 +46,6 @@ class KeyExpiry:
         self.time_ms = max(self.time_ms, time_ms)
 
 
-def window_begin_ms(now_ms: int, newest_ms: int) -> int:
+def window_start_ms(now_ms: int, newest_ms: int) -> int:
     """Return the start of the window, by the earlier of a clock and the newest entry."""
     return min(now_ms, newest_ms) - KEY_WINDOW_MS
