@@ -1,8 +1,8 @@
 """Polling a bus for messages, in a way that can be cancelled.
 
-A poll continues in the broker after its caller was cancelled, and the messages it then brings would stay with a reader
-that is gone until the broker gives it up. So a cancelled caller waits for the end of the poll, which is short, and
-requeues the messages.
+A poll continues in the broker after its caller was cancelled. The messages it then returns would stay assigned to a
+reader that no longer exists, until the broker drops that reader. So a cancelled caller waits for the end of the poll,
+which is short, and requeues the messages.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def outbox_event(work: Work) -> Event:
 
 
 def is_answer(event: Event) -> bool:
-    """Whether the sender expects no error event if the receiver is gone."""
+    """Whether the sender expects no error event if the receiver no longer exists."""
     return event.name == CANCEL or event.last or event.forwarded
 
 

@@ -4,7 +4,7 @@ Rule 1: an obligation is a pending timer or delayed send, a running invoke, a co
         what a history remembers. Each has its counterpart afterwards, or the change ends it on purpose and it is
         listed (`dropped`).
 Rule 2: nothing that the new definition does on entry of an active state is skipped.
-Rule 3: it is not asked whether later events are answered as before; `diff` tells a reviewer that.
+Rule 3: whether later events are answered as before is not checked here; `diff` reports that to a reviewer.
 Rule 4: all reasons are given together. An entity that ended is never carried: its compensations follow its revision.
 Rule 5: the result is a step like any other, and a patch that makes it again without any chart.
 """
@@ -174,7 +174,7 @@ class Carrier:
                 yield _reason(change)
 
     def _remembers(self, snapshot: Snapshot, change: Change) -> bool:
-        """Whether a history remembers a state that is gone or is another one."""
+        """Whether a history remembers a state that was removed or replaced."""
         if change.code not in ("state.removed", "state.moved", "state.kind", "region.removed"):
             return False
         return any(name in change.states for names in (snapshot.history or {}).values() for name in names)

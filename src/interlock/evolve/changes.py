@@ -2,7 +2,7 @@
 
 Rule 1: this table is the only place that classifies a change; `diff.py` finds changes and names them by code.
 Rule 2: `safe`: every journal of the old definition replays on the new one with the same entries. `care`: the new one
-        answers some later event differently, or somebody outside notices. `breaking`: some entity cannot be carried
+        answers some later event differently, or an outside system notices. `breaking`: some entity cannot be carried
         over, or a sender that was right is refused.
 Rule 3: `carry` says which entities of the old revision can be carried over; empty: all of them.
 """
@@ -66,7 +66,7 @@ RULES: dict[str, ChangeRule] = {
         "the state has child states now; entities in it enter the initial one",
         "entities outside it; or all, if the way to the initial state has no entry action, timer or invoke",
     ),
-    "state.flattened": ChangeRule("breaking", "its child states are gone", _OUTSIDE_STATE),
+    "state.flattened": ChangeRule("breaking", "its child states no longer exist", _OUTSIDE_STATE),
     "state.final": ChangeRule("breaking", "the state ends its parent now, or no longer does", _NOT_ACTIVE),
     "state.parallel": ChangeRule("breaking", "its child states are active together now, or no longer", _NOT_ACTIVE),
     "state.kind": ChangeRule("breaking", "a history is not a state that entities are in", _OUTSIDE_STATE),
@@ -83,14 +83,14 @@ RULES: dict[str, ChangeRule] = {
     "state.output": ChangeRule("care", "the result of the state is another one"),
     "state.sensitive": ChangeRule("care", "other data is hidden while the state is active"),
     # Transitions
-    "transition.added": ChangeRule("safe", "nobody could send the event before"),
+    "transition.added": ChangeRule("safe", "no sender could send the event before"),
     "transition.added_answer": ChangeRule("care", "an event that no transition took is taken now"),
     "transition.added_overlap": ChangeRule("care", "an event that an old transition takes can be taken by this one"),
     "transition.removed": ChangeRule("care", "another transition takes the event instead"),
     "transition.removed_last": ChangeRule(
         "breaking",
         "no other transition takes the event in this state",
-        "entities for which the event is not pending: no timer, delayed send or running invoke gives it",
+        "entities for which the event is not pending: no timer, delayed send or running invoke produces it",
     ),
     "transition.target": ChangeRule("care", "the event leads elsewhere"),
     "transition.guard": ChangeRule("care", "the event is taken under another condition"),
@@ -98,9 +98,9 @@ RULES: dict[str, ChangeRule] = {
     "transition.reenter": ChangeRule("care", "the state is left and entered again, or no longer"),
     "transition.roles": ChangeRule("care", "others may cause the transition"),
     "transition.order": ChangeRule("care", "transitions that one event can match are tried in another order"),
-    "always.added": ChangeRule("care", "entities that rest in the state may leave it at once"),
-    "always.changed": ChangeRule("care", "entities that rest in the state may leave it at once"),
-    "always.removed": ChangeRule("care", "entities stay in a state that they left at once"),
+    "always.added": ChangeRule("care", "entities that wait in the state may leave it immediately"),
+    "always.changed": ChangeRule("care", "entities that wait in the state may leave it immediately"),
+    "always.removed": ChangeRule("care", "entities now stay in a state that they used to leave immediately"),
     # Timers
     "timer.added": ChangeRule("care", "entities in the state get a deadline, counted from their entry"),
     "timer.removed": ChangeRule("care", "pending deadlines of the state are cancelled"),
@@ -141,19 +141,19 @@ RULES: dict[str, ChangeRule] = {
     "field.widened": ChangeRule("safe", "every old value is valid"),
     "field.narrowed": ChangeRule("breaking", "old values may be invalid", "entities whose value is valid now"),
     "field.default": ChangeRule("care", "new entities start with another value"),
-    "field.creation": ChangeRule("care", "whoever creates an entity must give the field now, or need no longer"),
+    "field.creation": ChangeRule("care", "callers that create an entity must pass the field now, or no longer have to"),
     "field.moved": ChangeRule("care", "another state owns the field, so it gets its first value at another time"),
     # Events
     "events.declared": ChangeRule("breaking", "events that are not listed are rejected now"),
     "events.open": ChangeRule("safe", "every event is accepted as before"),
-    "event.added": ChangeRule("safe", "nobody could send it before"),
+    "event.added": ChangeRule("safe", "no sender could send it before"),
     "event.removed": ChangeRule(
         "breaking", "senders of the event are rejected", "entities without a deferred or delayed event of this name"
     ),
     "event.direction": ChangeRule("care", "the event comes from elsewhere"),
     "event.closed": ChangeRule("breaking", "senders of the event are rejected"),
-    "event.roles": ChangeRule("care", "others may send it; applies at once to entities of every revision"),
-    "event.permit": ChangeRule("care", "its policy is another one; applies at once to entities of every revision"),
+    "event.roles": ChangeRule("care", "others may send it; applies immediately to entities of every revision"),
+    "event.permit": ChangeRule("care", "its policy is another one; applies immediately to entities of every revision"),
     "event.dedupe": ChangeRule("care", "a retry that crosses the change has another key and is applied twice"),
     "payload.added": ChangeRule("safe", "senders may leave it out"),
     "payload.widened": ChangeRule("safe", "every old payload is valid"),
@@ -164,7 +164,7 @@ RULES: dict[str, ChangeRule] = {
         "breaking", "payloads that were valid are rejected", "entities without a pending event that is refused"
     ),
     "payload.removed": ChangeRule(
-        "breaking", "senders that give it are rejected", "entities without a pending event that is refused"
+        "breaking", "senders that include it are rejected", "entities without a pending event that is refused"
     ),
     "payload.default": ChangeRule("care", "senders that leave it out mean another value"),
 }

@@ -368,7 +368,7 @@ class _Differ:
         return change.code
 
     def _is_new_event(self, trigger: Trigger) -> bool:
-        """Whether nobody could send the event before."""
+        """Whether no sender could send the event before."""
         events = self.old.document.events
         if trigger.kind != "on" or events is None:
             return False

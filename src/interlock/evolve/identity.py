@@ -4,7 +4,7 @@ Rule 1: which keys are part of it, and where order counts, is declared in the vo
 Rule 2: different spellings of one behaviour have one name: targets are absolute ids, transitions have a normal order,
         white space in expressions and values equal to their documented default do not count.
 Rule 3: what is copied into a snapshot, an effect or an entry counts as written, such as `60s` and `1m` of `after`.
-Rule 4: empty is not absent: `roles: []` denies everyone, no `roles` nobody.
+Rule 4: empty is not absent: `roles: []` denies every sender, a missing `roles` allows every sender.
 Rule 5: a document is hashed, not a chart, so a change of the compiler names no chart anew.
 """
 
@@ -60,7 +60,7 @@ def behaviour(document: Document) -> dict[str, Any]:
 
 
 def normalize(document: Document) -> Document:
-    """Return the document in the spelling that stands for all documents with the same behaviour, without its texts."""
+    """Return the document in the one spelling that all documents with the same behaviour share, without its texts."""
     return _Normalizer(document).document()
 
 

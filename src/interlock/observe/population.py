@@ -201,7 +201,7 @@ async def _states_without_chart(store: Store, kind: str) -> tuple[StatePopulatio
 
 
 async def _states(runtime: Runtime, kernel: Kernel, totals: dict[str, int]) -> tuple[StatePopulation, ...]:
-    """The states of the chart, then states that only older revisions have, then those that ended in no state."""
+    """The states of the chart, then states that only older revisions have, then entities that ended in no state."""
     chart = kernel.chart
     p95 = await dwell_p95(runtime, chart.kind)
     known = {*ENDED_STATES.values(), *(each.id for each in chart.states)}

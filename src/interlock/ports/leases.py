@@ -1,7 +1,7 @@
 """What reconcilers and timers need of a store: a lease by name, and the times in which no worker was alive.
 
 Rule 1: a lease ends at its time, whatever became of its owner. Its fence rises each time the owner changes, so that
-what a former owner still does can be told from what the present one does.
+a write of a former owner can be distinguished from a write of the present one.
 Rule 2: downtime is the time in which no worker was alive. The first worker that returns records it.
 Rule 3: `now_ms` is the clock of the runtime. A store on a server that many hosts share uses the server's clock.
 Rule 4: a clock may have been wrong. A lease that ends more than `LEASE_MS_MAX` after now is invalid: no lease is that
@@ -27,7 +27,7 @@ class Lease(Struct, frozen=True):
 class Downtime(Struct, frozen=True, rename={"started_ms": "began_ms"}):
     """A time in which no worker was alive.
 
-    One that ends before it began, as `alive` may return and no store keeps, means that the last heartbeat is in the
+    One that ends before it starts, which `alive` may return and no store keeps, means that the last heartbeat is in the
     future: a clock was ahead.
     """
 

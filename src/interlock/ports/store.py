@@ -104,7 +104,7 @@ class Conflict(Struct, frozen=True):
 
 
 class StaleAttempt(Struct, frozen=True):
-    """The work that the entry would finish is gone, or has a newer attempt; nothing was written."""
+    """The work that the entry would finish no longer exists, or has a newer attempt; nothing was written."""
 
     version: int
 
@@ -229,10 +229,10 @@ class Itself(Generic[Capability]):
 
 
 class Store(Protocol):
-    """Where journals are kept. Safe for many callers at once, in one process and in several.
+    """Where journals are kept. Safe for concurrent callers, in one process and in several.
 
     What a store can do beyond its methods is an attribute each, and None when it cannot. It may be the store itself
-    (`Itself`) or an object of its own. A class that names `Store` as its base inherits None where it sets nothing.
+    (`Itself`) or a separate object. A class that names `Store` as its base inherits None where it sets nothing.
     """
 
     @property

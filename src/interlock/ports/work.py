@@ -34,8 +34,8 @@ class Claim(Struct, frozen=True):
 
 
 class Settlement(Struct, frozen=True):
-    """What becomes of a claim: `done`; `again` at a time, after a failure or, with `lapsed`, without one; `wait` until
-    something else continues it; `dead`. Without `begun` it does not count as an attempt.
+    """What becomes of a claim: `done`; `again` at a time, after a failure or, with `without_failure`, without one;
+    `wait` until something else continues it; `dead`. Without `started` it does not count as an attempt.
 
     `done` counts from any attempt, the others only from the newest.
     """
@@ -86,8 +86,8 @@ class WorkQueue(Protocol):
     """The work of a store that keeps it with its journals.
 
     An operator can retry and delete work; `audit` records who did it. The store writes it with the operation: both are
-    durable, or neither is. A store that cannot write both at once (`FileStore`) writes the audit row first. When
-    nothing is changed, no audit row is kept.
+    durable, or neither is. A store that cannot write both in one operation (`FileStore`) writes the audit row first.
+    When nothing is changed, no audit row is kept.
     """
 
     async def claim(

@@ -138,8 +138,8 @@ class Runtime:
         Raises NotFoundError for an unknown entity, ConflictError when `expected` is not its version or other writers
         kept winning, UsageError (`key.reused`) when the key belongs to another event, RejectedError when the step is
         too large to store, UnavailableError when the store cannot confirm the write. The entry may then be stored or
-        not: send again with the same key. Without a key, and without `dedupe` in the chart, the second send cannot be
-        told from a new event and may be applied twice; read `journal` first, or give every event a key.
+        not: send again with the same key. Without a key, and without `dedupe` in the chart, the second send looks
+        like a new event and may be applied twice; read `journal` first, or give every event a key.
         """
         request = self._request(entity, event, payload, key, principal, trace, expected, sent_ms)
         if key is None:

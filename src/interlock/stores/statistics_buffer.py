@@ -1,6 +1,6 @@
 """Rates and dwell times of recent steps, kept in memory until a store writes them.
 
-Rule 1: a buffer belongs to one thread. What it has is lost with its process: it is statistics, not truth.
+Rule 1: a buffer belongs to one thread. Its content is lost when its process ends: it is statistics, not truth.
 Rule 2: a step is only noted. Notes are summed when they are read, or when there are `NOTES_MAX` of them.
 """
 

@@ -164,7 +164,7 @@ def _print_archives(terminal: Terminal, archives: Counter[str]) -> None:
 
 
 async def _entity_count(runtime: Runtime) -> int | None:
-    """The number of entities, if counters and charts give it. Corrupt counters must not stop the verification."""
+    """The number of entities, if counters and charts show it. Corrupt counters must not stop the verification."""
     if runtime.store.statistics is None:
         return None
     try:

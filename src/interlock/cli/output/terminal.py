@@ -2,8 +2,8 @@ r"""The two streams of a command: data and reports to stdout, messages to stderr
 
 Rule 1: colour follows `--color`, then NO_COLOR, then FORCE_COLOR, then whether the stream is a terminal.
 Rule 2: without colour rich is not imported, and a line is exactly its text.
-Rule 3: text from a file or a store cannot control the terminal: control characters are escaped, also those that change
-the direction of writing.
+Rule 3: text from a file or a store cannot control the terminal: control characters are escaped, including the
+characters that change the direction of writing.
 Rule 4: a line for people is one line. A line feed in a principal's id or in an error code is shown as `\n`, so that
 text of a sender or a handler cannot imitate a line of the command.
 """

@@ -56,7 +56,7 @@ _OTHER_KEYS = frozenset({"interlock", "kind"})
 
 
 def is_xstate(text: str | bytes) -> bool:
-    """Whether a text is a JSON object with keys of a machine and without the keys of our own vocabulary."""
+    """Whether a text is a JSON object with keys of a machine and without keys of the Interlock vocabulary."""
     keys = top_keys(text)
     return not keys.isdisjoint(_MACHINE_KEYS) and keys.isdisjoint(_OTHER_KEYS)
 

@@ -1,8 +1,8 @@
-"""The layout of one box: its size, its content, where lines cross its border, and the lanes beside its content.
+"""The layout of one box: its size, its content, where lines cross its border, and the lanes next to its content.
 
 Rule 1: coordinates are relative to the corner of the box, so that a layout can be placed anywhere.
 Rule 2: a title makes room for lines that enter through the header: it moves to a gap between them, or the box widens.
-Rule 3: a box whose flow runs across the flow around it has lanes beside its content. A line enters the box where the
+Rule 3: a box whose flow runs across the flow around it has lanes next to its content. A line enters the box where the
         flow around it requires, follows its lane past the content, and turns into the flow inside. Lines that turn
         earlier have the lanes nearer to the content, so that they do not cross.
 """
@@ -45,7 +45,7 @@ class BoxLayout:
     """The layout of a box.
 
     `ports` are the coordinates, across the flow, at which wires cross the border; `border_ends` say which end of the
-    wire's segment lies there, 0 or -1. `bare`: the box itself is not painted. `aside`: its caption is beside it.
+    wire's segment lies there, 0 or -1. `bare`: the box itself is not painted. `aside`: its caption is next to it.
     """
 
     box: Box
@@ -178,7 +178,7 @@ class Lanes:
 
 
 def make_lanes(crossing_points: dict[int, CrossingPoint], along: float) -> Lanes:
-    """Return the lanes for these crossing points, beside content of this length along its flow."""
+    """Return the lanes for these crossing points, next to content of this length along its flow."""
     first = sorted((u, wire) for wire, (side, u) in crossing_points.items() if side == "top")
     last = sorted(((u, wire) for wire, (side, u) in crossing_points.items() if side == "bottom"), reverse=True)
     before = _NEAREST_LANE + (len(first) - 1) * PORT_GAP + _FARTHEST_LANE if first else 0.0

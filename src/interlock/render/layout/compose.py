@@ -165,8 +165,8 @@ class Composer:
     def group(self, key: str, *, down: bool, lead: float, turned: bool = False) -> BoxLayout:
         """Return the layout of a compound state, a region or the root: its children in layers.
 
-        If `turned`, its flow runs across the flow around it. Lines then reach its border through lanes beside the
-        content. `lead` is room kept free before the content.
+        If `turned`, its flow runs across the flow around it. Lines then reach its border through lanes next to
+        the content. `lead` is room kept free before the content.
         """
         box, flow_down = self.tree.boxes[key], down != turned
         children = [self._with_loops(child, down=flow_down) for child in box.children]
@@ -257,7 +257,7 @@ class Composer:
         return height + 4.0, LINE_HALF, width + 12.0
 
     def _label_corner(self, wire: int, place: Point, *, down: bool) -> Point:
-        """Return the corner of a label: beside a line that runs down, above one that runs to the right."""
+        """Return the corner of a label: next to a line that runs down, above one that runs to the right."""
         width, height = self.sizes[wire]
         x, y = place
         return (x + _BESIDE, y - height / 2) if down else (x - width / 2, y - height - 3.0)

@@ -22,7 +22,7 @@ LINE_GAP = 7.0
 TRACK = 11.0
 """Between two parallel lines that run across the flow."""
 BEND_MARGIN = 14.0
-"""Between a layer and the first or last track beside it: room for an arrowhead and a round corner."""
+"""Between a layer and the first or last track next to it: room for an arrowhead and a round corner."""
 STRAIGHT_MARGIN = 11.0
 """Between two layers when no line between them bends."""
 CORNER = 12.0

@@ -37,7 +37,7 @@ class Area:
 class Frame:
     """A box with its area. `title` is where its title starts, measured from the left edge.
 
-    `bare`: the box itself is not painted. `aside`: the caption of a final state is beside its ring.
+    `bare`: the box itself is not painted. `aside`: the caption of a final state is next to its ring.
     """
 
     box: Box

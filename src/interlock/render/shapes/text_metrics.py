@@ -187,7 +187,7 @@ def badge_room(box: Box) -> float:
 
 
 def box_size(box: Box, *, across: bool, aside: bool = False) -> tuple[float, float]:
-    """Return the width and height of a box without children. A bar is across the flow; a caption may be beside."""
+    """Return the width and height of a box without children. A bar is across the flow; a caption may be next to it."""
     match box.kind:
         case "initial":
             return 2 * DOT, 2 * DOT

@@ -132,7 +132,7 @@ class EntityDelivery:
         """Whether a saga asked for this work, to compensate one of its steps.
 
         For an invoke the chart says which states do that. A call does if its entry came from a late result. When the
-        entity, the entry or the state is gone, because of an archive or another revision, the work counts as one.
+        entity, the entry or the state no longer exists, because of an archive or another revision, it counts as one.
         """
         body, version = claim.work.body, claim.work.id.version
         try:

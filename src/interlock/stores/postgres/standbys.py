@@ -10,7 +10,7 @@ and once for all keys of one query.
 Rule 2: a COMMIT whose wait was cancelled (`pg_cancel_backend`) returns normally, with a warning. The warning is
 recorded, and what was written on that connection is confirmed by rule 1 before it is acknowledged.
 Rule 3: whether there are synchronous standbys comes with the very answer that is to be confirmed (`WAITS`): a changed
-configuration counts at once, and where there are none, nothing is sent.
+configuration counts immediately, and where there are none, nothing is sent.
 Rule 4: a confirmation may take as long as a COMMIT. After that nothing is acknowledged, and the transaction is
 cancelled: it has no data, and would otherwise occupy a server process until a standby comes.
 """

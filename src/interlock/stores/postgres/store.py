@@ -4,7 +4,7 @@ Rule 1: the server's promise is ours: a statement that returned is flushed. Asyn
 failover; `synchronous_standby_names` prevents that, and an answer from a read waits for those standbys too
 (`standbys`).
 Rule 2: connections belong to an event loop. Each loop that uses a store gets its own, so a store may be opened in one
-and used in others. A forked child opens a store of its own. It never frees the inherited one: finalizing a connection
+and used in others. A forked child opens its own store. It never frees the inherited one: finalizing a connection
 would remove its socket from the epoll instance that the child shares with its parent.
 Rule 3: a change whose connection is lost is asked once more: repeated, a claim, a renewal or a settlement has the same
 effect, or its lease expires. What an operator asks for is repeated by the operator.

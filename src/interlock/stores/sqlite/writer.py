@@ -227,7 +227,7 @@ class SqliteWriter:
             answers, results = [failure] * len(steps), [failure] * len(jobs)
         except BaseException:
             self._tips.clear()
-            with contextlib.suppress(sqlite3.Error):  # whoever has the turn next undoes it, and gets the error
+            with contextlib.suppress(sqlite3.Error):  # the next turn undoes it, and its caller gets the error
                 self._undo()
             raise
         else:
@@ -270,7 +270,7 @@ class SqliteWriter:
     ) -> tuple[Sequence[SqlAppendResult | InterlockError], Tips]:
         """Write all steps together. If one of them cannot be written, all are undone.
 
-        Then they are written together once more, from what the file says; and at last each by itself.
+        Then they are written together once more, from what the file says; and finally one by one.
         """
         connection, known = self._connection, self._tips
         while True:
@@ -289,7 +289,7 @@ class SqliteWriter:
     def _write_step(
         self, step: Append, counts: Counts, statistics: StatisticsBuffer
     ) -> SqlAppendResult | InterlockError:
-        """Write one step; an error of its own undoes nothing of the others."""
+        """Write one step. Its error does not undo the other steps."""
         connection = self._connection
         own_counts: Counts = {}
         own_statistics = StatisticsBuffer()

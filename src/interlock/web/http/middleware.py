@@ -1,6 +1,6 @@
 """Checks and headers for every request and response.
 
-Rule 1: the Host header must name this server; otherwise a page of another site could reach it under a name of its own
+Rule 1: the Host header must name this server; otherwise a page of another site could reach it under its own name
 (DNS rebinding). There must be exactly one Host header, because proxies and servers may pick different ones.
 Rule 2: a body that is too large is refused before it is read.
 Rule 3: pages run only our own scripts, cannot be framed, and send no referrer.

@@ -366,7 +366,7 @@ export function guardNote({guard, values, error}) {
   );
 }
 
-/** Events with a button each; for those that are not accepted, the reason. */
+/** A button for each event; next to an event that is not accepted, the reason. */
 export function eventList(list, onPress, isDisabled = () => false) {
   return h(
     "ul.events",

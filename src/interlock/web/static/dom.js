@@ -79,7 +79,7 @@ export function page(pattern, show) {
   pages.push([new RegExp(`^${pattern}$`), show]);
 }
 
-/** Call a function when the page is left; at once, if that has happened already. */
+/** Call a function when the user leaves the page; immediately, if that has happened already. */
 export function onLeave(inside, act) {
   if (inside.render === renders) leaveActions.push(act);
   else act();

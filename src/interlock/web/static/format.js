@@ -42,7 +42,7 @@ export function short(value) {
   return `${(value / 1e6).toFixed(value < 99.5e6 ? 1 : 0)}M`;
 }
 
-/** Look up a name that may come from data; undefined for `constructor` and the like. */
+/** Look up a name that may come from data; undefined for inherited names such as `constructor`. */
 export const lookup = (table, name) => (Object.hasOwn(table, name) ? table[name] : undefined);
 
 /** A count with its noun. */
