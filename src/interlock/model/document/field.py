@@ -238,31 +238,35 @@ def same_value(left: Any, right: Any) -> bool:
     return bool(left == right) and (type(left) is bool) == (type(right) is bool)
 
 
-def json_problem(value: Any) -> str | None:
-    """Why a value is not plain JSON within the limits; None if it is. Walks without recursion."""
-    count = 0
-    stack = [(value, 0)]
-    while stack:
-        each, depth = stack.pop()
-        count += 1
-        kind = type(each)
-        if kind is dict or kind is list:
-            if depth >= VALUE_DEPTH_MAX:
-                return f"a value is nested more than {VALUE_DEPTH_MAX} levels deep"
-            if count + len(stack) + len(each) > VALUES_MAX:
-                return f"a value contains more than {VALUES_MAX:,} values"
-            if kind is dict:
-                if not all(type(key) is str for key in each):
-                    return "the keys of a mapping must be strings"
-                if not all(map(is_text, each)):
-                    return LONE_SURROGATE
-                stack.extend((inner, depth + 1) for inner in each.values())
-            else:
-                stack.extend((inner, depth + 1) for inner in each)
-        else:
-            problem = _scalar_problem(each, kind)
-            if problem is not None:
+def json_problem(value: Any, *, depth_max: int = VALUE_DEPTH_MAX) -> str | None:
+    """Why a value is not plain JSON within the limits; None if it is. Walks level by level, without recursion.
+
+    `depth_max` is the number of levels of mappings and lists that it may have.
+    """
+    count, depth, level = 1, 0, [value]
+    while level:
+        inner: list[Any] = []
+        for each in level:
+            kind = type(each)
+            if kind is dict or kind is list:
+                count += len(each)
+                if depth >= depth_max:
+                    return f"a value is nested more than {depth_max} levels deep"
+                if count > VALUES_MAX:
+                    return f"a value contains more than {VALUES_MAX:,} values"
+                if kind is list:
+                    inner += each
+                    continue
+                for key in each:
+                    if type(key) is not str:
+                        return "the keys of a mapping must be strings"
+                    if not (key.isascii() or is_text(key)):
+                        return LONE_SURROGATE
+                inner += each.values()
+            elif (problem := _scalar_problem(each, kind)) is not None:
                 return problem
+        level = inner
+        depth += 1
     return None
 
 
@@ -274,18 +278,18 @@ def copy_json(value: Any) -> Any:
 
 
 def _scalar_problem(value: Any, kind: type) -> str | None:
-    if value is None or kind is bool:
-        return None
+    if kind is str:
+        if len(value) > STRING_LENGTH_MAX:
+            return f"a string has more than {STRING_LENGTH_MAX:,} characters"
+        return None if value.isascii() or is_text(value) else LONE_SURROGATE
     if kind is int:
         if value.bit_length() > INTEGER_BITS_MAX:
             return f"an integer has more than {INTEGER_BITS_MAX} bits"
         return None
+    if value is None or kind is bool:
+        return None
     if kind is float:
         return None if isfinite(value) else "a number must be finite"
-    if kind is str:
-        if len(value) > STRING_LENGTH_MAX:
-            return f"a string has more than {STRING_LENGTH_MAX:,} characters"
-        return None if is_text(value) else LONE_SURROGATE
     return f"{kind.__name__} is not a plain JSON value"
 
 
