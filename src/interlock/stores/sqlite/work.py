@@ -1,6 +1,6 @@
 """Work in a SQLite file: how it is written, claimed, held and released.
 
-Rule 1: work is created, finished and cancelled in the transaction of its entry (`apply_delta`); everything else only
+Rule 1: work is created, finished and cancelled in the transaction of its entry (`write_work`); everything else only
 changes who holds it.
 Rule 2: a claim reads one index from its oldest row; nothing here looks at work that is not due.
 Rule 3: in the ordered lanes of an entity only its first living row can be claimed; when that row goes, the next one
@@ -12,6 +12,7 @@ Rule 4: a row that cannot be decoded becomes a dead letter with the reason; the 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -32,6 +33,7 @@ from interlock.stores.sql.work_lists import (
     queue_line,
     unreadable_error,
 )
+from interlock.stores.sqlite.connection import run_questions
 
 Key = tuple[str, str, str, Lane, int, int]
 """Name of the entity, and lane, version and ordinal of the work."""
@@ -42,13 +44,15 @@ INSERT_WORK = """
 DELETE_WORK = """
     DELETE FROM work WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?
     RETURNING 1"""
+DELETE_FINISHED = """
+    DELETE FROM work WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?"""
 MARK_CANCELLED = """
     UPDATE work SET cancelled = 1, next_ms = CASE WHEN owner IS NULL THEN due_ms ELSE next_ms END
     WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?"""
-DELETE_CANCELLED = """
+DELETE_UNSTARTED = """
     DELETE FROM work WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?
-      AND (attempts = 0 OR dead_ms IS NOT NULL)
-    RETURNING 1"""
+      AND (attempts = 0 OR dead_ms IS NOT NULL)"""
+DELETE_CANCELLED = f"{DELETE_UNSTARTED} RETURNING 1"
 SELECT_FIRST = """
     SELECT version, ordinal, due_ms, next_ms FROM work
     WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND dead_ms IS NULL
@@ -190,18 +194,47 @@ class SqliteWork:
         return tuple(line for (line,) in (yield Ask(SELECT_LINES, (self._tenant, lane))))
 
 
-def apply_delta(name: Name, delta: WorkDelta) -> Questions[None]:
-    """Write the work that an entry creates, finishes and cancels."""
-    if delta.created:
-        yield Ask(INSERT_WORK, rows=[_insert_values(name, each) for each in delta.created])
-    for work_id in delta.finished:
+def write_work(connection: sqlite3.Connection, deltas: Sequence[tuple[Name, WorkDelta]]) -> None:
+    """Write the work that entries of different entities create, finish and cancel.
+
+    Each statement runs once over the rows of all entries. Ordered lanes are the exception: there a row that is created
+    or removed decides which row of its entity is due.
+    """
+    created = [_insert_values(name, each) for name, delta in deltas for each in delta.created]
+    finished = [
+        (*name, *place_values(each)) for name, delta in deltas for each in delta.finished if not _is_ordered(each)
+    ]
+    cancelled = [
+        (*name, *place_values(each)) for name, delta in deltas for each in delta.cancelled if not _is_ordered(each)
+    ]
+    for statement, rows in (
+        (INSERT_WORK, created),
+        (DELETE_FINISHED, finished),
+        (DELETE_UNSTARTED, cancelled),
+        (MARK_CANCELLED, cancelled),  # those that are still there
+    ):
+        if rows:
+            connection.executemany(statement, rows)
+    for name, delta in deltas:
+        ordered = [each for each in (*delta.finished, *delta.cancelled) if _is_ordered(each)]
+        if ordered or any(_is_ordered(each.id) for each in delta.created):
+            run_questions(connection, _write_ordered(name, delta))
+
+
+def _is_ordered(work_id: WorkId) -> bool:
+    return work_id.lane in ORDERED_LANES
+
+
+def _write_ordered(name: Name, delta: WorkDelta) -> Questions[None]:
+    """Finish and cancel the work of ordered lanes, and let the first row of each be claimed."""
+    for work_id in filter(_is_ordered, delta.finished):
         yield from _delete(name, work_id)
-    for work_id in delta.cancelled:
+    for work_id in filter(_is_ordered, delta.cancelled):
         key = (*name, *place_values(work_id))
-        if not (yield Ask(DELETE_CANCELLED, key)):
-            yield Ask(MARK_CANCELLED, key)
-        elif work_id.lane in ORDERED_LANES:
+        if (yield Ask(DELETE_CANCELLED, key)):
             yield from _make_first_due(name, work_id.lane)
+        else:
+            yield Ask(MARK_CANCELLED, key)
     for lane in ORDERED_LANES:
         if any(each.id.lane == lane for each in delta.created):
             yield from _make_first_due(name, lane)
