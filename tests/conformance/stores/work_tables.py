@@ -21,7 +21,7 @@ from interlock.stores.sql.database import Questions
 from interlock.stores.sql.work_lists import list_work, requeue_dead_work
 from interlock.stores.sqlite.connection import run_questions
 from interlock.stores.sqlite.statements import STATEMENTS
-from interlock.stores.sqlite.work import SqliteWork, apply_delta, newest_attempt
+from interlock.stores.sqlite.work import SqliteWork, newest_attempt, write_deltas
 from interlock.stores.work_table import WorkTable
 from interlock.testing.store_suite.samples import SampleEntity
 from tests.conformance.stores.files_tables import FilesTable
@@ -74,7 +74,7 @@ class SqliteTable:
 
     def apply(self, entity: str, left: WorkDelta) -> None:
         """Apply the work of an entry."""
-        self._run(apply_delta(("", *split_entity(entity)), left))
+        write_deltas(self.connection, [(("", *split_entity(entity)), left)])
 
     def fence(self, entity: str, work_id: WorkId) -> int | None:
         """Return the newest attempt."""

@@ -20,8 +20,7 @@ from interlock.model.journal.work import WorkDelta
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.stores.sql.commit_plan import JournalTip, plan_commit, tip_of_new_entity
 from interlock.stores.sql.database import Name, SqlAppendResult
-from interlock.stores.sqlite.connection import run_questions
-from interlock.stores.sqlite.work import apply_delta, newest_attempt
+from interlock.stores.sqlite.work import newest_attempt, write_deltas
 from interlock.stores.statistics_buffer import CONFLICTS, StatisticsBuffer
 
 SELECT_ENTITY = """
@@ -102,8 +101,8 @@ class _Rows:
         ):
             if rows:
                 connection.executemany(statement, rows)
-        for name, delta in self.work:
-            run_questions(connection, apply_delta(name, delta))
+        if self.work:
+            write_deltas(connection, self.work)
 
 
 def write_steps(

@@ -1,6 +1,6 @@
 """Work in a SQLite file: how it is written, claimed, held and released.
 
-Rule 1: work is created, finished and cancelled in the transaction of its entry (`apply_delta`); everything else only
+Rule 1: work is created, finished and cancelled in the transaction of its entry (`write_deltas`); everything else only
 changes who holds it.
 Rule 2: a claim reads one index from its oldest row; nothing here looks at work that is not due.
 Rule 3: in the ordered lanes of an entity only its first living row can be claimed; when that row goes, the next one
@@ -12,6 +12,7 @@ Rule 4: a row that cannot be decoded becomes a dead letter with the reason; the 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -32,6 +33,7 @@ from interlock.stores.sql.work_lists import (
     queue_line,
     unreadable_error,
 )
+from interlock.stores.sqlite.connection import run_questions
 
 Key = tuple[str, str, str, Lane, int, int]
 """Name of the entity, and lane, version and ordinal of the work."""
@@ -42,6 +44,8 @@ INSERT_WORK = """
 DELETE_WORK = """
     DELETE FROM work WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?
     RETURNING 1"""
+DELETE_UNORDERED = """
+    DELETE FROM work WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?"""
 MARK_CANCELLED = """
     UPDATE work SET cancelled = 1, next_ms = CASE WHEN owner IS NULL THEN due_ms ELSE next_ms END
     WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?"""
@@ -111,12 +115,12 @@ class SqliteWork:
         for line in (yield from self._lines(lane, names)):
             due += yield Ask(SELECT_DUE, (self._tenant, lane, line, now_ms, limit))
         due.sort(key=lambda row: row[0])  # over all lines: a busy handler must not starve the others
+        keys = [(self._tenant, kind, own, lane, version, ordinal) for _, kind, own, version, ordinal in due[:limit]]
         claims: list[Claim] = []
-        for _, kind, own, version, ordinal in due[:limit]:
-            key = (self._tenant, kind, own, lane, version, ordinal)
-            rows = yield Ask(CLAIM, (owner, until_ms, *key))
+        rows = yield Ask(CLAIM, (owner, until_ms), rows=keys)
+        for key, row in zip(keys, rows, strict=True):
             try:
-                claims.append(decode_claim(rows[0]))
+                claims.append(decode_claim(row))
             except UNREADABLE as error:
                 yield from self._bury(key, error, now_ms)
         return tuple(claims)
@@ -190,7 +194,31 @@ class SqliteWork:
         return tuple(line for (line,) in (yield Ask(SELECT_LINES, (self._tenant, lane))))
 
 
-def apply_delta(name: Name, delta: WorkDelta) -> Questions[None]:
+def write_deltas(connection: sqlite3.Connection, deltas: Sequence[tuple[Name, WorkDelta]]) -> None:
+    """Write the work of a batch in which no entity occurs twice.
+
+    Effects and timers that are created or finished, most of all work, take one statement each over the whole batch.
+    """
+    created: list[tuple[Any, ...]] = []
+    finished: list[tuple[Any, ...]] = []
+    for name, delta in deltas:
+        if delta.cancelled or _has_ordered(delta):
+            run_questions(connection, _apply_delta(name, delta))
+            continue
+        created += [_insert_values(name, each) for each in delta.created]
+        finished += [(*name, *place_values(each)) for each in delta.finished]
+    if created:
+        connection.executemany(INSERT_WORK, created)
+    if finished:
+        connection.executemany(DELETE_UNORDERED, finished)
+
+
+def _has_ordered(delta: WorkDelta) -> bool:
+    lanes = {each.id.lane for each in delta.created} | {each.lane for each in delta.finished}
+    return not lanes.isdisjoint(ORDERED_LANES)
+
+
+def _apply_delta(name: Name, delta: WorkDelta) -> Questions[None]:
     """Write the work that an entry creates, finishes and cancels."""
     if delta.created:
         yield Ask(INSERT_WORK, rows=[_insert_values(name, each) for each in delta.created])

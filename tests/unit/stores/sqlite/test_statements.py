@@ -97,7 +97,7 @@ def test_the_work_of_one_entity_is_found_by_its_name(connection: sqlite3.Connect
     for number in range(3):
         for own in ("1", "2", "3"):
             created = Work(WorkId("effect", number + 1, 0), "charge", {}, 0)
-            run_questions(connection, work.apply_delta(("", "order", own), WorkDelta(created=(created,))))
+            work.write_deltas(connection, [(("", "order", own), WorkDelta(created=(created,)))])
     asked: list[str] = []
     found: list[int] = []
     after = None
@@ -118,7 +118,7 @@ def test_a_page_of_work_reads_a_bounded_number_of_rows(
     monkeypatch.setattr(work_lists, "WALK_MAX", 4)
     for number in range(10):
         created = Work(WorkId("effect", 1, 0), "refund" if number in (6, 9) else "charge", {}, 0)
-        run_questions(connection, work.apply_delta(("", "order", str(number)), WorkDelta(created=(created,))))
+        work.write_deltas(connection, [(("", "order", str(number)), WorkDelta(created=(created,)))])
     pages: list[list[str]] = []
     after: str | None = None
     while not pages or after is not None:
