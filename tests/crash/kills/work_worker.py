@@ -1,8 +1,8 @@
-"""A process that performs orders: `python -m tests.crash.kills.work_worker URL LEDGER charges|slowly|hangs|dies [LEASE]`.
+"""A process that performs orders: `python -m tests.crash.kills.work_worker URL LEDGER WAY [LEASE]`.
 
-Each charge is a line in the ledger: the process and the key. In mode `hangs` the handler never returns after that; in
-mode `slowly` it returns a little later, so that the process can be killed in between; in mode `dies` it kills its
-process. LEASE is the lease of claimed work in milliseconds.
+WAY is `charges`, `slowly`, `hangs` or `dies`. Each charge is a line in the ledger: the process and the key. In mode
+`hangs` the handler never returns after that; in mode `slowly` it returns a little later, so that the process can be
+killed in between; in mode `dies` it kills its process. LEASE is the lease of claimed work in milliseconds.
 """
 
 from __future__ import annotations
