@@ -204,6 +204,14 @@ GOALS = (
     ),
     Goal("SQLite, 64 callers, to DBOS on SQLite", ">= 100x", _rates("fleet", "interlock-sqlite", "dbos-sqlite")),
     Goal(
+        "SQLite, effects of one worker", ">= 5,000 effects/s", value("effects", "interlock-sqlite", "rate", "effects/s")
+    ),
+    Goal(
+        "SQLite, effects of one worker, to steps of DBOS on SQLite",
+        ">= 50x",
+        _rates("effects", "interlock-sqlite", "dbos-sqlite"),
+    ),
+    Goal(
         "PostgreSQL, 64 callers, to a statement per step",
         ">= 2.5x",
         _rates("fleet", "interlock-postgres", "interlock-postgres-each"),

@@ -245,9 +245,14 @@ class HandlerRunner:
 
     async def _run_with_limits(self, call: asyncio.Future[Any], work: RunningWork, attempt: Attempt) -> Any:
         """Return what the function returns; or, when it was stopped, a `Failure` with the reason."""
-        limits = self._limits(work, attempt, stoppable=isinstance(call, asyncio.Task))
+        limits: dict[asyncio.Future[Any], Failure] = {}
+        is_task = isinstance(call, asyncio.Task)
         try:
-            await first_of(call, *limits)
+            if is_task:
+                await asyncio.sleep(0)  # it starts; one that does not wait has ended then, and needs no limits
+            if not call.done():
+                limits = self._limits(work, attempt, stoppable=is_task)
+                await first_of(call, *limits)
             reached = [reason for each, reason in limits.items() if each.done() and not each.cancelled()]
             if not call.done():
                 await self._wait_until_stopped(call, attempt)

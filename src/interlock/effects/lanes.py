@@ -171,6 +171,9 @@ class LaneWorker:
         self._renewer: asyncio.Task[None] | None = None
         self._finished = 0
         self._cancelled: dict[asyncio.Task[None], RunningWork] = {}
+        self._unsettled: list[Settlement] = []
+        self._settler: asyncio.Task[None] | None = None
+        self._settling: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
         """Look for work now."""
@@ -217,6 +220,7 @@ class LaneWorker:
         """Requeue what did not finish, except attempts that still run; return the counts."""
         if self._renewer is not None:
             self._renewer.cancel()
+        await asyncio.gather(*self._settling)
         requeued = [work for task, work in self._cancelled.items() if task.cancelled() and not work.is_running]
         unfinished = [task for task, work in self._cancelled.items() if not task.done() or work.is_running]
         now_ms = self._clock.now_ms()
@@ -318,7 +322,7 @@ class LaneWorker:
                     facts = {"lane": self._lane, "entity_id": work.claim.entity, "key": work.claim.key}
                     _log.error("a dead letter needs attention", extra={**facts, "error": settlement.error})
                 work.release()
-                await self._settle((replace(settlement, claim=work.claim),))
+                await self._settle_together(replace(settlement, claim=work.claim))
 
     def _postpone(self, work: RunningWork, error: Exception) -> Settlement:
         if work.claim.attempt >= ATTEMPTS_MAX and not isinstance(error, ConflictError | UnavailableError):
@@ -327,13 +331,31 @@ class LaneWorker:
         next_ms = self._clock.now_ms() + round(POLL_MS_MAX * self._clock.jitter())
         return Settlement(work.claim, "again", next_ms, error=work.facts(), without_failure=True)
 
+    async def _settle_together(self, settlement: Settlement) -> None:
+        """Settle a claim, in one call with all that are settled in the same round of the event loop."""
+        self._unsettled.append(settlement)
+        if len(self._unsettled) == 1:
+            self._settler = asyncio.ensure_future(self._settle_unsettled())
+            self._settling.add(self._settler)  # the loop holds tasks weakly
+            self._settler.add_done_callback(self._settling.discard)
+        assert self._settler is not None
+        await asyncio.shield(self._settler)  # it settles claims of others, too
+
+    async def _settle_unsettled(self) -> None:
+        settlements, self._unsettled = tuple(self._unsettled), []
+        await self._settle(settlements)
+
     async def _settle(self, settlements: tuple[Settlement, ...]) -> None:
         if not settlements:
             return
         try:
             await self._queue.settle(settlements, now_ms=self._clock.now_ms())
         except Exception as error:  # noqa: BLE001 - the lease expires, and the work runs again under its key
-            self._log_failure("work cannot be settled", error)
+            if len(settlements) == 1 or isinstance(error, UnavailableError):
+                self._log_failure("work cannot be settled", error)
+                return
+            for each in settlements:  # one of them cannot be stored, and must not hold up the others
+                await self._settle((each,))
 
     def _log_failure(self, message: str, error: Exception, **fields: object) -> None:
         log_failure(_log, message, error, lane=self._lane, **fields)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from interlock.effects.lanes import LaneWorker, RunningWork, StopReport
-from interlock.errors import RejectedError, UnavailableError
+from interlock.errors import InternalError, RejectedError, UnavailableError
 from interlock.model.journal.work import Lane, Work, WorkDelta, WorkId
 from interlock.model.limits import ATTEMPTS_MAX, POLL_MS_MAX, STOP_MS_MAX
 from interlock.ports.clock import Clock
@@ -125,6 +125,72 @@ async def test_due_work_is_performed_and_settled() -> None:
         await clock.advance()
 
     assert ([2, 3], ()) == (sorted(seen), store.table.list_work(WorkQuery()).rows)
+
+
+class CountingStore(TableStore):
+    """Records the sizes of settlements; one of several claims that are settled together cannot be stored."""
+
+    def __init__(self, *works: Work, unwritable: int | None = None) -> None:
+        super().__init__(*works)
+        self.unwritable = unwritable
+        self.sizes: list[int] = []
+
+    async def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
+        """As the table does, all or nothing."""
+        self.sizes.append(len(settled))
+        if any(each.claim.work.id.version == self.unwritable for each in settled):
+            raise InternalError("cannot write", code="store.unwritable")
+        return await super().settle(settled, now_ms=now_ms)
+
+
+async def test_work_that_ends_at_the_same_time_is_settled_by_one_call() -> None:
+    store, clock = CountingStore(work(2), work(3), work(4)), VirtualClock()
+
+    async def perform(held: RunningWork) -> Settlement:
+        return Settlement(held.claim, "done")
+
+    async with running(store, perform, clock):
+        await clock.advance()
+
+    assert ([3], ()) == (store.sizes, store.table.list_work(WorkQuery()).rows)
+
+
+async def test_a_settlement_that_cannot_be_stored_affects_no_other() -> None:
+    store, clock = CountingStore(work(2), work(3), work(4), unwritable=3), VirtualClock()
+
+    async def perform(held: RunningWork) -> Settlement:
+        return Settlement(held.claim, "done")
+
+    async with running(store, perform, clock):
+        await clock.advance()
+
+    left = store.table.list_work(WorkQuery()).rows
+    assert [3] == [each.work.id.version for each in left]
+
+
+async def test_a_lane_that_stops_waits_for_settlements_under_way() -> None:
+    """Its store is closed next: what was handed over must be written by then."""
+    store, clock, may_write = TableStore(work(2)), VirtualClock(), asyncio.Event()
+    written = store.settle
+
+    async def settle_later(settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
+        await may_write.wait()
+        return await written(settled, now_ms=now_ms)
+
+    async def perform(held: RunningWork) -> Settlement:
+        return Settlement(held.claim, "done")
+
+    store.settle = settle_later  # type: ignore[method-assign]
+    async with running(store, perform, clock) as lane:
+        await clock.advance()
+        stopping = asyncio.ensure_future(drained(lane))
+        await clock.advance(1_000)  # the task that waits for its settlement is cancelled
+        await clock.advance(STOP_MS_MAX)
+        assert not stopping.done()
+        may_write.set()
+        await stopping
+
+    assert () == store.table.list_work(WorkQuery()).rows
 
 
 async def test_work_is_claimed_when_it_is_due() -> None:

@@ -206,6 +206,8 @@ class PostgresDatabase:
             await self._clock.sleep_ms(CHANGE_BACKOFF.wait_ms(0, self._clock.jitter()))
         return await self.read(questions)
 
+    change_work = change
+
     async def change_once(self, questions: Callable[[], Questions[T]]) -> T:
         """Run questions in one transaction, and never again: their second answer would not be that of the first."""
         with self._translated():

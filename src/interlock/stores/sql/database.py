@@ -159,6 +159,9 @@ class SqlDatabase(Protocol):
     async def change(self, questions: Callable[[], Questions[T]]) -> T:
         """Run questions that may be repeated after a lost connection; each statement is complete on its own."""
 
+    async def change_work(self, questions: Callable[[], Questions[T]]) -> T:
+        """Run questions as `change` does, which change rows of work and no journal."""
+
     async def change_once(self, questions: Callable[[], Questions[T]]) -> T:
         """Run questions in one transaction; after a lost connection the caller decides whether to repeat them."""
 

@@ -172,11 +172,11 @@ class SqlStore:
 
     async def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
         """Extend the leases of claims; None for each that is no longer valid."""
-        return await self.database.change(lambda: self.database.work.renew(claims, until_ms=until_ms))
+        return await self.database.change_work(lambda: self.database.work.renew(claims, until_ms=until_ms))
 
     async def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         """Release claims. False: no longer valid, or already released on a connection that was lost afterwards."""
-        return await self.database.change(lambda: self.database.work.settle(settled, now_ms=now_ms))
+        return await self.database.change_work(lambda: self.database.work.settle(settled, now_ms=now_ms))
 
     async def save_details(self, claim: Claim, error: Any) -> bool:
         """Store a note with the work of a claim; False when the claim is no longer valid."""

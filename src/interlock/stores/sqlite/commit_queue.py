@@ -55,11 +55,15 @@ class PendingCommit(NamedTuple):
 
 
 class WriteJob(NamedTuple):
-    """Questions for the writer that are not a step, and who waits for the answer."""
+    """Questions for the writer that are not a step, and who waits for the answer.
+
+    `keeps_journals`: they change no journal and no entity, so the writer still knows where journals end.
+    """
 
     questions: Callable[[], Questions[Any]]
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
+    keeps_journals: bool = False
 
 
 class CommitQueue:
@@ -108,12 +112,12 @@ class CommitQueue:
             with policy.guard:
                 policy.running -= 1
 
-    async def run(self, questions: Callable[[], Questions[T]]) -> T:
+    async def run(self, questions: Callable[[], Questions[T]], *, keeps_journals: bool = False) -> T:
         """Run questions in a transaction of the thread, and return their committed result. Raises as `append` does."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = thread_future(loop)
         self.loops.listen(loop)
-        self.submit_job(WriteJob(questions, loop, future))
+        self.submit_job(WriteJob(questions, loop, future, keeps_journals))
         return await future
 
     def submit(self, step: PendingCommit) -> None:
@@ -198,7 +202,10 @@ class CommitQueue:
             while self._wait_for_work():
                 steps, refusals, jobs = self._take()
                 answers, results = self.writer.commit(
-                    [each.append for each in steps], refusals, [each.questions for each in jobs]
+                    [each.append for each in steps],
+                    refusals,
+                    [each.questions for each in jobs],
+                    keeps_journals=all(each.keeps_journals for each in jobs),
                 )
                 self._answer(zip(steps, answers, strict=True))
                 self._answer(zip(jobs, results, strict=True))

@@ -127,13 +127,18 @@ class SqliteDatabase:
 
     change_once = change
 
+    async def change_work(self, questions: Callable[[], Questions[T]]) -> T:
+        """Run questions that change rows of work, and no journal."""
+        self._check_process()
+        return await self.queue.run(questions, keeps_journals=True)
+
     async def claim(
         self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
     ) -> tuple[Claim, ...]:
         """Claim work that is due, oldest first. A reader looks first, so that nothing is written when there is none."""
         if not await self.read(lambda: self.work.is_due(lane, names, now_ms)):
             return ()
-        return await self.change(
+        return await self.change_work(
             lambda: self.work.claim(lane, names, owner=owner, now_ms=now_ms, until_ms=until_ms, limit=limit)
         )
 

@@ -15,7 +15,7 @@ Rule 6: a COMMIT is acknowledged only if the paths of the files still lead to th
 moved, replaced or deleted, the store is poisoned.
 Rule 7: where the journals of recent entities end is remembered, so that their next step needs no query. An entity is
 forgotten before its step is written and remembered after the COMMIT. All are forgotten after a rollback or an error,
-after a job, and when `PRAGMA data_version` shows that another connection has written.
+after a job that may change journals, and when `PRAGMA data_version` shows that another connection has written.
 Rule 8: statistics are summed in memory and written at most once per `STATISTICS_MS`, with a batch or when idle.
 """
 
@@ -131,11 +131,21 @@ class SqliteWriter:
         self._thread_ns = 0
         self._inline_steps = 0
 
-    def commit(self, steps: Sequence[Append], refusals: Sequence[Refusal] = (), jobs: Sequence[Job] = ()) -> Committed:
-        """Commit everything in one transaction, in the thread. Waits for other processes, up to `BUSY_MS`."""
+    def commit(
+        self,
+        steps: Sequence[Append],
+        refusals: Sequence[Refusal] = (),
+        jobs: Sequence[Job] = (),
+        *,
+        keeps_journals: bool = False,
+    ) -> Committed:
+        """Commit everything in one transaction, in the thread. Waits for other processes, up to `BUSY_MS`.
+
+        `keeps_journals`: the jobs change no journal and no entity.
+        """
         with self._turn, CALLS:
             self._thread_ns = time.perf_counter_ns()
-            return self._commit(steps, refusals, jobs)
+            return self._commit(steps, refusals, jobs, keeps_journals=keeps_journals)
 
     def commit_inline(self, step: Append) -> SqlAppendResult | InterlockError | None:
         """Commit one step in the thread of its caller; None when the thread has to do it, and nothing was done.
@@ -204,6 +214,7 @@ class SqliteWriter:
         jobs: Sequence[Job] = (),
         *,
         waits: bool = True,
+        keeps_journals: bool = False,
     ) -> Committed:
         connection = self._connection
         counts: Counts = {}
@@ -217,7 +228,7 @@ class SqliteWriter:
             write_counts(connection, self._tenant, counts)
             self._write_refusals(refusals, statistics)
             has_written = waits and self._write_statistics()
-            if jobs:  # what a job changes is not known here
+            if jobs and not keeps_journals:  # what a job changes is not known here
                 self._tips.clear()
                 tips = {}
             results = [self._run_job(each) for each in jobs]

@@ -12,6 +12,8 @@ import pytest
 from interlock.errors import UnavailableError
 from interlock.model.journal.work import WorkId
 from interlock.ports.store import Append, Appended, Conflict, Duplicate
+from interlock.ports.work import Claim
+from interlock.stores.sql.database import Questions
 from interlock.stores.sqlite import writer as writers
 from interlock.stores.sqlite.batch_rows import INSERT_KEY, SELECT_ENTITY, UPDATE_ENTITY
 from interlock.stores.sqlite.store import SqliteStore
@@ -156,6 +158,21 @@ async def test_a_job_forgets_all(subject: Subject) -> None:
     subject.writer.commit([], (), [lambda: subject.store.database.work.delete("parcel/1", WORK)])
 
     assert 1 == subject.queries(sample.step(key="a"))
+    await subject.check(sample)
+
+
+async def test_claims_forget_nothing(subject: Subject) -> None:
+    """A worker claims all the time; the next step still needs no query."""
+    sample = SampleEntity("parcel/1")
+    subject.answers(sample.create())
+    work = subject.store.database.work
+
+    def claim() -> Questions[tuple[Claim, ...]]:
+        return work.claim("effect", None, owner="w", now_ms=0, until_ms=1, limit=1)
+
+    subject.writer.commit([], (), [claim], keeps_journals=True)
+
+    assert 0 == subject.queries(sample.step(key="a"))
     await subject.check(sample)
 
 
