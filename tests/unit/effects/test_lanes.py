@@ -180,7 +180,7 @@ async def test_a_lane_that_stops_waits_for_settlements_under_way() -> None:
     async def perform(held: RunningWork) -> Settlement:
         return Settlement(held.claim, "done")
 
-    store.settle = settle_later  # type: ignore[method-assign]
+    store.settle = settle_later  # type: ignore[method-assign]  # the double answers late
     async with running(store, perform, clock) as lane:
         await clock.advance()
         stopping = asyncio.ensure_future(drained(lane))
