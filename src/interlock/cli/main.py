@@ -51,6 +51,7 @@ COMMANDS = {
     "stuck": ("interlock.cli.commands.stuck:stuck", "List stuck entities, overdue work and dead letters"),
     "tail": ("interlock.cli.commands.history:tail", "Print new entries of all entities; -f follows"),
     "top": ("interlock.cli.commands.top:top", "Show entities per state, live"),
+    "types": ("interlock.cli.commands.types:types", "Write Python types of a chart"),
     "verify": ("interlock.cli.commands.maintenance:verify", "Verify hash chains and replay every entity"),
 }
 """Every command: its module and function, and its help line."""
@@ -71,7 +72,7 @@ SUBCOMMANDS = {
 
 SECTIONS = {
     "Getting started": ("new", "demo", "completion"),
-    "Charts": ("check", "simulate", "draw", "convert", "diff", "fmt", "schema"),
+    "Charts": ("check", "simulate", "draw", "convert", "diff", "fmt", "schema", "types"),
     "Entities": ("create", "send", "show", "can", "ls", "journal", "tail", "replay"),
     "Operations": ("run", "serve", "top", "stuck", "effects", "doctor", "verify", "archive", "db"),
 }

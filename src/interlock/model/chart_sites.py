@@ -14,6 +14,7 @@ from interlock.model.chart import Chart, Transition
 from interlock.model.document.actions import Action, Block, Emit, Expression, Foreach, Guard, If, Raise, Send, Value
 from interlock.model.document.field import UNSET, Field
 from interlock.model.document.walk import action_expressions, block_actions, guard_expressions, value_expressions
+from interlock.model.event import is_reserved
 
 Role = Literal["entry", "exit", "transition", "initial", "history", "finalize"]
 
@@ -106,6 +107,25 @@ def written_names(chart: Chart) -> frozenset[str]:
         for action in site.actions():
             found.update(each for each in computable_names(action) if isinstance(each, str))
     return frozenset(found)
+
+
+def event_names(chart: Chart) -> tuple[str, ...]:
+    """Return the events that a sender can send: the declared events or, without declarations, those of transitions."""
+    if chart.events is not None:
+        return tuple(each.name for each in chart.events if each.direction == "in")
+    texts = (each.text for transition in chart.transitions for each in transition.descriptors)
+    return tuple(dict.fromkeys(each for each in texts if not is_reserved(each)))
+
+
+def takes_any_event(chart: Chart) -> bool:
+    """Whether a chart without declared events also takes names that it does not write.
+
+    It does if a transition has the event `*`, or if an invoke forwards every event to a child.
+    """
+    if chart.events is not None:
+        return False
+    wildcard = any(not each.tokens for transition in chart.transitions for each in transition.descriptors)
+    return wildcard or any(invoke.autoforward for state in chart.states for invoke in state.invokes)
 
 
 def computable_names(action: Action) -> tuple[Value, ...]:

@@ -17,8 +17,9 @@ from msgspec import Struct
 from interlock.kernel.explain import Candidate
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
+from interlock.model.chart_sites import event_names
 from interlock.model.document.field import UNSET, Field
-from interlock.model.event import Event, is_reserved
+from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
 from interlock.trust.authorization import Authorizer
 
@@ -67,14 +68,6 @@ def acceptances(kernel: Kernel, snapshot: Snapshot, principal: Mapping[str, Any]
         _acceptance(kernel.chart, policy, snapshot, candidates, each, principal) for each in event_names(kernel.chart)
     ]
     return tuple(sorted(found, key=lambda each: (not each.accepted, each.why == "elsewhere")))
-
-
-def event_names(chart: Chart) -> tuple[str, ...]:
-    """Return the events that a sender can send: the declared events or, without declarations, those of transitions."""
-    if chart.events is not None:
-        return tuple(each.name for each in chart.events if each.direction == "in")
-    texts = (each.text for transition in chart.transitions for each in transition.descriptors)
-    return tuple(dict.fromkeys(each for each in texts if not is_reserved(each)))
 
 
 def accepting_states(chart: Chart, name: str) -> tuple[str, ...]:

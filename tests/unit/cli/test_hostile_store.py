@@ -64,6 +64,7 @@ ACTING = {
 
 WITHOUT_A_STORE = {
     "check", "completion", "convert", "demo", "diff", "draw", "fmt", "new", "run", "schema", "serve", "simulate",
+    "types",
 }  # fmt: skip
 """Commands that read no store, or do not end by themselves. What `run` and `serve` print are logs (below)."""
 

@@ -34,7 +34,7 @@ LOOKING = {
     "verify": [],
 }
 WRITING = {"archive", "create", "run", "send", "serve"}
-APART = {"completion", "convert", "demo", "diff", "draw", "fmt", "new", "schema", "simulate"}
+APART = {"completion", "convert", "demo", "diff", "draw", "fmt", "new", "schema", "simulate", "types"}
 """Commands that take no charts from a project."""
 
 NEEDING = ("can", "replay", "show", "verify")

@@ -4,7 +4,8 @@ from typing import Any
 
 import interlock
 from interlock.assemble.charts import BoundChart
-from interlock.observe.acceptance import Acceptance, acceptances, event_names
+from interlock.model.chart_sites import event_names
+from interlock.observe.acceptance import Acceptance, acceptances
 
 CHART = """
 interlock: 1

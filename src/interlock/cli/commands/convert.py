@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -78,6 +80,22 @@ def write_output(terminal: Terminal, text: str, output: str | None) -> None:
         return
     write_text(Path(output), text)
     terminal.message(f"wrote {output}")
+
+
+def check_output(terminal: Terminal, data: bytes, output: str, command: Sequence[str]) -> int:
+    """Compare a file with what the command would write now. Returns 1 if it differs, after naming the command."""
+    path = Path(output)
+    if path.is_file() and path.read_bytes() == data:
+        terminal.message(f"{output} is up to date")
+        return exit_codes.OK
+    state = "is out of date" if path.exists() else "does not exist"
+    terminal.failure(f"{output} {state}", f"run: {shlex.join(command)}")
+    return exit_codes.FINDINGS
+
+
+def input_arguments(source_format: str | None, *, allow_src: bool) -> list[str]:
+    """The options with which a definition was read, as arguments."""
+    return [*(["--from", source_format] if source_format else []), *(["--allow-src"] if allow_src else [])]
 
 
 @example("interlock fmt order.interlock.yaml", "interlock fmt --check charts/*.yaml")

@@ -12,7 +12,7 @@ import click
 from interlock.assemble.charts import format_writer
 from interlock.cli import exit_codes
 from interlock.cli.commands.check import require_sound
-from interlock.cli.commands.convert import write_output
+from interlock.cli.commands.convert import check_output, input_arguments, write_output
 from interlock.cli.input import STDIN, read_source, write_bytes
 from interlock.cli.options import common, example, format_option, json_option, output_option, pass_terminal, src_option
 from interlock.cli.output.terminal import Terminal
@@ -78,6 +78,9 @@ class DrawOptions:
     type=click.Choice(THEMES),
     help="vars follows the reader's preference (svg), light and dark are fixed, bare has no colours.",
 )
+@click.option(
+    "--check", "only_check", is_flag=True, help="Write nothing; exit code 1 if the file of -o is out of date."
+)
 @click.option("--watch", is_flag=True, help="Draw again when FILE changes, until interrupted; needs -o.")
 @output_option
 @json_option
@@ -93,6 +96,7 @@ def draw(
     active: tuple[str, ...],
     collapse: int | None,
     theme: str | None,
+    only_check: bool,
     watch: bool,
     output: str | None,
     as_json: bool,
@@ -111,7 +115,10 @@ def draw(
         output=None if output == STDIN else output,
         as_json=as_json,
     )
-    _check(options, watch=watch)
+    _check(options, watch=watch, only_check=only_check)
+    if only_check:
+        assert options.output is not None
+        return check_output(terminal, _drawn(terminal, options), options.output, _command(options, drawn_format))
     if not watch:
         _draw(terminal, options)
         return exit_codes.OK
@@ -132,7 +139,21 @@ def _format(drawn_format: str | None, output: str | None) -> str:
     return drawn_format or _SUFFIXES.get(suffix, "mermaid")
 
 
-def _check(options: DrawOptions, *, watch: bool) -> None:
+def _command(options: DrawOptions, drawn_format: str | None) -> list[str]:
+    """The command that draws with these options."""
+    return [
+        *("interlock", "draw", options.file),
+        *(["--format", drawn_format] if drawn_format else []),
+        *(word for each in sorted(options.active) for word in ("--active", each)),
+        *(["--collapse", str(options.collapse)] if options.collapse is not None else []),
+        *(["--theme", options.theme] if options.theme else []),
+        *(["-o", options.output] if options.output else []),
+        *(["--json"] if options.as_json else []),
+        *input_arguments(options.source_format, allow_src=options.allow_src),
+    ]
+
+
+def _check(options: DrawOptions, *, watch: bool, only_check: bool) -> None:
     """Raise UsageError for options that contradict each other, before anything is read."""
     drawn = options.format in ("svg", "png")
     if not drawn and (options.collapse is not None or options.theme is not None):
@@ -144,6 +165,9 @@ def _check(options: DrawOptions, *, watch: bool) -> None:
         raise UsageError(f"a png has no theme `{options.theme}`", code="draw.theme", hint="choose light or dark")
     if options.format == "png" and (options.output is None or options.as_json):
         raise UsageError("a png needs an output file", code="draw.output", hint="use -o FILE, without --json")
+    if only_check and (options.output is None or watch):
+        hint = "interlock draw FILE -o FILE --check, without --watch"
+        raise UsageError("--check needs the file to compare", code="check.output", hint=hint)
     if watch and (options.output is None or options.file == STDIN):
         message = "--watch needs an input file and an output file"
         raise UsageError(message, code="draw.watch", hint="interlock draw FILE -o FILE --watch")
@@ -151,20 +175,28 @@ def _check(options: DrawOptions, *, watch: bool) -> None:
 
 def _draw(terminal: Terminal, options: DrawOptions) -> None:
     """Draw once."""
+    data = _drawn(terminal, options)
+    if options.format == "png":
+        assert options.output is not None
+        write_bytes(Path(options.output), data)
+        terminal.message(f"wrote {options.output}")
+    else:
+        write_output(terminal, data.decode(), options.output)
+
+
+def _drawn(terminal: Terminal, options: DrawOptions) -> bytes:
+    """The content of the file that the options describe."""
     document, chart = require_sound(
         read_source(options.file, options.source_format, allow_src=options.allow_src), terminal
     )
     if options.format == "png":
         from interlock.render.svg.png import png
 
-        assert options.output is not None
-        write_bytes(Path(options.output), png(_picture(terminal, chart, options, theme=options.theme or "light")))
-        terminal.message(f"wrote {options.output}")
-        return
+        return png(_picture(terminal, chart, options, theme=options.theme or "light"))
     text = _text(terminal, options, document, chart)
     if options.as_json:
         text = json_text({"format": options.format, "kind": chart.kind, "revision": chart.revision, "text": text})
-    write_output(terminal, text, options.output)
+    return text.encode()
 
 
 def _text(terminal: Terminal, options: DrawOptions, document: Document, chart: Chart) -> str:

@@ -22,9 +22,9 @@ from interlock.cli.output.terminal import Line, Terminal
 from interlock.cli.output.values import json_line
 from interlock.errors import InterlockError, RejectedError, UsageError
 from interlock.model.chart import Chart
+from interlock.model.chart_sites import event_names
 from interlock.model.diagnostics import suggestion
 from interlock.model.duration import format_duration, require_duration
-from interlock.observe.acceptance import event_names
 from interlock.testing.playback import (
     Act,
     AdvanceClock,

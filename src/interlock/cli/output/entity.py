@@ -12,13 +12,14 @@ from typing import Any
 from interlock.cli.output.terminal import Line, Part
 from interlock.cli.output.values import age_text, time_text, value_text
 from interlock.model.chart import Chart, State
+from interlock.model.chart_sites import event_names
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.field import same_value
 from interlock.model.effect import Effect
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import FailedGuard, Fault
-from interlock.observe.acceptance import Acceptance, accepting_states, event_names
+from interlock.observe.acceptance import Acceptance, accepting_states
 from interlock.ports.store import EntityRow
 
 OUTCOME_STYLES = {"applied": "green", "ignored": "yellow", "rejected": "red", "denied": "red", "duplicate": "yellow"}

@@ -8,7 +8,8 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from interlock.model.chart import Chart
-from interlock.observe.acceptance import event_names, payload_schema
+from interlock.model.chart_sites import event_names
+from interlock.observe.acceptance import payload_schema
 from interlock.observe.population import RevisionPopulation, StatePopulation, population
 from interlock.observe.revision_diff import Change, revision_changes
 from interlock.ports.statistics import MinuteRates
