@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         loads,
         timer_event,
     )
-    from interlock.assemble.runtimes import consume, open  # noqa: A004  # the name users read: interlock.open
+    from interlock.assemble.runtimes import connect, consume, open  # noqa: A004  # the name users read: interlock.open
     from interlock.definition.builder import namespace as build
     from interlock.effects.handlers import Attempt
     from interlock.errors import (
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from interlock.runtime.consumer import Consumer, Delivery
     from interlock.runtime.history.verify import Verification, VerificationProblem
     from interlock.runtime.reconcile.definition import ReconcileRequest, ReconcileResult
-    from interlock.runtime.runtime import Runtime
+    from interlock.runtime.runtime import Runtime, SendOptions
     from interlock.runtime.shutdown import DrainReport
 
     __version__: str = _version("interlock")
@@ -93,6 +93,7 @@ _HOMES = {
     "ReconcileResult": "interlock.runtime.reconcile.definition",
     "RejectedError": "interlock.errors",
     "Runtime": "interlock.runtime.runtime",
+    "SendOptions": "interlock.runtime.runtime",
     "Snapshot": "interlock.model.snapshot",
     "Step": "interlock.model.step",
     "UnavailableError": "interlock.errors",
@@ -100,6 +101,7 @@ _HOMES = {
     "Verification": "interlock.runtime.history.verify",
     "VerificationProblem": "interlock.runtime.history.verify",
     "build": "interlock.definition.builder.namespace:",
+    "connect": "interlock.assemble.runtimes",
     "consume": "interlock.assemble.runtimes",
     "decode_event": "interlock.model.codec",
     "decode_snapshot": "interlock.model.codec",
@@ -147,6 +149,7 @@ __all__ = (
     "ReconcileResult",
     "RejectedError",
     "Runtime",
+    "SendOptions",
     "Snapshot",
     "SourceLocation",
     "Step",
@@ -156,6 +159,7 @@ __all__ = (
     "VerificationProblem",
     "__version__",
     "build",
+    "connect",
     "consume",
     "decode_event",
     "decode_snapshot",

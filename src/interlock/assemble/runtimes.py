@@ -5,7 +5,7 @@ The runtime is imported when a store is opened; a chart alone needs no event loo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from types import TracebackType
@@ -66,7 +66,11 @@ def open(  # noqa: A001 - the name users read: interlock.open
     lease_ms: int = LEASE_MS,
     key_prefix: str = "",
 ) -> PendingRuntime:
-    """Return a runtime for entities of these charts on the store at an address, to be opened by `with` or `async with`.
+    """Return a runtime for entities of these charts on the store at an address, to be opened by `async with`.
+
+    Where a block would end too early, as in a notebook, `runtime = await interlock.open(...)` opens it, and
+    `await runtime.close()` closes it. Code without an event loop uses `connect`; `with interlock.open(...)` also gives
+    a `BlockingRuntime`, which by default runs effects.
 
     `memory:` keeps nothing, `file:orders` is a folder, `sqlite:///orders.db` a file, `postgresql://host/name` a server.
     Of several charts of one kind the last creates new entities; the others run the entities that they created.
@@ -83,8 +87,8 @@ def open(  # noqa: A001 - the name users read: interlock.open
 
     Raises UsageError for an unknown store or bus, without charts, or for two handlers of one name.
 
-        with interlock.open("sqlite:///orders.db", charts=[order]) as orders:
-            orders.create("order/A-1", {"amount": 100})
+        async with interlock.open("sqlite:///orders.db", charts=[order]) as orders:
+            await orders.create("order/A-1", {"amount": 100})
     """
     if isinstance(charts, BoundChart):
         raise UsageError("`charts` must be a list of charts", code="charts.malformed", hint="write charts=[chart]")
@@ -108,6 +112,43 @@ def open(  # noqa: A001 - the name users read: interlock.open
         key_prefix=key_prefix,
     )
     return PendingRuntime(url, store_opener(url), bound, options)
+
+
+def connect(
+    url: str,
+    *,
+    charts: Iterable[BoundChart],
+    clock: Clock | None = None,
+    work: bool = False,
+    lifecycle: AdmissionGate | None = None,
+    bus: str | Bus | None = None,
+    source: str | None = None,
+    lease_ms: int = LEASE_MS,
+    key_prefix: str = "",
+) -> BlockingRuntime:
+    """Open a runtime for code without an event loop: scripts, Django, Flask, WSGI.
+
+    It is open when this function returns, until `close` or the end of a `with` block. The arguments are those of
+    `open`, but it runs no effects unless `work=True`: `interlock run` does. A process that ends without `close` loses
+    nothing that has a receipt.
+
+    Raises what `open` raises, and UsageError (`runtime.running_loop`) inside a running event loop, which it would stop.
+
+        with interlock.connect("sqlite:///orders.db", charts=[order]) as orders:
+            orders.create("order/A-1", {"amount": 100})
+    """
+    pending = open(
+        url,
+        charts=charts,
+        clock=clock,
+        work=work,
+        lifecycle=lifecycle,
+        bus=bus,
+        source=source,
+        lease_ms=lease_ms,
+        key_prefix=key_prefix,
+    )
+    return pending.blocking()
 
 
 def _is_prefix(text: object) -> bool:
@@ -189,7 +230,7 @@ def _bus_opener(bus: str | Bus | None) -> Callable[[], Bus] | None:
 
 
 class PendingRuntime:
-    """A runtime that is not open yet: `with` returns a `BlockingRuntime`, `async with` a `Runtime`."""
+    """A runtime that is not open yet: `async with` or `await` gives a `Runtime`, `with` a `BlockingRuntime`."""
 
     def __init__(self, url: str, opener: Opener, charts: tuple[BoundChart, ...], options: RuntimeOptions) -> None:
         self.url = url
@@ -211,7 +252,9 @@ class PendingRuntime:
 
             if name.startswith("_") or not hasattr(Runtime, name):
                 raise AttributeError(f"`{type(self).__name__}` has no attribute `{name}`")
-            hint = f"write `with interlock.open(...) as runtime:` and then `runtime.{name}(...)`"
+            hint = (
+                f"write `async with interlock.open(...) as runtime:` and then `runtime.{name}(...)`; or use `connect`"
+            )
             raise UsageError("this runtime is not open yet", code="runtime.not_open", hint=hint)
 
     async def _runtime(self) -> Runtime:
@@ -289,6 +332,15 @@ class PendingRuntime:
                 extra={"store": without_password(self.url)},
             )
 
+    def blocking(self) -> BlockingRuntime:
+        """Open it for code without an event loop."""
+        from interlock.runtime.blocking import BlockingRuntime
+
+        return BlockingRuntime(self._runtime)
+
+    def __await__(self) -> Generator[Any, None, Runtime]:
+        return self._runtime().__await__()
+
     async def __aenter__(self) -> Runtime:
         runtime = await self._runtime()
         self._opened.append(runtime)
@@ -300,9 +352,7 @@ class PendingRuntime:
         await self._opened.pop().close()
 
     def __enter__(self) -> BlockingRuntime:
-        from interlock.runtime.blocking import BlockingRuntime
-
-        runtime = BlockingRuntime(self._runtime)
+        runtime = self.blocking()
         self._blocking.append(runtime)
         return runtime
 

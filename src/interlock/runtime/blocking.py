@@ -1,4 +1,4 @@
-"""The runtime for code without an event loop: scripts, notebooks, Django, Flask.
+"""The runtime for code without an event loop: scripts, Django, Flask.
 
 One loop in one thread. Each call submits a coroutine to it and waits. Nothing is implemented twice.
 
@@ -10,6 +10,8 @@ needs.
 Rule 5: a call in a forked child is refused (`runtime.forked`), because the loop's thread does not exist there. What the
 child inherits is never freed: finalizers of transports would change the epoll instance that it shares with its parent.
 Rule 6: a coroutine handler runs in the loop. A call from there would wait for itself without end, and is refused.
+Rule 7: a call from a coroutine of another event loop would stop that loop until it returns, and is refused
+(`runtime.running_loop`). Only `close` is allowed there, because a runtime must be closable wherever its program ends.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapp
 from contextlib import suppress
 from contextvars import copy_context
 from threading import Lock, RLock, Thread, get_ident
-from typing import Any, Generic, TypeVar
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
@@ -75,6 +78,15 @@ class BlockingRuntime:
                 is_over = True
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop and wait for it. Raises UsageError where waiting would stop an event loop."""
+        if _is_in_event_loop() and get_ident() != self._thread.ident:
+            coroutine.close()
+            hint = "await the methods of `async with interlock.open(...)`, or use `await asyncio.to_thread(...)`"
+            message = "a blocking runtime cannot be used inside a running event loop, which it would stop"
+            raise UsageError(message, code="runtime.running_loop", hint=hint)
+        return self._wait_anywhere(coroutine)
+
+    def _wait_anywhere(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if os.getpid() != self._process:
             coroutine.close()
             raise forked_error("this runtime", code="runtime.forked")
@@ -244,8 +256,16 @@ class BlockingRuntime:
         if os.getpid() != self._process:
             return
         with suppress(UnavailableError):
-            self._wait(self.runtime.close())
+            self._wait_anywhere(self.runtime.close())
         self._stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 class _Call(Generic[T]):
@@ -304,6 +324,15 @@ class _Latch:
     def wait(self) -> None:
         """Wait to be woken."""
         self._lock.acquire()
+
+
+def _is_in_event_loop() -> bool:
+    """Whether the caller runs in an event loop of its thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _next(values: AsyncGenerator[T, None]) -> T:

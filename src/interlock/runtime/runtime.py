@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 from msgspec.structs import replace
 
@@ -54,6 +54,16 @@ from interlock.runtime.shutdown import DrainReport, until_signal
 
 DRAIN_MS = 10_000
 """How long running work may take to finish when a runtime closes."""
+
+
+class SendOptions(TypedDict, total=False):
+    """The keyword arguments of `send`, for functions that pass them on: `**options: Unpack[SendOptions]`."""
+
+    key: str | None
+    expected: int | None
+    principal: Mapping[str, Any] | None
+    trace: str | None
+    sent_ms: int | None
 
 
 class Runtime:

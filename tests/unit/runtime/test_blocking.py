@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Event, Thread, get_ident
+from threading import enumerate as enumerate_threads
 from types import FrameType
 from typing import Any
 
@@ -329,3 +330,61 @@ def test_a_coroutine_of_its_own_loop_is_refused_and_does_not_hang() -> None:
     doors.close()
 
     assert ("runtime.loop", ("closed",)) == (code, alive)
+
+
+def test_a_call_inside_a_running_event_loop_is_refused_before_anything_is_sent() -> None:
+    async def opened() -> Runtime:
+        return runtime()
+
+    async def inside() -> set[str]:
+        codes = set()
+        calls = (
+            lambda: doors.create("door/2"),
+            lambda: doors.send("door/1", "opened"),
+            lambda: next(doors.watch("door/1")),
+        )
+        for each in calls:
+            with pytest.raises(UsageError) as raised:
+                each()
+            codes.add(raised.value.code)
+        await asyncio.to_thread(doors.create, "door/3")  # a thread of its own may wait
+        return codes
+
+    doors = BlockingRuntime(opened)
+    doors.create("door/1")
+    codes = asyncio.run(inside())
+    with pytest.raises(NotFoundError):
+        doors.state("door/2")
+    versions = doors.state("door/1").version, doors.state("door/3").version
+    doors.close()
+
+    assert ({"runtime.running_loop"}, (1, 1)) == (codes, versions)
+
+
+def test_a_runtime_can_be_closed_inside_a_running_event_loop() -> None:
+    async def opened() -> Runtime:
+        return runtime()
+
+    async def inside() -> None:
+        doors.close()
+
+    doors = BlockingRuntime(opened)
+    asyncio.run(inside())
+
+    with pytest.raises(UnavailableError):
+        doors.create("door/1")
+
+
+def test_opening_inside_a_running_event_loop_is_refused_and_leaves_no_thread() -> None:
+    async def opened() -> Runtime:
+        return runtime()
+
+    async def inside() -> str:
+        with pytest.raises(UsageError) as raised:
+            BlockingRuntime(opened)
+        return raised.value.code
+
+    before = {each.ident for each in enumerate_threads()}
+
+    assert "runtime.running_loop" == asyncio.run(inside())
+    assert before >= {each.ident for each in enumerate_threads() if each.name == "interlock"}

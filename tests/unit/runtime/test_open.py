@@ -49,6 +49,37 @@ def test_a_blocking_runtime_needs_no_event_loop(tmp_path: Path) -> None:
     assert set() == set(threading.enumerate()) - before
 
 
+def test_a_connection_is_open_until_it_is_closed(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/doors.db"
+    doors = interlock.connect(address, charts=[door])
+    doors.create("door/1")
+    doors.close()
+    with interlock.connect(address, charts=[door], work=True) as again:
+        version = again.send("door/1", "opened", principal={"id": "ada"}).version
+
+    assert 2 == version
+    for each in (doors, again):
+        with pytest.raises(UnavailableError):
+            each.state("door/1")
+
+
+async def test_a_connection_inside_an_event_loop_is_refused() -> None:
+    with pytest.raises(UsageError) as raised:
+        interlock.connect("memory:", charts=[door])
+
+    assert "runtime.running_loop" == raised.value.code
+
+
+async def test_an_awaited_runtime_is_open_until_it_is_closed() -> None:
+    doors = await interlock.open("memory:", charts=[door])
+    created = await doors.create("door/1")
+    await doors.close()
+
+    assert "applied" == created.outcome
+    with pytest.raises(UnavailableError):
+        await doors.state("door/1")
+
+
 def test_an_opening_can_be_used_again() -> None:
     """Each `with` opens anew."""
     runtimes = interlock.open("memory:", charts=[door])
