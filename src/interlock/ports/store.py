@@ -83,6 +83,11 @@ class Append(Struct, frozen=True, dict=True):
     entry_json = _EncodedField("entry")
     snapshot_json = _EncodedField("snapshot")
 
+    def with_snapshot_json(self, snapshot_json: bytes) -> Append:
+        """Return this append, whose snapshot the caller has encoded already, for the digest of its entry."""
+        self.__dict__["snapshot_json"] = snapshot_json
+        return self
+
 
 class Appended(Struct, frozen=True):
     """The record is durable."""
