@@ -1,7 +1,8 @@
 """The command `interlock`: its table of commands, and how errors become a line and an exit code.
 
 Rule 1: the module of a command is imported when the command is called, so `--help` and `--version` are quick.
-Rule 2: an error ends in a line on stderr and a code of `exit_codes`; tracebacks of internal errors appear with -v only.
+Rule 2: an error ends in a line on stderr and a code of `exit_codes`. The traceback of an internal error appears with -v
+only; that of the user's own code always, since it is the user who has to read it.
 Rule 3: a reader that closes the pipe has all it wanted: the command ends without an error.
 """
 
@@ -21,6 +22,7 @@ from interlock.cli import exit_codes
 from interlock.cli.options import common, version_text
 from interlock.cli.output.diagnostics import finding_lines
 from interlock.cli.output.terminal import Terminal
+from interlock.cli.output.tracebacks import user_traceback
 from interlock.errors import DefinitionError, InterlockError, InternalError
 from interlock.model.diagnostics import suggestion
 
@@ -216,6 +218,9 @@ def _report_error(error: Exception, terminal: Terminal) -> int:
                 terminal.note(*parts)
         terminal.failure(error.message.splitlines()[0])
     elif isinstance(error, InterlockError):
+        if error.code == "chart.module" and isinstance(cause := error.__cause__, Exception):
+            for line in user_traceback(cause):
+                terminal.note((f"  {line}", "dim"))
         hint = error.hint or (exit_codes.CORRUPTION_HINT if code == exit_codes.CORRUPTION else None)
         terminal.failure(error.message, hint)
     else:
