@@ -108,6 +108,7 @@ class StepCompiler:
             "Step": Step,
             "Timer": Timer,
             "delay_of": delay_of,
+            "dict": dict,
             "enumerate": enumerate,
             "find_invocation": find_invocation,
             "forwarded_event": forwarded_event,

@@ -15,7 +15,8 @@ from typing import Any
 
 from interlock.expression.language import SAFE
 from interlock.kernel.codegen import ACTION_WORK, ActionCompiler, CodeWriter, references
-from interlock.kernel.compiled.calls import ITEMS_MAX
+from interlock.kernel.compiled.assignment_writer import AssignmentWriter
+from interlock.kernel.compiled.calls import ITEMS_MAX, short_tree
 from interlock.kernel.compiled.path import Entry, Known, NotCompiled, NotStraight, Path, Queued
 from interlock.kernel.errors import ActionError
 from interlock.kernel.parts import (
@@ -41,13 +42,19 @@ from interlock.model.document.actions import (
     Emit,
     Expression,
     Foreach,
+    Guard,
+    GuardAll,
+    GuardAny,
+    GuardExpression,
+    GuardIn,
+    GuardNot,
     If,
     Log,
     Raise,
     Send,
     Value,
 )
-from interlock.model.document.field import Field, field_problem
+from interlock.model.document.field import Field
 from interlock.model.effect import CHART_TYPES
 from interlock.model.event import SCXML_PROCESSOR, is_reserved
 from interlock.model.limits import EVALUATION_WORK, NAME_BYTES_MAX, UNMEASURED_MAX
@@ -58,9 +65,6 @@ WORK_MAX = 10_000
 DEPTH_MAX = 40
 """Levels of indentation: Python allows 100."""
 
-_SMALL = 2**63 - 1
-"""The general step computes sums beyond this, and checks them against the real limit."""
-
 
 class PartWriter(CodeWriter):
     """Writes parts and actions. Raises NotCompiled, or NotStraight, for what it cannot write."""
@@ -69,12 +73,13 @@ class PartWriter(CodeWriter):
 
     def __init__(self, actions: ActionCompiler, entry: Entry, name: str, path: Path, namespace: dict[str, Any]) -> None:
         super().__init__(actions)
-        namespace |= self.namespace
+        namespace |= {**self.namespace, "x_tree": short_tree}
         self.namespace = namespace
         self.entry = entry
         self.name = name
         self.path = path
         self.straight = entry != "counted"
+        self.assignments = AssignmentWriter(self)
         self.nested = 0
         """How many `if` and `foreach` are around the current statement."""
         self.locals = 0
@@ -112,6 +117,7 @@ class PartWriter(CodeWriter):
             inner = self.path
         path.references, path.measured, path.writes = inner.references, inner.measured, inner.writes
         path.changes_timers, path.changes_invokes = inner.changes_timers, inner.changes_invokes
+        path.owned.clear()
 
     def charge(self, work: int) -> None:
         """Add work. This also limits effects and internal events: each takes at least `ACTION_WORK`."""
@@ -144,7 +150,7 @@ class PartWriter(CodeWriter):
             path.entity_is_made = True
             self.add("entity = Entity(id, kind, version)")
 
-    def _own_context(self) -> None:
+    def own_context(self) -> None:
         """Write the copy of the context, before the first write of a path."""
         self.path.writes += 1
         if not self.path.owns_context:
@@ -358,7 +364,7 @@ class PartWriter(CodeWriter):
         if invoke.input is not None:
             items["input"] = self.value(invoke.input)
         if invoke.key is not None:
-            items["key"] = f"checked_key({self.value(invoke.key)})"
+            items["key"] = self._key(invoke.key)
         if invoke.autoforward:
             items["autoforward"] = "True"
         if invoke.retry is not None:
@@ -373,6 +379,13 @@ class PartWriter(CodeWriter):
             items["late"] = "True"
         return _mapping(items)
 
+    def _key(self, key: Value) -> str:
+        """Write the check of the computed key of an invoke, and return its source."""
+        name = self.local("key")
+        self.add(f"{name} = {self.value(key)}")
+        self.add(f"if {name}.__class__ is not str: checked_key({name})")
+        return name
+
     # Actions
 
     def action(self, action: Action) -> None:
@@ -386,7 +399,7 @@ class PartWriter(CodeWriter):
                 for path, value in action.values:
                     self.assign(path, value)
             case AssignCall():
-                self._own_context()  # a function that changes its argument must not change the snapshot
+                self.own_context()  # a function that changes its argument must not change the snapshot
                 result = self.call(action.name, self.actions.assigns, action.arguments)
                 self.add(f"assign_all(context, {result}, {self.constant(self.actions.fields)})")
             case Raise():
@@ -515,7 +528,7 @@ class PartWriter(CodeWriter):
     def branches(self, action: If) -> None:
         """Write the source of an `if`. A guard that fails raises, and so falls back."""
         if any(_writes(block) for _, block in action.branches) or _writes(action.otherwise):
-            self._own_context()
+            self.own_context()
         self.nested += 1
         self._alternatives(action.branches, action.otherwise)
         self.nested -= 1
@@ -538,7 +551,8 @@ class PartWriter(CodeWriter):
         if not all(name is None or name.isidentifier() for name in (action.item, action.index)):
             raise NotCompiled("a `foreach` with an invalid name")
         items = self.value(action.items)
-        self._own_context()
+        self.own_context()
+        self.path.owned.clear()  # a round of the loop may give them away
         index, item = self.local("index"), self.local("item")
         self.nested += 1
         work, count = self.work, self.path.references
@@ -562,20 +576,50 @@ class PartWriter(CodeWriter):
         outside, self.uses = self.uses, set()
         source = super().expression(expression)
         self.need(self.uses)
+        if "context" in self.uses:
+            self.path.owned.clear()  # its value may be one of them
         self.uses |= outside
         return source
 
-    def guard(self, guard: Any) -> str:
-        """Return the source of a guard, after the statements that it needs."""
-        outside, self.uses = self.uses, set()
-        source = super().guard(guard)
-        self.need(self.uses)
-        self.uses |= outside
-        return source
+    def guard(self, guard: Guard) -> str:
+        """Return the source of a guard, after the statements that it needs. What is certain is not written."""
+        match guard:
+            case GuardExpression():
+                return self.expression(guard.expression)
+            case GuardIn():
+                return repr(guard.state in self.path.active)
+            case GuardNot():
+                inner = self.guard(guard.guard)
+                return {"True": "False", "False": "True"}.get(inner, f"(not {inner})")
+            case GuardAll():
+                return self._joined(guard.guards, " and ", until="False")
+            case GuardAny():
+                return self._joined(guard.guards, " or ", until="True")
+            case _:
+                return self.call(guard.name, self.actions.guards, guard.arguments)
+
+    def _joined(self, guards: tuple[Guard, ...], word: str, *, until: str) -> str:
+        """Return the source of guards joined by a word.
+
+        What comes after a guard that is certainly `until` is not evaluated, and one that is certainly the opposite
+        changes nothing.
+        """
+        sources = []
+        for each in guards:
+            source = self.guard(each)
+            if source not in ("True", "False"):
+                sources.append(source)
+            elif source == until:
+                sources.append(source)
+                break
+        if not sources:
+            return "True" if until == "False" else "False"
+        return f"({word.join(sources)})" if len(sources) > 1 else sources[0]
 
     def call_source(self, function: str, name: str, arguments: str, *, by: str) -> str:  # noqa: ARG002  # errors need no name here
         """Return the source of a plain call."""
         self.need({"event"})
+        self.path.owned.clear()  # the function may keep or return one of them
         return f"{function}({arguments})"
 
     def check_source(self, value: str, field: Field) -> str:
@@ -583,39 +627,11 @@ class PartWriter(CodeWriter):
         return f"refuse({value}, {self.constant(field)})"
 
     def assign(self, path: str, value: Value) -> None:
-        """Write one assignment. If its type is certain, the only check is that a sum is one of machine integers."""
-        field = self.actions.fields.get(path)
-        if field is None:
-            parts = tuple(path.split("."))
-            source = self.value(value)
-            self._own_context()
-            known = self.actions.fields.get(parts[0])
-            given = "None" if known is None else self.constant(known)
-            self.add(f"assign_path(context, {parts!r}, {source}, {given})")
-            return
-        typed = self.actions.typed(value)
-        if typed is None or typed.type != field.type or not _is_unbounded(field):
-            if not isinstance(value, Expression | dict | list) and field_problem(value, field) is not None:
-                raise NotCompiled("a value that its field refuses")
-            self._own_context()
+        """Write one assignment, with the checks whose result is not known now."""
+        if not self.assignments.assign(path, value):
+            self.own_context()
             super().assign(path, value)
-            return
-        self.need(typed.uses)
-        self._own_context()
-        if not typed.operands:
-            self.add(f"context[{path!r}] = {typed.source}")
-            return
-        names = []
-        for position, operand in enumerate(typed.operands, start=1):
-            if operand.isdecimal():
-                names.append(operand)
-                continue
-            names.append(f"v{position}")
-            self.add(f"v{position} = {operand}")  # looked up once, for the check and for the sum
-            self.add(f"if v{position}.__class__ is not x_integer: return None")
-        self.add(f"v = {typed.sign.join(names)}")
-        self.add(f"if not -{_SMALL} <= v <= {_SMALL}: return None")
-        self.add(f"context[{path!r}] = v")
+            self.assignments.forget((path,))
 
 
 def _mapping(items: Mapping[str, str]) -> str:
@@ -640,8 +656,3 @@ def _writes(block: Block) -> bool:
         or (isinstance(each, If) and (any(_writes(block) for _, block in each.branches) or _writes(each.otherwise)))
         for each in block
     )
-
-
-def _is_unbounded(field: Field) -> bool:
-    bounds = (field.enum, field.min, field.max, field.length_max)
-    return all(each is None for each in bounds)

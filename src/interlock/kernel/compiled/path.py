@@ -60,6 +60,8 @@ class Path:
     event_is_made: bool = False
     entity_is_made: bool = False
     owns_context: bool = False
+    owned: dict[tuple[str, ...], str] = field(default_factory=dict)
+    """The mappings in the context that this step has made and that nothing else refers to: their local names."""
     active: frozenset[str] = frozenset()
     active_in_source: frozenset[str] | None = None
     effects: list[str] = field(default_factory=list)
@@ -84,6 +86,7 @@ class Path:
             self,
             timers=self.timers.copy(),
             invokes=self.invokes.copy(),
+            owned=self.owned.copy(),
             effects=self.effects.copy(),
             to_invoke=self.to_invoke.copy(),
             queue=self.queue.copy(),

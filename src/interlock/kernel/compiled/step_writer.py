@@ -180,6 +180,8 @@ class StepWriter:
                     if condition == "True":
                         tried[state] = number
                         break
+                    if condition == "False":
+                        continue
                     with self.out.branch(f"if {condition}:"):
                         chosen = {**tried, state: number}
                         more = found if number in found else (*found, number)
@@ -191,7 +193,7 @@ class StepWriter:
         self._decide(by_state[1:], tried, found, otherwise)
 
     def _condition(self, transition: Transition) -> str:
-        """Return the source of the roles and the guard of a transition; `True` if it has none."""
+        """Return the source of the roles and the guard of a transition; `True` or `False` if that is certain."""
         conditions = []
         if transition.roles is not None:
             if self.out.path.is_eventless:
@@ -202,7 +204,9 @@ class StepWriter:
         if transition.guard is not None:
             conditions.append(self.out.guard(transition.guard))
         self.out.charge(0)
-        return " and ".join(conditions) or "True"
+        if "False" in conditions:
+            return "False"  # roles and `In()` do not fail
+        return " and ".join(each for each in conditions if each != "True") or "True"
 
     def _take(
         self, enabled: tuple[int, ...], assumed: Mapping[int, tuple[str, ...] | None] = MappingProxyType({})
