@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from interlock.kernel.compiled.branch import NotCompiled
 from interlock.kernel.compiled.compiler import StepCompiler
-from interlock.kernel.compiled.path import NotCompiled
 from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.select import EVENTLESS, Selector
 from interlock.model.event import is_reserved

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from interlock.expression.codegen import Typed
 from interlock.expression.metering import SHORT_TEXT
+from interlock.kernel.compiled.branch import NotCompiled
 from interlock.kernel.compiled.calls import COPIED_MAX, FallBack, need_short
-from interlock.kernel.compiled.path import NotCompiled
 from interlock.model.document.actions import Expression, Value
 from interlock.model.document.field import Field, field_problem
 
@@ -52,7 +52,7 @@ class AssignmentWriter:
         self.out.own_context()
         self.forget((path,))
         if isinstance(value, dict):
-            made = self.out.path.owned[path,] = self.out.local("mapping")
+            made = self.out.branch.owned[path,] = self.out.local("mapping")
             self.out.add(f"context[{path!r}] = {made} = {source}")
         else:
             self.out.add(f"context[{path!r}] = {source}")
@@ -72,7 +72,7 @@ class AssignmentWriter:
         self.forget((path,))
         if not typed.operands:
             if "context" in typed.uses:
-                self.out.path.owned.clear()
+                self.out.branch.owned.clear()
             self.out.add(f"context[{path!r}] = {typed.source}")
             return
         names = []
@@ -87,9 +87,9 @@ class AssignmentWriter:
         self.out.add(f"if not -{_SMALL} <= v <= {_SMALL}: return None")
         self.out.add(f"context[{path!r}] = v")
 
-    def _assign_at(self, parts: tuple[str, ...], value: Value) -> None:
+    def _assign_at(self, keys: tuple[str, ...], value: Value) -> None:
         """Write an assignment to a path. A mapping along it is copied once, as long as nothing else refers to it."""
-        field = self.out.actions.fields.get(parts[0])
+        field = self.out.actions.fields.get(keys[0])
         if _is_literal(value):
             source = self._literal(value)
         else:
@@ -100,28 +100,28 @@ class AssignmentWriter:
                 self.out.add(f"if v.__class__ is not str or len(v) >= {SHORT_TEXT}: need_short_if_large(v)")
         self.out.own_context()
         is_checked = not (field is None or field.accepts_any or (field.type == "object" and _has_type_only(field)))
-        if is_checked or any(each.isdecimal() for each in parts):
-            self.forget(parts[:1])
+        if is_checked or any(each.isdecimal() for each in keys):
+            self.forget(keys[:1])
             given = "None" if field is None else self.out.constant(field)
-            self.out.add(f"assign_path(context, {parts!r}, {source}, {given})")
+            self.out.add(f"assign_path(context, {keys!r}, {source}, {given})")
             return
         outer = "context"
-        for end in range(1, len(parts)):
-            key, inner = parts[end - 1], self.out.path.owned.get(parts[:end])
+        for end in range(1, len(keys)):
+            key, inner = keys[end - 1], self.out.branch.owned.get(keys[:end])
             if inner is None:
-                inner = self.out.path.owned[parts[:end]] = self.out.local("mapping")
+                inner = self.out.branch.owned[keys[:end]] = self.out.local("mapping")
                 self.out.add(f"{inner} = {outer}[{key!r}]")
-                is_long = f"len({inner}) > {COPIED_MAX // (len(parts) - 1)}"
+                is_long = f"len({inner}) > {COPIED_MAX // (len(keys) - 1)}"
                 self.out.add(f"if {inner}.__class__ is not dict or {is_long}: return None")
                 self.out.add(f"{outer}[{key!r}] = {inner} = {inner}.copy()")
             outer = inner
-        self.out.add(f"{outer}[{parts[-1]!r}] = {source}")
-        self.forget(parts)
+        self.out.add(f"{outer}[{keys[-1]!r}] = {source}")
+        self.forget(keys)
 
-    def forget(self, parts: tuple[str, ...]) -> None:
+    def forget(self, keys: tuple[str, ...]) -> None:
         """Forget the mappings at a path and below it, because another value is there now."""
-        owned = self.out.path.owned
-        self.out.path.owned = {each: name for each, name in owned.items() if each[: len(parts)] != parts}
+        owned = self.out.branch.owned
+        self.out.branch.owned = {each: name for each, name in owned.items() if each[: len(keys)] != keys}
 
 
 def _is_literal(value: Value) -> bool:

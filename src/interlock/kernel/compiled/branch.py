@@ -9,8 +9,8 @@ from interlock.kernel.plan import Configuration
 from interlock.model.chart import Chart, State
 from interlock.model.document.field import UNSET, Field
 
-Entry = Literal["step", "named", "parts", "counted"]
-"""The function to write: three entries of the straight form, and the counted form."""
+Variant = Literal["step", "named", "plain", "counted"]
+"""The function to write: three variants of the straight form, and the counted form."""
 
 Cause = Literal["sender", "timer", "invoke"]
 """Where the event comes from: a sender, the timer of an `after`, or an invoke that has ended."""
@@ -49,7 +49,7 @@ class Queued:
 
 
 @dataclass(slots=True)
-class Path:
+class Branch:
     """What is known at one point of the source. Every branch has its own."""
 
     configuration: Configuration
@@ -80,7 +80,7 @@ class Path:
     ended: bool = False
     output: str = "None"
 
-    def copy(self) -> Path:
+    def copy(self) -> Branch:
         """Return a copy for a branch."""
         return replace(
             self,
