@@ -8,26 +8,38 @@ Rule 3: an expression is evaluated before the mappings on its way are copied, be
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from interlock.expression.codegen import Typed
 from interlock.expression.metering import SHORT_TEXT
-from interlock.kernel.compiled.branch import NotCompiled
+from interlock.kernel.codegen import ActionCompiler
+from interlock.kernel.compiled.branch import Branch, NotCompiled
 from interlock.kernel.compiled.calls import COPIED_MAX, FallBack, need_short
 from interlock.model.document.actions import Expression, Value
 from interlock.model.document.field import Field, field_problem
-
-if TYPE_CHECKING:
-    from interlock.kernel.compiled.part_writer import PartWriter
 
 _SMALL = 2**63 - 1
 """The general step computes sums beyond this, and checks them against the real limit."""
 
 
-class AssignmentWriter:
-    """Writes assignments into the source of a `PartWriter`."""
+class FunctionSource(Protocol):
+    """The source that assignments are written into: a `PartWriter`."""
 
-    def __init__(self, out: PartWriter) -> None:
+    actions: ActionCompiler
+    branch: Branch
+
+    def add(self, line: str) -> None: ...
+    def constant(self, value: object) -> str: ...
+    def local(self, word: str) -> str: ...
+    def need(self, uses: set[str] | frozenset[str]) -> None: ...
+    def own_context(self) -> None: ...
+    def value(self, value: Any) -> str: ...
+
+
+class AssignmentWriter:
+    """Writes assignments."""
+
+    def __init__(self, out: FunctionSource) -> None:
         self.out = out
 
     def assign(self, path: str, value: Value) -> bool:
@@ -106,6 +118,8 @@ class AssignmentWriter:
             self.out.add(f"assign_path(context, {keys!r}, {source}, {given})")
             return
         outer = "context"
+        if len(keys) == 1:
+            self.out.add(f"context[{keys[0]!r}]")  # an unknown field is an error
         for end in range(1, len(keys)):
             key, inner = keys[end - 1], self.out.branch.owned.get(keys[:end])
             if inner is None:

@@ -20,6 +20,10 @@ class NotCompiled(Exception):
     """The step stays on the general path. The text says why."""
 
 
+class NeverTaken(NotCompiled):
+    """No transition takes the event, whatever the context is."""
+
+
 class NotStraight(Exception):
     """The step has no straight form."""
 

@@ -17,6 +17,7 @@ from interlock.kernel.codegen import ACTION_WORK, ActionCompiler
 from interlock.kernel.compiled.branch import (
     Branch,
     Cause,
+    NeverTaken,
     NotCompiled,
     Variant,
     invokeid_of,
@@ -103,7 +104,7 @@ class StepWriter:
         self._forward()
         self._select(event_class, self._event_not_taken)
         if not self.returns and self.out.variant != "plain":
-            raise NotCompiled("no transition takes the event")
+            raise NeverTaken("no transition takes the event")
 
     def _remove_cause(self) -> None:
         branch = self.out.branch
