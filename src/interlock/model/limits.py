@@ -98,6 +98,10 @@ DEFINITION_BYTES_MAX = 1_048_576
 DEFINITION_STORED_BYTES_MAX = 4 * 1_048_576
 """Bytes of a definition as canonical JSON (4 MiB): a text of 1 MiB with aliases or few quotes becomes longer."""
 
+EDITIONS_MAX = 100
+"""Texts of one revision that a store keeps: the first, which has its order, and the newest ones. They differ only in
+descriptions and labels, and a generated description would otherwise fill the store."""
+
 DEFINITION_DEPTH_MAX = 96
 """Nesting of a definition's text: a state takes two levels, charts have up to 32, and actions need the others."""
 
