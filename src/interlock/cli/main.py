@@ -48,6 +48,7 @@ COMMANDS = {
     "schema": ("interlock.cli.commands.convert:schema", "Print the JSON Schema for editors"),
     "send": ("interlock.cli.commands.entity:send", "Send an event to an entity"),
     "serve": ("interlock.cli.commands.serve:serve", "Start the web console and HTTP API"),
+    "shadow": ("interlock.cli.commands.shadow:shadow", "Compare recorded steps with those of a new chart"),
     "show": ("interlock.cli.commands.entity:show", "Show an entity now or at an earlier version"),
     "simulate": ("interlock.cli.commands.simulate:simulate", "Simulate a chart: send events, advance the clock, undo"),
     "stuck": ("interlock.cli.commands.stuck:stuck", "List stuck entities, overdue work and dead letters"),
@@ -69,14 +70,18 @@ SUBCOMMANDS = {
         "retry": "Retry dead letters",
         "drop": "Discard dead letters",
     },
+    "shadow": {
+        "replay": "Compare the journals of a store with a new chart",
+    },
 }
 """The help lines of the commands of a group."""
 
 SECTIONS = {
     "Getting started": ("new", "demo", "completion"),
-    "Charts": ("check", "simulate", "draw", "convert", "diff", "fmt", "schema", "types"),
+    "Charts": ("check", "simulate", "draw", "convert", "fmt", "schema", "types"),
     "Entities": ("create", "send", "show", "can", "ls", "journal", "tail", "replay"),
     "Operations": ("run", "serve", "top", "stuck", "effects", "doctor", "verify", "archive", "db"),
+    "Changes": ("diff", "shadow"),
 }
 """The sections of `--help`, in the order in which a user needs the commands."""
 
