@@ -31,7 +31,7 @@ from interlock.observe.feed import feed
 from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.paging import first_page
 from interlock.ports.store import EntityPage, EntityQuery, EntityRow
-from interlock.runtime.history.replay import pages, repeat_step, time_ms
+from interlock.runtime.history.replay import as_recorded, digest_problem, kernel_of_entry, pages, repeat_step, time_ms
 from interlock.runtime.history.verify import difference
 from interlock.runtime.request_checks import check_entity
 from interlock.runtime.runtime import Runtime
@@ -322,13 +322,13 @@ def _replay_entry(
     terminal: Terminal, runtime: Runtime, entity: str, before: Snapshot | None, entry: Entry, *, as_json: bool
 ) -> tuple[int, Snapshot | None]:
     """Replay and print one entry; return the exit code and the snapshot after it."""
-    kernel = runtime.charts.for_revision(entity.partition("/")[0], entry.revision)
+    kernel = kernel_of_entry(runtime.charts, entity.partition("/")[0], entry)
     after: Snapshot | None = None
     faults: tuple[Fault, ...] = ()
     try:
         step = repeat_step(kernel, entity, before, entry)
         after, faults = step.snapshot, step.faults
-        problem = difference(entry, before, step)
+        problem = difference(entry, before, step) or digest_problem(entry, as_recorded(step.snapshot, entry))
     except InterlockError as error:
         problem = f"the step fails: {error.message}"
     if as_json:
@@ -350,7 +350,7 @@ def _replay_entry(
     if problem is None:
         return exit_codes.OK, after
     message = f"the journal of `{entity}` differs at version {entry.version}: {problem}"
-    if kernel.chart.revision == entry.revision:
+    if kernel is None or kernel.chart.revision == entry.revision:
         terminal.failure(message)
         return exit_codes.CORRUPTION, after
     hint = f"revision {entry.revision} wrote that entry and its chart is not loaded; the journal may be intact"

@@ -23,6 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, NotFoundError, UnavailableError, UsageError
+from interlock.evolve.move import is_move, repeat_move
 from interlock.kernel.step import Kernel
 from interlock.model.codec import encode, snapshot_digest
 from interlock.model.entity_id import kind_of
@@ -59,14 +60,14 @@ def replay(charts: ChartRegistry, entity: str, snapshot: Snapshot | None, entrie
     recorded: tuple[Entry, Snapshot] | None = None
     other: tuple[Entry, Kernel] | None = None
     for entry in entries:
-        kernel = charts.for_revision(kind, entry.revision)
+        kernel = kernel_of_entry(charts, kind, entry)
         snapshot = as_recorded(repeat_step(kernel, entity, snapshot, entry).snapshot, entry)
-        if other is None and kernel.chart.revision != entry.revision:
+        if other is None and kernel is not None and kernel.chart.revision != entry.revision:
             other = entry, kernel
         if entry.digest is not None:
             recorded = entry, snapshot
         if snapshot.version != entry.version or snapshot.configuration != entry.after:
-            if kernel.chart.revision != entry.revision:
+            if kernel is not None and kernel.chart.revision != entry.revision:
                 raise unproven(entity, entry, kernel)
             found = f"version {snapshot.version} in {', '.join(snapshot.configuration)}"
             written = f"version {entry.version} in {', '.join(entry.after)}"
@@ -106,9 +107,19 @@ def unproven(entity: str, entry: Entry, kernel: Kernel) -> UnavailableError:
     return UnavailableError(message, code="revision.unknown", hint="load the chart of that revision too")
 
 
-def repeat_step(kernel: Kernel, entity: str, snapshot: Snapshot | None, entry: Entry) -> Step:
-    """Repeat the step of an entry on the snapshot before it. Raises CorruptionError when that snapshot is missing."""
+def kernel_of_entry(charts: ChartRegistry, kind: str, entry: Entry) -> Kernel | None:
+    """Return the chart that replays an entry; None for a move, which needs none (`evolve.move`)."""
+    return None if is_move(entry) else charts.for_revision(kind, entry.revision)
+
+
+def repeat_step(kernel: Kernel | None, entity: str, snapshot: Snapshot | None, entry: Entry) -> Step:
+    """Repeat the step of an entry on the snapshot before it; of a move without its chart.
+
+    Raises CorruptionError when that snapshot is missing, or is not the one before a move.
+    """
     event = entry.event
+    if kernel is None:
+        return repeat_move(entity, snapshot, entry)
     if event.name == CREATE:
         data = event.data if isinstance(event.data, dict) else {}
         parent = None if data.get("parent") is None else msgspec.convert(data["parent"], Parent)
