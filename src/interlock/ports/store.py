@@ -21,6 +21,7 @@ from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.snapshot import Snapshot
+from interlock.ports.definitions import Definitions
 from interlock.ports.journal_feed import JournalFeed
 from interlock.ports.leases import ClockStamps, Leases
 from interlock.ports.refusals import RefusalHistory, RefusalLog
@@ -283,6 +284,11 @@ class Store(Protocol):
     @property
     def journal_release(self) -> JournalRelease | None:
         """Releases journals that an archive has."""
+        return None
+
+    @property
+    def definitions(self) -> Definitions | None:
+        """The definitions of charts. Without them, a process runs the entities of its own charts only."""
         return None
 
     @property
