@@ -118,8 +118,9 @@ def repeat_step(kernel: Kernel | None, entity: str, snapshot: Snapshot | None, e
     Raises CorruptionError when that snapshot is missing, or is not the one before a move.
     """
     event = entry.event
-    if kernel is None:
+    if is_move(entry):
         return repeat_move(entity, snapshot, entry)
+    assert kernel is not None  # only a move needs none
     if event.name == CREATE:
         data = event.data if isinstance(event.data, dict) else {}
         parent = None if data.get("parent") is None else msgspec.convert(data["parent"], Parent)
