@@ -339,3 +339,12 @@ SIMULATIONS_PER_USER_MAX = 4
 
 SIMULATION_BYTES_MAX = 4_194_304
 """Bytes of the result of a simulation (4 MiB): a thousand steps of an ordinary chart have 1 MB."""
+
+REVISIONS_CACHED_MAX = 256
+"""Compiled stored definitions that a process keeps: a chart with a change a day for most of a year."""
+
+REVISIONS_UNKNOWN_MS = 1_000
+"""How long a process remembers that the store has no definition of a revision: another process may save it soon."""
+
+REVISIONS_UNKNOWN_MAX = 1_000
+"""Unknown revisions that a process remembers at the same time."""
