@@ -104,7 +104,8 @@ def _recorded_charts(names: Sequence[str]) -> list[BoundChart]:
 def _finder(charts: Sequence[BoundChart], new: BoundChart) -> Callable[[str], Awaitable[Definition]]:
     """Return the function that finds the definition of a recorded revision."""
     kind = new.chart.kind
-    known = {each.chart.revision: each for each in charts if each.chart.kind == kind}
+    own = [each for each in charts if each.chart.kind == kind]
+    known = {name: each for each in own for name in (*each.chart.other_names, each.chart.revision)}
 
     async def find(revision: str) -> Definition:
         found = known.get(revision)

@@ -44,7 +44,7 @@ async def replay(
     store: Store, new: BoundChart, *old: BoundChart, since_ms: int = 0, now_ms: int = NOW_MS
 ) -> tuple[ShadowReport, list[str]]:
     """The report, and the entities in the order in which they were compared."""
-    known = {each.chart.revision: definition(each) for each in old}
+    known = {name: definition(each) for each in old for name in (each.chart.revision, *each.chart.other_names)}
 
     async def find(revision: str) -> Definition:
         if revision not in known:
