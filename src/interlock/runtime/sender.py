@@ -27,7 +27,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
@@ -75,7 +75,11 @@ from interlock.runtime.mailbox import EntityTurn, Mailboxes, Priority
 from interlock.runtime.moves import MoveRequest, MoveResult
 from interlock.runtime.request_checks import unknown_entity
 from interlock.runtime.revisions import Revisions
+from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview, Upgrades
 from interlock.trust.authorization import Authorizer
+
+if TYPE_CHECKING:
+    from interlock.evolve.carry import Carrier
 
 NO_WORK = WorkDelta()
 
@@ -145,11 +149,20 @@ class _Stamped(Struct, frozen=True):
 class EntitySender:
     """Steps the entities of some charts on one store."""
 
-    def __init__(self, store: Store, charts: ChartRegistry, clock: Clock, *, messages: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        charts: ChartRegistry,
+        clock: Clock,
+        *,
+        messages: bool = False,
+        upgrade: UpgradePolicy = "pinned",
+    ) -> None:
         self.store = store
         self.charts = charts
         self.clock = clock
         self.revisions = Revisions(charts, store, clock)
+        self.upgrades = Upgrades(charts, self.revisions, upgrade)
         self.closed = False
         self.snapshots: OrderedDict[str, tuple[Snapshot, int]] = OrderedDict()
         self._mailboxes: Mailboxes = {}
@@ -341,6 +354,8 @@ class EntitySender:
     async def dry_run(self, entity: str, request: SendRequest) -> Receipt:
         """Return what `send` would answer now. Nothing is written, not even a refusal."""
         snapshot, last_ms = await self.load_snapshot(entity)
+        if self.upgrades.covers(snapshot.kind):
+            snapshot, _ = await self.preview_upgrade(snapshot, last_ms)
         kernel = await self.revisions.for_preview(snapshot)
         await self.revisions.authorizer(kernel)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
@@ -356,9 +371,79 @@ class EntitySender:
         assert not isinstance(decision, _WrongVersion)  # a dry run expects no version
         return build_receipt(snapshot, decision)
 
+    async def upgrade(self, entity: str) -> bool:
+        """Move an entity to the newest chart of its kind if it is due, as its next step would; whether it moved."""
+        if not self.upgrades.covers(entity.partition("/")[0]):
+            return False
+        async with self._turn(entity, Priority.RESULT):
+            snapshot, last_ms = await self.load_snapshot(entity)
+            carrier = await self.upgrades.carrier(snapshot)
+            if carrier is None or self.upgrades.is_kept(snapshot, carrier):
+                return False
+            return isinstance(await self._try_upgrade(snapshot, last_ms, carrier), Snapshot)
+
+    async def preview_upgrade(self, snapshot: Snapshot, last_ms: int) -> tuple[Snapshot, UpgradePreview | None]:
+        """Return the snapshot on which the next step would run, and what would move it; nothing is written."""
+        carrier = await self.upgrades.carrier(snapshot)
+        if carrier is None:
+            return snapshot, None
+        entered_ms = await self.entered_ms(snapshot, carrier.states_with_new_timers(snapshot))
+        carried = carrier.carry(snapshot, time_ms=max(self.now_ms(), last_ms), entered_ms=entered_ms)
+        preview = UpgradePreview(carrier.written, carried.reasons, carried.dropped)
+        return snapshot if carried.step is None else carried.step.snapshot, preview
+
+    async def _try_upgrade(
+        self, snapshot: Snapshot, last_ms: int, carrier: Carrier
+    ) -> Snapshot | Literal[_Attempt.LOST] | None:
+        """Return the moved snapshot; None if the entity cannot be carried."""
+        result = await self._try_move(snapshot, last_ms, MoveRequest(carrier))
+        if result is _Attempt.LOST:
+            return _Attempt.LOST
+        if result.outcome == "moved":
+            return result.snapshot
+        self.upgrades.keep(snapshot, carrier)
+        return None
+
+    async def _upgrade_before(
+        self, snapshot: Snapshot, last_ms: int, request: SendRequest
+    ) -> Snapshot | Literal[_Attempt.LOST] | None:
+        """Move an entity before its next step if it is due; None if the step comes without a move.
+
+        A request that would be refused or repeated causes no move: without the role, with a known key, or with another
+        version than the entity has.
+        """
+        carrier = await self.upgrades.carrier(snapshot)
+        if carrier is None or self.upgrades.is_kept(snapshot, carrier):
+            return None
+        if request.refusal is not None or request.expected not in (None, snapshot.version):
+            return None
+        kernel = await self.revisions.for_reading(snapshot.kind, snapshot.revision)
+        stamped = self._stamp(kernel, snapshot, request, last_ms)
+        await self.revisions.authorizer(kernel)
+        policy = self._policy(kernel, request)
+        if policy is not None and policy.role_refusal(stamped.event) is not None:
+            return None
+        found = await self.store.load(snapshot.entity, key=stamped.key)
+        if isinstance(found, Duplicate):
+            return None
+        if found is None or found.version != snapshot.version:
+            return _Attempt.LOST
+        if stamped.former_key is not None:
+            former = await find_former(self.store, snapshot.entity, stamped.former_key, stamped.event)
+            if former is not None:
+                return None
+        return await self._try_upgrade(snapshot, last_ms, carrier)
+
     async def _try_send(self, entity: str, request: SendRequest) -> Receipt | _Attempt:
         cached = self.snapshots.get(entity)
         snapshot, last_ms = cached if cached is not None else await self.load_snapshot(entity)
+        if self.upgrades.covers(snapshot.kind):
+            moved = await self._upgrade_before(snapshot, last_ms, request)
+            if moved is _Attempt.LOST:
+                return _Attempt.LOST
+            if moved is not None:
+                snapshot, last_ms = self.snapshots[entity]
+                request = replace(request, expected=None)  # it was the version before the move
         kernel = self.revisions.known(snapshot.kind, snapshot.revision) or await self.revisions.for_step(snapshot)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
         policy = self.revisions.policies.get(snapshot.kind)
