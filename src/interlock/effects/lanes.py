@@ -28,6 +28,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from interlock.effects.failed_attempts import FailedAttempt, append_failed_attempt
 from interlock.effects.retry import failure_from
 from interlock.effects.waiting import first_of, log_failure, wait_until_empty
 from interlock.errors import ConflictError, UnavailableError
@@ -101,8 +102,12 @@ class RunningWork:
         self.releasing = True
 
     def restore(self, stored: dict[str, Any]) -> None:
-        """Record what the store has with the work: why it last failed."""
+        """Record what the store has with the work: why it last failed, and its failed attempts."""
         self._last_failure = stored
+
+    def fail_attempt(self, failed: FailedAttempt) -> None:
+        """Record that an attempt failed; it is stored with the work when its claim is settled."""
+        self._last_failure = append_failed_attempt(self._last_failure, failed)
 
     def beat(self, details: bytes | None) -> None:
         """Record a heartbeat, with its encoded details if it has any. May be called from any thread."""

@@ -21,6 +21,7 @@ from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.snapshot import Snapshot
+from interlock.ports.definitions import Definitions
 from interlock.ports.journal_feed import JournalFeed
 from interlock.ports.leases import ClockStamps, Leases
 from interlock.ports.refusals import RefusalHistory, RefusalLog
@@ -82,6 +83,11 @@ class Append(Struct, frozen=True, dict=True):
 
     entry_json = _EncodedField("entry")
     snapshot_json = _EncodedField("snapshot")
+
+    def with_snapshot_json(self, snapshot_json: bytes) -> Append:
+        """Return this append, whose snapshot the caller has encoded already, for the digest of its entry."""
+        self.__dict__["snapshot_json"] = snapshot_json
+        return self
 
 
 class Appended(Struct, frozen=True):
@@ -278,6 +284,11 @@ class Store(Protocol):
     @property
     def journal_release(self) -> JournalRelease | None:
         """Releases journals that an archive has."""
+        return None
+
+    @property
+    def definitions(self) -> Definitions | None:
+        """The definitions of charts. Without them, a process runs the entities of its own charts only."""
         return None
 
     @property

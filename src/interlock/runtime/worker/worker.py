@@ -13,10 +13,12 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from interlock.effects.children import Children
-from interlock.effects.handlers import Handler, HandlerRunner, check_functions
+from interlock.effects.handlers import Handler, HandlerRunner
 from interlock.effects.lanes import LaneWorker, Perform, StopReport
 from interlock.effects.outbox import OutboxRelay
 from interlock.effects.publisher import PUBLISHED_MAX, BusPublisher
+from interlock.effects.retry import HandlerDefaults
+from interlock.effects.signatures import check_handler
 from interlock.effects.timers import Timers
 from interlock.effects.unsupported_work import work_unsupported
 from interlock.model.journal.message import SOURCE
@@ -54,6 +56,7 @@ class Worker:
         *,
         cpu_handlers: frozenset[str] = frozenset(),
         heartbeats: Mapping[str, int] | None = None,
+        defaults: Mapping[str, HandlerDefaults] | None = None,
         bus: Bus | None = None,
         source: str = SOURCE,
         key_prefix: str = "",
@@ -63,7 +66,8 @@ class Worker:
         work, leases = runtime.store.work, runtime.store.leases
         if work is None:
             raise work_unsupported()
-        check_functions(handlers)
+        for name, function in handlers.items():
+            check_handler(name, function, cpu=name in cpu_handlers)
         for name in cpu_handlers:
             address_of(handlers[name])  # the processes of the pool must be able to import it
         clock, gate = runtime.clock, runtime.gate
@@ -84,6 +88,7 @@ class Worker:
             cpu_handlers=cpu_handlers,
             run_in_process=self._processes.run,
             heartbeats=heartbeats or {},
+            defaults=defaults,
             work=work,
         )
         children = Children(delivery, clock, work=work)

@@ -30,6 +30,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import Lane, WorkId
+from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
 from interlock.ports.fork import after_fork
 from interlock.ports.leases import Downtime, Lease, Leases
 from interlock.ports.refusals import Refusal, RefusalLog
@@ -79,6 +80,7 @@ class FileStore:
     journal_archive = Itself[JournalArchive]()
     journal_release = Itself[JournalRelease]()
     verification = Itself[EntityVerification]()
+    definitions = Itself[Definitions]()
     clock_stamps = statistics = refusal_history = journal_feed = None
 
     def __init__(
@@ -103,6 +105,7 @@ class FileStore:
         self._store = BlockingFileStore(str(root), fs or OperatingSystem(), settings, open_max=open_journals_max)
         self._dispatcher = self._store.dispatcher()
         self._leases = self._store.leases()
+        self._definitions = self._store.definitions()
         self._guard = Lock()  # for `_closed`: callers may be in several threads
         self._pace = InlinePolicy()
         self._threads = _new_threads()
@@ -177,6 +180,18 @@ class FileStore:
     async def record_refusals(self, refusals: tuple[Refusal, ...]) -> None:
         """Record refusals, best effort."""
         await self._in_thread(lambda: self._store.record_refusals(refusals))
+
+    async def save_definition(self, definition: Definition, *, now_ms: int) -> Edition:
+        """Save a definition and its names."""
+        return await self._in_thread(lambda: self._definitions.save(definition, now_ms=now_ms))
+
+    async def read_definitions(self, kind: str, name: str) -> tuple[StoredDefinition, ...]:
+        """The revisions of a kind that a name means, in their order."""
+        return await self._in_thread(lambda: self._definitions.read(kind, name))
+
+    async def list_definitions(self, kind: str | None = None) -> tuple[Edition, ...]:
+        """All editions, of one kind or of all, sorted by kind and sequence."""
+        return await self._in_thread(lambda: self._definitions.list_editions(kind))
 
     async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         """Acquire or extend the lease of a name; None while another owner has it."""
