@@ -86,14 +86,10 @@ class Runtime:
         self.gate = gate
         self.drain_ms = DRAIN_MS
         self.sender = EntitySender(store, charts, clock, messages=messages)
-<<<<<<< HEAD
         self.revisions = self.sender.revisions
-||||||| 62889409
-=======
         self.ringer = None if store.wakeups is None else WorkRinger(store.wakeups, clock)
         if self.ringer is not None:
             self.sender.on_work(self.ringer.ring_for)
->>>>>>> wake
         self._admission = Admission(gate)
         self._close_callbacks: list[Callable[[], Awaitable[object]]] = []
         self._drain_listeners: list[Callable[[], None]] = []
