@@ -340,6 +340,18 @@ SIMULATIONS_PER_USER_MAX = 4
 SIMULATION_BYTES_MAX = 4_194_304
 """Bytes of the result of a simulation (4 MiB): a thousand steps of an ordinary chart have 1 MB."""
 
+SHADOW_GROUPS_MAX = 1_000
+"""Groups of differences of one shadow run, and kinds of gaps: more than a reviewer reads, and some megabytes."""
+
+SHADOW_SAMPLES_MAX = 3
+"""Samples of a group of differences, each of another entity: enough to look one up when another was archived."""
+
+SHADOW_VALUE_LENGTH_MAX = 120
+"""Characters of a value in a sample: one line. `interlock show --at` prints the whole value."""
+
+SHADOW_CHANGED_MAX = 1_000_000
+"""Entities that may change while a shadow replay walks over a store: their ids are remembered (some hundred MB)."""
+
 REVISIONS_CACHED_MAX = 256
 """Compiled stored definitions that a process keeps: a chart with a change a day for most of a year."""
 

@@ -26,6 +26,7 @@ from interlock.ports.journal_feed import JournalFeed
 from interlock.ports.leases import ClockStamps, Leases
 from interlock.ports.refusals import RefusalHistory, RefusalLog
 from interlock.ports.statistics import Statistics
+from interlock.ports.wakeups import Wakeups
 from interlock.ports.work import WorkQueue
 
 Capability = TypeVar("Capability")
@@ -83,6 +84,11 @@ class Append(Struct, frozen=True, dict=True):
 
     entry_json = _EncodedField("entry")
     snapshot_json = _EncodedField("snapshot")
+
+    def with_snapshot_json(self, snapshot_json: bytes) -> Append:
+        """Return this append, whose snapshot the caller has encoded already, for the digest of its entry."""
+        self.__dict__["snapshot_json"] = snapshot_json
+        return self
 
 
 class Appended(Struct, frozen=True):
@@ -239,6 +245,11 @@ class Store(Protocol):
     @property
     def work(self) -> WorkQueue | None:
         """The work queue. Without one, a chart that asks for effects, timers or messages is refused."""
+        return None
+
+    @property
+    def wakeups(self) -> Wakeups | None:
+        """Signals between the processes of the store; without them, work of other processes is found by polling."""
         return None
 
     @property

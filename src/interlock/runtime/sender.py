@@ -35,7 +35,7 @@ from interlock.effects.work_delta import work_delta
 from interlock.errors import ConflictError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.model.backoff import Backoff
-from interlock.model.codec import to_builtins
+from interlock.model.codec import encode, snapshot_digest, to_builtins
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE, Entry, Receipt
 from interlock.model.journal.work import WorkDelta, WorkId
@@ -224,8 +224,7 @@ class EntitySender:
                 if refusal is not None:
                     raise refusal
                 step = kernel.start(context, entity=entity, time_ms=now_ms, parent=parent)
-                entry = build_entry(event, (), step, entry_key, trace)
-                append = self._build_append(kernel, None, step, entry)
+                append = self._build_append(kernel, None, step, event, entry_key, trace)
             except RejectedError as error:
                 if isinstance(found := await self.store.load(entity, key=entry_key), Duplicate):
                     return await resolve_duplicate(self.store, entity, found.version, key=entry_key, event=CREATE)
@@ -236,7 +235,7 @@ class EntitySender:
             if isinstance(result, Appended):
                 self._after_commit(step.snapshot, now_ms, append.work)
                 if step.faults:
-                    log_faults(entry, step)
+                    log_faults(append.entry, step)
                 return Receipt(entity, "applied", 1, None, step.snapshot, step.effects, step.faults)
             if isinstance(result, Duplicate):
                 return await resolve_duplicate(self.store, entity, result.version, key=entry_key, event=CREATE)
@@ -347,16 +346,15 @@ class EntitySender:
         self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, step: Step, request: SendRequest
     ) -> Receipt | _Attempt:
         event, key = stamped.event, stamped.key
-        entry = build_entry(event, snapshot.configuration, step, key, request.trace)
         try:
-            append = self._build_append(kernel, snapshot, step, entry, request)
+            append = self._build_append(kernel, snapshot, step, event, key, request.trace, request)
         except RejectedError as error:
             return await self._refuse(snapshot, stamped, _TooLarge(error), request)
         result = await self.store.append(append)
         if isinstance(result, Appended):
             self._after_commit(step.snapshot, event.time_ms, append.work)
             if step.faults:
-                log_faults(entry, step)
+                log_faults(append.entry, step)
             return Receipt(
                 snapshot.entity, step.outcome, result.version, step.reason, step.snapshot, step.effects, step.faults
             )
@@ -425,10 +423,19 @@ class EntitySender:
             )
 
     def _build_append(
-        self, kernel: Kernel, before: Snapshot | None, step: Step, entry: Entry, request: SendRequest | None = None
+        self,
+        kernel: Kernel,
+        before: Snapshot | None,
+        step: Step,
+        event: Event,
+        key: str,
+        trace: str | None,
+        request: SendRequest | None = None,
     ) -> Append:
         """Return the append of a step. Raises RejectedError when its entry or its snapshot is too large to store."""
         snapshot = step.snapshot
+        snapshot_json = encode(snapshot)  # once: for the digest, for the limit, and for the store
+        entry = build_entry(event, before, step, key, trace, snapshot_json)
         finishes = fence = sent_ms = None
         if request is not None:
             finishes, sent_ms = request.finishes, request.sent_ms
@@ -447,7 +454,7 @@ class EntitySender:
             self._work_delta(kernel, before, step, entry, finishes),
             fence,
             sent_ms,
-        )
+        ).with_snapshot_json(snapshot_json)
         if len(append.entry_json) > ENTRY_BYTES_MAX:
             raise RejectedError(f"the entry of this step exceeds {ENTRY_BYTES_MAX:,} bytes", code="entry.size")
         if len(append.snapshot_json) > SNAPSHOT_BYTES_MAX:
@@ -521,20 +528,23 @@ def _is_denied_by_role(decision: _Refusal) -> bool:
 # Entries and receipts
 
 
-def build_entry(event: Event, before: tuple[str, ...], step: Step, key: str, trace: str | None) -> Entry:
-    """Return the entry of a step."""
+def build_entry(
+    event: Event, before: Snapshot | None, step: Step, key: str, trace: str | None, snapshot_json: bytes
+) -> Entry:
+    """Return the entry of a step. `snapshot_json` is the snapshot after it, as it will be stored."""
     snapshot = step.snapshot
     return Entry(
         snapshot.version,
         event,
         step.outcome,
-        before,
+        () if before is None else before.configuration,
         snapshot.configuration,
         snapshot.revision,
         key,
         step.reason,
         trace,
         step.effects,
+        snapshot_digest(snapshot_json),
     )
 
 

@@ -3,6 +3,8 @@
 Rule 1: a replayed entry must lead to the version and configuration it records. A difference is corruption when the
 chart that wrote the entry shows it. A chart that is only compatible with that one may lead elsewhere; then this process
 cannot judge the entry.
+    The digest of an entry, a hash of the snapshot after it, covers the rest, such as the context. When an entity is
+    loaded, only the last one is compared, because a wrong result remains wrong; `verify` compares each.
 Rule 2: a time means the last entry at or before it.
 Rule 3: the snapshot that the store loads is only a shortcut. Replay starts there when the snapshot is not after the
 wanted moment, otherwise at the first entry. Both give the same result.
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +24,7 @@ from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, NotFoundError, UnavailableError, UsageError
 from interlock.kernel.step import Kernel
+from interlock.model.codec import encode, snapshot_digest
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.journal.record import JournalRecord
@@ -30,6 +34,14 @@ from interlock.ports.store import PAGE_MAX, Loaded, Store
 from interlock.runtime.revisions import Revisions, missing_functions
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+DIGEST = "snapshot.digest"
+"""The code of a snapshot that is not the one which its entry records."""
+
+DIGEST_HINT = (
+    "a guard or assign function changed since, or is not a pure function of its arguments; otherwise the journal is "
+    "damaged"
+)
 
 At = int | str | datetime
 """A version, or a time: ISO 8601 with its zone, or an aware datetime."""
@@ -47,12 +59,18 @@ async def replay(
     only a compatible revision diverges.
     """
     kind = kind_of(entity)
+    recorded: tuple[Entry, Snapshot] | None = None
+    other: tuple[Entry, Kernel] | None = None
     for entry in entries:
         kernel = revisions.known(kind, entry.revision) or await revisions.for_reading(kind, entry.revision)
-        snapshot = repeat_step(kernel, entity, snapshot, entry).snapshot
+        snapshot = as_recorded(repeat_step(kernel, entity, snapshot, entry).snapshot, entry)
         missing = revisions.missing_call(kernel)
         if missing is not None:
             raise missing_functions(kernel.chart, (missing,))
+        if other is None and not kernel.chart.is_revision(entry.revision):
+            other = entry, kernel
+        if entry.digest is not None:
+            recorded = entry, snapshot
         if snapshot.version != entry.version or snapshot.configuration != entry.after:
             if not kernel.chart.is_revision(entry.revision):
                 raise unproven(entity, entry, kernel)
@@ -60,9 +78,29 @@ async def replay(
             written = f"version {entry.version} in {', '.join(entry.after)}"
             message = f"replay of `{entity}` diverges: the journal records {written}, the chart gives {found}"
             raise CorruptionError(message, code="journal.divergence")
-        if snapshot.revision != entry.revision:  # its name in the entry is another name of this revision
-            snapshot = replace(snapshot, revision=entry.revision)
+    if recorded is not None and (problem := digest_problem(*recorded)) is not None:
+        if other is not None:
+            raise unproven(entity, *other)
+        raise CorruptionError(f"replay of `{entity}` diverges: {problem}", code=DIGEST, hint=DIGEST_HINT)
     return snapshot
+
+
+def as_recorded(snapshot: Snapshot, entry: Entry) -> Snapshot:
+    """Return a replayed snapshot under the name of the revision that the entry records.
+
+    A compatible chart, or one that is known by two names, writes its own name.
+    """
+    return snapshot if snapshot.revision == entry.revision else replace(snapshot, revision=entry.revision)
+
+
+def digest_problem(entry: Entry, snapshot: Snapshot) -> str | None:
+    """Return how a snapshot differs from the one that the entry led to; None if it does not, or it is not known."""
+    if entry.digest is None:
+        return None
+    found = snapshot_digest(encode(snapshot))
+    if found == entry.digest:
+        return None
+    return f"the snapshot at version {entry.version} has the hash {found}, but the journal records {entry.digest}"
 
 
 def unproven(entity: str, entry: Entry, kernel: Kernel) -> UnavailableError:
@@ -220,8 +258,4 @@ def _starts_before(loaded: Loaded, wanted: Moment) -> bool:
 async def _replay_until(
     revisions: Revisions, entity: str, snapshot: Snapshot | None, wanted: Moment, entries: Iterable[Entry]
 ) -> Snapshot | None:
-    for entry in entries:
-        if wanted.is_passed_by(entry):
-            break
-        snapshot = await replay(revisions, entity, snapshot, (entry,))
-    return snapshot
+    return await replay(revisions, entity, snapshot, takewhile(lambda each: not wanted.is_passed_by(each), entries))

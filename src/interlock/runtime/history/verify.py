@@ -1,7 +1,8 @@
 """Verification: read whole journals, check every link, replay every entry, and compare with the rows derived from them.
 
-Rule 1: a replayed step must give what its entry records: from, to, outcome, reason, effects; and the stored snapshot
-must equal the replayed one at its version. Anything else is a divergence, reported with its version.
+Rule 1: a replayed step must give what its entry records: from, to, outcome, reason, effects, and the digest of the
+snapshot after it; and the stored snapshot must equal the replayed one at its version. Anything else is a divergence,
+reported with its version. Entries of earlier releases have no digest.
 Rule 2: damage is a result, not an exception: one bad entity does not stop the verification of the others. So is an
 entity that cannot be read, as long as the store itself responds.
 Rule 3: an entity whose revision is not loaded is not replayed, and the result says so. A compatible chart may replay
@@ -29,7 +30,15 @@ from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.store import PAGE_MAX, Duplicate, EntityQuery, Loaded, Store
-from interlock.runtime.history.replay import read_before_damage, repeat_step, unproven
+from interlock.runtime.history.replay import (
+    DIGEST,
+    DIGEST_HINT,
+    as_recorded,
+    digest_problem,
+    read_before_damage,
+    repeat_step,
+    unproven,
+)
 from interlock.runtime.request_checks import unknown_entity
 from interlock.runtime.revisions import Revisions, missing_functions
 
@@ -216,30 +225,38 @@ class EntityVerifier:
             lacking = missing_functions(kernel.chart, (missing,))
             self._problem = VerificationProblem(lacking.code, lacking.message, record.version)
             return
-        found = difference(entry, self._snapshot, step) or self._snapshot_difference(step.snapshot)
+        after = as_recorded(step.snapshot, entry)
+        found, code = difference(entry, self._snapshot, step), "journal.divergence"
+        if found is None and (found := digest_problem(entry, after)) is not None:
+            code = DIGEST
+        fields = self._different_fields(after)
+        if found is None and fields:
+            found = f"{fields} of the stored snapshot differs from the replayed one"
+        elif found is not None and code == DIGEST:
+            found = f"{found} ({fields + ' differs; ' if fields else ''}{DIGEST_HINT})"
         if found is not None:
-            self._record_divergence(kernel, record, found)
-        self._snapshot = step.snapshot
+            self._record_divergence(kernel, record, found, code)
+        self._snapshot = after
 
-    def _record_divergence(self, kernel: Kernel, record: JournalRecord, found: str) -> None:
+    def _record_divergence(
+        self, kernel: Kernel, record: JournalRecord, found: str, code: str = "journal.divergence"
+    ) -> None:
         """Record that a repeated step gives a different result. It is damage only by the chart that wrote the entry."""
         if kernel.chart.is_revision(record.entry.revision):
-            self._fail_at(record, "journal.divergence", found)
+            self._fail_at(record, code, found)
             return
         error = unproven(self._entity, record.entry, kernel)
         self._problem = VerificationProblem(error.code, error.message, record.version)
 
-    def _snapshot_difference(self, snapshot: Snapshot) -> str | None:
-        """Return how the stored snapshot differs from the replayed one, if it is of this version."""
+    def _different_fields(self, snapshot: Snapshot) -> str:
+        """Return the fields in which the stored snapshot differs from the replayed one, if it is of this version."""
         stored = self._loaded.snapshot
         if stored is None or stored.version != snapshot.version:
-            return None
-        # After a replay by a compatible chart only the name of the revision may differ.
-        for name in stored.__struct_fields__:
-            expected, found = getattr(stored, name), getattr(snapshot, name)
-            if name != "revision" and encode(expected) != encode(found):
-                return f"`{name}` of the stored snapshot differs from the replayed one"
-        return None
+            return ""
+        names = (each for each in stored.__struct_fields__ if each != "revision")
+        return ", ".join(
+            f"`{name}`" for name in names if encode(getattr(stored, name)) != encode(getattr(snapshot, name))
+        )
 
 
 def difference(entry: Entry, before: Snapshot | None, step: Step) -> str | None:
