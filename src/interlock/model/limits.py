@@ -360,3 +360,7 @@ REVISIONS_UNKNOWN_MS = 1_000
 
 REVISIONS_UNKNOWN_MAX = 1_000
 """Unknown revisions that a process remembers at the same time."""
+
+POLICY_AGE_MS_MAX = 10_000
+"""How long a process uses roles and permits before it looks for a newer definition of the kind: so soon does a revoked
+role reach every process, for one small read in ten seconds."""

@@ -46,6 +46,7 @@ from interlock.model.limits import (
     CLOCK_AHEAD_MS_MAX,
     CONFLICT_RETRIES_MAX,
     ENTRY_BYTES_MAX,
+    POLICY_AGE_MS_MAX,
     SNAPSHOT_BYTES_MAX,
     SNAPSHOTS_CACHED_MAX,
 )
@@ -146,7 +147,6 @@ class EntitySender:
         self._keeps_work = store.work is not None
         self._messages = messages
         self._hidden: dict[str, frozenset[str]] = {}
-        self._authorizers: dict[str, Authorizer] = {}
         self._listed: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
     def close(self) -> None:
@@ -265,6 +265,7 @@ class EntitySender:
         """Return what `send` would answer now. Nothing is written, not even a refusal."""
         snapshot, last_ms = await self.load_snapshot(entity)
         kernel = await self.revisions.for_preview(snapshot)
+        await self.revisions.authorizer(kernel)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
         event = stamped.event
         decision = self._decide(kernel, snapshot, event, request)
@@ -283,6 +284,9 @@ class EntitySender:
         snapshot, last_ms = cached if cached is not None else await self.load_snapshot(entity)
         kernel = self.revisions.known(snapshot.kind, snapshot.revision) or await self.revisions.for_step(snapshot)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
+        policy = self.revisions.policies.get(snapshot.kind)
+        if policy is None or not 0 <= self._latest_ms - policy.checked_ms < POLICY_AGE_MS_MAX:
+            await self.revisions.authorizer(kernel)
         decision = self._decide(kernel, snapshot, stamped.event, request)
         if stamped.former_key is not None and not _is_denied_by_role(decision):
             before = await find_former(self.store, entity, stamped.former_key, stamped.event)
@@ -335,9 +339,7 @@ class EntitySender:
         """Return the policy that applies; None for results of its work, and when every sender is allowed."""
         if request.finishes is not None:
             return None
-        authorizer = self._authorizers.get(kernel.chart.revision)
-        if authorizer is None:
-            authorizer = self._authorizers[kernel.chart.revision] = Authorizer(kernel.chart)
+        authorizer = self.revisions.known_authorizer(kernel)
         return None if authorizer.is_open else authorizer
 
     async def _commit(
