@@ -68,12 +68,17 @@ def content_hash(document: Document) -> str:
     return blake2b(_encoder.encode(_content(document)), digest_size=6).hexdigest()
 
 
+_LATER_FIELDS = frozenset({"upgrade"})
+"""Fields of a document that no release with these hashes knew: an existing name must not change when one is set."""
+
+
 def _content(value: Any) -> Any:
     if is_dataclass(value):
         values = {
             each.name: _content(found)
             for each in fields(value)
             if each.compare
+            and each.name not in _LATER_FIELDS
             and (found := getattr(value, each.name)) not in (None, (), UNSET)
             and not isinstance(found, SourceLocation)
         }

@@ -51,6 +51,7 @@ from interlock.runtime.request_checks import (
 from interlock.runtime.sender import EXPIRED, EntitySender, SendRequest
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, until_signal
+from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview
 from interlock.runtime.work_ringer import WorkRinger
 
 DRAIN_MS = 10_000
@@ -78,6 +79,7 @@ class Runtime:
         gate: AdmissionGate | None = None,
         *,
         messages: bool = False,
+        upgrade: UpgradePolicy = "pinned",
     ) -> None:
         check_capabilities(store)
         self.store = store
@@ -85,7 +87,7 @@ class Runtime:
         self.clock = clock
         self.gate = gate
         self.drain_ms = DRAIN_MS
-        self.sender = EntitySender(store, charts, clock, messages=messages)
+        self.sender = EntitySender(store, charts, clock, messages=messages, upgrade=upgrade)
         self.revisions = self.sender.revisions
         self.ringer = None if store.wakeups is None else WorkRinger(store.wakeups, clock)
         if self.ringer is not None:
@@ -291,9 +293,27 @@ class Runtime:
                 await first_of(changed.wait(), wait_to_poll(self.clock, poll_ms))
 
     async def can(self, entity: str) -> tuple[Candidate, ...]:
-        """Return the transitions that could be taken now, with the verdict of each guard and what it read."""
-        snapshot = await self.state(entity)
+        """Return the transitions that could be taken now, with the verdict of each guard and what it read.
+
+        Of an entity that would move to the newest chart first: those of that chart.
+        """
+        snapshot, last_ms = await self._loaded(entity)
+        if self.sender.upgrades.covers(snapshot.kind):
+            snapshot, _ = await self.sender.preview_upgrade(snapshot, last_ms)
         return (await self.revisions.for_preview(snapshot, needs_functions=False)).candidates(snapshot)
+
+    async def preview_upgrade(self, entity: str) -> UpgradePreview | None:
+        """Return whether the next step of an entity would first move it to the newest chart, and if not, why it stays.
+
+        None if its chart is pinned, or it is on the newest chart already.
+        """
+        snapshot, last_ms = await self._loaded(entity)
+        _, preview = await self.sender.preview_upgrade(snapshot, last_ms)
+        return preview
+
+    async def _loaded(self, entity: str) -> tuple[Snapshot, int]:
+        check_entity(entity)
+        return await self.sender.load_snapshot(entity)
 
     async def verify(self, entity: str) -> Verification:
         """Check every link of an entity's journal and replay every entry. Damage is reported, not raised."""
