@@ -42,6 +42,7 @@ class RuntimeOptions:
     work: bool | None = None
     lifecycle: AdmissionGate | None = None
     bus: Callable[[], Bus] | None = None
+    bus_address: str | None = None
     source: str | None = None
     lease_ms: int = LEASE_MS
     key_prefix: str = ""
@@ -91,7 +92,8 @@ def open(  # noqa: A001 - the name users read: interlock.open
     parts of a chart that will not run. With a `lifecycle` (a `Lifecycle` or `Gate`), sends and work hold its permits:
     draining it stops every process that shares it, and waits for running work.
 
-    With a `bus`, an address or an object, every entry is published as a message from `source` and the kind. `lease_ms`
+    With a `bus`, an address or an object, every entry is published as a message from `source` and the kind, whichever
+    process writes it: that the store has a bus is kept there. `lease_ms`
     is how long the work of a dead process waits before another claims it. `key_prefix` is put before every key that
     handlers see, for stores that share an account of some service: also before the author's own keys, and in what a
     compensation `compensates`. It must never change. `handler_defaults` are the retry policy and the time limit of
@@ -122,6 +124,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
         work=work,
         lifecycle=lifecycle,
         bus=_bus_opener(bus),
+        bus_address=bus if isinstance(bus, str) else None,
         source=source,
         lease_ms=lease_ms,
         key_prefix=key_prefix,
@@ -300,6 +303,14 @@ class PendingRuntime:
         options = self._options
         clock = options.clock or SystemClock()
         messages = options.bus is not None
+        if messages and store.work is not None:
+            from interlock.runtime.message_setting import turn_on
+
+            try:
+                await turn_on(store, options.bus_address)
+            except BaseException:
+                await store.close()
+                raise
         charts, gate = ChartRegistry(self._kernels), options.lifecycle
         runtime = Runtime(store, charts, clock, gate, messages=messages, upgrade=options.upgrade)
         try:

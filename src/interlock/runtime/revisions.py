@@ -264,6 +264,23 @@ class Revisions:
             return stored.kernel
         return self.charts.for_revision(kind, revision, label=await self.label(kind, revision))
 
+    async def for_repeating(self, kind: str, revision: str) -> Kernel:
+        """Return the exact chart of a revision with all functions that it names, to repeat recorded steps.
+
+        Raises UnavailableError as `for_step` does.
+        """
+        own = self.charts.find(kind, revision)
+        stored = None if own is not None else await self._find_stored(kind, revision)
+        if own is None and stored is None:
+            message = f"the store has no definition of revision {revision} of `{kind}`"
+            hint = "give its chart, or save it: interlock db definitions add FILE"
+            raise UnavailableError(message, code="revision.unknown", hint=hint)
+        if stored is not None and stored.missing:
+            raise missing_functions(stored.kernel.chart, stored.missing)
+        kernel = own if stored is None else stored.kernel
+        assert kernel is not None
+        return kernel
+
     async def chart(self, kind: str, revision: str) -> Chart:
         """Return the chart of a revision. Raises UnavailableError as `for_reading` does."""
         return (await self.for_reading(kind, revision)).chart

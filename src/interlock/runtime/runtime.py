@@ -52,6 +52,7 @@ from interlock.runtime.sender import EXPIRED, EntitySender, SendRequest
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, until_signal
 from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview
+from interlock.runtime.work_ringer import WorkRinger
 
 DRAIN_MS = 10_000
 """How long running work may take to finish when a runtime closes."""
@@ -88,6 +89,9 @@ class Runtime:
         self.drain_ms = DRAIN_MS
         self.sender = EntitySender(store, charts, clock, messages=messages, upgrade=upgrade)
         self.revisions = self.sender.revisions
+        self.ringer = None if store.wakeups is None else WorkRinger(store.wakeups, clock)
+        if self.ringer is not None:
+            self.sender.on_work(self.ringer.ring_for)
         self._admission = Admission(gate)
         self._close_callbacks: list[Callable[[], Awaitable[object]]] = []
         self._drain_listeners: list[Callable[[], None]] = []

@@ -72,6 +72,7 @@ from interlock.ports.store import (
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import replay
 from interlock.runtime.mailbox import EntityTurn, Mailboxes, Priority
+from interlock.runtime.message_setting import MessageSetting
 from interlock.runtime.moves import MoveRequest, MoveResult
 from interlock.runtime.request_checks import unknown_entity
 from interlock.runtime.revisions import Revisions
@@ -172,7 +173,7 @@ class EntitySender:
         self._clock_listeners: list[Callable[[str | None], None]] = []
         self._latest_ms = 0
         self._keeps_work = store.work is not None
-        self._messages = messages
+        self._messages = MessageSetting(store, clock, has_bus=messages)
         self._hidden: dict[str, frozenset[str]] = {}
         self._listed: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
@@ -239,6 +240,8 @@ class EntitySender:
         Raises RejectedError when the chart rejects it or `refusal` is set; but if the key is known, a chart accepted
         the creation before and the outcome is `duplicate`.
         """
+        if self._messages.is_stale:
+            await self._messages.refresh()
         data: dict[str, Any] = {"context": context}
         if parent is not None:
             data["parent"] = to_builtins(parent)
@@ -271,6 +274,8 @@ class EntitySender:
 
     async def send(self, entity: str, request: SendRequest) -> Receipt:
         """Step an entity by an event. After a lost swap, try again on a fresh snapshot."""
+        if self._messages.is_stale:
+            await self._messages.refresh()
         async with self._turn(entity, request.priority):
             for attempt in range(CONFLICT_RETRIES_MAX + 1):
                 receipt = await self._try_send(entity, request)
@@ -536,7 +541,7 @@ class EntitySender:
         if not self._keeps_work:
             return NO_WORK
         work, time_ms = NO_WORK, entry.event.at_ms
-        if self._messages:
+        if self._messages.is_on:
             is_quiet = entry.event.name == MOVED and entry.before == entry.after
             work = work_delta(before, step, time_ms, published=entry, hidden=is_quiet or self._is_hidden(kernel, entry))
         elif before is None or step.effects or before.timers or step.snapshot.ended is not None:

@@ -126,6 +126,10 @@ class Statements:
     delete_definition: str
     delete_unused_body: str
 
+    facts: str
+    save_fact: str
+    delete_fact: str
+
     record_heartbeat: Callable[[str, int, int], Questions[Downtime | None]]
     """From tenant, time and gap: the downtime that ends with this heartbeat."""
 
@@ -145,6 +149,9 @@ class WorkQuestions(Protocol):
 
     def settle(self, settlements: tuple[Settlement, ...], *, now_ms: int) -> Questions[tuple[bool, ...]]:
         """Release claims."""
+
+    def release_owner(self, owner: str) -> Questions[int]:
+        """Make all claims of an owner that has died due now; return how many."""
 
     def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> Questions[int | None]:
         """Return when the next work is due or its lease expires."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -31,15 +31,27 @@ from interlock.ports.store import (
     JournalRelease,
     Loaded,
 )
+from interlock.ports.store_facts import StoreFacts
+from interlock.ports.wakeups import Wakeups
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
 from interlock.stores.sql import definitions, leases, lists, statistics, verification, work_lists
 from interlock.stores.sql.commit_plan import split_entity
-from interlock.stores.sql.database import Questions, SqlAppendResult, SqlDatabase
+from interlock.stores.sql.database import Ask, Questions, SqlAppendResult, SqlDatabase
 from interlock.stores.sql.records import read_records
 from interlock.stores.sql.refusals import append_refusals, refusals_before, verify_refusals
 
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 """Characters that a database cannot store: NUL and lone surrogates."""
+
+
+class SqlWakeups(Wakeups, Protocol):
+    """The signals of a SQL store, which end with it."""
+
+    async def arrive(self) -> bool:
+        """Whether signals arrive at all, as far as a test shows."""
+
+    async def close(self) -> None:
+        """Send what waits, and release everything."""
 
 
 class SqlStore:
@@ -54,10 +66,12 @@ class SqlStore:
     journal_release = Itself[JournalRelease]()
     verification = Itself[EntityVerification]()
     definitions = Itself[Definitions]()
+    facts = Itself[StoreFacts]()
     journal_archive = None
 
-    def __init__(self, database: SqlDatabase) -> None:
+    def __init__(self, database: SqlDatabase, wakeups: SqlWakeups) -> None:
         self.database = database
+        self.wakeups = wakeups
         self._sql = database.statements
         self._tenant = database.tenant
 
@@ -126,6 +140,7 @@ class SqlStore:
 
     async def close(self) -> None:
         """Finish appends that are in progress, then release everything; later calls raise UnavailableError."""
+        await self.wakeups.close()  # it releases claims of dead workers
         await self.database.close()
 
     # Refusals
@@ -237,6 +252,27 @@ class SqlStore:
         return await self.database.change_once(
             lambda: definitions.save_definition(self._sql, self._tenant, definition, now_ms)
         )
+
+    async def read_facts(self) -> dict[str, str]:
+        """Return all facts."""
+
+        def read() -> Questions[dict[str, str]]:
+            return dict((yield Ask(self._sql.facts, (self._tenant,))))
+
+        return await self.database.read(read)
+
+    async def save_fact(self, name: str, value: str | None) -> None:
+        """Set or remove a fact."""
+        check_text(name, "name")
+        check_text(value or "", "fact")
+
+        def save() -> Questions[None]:
+            if value is None:
+                yield Ask(self._sql.delete_fact, (self._tenant, name))
+            else:
+                yield Ask(self._sql.save_fact, (self._tenant, name, value))
+
+        await self.database.change(save)
 
     async def read_definitions(self, kind: str, name: str) -> tuple[StoredDefinition, ...]:
         """Return the revisions of a kind that a name means, in their order."""
