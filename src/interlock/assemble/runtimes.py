@@ -291,6 +291,7 @@ class PendingRuntime:
         messages = options.bus is not None
         runtime = Runtime(store, ChartRegistry(self._kernels), clock, options.lifecycle, messages=messages)
         try:
+            await runtime.declare_indexes()
             await self._start_worker(runtime)
             await self._start_reconcilers(runtime)
         except BaseException:

@@ -89,8 +89,8 @@ class MemoryStore:
     refusal_log = Itself[RefusalLog]()
     refusal_history = Itself[RefusalHistory]()
     journal_release = Itself[JournalRelease]()
+    journal_feed = journal_archive = verification = field_indexes = None
     definitions = Itself[Definitions]()
-    journal_feed = journal_archive = verification = None
     server_clock = False
 
     def __init__(self) -> None:

@@ -80,8 +80,8 @@ class FileStore:
     journal_archive = Itself[JournalArchive]()
     journal_release = Itself[JournalRelease]()
     verification = Itself[EntityVerification]()
+    clock_stamps = statistics = refusal_history = journal_feed = field_indexes = None
     definitions = Itself[Definitions]()
-    clock_stamps = statistics = refusal_history = journal_feed = None
 
     def __init__(
         self,
