@@ -355,3 +355,16 @@ SHADOW_VALUE_LENGTH_MAX = 120
 
 SHADOW_CHANGED_MAX = 1_000_000
 """Entities that may change while a shadow replay walks over a store: their ids are remembered (some hundred MB)."""
+
+REVISIONS_CACHED_MAX = 256
+"""Compiled stored definitions that a process keeps: a chart with a change a day for most of a year."""
+
+REVISIONS_UNKNOWN_MS = 1_000
+"""How long a process remembers that the store has no definition of a revision: another process may save it soon."""
+
+REVISIONS_UNKNOWN_MAX = 1_000
+"""Unknown revisions that a process remembers at the same time."""
+
+POLICY_AGE_MS_MAX = 10_000
+"""How long a process uses roles and permits before it looks for a newer definition of the kind: so soon does a revoked
+role reach every process, for one small read in ten seconds."""

@@ -89,7 +89,7 @@ class MemoryStore:
     refusal_log = Itself[RefusalLog]()
     refusal_history = Itself[RefusalHistory]()
     journal_release = Itself[JournalRelease]()
-    journal_feed = journal_archive = verification = field_indexes = None
+    journal_feed = journal_archive = verification = wakeups = field_indexes = None
     definitions = Itself[Definitions]()
     server_clock = False
 

@@ -124,7 +124,7 @@ class ShadowReplay:
         new = self._new
         found: _Source | InterlockError
         try:
-            old = new if revision == new.revision else await self._find(revision)
+            old = new if new.kernel.chart.is_revision(revision) else await self._find(revision)
             comparer = StepComparer(Carrier(old.document, new.document, new.kernel))
             found = _Source(kernel=old.kernel, comparer=comparer, is_new=old is new)
         except InterlockError as error:
