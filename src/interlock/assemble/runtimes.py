@@ -314,6 +314,7 @@ class PendingRuntime:
         charts, gate = ChartRegistry(self._kernels), options.lifecycle
         runtime = Runtime(store, charts, clock, gate, messages=messages, upgrade=options.upgrade)
         try:
+            await runtime.declare_indexes()
             await self._start_worker(runtime)
             await self._start_reconcilers(runtime)
         except BaseException:

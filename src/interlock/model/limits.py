@@ -26,6 +26,10 @@ DEFERRED_MAX = 64
 INVOKES_MAX = 256
 """Active invokes of one entity."""
 
+INDEXED_FIELDS_MAX = 8
+"""Context fields of a chart that entities are found by: each change of one deletes a row and inserts a row, about 14
+microseconds on SQLite and 23 on PostgreSQL."""
+
 FOREACH_ITEMS_MAX = 10_000
 """Items of one `foreach`."""
 

@@ -32,10 +32,12 @@ from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault
 from interlock.ports.admission import AdmissionGate, DrainableGate
 from interlock.ports.clock import Clock, wait_to_poll
+from interlock.ports.field_indexes import IndexStatus
 from interlock.ports.fork import after_fork, keep_forever
 from interlock.ports.store import EntityPage, EntityQuery, Store, check_capabilities
 from interlock.runtime.admission import Admission
 from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.field_walk import declared_indexes, find_by_walk
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
 from interlock.runtime.request_checks import (
@@ -261,11 +263,32 @@ class Runtime:
         return found
 
     async def list(self, query: EntityQuery) -> EntityPage:
-        """Return entities by kind, state, age and tag, page by page. Raises UsageError for anything but a query."""
+        """Return entities by kind, state, age, tag and indexed context fields, page by page.
+
+        Raises UsageError for anything but a query, and for a condition on a field without a complete index.
+        """
         if not isinstance(cast("object", query), EntityQuery):
             hint = 'write interlock.EntityQuery(kind="order")'
             raise UsageError(f"expected an EntityQuery, got {query!r:.80}", code="query.malformed", hint=hint)
+        if (query.where or query.context) and self.store.field_indexes is None:
+            return await find_by_walk(self.store, self.charts, query)
         return await self.store.find(query)
+
+    async def indexes(self) -> tuple[IndexStatus, ...]:
+        """Return the indexes on context fields, by kind and field; where the store has none, those of the charts."""
+        if self.store.field_indexes is not None:
+            return await self.store.field_indexes.indexes()
+        declared = (IndexStatus(each.kind, each.field, each.form, "ready") for each in declared_indexes(self.charts))
+        return tuple(sorted(declared, key=lambda each: (each.kind, each.field)))
+
+    async def declare_indexes(self) -> None:
+        """Create the indexes on context fields that the charts declare and the store lacks; `open` does this.
+
+        Every later step keeps them. Where entities exist already, `interlock db index build` completes them.
+        """
+        fields = declared_indexes(self.charts)
+        if fields and self.store.field_indexes is not None:
+            await self.store.field_indexes.declare_indexes(fields)
 
     async def watch(self, entity: str, *, after: int = 0, poll_ms: int = 1_000) -> AsyncGenerator[Entry, None]:
         """Yield every entry after a version as it is written: immediately in this process, within `poll_ms` in others.

@@ -622,6 +622,7 @@ class EntitySender:
             self._work_delta(kernel, before, step, entry, finishes),
             fence,
             sent_ms,
+            before,
         ).with_snapshot_json(snapshot_json)
         if len(append.entry_json) > ENTRY_BYTES_MAX:
             raise RejectedError(f"the entry of this step exceeds {ENTRY_BYTES_MAX:,} bytes", code="entry.size")

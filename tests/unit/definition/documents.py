@@ -193,6 +193,7 @@ def fields(draw: st.DrawFn, *, context: bool = False, depth: int = 1) -> Field:
         "min": st.integers(-9, 9) | st.floats(-9, 9),
         "max": st.integers(-9, 9),
         "length_max": st.integers(0, 9),
+        "index": st.booleans(),
         "description": TEXTS,
     }
     if depth:

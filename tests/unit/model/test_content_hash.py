@@ -45,6 +45,7 @@ FIELD = fld.Field(
     min=1,
     max=2.5,
     length_max=9,
+    index=True,
     items=fld.Field(name="items", type="string"),
     fields=(fld.Field(name="x", type="integer", default=1),),
     description="a field",

@@ -264,3 +264,5 @@ def row_lines(rows: Sequence[EntityRow], now_ms: int) -> Iterator[Line]:
         ended = f"  ended {each.ended}" if each.ended is not None else ""
         age = age_text(now_ms - each.entered_ms)
         yield ((f"{each.entity:<{width}}", "bold"), f"  v{each.version:<6} {states:<{states_width}}  {age}{ended}")
+        for name, value in (each.context or {}).items():
+            yield (f"  {name}: ", value_text(value))
