@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from interlock.runtime.reconcile.definition import ReconcileRequest, ReconcileResult
     from interlock.runtime.runtime import Runtime, SendOptions
     from interlock.runtime.shutdown import DrainReport
+    from interlock.runtime.upgrades import UpgradePreview
 
     __version__: str = _version("interlock")
 
@@ -99,6 +100,7 @@ _HOMES = {
     "Snapshot": "interlock.model.snapshot",
     "Step": "interlock.model.step",
     "UnavailableError": "interlock.errors",
+    "UpgradePreview": "interlock.runtime.upgrades",
     "UsageError": "interlock.errors",
     "Verification": "interlock.runtime.history.verify",
     "VerificationProblem": "interlock.runtime.history.verify",
@@ -157,6 +159,7 @@ __all__ = (
     "SourceLocation",
     "Step",
     "UnavailableError",
+    "UpgradePreview",
     "UsageError",
     "Verification",
     "VerificationProblem",
