@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from interlock.runtime.reconcile.definition import ReconcileRequest, ReconcileResult
     from interlock.runtime.runtime import Runtime, SendOptions
     from interlock.runtime.shutdown import DrainReport
+    from interlock.runtime.upgrades import UpgradePreview
 
     __version__: str = _version("interlock")
 
@@ -103,6 +104,7 @@ _HOMES = {
     "Snapshot": "interlock.model.snapshot",
     "Step": "interlock.model.step",
     "UnavailableError": "interlock.errors",
+    "UpgradePreview": "interlock.runtime.upgrades",
     "UsageError": "interlock.errors",
     "Verification": "interlock.runtime.history.verify",
     "VerificationProblem": "interlock.runtime.history.verify",
@@ -163,6 +165,7 @@ __all__ = (
     "SourceLocation",
     "Step",
     "UnavailableError",
+    "UpgradePreview",
     "UsageError",
     "Verification",
     "VerificationProblem",

@@ -39,6 +39,7 @@ from interlock.runtime.history.verify import Verification
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, Signals, until_stopped
+from interlock.runtime.upgrades import UpgradePreview
 from interlock.stores.threads.wakeup import WakeupPipe
 
 PIPES_MAX = 64
@@ -215,6 +216,10 @@ class BlockingRuntime:
     def can(self, entity: str) -> tuple[Candidate, ...]:
         """As `Runtime.can`."""
         return self._wait(self.runtime.can(entity))
+
+    def preview_upgrade(self, entity: str) -> UpgradePreview | None:
+        """As `Runtime.preview_upgrade`."""
+        return self._wait(self.runtime.preview_upgrade(entity))
 
     def watch(self, entity: str, *, after: int = 0, poll_ms: int = 1_000) -> Generator[Entry, None, None]:
         """As `Runtime.watch`, as an ordinary iterator."""

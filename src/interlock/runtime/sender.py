@@ -389,7 +389,7 @@ class EntitySender:
 
     async def preview_upgrade(self, snapshot: Snapshot, last_ms: int) -> tuple[Snapshot, UpgradePreview | None]:
         """Return the snapshot on which the next step would run, and what would move it; nothing is written."""
-        carrier = await self.upgrades.carrier(snapshot)
+        carrier = await self.upgrades.carrier(snapshot, is_preview=True)
         if carrier is None:
             return snapshot, None
         entered_ms = await self.entered_ms(snapshot, carrier.states_with_new_timers(snapshot))
