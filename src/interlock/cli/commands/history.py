@@ -329,7 +329,8 @@ def _replay_entry(
         mark = ("✓", "green") if problem is None else ("✗", "red")
         terminal.report(mark, *output.entry_line(entry))
         if after is not None:
-            for change in output.context_changes({} if before is None else before.context, after.context):
+            context_before = {} if before is None else kernel.chart.visible_context(before.context)
+            for change in output.context_changes(context_before, kernel.chart.visible_context(after.context)):
                 terminal.report("      ", *change)
         for fault in output.problem_lines((), faults):
             terminal.report("      ", *fault)

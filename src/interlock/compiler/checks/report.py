@@ -74,6 +74,7 @@ CODES: dict[str, Code] = {
     "expression.unknown_field": LINT,
     "field.bounds": RULE,
     "field.enum": RULE,
+    "field.format": RULE,
     "final.content": RULE,
     "final.region": ERROR,
     "guard.constant": LINT,
