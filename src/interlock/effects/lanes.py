@@ -1,7 +1,7 @@
 """One lane of work: claim what is due, run it, renew its leases, settle it.
 
-Rule 1: nothing is polled that can be signalled. An append of this process wakes its lanes; work of other processes is
-found when it is due or at the next poll, whichever comes first.
+Rule 1: nothing is polled that can be signalled. An append wakes the lanes of its own process, and those of other
+processes where the store has signals (`ports.wakeups`). A poll finds what was not signalled.
 Rule 2: running work is renewed at a third of its lease. When another worker has claimed it, its attempt is stopped,
 unless it is already delivering its result: that append counts once, and a row that no longer exists is usually the
 effect of it. When the work is cancelled, its attempt is informed. The details of its heartbeats are stored with it. A
@@ -32,7 +32,7 @@ from interlock.effects.failed_attempts import FailedAttempt, append_failed_attem
 from interlock.effects.retry import failure_from
 from interlock.effects.waiting import first_of, log_failure, wait_until_empty
 from interlock.errors import ConflictError, UnavailableError
-from interlock.model.journal.work import Lane
+from interlock.model.journal.work import Lane, WorkId
 from interlock.model.limits import ATTEMPTS_MAX, LEASE_MS, POLL_MS_MAX, STOP_MS_MAX
 from interlock.ports.admission import AdmissionGate, AdmissionPermit
 from interlock.ports.clock import Clock, wait_to_poll
@@ -170,6 +170,7 @@ class LaneWorker:
         self._lease_ms = lease_ms
         self._gate = gate
         self._running: dict[asyncio.Task[None], RunningWork] = {}
+        self._running_by_id: dict[tuple[str, WorkId], list[RunningWork]] = {}
         self._signal = asyncio.Event()
         self._claiming = asyncio.Lock()
         self._stopping = False
@@ -188,6 +189,11 @@ class LaneWorker:
     def running(self) -> int:
         """How many pieces of work are running."""
         return len(self._running)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it can start another piece of work now."""
+        return not self._stopping and len(self._running) < self._running_max
 
     async def run(self) -> None:
         """Claim and run work until `stop`. The loop is endless on purpose."""
@@ -279,14 +285,14 @@ class LaneWorker:
             work = RunningWork(claim)
             task = asyncio.ensure_future(self._run(work, permit))
             self._running[task] = work
+            self._running_by_id.setdefault((claim.entity, claim.work.id), []).append(work)
             task.add_done_callback(self._on_done)
         return _Claimed.SOME if claims else _Claimed.NOTHING
 
     def _is_ours_again(self, claim: Claim) -> bool:
         """Whether this process runs the work already: its lease expired while the process was suspended."""
-        for work in self._running.values():
-            mine = work.claim
-            if (mine.entity, mine.work.id, mine.failures) == (claim.entity, claim.work.id, claim.failures):
+        for work in self._running_by_id.get((claim.entity, claim.work.id), ()):
+            if work.claim.failures == claim.failures:
                 if work.releasing:
                     return False
                 work.update(claim)
@@ -294,7 +300,12 @@ class LaneWorker:
         return False
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
-        self._running.pop(task, None)
+        work = self._running.pop(task)
+        identity = work.claim.entity, work.claim.work.id
+        same = self._running_by_id[identity]
+        same.remove(work)
+        if not same:
+            del self._running_by_id[identity]
         self._finished += self._stopping and not task.cancelled()
         self.wake()
 

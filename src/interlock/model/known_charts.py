@@ -53,7 +53,12 @@ def remember_chart(chart: Chart, *, revision: str | None = None) -> None:
         for name, known in list(_KNOWN.items()):
             if all(each() is None for each in known.charts):
                 _KNOWN.pop(name, None)
-    known = _KNOWN.setdefault((chart.kind, revision or chart.revision), _Known())
+    for each in (revision or chart.revision, *chart.other_names):
+        _remember(chart, each)
+
+
+def _remember(chart: Chart, revision: str) -> None:
+    known = _KNOWN.setdefault((chart.kind, revision), _Known())
     if not any(each() is chart for each in known.charts):
         known.charts = [*(each for each in known.charts if each() is not None), ref(chart)]
         known.names = None  # tags are not part of a revision's name, so the newest chart decides

@@ -58,6 +58,7 @@ class Snapshot(Struct, frozen=True, gc=False, omit_defaults=True):
 
     `configuration` has the ids of the active atomic states in document order; after the end, those of the final states.
     `history` maps the id of a history state to the recorded states. `entered` is used for late binding only.
+    `moved` is the version at which the entity last moved to another revision; 0 if it never did.
     """
 
     kind: str
@@ -74,6 +75,7 @@ class Snapshot(Struct, frozen=True, gc=False, omit_defaults=True):
     ended: Ended | None = None
     output: Any = None
     parent: Parent | None = None
+    moved: int = 0
 
     def matches(self, state: str) -> bool:
         """Whether a state is active: an atomic one, or one that contains it. After the end, those in which it ended.

@@ -38,11 +38,13 @@ from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault
 from interlock.ports.admission import AdmissionGate, DrainableGate
 from interlock.ports.clock import Clock, wait_to_poll
+from interlock.ports.field_indexes import IndexStatus
 from interlock.ports.fork import after_fork, keep_forever
 from interlock.ports.store import EntityPage, EntityQuery, Store, check_capabilities
 from interlock.runtime.admission import Admission
 from interlock.runtime.chart_registry import ChartRegistry, unknown_kind
 from interlock.runtime.entity_counts import count_by_revision
+from interlock.runtime.field_walk import declared_indexes, find_by_walk
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
 from interlock.runtime.request_checks import (
@@ -60,6 +62,8 @@ from interlock.runtime.request_checks import (
 from interlock.runtime.sender import EXPIRED, EntitySender, SendRequest
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, until_signal
+from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview
+from interlock.runtime.work_ringer import WorkRinger
 
 EventModels = Mapping[type, tuple[str, ...]]
 """The events of a kind that a model is declared for."""
@@ -102,6 +106,7 @@ class Runtime:
         *,
         messages: bool = False,
         models: Mapping[str, EventModels] = NO_MODELS,
+        upgrade: UpgradePolicy = "pinned",
     ) -> None:
         check_capabilities(store)
         self.store = store
@@ -110,7 +115,11 @@ class Runtime:
         self.gate = gate
         self.models = models
         self.drain_ms = DRAIN_MS
-        self.sender = EntitySender(store, charts, clock, messages=messages)
+        self.sender = EntitySender(store, charts, clock, messages=messages, upgrade=upgrade)
+        self.revisions = self.sender.revisions
+        self.ringer = None if store.wakeups is None else WorkRinger(store.wakeups, clock)
+        if self.ringer is not None:
+            self.sender.on_work(self.ringer.ring_for)
         self._admission = Admission(gate)
         self._close_callbacks: list[Callable[[], Awaitable[object]]] = []
         self._drain_listeners: list[Callable[[], None]] = []
@@ -297,8 +306,8 @@ class Runtime:
     async def _with_snapshot(self, receipt: Receipt) -> Receipt:
         """Return the receipt of a duplicate with the entity as it is now."""
         snapshot, _ = self.sender.snapshots.get(receipt.entity) or await self.sender.load_snapshot(receipt.entity)
-        with suppress(UnavailableError):  # its states can then be asked for, by a chart that is compatible with it
-            self.charts.for_snapshot(snapshot)
+        with suppress(UnavailableError):  # its states can then be asked for
+            await self.revisions.for_preview(snapshot, needs_functions=False)
         return replace(receipt, snapshot=snapshot)
 
     def _request(
@@ -353,7 +362,7 @@ class Runtime:
             loaded = await self.sender.load(entity)
         except CorruptionError:  # the journal shows what was before the damage
             loaded = None
-        return await state_at(self.store, self.charts, entity, loaded, at)
+        return await state_at(self.store, self.revisions, entity, loaded, at)
 
     async def journal(self, entity: str, *, after: int = 0, limit: int | None = None) -> tuple[Entry, ...]:
         """Return the entries after a version, in order and verified: all of them, or the first `limit`.
@@ -370,11 +379,32 @@ class Runtime:
         return found
 
     async def list(self, query: EntityQuery) -> EntityPage:
-        """Return entities by kind, state, age and tag, page by page. Raises UsageError for anything but a query."""
+        """Return entities by kind, state, age, tag and indexed context fields, page by page.
+
+        Raises UsageError for anything but a query, and for a condition on a field without a complete index.
+        """
         if not isinstance(cast("object", query), EntityQuery):
             hint = 'write interlock.EntityQuery(kind="order")'
             raise UsageError(f"expected an EntityQuery, got {query!r:.80}", code="query.malformed", hint=hint)
+        if (query.where or query.context) and self.store.field_indexes is None:
+            return await find_by_walk(self.store, self.charts, query)
         return await self.store.find(query)
+
+    async def indexes(self) -> tuple[IndexStatus, ...]:
+        """Return the indexes on context fields, by kind and field; where the store has none, those of the charts."""
+        if self.store.field_indexes is not None:
+            return await self.store.field_indexes.indexes()
+        declared = (IndexStatus(each.kind, each.field, each.form, "ready") for each in declared_indexes(self.charts))
+        return tuple(sorted(declared, key=lambda each: (each.kind, each.field)))
+
+    async def declare_indexes(self) -> None:
+        """Create the indexes on context fields that the charts declare and the store lacks; `open` does this.
+
+        Every later step keeps them. Where entities exist already, `interlock db index build` completes them.
+        """
+        fields = declared_indexes(self.charts)
+        if fields and self.store.field_indexes is not None:
+            await self.store.field_indexes.declare_indexes(fields)
 
     async def watch(self, entity: str, *, after: int = 0, poll_ms: int = 1_000) -> AsyncGenerator[Entry, None]:
         """Yield every entry after a version as it is written: immediately in this process, within `poll_ms` in others.
@@ -402,9 +432,27 @@ class Runtime:
                 await first_of(changed.wait(), wait_to_poll(self.clock, poll_ms))
 
     async def can(self, entity: str) -> tuple[Candidate, ...]:
-        """Return the transitions that could be taken now, with the verdict of each guard and what it read."""
-        snapshot = await self.state(entity)
-        return self.charts.for_snapshot(snapshot).candidates(snapshot)
+        """Return the transitions that could be taken now, with the verdict of each guard and what it read.
+
+        Of an entity that would move to the newest chart first: those of that chart.
+        """
+        snapshot, last_ms = await self._loaded(entity)
+        if self.sender.upgrades.covers(snapshot.kind):
+            snapshot, _ = await self.sender.preview_upgrade(snapshot, last_ms)
+        return (await self.revisions.for_preview(snapshot, needs_functions=False)).candidates(snapshot)
+
+    async def preview_upgrade(self, entity: str) -> UpgradePreview | None:
+        """Return whether the next step of an entity would first move it to the newest chart, and if not, why it stays.
+
+        None if its chart is pinned, or it is on the newest chart already.
+        """
+        snapshot, last_ms = await self._loaded(entity)
+        _, preview = await self.sender.preview_upgrade(snapshot, last_ms)
+        return preview
+
+    async def _loaded(self, entity: str) -> tuple[Snapshot, int]:
+        check_entity(entity)
+        return await self.sender.load_snapshot(entity)
 
     async def counts(self, kind: str) -> dict[str, int]:
         """Return how many entities of a kind are in each state, compounds included; an empty state has 0.
@@ -426,11 +474,11 @@ class Runtime:
     async def verify(self, entity: str) -> Verification:
         """Check every link of an entity's journal and replay every entry. Damage is reported, not raised."""
         check_entity(entity)
-        return await verify_entity(self.store, self.charts, entity)
+        return await verify_entity(self.store, self.revisions, entity)
 
     async def verify_all(self) -> AsyncGenerator[Verification, None]:
         """Verify all entities of the store, one by one."""
-        async for found in verify_store(self.store, self.charts, now_ms=self.clock.now_ms()):
+        async for found in verify_store(self.store, self.revisions, now_ms=self.clock.now_ms()):
             yield found
 
     # Stopping

@@ -200,12 +200,14 @@ def field(
     format: Format | None = None,
     items: FieldType | FieldPart | None = None,
     fields: Sequence[FieldPart] | None = None,
+    index: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field of the context or of an event's payload.
 
     A field of the context needs one of `default`, `required` and `nullable`. A field of a payload is required unless it
     has a default or `required=False`. `items` is the field of each item of an array, `fields` are those of an object.
+    With `index`, entities are found by it; only for fields of the root's context.
     """
     made = Field(
         name=text(name, FIELD, "a field's name"),
@@ -217,6 +219,7 @@ def field(
         max=max,
         length_max=length_max,
         format=None if format is None else choice(format, FORMATS, "a field's format"),
+        index=index,
         description=description,
         location=caller_location(),
     )
@@ -233,6 +236,7 @@ def string(
     enum: Sequence[str] | None = None,
     length_max: int | None = None,
     format: Format | None = None,
+    index: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field that contains a string."""
@@ -245,6 +249,7 @@ def string(
         enum=enum,
         length_max=length_max,
         format=format,
+        index=index,
         description=description,
     )
 
@@ -258,6 +263,7 @@ def integer(
     enum: Sequence[int] | None = None,
     min: int | None = None,
     max: int | None = None,
+    index: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field that contains a whole number."""
@@ -270,6 +276,7 @@ def integer(
         enum=enum,
         min=min,
         max=max,
+        index=index,
         description=description,
     )
 
@@ -283,6 +290,7 @@ def number(
     enum: Sequence[float] | None = None,
     min: float | None = None,
     max: float | None = None,
+    index: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field that contains a number."""
@@ -295,6 +303,7 @@ def number(
         enum=enum,
         min=min,
         max=max,
+        index=index,
         description=description,
     )
 
@@ -305,10 +314,19 @@ def boolean(
     default: Json = OMITTED,
     required: bool | None = None,
     nullable: bool = False,
+    index: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field that contains true or false."""
-    return field(name, "boolean", default=default, required=required, nullable=nullable, description=description)
+    return field(
+        name,
+        "boolean",
+        default=default,
+        required=required,
+        nullable=nullable,
+        index=index,
+        description=description,
+    )
 
 
 def field_parts(given: object, what: str) -> tuple[FieldPart, ...]:

@@ -59,7 +59,7 @@ class _Lookups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field(_Lookups):
-    """One field: its type, its bounds, and its first value."""
+    """One field: its type, its bounds, and its first value. `index`: entities are found by it (`EntityQuery.where`)."""
 
     name: str
     type: FieldType = "any"
@@ -73,6 +73,7 @@ class Field(_Lookups):
     format: Format | None = None
     items: Field | None = None
     fields: tuple[Field, ...] | None = None
+    index: bool = field(default=False, metadata={"hashed": False})
     description: str | None = None
     location: SourceLocation = field(default=NO_LOCATION, compare=False)
 

@@ -23,6 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, NotFoundError, UnavailableError, UsageError
+from interlock.evolve.move import is_move, repeat_move
 from interlock.kernel.step import Kernel
 from interlock.model.codec import encode, snapshot_digest
 from interlock.model.entity_id import kind_of
@@ -31,7 +32,7 @@ from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
 from interlock.ports.store import PAGE_MAX, Loaded, Store
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.revisions import Revisions, missing_functions
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -50,23 +51,30 @@ At = int | str | datetime
 # Replay
 
 
-def replay(charts: ChartRegistry, entity: str, snapshot: Snapshot | None, entries: Iterable[Entry]) -> Snapshot | None:
+async def replay(
+    revisions: Revisions, entity: str, snapshot: Snapshot | None, entries: Iterable[Entry]
+) -> Snapshot | None:
     """Return the snapshot after these entries, each stepped by the revision that wrote it, or by a compatible one.
 
-    Raises CorruptionError at a divergence, UnavailableError when only a compatible revision diverges.
+    Raises CorruptionError at a divergence; UnavailableError when a definition or a function is missing here, and when
+    only a compatible revision diverges.
     """
     kind = kind_of(entity)
     recorded: tuple[Entry, Snapshot] | None = None
     other: tuple[Entry, Kernel] | None = None
     for entry in entries:
-        kernel = charts.for_revision(kind, entry.revision)
+        kernel = await kernel_of_entry(revisions, kind, entry)
         snapshot = as_recorded(repeat_step(kernel, entity, snapshot, entry).snapshot, entry)
-        if other is None and kernel.chart.revision != entry.revision:
-            other = entry, kernel
+        if kernel is not None:
+            missing = revisions.missing_call(kernel)
+            if missing is not None:
+                raise missing_functions(kernel.chart, (missing,))
+            if other is None and not kernel.chart.is_revision(entry.revision):
+                other = entry, kernel
         if entry.digest is not None:
             recorded = entry, snapshot
         if snapshot.version != entry.version or snapshot.configuration != entry.after:
-            if kernel.chart.revision != entry.revision:
+            if kernel is not None and not kernel.chart.is_revision(entry.revision):
                 raise unproven(entity, entry, kernel)
             found = f"version {snapshot.version} in {', '.join(snapshot.configuration)}"
             written = f"version {entry.version} in {', '.join(entry.after)}"
@@ -106,9 +114,25 @@ def unproven(entity: str, entry: Entry, kernel: Kernel) -> UnavailableError:
     return UnavailableError(message, code="revision.unknown", hint="load the chart of that revision too")
 
 
-def repeat_step(kernel: Kernel, entity: str, snapshot: Snapshot | None, entry: Entry) -> Step:
-    """Repeat the step of an entry on the snapshot before it. Raises CorruptionError when that snapshot is missing."""
+async def kernel_of_entry(revisions: Revisions, kind: str, entry: Entry) -> Kernel | None:
+    """Return the chart that replays an entry; None for a move, which needs none (`evolve.move`).
+
+    Raises UnavailableError as `Revisions.for_reading` does.
+    """
+    if is_move(entry):
+        return None
+    return revisions.known(kind, entry.revision) or await revisions.for_reading(kind, entry.revision)
+
+
+def repeat_step(kernel: Kernel | None, entity: str, snapshot: Snapshot | None, entry: Entry) -> Step:
+    """Repeat the step of an entry on the snapshot before it; of a move without its chart.
+
+    Raises CorruptionError when that snapshot is missing, or is not the one before a move.
+    """
     event = entry.event
+    if is_move(entry):
+        return repeat_move(entity, snapshot, entry)
+    assert kernel is not None  # only a move needs none
     if event.name == CREATE:
         data = event.data if isinstance(event.data, dict) else {}
         parent = None if data.get("parent") is None else msgspec.convert(data["parent"], Parent)
@@ -220,15 +244,15 @@ def _parse_time(text: str) -> datetime:
         raise UsageError(f"`{text[:60]}` is not an ISO 8601 time", code="at.malformed", hint=hint) from None
 
 
-async def state_at(store: Store, charts: ChartRegistry, entity: str, loaded: Loaded | None, at: At) -> Snapshot:
+async def state_at(store: Store, revisions: Revisions, entity: str, loaded: Loaded | None, at: At) -> Snapshot:
     """Return the entity as it was. Raises NotFoundError if it did not exist, CorruptionError if that is damaged."""
     wanted = parse_moment(at)
     found: Snapshot | None = None
     if loaded is not None and _starts_before(loaded, wanted):
-        found = _replay_until(charts, entity, loaded.snapshot, wanted, (each.entry for each in loaded.records))
+        found = await _replay_until(revisions, entity, loaded.snapshot, wanted, (each.entry for each in loaded.records))
     else:
         async for page in pages(store, entity):
-            found = _replay_until(charts, entity, found, wanted, page)
+            found = await _replay_until(revisions, entity, found, wanted, page)
             if wanted.is_reached_by(page[-1]):
                 break
     if found is None or (wanted.version is not None and found.version != wanted.version):
@@ -249,7 +273,7 @@ def _starts_before(loaded: Loaded, wanted: Moment) -> bool:
     return wanted.time_ms is not None and first_ms <= wanted.time_ms
 
 
-def _replay_until(
-    charts: ChartRegistry, entity: str, snapshot: Snapshot | None, wanted: Moment, entries: Iterable[Entry]
+async def _replay_until(
+    revisions: Revisions, entity: str, snapshot: Snapshot | None, wanted: Moment, entries: Iterable[Entry]
 ) -> Snapshot | None:
-    return replay(charts, entity, snapshot, takewhile(lambda each: not wanted.is_passed_by(each), entries))
+    return await replay(revisions, entity, snapshot, takewhile(lambda each: not wanted.is_passed_by(each), entries))

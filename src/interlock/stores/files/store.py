@@ -18,6 +18,7 @@ first sent before that, under an unknown key, is refused (`KeyExpired`).
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -48,6 +49,7 @@ from interlock.ports.store import (
     JournalRelease,
     Loaded,
 )
+from interlock.ports.store_facts import StoreFacts
 from interlock.ports.threads import in_thread_or_here
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
 from interlock.stores.files.blocking_store import BlockingFileStore
@@ -55,6 +57,7 @@ from interlock.stores.files.durable_io import LOCKED, SEGMENT_BYTES_MAX, Setting
 from interlock.stores.files.filesystem import FileSystem, OperatingSystem
 from interlock.stores.threads.inline_policy import InlinePolicy
 from interlock.stores.threads.pool import ThreadPool
+from interlock.stores.wakeup_pipes import WakeupPipes
 
 THREADS_MAX = 16
 """Threads of a store: they wait for the disk, which groups their flushes; sixteen were twice as fast as four."""
@@ -80,8 +83,9 @@ class FileStore:
     journal_archive = Itself[JournalArchive]()
     journal_release = Itself[JournalRelease]()
     verification = Itself[EntityVerification]()
+    clock_stamps = statistics = refusal_history = journal_feed = field_indexes = None
+    facts = Itself[StoreFacts]()
     definitions = Itself[Definitions]()
-    clock_stamps = statistics = refusal_history = journal_feed = None
 
     def __init__(
         self,
@@ -103,9 +107,12 @@ class FileStore:
             segment_bytes_max=segment_bytes_max,
         )
         self._store = BlockingFileStore(str(root), fs or OperatingSystem(), settings, open_max=open_journals_max)
+        is_real = fs is None or isinstance(fs, OperatingSystem)
+        self.wakeups = WakeupPipes(Path(os.path.realpath(root)), "", _release_claims) if is_real else None
         self._dispatcher = self._store.dispatcher()
         self._leases = self._store.leases()
         self._definitions = self._store.definitions()
+        self._facts = self._store.facts()
         self._guard = Lock()  # for `_closed`: callers may be in several threads
         self._pace = InlinePolicy()
         self._threads = _new_threads()
@@ -184,6 +191,14 @@ class FileStore:
     async def save_definition(self, definition: Definition, *, now_ms: int) -> Edition:
         """Save a definition and its names."""
         return await self._in_thread(lambda: self._definitions.save(definition, now_ms=now_ms))
+
+    async def read_facts(self) -> dict[str, str]:
+        """Return all facts."""
+        return await self._in_thread(self._facts.read)
+
+    async def save_fact(self, name: str, value: str | None) -> None:
+        """Set or remove a fact."""
+        await self._in_thread(lambda: self._facts.save(name, value))
 
     async def read_definitions(self, kind: str, name: str) -> tuple[StoredDefinition, ...]:
         """The revisions of a kind that a name means, in their order."""
@@ -264,6 +279,8 @@ class FileStore:
             if self._closed:
                 return
             self._closed = True
+        if self.wakeups is not None:
+            await self.wakeups.close()
         await in_thread_or_here(self._close_now)
 
     def _close_now(self) -> None:
@@ -289,6 +306,11 @@ class FileStore:
             self._store.abandon()
             self._threads = _new_threads()
             self._closed = was_closed
+
+
+async def _release_claims(owner: str) -> int:  # noqa: ARG001 - the process that ran the work held all claims
+    """Nothing has to be released: the claims were in the memory of the dead process, and its lock is free."""
+    return 0
 
 
 def _new_threads() -> ThreadPool:

@@ -16,6 +16,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock
 from typing import TypeVar
 
@@ -46,6 +47,7 @@ from interlock.stores.postgres.pool import ConnectionPool
 from interlock.stores.postgres.refusals import RefusalWriter
 from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.postgres.statistics import StatisticsWriter
+from interlock.stores.postgres.wakeups import PostgresWakeups
 from interlock.stores.postgres.work import PostgresWork
 from interlock.stores.postgres.writer import Writer
 from interlock.stores.sql.commit_plan import JournalTip, split_entity
@@ -57,6 +59,13 @@ CHANGE_TRIES = 3
 
 CHANGE_BACKOFF = Backoff(50, 50)
 """The wait before such a change is tried again: the other transaction takes a few milliseconds."""
+
+LOCK_TRIES = 12
+"""How often a change is tried that waits until no step is in progress, each time for a fraction of a second: a longer
+wait would hold up all other steps, and a transaction of a caller may take seconds."""
+
+LOCK_BACKOFF = Backoff(50, 1_000)
+"""The wait before such a change is tried again."""
 
 ONE_MOMENT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
@@ -88,7 +97,9 @@ class PostgresStore(SqlStore):
     server_clock = True
 
     def __init__(self, address: PostgresAddress) -> None:
-        super().__init__(PostgresDatabase(address))
+        database = PostgresDatabase(address)
+        release = partial(_release_claims, database)
+        super().__init__(database, PostgresWakeups(address, lambda: database.connections().pool, release))
 
     @classmethod
     async def open(cls, address: PostgresAddress) -> PostgresStore:
@@ -102,6 +113,11 @@ class PostgresStore(SqlStore):
         finally:
             connection.terminate()
         return cls(address)
+
+
+async def _release_claims(database: PostgresDatabase, owner: str) -> int:
+    """Make the claims of a dead worker due."""
+    return await database.change_work(lambda: database.work.release_owner(owner))
 
 
 class PostgresDatabase:
@@ -213,6 +229,17 @@ class PostgresDatabase:
         with self._translated():
             async with self.connections().pool.connection() as connection, connection.transaction():
                 return await run_questions(connection, questions())
+
+    async def change_whole(self, questions: Callable[[], Questions[T]]) -> T:
+        """Run questions in one transaction that may be repeated; again when it had to wait for other transactions."""
+        for attempt in range(LOCK_TRIES - 1):
+            try:
+                return await self.change_once(questions)
+            except UnavailableError as error:
+                if error.__cause__ is None or not is_retryable(error.__cause__):
+                    raise
+            await self._clock.sleep_ms(LOCK_BACKOFF.wait_ms(attempt, self._clock.jitter()))
+        return await self.change_once(questions)
 
     async def close(self) -> None:
         """Finish appends that are in progress, then close the connections of all event loops."""

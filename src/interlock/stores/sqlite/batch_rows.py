@@ -6,8 +6,10 @@ Rule 2: the steps of a batch are read one by one and written table by table: eac
 all steps, which costs less than one statement per row. A step that must see what an earlier one of its batch wrote (the
 same entity twice) waits until that is written.
 Rule 3: counters are summed over the batch and written once, before COMMIT.
-Rule 4: a tip that is known saves the query for its step. It cannot lead to a wrong row: the update is conditional on
-the version, and a key is unique. Where one of these fails, the caller undoes the batch and repeats it without tips.
+Rule 4: a step that changes an indexed field writes its keys, in the same transaction (`stores.sql.field_index`).
+Rule 5: a tip that is known saves the query for its step, and an entity that is created is assumed to be new. That
+cannot lead to a wrong row: the update is conditional on the version, and entities and keys are unique. Where one of
+these fails, the caller undoes the batch and repeats it without tips, and without this assumption.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ from interlock.model.journal.work import WorkDelta
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.stores.sql.commit_plan import JournalTip, plan_commit, tip_of_new_entity
 from interlock.stores.sql.database import Name, SqlAppendResult
+from interlock.stores.sql.field_index import IndexedFields, field_changes, indexed_fields
+from interlock.stores.sqlite.connection import run_questions
+from interlock.stores.sqlite.statements import STATEMENTS
 from interlock.stores.sqlite.work import newest_attempt, write_work
 from interlock.stores.statistics_buffer import CONFLICTS, StatisticsBuffer
 
@@ -41,10 +46,17 @@ INSERT_JOURNAL = """
     INSERT INTO journal (tenant, kind, id, version, record, head, time_ms) VALUES (?, ?, ?, ?, ?, ?, ?)"""
 INSERT_KEY = "INSERT INTO event_key (tenant, kind, id, key, version, time_ms) VALUES (?, ?, ?, ?, ?, ?)"
 INSERT_STATE = "INSERT INTO entity_state (tenant, kind, id, state, entered_ms) VALUES (?, ?, ?, ?, ?)"
+MOVE_STATE = """
+    UPDATE entity_state SET state = ?, entered_ms = ?
+    WHERE tenant = ? AND kind = ? AND id = ? AND state = ? AND entered_ms = ?"""
+REPLACE_STATE = "INSERT OR REPLACE INTO entity_state (state, entered_ms, tenant, kind, id) VALUES (?, ?, ?, ?, ?)"
 DELETE_STATE = """
     DELETE FROM entity_state WHERE tenant = ? AND kind = ? AND id = ? AND state = ? AND entered_ms = ?"""
 INSERT_TAG = "INSERT INTO entity_tag (tenant, kind, tag, id) VALUES (?, ?, ?, ?)"
 DELETE_TAG = "DELETE FROM entity_tag WHERE tenant = ? AND kind = ? AND tag = ? AND id = ?"
+INSERT_FIELD = """
+    INSERT INTO entity_field (tenant, kind, field, value, id) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
+DELETE_FIELD = "DELETE FROM entity_field WHERE tenant = ? AND kind = ? AND field = ? AND value = ? AND id = ?"
 UPSERT_COUNT = """
     INSERT INTO state_count (tenant, kind, revision, state, entities) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (tenant, kind, revision, state) DO UPDATE SET entities = entities + excluded.entities"""
@@ -62,10 +74,13 @@ class _Rows:
 
     __slots__ = (
         "created",
+        "fields_entered",
+        "fields_left",
         "journal",
         "keys",
         "states_entered",
         "states_left",
+        "states_moved",
         "swapped",
         "tags_entered",
         "tags_left",
@@ -78,9 +93,12 @@ class _Rows:
         self.journal: list[tuple[str | int | bytes, ...]] = []
         self.keys: list[tuple[str | int, ...]] = []
         self.states_left: list[tuple[str | int, ...]] = []
+        self.states_moved: list[tuple[str | int, ...]] = []
         self.states_entered: list[tuple[str | int, ...]] = []
         self.tags_left: list[tuple[str, ...]] = []
         self.tags_entered: list[tuple[str, ...]] = []
+        self.fields_left: list[tuple[str | bytes, ...]] = []
+        self.fields_entered: list[tuple[str | bytes, ...]] = []
         self.work: list[tuple[Name, WorkDelta]] = []
 
     def write(self, connection: sqlite3.Connection) -> None:
@@ -91,6 +109,10 @@ class _Rows:
             swapped = connection.executemany(UPDATE_ENTITY, self.swapped).rowcount
             if swapped != len(self.swapped):  # a tip was wrong: the writer undoes the batch, and reads every tip
                 raise InternalError(f"expected {len(self.swapped)} updated rows, got {swapped}", code="store.swap")
+        if self.states_moved:
+            moved = connection.executemany(MOVE_STATE, self.states_moved).rowcount
+            if moved != len(self.states_moved):  # a row was missing: every entity is listed again
+                connection.executemany(REPLACE_STATE, [row[:5] for row in self.states_moved])
         for statement, rows in (
             (INSERT_JOURNAL, self.journal),
             (INSERT_KEY, self.keys),
@@ -98,6 +120,8 @@ class _Rows:
             (INSERT_STATE, self.states_entered),
             (DELETE_TAG, self.tags_left),
             (INSERT_TAG, self.tags_entered),
+            (DELETE_FIELD, self.fields_left),
+            (INSERT_FIELD, self.fields_entered),
         ):
             if rows:
                 connection.executemany(statement, rows)
@@ -113,16 +137,22 @@ def write_steps(
     statistics: StatisticsBuffer | None = None,
     *,
     tips: Tips | None = None,
+    indexed: IndexedFields | None = None,
 ) -> tuple[list[SqlAppendResult | CorruptionError], Tips]:
     """Write steps, each if its entity is still at the expected version and its key is new.
 
     Returns the answers, and where the journals end once this is committed. `tips` is where journals end now, as far as
     known; the entities of this batch are taken out of it. A row that cannot be decoded is the answer of its own step.
-    Any other error undoes the whole batch; it may be that a tip was wrong, or that a key is known (rule 4).
+    Any other error undoes the whole batch; it may be that a tip was wrong, or that a key is known (rule 5).
+    `indexed` are the fields whose keys are kept, read from this connection inside its transaction; None: they are read
+    now.
     """
+    if indexed is None:
+        indexed = run_questions(connection, indexed_fields(STATEMENTS, tenant))
     answers: list[SqlAppendResult | CorruptionError] = []
     rows, tips_after = _Rows(), Tips()
     execute = connection.execute
+    may_assume = bool(tips)
     for append in steps:
         entity, entry, expected = append.entity, append.entry, append.expected
         kind, _, own = entity.partition("/")
@@ -131,7 +161,9 @@ def write_steps(
             rows.write(connection)
             rows = _Rows()
         tip = tips.pop(entity, None) if tips else None
-        if tip is None or tip.version != expected:
+        if tip is None and expected == 0 and may_assume:
+            tip = tip_of_new_entity(entity, tenant)
+        elif tip is None or tip.version != expected:
             found = execute(SELECT_ENTITY, (entry.key, tenant, kind, own)).fetchone()
             if found is not None and found[0] is not None:
                 answers.append(Duplicate(found[0]))
@@ -173,11 +205,14 @@ def write_steps(
         rows.keys.append((tenant, kind, own, entry.key, version, time_ms))
         left: Sequence[tuple[str, int]] = ()
         if changes is not None:
-            left = changes.states_left
-            for state, since_ms in left:
-                rows.states_left.append((tenant, kind, own, state, since_ms))
-            for state, since_ms in changes.states_entered:
-                rows.states_entered.append((tenant, kind, own, state, since_ms))
+            left, entered = changes.states_left, changes.states_entered
+            if len(left) == len(entered) == 1:
+                rows.states_moved.append((*entered[0], tenant, kind, own, *left[0]))
+            else:
+                for state, since_ms in left:
+                    rows.states_left.append((tenant, kind, own, state, since_ms))
+                for state, since_ms in entered:
+                    rows.states_entered.append((tenant, kind, own, state, since_ms))
             for tag in changes.tags_left:
                 rows.tags_left.append((tenant, kind, tag, own))
             for tag in changes.tags_entered:
@@ -185,6 +220,12 @@ def write_steps(
             for of_revision, state, change in changes.counts:
                 place = (kind, of_revision, state)
                 counts[place] = counts.get(place, 0) + change
+        if kind in indexed:
+            for field, key_before, key_after in field_changes(append, indexed[kind]):
+                if key_before is not None:
+                    rows.fields_left.append((tenant, kind, field, key_before, own))
+                if key_after is not None:
+                    rows.fields_entered.append((tenant, kind, field, key_after, own))
         delta = append.work
         if delta.created or delta.finished or delta.cancelled:
             rows.work.append((name, delta))

@@ -39,6 +39,7 @@ states:
 on:
   noted:
     actions: [{{assign: {{notes: "= context.notes + 1"}}}}]
+  marked: {{actions: [{{assign: {{text: "{revision}"}}}}]}}
   written:
     actions: [{{assign: {{text: "= event.data.text"}}}}]
 """
@@ -46,7 +47,7 @@ on:
 
 @cache
 def kernel(kind: str = "parcel", revision: str = "1.0.0") -> Kernel:
-    """Return the sample chart with any kind and revision."""
+    """Return the sample chart with any kind and revision: the label is part of its behaviour."""
     return loads(PARCEL.format(kind=kind, revision=revision)).kernel
 
 
@@ -111,4 +112,4 @@ class SampleEntity:
         tags = tuple(sorted({tag for each in active for tag in each.tags}))
         states = tuple(each.id for each in active)
         self._entered = {each: self._entered.get(each, self.time_ms) for each in states}
-        return Append(after.kind, self.entity, after.version - 1, entry, after, states, tags)
+        return Append(after.kind, self.entity, after.version - 1, entry, after, states, tags, before=before)

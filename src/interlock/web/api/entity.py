@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from interlock.errors import CorruptionError, NotFoundError, UnavailableError
+from interlock.evolve.move import is_move
 from interlock.kernel.step import Kernel
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Invocation, Snapshot
@@ -104,13 +105,16 @@ async def get_entity(request: RequestContext) -> EntityView:
     latest = await runtime.state(entity)
     console.history.keep(latest)
     shown = await _snapshot_at(request, latest)
-    kernel = runtime.charts.for_snapshot(shown)
+    revisions, is_latest = runtime.revisions, shown.version == latest.version
+    kernel = await revisions.for_reading(kind, shown.revision)
     mask = mask_for(kernel.chart, request.user)
     entries, before, damage = await _last_step(request, shown)
     entry = entries[-1] if entries else None
     needs_replay = entry is not None and before is None and shown.version > 1
-    is_latest = shown.version == latest.version
-    accepted = acceptances(kernel, shown, request.user.principal) if is_latest else ()
+    accepted: tuple[Acceptance, ...] = ()
+    if is_latest:
+        stepping = await revisions.for_preview(shown, needs_functions=False)
+        accepted = acceptances(stepping, shown, request.user.principal, await revisions.authorizer(stepping))
     p95 = await dwell_p95(runtime, kind) if is_latest else {}
     work, work_more = await _work(request, entity, mask) if is_latest else ((), False)
     return EntityView(
@@ -194,7 +198,7 @@ def _since_ms(entries: tuple[Entry, ...]) -> int | None:
 
 def _transitions(kernel: Kernel, before: Snapshot | None, entry: Entry | None) -> tuple[TransitionView, ...]:
     """The transitions of an entry: its step is repeated, which has no effect."""
-    if entry is None or (before is None and entry.version > 1):
+    if entry is None or is_move(entry) or (before is None and entry.version > 1):
         return ()
     step = repeat_step(kernel, before.entity if before is not None else kernel.chart.kind + "/", before, entry)
     return transition_views(kernel.chart, step.transitions)
@@ -216,8 +220,9 @@ async def get_accepted(request: RequestContext) -> tuple[Acceptance, ...]:
     request.console.check_kind(request.user, check_entity(entity))
     runtime = request.console.runtime
     snapshot = await runtime.state(entity)
-    kernel = runtime.charts.for_snapshot(snapshot)
-    found = acceptances(kernel, snapshot, request.user.principal)
+    kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
+    policy = await runtime.revisions.authorizer(kernel)
+    found = acceptances(kernel, snapshot, request.user.principal, policy)
     return masked_acceptances(found, mask_for(kernel.chart, request.user))
 
 
@@ -247,7 +252,7 @@ def _child_entity(request: RequestContext, kernel: Kernel, invoke: Invocation) -
     if not isinstance(src, str):
         return None
     try:
-        kind = request.console.runtime.charts.for_child(kernel, src).chart.kind
+        kind = request.console.runtime.revisions.for_child(kernel, src).chart.kind
     except NotFoundError:
         return None
     return child_entity(kind, invoke.id, invoke.key)
@@ -282,7 +287,7 @@ async def get_journal(request: RequestContext) -> JournalView:
         entries = await runtime.journal(entity, after=after, limit=valid) if valid > 0 else ()
         version = verification.entries + 1 if problem.version is None else problem.version
         damage = Damage(version, damage_text(problem.code, problem.message))
-    mask = mask_for(runtime.charts.for_revision(kind, latest.revision).chart, request.user)
+    mask = mask_for(await runtime.revisions.chart(kind, latest.revision), request.user)
     views = [entry_view(each, mask, request.may_see_entity) for each in entries]
     return JournalView(_limit_bytes(views, is_newest=query.after is None), latest.version, None, damage)
 
