@@ -18,6 +18,7 @@ from interlock.ports.field_indexes import IndexStatus, check_searchable
 from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery, EntityRow, Loaded, Store
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import replay
+from interlock.runtime.revisions import Revisions
 
 WALK_MAX = 2_000
 """Entities that one page reads at most."""
@@ -35,9 +36,9 @@ def declared_indexes(charts: ChartRegistry, kind: str | None = None) -> tuple[In
     return tuple(found.values())
 
 
-async def find_by_walk(store: Store, charts: ChartRegistry, query: EntityQuery) -> EntityPage:
+async def find_by_walk(store: Store, revisions: Revisions, query: EntityQuery) -> EntityPage:
     """Return a page of the entities that meet all conditions on fields. Raises UsageError for a field without index."""
-    conditions = _conditions(charts, query)
+    conditions = _conditions(revisions.charts, query)
     limit = min(query.limit, PAGE_MAX)
     plain = replace(query, where=None, context=False)
     rows: list[EntityRow] = []
@@ -47,7 +48,7 @@ async def find_by_walk(store: Store, charts: ChartRegistry, query: EntityQuery) 
         page = await store.find(replace(plain, after=after, limit=min(PAGE_MAX, remaining)))
         unreadable |= dict.fromkeys(page.unreadable)
         for number, row in enumerate(page.rows, start=1):
-            context = await _context(store, charts, row.entity)
+            context = await _context(store, revisions, row.entity)
             if context is not None and all(each.matches(context.get(each.field)) for each in conditions):
                 rows.append(replace(row, context=context) if query.context else row)
             if len(rows) == limit and number < len(page.rows):  # the rest of this page belongs to the next one
@@ -74,10 +75,10 @@ def _conditions(charts: ChartRegistry, query: EntityQuery) -> list[KeyRange]:
     return conditions
 
 
-async def _context(store: Store, charts: ChartRegistry, entity: str) -> dict[str, object] | None:
+async def _context(store: Store, revisions: Revisions, entity: str) -> dict[str, object] | None:
     """Return the context of an entity; None when it was removed meanwhile."""
     found = await store.load(entity)
     if not isinstance(found, Loaded):
         return None
-    snapshot = replay(charts, entity, found.snapshot, (each.entry for each in found.records))
+    snapshot = await replay(revisions, entity, found.snapshot, (each.entry for each in found.records))
     return None if snapshot is None else snapshot.context

@@ -387,7 +387,7 @@ class Runtime:
             hint = 'write interlock.EntityQuery(kind="order")'
             raise UsageError(f"expected an EntityQuery, got {query!r:.80}", code="query.malformed", hint=hint)
         if (query.where or query.context) and self.store.field_indexes is None:
-            return await find_by_walk(self.store, self.charts, query)
+            return await find_by_walk(self.store, self.revisions, query)
         return await self.store.find(query)
 
     async def indexes(self) -> tuple[IndexStatus, ...]:
