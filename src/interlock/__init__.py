@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from interlock.assemble.runtimes import connect, consume, open  # noqa: A004  # the name users read: interlock.open
     from interlock.definition.builder import namespace as build
+    from interlock.effects.handler_calls import Progress
     from interlock.effects.handlers import Attempt
     from interlock.effects.retry import HandlerDefaults
     from interlock.errors import (
@@ -93,6 +94,7 @@ _HOMES = {
     "Message": "interlock.model.journal.message",
     "MissingExtraError": "interlock.errors",
     "NotFoundError": "interlock.errors",
+    "Progress": "interlock.effects.handler_calls",
     "SourceLocation": "interlock.errors",
     "Receipt": "interlock.model.journal.entry",
     "Range": "interlock.model.conditions",
@@ -154,6 +156,7 @@ __all__ = (
     "Message",
     "MissingExtraError",
     "NotFoundError",
+    "Progress",
     "Range",
     "Receipt",
     "ReconcileRequest",

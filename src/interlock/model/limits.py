@@ -156,6 +156,12 @@ FAILURE_TEXT_LENGTH_MAX = 500
 FAILURE_CODE_LENGTH_MAX = 200
 """Characters of an error's code: codes are compared by charts and shown in lists. Ours have fewer than 40."""
 
+EXPLANATION_LENGTH_MAX = 500
+"""Characters that say why an event was refused: an exception and a log line contain them."""
+
+REASON_LENGTH_MAX = 1_000
+"""Characters of the reason that a sender gives for an event: a sentence or a link, stored with its entry."""
+
 LEASE_MS = 30_000
 """How long a lease on work lasts unless renewed: the work of a dead worker is delayed by at most that."""
 

@@ -365,7 +365,10 @@ def _replay_entry(
         mark = ("✓", "green") if problem is None else ("✗", "red")
         terminal.report(mark, *output.entry_line(entry))
         if after is not None:
-            for change in output.context_changes({} if before is None else before.context, after.context):
+            hidden = frozenset[str]() if kernel is None else kernel.chart.saga_fields
+            contexts = [{} if each is None else each.context for each in (before, after)]
+            old, new = ({key: value for key, value in each.items() if key not in hidden} for each in contexts)
+            for change in output.context_changes(old, new):
                 terminal.report("      ", *change)
         for fault in output.problem_lines((), faults):
             terminal.report("      ", *fault)
