@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 import click
 
@@ -15,9 +15,11 @@ from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import json_text
 from interlock.cli.project import load_charts, load_known_charts, split_words
 from interlock.cli.session import open_for_reading, run
-from interlock.errors import UnavailableError, UsageError
+from interlock.errors import UsageError
 from interlock.evolve.shadow import ShadowReport
-from interlock.runtime.history.shadow import Definition, ShadowReplay
+from interlock.ports.store import Store
+from interlock.runtime.history.recorded_charts import RecordedChart, RecordedCharts
+from interlock.runtime.history.shadow import ShadowReplay
 
 _EXIT_CODES = {"none": exit_codes.OK, "divergent": exit_codes.FINDINGS, "unknown": exit_codes.NO_VERDICT}
 
@@ -66,13 +68,14 @@ def replay(
     """
     url, _ = split_words(words)
     since_time_ms(since, now_ms=0)  # an error before the store is opened
-    new, old = _new_chart(chart), _recorded_charts(recorded)
+    new = _new_chart(chart)
 
     async def work() -> ShadowReport:
         async with open_for_reading(url, [new]) as runtime:
             now_ms = runtime.clock.now_ms()
-            definition = Definition(document=new.document, kernel=new.kernel)
-            compared = ShadowReplay(runtime.store, definition, _finder(old, new), now_ms=now_ms)
+            old = _recorded_charts(recorded, new, runtime.store)
+            definition = RecordedChart(document=new.document, kernel=new.kernel)
+            compared = ShadowReplay(runtime.store, definition, old, now_ms=now_ms)
             since_ms = since_time_ms(since, now_ms=now_ms)
             with Progress(terminal, "entities") as progress:
                 async for _ in compared.run(since_ms=since_ms):
@@ -97,20 +100,8 @@ def _new_chart(name: str) -> BoundChart:
     return found[0]
 
 
-def _recorded_charts(names: Sequence[str]) -> list[BoundChart]:
-    return load_charts(names) if names else load_known_charts(names)
-
-
-def _finder(charts: Sequence[BoundChart], new: BoundChart) -> Callable[[str], Awaitable[Definition]]:
-    """Return the function that finds the definition of a recorded revision."""
-    kind = new.chart.kind
-    known = {each.chart.revision: each for each in charts if each.chart.kind == kind}
-
-    async def find(revision: str) -> Definition:
-        found = known.get(revision)
-        if found is None:
-            message = f"no chart was given for revision {revision} of `{kind}`; give it with --recorded FILE"
-            raise UnavailableError(message, code="revision.unknown")
-        return Definition(document=found.document, kernel=found.kernel)
-
-    return find
+def _recorded_charts(names: Sequence[str], new: BoundChart, store: Store) -> RecordedCharts:
+    """The charts given or of the project, then those in the store with the functions of these and of the new chart."""
+    given = load_charts(names) if names else load_known_charts(names)
+    known = (RecordedChart(document=each.document, kernel=each.kernel) for each in (new, *given))
+    return RecordedCharts(known, store)

@@ -10,7 +10,7 @@ Rule 5: refused events are not in journals, so that an event which only the new 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from interlock.errors import ArchivedError, CorruptionError, InterlockError, UnavailableError
@@ -18,31 +18,18 @@ from interlock.evolve.carry import MOVED, Carrier
 from interlock.evolve.shadow import ShadowTally
 from interlock.evolve.step_comparison import Comparison, Difference, StepComparer
 from interlock.kernel.step import Kernel
-from interlock.model.document.document import Document
 from interlock.model.journal.entry import Entry
 from interlock.model.limits import SHADOW_CHANGED_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 from interlock.ports.paging import pages as query_pages
 from interlock.ports.store import PAGE_MAX, EntityQuery, EntityRow, Store
+from interlock.runtime.history.recorded_charts import RecordedChart, RecordedCharts
 from interlock.runtime.history.replay import pages, repeat_step
 from interlock.runtime.history.verify import difference
 
 UNREPEATABLE = "entry.unrepeatable"
 """The code of the gap for an entry that its own definition does not give again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
-    """A definition with its kernel: the functions that it names are registered."""
-
-    document: Document
-    kernel: Kernel
-
-    @property
-    def revision(self) -> str:
-        """The name of the revision in entries."""
-        return self.kernel.chart.revision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,21 +44,17 @@ class _Source:
     is_new: bool
 
 
-FindDefinition = Callable[[str], Awaitable[Definition]]
-"""Returns the definition of a recorded revision. Raises an InterlockError if it is missing."""
-
-
 class ShadowReplay:
     """Compares the journals of a store with one new definition.
 
-    `find` is asked once for each recorded revision other than that of `new`.
+    `charts` is asked once for each recorded revision other than that of `new`.
     """
 
-    def __init__(self, store: Store, new: Definition, find: FindDefinition, *, now_ms: int) -> None:
+    def __init__(self, store: Store, new: RecordedChart, charts: RecordedCharts, *, now_ms: int) -> None:
         self.tally = ShadowTally(new.kernel.chart)
         self._store = store
         self._new = new
-        self._find = find
+        self._charts = charts
         self._now_ms = now_ms
         self._sources: dict[str, _Source | InterlockError] = {}
 
@@ -124,9 +107,9 @@ class ShadowReplay:
         new = self._new
         found: _Source | InterlockError
         try:
-            old = new if revision == new.revision else await self._find(revision)
+            old = new if revision == new.revision else await self._charts.find(new.kernel.chart.kind, revision)
             comparer = StepComparer(Carrier(old.document, new.document, new.kernel))
-            found = _Source(kernel=old.kernel, comparer=comparer, is_new=old is new)
+            found = _Source(kernel=old.kernel, comparer=comparer, is_new=old.kernel is new.kernel)
         except InterlockError as error:
             found = error
         self._sources[revision] = found

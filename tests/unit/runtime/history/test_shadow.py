@@ -11,13 +11,14 @@ import pytest
 
 import interlock
 from interlock.assemble.charts import BoundChart, loads
-from interlock.errors import ArchivedError, UnavailableError
+from interlock.errors import ArchivedError
 from interlock.evolve.shadow import ShadowReport
 from interlock.model.journal.record import JournalRecord
 from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery, Store
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history import shadow
-from interlock.runtime.history.shadow import UNREPEATABLE, Definition, ShadowReplay
+from interlock.runtime.history.recorded_charts import RecordedChart, RecordedCharts
+from interlock.runtime.history.shadow import UNREPEATABLE, ShadowReplay
 from interlock.runtime.runtime import Runtime
 from tests.unit.runtime.history.test_verify import Forged
 from tests.unit.runtime.scene import StillClock
@@ -35,23 +36,17 @@ WRONG_SIGN = SHOP.replace("total + event", "total - event")
 NOW_MS = 10**13
 
 
-def definition(chart: BoundChart) -> Definition:
+def definition(chart: BoundChart) -> RecordedChart:
     """What the replay needs of a chart."""
-    return Definition(document=chart.document, kernel=chart.kernel)
+    return RecordedChart(document=chart.document, kernel=chart.kernel)
 
 
 async def replay(
     store: Store, new: BoundChart, *old: BoundChart, since_ms: int = 0, now_ms: int = NOW_MS
 ) -> tuple[ShadowReport, list[str]]:
     """The report, and the entities in the order in which they were compared."""
-    known = {each.chart.revision: definition(each) for each in old}
-
-    async def find(revision: str) -> Definition:
-        if revision not in known:
-            raise UnavailableError(f"no chart of {revision}", code="revision.unknown")
-        return known[revision]
-
-    made = ShadowReplay(store, definition(new), find, now_ms=now_ms)
+    known = RecordedCharts(definition(each) for each in old)
+    made = ShadowReplay(store, definition(new), known, now_ms=now_ms)
     entities = [each async for each in made.run(since_ms=since_ms)]
     return made.tally.report(), entities
 
