@@ -170,11 +170,15 @@ async def test_archived_and_damaged_journals_are_gaps() -> None:
     assert isinstance(store, Forged)
     store.bad_link = 3
     report, _ = await replay(store, chart)
+    store.bad_link = 0
+    store._entities["shop/0"].records.pop()
+    short, _ = await replay(store, chart)
 
+    assert ("journal.short", 1, 3) in {(each.code, each.count, short.evidence.entries - 2) for each in short.gaps}
     assert {("journal.archived", 1), ("journal.chain", 2), ("entity.unreadable", 1)} == {
         (each.code, each.count) for each in report.gaps
     }
-    assert ("unknown", 4, 0) == (report.verdict, report.evidence.entries, report.evidence.entities)
+    assert ("unknown", 0, 0) == (report.verdict, report.evidence.entries, report.evidence.entities)
 
 
 async def test_an_entity_that_moves_during_the_walk_is_compared_once() -> None:
