@@ -260,8 +260,8 @@ METHOD = """\
   Temporal workflow, runs of a Restate handler. The functions do nothing. The latency is that of ten effects.
 - recovery opens the store again for each sample. From the journal: every record is read, verified by its hash, replayed
   through the chart, and compared with the entry.
-- shadow fills a store with one recorded journal under many names, and replays all of it: each record is read, verified by
-  its hash, stepped by its own chart and by the new one, and compared.
+- shadow fills a store with one recorded journal under many names, and replays all of it: each record is read, verified
+  by its hash, stepped by its own chart and by the new one, and compared.
 - scale sends five events to each of 400 entities with 64 callers, in stores of several sizes. "Newest" entities are
   those created last, as in a shop where old orders do not change; "anywhere" are drawn from all of them, so that nearly
   each one is on another page of the file."""
