@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from interlock.compiler.build import CompileResult, compile_document
 from interlock.definition.format import Format, ReadResult, SourceLoader, WriteResult
 from interlock.errors import DefinitionError, Diagnostic, NotFoundError, SourceLocation, UsageError
+from interlock.evolve.identity import named
 from interlock.kernel.explain import Candidate
 from interlock.kernel.step import Kernel, check_time
 from interlock.model.chart import Chart
@@ -212,7 +213,8 @@ def compile_reading(reading: ReadResult) -> CompileResult:
         extra = [each for each in found if each.severity == "error"]
         return CompileResult(chart=None, diagnostics=_sorted((*reading.diagnostics, *extra)))
     compilation = compile_document(reading.document)
-    return CompileResult(chart=compilation.chart, diagnostics=_sorted((*reading.diagnostics, *compilation.diagnostics)))
+    chart = None if compilation.chart is None else named(compilation.chart)
+    return CompileResult(chart=chart, diagnostics=_sorted((*reading.diagnostics, *compilation.diagnostics)))
 
 
 def _sorted(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
@@ -273,7 +275,7 @@ class BoundChart:
     def __repr__(self) -> str:
         chart = self.chart
         states, transitions = len(chart.states) - 1, len(chart.transitions)
-        return f"<chart {chart.kind} {chart.revision}: {states} states, {transitions} transitions>"
+        return f"<chart {chart.kind} {chart.revision_text}: {states} states, {transitions} transitions>"
 
     def __getstate__(self) -> dict[str, Any]:
         # The kernel is made again after unpickling: generated functions cannot be pickled.

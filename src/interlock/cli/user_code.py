@@ -69,8 +69,8 @@ def _import(name: str, folder: Path) -> Any:
     except ImportError as error:
         message = f"module `{module}` cannot be imported: {error}"
         if error.name == module:  # it does not exist: a traceback would show our code only
-            hint = f"is {module}.py in this folder, or installed?"
-            raise UsageError(message, code="chart.module", hint=hint) from None
+            where = f"is {module}.py in this folder, or installed?"
+            raise UsageError(message, code="chart.module", hint=where) from None
         raise UsageError(message, code="chart.module") from error
     except InterlockError:
         raise

@@ -174,8 +174,8 @@ class HandlerRunner:
             outcome = GiveUp(failure)
         work.deliver_result()
         if isinstance(outcome, _RetryLater):
-            error = _failure_facts(work, outcome.failure, **self._retry_facts(work.claim))
-            return Settlement(work.claim, "again", outcome.next_ms, error=error)
+            facts = _failure_facts(work, outcome.failure, **self._retry_facts(work.claim))
+            return Settlement(work.claim, "again", outcome.next_ms, error=facts)
         if isinstance(outcome, GiveUp):
             return await self._fail(work, outcome.failure)
         return await self._succeed(work, outcome.value)

@@ -1,7 +1,7 @@
 """One lane of work: claim what is due, run it, renew its leases, settle it.
 
-Rule 1: nothing is polled that can be signalled. An append of this process wakes its lanes; work of other processes is
-found when it is due or at the next poll, whichever comes first.
+Rule 1: nothing is polled that can be signalled. An append wakes the lanes of its own process, and those of other
+processes where the store has signals (`ports.wakeups`). A poll finds what was not signalled.
 Rule 2: running work is renewed at a third of its lease. When another worker has claimed it, its attempt is stopped,
 unless it is already delivering its result: that append counts once, and a row that no longer exists is usually the
 effect of it. When the work is cancelled, its attempt is informed. The details of its heartbeats are stored with it. A
@@ -188,6 +188,11 @@ class LaneWorker:
     def running(self) -> int:
         """How many pieces of work are running."""
         return len(self._running)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it can start another piece of work now."""
+        return not self._stopping and len(self._running) < self._running_max
 
     async def run(self) -> None:
         """Claim and run work until `stop`. The loop is endless on purpose."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -118,7 +118,8 @@ class HandlerDefaults:
     @property
     def timeout_ms(self) -> int | None:
         """The time limit of an attempt; None when there is no default."""
-        return parse_duration(self.timeout) if isinstance(cast("object", self.timeout), str) else None
+        given: object = self.timeout
+        return parse_duration(given) if isinstance(given, str) else None
 
     def over(self, other: HandlerDefaults | None) -> HandlerDefaults:
         """Return these defaults, with what they leave open taken from others."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from inspect import Parameter, isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
+from inspect import Parameter, getattr_static, isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
 from typing import Any
 
 from interlock.errors import UsageError
@@ -24,7 +24,7 @@ def check_handler(name: str, function: Any, *, cpu: bool = False) -> None:
     if isgeneratorfunction(function) or isasyncgenfunction(function):
         message = f"`{shown}` cannot be the handler `{name}`: it is a generator, which returns no result"
         raise UsageError(message, code="handler.signature", hint="return the result instead of `yield`")
-    call = vars(type(function)).get("__call__")
+    call = getattr_static(type(function), "__call__", None)
     if not iscoroutinefunction(function) and iscoroutinefunction(call):
         message = f"`{shown}` cannot be the handler `{name}`: its `__call__` is a coroutine function"
         raise UsageError(message, code="handler.signature", hint="register a function or a method: `async def`")

@@ -104,7 +104,7 @@ class Carrier:
 
     def __init__(self, before: Document, after: Document, kernel: Kernel) -> None:
         self.diff: ChartDiff = diff_documents(before, after)
-        if kernel.chart.revision != self.diff.new.revision:
+        if not self.diff.new.is_revision(kernel.chart.revision):
             message = f"expected the kernel of revision {self.diff.new.revision}, got {kernel.chart.revision}"
             raise UsageError(message, code="carry.kernel", hint="pass the kernel of the new definition")
         self.kernel = kernel

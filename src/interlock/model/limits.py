@@ -360,3 +360,12 @@ BUNDLE_ENTITIES_MAX = 10_000
 
 BUNDLE_RESTARTS_MAX = 1_000
 """Restarts of one child that export looks for."""
+
+REVISIONS_CACHED_MAX = 256
+"""Compiled stored definitions that a process keeps: a chart with a change a day for most of a year."""
+
+REVISIONS_UNKNOWN_MS = 1_000
+"""How long a process remembers that the store has no definition of a revision: another process may save it soon."""
+
+REVISIONS_UNKNOWN_MAX = 1_000
+"""Unknown revisions that a process remembers at the same time."""

@@ -26,6 +26,7 @@ from interlock.ports.journal_feed import JournalFeed
 from interlock.ports.leases import ClockStamps, Leases
 from interlock.ports.refusals import RefusalHistory, RefusalLog
 from interlock.ports.statistics import Statistics
+from interlock.ports.wakeups import Wakeups
 from interlock.ports.work import WorkQueue
 
 Capability = TypeVar("Capability")
@@ -244,6 +245,11 @@ class Store(Protocol):
     @property
     def work(self) -> WorkQueue | None:
         """The work queue. Without one, a chart that asks for effects, timers or messages is refused."""
+        return None
+
+    @property
+    def wakeups(self) -> Wakeups | None:
+        """Signals between the processes of the store; without them, work of other processes is found by polling."""
         return None
 
     @property

@@ -59,6 +59,7 @@ from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import replay
 from interlock.runtime.mailbox import EntityTurn, Mailboxes, Priority
 from interlock.runtime.request_checks import unknown_entity
+from interlock.runtime.revisions import Revisions
 from interlock.trust.authorization import Authorizer
 
 NO_WORK = WorkDelta()
@@ -133,6 +134,7 @@ class EntitySender:
         self.store = store
         self.charts = charts
         self.clock = clock
+        self.revisions = Revisions(charts, store, clock)
         self.closed = False
         self.snapshots: OrderedDict[str, tuple[Snapshot, int]] = OrderedDict()
         self._mailboxes: Mailboxes = {}
@@ -214,6 +216,7 @@ class EntitySender:
         if parent is not None:
             data["parent"] = to_builtins(parent)
         async with self._turn(entity, Priority.CALLER if parent is None else Priority.ENTITY):
+            kernel = await self.revisions.for_new_entity(kernel)
             now_ms = self.now_ms()
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform")
             entry_key = key or (f"_{self.clock.token()}" if parent is None else "_child")
@@ -261,7 +264,7 @@ class EntitySender:
     async def dry_run(self, entity: str, request: SendRequest) -> Receipt:
         """Return what `send` would answer now. Nothing is written, not even a refusal."""
         snapshot, last_ms = await self.load_snapshot(entity)
-        kernel = self.charts.for_snapshot(snapshot)
+        kernel = await self.revisions.for_preview(snapshot)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
         event = stamped.event
         decision = self._decide(kernel, snapshot, event, request)
@@ -278,7 +281,7 @@ class EntitySender:
     async def _try_send(self, entity: str, request: SendRequest) -> Receipt | _Attempt:
         cached = self.snapshots.get(entity)
         snapshot, last_ms = cached if cached is not None else await self.load_snapshot(entity)
-        kernel = self.charts.for_snapshot(snapshot)
+        kernel = self.revisions.known(snapshot.kind, snapshot.revision) or await self.revisions.for_step(snapshot)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
         decision = self._decide(kernel, snapshot, stamped.event, request)
         if stamped.former_key is not None and not _is_denied_by_role(decision):
@@ -488,7 +491,7 @@ class EntitySender:
     async def load_snapshot(self, entity: str) -> tuple[Snapshot, int]:
         """Return the snapshot as the store has it, and the time of its last entry. Raises NotFoundError."""
         found = await self.load(entity)
-        snapshot = replay(self.charts, entity, found.snapshot, (each.entry for each in found.records))
+        snapshot = await replay(self.revisions, entity, found.snapshot, (each.entry for each in found.records))
         if snapshot is None:
             raise unknown_entity(entity)
         self._cache(snapshot, found.time_ms)
@@ -506,7 +509,7 @@ class EntitySender:
         cached = self.snapshots.get(entity)
         try:
             snapshot, _ = cached if cached is not None else await self.load_snapshot(entity)
-            self.charts.for_snapshot(snapshot)
+            await self.revisions.for_preview(snapshot)
         except NotFoundError:
             return True
         except UnavailableError as error:

@@ -90,7 +90,7 @@ class MemoryStore:
     refusal_history = Itself[RefusalHistory]()
     journal_release = Itself[JournalRelease]()
     definitions = Itself[Definitions]()
-    journal_feed = journal_archive = verification = None
+    journal_feed = journal_archive = verification = wakeups = None
     server_clock = False
 
     def __init__(self) -> None:

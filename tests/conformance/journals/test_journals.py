@@ -79,7 +79,7 @@ async def _is_proven(store: Store, runtime: Runtime, entity: str) -> list[bytes]
         record = decode_record(line, previous=previous, version=version)
         assert not hasattr(record, "reason"), record
         previous = getattr(record, "head", "")
-    proof = await verify_entity(store, runtime.charts, entity)
+    proof = await verify_entity(store, runtime.revisions, entity)
 
     assert (len(lines), previous, True, None) == (proof.entries, proof.head, proof.replayed, proof.problem)
     return lines
@@ -99,7 +99,7 @@ async def _archive_is_the_same(stage: Stage, folder: Path) -> None:
             async def opened(month: str) -> tuple[Store, str]:
                 return shelf, f"file:///archive/{month}"
 
-            done = [each async for each in archive(runtime.store, runtime.charts, rule, opened)]
+            done = [each async for each in archive(runtime.store, runtime.revisions, rule, opened)]
 
             assert entity in {each.entity for each in done if each.archived in {"yes", "before"}}
             assert before[entity] == await _is_proven(shelf, runtime, entity)

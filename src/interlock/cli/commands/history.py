@@ -23,7 +23,9 @@ from interlock.cli.output.values import json_line, json_text
 from interlock.cli.project import load_charts, split_words
 from interlock.cli.session import CHECK_NAME, empty_tenant, kind_note, open_for_reading, run
 from interlock.errors import InterlockError, NotFoundError
+from interlock.kernel.step import Kernel
 from interlock.model.codec import to_builtins
+from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault
@@ -34,6 +36,7 @@ from interlock.ports.store import EntityPage, EntityQuery, EntityRow
 from interlock.runtime.history.replay import pages, repeat_step
 from interlock.runtime.history.verify import difference
 from interlock.runtime.request_checks import check_entity
+from interlock.runtime.revisions import missing_functions
 from interlock.runtime.runtime import Runtime
 
 UNREADABLE_SHOWN_MAX = 20
@@ -291,8 +294,9 @@ def replay(
                     for entry in page:
                         if last is not None and entry.version > last:
                             return exit_codes.OK
+                        kernel = await runtime.revisions.for_reading(kind_of(entity), entry.revision)
                         code, snapshot = progress.over(
-                            _replay_entry, terminal, runtime, entity, snapshot, entry, as_json=as_json
+                            _replay_entry, terminal, runtime, kernel, entity, snapshot, entry, as_json=as_json
                         )
                         if code != exit_codes.OK:
                             return code
@@ -305,10 +309,16 @@ def replay(
 
 
 def _replay_entry(
-    terminal: Terminal, runtime: Runtime, entity: str, before: Snapshot | None, entry: Entry, *, as_json: bool
+    terminal: Terminal,
+    runtime: Runtime,
+    kernel: Kernel,
+    entity: str,
+    before: Snapshot | None,
+    entry: Entry,
+    *,
+    as_json: bool,
 ) -> tuple[int, Snapshot | None]:
     """Replay and print one entry; return the exit code and the snapshot after it."""
-    kernel = runtime.charts.for_revision(entity.partition("/")[0], entry.revision)
     after: Snapshot | None = None
     faults: tuple[Fault, ...] = ()
     try:
@@ -317,6 +327,9 @@ def _replay_entry(
         problem = difference(entry, before, step)
     except InterlockError as error:
         problem = f"the step fails: {error.message}"
+    missing = runtime.revisions.missing_call(kernel)
+    if missing is not None:
+        raise missing_functions(kernel.chart, (missing,))
     if as_json:
         line = {
             "entry": to_builtins(entry),
@@ -336,7 +349,7 @@ def _replay_entry(
     if problem is None:
         return exit_codes.OK, after
     message = f"the journal of `{entity}` differs at version {entry.version}: {problem}"
-    if kernel.chart.revision == entry.revision:
+    if kernel.chart.is_revision(entry.revision):
         terminal.failure(message)
         return exit_codes.CORRUPTION, after
     hint = f"revision {entry.revision} wrote that entry and its chart is not loaded; the journal may be intact"

@@ -31,7 +31,7 @@ from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
 from interlock.ports.store import PAGE_MAX, Loaded, Store
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.revisions import Revisions, missing_functions
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -50,23 +50,29 @@ At = int | str | datetime
 # Replay
 
 
-def replay(charts: ChartRegistry, entity: str, snapshot: Snapshot | None, entries: Iterable[Entry]) -> Snapshot | None:
+async def replay(
+    revisions: Revisions, entity: str, snapshot: Snapshot | None, entries: Iterable[Entry]
+) -> Snapshot | None:
     """Return the snapshot after these entries, each stepped by the revision that wrote it, or by a compatible one.
 
-    Raises CorruptionError at a divergence, UnavailableError when only a compatible revision diverges.
+    Raises CorruptionError at a divergence; UnavailableError when a definition or a function is missing here, and when
+    only a compatible revision diverges.
     """
     kind = kind_of(entity)
     recorded: tuple[Entry, Snapshot] | None = None
     other: tuple[Entry, Kernel] | None = None
     for entry in entries:
-        kernel = charts.for_revision(kind, entry.revision)
+        kernel = revisions.known(kind, entry.revision) or await revisions.for_reading(kind, entry.revision)
         snapshot = as_recorded(repeat_step(kernel, entity, snapshot, entry).snapshot, entry)
-        if other is None and kernel.chart.revision != entry.revision:
+        missing = revisions.missing_call(kernel)
+        if missing is not None:
+            raise missing_functions(kernel.chart, (missing,))
+        if other is None and not kernel.chart.is_revision(entry.revision):
             other = entry, kernel
         if entry.digest is not None:
             recorded = entry, snapshot
         if snapshot.version != entry.version or snapshot.configuration != entry.after:
-            if kernel.chart.revision != entry.revision:
+            if not kernel.chart.is_revision(entry.revision):
                 raise unproven(entity, entry, kernel)
             found = f"version {snapshot.version} in {', '.join(snapshot.configuration)}"
             written = f"version {entry.version} in {', '.join(entry.after)}"
@@ -220,15 +226,15 @@ def _parse_time(text: str) -> datetime:
         raise UsageError(f"`{text[:60]}` is not an ISO 8601 time", code="at.malformed", hint=hint) from None
 
 
-async def state_at(store: Store, charts: ChartRegistry, entity: str, loaded: Loaded | None, at: At) -> Snapshot:
+async def state_at(store: Store, revisions: Revisions, entity: str, loaded: Loaded | None, at: At) -> Snapshot:
     """Return the entity as it was. Raises NotFoundError if it did not exist, CorruptionError if that is damaged."""
     wanted = parse_moment(at)
     found: Snapshot | None = None
     if loaded is not None and _starts_before(loaded, wanted):
-        found = _replay_until(charts, entity, loaded.snapshot, wanted, (each.entry for each in loaded.records))
+        found = await _replay_until(revisions, entity, loaded.snapshot, wanted, (each.entry for each in loaded.records))
     else:
         async for page in pages(store, entity):
-            found = _replay_until(charts, entity, found, wanted, page)
+            found = await _replay_until(revisions, entity, found, wanted, page)
             if wanted.is_reached_by(page[-1]):
                 break
     if found is None or (wanted.version is not None and found.version != wanted.version):
@@ -249,7 +255,7 @@ def _starts_before(loaded: Loaded, wanted: Moment) -> bool:
     return wanted.time_ms is not None and first_ms <= wanted.time_ms
 
 
-def _replay_until(
-    charts: ChartRegistry, entity: str, snapshot: Snapshot | None, wanted: Moment, entries: Iterable[Entry]
+async def _replay_until(
+    revisions: Revisions, entity: str, snapshot: Snapshot | None, wanted: Moment, entries: Iterable[Entry]
 ) -> Snapshot | None:
-    return replay(charts, entity, snapshot, takewhile(lambda each: not wanted.is_passed_by(each), entries))
+    return await replay(revisions, entity, snapshot, takewhile(lambda each: not wanted.is_passed_by(each), entries))

@@ -18,6 +18,7 @@ first sent before that, under an unknown key, is refused (`KeyExpired`).
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -55,6 +56,7 @@ from interlock.stores.files.durable_io import LOCKED, SEGMENT_BYTES_MAX, Setting
 from interlock.stores.files.filesystem import FileSystem, OperatingSystem
 from interlock.stores.threads.inline_policy import InlinePolicy
 from interlock.stores.threads.pool import ThreadPool
+from interlock.stores.wakeup_pipes import WakeupPipes
 
 THREADS_MAX = 16
 """Threads of a store: they wait for the disk, which groups their flushes; sixteen were twice as fast as four."""
@@ -103,6 +105,8 @@ class FileStore:
             segment_bytes_max=segment_bytes_max,
         )
         self._store = BlockingFileStore(str(root), fs or OperatingSystem(), settings, open_max=open_journals_max)
+        is_real = fs is None or isinstance(fs, OperatingSystem)
+        self.wakeups = WakeupPipes(Path(os.path.realpath(root)), "", _release_claims) if is_real else None
         self._dispatcher = self._store.dispatcher()
         self._leases = self._store.leases()
         self._definitions = self._store.definitions()
@@ -264,6 +268,8 @@ class FileStore:
             if self._closed:
                 return
             self._closed = True
+        if self.wakeups is not None:
+            await self.wakeups.close()
         await in_thread_or_here(self._close_now)
 
     def _close_now(self) -> None:
@@ -289,6 +295,11 @@ class FileStore:
             self._store.abandon()
             self._threads = _new_threads()
             self._closed = was_closed
+
+
+async def _release_claims(owner: str) -> int:  # noqa: ARG001 - the process that ran the work held all claims
+    """Nothing has to be released: the claims were in the memory of the dead process, and its lock is free."""
+    return 0
 
 
 def _new_threads() -> ThreadPool:

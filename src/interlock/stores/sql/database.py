@@ -146,6 +146,9 @@ class WorkQuestions(Protocol):
     def settle(self, settlements: tuple[Settlement, ...], *, now_ms: int) -> Questions[tuple[bool, ...]]:
         """Release claims."""
 
+    def release_owner(self, owner: str) -> Questions[int]:
+        """Make all claims of an owner that has died due now; return how many."""
+
     def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> Questions[int | None]:
         """Return when the next work is due or its lease expires."""
 

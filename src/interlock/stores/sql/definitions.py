@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from interlock.ports.definitions import (
     Definition,
     Edition,
@@ -31,7 +33,7 @@ def list_editions(sql: Statements, tenant: str, kind: str | None) -> Questions[t
     names: dict[tuple[str, str], list[str]] = {}
     for own, name, revision in aliases:
         names.setdefault((own, revision), []).append(name)
-    found = (Edition(*row, tuple(sorted(names.get((row[0], row[1]), ())))) for row in rows)
+    found = (replace(Edition(*row), names=tuple(sorted(names.get((row[0], row[1]), ())))) for row in rows)
     return tuple(sorted(found, key=lambda each: (each.kind, each.sequence)))
 
 

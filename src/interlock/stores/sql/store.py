@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -31,6 +31,7 @@ from interlock.ports.store import (
     JournalRelease,
     Loaded,
 )
+from interlock.ports.wakeups import Wakeups
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
 from interlock.stores.sql import definitions, leases, lists, statistics, verification, work_lists
 from interlock.stores.sql.commit_plan import split_entity
@@ -40,6 +41,13 @@ from interlock.stores.sql.refusals import append_refusals, refusals_before, veri
 
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 """Characters that a database cannot store: NUL and lone surrogates."""
+
+
+class SqlWakeups(Wakeups, Protocol):
+    """The signals of a SQL store, which end with it."""
+
+    async def close(self) -> None:
+        """Send what waits, and release everything."""
 
 
 class SqlStore:
@@ -56,8 +64,9 @@ class SqlStore:
     definitions = Itself[Definitions]()
     journal_archive = None
 
-    def __init__(self, database: SqlDatabase) -> None:
+    def __init__(self, database: SqlDatabase, wakeups: SqlWakeups) -> None:
         self.database = database
+        self.wakeups = wakeups
         self._sql = database.statements
         self._tenant = database.tenant
 
@@ -126,6 +135,7 @@ class SqlStore:
 
     async def close(self) -> None:
         """Finish appends that are in progress, then release everything; later calls raise UnavailableError."""
+        await self.wakeups.close()  # it releases claims of dead workers
         await self.database.close()
 
     # Refusals

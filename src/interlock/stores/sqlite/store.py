@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any, TypeVar
@@ -37,6 +38,7 @@ from interlock.stores.sqlite.files import CALLS, Connection
 from interlock.stores.sqlite.statements import STATEMENTS
 from interlock.stores.sqlite.work import SqliteWork
 from interlock.stores.threads.pool import ThreadPool
+from interlock.stores.wakeup_pipes import WakeupPipes
 
 READERS_MAX = 4
 """Threads that read: more would only wait for the interpreter's lock."""
@@ -83,7 +85,9 @@ class SqliteStore(SqlStore):
     server_clock = False
 
     def __init__(self, path: Path, *, tenant: str = "") -> None:
-        super().__init__(SqliteDatabase(path, tenant))
+        database = SqliteDatabase(path, tenant)
+        release = partial(_release_claims, database)
+        super().__init__(database, WakeupPipes(database.path, tenant, release))
 
     async def feed(self, after: int, *, limit: int) -> FeedPage:
         """Return the entries after a position, in the order of their commits."""
@@ -92,6 +96,11 @@ class SqliteStore(SqlStore):
     async def position_at(self, time_ms: int) -> int:
         """Return the position after which the entries from this time on are."""
         return await self.database.read(lambda: position_at(time_ms))
+
+
+async def _release_claims(database: SqliteDatabase, owner: str) -> int:
+    """Make the claims of a dead worker due."""
+    return await database.change_work(lambda: database.work.release_owner(owner))
 
 
 class SqliteDatabase:

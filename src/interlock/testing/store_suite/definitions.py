@@ -146,7 +146,7 @@ async def invalid_definitions_are_refused(subject: StoreSubject) -> None:
             {"body": b" " * (DEFINITION_STORED_BYTES_MAX + 1)},
         ):
             try:
-                _definition(**facts)  # type: ignore[arg-type]  # see `_definition`
+                _definition(**facts)
             except UsageError:
                 continue
             raise AssertionError(f"{str(facts)[:80]} was accepted")

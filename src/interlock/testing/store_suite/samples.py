@@ -39,6 +39,7 @@ states:
 on:
   noted:
     actions: [{{assign: {{notes: "= context.notes + 1"}}}}]
+  marked: {{actions: [{{assign: {{text: "{revision}"}}}}]}}
   written:
     actions: [{{assign: {{text: "= event.data.text"}}}}]
 """
@@ -46,7 +47,7 @@ on:
 
 @cache
 def kernel(kind: str = "parcel", revision: str = "1.0.0") -> Kernel:
-    """Return the sample chart with any kind and revision."""
+    """Return the sample chart with any kind and revision: the label is part of its behaviour."""
     return loads(PARCEL.format(kind=kind, revision=revision)).kernel
 
 
