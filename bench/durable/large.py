@@ -31,7 +31,6 @@ from bench.durable.order import CLIENTS, EVENTS
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.runtime.chart_registry import ChartRegistry
-from interlock.runtime.history.recorded_charts import RecordedChart, RecordedCharts
 from interlock.runtime.history.replay import replay
 from interlock.runtime.history.shadow import ShadowReplay
 from interlock.runtime.revisions import Revisions
@@ -281,9 +280,9 @@ async def shadow(folder: Path, entries: int) -> dict[str, list[float]]:
         for before, after in edits:
             changed = changed.replace(before, after)
         store, new = SqliteStore(path), interlock.loads(changed)
-        known = RecordedCharts([RecordedChart(document=old.document, kernel=old.kernel)])
-        chart = RecordedChart(document=new.document, kernel=new.kernel)
-        replayed = ShadowReplay(store, chart, known, now_ms=SystemClock().now_ms())
+        clock = SystemClock()
+        revisions = Revisions(ChartRegistry([old.kernel]), store, clock)
+        replayed = ShadowReplay(store, new.kernel, revisions, now_ms=clock.now_ms())
         gc.collect()
         start_s, start_cpu_s = time.perf_counter(), time.process_time()
         async for _ in replayed.run():

@@ -12,11 +12,12 @@ import interlock
 from interlock.assemble.charts import BoundChart, loads
 from interlock.effects.handlers import Attempt
 from interlock.model.codec import encode
+from interlock.ports.clock import SystemClock
 from interlock.ports.store import Store
 from interlock.ports.work import WorkQuery
-from interlock.runtime.chart_registry import child_entity
+from interlock.runtime.chart_registry import ChartRegistry, child_entity
 from interlock.runtime.history.bundle import BundleImport, BundleReader, BundleSummary, export_bundle, import_bundle
-from interlock.runtime.history.recorded_charts import RecordedChart, RecordedCharts
+from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.support.postgres_server import store_or_skip
@@ -68,19 +69,15 @@ def charts() -> list[BoundChart]:
     return [trip, booking]
 
 
-def definitions(bound: list[BoundChart]) -> RecordedCharts:
-    """The definitions of these charts."""
-    return RecordedCharts(RecordedChart(document=each.document, kernel=each.kernel) for each in bound)
-
-
-NO_CHARTS = RecordedCharts(())
-"""A process without charts."""
+def revisions(store: Store, *bound: BoundChart) -> Revisions:
+    """The revisions of a store, as a process with these charts sees them."""
+    return Revisions(ChartRegistry(each.kernel for each in bound), store, SystemClock())
 
 
 async def exported(store: Store, entity: str = "trip/1", **options: Any) -> tuple[list[bytes], BundleSummary]:
     """The lines of a bundle."""
     lines: list[bytes] = []
-    summary = await export_bundle(store, entity, definitions(charts()), lines.append, now_ms=1, **options)
+    summary = await export_bundle(store, entity, revisions(store, *charts()), lines.append, now_ms=1, **options)
     return lines, summary
 
 
@@ -110,14 +107,14 @@ async def test_an_entity_and_its_child_go_on_in_another_store(address: str, tmp_
 
         url = store_or_skip() if address == "postgresql:" else address.format(tmp_path)
         async with interlock.open(url, charts=charts(), work=False) as copy:
-            done = await import_bundle(copy.store, BundleReader(lambda: lines), NO_CHARTS, now_ms=1)
-            again = await import_bundle(copy.store, BundleReader(lambda: lines), NO_CHARTS, now_ms=1)
+            done = await import_bundle(copy.store, BundleReader(lambda: lines), revisions(copy.store), now_ms=1)
+            again = await import_bundle(copy.store, BundleReader(lambda: lines), revisions(copy.store), now_ms=1)
             assert ((3, 0, 3), (0, 3, 0)) == (
                 (done.entries, done.present, done.held),
                 (again.entries, again.present, again.held),
             )
             copied: list[bytes] = []
-            await export_bundle(copy.store, "trip/1", RecordedCharts((), copy.store), copied.append, now_ms=2)
+            await export_bundle(copy.store, "trip/1", revisions(copy.store), copied.append, now_ms=2)
             entries_of = [[each for each in found if each.startswith(b'{"entry"')] for found in (lines, copied)]
             assert entries_of[0] == entries_of[1]  # with the definitions that the import saved
             for entity, entries in expected.items():
@@ -153,7 +150,9 @@ async def test_with_work_a_worker_goes_on(address: str, tmp_path: Path) -> None:
             asked.append(attempt.key)
 
         async with interlock.open(url, charts=bound) as copy:
-            done = await import_bundle(copy.store, BundleReader(lambda: lines), NO_CHARTS, now_ms=1, with_work=True)
+            done = await import_bundle(
+                copy.store, BundleReader(lambda: lines), revisions(copy.store), now_ms=1, with_work=True
+            )
             assert 0 == done.held
 
             async def booked() -> bool:
@@ -175,7 +174,7 @@ async def test_an_import_that_was_interrupted_continues(address: str, tmp_path: 
     async with interlock.open(url, charts=charts(), work=False) as copy:
         await _import_until(copy.store, lines, entries=2)
         assert 2 == (await copy.state("trip/1")).version
-        done = await import_bundle(copy.store, BundleReader(lambda: lines), NO_CHARTS, now_ms=1)
+        done = await import_bundle(copy.store, BundleReader(lambda: lines), revisions(copy.store), now_ms=1)
 
         assert (3, 2, 2) == (done.entries, done.present, done.held)
         assert 40 == (await copy.state("trip/1")).context["km"]
@@ -184,7 +183,7 @@ async def test_an_import_that_was_interrupted_continues(address: str, tmp_path: 
 
 async def _import_until(store: Store, lines: list[bytes], *, entries: int) -> None:
     """Import some entries, as a process does that dies then."""
-    importing = BundleImport(store, NO_CHARTS, now_ms=1, with_work=False)
+    importing = BundleImport(store, revisions(store), now_ms=1, with_work=False)
     for line in BundleReader(lambda: lines):
         if line.entry is not None and line.entry.version > entries:
             return
@@ -202,11 +201,11 @@ async def test_other_entries_of_the_same_entity_are_a_conflict(address: str, tmp
         await copy.create("trip/1")
         before = await copy.journal("trip/1")
         with pytest.raises(interlock.ConflictError) as other:
-            await import_bundle(copy.store, BundleReader(lambda: lines), NO_CHARTS, now_ms=1)
+            await import_bundle(copy.store, BundleReader(lambda: lines), revisions(copy.store), now_ms=1)
         await copy.send("trip/1", "far")
         await copy.send("trip/1", "far")
         with pytest.raises(interlock.ConflictError) as ahead:
-            await import_bundle(copy.store, BundleReader(lambda: lines), NO_CHARTS, now_ms=1)
+            await import_bundle(copy.store, BundleReader(lambda: lines), revisions(copy.store), now_ms=1)
 
         assert ("bundle.exists", "bundle.exists") == (other.value.code, ahead.value.code)
         assert before == (await copy.journal("trip/1"))[:1]

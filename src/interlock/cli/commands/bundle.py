@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from interlock.assemble.charts import BoundChart
 from interlock.cli import exit_codes
 from interlock.cli.options import chart_option, common, example, json_option, pass_terminal, words
 from interlock.cli.output.terminal import Terminal
@@ -20,9 +19,7 @@ from interlock.cli.session import open_for_reading, open_or_create, run
 from interlock.errors import NotFoundError
 from interlock.model.codec import to_builtins
 from interlock.model.limits import BUNDLE_LINE_BYTES_MAX
-from interlock.ports.store import Store
 from interlock.runtime.history.bundle import BundleReader, BundleSummary, export_bundle, import_bundle
-from interlock.runtime.history.recorded_charts import RecordedChart, RecordedCharts
 
 
 @click.group
@@ -57,8 +54,9 @@ def export_command(
     async def work(write: Callable[[bytes], Any]) -> BundleSummary:
         async with open_for_reading(url, bound) as runtime:
             now_ms = runtime.clock.now_ms()
-            known = _recorded(bound, runtime.store)
-            return await export_bundle(runtime.store, entity, known, write, now_ms=now_ms, children=not no_children)
+            return await export_bundle(
+                runtime.store, entity, runtime.revisions, write, now_ms=now_ms, children=not no_children
+            )
 
     path = Path(output)
     partial = path.with_name(f"{path.name}.part")
@@ -106,8 +104,8 @@ def import_command(
 
     async def work() -> BundleSummary:
         async with open_or_create(url, bound) as runtime:
-            known, now_ms = _recorded(bound, None), runtime.clock.now_ms()
-            return await import_bundle(runtime.store, reader, known, now_ms=now_ms, with_work=with_work)
+            now_ms = runtime.clock.now_ms()
+            return await import_bundle(runtime.store, reader, runtime.revisions, now_ms=now_ms, with_work=with_work)
 
     summary = run(work())
     _report(terminal, summary, f"imported {summary.entity}", as_json=as_json)
@@ -121,11 +119,6 @@ def _lines(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while line := file.readline(BUNDLE_LINE_BYTES_MAX):
             yield line
-
-
-def _recorded(charts: list[BoundChart], store: Store | None) -> RecordedCharts:
-    found = (RecordedChart(document=each.document, kernel=each.kernel) for each in charts)
-    return RecordedCharts(found, store)
 
 
 def _report(terminal: Terminal, summary: BundleSummary, done: str, *, as_json: bool) -> None:

@@ -26,9 +26,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from interlock.definition.json.format import FORMAT, canonical_json
+from interlock.compiler.build import compile_document
+from interlock.definition.json.format import read_json
 from interlock.errors import ConflictError, CorruptionError, UnavailableError, UsageError
-from interlock.evolve.identity import behaviour_name
+from interlock.evolve.identity import named
 from interlock.kernel.step import Kernel
 from interlock.model.codec import encode
 from interlock.model.effect import CHART_TYPES, Effect
@@ -37,13 +38,12 @@ from interlock.model.journal.entry import Entry
 from interlock.model.journal.work import CHILD_WORK, Work, WorkDelta, WorkId
 from interlock.model.limits import BUNDLE_ENTITIES_MAX, BUNDLE_LINE_BYTES_MAX, BUNDLE_RESTARTS_MAX
 from interlock.model.snapshot import Snapshot
-from interlock.ports.definitions import Definition
 from interlock.ports.store import PAGE_MAX, Append, Appended, Duplicate, Loaded, Store
 from interlock.runtime.chart_registry import child_entity
-from interlock.runtime.history.recorded_charts import RecordedChart, RecordedCharts
 from interlock.runtime.history.replay import repeat_step
 from interlock.runtime.history.verify import difference
 from interlock.runtime.request_checks import check_entity, unknown_entity
+from interlock.runtime.revisions import Revisions, make_definition, missing_functions
 
 FORMAT_VERSION = 1
 
@@ -92,7 +92,7 @@ def snapshot_digest(snapshot: Snapshot) -> str:
 async def export_bundle(
     store: Store,
     entity: str,
-    charts: RecordedCharts,
+    revisions: Revisions,
     write: Callable[[bytes], Any],
     *,
     now_ms: int,
@@ -104,7 +104,7 @@ async def export_bundle(
     definition of an entry is missing.
     """
     check_entity(entity)
-    export = _Export(store, charts, write)
+    export = _Export(store, revisions, write)
     export.line({"bundle": FORMAT_VERSION, "entity": entity, "exported_ms": now_ms})
     waiting, seen = deque([entity]), {entity: None}
     while waiting:
@@ -123,14 +123,14 @@ async def export_bundle(
 class _Export:
     """Writes lines and hashes them."""
 
-    def __init__(self, store: Store, charts: RecordedCharts, write: Callable[[bytes], Any]) -> None:
+    def __init__(self, store: Store, revisions: Revisions, write: Callable[[bytes], Any]) -> None:
         self._store = store
-        self._charts = charts
+        self._revisions = revisions
         self._write = write
         self._hash = blake2b(digest_size=16)
         self._count = 0
         self.entries = 0
-        self.definitions: dict[tuple[str, str], RecordedChart] = {}
+        self.definitions: dict[tuple[str, str], Kernel] = {}
 
     def line(self, value: dict[str, Any]) -> None:
         data = encode(value) + b"\n"
@@ -161,20 +161,25 @@ class _Export:
             if not records:
                 raise CorruptionError(f"the journal of `{entity}` ends at version {after}", code="journal.short")
             for record in records:
-                definition = await self._definition(kind, record.entry.revision)
+                kernel = await self._definition(kind, record.entry.revision)
                 self.line({"entry": record.entry})
                 self.entries += 1
                 for effect in record.entry.effects:
-                    children += await self._children(definition.kernel, effect)
+                    children += await self._children(kernel, effect)
             after = records[-1].version
         return children
 
-    async def _definition(self, kind: str, revision: str) -> RecordedChart:
-        """The definition of an entry, written before the first entry that names it."""
+    async def _definition(self, kind: str, revision: str) -> Kernel:
+        """The chart of an entry. Its definition is written before the first entry that names it."""
         found = self.definitions.get((kind, revision))
         if found is None:
-            found = self.definitions[kind, revision] = await self._charts.find(kind, revision)
-            self.line({"definition": Raw(canonical_json(found.document)), "kind": kind, "revision": revision})
+            definition = await self._revisions.definition(kind, revision)
+            found = await self._revisions.for_reading(kind, revision)
+            if definition is None or not found.chart.is_revision(revision):
+                message = f"the definition of revision {revision} of `{kind}` is not known here"
+                raise UnavailableError(message, code="revision.unknown", hint="load that chart too")
+            self.line({"definition": Raw(definition.body), "kind": kind, "revision": revision})
+            self.definitions[kind, revision] = found
         return found
 
     async def _children(self, kernel: Kernel, effect: Effect) -> list[str]:
@@ -262,14 +267,16 @@ def _decode(line: bytes) -> _Line:
 
 
 async def import_bundle(
-    store: Store, bundle: BundleReader, charts: RecordedCharts, *, now_ms: int, with_work: bool = False
+    store: Store, bundle: BundleReader, revisions: Revisions, *, now_ms: int, with_work: bool = False
 ) -> BundleSummary:
-    """Write the entities of a bundle to a store, and return what was written. `charts` have the functions of each kind.
+    """Write the entities of a bundle to a store, and return what was written.
 
-    Raises ConflictError if an entity exists with other entries, UsageError if a function is not registered,
+    `revisions` is that of the store, with the functions of each kind.
+
+    Raises ConflictError if an entity exists with other entries, UnavailableError if a function is not registered,
     CorruptionError if an entry or a definition is not what it says it is.
     """
-    importing = BundleImport(store, charts, now_ms=now_ms, with_work=with_work)
+    importing = BundleImport(store, revisions, now_ms=now_ms, with_work=with_work)
     for line in bundle:
         await importing.apply(line)
     await importing.finish()
@@ -279,10 +286,10 @@ async def import_bundle(
 class BundleImport:
     """Writes the entries of a bundle, one by one."""
 
-    def __init__(self, store: Store, charts: RecordedCharts, *, now_ms: int, with_work: bool) -> None:
-        self.definitions: dict[tuple[str, str], RecordedChart] = {}
+    def __init__(self, store: Store, revisions: Revisions, *, now_ms: int, with_work: bool) -> None:
+        self.definitions: dict[tuple[str, str], Kernel] = {}
         self._store = store
-        self._charts = charts
+        self._revisions = revisions
         self._now_ms = now_ms
         self._with_work = with_work
         self._current: _Importing | None = None
@@ -309,19 +316,18 @@ class BundleImport:
 
     async def _add_definition(self, kind: str, revision: str, data: bytes) -> None:
         """Check a definition, and save it in the store before the first entry that names it."""
-        document = FORMAT.read(data, source=f"<{kind} {revision}>").document
-        if document is None or document.kind != kind:
+        document = read_json(data, source=f"<{kind} {revision}>").document
+        compiled = None if document is None else compile_document(document).chart
+        definition = None if compiled is None else make_definition(named(compiled))
+        if definition is None or definition.kind != kind:
             message = f"the definition of revision {revision} of `{kind}` cannot be read"
             raise CorruptionError(message, code="bundle.definition")
-        found, name = self._charts.compile(document), behaviour_name(document)
-        if revision not in (found.revision, name):
-            message = f"the definition of revision {revision} of `{kind}` is another one: {found.revision}"
+        if revision not in (definition.revision, *definition.names):
+            message = f"the definition of revision {revision} of `{kind}` is another one: {definition.revision}"
             raise CorruptionError(message, code="bundle.definition", hint="export it again")
         if self._store.definitions is not None:
-            chart, names = found.kernel.chart, tuple({revision, found.revision} - {name})
-            saved = Definition(kind=kind, revision=name, body=canonical_json(document), label=chart.label, names=names)
-            await self._store.definitions.save_definition(saved, now_ms=self._now_ms)
-        self.definitions[kind, revision] = found
+            await self._store.definitions.save_definition(definition, now_ms=self._now_ms)
+        self.definitions[kind, revision] = await self._revisions.for_reading(kind, revision)
 
     async def _start(self, entity: str, version: int, digest: str | None) -> None:
         check_entity(entity)
@@ -334,12 +340,15 @@ class BundleImport:
         self._entities.append(entity)
 
     async def _add_entry(self, current: _Importing, entry: Entry) -> None:
-        definition = self.definitions.get((kind_of(current.entity), entry.revision))
-        if definition is None:
+        kernel = self.definitions.get((kind_of(current.entity), entry.revision))
+        if kernel is None:
             message = f"the bundle has no definition of revision {entry.revision} of `{current.entity}`"
             raise CorruptionError(message, code="bundle.definition")
         before = current.snapshot
-        step = repeat_step(definition.kernel, current.entity, before, entry)
+        step = repeat_step(kernel, current.entity, before, entry)
+        missing = self._revisions.missing_call(kernel)
+        if missing is not None:
+            raise missing_functions(kernel.chart, (missing,))
         problem = difference(entry, before, step)
         if problem is not None:
             message = f"version {entry.version} of `{current.entity}` does not replay: {problem}"
@@ -355,7 +364,7 @@ class BundleImport:
             await self._check_present(current.entity, entry)
             self._present += 1
         else:
-            await self._append(current, entry, definition.kernel)
+            await self._append(current, entry, kernel)
 
     def _check_end(self, current: _Importing, snapshot: Snapshot) -> None:
         if current.digest is not None and snapshot_digest(snapshot) != current.digest:

@@ -24,9 +24,9 @@ from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 from interlock.ports.paging import pages as query_pages
 from interlock.ports.store import PAGE_MAX, EntityQuery, EntityRow, Store
-from interlock.runtime.history.recorded_charts import RecordedChart, RecordedCharts
 from interlock.runtime.history.replay import repeat_step
 from interlock.runtime.history.verify import difference
+from interlock.runtime.revisions import Revisions
 
 UNREPEATABLE = "entry.unrepeatable"
 """The code of the gap for an entry that its own definition does not give again."""
@@ -45,16 +45,13 @@ class _Source:
 
 
 class ShadowReplay:
-    """Compares the journals of a store with one new definition.
+    """Compares the journals of a store with a new chart. `revisions` finds the charts that wrote them."""
 
-    `charts` is asked once for each recorded revision other than that of `new`.
-    """
-
-    def __init__(self, store: Store, new: RecordedChart, charts: RecordedCharts, *, now_ms: int) -> None:
-        self.tally = ShadowTally(new.kernel.chart)
+    def __init__(self, store: Store, new: Kernel, revisions: Revisions, *, now_ms: int) -> None:
+        self.tally = ShadowTally(new.chart)
         self._store = store
         self._new = new
-        self._charts = charts
+        self._revisions = revisions
         self._now_ms = now_ms
         self._sources: dict[str, _Source | InterlockError] = {}
 
@@ -70,7 +67,7 @@ class ShadowReplay:
     async def _rows(self) -> AsyncIterator[EntityRow]:
         """Every entity once: those that enter a state during the walk move to its end and are listed again."""
         changed: set[str] = set()
-        async for page in query_pages(self._store.find, EntityQuery(kind=self._new.kernel.chart.kind, limit=PAGE_MAX)):
+        async for page in query_pages(self._store.find, EntityQuery(kind=self._new.chart.kind, limit=PAGE_MAX)):
             for entity in page.unreadable:
                 self.tally.add_gap("entity.unreadable", "the store cannot list it", entity)
             fresh = [each for each in page.rows if each.entity not in changed]
@@ -85,7 +82,7 @@ class ShadowReplay:
                 return
 
     async def _compare_entity(self, row: EntityRow) -> None:
-        walk, after = _EntityWalk(self.tally, row.entity), 0
+        walk, after = _EntityWalk(self, row.entity), 0
         try:
             while after < row.version:
                 limit = min(PAGE_MAX, row.version - after)
@@ -113,20 +110,36 @@ class ShadowReplay:
         new = self._new
         found: _Source | InterlockError
         try:
-            old = new if revision == new.revision else await self._charts.find(new.kernel.chart.kind, revision)
-            comparer = StepComparer(Carrier(old.document, new.document, new.kernel))
-            found = _Source(kernel=old.kernel, comparer=comparer, is_new=old.kernel is new.kernel)
+            is_new = new.chart.is_revision(revision)
+            kernel = new if is_new else await self._revisions.for_reading(new.chart.kind, revision)
+            found = _Source(kernel=kernel, comparer=StepComparer(carrier_of(kernel, revision, new)), is_new=is_new)
         except InterlockError as error:
             found = error
         self._sources[revision] = found
         return found
 
+    def missing_function(self, kernel: Kernel) -> str | None:
+        """Return a function that the last step called and that is not registered here."""
+        return self._revisions.missing_call(kernel)
+
+
+def carrier_of(old: Kernel, revision: str, new: Kernel) -> Carrier:
+    """Return what carries entities of a revision to a new chart. Raises UnavailableError for a chart without its text,
+    or one that is only compatible with the revision.
+    """
+    before, after = old.chart.document, new.chart.document
+    if before is None or after is None or not old.chart.is_revision(revision):
+        message = f"the definition of revision {revision} of `{new.chart.kind}` is not known here"
+        raise UnavailableError(message, code="revision.unknown")
+    return Carrier(before, after, new)
+
 
 class _EntityWalk:
     """One entity on its way through its journal: the recorded snapshot, and the one of the new definition."""
 
-    def __init__(self, tally: ShadowTally, entity: str) -> None:
-        self._tally = tally
+    def __init__(self, replay: ShadowReplay, entity: str) -> None:
+        self._replay = replay
+        self._tally = replay.tally
         self._entity = entity
         self._recorded: Snapshot | None = None
         self._new: Snapshot | None = None
@@ -139,6 +152,11 @@ class _EntityWalk:
             step = repeat_step(source.kernel, self._entity, before, entry)
         except InterlockError as error:
             self._tally.add_gap(UNREPEATABLE, f"the step fails: {error.message}", self._entity, about=entry.revision)
+            return False
+        missing = None if source.is_new else self._replay.missing_function(source.kernel)
+        if missing is not None:
+            text = f"revision {entry.revision} calls `{missing}`, which is not registered here"
+            self._tally.add_gap("function.missing", text, self._entity, about=missing)
             return False
         if not _is_repeated(entry, step) and difference(entry, before, step) is not None:
             self._report_other(entry, step, source)

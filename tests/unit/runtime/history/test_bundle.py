@@ -13,8 +13,8 @@ from interlock.assemble.charts import BoundChart, loads
 from interlock.errors import ConflictError, NotFoundError, UnavailableError, UsageError
 from interlock.runtime.chart_registry import ChartRegistry, child_entity
 from interlock.runtime.history import bundle as module
-from interlock.runtime.history.bundle import BundleReader, export_bundle, import_bundle
-from interlock.runtime.history.recorded_charts import RecordedChart, RecordedCharts
+from interlock.runtime.history.bundle import BundleReader, BundleSummary, export_bundle, import_bundle
+from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
 from tests.support.eventually import eventually
@@ -39,9 +39,9 @@ def job(step: int = 1) -> BoundChart:
     return chart
 
 
-def known(*charts: BoundChart) -> RecordedCharts:
-    """The definitions of these charts."""
-    return RecordedCharts(RecordedChart(document=each.document, kernel=each.kernel) for each in charts)
+def known(*charts: BoundChart, store: MemoryStore | None = None) -> Revisions:
+    """The revisions of a store as a process with these charts sees them."""
+    return Revisions(ChartRegistry(each.kernel for each in charts), store or MemoryStore(), StillClock())
 
 
 async def job_lines(*events: str, **options: Any) -> list[bytes]:
@@ -56,6 +56,12 @@ async def job_lines(*events: str, **options: Any) -> list[bytes]:
     return lines
 
 
+async def imported(lines: list[bytes], *charts: BoundChart, store: MemoryStore | None = None) -> BundleSummary:
+    """Import a bundle with these charts."""
+    target = store or MemoryStore()
+    return await import_bundle(target, BundleReader(lambda: lines), known(*charts, store=target), now_ms=1)
+
+
 def sealed(lines: list[bytes]) -> list[bytes]:
     """The same lines with a last line that fits: a bundle that was changed on purpose."""
     body = lines[:-1]
@@ -65,13 +71,13 @@ def sealed(lines: list[bytes]) -> list[bytes]:
 async def code_of(lines: list[bytes], step: int = 1) -> str:
     """The code with which an import fails, and writes nothing of a damaged file."""
     with pytest.raises(interlock.InterlockError) as error:
-        await import_bundle(MemoryStore(), BundleReader(lambda: lines), known(job(step)), now_ms=1)
+        await imported(lines, job(step))
     return error.value.code
 
 
 async def test_what_was_exported_is_imported() -> None:
     lines, store = await job_lines("add", "add", "go"), MemoryStore()
-    done = await import_bundle(store, BundleReader(lambda: lines), known(job()), now_ms=1)
+    done = await imported(lines, job(), store=store)
     runtime = Runtime(store, ChartRegistry([job().kernel]), StillClock())
 
     assert ("job/1", ("job/1",), 4, 1, 0, 1) == (
@@ -132,8 +138,9 @@ async def test_other_functions_are_found_by_the_digest() -> None:
 
 async def test_a_missing_function_is_named() -> None:
     lines = await job_lines("add")
-    with pytest.raises(UsageError, match="count"):
-        await import_bundle(MemoryStore(), BundleReader(lambda: lines), RecordedCharts(()), now_ms=1)
+    with pytest.raises(UnavailableError, match="count") as error:
+        await imported(lines)
+    assert "function.missing" == error.value.code
 
 
 @pytest.mark.parametrize(
@@ -170,9 +177,9 @@ async def test_an_entity_that_changes_during_the_import_is_a_conflict() -> None:
             return None if key is None else await super().load(entity, key=key)
 
     lines, store = await job_lines("add"), Busy()
-    await import_bundle(store, BundleReader(lambda: lines), known(job()), now_ms=1)
+    await imported(lines, job(), store=store)
     with pytest.raises(ConflictError) as error:
-        await import_bundle(store, BundleReader(lambda: lines), known(job()), now_ms=1)
+        await imported(lines, job(), store=store)
     assert "bundle.exists" == error.value.code
 
 
@@ -210,5 +217,5 @@ async def test_an_inline_child_is_part_of_the_bundle_unless_it_is_left_out(monke
             await export_bundle(runtime.store, "job/1", known(job()), lambda line: None, now_ms=1)
 
     assert (("job/1", child), ("job/1",), "bundle.size") == (found.entities, alone.entities, size.value.code)
-    done = await import_bundle(MemoryStore(), BundleReader(lambda: lines), known(job()), now_ms=1)
+    done = await imported(lines, job())
     assert (("job/1", child), 2, 1) == (done.entities, done.definitions, done.held)

@@ -17,8 +17,8 @@ from interlock.model.journal.record import JournalRecord
 from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery, Store
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history import shadow
-from interlock.runtime.history.recorded_charts import RecordedChart, RecordedCharts
 from interlock.runtime.history.shadow import UNREPEATABLE, ShadowReplay
+from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from tests.unit.runtime.history.test_verify import Forged
 from tests.unit.runtime.scene import StillClock
@@ -36,17 +36,12 @@ WRONG_SIGN = SHOP.replace("total + event", "total - event")
 NOW_MS = 10**13
 
 
-def definition(chart: BoundChart) -> RecordedChart:
-    """What the replay needs of a chart."""
-    return RecordedChart(document=chart.document, kernel=chart.kernel)
-
-
 async def replay(
     store: Store, new: BoundChart, *old: BoundChart, since_ms: int = 0, now_ms: int = NOW_MS
 ) -> tuple[ShadowReport, list[str]]:
     """The report, and the entities in the order in which they were compared."""
-    known = RecordedCharts(definition(each) for each in old)
-    made = ShadowReplay(store, definition(new), known, now_ms=now_ms)
+    revisions = Revisions(registry(old), store, StillClock())
+    made = ShadowReplay(store, new.kernel, revisions, now_ms=now_ms)
     entities = [each async for each in made.run(since_ms=since_ms)]
     return made.tally.report(), entities
 
@@ -116,7 +111,7 @@ async def test_a_revision_without_chart_is_a_gap() -> None:
     report, _ = await replay(store, loads(WRONG_SIGN))
 
     assert ("unknown", 0, 0) == (report.verdict, report.evidence.entries, report.evidence.entities)
-    assert [("revision.unknown", 3)] == [(each.code, each.count) for each in report.gaps]
+    assert [("kind.unknown", 3)] == [(each.code, each.count) for each in report.gaps]
 
 
 async def test_a_journal_that_its_own_chart_does_not_give_is_a_gap() -> None:
