@@ -24,6 +24,7 @@ from interlock.effects.waiting import first_of
 from interlock.errors import CorruptionError, RejectedError, UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
 from interlock.model.event import Event
+from interlock.model.index_key import IndexForm
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.json_value import payload_problem
 from interlock.model.keys import OwnKey
@@ -37,7 +38,7 @@ from interlock.ports.fork import after_fork, keep_forever
 from interlock.ports.store import EntityPage, EntityQuery, Store, check_capabilities
 from interlock.runtime.admission import Admission
 from interlock.runtime.chart_registry import ChartRegistry
-from interlock.runtime.field_walk import declared_indexes, find_by_walk
+from interlock.runtime.field_walk import declared_forms, declared_indexes, find_by_walk
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
 from interlock.runtime.request_checks import (
@@ -269,7 +270,7 @@ class Runtime:
             hint = 'write interlock.EntityQuery(kind="order")'
             raise UsageError(f"expected an EntityQuery, got {query!r:.80}", code="query.malformed", hint=hint)
         if (query.where or query.context) and self.store.field_indexes is None:
-            return await find_by_walk(self.store, self.charts, query)
+            return await find_by_walk(self.store, self.sender.revisions, query)
         return await self.store.find(query)
 
     async def indexes(self) -> tuple[IndexStatus, ...]:
@@ -278,6 +279,12 @@ class Runtime:
             return await self.store.field_indexes.indexes()
         declared = (IndexStatus(each.kind, each.field, each.form, "ready") for each in declared_indexes(self.charts))
         return tuple(sorted(declared, key=lambda each: (each.kind, each.field)))
+
+    async def index_forms(self, kind: str) -> dict[str, IndexForm]:
+        """Return how the values of the indexed fields of a kind are read, by field; also where no chart is loaded."""
+        if self.store.field_indexes is not None:
+            return {each.field: each.form for each in await self.indexes() if each.kind == kind}
+        return await declared_forms(self.sender.revisions, kind)
 
     async def declare_indexes(self) -> None:
         """Create the indexes on context fields that the charts declare and the store lacks; `open` does this.

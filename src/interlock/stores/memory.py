@@ -37,6 +37,7 @@ from interlock.ports.store import (
     JournalRelease,
     Loaded,
     StaleAttempt,
+    check_plain,
 )
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
 from interlock.stores.definition_table import DefinitionTable
@@ -166,6 +167,7 @@ class MemoryStore:
 
     async def find(self, query: EntityQuery) -> EntityPage:
         """Entities by kind, state, age and tag, oldest in their state first, page by page."""
+        check_plain(query)
         with self._lock:
             self._check_open()
             entities, after = page_of(query, sorted(self._matching(query)))
