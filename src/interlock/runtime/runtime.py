@@ -29,6 +29,7 @@ from interlock.model.arguments import check_options
 from interlock.model.convert import Model, is_model
 from interlock.model.entity_id import kind_of
 from interlock.model.event import Event
+from interlock.model.index_key import IndexForm
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.json_value import context_values, json_payload, payload_problem
 from interlock.model.keys import OwnKey
@@ -44,7 +45,7 @@ from interlock.ports.store import EntityPage, EntityQuery, Store, check_capabili
 from interlock.runtime.admission import Admission
 from interlock.runtime.chart_registry import ChartRegistry, unknown_kind
 from interlock.runtime.entity_counts import count_by_revision
-from interlock.runtime.field_walk import declared_indexes, find_by_walk
+from interlock.runtime.field_walk import declared_forms, declared_indexes, find_by_walk
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
 from interlock.runtime.request_checks import (
@@ -396,6 +397,12 @@ class Runtime:
             return await self.store.field_indexes.indexes()
         declared = (IndexStatus(each.kind, each.field, each.form, "ready") for each in declared_indexes(self.charts))
         return tuple(sorted(declared, key=lambda each: (each.kind, each.field)))
+
+    async def index_forms(self, kind: str) -> dict[str, IndexForm]:
+        """Return how the values of the indexed fields of a kind are read, by field; also where no chart is loaded."""
+        if self.store.field_indexes is not None:
+            return {each.field: each.form for each in await self.indexes() if each.kind == kind}
+        return await declared_forms(self.sender.revisions, kind)
 
     async def declare_indexes(self) -> None:
         """Create the indexes on context fields that the charts declare and the store lacks; `open` does this.

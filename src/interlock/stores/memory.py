@@ -37,6 +37,7 @@ from interlock.ports.store import (
     JournalRelease,
     Loaded,
     StaleAttempt,
+    check_plain,
 )
 from interlock.ports.store_facts import StoreFacts
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
@@ -169,6 +170,7 @@ class MemoryStore:
 
     async def find(self, query: EntityQuery) -> EntityPage:
         """Entities by kind, state, age and tag, oldest in their state first, page by page."""
+        check_plain(query)
         with self._lock:
             self._check_open()
             entities, after = page_of(query, sorted(self._matching(query)))
