@@ -64,6 +64,7 @@ SUBCOMMANDS = {
         "status": "Show the schema version",
         "upgrade": "Upgrade the schema version",
         "tenants": "List tenants",
+        "definitions": "List, show or add definitions",
     },
     "effects": {
         "ls": "List pending work",
