@@ -28,6 +28,7 @@ from interlock.model.diagnostics import suggestion
 
 COMMANDS = {
     "archive": ("interlock.cli.commands.maintenance:archive", "Move journals of ended entities to an archive"),
+    "bundle": ("interlock.cli.commands.bundle:bundle", "Copy one entity with its journal to a file, or from it"),
     "can": ("interlock.cli.commands.entity:can", "List accepted events, and why others are not"),
     "check": ("interlock.cli.commands.check:check", "Check definitions for errors and likely mistakes"),
     "completion": ("interlock.cli.commands.completion:completion", "Print a shell completion script"),
@@ -60,11 +61,27 @@ COMMANDS = {
 """Every command: its module and function, and its help line."""
 
 SUBCOMMANDS = {
+    "bundle": {
+        "export": "Write an entity, its children and their definitions to a file",
+        "import": "Write the entities of a bundle to a store",
+    },
     "db": {
         "status": "Show the schema version",
         "upgrade": "Upgrade the schema version",
         "tenants": "List tenants",
+        "messages": "Show whether entries are published, or stop it",
         "definitions": "List, show or add definitions",
+        "index": "Build, drop or show indexes on context fields",
+    },
+    "definitions": {
+        "list": "List stored definitions",
+        "show": "Print a stored definition",
+        "add": "Save definitions",
+    },
+    "index": {
+        "build": "Add older entities to indexes",
+        "drop": "Remove an index",
+        "status": "Show indexes and their progress",
     },
     "effects": {
         "ls": "List pending work",
@@ -81,7 +98,7 @@ SECTIONS = {
     "Getting started": ("new", "demo", "completion"),
     "Charts": ("check", "simulate", "draw", "convert", "fmt", "schema", "types"),
     "Entities": ("create", "send", "show", "can", "ls", "journal", "tail", "replay"),
-    "Operations": ("run", "serve", "top", "stuck", "effects", "doctor", "verify", "archive", "db"),
+    "Operations": ("run", "serve", "top", "stuck", "effects", "doctor", "verify", "archive", "bundle", "db"),
     "Changes": ("diff", "shadow"),
 }
 """The sections of `--help`, in the order in which a user needs the commands."""
@@ -109,8 +126,7 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(module), name)
         _add_help_line(command, line)
         if isinstance(command, click.Group):
-            for subcommand, subline in SUBCOMMANDS[cmd_name].items():
-                _add_help_line(command.commands[subcommand], subline)
+            _add_help_lines(command, cmd_name)
         return command
 
     def resolve_command(
@@ -128,6 +144,15 @@ class LazyGroup(click.Group):
         for title, names in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(f"{name:<{width}}", COMMANDS[name][1]) for name in names])
+
+
+def _add_help_lines(group: click.Group, name: str) -> None:
+    """Add the help lines of the commands of a group, and of groups in it."""
+    for subcommand, line in SUBCOMMANDS[name].items():
+        inner = group.commands[subcommand]
+        _add_help_line(inner, line)
+        if isinstance(inner, click.Group):
+            _add_help_lines(inner, subcommand)
 
 
 def _add_help_line(command: click.Command, line: str) -> None:

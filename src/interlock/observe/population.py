@@ -20,11 +20,11 @@ from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart, State
 from interlock.model.duration import parse_duration
 from interlock.ports.delivery import CHART_MISSING_CODES
-from interlock.ports.paging import pages
 from interlock.ports.statistics import COUNT_MAX, DAY_MS, MINUTE_MS, MinuteRates
-from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow, Store
+from interlock.ports.store import ENDED_STATES, PAGE_MAX, Store
 from interlock.ports.work import WorkQuery
 from interlock.runtime.chart_registry import BUILTIN_KINDS, unknown_kind
+from interlock.runtime.entity_counts import count_by_revision
 from interlock.runtime.runtime import Runtime
 
 DWELL_WINDOW_MS = 7 * DAY_MS
@@ -145,7 +145,7 @@ async def population(runtime: Runtime, kind: str) -> Population:
             raise
         states = await _states_without_chart(runtime.store, kind)
         return Population(kind, states=states, minutes=minutes or (), steps_per_second=rate, conflict_share=conflicts)
-    by_revision, is_complete = await _counts(runtime, kernel)
+    by_revision, is_complete = await count_by_revision(runtime.store, runtime.revisions, kind, rows_max=COUNT_MAX)
     totals: dict[str, int] = {}
     for counts in by_revision.values():
         for state, entities in counts.items():
@@ -271,38 +271,6 @@ async def _chart(runtime: Runtime, kind: str, revision: str) -> Chart | None:
         if error.code not in CHART_MISSING_CODES:
             raise
         return None
-
-
-async def _counts(runtime: Runtime, kernel: Kernel) -> tuple[dict[str, dict[str, int]], bool]:
-    """The number of entities by revision and state, and whether all were counted."""
-    kind, found = kernel.chart.kind, dict[str, dict[str, int]]()
-    if runtime.store.statistics is not None:
-        for each in await runtime.store.statistics.count_states(kind):
-            found.setdefault(each.revision, {})[each.state] = each.entities
-        return found, True
-    is_complete = True
-    async for page in pages(runtime.store.find, EntityQuery(kind=kind, limit=PAGE_MAX), rows_max=COUNT_MAX):
-        for row in page.rows:
-            states = found.setdefault(row.revision, {})
-            chart = await _chart(runtime, kind, row.revision) or kernel.chart
-            for name in _counted_states(chart, row):
-                states[name] = states.get(name, 0) + 1
-        is_complete = page.after is None
-    return found, is_complete
-
-
-def _counted_states(chart: Chart, row: EntityRow) -> set[str]:
-    """The states that an entity counts in: its active states with their ancestors, or how it ended without one."""
-    if row.ended in ENDED_STATES:
-        return {ENDED_STATES[row.ended]}
-    by_id = {each.id: each for each in chart.states}
-    found: set[str] = set()
-    for name in row.configuration:
-        state = by_id.get(name)
-        while state is not None and state.index > 0:
-            found.add(state.id)
-            state = chart.states[state.parent]
-    return found
 
 
 class ChangeMarks:

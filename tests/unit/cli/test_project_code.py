@@ -37,6 +37,7 @@ WRITING = {"archive", "create", "run", "send", "serve"}
 APART = {"completion", "convert", "demo", "diff", "draw", "fmt", "new", "schema", "simulate", "types"}
 """Commands that take no charts from a project."""
 
+
 @pytest.fixture(params=["interlock.toml", "pyproject.toml"])
 def project(request: pytest.FixtureRequest, call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with an entity, whose file names its chart by code."""

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from interlock.errors import CorruptionError, NotFoundError, UnavailableError
+from interlock.evolve.move import is_move
 from interlock.kernel.step import Kernel
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Invocation, Snapshot
@@ -127,8 +128,8 @@ async def get_entity(request: RequestContext) -> EntityView:
         label=kernel.chart.label,
         configuration=shown.configuration,
         active=tuple(each.id for each in kernel.active(shown)),
-        context=masked_context(shown.context, mask),
-        context_before=None if before is None else masked_context(before.context, mask),
+        context=masked_context(kernel.chart.visible_context(shown.context), mask),
+        context_before=None if before is None else masked_context(kernel.chart.visible_context(before.context), mask),
         since_ms=_since_ms(entries),
         time_ms=entry.event.time_ms if entry is not None else 0,
         now_ms=console.clock.now_ms(),
@@ -198,7 +199,7 @@ def _since_ms(entries: tuple[Entry, ...]) -> int | None:
 
 def _transitions(kernel: Kernel, before: Snapshot | None, entry: Entry | None) -> tuple[TransitionView, ...]:
     """The transitions of an entry: its step is repeated, which has no effect."""
-    if entry is None or (before is None and entry.version > 1):
+    if entry is None or is_move(entry) or (before is None and entry.version > 1):
         return ()
     step = repeat_step(kernel, before.entity if before is not None else kernel.chart.kind + "/", before, entry)
     return transition_views(kernel.chart, step.transitions)
