@@ -70,7 +70,13 @@ SUBCOMMANDS = {
         "upgrade": "Upgrade the schema version",
         "tenants": "List tenants",
         "messages": "Show whether entries are published, or stop it",
+        "definitions": "List, show or add definitions",
         "index": "Build, drop or show indexes on context fields",
+    },
+    "definitions": {
+        "list": "List stored definitions",
+        "show": "Print a stored definition",
+        "add": "Save definitions",
     },
     "index": {
         "build": "Add older entities to indexes",

@@ -472,7 +472,7 @@ class Runtime:
         if not charts and kind not in await self.store.kinds():
             raise unknown_kind(kind, self.charts.kinds())
         found = {each.id: 0 for chart in charts[-1:] for each in chart.states[1:] if each.type != "history"}
-        by_revision, _ = await count_by_revision(self.store, self.charts, kind)
+        by_revision, _ = await count_by_revision(self.store, self.revisions, kind)
         for states in by_revision.values():
             for state, entities in states.items():
                 found[state] = found.get(state, 0) + entities
