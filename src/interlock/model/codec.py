@@ -64,12 +64,10 @@ def _decode(decoder: msgspec.json.Decoder[T], data: bytes | str, what: str) -> T
 
 
 def content_hash(document: Document) -> str:
-    """Return twelve hex digits over the content of a document, without its positions in the text."""
+    """Return twelve hex digits over the content of a document, without its positions in the text and without fields
+    that are marked as not `hashed`: no step depends on them, and releases that named revisions by this hash had none.
+    """
     return blake2b(_encoder.encode(_content(document)), digest_size=6).hexdigest()
-
-
-_LATER_FIELDS = frozenset({"upgrade"})
-"""Fields of a document that no release with these hashes knew: an existing name must not change when one is set."""
 
 
 def _content(value: Any) -> Any:
@@ -78,7 +76,7 @@ def _content(value: Any) -> Any:
             each.name: _content(found)
             for each in fields(value)
             if each.compare
-            and each.name not in _LATER_FIELDS
+            and each.metadata.get("hashed", True)
             and (found := getattr(value, each.name)) not in (None, (), UNSET)
             and not isinstance(found, SourceLocation)
         }

@@ -18,11 +18,11 @@ from msgspec import Struct
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart, State
 from interlock.model.duration import parse_duration
-from interlock.ports.paging import pages
 from interlock.ports.statistics import COUNT_MAX, DAY_MS, MINUTE_MS, MinuteRates
-from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow, Store
+from interlock.ports.store import ENDED_STATES, PAGE_MAX, Store
 from interlock.ports.work import WorkQuery
 from interlock.runtime.chart_registry import BUILTIN_KINDS, unknown_kind
+from interlock.runtime.entity_counts import count_by_revision
 from interlock.runtime.runtime import Runtime
 
 DWELL_WINDOW_MS = 7 * DAY_MS
@@ -137,7 +137,7 @@ async def population(runtime: Runtime, kind: str) -> Population:
         states = await _states_without_chart(runtime.store, kind)
         return Population(kind, states=states, minutes=minutes or (), steps_per_second=rate, conflict_share=conflicts)
     kernel = runtime.charts.for_new_entity(kind)
-    by_revision, is_complete = await _counts(runtime, kind)
+    by_revision, is_complete = await count_by_revision(runtime.store, runtime.charts, kind, rows_max=COUNT_MAX)
     totals: dict[str, int] = {}
     for counts in by_revision.values():
         for state, entities in counts.items():
@@ -253,38 +253,6 @@ def _revisions(
         )
         for each in dict.fromkeys([*loaded, *sorted(by_revision)])
     )
-
-
-async def _counts(runtime: Runtime, kind: str) -> tuple[dict[str, dict[str, int]], bool]:
-    """The number of entities by revision and state, and whether all were counted."""
-    found: dict[str, dict[str, int]] = {}
-    if runtime.store.statistics is not None:
-        for each in await runtime.store.statistics.count_states(kind):
-            found.setdefault(each.revision, {})[each.state] = each.entities
-        return found, True
-    charts, current = runtime.charts.revisions(kind), runtime.charts.for_new_entity(kind)
-    is_complete = True
-    async for page in pages(runtime.store.find, EntityQuery(kind=kind, limit=PAGE_MAX), rows_max=COUNT_MAX):
-        for row in page.rows:
-            states = found.setdefault(row.revision, {})
-            for name in _counted_states(charts.get(row.revision, current).chart, row):
-                states[name] = states.get(name, 0) + 1
-        is_complete = page.after is None
-    return found, is_complete
-
-
-def _counted_states(chart: Chart, row: EntityRow) -> set[str]:
-    """The states that an entity counts in: its active states with their ancestors, or how it ended without one."""
-    if row.ended in ENDED_STATES:
-        return {ENDED_STATES[row.ended]}
-    by_id = {each.id: each for each in chart.states}
-    found: set[str] = set()
-    for name in row.configuration:
-        state = by_id.get(name)
-        while state is not None and state.index > 0:
-            found.add(state.id)
-            state = chart.states[state.parent]
-    return found
 
 
 class ChangeMarks:

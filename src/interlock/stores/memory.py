@@ -90,9 +90,9 @@ class MemoryStore:
     refusal_log = Itself[RefusalLog]()
     refusal_history = Itself[RefusalHistory]()
     journal_release = Itself[JournalRelease]()
-    definitions = Itself[Definitions]()
+    journal_feed = journal_archive = verification = wakeups = field_indexes = None
     facts = Itself[StoreFacts]()
-    journal_feed = journal_archive = verification = wakeups = None
+    definitions = Itself[Definitions]()
     server_clock = False
 
     def __init__(self) -> None:

@@ -41,6 +41,9 @@ _CODES = {"rejected": exit_codes.REJECTED, "denied": exit_codes.DENIED}
 _KEY = click.option("--key", metavar="KEY", help="The idempotency key: an event with a known key is a duplicate.")
 
 
+_REASON = click.option("--reason", metavar="TEXT", help="Why; kept in the journal.")
+
+
 @example(
     "interlock create order/A-1 --context '{\"amount\": 4990}'",
     "interlock create sqlite:///orders.db order/A-2 --context @order.json --chart order.interlock.yaml",
@@ -49,6 +52,7 @@ _KEY = click.option("--key", metavar="KEY", help="The idempotency key: an event 
 @words("KIND/ID")
 @click.option("--context", metavar="JSON", help="The initial context, - for stdin, or @FILE.")
 @_KEY
+@_REASON
 @principal_option
 @chart_option
 @json_option
@@ -60,6 +64,7 @@ def create(
     *,
     context: str | None,
     key: str | None,
+    reason: str | None,
     principal: str | None,
     charts: tuple[str, ...],
     as_json: bool,
@@ -77,7 +82,8 @@ def create(
 
     async def work() -> tuple[Receipt, bool]:
         async with open_or_create(url, bound) as runtime:
-            receipt = await runtime.create(entity, initial, key=key, principal=parse_principal(principal))
+            sender = parse_principal(principal)
+            receipt = await runtime.create(entity, initial, key=key, principal=sender, reason=reason)
             return receipt, runtime.store.work is not None
 
     receipt, runs_effects = run(work())
@@ -98,6 +104,7 @@ def create(
 @click.option("--expected", type=click.IntRange(min=0), metavar="VERSION", help="Send only if it is at this version.")
 @principal_option
 @click.option("--trace", metavar="ID", help="A trace id, stored with the entry.")
+@_REASON
 @click.option("--dry-run", is_flag=True, help="Only print what would happen.")
 @chart_option
 @json_option
@@ -111,6 +118,7 @@ def send(
     expected: int | None,
     principal: str | None,
     trace: str | None,
+    reason: str | None,
     dry_run: bool,
     charts: tuple[str, ...],
     as_json: bool,
@@ -118,13 +126,13 @@ def send(
     """Prints the receipt. PAYLOAD is JSON, - for stdin, or @FILE.
 
     Exit code 0 if the event was applied, ignored or a duplicate, 5 if the chart rejected it, 4 if it was denied, 3 if
-    the entity is not at the version of --expected.
+    the entity is not at the version of --expected, 2 for an event or a payload that the chart does not know.
     """
     url, (entity, event, payload) = split_words(words, "KIND/ID", "EVENT", "PAYLOAD", optional=1)
     assert entity is not None
     assert event is not None
-    if dry_run and (expected is not None or trace is not None):
-        raise click.UsageError("--dry-run cannot be used with --expected or --trace")
+    if dry_run and not (expected is None and trace is None and reason is None):
+        raise click.UsageError("--dry-run cannot be used with --expected, --trace or --reason")
     data, sender, bound = read_json(payload, "PAYLOAD"), parse_principal(principal), load_charts(charts)
 
     async def work() -> tuple[Receipt, Chart | None, bool]:
@@ -133,7 +141,7 @@ def send(
                 receipt = await runtime.dry_run(entity, event, data, key=key, principal=sender)
             else:
                 receipt = await runtime.send(
-                    entity, event, data, key=key, expected=expected, principal=sender, trace=trace
+                    entity, event, data, key=key, expected=expected, principal=sender, trace=trace, reason=reason
                 )
             return receipt, await _chart_of(runtime, receipt), runtime.store.work is not None
 

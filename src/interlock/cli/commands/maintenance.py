@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 import click
 
 from interlock.cli import exit_codes
+from interlock.cli.commands.index import index
 from interlock.cli.options import chart_option, common, duration_ms, example, json_option, pass_terminal, words
 from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
@@ -298,7 +299,10 @@ def _archive_summary(counts: Counter[str], *, dry_run: bool) -> str:
 def db(context: click.Context) -> None:
     """The schema is the format of the tables or files of a store."""
     if context.invoked_subcommand is None:
-        raise click.UsageError("missing command: status, upgrade or tenants")
+        raise click.UsageError("missing command: status, upgrade, tenants or index")
+
+
+db.add_command(index)
 
 
 @example("interlock db status")

@@ -83,9 +83,9 @@ class FileStore:
     journal_archive = Itself[JournalArchive]()
     journal_release = Itself[JournalRelease]()
     verification = Itself[EntityVerification]()
-    definitions = Itself[Definitions]()
+    clock_stamps = statistics = refusal_history = journal_feed = field_indexes = None
     facts = Itself[StoreFacts]()
-    clock_stamps = statistics = refusal_history = journal_feed = None
+    definitions = Itself[Definitions]()
 
     def __init__(
         self,

@@ -60,6 +60,13 @@ CHANGE_TRIES = 3
 CHANGE_BACKOFF = Backoff(50, 50)
 """The wait before such a change is tried again: the other transaction takes a few milliseconds."""
 
+LOCK_TRIES = 12
+"""How often a change is tried that waits until no step is in progress, each time for a fraction of a second: a longer
+wait would hold up all other steps, and a transaction of a caller may take seconds."""
+
+LOCK_BACKOFF = Backoff(50, 1_000)
+"""The wait before such a change is tried again."""
+
 ONE_MOMENT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 T = TypeVar("T")
@@ -222,6 +229,17 @@ class PostgresDatabase:
         with self._translated():
             async with self.connections().pool.connection() as connection, connection.transaction():
                 return await run_questions(connection, questions())
+
+    async def change_whole(self, questions: Callable[[], Questions[T]]) -> T:
+        """Run questions in one transaction that may be repeated; again when it had to wait for other transactions."""
+        for attempt in range(LOCK_TRIES - 1):
+            try:
+                return await self.change_once(questions)
+            except UnavailableError as error:
+                if error.__cause__ is None or not is_retryable(error.__cause__):
+                    raise
+            await self._clock.sleep_ms(LOCK_BACKOFF.wait_ms(attempt, self._clock.jitter()))
+        return await self.change_once(questions)
 
     async def close(self) -> None:
         """Finish appends that are in progress, then close the connections of all event loops."""

@@ -1,0 +1,49 @@
+"""How many entities of a kind are in each state, by revision.
+
+Rule: the numbers come from the store's counters, at a cost that does not grow with the entities. A store without
+counters is read page by page.
+"""
+
+from __future__ import annotations
+
+from interlock.model.chart import Chart
+from interlock.ports.paging import pages
+from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow, Store
+from interlock.runtime.chart_registry import ChartRegistry
+
+
+async def count_by_revision(
+    store: Store, charts: ChartRegistry, kind: str, *, rows_max: int | None = None
+) -> tuple[dict[str, dict[str, int]], bool]:
+    """Return the number of entities by revision and state, and whether all were counted: at most `rows_max`."""
+    found: dict[str, dict[str, int]] = {}
+    if store.statistics is not None:
+        for each in await store.statistics.count_states(kind):
+            found.setdefault(each.revision, {})[each.state] = each.entities
+        return found, True
+    loaded = charts.revisions(kind)
+    current = next(reversed(loaded.values()), None)
+    is_complete = True
+    async for page in pages(store.find, EntityQuery(kind=kind, limit=PAGE_MAX), rows_max=rows_max):
+        for row in page.rows:
+            kernel = loaded.get(row.revision, current)
+            states = found.setdefault(row.revision, {})
+            for name in _counted_states(None if kernel is None else kernel.chart, row):
+                states[name] = states.get(name, 0) + 1
+        is_complete = page.after is None
+    return found, is_complete
+
+
+def _counted_states(chart: Chart | None, row: EntityRow) -> set[str]:
+    """The states that an entity counts in: its active states with their ancestors, or how it ended without one."""
+    if row.ended in ENDED_STATES:
+        return {ENDED_STATES[row.ended]}
+    by_id = {} if chart is None else {each.id: each for each in chart.states}
+    found: set[str] = set()
+    for name in row.configuration:
+        state = by_id.get(name)
+        found.add(name)
+        while chart is not None and state is not None and state.index > 0:
+            found.add(state.id)
+            state = chart.states[state.parent]
+    return found
