@@ -64,6 +64,7 @@ SUBCOMMANDS = {
         "status": "Show the schema version",
         "upgrade": "Upgrade the schema version",
         "tenants": "List tenants",
+        "messages": "Show whether entries are published, or stop it",
         "index": "Build, drop or show indexes on context fields",
     },
     "index": {

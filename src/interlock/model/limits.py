@@ -368,3 +368,6 @@ REVISIONS_UNKNOWN_MAX = 1_000
 POLICY_AGE_MS_MAX = 10_000
 """How long a process uses roles and permits before it looks for a newer definition of the kind: so soon does a revoked
 role reach every process, for one small read in ten seconds."""
+
+UPGRADE_PAIRS_MAX = 256
+"""Pairs of revisions whose difference a process keeps to carry entities: as many as compiled definitions."""

@@ -27,6 +27,7 @@ from interlock.ports.journal_feed import JournalFeed
 from interlock.ports.leases import ClockStamps, Leases
 from interlock.ports.refusals import RefusalHistory, RefusalLog
 from interlock.ports.statistics import Statistics
+from interlock.ports.store_facts import StoreFacts
 from interlock.ports.wakeups import Wakeups
 from interlock.ports.work import WorkQueue
 
@@ -284,6 +285,11 @@ class Store(Protocol):
     @property
     def wakeups(self) -> Wakeups | None:
         """Signals between the processes of the store; without them, work of other processes is found by polling."""
+        return None
+
+    @property
+    def facts(self) -> StoreFacts | None:
+        """Settings that every process of the store follows."""
         return None
 
     @property

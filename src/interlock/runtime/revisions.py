@@ -2,8 +2,8 @@
 
 Rule 1: a definition is durable before the first entry that names its revision (`register`). All charts of a kind are
 registered, in the order given, when this process first writes an entity of that kind.
-Rule 2: an entity continues on its own revision: own charts by any name, then a chart that declares itself compatible
-and has the entity's states, then the stored definition, then an error. Nothing is lost by the error: another process,
+Rule 2: an entity continues on its own revision: own charts by any name, then the stored definition, then a chart that
+declares itself compatible and has the entity's states, then an error. Nothing is lost by the error: another process,
 or this one after `interlock db definitions add`, can continue.
 Rule 3: entries are written under the name that the store uses for the revision (`Edition.written_name`). A store
 without definitions gets the older name, which has the label that `compatible` compares.
@@ -126,13 +126,9 @@ class Revisions:
         own = self._ready.get((kind, name)) or self.charts.find(kind, name)
         if own is not None:
             return own
-        label = await self.label(kind, name)
-        compatible = self.charts.compatible(kind, name, label=label)
-        if compatible is not None and compatible.has(snapshot):
-            return compatible
         stored = await self._find_stored(kind, name)
-        if stored is None:
-            return self.charts.for_snapshot(snapshot, label=label)  # raises
+        if stored is None:  # without its definition, nothing can say what a compatible chart would lose
+            return self.charts.for_snapshot(snapshot, label=await self.label(kind, name))
         if needs_functions and stored.missing:
             raise missing_functions(stored.kernel.chart, stored.missing)
         return stored.kernel

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypedDict, cast
 
 from msgspec.structs import replace
@@ -35,9 +35,11 @@ from interlock.ports.admission import AdmissionGate, DrainableGate
 from interlock.ports.clock import Clock, wait_to_poll
 from interlock.ports.field_indexes import IndexStatus
 from interlock.ports.fork import after_fork, keep_forever
+from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.store import EntityPage, EntityQuery, Store, check_capabilities
 from interlock.runtime.admission import Admission
 from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.feed import check_kinds, feed_of, follow_feed
 from interlock.runtime.field_walk import declared_forms, declared_indexes, find_by_walk
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
@@ -54,6 +56,7 @@ from interlock.runtime.request_checks import (
 from interlock.runtime.sender import EXPIRED, EntitySender, SendRequest
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, until_signal
+from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview
 from interlock.runtime.work_ringer import WorkRinger
 
 DRAIN_MS = 10_000
@@ -81,6 +84,7 @@ class Runtime:
         gate: AdmissionGate | None = None,
         *,
         messages: bool = False,
+        upgrade: UpgradePolicy = "pinned",
     ) -> None:
         check_capabilities(store)
         self.store = store
@@ -88,7 +92,7 @@ class Runtime:
         self.clock = clock
         self.gate = gate
         self.drain_ms = DRAIN_MS
-        self.sender = EntitySender(store, charts, clock, messages=messages)
+        self.sender = EntitySender(store, charts, clock, messages=messages, upgrade=upgrade)
         self.revisions = self.sender.revisions
         self.ringer = None if store.wakeups is None else WorkRinger(store.wakeups, clock)
         if self.ringer is not None:
@@ -320,10 +324,50 @@ class Runtime:
             if not records:
                 await first_of(changed.wait(), wait_to_poll(self.clock, poll_ms))
 
+    async def feed(
+        self, *, after: str | None = None, kinds: Sequence[str] | None = None, follow: bool = True
+    ) -> AsyncGenerator[FeedEntry, None]:
+        """Yield the entries of all entities, or of some kinds: each at least once, those of an entity in order.
+
+        Store the `cursor` of the last entry that you have handled, and pass it as `after` to continue there, in any
+        process. Without it the feed starts with the first entry. With `follow=False` it ends with the last one.
+
+        Raises UsageError for a cursor of another store, and on a store that keeps no order of its entries: files.
+        """
+        source, wanted = feed_of(self.store), check_kinds(kinds)
+        with self.sender.following() as changed:
+            entries = follow_feed(source, self.clock, after=after, kinds=wanted, follow=follow, changed=changed)
+            try:
+                async for each in entries:
+                    yield each
+                    if self.sender.closed:
+                        return
+            except UnavailableError:
+                if not self.sender.closed:
+                    raise
+
     async def can(self, entity: str) -> tuple[Candidate, ...]:
-        """Return the transitions that could be taken now, with the verdict of each guard and what it read."""
-        snapshot = await self.state(entity)
+        """Return the transitions that could be taken now, with the verdict of each guard and what it read.
+
+        Of an entity that would move to the newest chart first: those of that chart.
+        """
+        snapshot, last_ms = await self._loaded(entity)
+        if self.sender.upgrades.covers(snapshot.kind):
+            snapshot, _ = await self.sender.preview_upgrade(snapshot, last_ms)
         return (await self.revisions.for_preview(snapshot, needs_functions=False)).candidates(snapshot)
+
+    async def preview_upgrade(self, entity: str) -> UpgradePreview | None:
+        """Return whether the next step of an entity would first move it to the newest chart, and if not, why it stays.
+
+        None if its chart is pinned, or it is on the newest chart already.
+        """
+        snapshot, last_ms = await self._loaded(entity)
+        _, preview = await self.sender.preview_upgrade(snapshot, last_ms)
+        return preview
+
+    async def _loaded(self, entity: str) -> tuple[Snapshot, int]:
+        check_entity(entity)
+        return await self.sender.load_snapshot(entity)
 
     async def verify(self, entity: str) -> Verification:
         """Check every link of an entity's journal and replay every entry. Damage is reported, not raised."""

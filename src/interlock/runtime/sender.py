@@ -16,6 +16,8 @@ except keys of requests from outside (`model.keys.REQUESTS`). An archived entry 
 is `duplicate`.
 Rule 7: a former key of a request counts only for an entry of the same event, with the same payload or from the same
 principal: another sender may have used that key, and must not be able to suppress the request by doing so.
+Rule 8: a move to another revision is an entry like any other: carried whole or not at all, under compare-and-swap, with
+its timers and invokes as work rows. Its key names the version that it was computed on.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
@@ -33,11 +36,12 @@ from msgspec.structs import replace
 
 from interlock.effects.work_delta import work_delta
 from interlock.errors import ConflictError, NotFoundError, RejectedError, UnavailableError, UsageError
+from interlock.evolve.move import move_event, move_key
 from interlock.kernel.step import Kernel
 from interlock.model.backoff import Backoff
 from interlock.model.codec import encode, snapshot_digest, to_builtins
 from interlock.model.event import Event
-from interlock.model.journal.entry import CREATE, Entry, Receipt
+from interlock.model.journal.entry import CREATE, MOVED, Entry, Receipt
 from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.keys import OWN, REQUESTS, dedupe_key
 from interlock.model.limits import (
@@ -55,13 +59,29 @@ from interlock.model.step import Fault, Step
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.refusals import Refusal
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired, Loaded, StaleAttempt, Store
+from interlock.ports.store import (
+    Append,
+    Appended,
+    Conflict,
+    Duplicate,
+    EntityQuery,
+    KeyExpired,
+    Loaded,
+    StaleAttempt,
+    Store,
+)
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import replay
 from interlock.runtime.mailbox import EntityTurn, Mailboxes, Priority
+from interlock.runtime.message_setting import MessageSetting
+from interlock.runtime.moves import MoveRequest, MoveResult
 from interlock.runtime.request_checks import unknown_entity
 from interlock.runtime.revisions import Revisions
+from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview, Upgrades
 from interlock.trust.authorization import Authorizer
+
+if TYPE_CHECKING:
+    from interlock.evolve.carry import Carrier
 
 NO_WORK = WorkDelta()
 
@@ -131,28 +151,38 @@ class _Stamped(Struct, frozen=True):
 class EntitySender:
     """Steps the entities of some charts on one store."""
 
-    def __init__(self, store: Store, charts: ChartRegistry, clock: Clock, *, messages: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        charts: ChartRegistry,
+        clock: Clock,
+        *,
+        messages: bool = False,
+        upgrade: UpgradePolicy = "pinned",
+    ) -> None:
         self.store = store
         self.charts = charts
         self.clock = clock
         self.revisions = Revisions(charts, store, clock)
+        self.upgrades = Upgrades(charts, self.revisions, upgrade)
         self.closed = False
         self.snapshots: OrderedDict[str, tuple[Snapshot, int]] = OrderedDict()
         self._mailboxes: Mailboxes = {}
         # Weak: an event lives as long as a watcher waits on it.
         self._watchers: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         self._work_listeners: list[Callable[[WorkDelta], None]] = []
+        self._followers: set[asyncio.Event] = set()
         self._clock_listeners: list[Callable[[str | None], None]] = []
         self._latest_ms = 0
         self._keeps_work = store.work is not None
-        self._messages = messages
+        self._messages = MessageSetting(store, clock, has_bus=messages)
         self._hidden: dict[str, frozenset[str]] = {}
         self._listed: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
     def close(self) -> None:
         """Accept no further step, and wake every watcher."""
         self.closed = True
-        for changed in list(self._watchers.values()):
+        for changed in (*self._watchers.values(), *self._followers):
             changed.set()
 
     # Listeners
@@ -172,6 +202,16 @@ class EntitySender:
     def changed(self, entity: str) -> asyncio.Event:
         """Return an event that is set when this process next appends to the entity, or closes."""
         return self._watchers.setdefault(entity, asyncio.Event())
+
+    @contextmanager
+    def following(self) -> Iterator[asyncio.Event]:
+        """Give an event that is set whenever this process appends to any entity, and when it closes."""
+        changed = asyncio.Event()
+        self._followers.add(changed)
+        try:
+            yield changed
+        finally:
+            self._followers.discard(changed)
 
     def now_ms(self) -> int:
         """Return the time; call the clock listeners when it went back by more than clocks normally differ."""
@@ -212,6 +252,8 @@ class EntitySender:
         Raises RejectedError when the chart rejects it or `refusal` is set; but if the key is known, a chart accepted
         the creation before and the outcome is `duplicate`.
         """
+        if self._messages.is_stale:
+            await self._messages.refresh()
         data: dict[str, Any] = {"context": context}
         if parent is not None:
             data["parent"] = to_builtins(parent)
@@ -244,6 +286,8 @@ class EntitySender:
 
     async def send(self, entity: str, request: SendRequest) -> Receipt:
         """Step an entity by an event. After a lost swap, try again on a fresh snapshot."""
+        if self._messages.is_stale:
+            await self._messages.refresh()
         async with self._turn(entity, request.priority):
             for attempt in range(CONFLICT_RETRIES_MAX + 1):
                 receipt = await self._try_send(entity, request)
@@ -251,8 +295,7 @@ class EntitySender:
                     return receipt
                 self.snapshots.pop(entity, None)
                 await self.clock.sleep_ms(_CONFLICT.wait_ms(attempt, self.clock.jitter()))
-        message = f"`{entity}` changed {CONFLICT_RETRIES_MAX} times in a row while this event was applied"
-        raise ConflictError(message, code="conflict.retries", hint="nothing was written; send the event again later")
+        raise _too_many_conflicts(entity, "this event was applied")
 
     async def deliver(
         self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
@@ -261,9 +304,75 @@ class EntitySender:
         priority = Priority.ENTITY if finishes is None else Priority.RESULT
         return await self.send(entity, SendRequest(event, key, finishes=finishes, fence=fence, priority=priority))
 
+    async def move(self, entity: str, request: MoveRequest) -> MoveResult:
+        """Move an entity to the new revision of a carrier, if it is on the old one and can be carried.
+
+        Raises NotFoundError, and ConflictError when other writers kept winning.
+        """
+        async with self._turn(entity, request.priority):
+            for attempt in range(CONFLICT_RETRIES_MAX + 1):
+                cached = self.snapshots.get(entity)
+                snapshot, last_ms = cached if cached is not None else await self.load_snapshot(entity)
+                result = await self._try_move(snapshot, last_ms, request)
+                if isinstance(result, MoveResult) and (result.outcome == "moved" or cached is None):
+                    if not request.is_cached:
+                        self.snapshots.pop(entity, None)
+                    return result
+                self.snapshots.pop(entity, None)  # a cached snapshot may be stale: decide on a fresh one
+                if result is _Attempt.LOST:
+                    await self.clock.sleep_ms(_CONFLICT.wait_ms(attempt, self.clock.jitter()))
+        raise _too_many_conflicts(entity, "it was moved")
+
+    async def _try_move(
+        self, snapshot: Snapshot, last_ms: int, request: MoveRequest
+    ) -> MoveResult | Literal[_Attempt.LOST]:
+        """Carry a snapshot and append the move."""
+        carrier = request.carrier
+        if snapshot.revision not in carrier.old_names:
+            return MoveResult("elsewhere", snapshot)
+        now_ms = self.now_ms()
+        time_ms = max(now_ms, last_ms)
+        entered_ms = await self.entered_ms(snapshot, carrier.states_with_new_timers(snapshot))
+        carried = carrier.carry(snapshot, time_ms=time_ms, entered_ms=entered_ms)
+        if carried.step is None or carried.patch is None:
+            return MoveResult("stays", snapshot, carried.reasons)
+        event = move_event(
+            carried.patch,
+            why=request.why,
+            time_ms=time_ms,
+            clock_ms=now_ms if now_ms < time_ms else None,
+            principal=request.principal,
+            plan=request.plan,
+            dropped=carried.dropped,
+        )
+        step = replace(carried.step, reason=request.why)
+        key = move_key(request.plan or step.snapshot.revision, snapshot.version)
+        try:
+            append = self._build_append(carrier.kernel, snapshot, step, event, key, None)
+        except RejectedError as error:
+            return MoveResult("stays", snapshot, (error.message,))
+        if not isinstance(await self.store.append(append), Appended):
+            return _Attempt.LOST
+        self._after_commit(step.snapshot, time_ms, append.work)
+        if step.faults:
+            log_faults(append.entry, step)
+        return MoveResult("moved", step.snapshot, (), carried.dropped)
+
+    async def entered_ms(self, snapshot: Snapshot, states: Iterable[str]) -> dict[str, int]:
+        """Return when the entity entered some of its active states, as the store lists it."""
+        found: dict[str, int] = {}
+        kind, _, name = snapshot.entity.partition("/")
+        for state in states:
+            page = await self.store.find(EntityQuery(kind=kind, state=state, prefix=name, limit=1))
+            if page.rows and page.rows[0].entity == snapshot.entity:  # the id itself comes first
+                found[state] = page.rows[0].entered_ms
+        return found
+
     async def dry_run(self, entity: str, request: SendRequest) -> Receipt:
         """Return what `send` would answer now. Nothing is written, not even a refusal."""
         snapshot, last_ms = await self.load_snapshot(entity)
+        if self.upgrades.covers(snapshot.kind):
+            snapshot, _ = await self.preview_upgrade(snapshot, last_ms)
         kernel = await self.revisions.for_preview(snapshot)
         await self.revisions.authorizer(kernel)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
@@ -279,9 +388,79 @@ class EntitySender:
         assert not isinstance(decision, _WrongVersion)  # a dry run expects no version
         return build_receipt(snapshot, decision)
 
+    async def upgrade(self, entity: str) -> bool:
+        """Move an entity to the newest chart of its kind if it is due, as its next step would; whether it moved."""
+        if not self.upgrades.covers(entity.partition("/")[0]):
+            return False
+        async with self._turn(entity, Priority.RESULT):
+            snapshot, last_ms = await self.load_snapshot(entity)
+            carrier = await self.upgrades.carrier(snapshot)
+            if carrier is None or self.upgrades.is_kept(snapshot, carrier):
+                return False
+            return isinstance(await self._try_upgrade(snapshot, last_ms, carrier), Snapshot)
+
+    async def preview_upgrade(self, snapshot: Snapshot, last_ms: int) -> tuple[Snapshot, UpgradePreview | None]:
+        """Return the snapshot on which the next step would run, and what would move it; nothing is written."""
+        carrier = await self.upgrades.carrier(snapshot)
+        if carrier is None:
+            return snapshot, None
+        entered_ms = await self.entered_ms(snapshot, carrier.states_with_new_timers(snapshot))
+        carried = carrier.carry(snapshot, time_ms=max(self.now_ms(), last_ms), entered_ms=entered_ms)
+        preview = UpgradePreview(carrier.written, carried.reasons, carried.dropped)
+        return snapshot if carried.step is None else carried.step.snapshot, preview
+
+    async def _try_upgrade(
+        self, snapshot: Snapshot, last_ms: int, carrier: Carrier
+    ) -> Snapshot | Literal[_Attempt.LOST] | None:
+        """Return the moved snapshot; None if the entity cannot be carried."""
+        result = await self._try_move(snapshot, last_ms, MoveRequest(carrier))
+        if result is _Attempt.LOST:
+            return _Attempt.LOST
+        if result.outcome == "moved":
+            return result.snapshot
+        self.upgrades.keep(snapshot, carrier)
+        return None
+
+    async def _upgrade_before(
+        self, snapshot: Snapshot, last_ms: int, request: SendRequest
+    ) -> Snapshot | Literal[_Attempt.LOST] | None:
+        """Move an entity before its next step if it is due; None if the step comes without a move.
+
+        A request that would be refused or repeated causes no move: without the role, with a known key, or with another
+        version than the entity has.
+        """
+        carrier = await self.upgrades.carrier(snapshot)
+        if carrier is None or self.upgrades.is_kept(snapshot, carrier):
+            return None
+        if request.refusal is not None or request.expected not in (None, snapshot.version):
+            return None
+        kernel = await self.revisions.for_reading(snapshot.kind, snapshot.revision)
+        stamped = self._stamp(kernel, snapshot, request, last_ms)
+        await self.revisions.authorizer(kernel)
+        policy = self._policy(kernel, request)
+        if policy is not None and policy.role_refusal(stamped.event) is not None:
+            return None
+        found = await self.store.load(snapshot.entity, key=stamped.key)
+        if isinstance(found, Duplicate):
+            return None
+        if found is None or found.version != snapshot.version:
+            return _Attempt.LOST
+        if stamped.former_key is not None:
+            former = await find_former(self.store, snapshot.entity, stamped.former_key, stamped.event)
+            if former is not None:
+                return None
+        return await self._try_upgrade(snapshot, last_ms, carrier)
+
     async def _try_send(self, entity: str, request: SendRequest) -> Receipt | _Attempt:
         cached = self.snapshots.get(entity)
         snapshot, last_ms = cached if cached is not None else await self.load_snapshot(entity)
+        if self.upgrades.covers(snapshot.kind):
+            moved = await self._upgrade_before(snapshot, last_ms, request)
+            if moved is _Attempt.LOST:
+                return _Attempt.LOST
+            if moved is not None:
+                snapshot, last_ms = self.snapshots[entity]
+                request = replace(request, expected=None)  # it was the version before the move
         kernel = self.revisions.known(snapshot.kind, snapshot.revision) or await self.revisions.for_step(snapshot)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
         policy = self.revisions.policies.get(snapshot.kind)
@@ -374,8 +553,9 @@ class EntitySender:
         if not self._keeps_work:
             return NO_WORK
         work, time_ms = NO_WORK, entry.event.at_ms
-        if self._messages:
-            work = work_delta(before, step, time_ms, published=entry, hidden=self._is_hidden(kernel, entry))
+        if self._messages.is_on:
+            is_quiet = entry.event.name == MOVED and entry.before == entry.after
+            work = work_delta(before, step, time_ms, published=entry, hidden=is_quiet or self._is_hidden(kernel, entry))
         elif before is None or step.effects or before.timers or step.snapshot.ended is not None:
             work = work_delta(before, step, time_ms)
         return work if finishes is None else replace(work, finished=(*work.finished, finishes))
@@ -479,6 +659,8 @@ class EntitySender:
         self._cache(snapshot, time_ms)
         if self._watchers and (changed := self._watchers.pop(snapshot.entity, None)) is not None:
             changed.set()
+        for each in self._followers:
+            each.set()
         if work.created:
             for listener in self._work_listeners:
                 listener(work)
@@ -520,6 +702,11 @@ class EntitySender:
                 raise
             return False
         return True
+
+
+def _too_many_conflicts(entity: str, doing: str) -> ConflictError:
+    message = f"`{entity}` changed {CONFLICT_RETRIES_MAX} times in a row while {doing}"
+    return ConflictError(message, code="conflict.retries", hint="nothing was written; try again later")
 
 
 def _is_denied_by_role(decision: _Refusal) -> bool:

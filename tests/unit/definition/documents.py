@@ -336,6 +336,7 @@ def documents(draw: st.DrawFn, depth: int = 3) -> doc.Document:
     parts = {
         "revision": TEXTS,
         "compatible": TEXTS,
+        "upgrade": st.sampled_from(["pinned", "safe"]),
         "dialect": st.sampled_from(["scxml", "xstate"]),
         "unhandled": st.sampled_from(["reject", "ignore", "defer"]),
         "errors": st.sampled_from(["event", "raise"]),

@@ -120,6 +120,7 @@ def document(inline: doc.Document | None = None) -> doc.Document:
         root=doc.State(states=(state,)),
         revision="3.1",
         compatible=">=3",
+        upgrade="safe",
         dialect="scxml",
         unhandled="defer",
         errors="raise",

@@ -34,7 +34,7 @@ from interlock.observe.feed import feed
 from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.paging import first_page
 from interlock.ports.store import EntityPage, EntityQuery, EntityRow
-from interlock.runtime.history.replay import pages, repeat_step
+from interlock.runtime.history.replay import as_recorded, digest_problem, kernel_of_entry, pages, repeat_step
 from interlock.runtime.history.verify import difference
 from interlock.runtime.request_checks import check_entity
 from interlock.runtime.revisions import missing_functions
@@ -317,7 +317,7 @@ def replay(
                     for entry in page:
                         if last is not None and entry.version > last:
                             return exit_codes.OK
-                        kernel = await runtime.revisions.for_reading(kind_of(entity), entry.revision)
+                        kernel = await kernel_of_entry(runtime.revisions, kind_of(entity), entry)
                         code, snapshot = progress.over(
                             _replay_entry, terminal, runtime, kernel, entity, snapshot, entry, as_json=as_json
                         )
@@ -334,7 +334,7 @@ def replay(
 def _replay_entry(
     terminal: Terminal,
     runtime: Runtime,
-    kernel: Kernel,
+    kernel: Kernel | None,
     entity: str,
     before: Snapshot | None,
     entry: Entry,
@@ -347,11 +347,11 @@ def _replay_entry(
     try:
         step = repeat_step(kernel, entity, before, entry)
         after, faults = step.snapshot, step.faults
-        problem = difference(entry, before, step)
+        problem = difference(entry, before, step) or digest_problem(entry, as_recorded(step.snapshot, entry))
     except InterlockError as error:
         problem = f"the step fails: {error.message}"
-    missing = runtime.revisions.missing_call(kernel)
-    if missing is not None:
+    missing = None if kernel is None else runtime.revisions.missing_call(kernel)
+    if kernel is not None and missing is not None:
         raise missing_functions(kernel.chart, (missing,))
     if as_json:
         line = {
@@ -372,7 +372,7 @@ def _replay_entry(
     if problem is None:
         return exit_codes.OK, after
     message = f"the journal of `{entity}` differs at version {entry.version}: {problem}"
-    if kernel.chart.is_revision(entry.revision):
+    if kernel is None or kernel.chart.is_revision(entry.revision):
         terminal.failure(message)
         return exit_codes.CORRUPTION, after
     hint = f"revision {entry.revision} wrote that entry and its chart is not loaded; the journal may be intact"

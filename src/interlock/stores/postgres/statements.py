@@ -343,6 +343,11 @@ STATEMENTS = Statements(
     delete_unused_body="""
         DELETE FROM definition_body
         WHERE digest = $1 AND NOT EXISTS (SELECT 1 FROM definition WHERE digest = $1)""",
+    facts="SELECT name, value FROM store_fact WHERE tenant = $1",
+    save_fact="""
+        INSERT INTO store_fact (tenant, name, value) VALUES ($1, $2, $3)
+        ON CONFLICT (tenant, name) DO UPDATE SET value = excluded.value""",
+    delete_fact="DELETE FROM store_fact WHERE tenant = $1 AND name = $2",
     record_heartbeat=record_heartbeat,
     release_journal=release_journal,
 )

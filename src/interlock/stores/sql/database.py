@@ -148,6 +148,10 @@ class Statements:
     delete_definition: str
     delete_unused_body: str
 
+    facts: str
+    save_fact: str
+    delete_fact: str
+
     record_heartbeat: Callable[[str, int, int], Questions[Downtime | None]]
     """From tenant, time and gap: the downtime that ends with this heartbeat."""
 

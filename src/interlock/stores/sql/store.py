@@ -33,11 +33,12 @@ from interlock.ports.store import (
     JournalRelease,
     Loaded,
 )
+from interlock.ports.store_facts import StoreFacts
 from interlock.ports.wakeups import Wakeups
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
 from interlock.stores.sql import definitions, field_index, leases, lists, statistics, verification, work_lists
 from interlock.stores.sql.commit_plan import split_entity
-from interlock.stores.sql.database import Questions, SqlAppendResult, SqlDatabase
+from interlock.stores.sql.database import Ask, Questions, SqlAppendResult, SqlDatabase
 from interlock.stores.sql.records import read_records
 from interlock.stores.sql.refusals import append_refusals, refusals_before, verify_refusals
 
@@ -47,6 +48,9 @@ UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 class SqlWakeups(Wakeups, Protocol):
     """The signals of a SQL store, which end with it."""
+
+    async def arrive(self) -> bool:
+        """Whether signals arrive at all, as far as a test shows."""
 
     async def close(self) -> None:
         """Send what waits, and release everything."""
@@ -65,6 +69,7 @@ class SqlStore:
     field_indexes = Itself[FieldIndexes]()
     verification = Itself[EntityVerification]()
     definitions = Itself[Definitions]()
+    facts = Itself[StoreFacts]()
     journal_archive = None
 
     def __init__(self, database: SqlDatabase, wakeups: SqlWakeups) -> None:
@@ -293,6 +298,27 @@ class SqlStore:
         return await self.database.change_once(
             lambda: definitions.save_definition(self._sql, self._tenant, definition, now_ms)
         )
+
+    async def read_facts(self) -> dict[str, str]:
+        """Return all facts."""
+
+        def read() -> Questions[dict[str, str]]:
+            return dict((yield Ask(self._sql.facts, (self._tenant,))))
+
+        return await self.database.read(read)
+
+    async def save_fact(self, name: str, value: str | None) -> None:
+        """Set or remove a fact."""
+        check_text(name, "name")
+        check_text(value or "", "fact")
+
+        def save() -> Questions[None]:
+            if value is None:
+                yield Ask(self._sql.delete_fact, (self._tenant, name))
+            else:
+                yield Ask(self._sql.save_fact, (self._tenant, name, value))
+
+        await self.database.change(save)
 
     async def read_definitions(self, kind: str, name: str) -> tuple[StoredDefinition, ...]:
         """Return the revisions of a kind that a name means, in their order."""

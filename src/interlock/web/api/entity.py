@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from interlock.errors import CorruptionError, NotFoundError, UnavailableError
+from interlock.evolve.move import is_move
 from interlock.kernel.step import Kernel
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Invocation, Snapshot
@@ -197,7 +198,7 @@ def _since_ms(entries: tuple[Entry, ...]) -> int | None:
 
 def _transitions(kernel: Kernel, before: Snapshot | None, entry: Entry | None) -> tuple[TransitionView, ...]:
     """The transitions of an entry: its step is repeated, which has no effect."""
-    if entry is None or (before is None and entry.version > 1):
+    if entry is None or is_move(entry) or (before is None and entry.version > 1):
         return ()
     step = repeat_step(kernel, before.entity if before is not None else kernel.chart.kind + "/", before, entry)
     return transition_views(kernel.chart, step.transitions)
