@@ -64,8 +64,8 @@ def _decode(decoder: msgspec.json.Decoder[T], data: bytes | str, what: str) -> T
 
 
 def content_hash(document: Document) -> str:
-    """Return twelve hex digits over the content of a document, without its positions in the text and without fields that
-    are marked as not `hashed`: no step depends on them, and no release that named revisions by this hash knew them.
+    """Return twelve hex digits over the content of a document, without its positions in the text and without fields
+    that are marked as not `hashed`: no step depends on them, and releases that named revisions by this hash had none.
     """
     return blake2b(_encoder.encode(_content(document)), digest_size=6).hexdigest()
 
