@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from interlock.model.step import Fault, Step
     from interlock.observe.notebook import show
     from interlock.ports.field_indexes import IndexStatus
+    from interlock.ports.journal_feed import FeedEntry
     from interlock.ports.store import EntityPage, EntityQuery, EntityRow
     from interlock.render.drawing import Drawing
     from interlock.runtime.blocking import BlockingRuntime
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from interlock.runtime.reconcile.definition import ReconcileRequest, ReconcileResult
     from interlock.runtime.runtime import Runtime, SendOptions
     from interlock.runtime.shutdown import DrainReport
+    from interlock.runtime.upgrades import UpgradePreview
 
     __version__: str = _version("interlock")
 
@@ -86,6 +88,7 @@ _HOMES = {
     "Entry": "interlock.model.journal.entry",
     "Event": "interlock.model.event",
     "Fault": "interlock.model.step",
+    "FeedEntry": "interlock.ports.journal_feed",
     "HandlerDefaults": "interlock.effects.retry",
     "IndexStatus": "interlock.ports.field_indexes",
     "InterlockError": "interlock.errors",
@@ -105,6 +108,7 @@ _HOMES = {
     "Snapshot": "interlock.model.snapshot",
     "Step": "interlock.model.step",
     "UnavailableError": "interlock.errors",
+    "UpgradePreview": "interlock.runtime.upgrades",
     "UsageError": "interlock.errors",
     "Verification": "interlock.runtime.history.verify",
     "VerificationProblem": "interlock.runtime.history.verify",
@@ -147,6 +151,7 @@ __all__ = (
     "Entry",
     "Event",
     "Fault",
+    "FeedEntry",
     "HandlerDefaults",
     "IndexStatus",
     "InterlockError",
@@ -166,6 +171,7 @@ __all__ = (
     "SourceLocation",
     "Step",
     "UnavailableError",
+    "UpgradePreview",
     "UsageError",
     "Verification",
     "VerificationProblem",

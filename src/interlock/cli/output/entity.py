@@ -22,6 +22,7 @@ from interlock.model.snapshot import Snapshot
 from interlock.model.step import FailedGuard, Fault
 from interlock.observe.acceptance import Acceptance
 from interlock.ports.store import EntityRow
+from interlock.runtime.upgrades import UpgradePreview
 
 OUTCOME_STYLES = {"applied": "green", "ignored": "yellow", "rejected": "red", "denied": "red", "duplicate": "yellow"}
 ENDED = "ended; no events accepted"
@@ -54,6 +55,20 @@ def entity_lines(
         yield (("  deferred ", "dim"), ", ".join(each.name for each in snapshot.deferred))
     if snapshot.ended is not None:
         yield ended_line(snapshot)
+
+
+def upgrade_lines(preview: UpgradePreview | None) -> Iterator[Line]:
+    """Whether the next step would first move the entity to a newer chart, and if not, why."""
+    if preview is None:
+        return
+    if preview.would_move:
+        yield (("  upgrade  ", "dim"), f"moves to {preview.revision} before its next step")
+        for each in preview.dropped:
+            yield ("           ", (f"ends {each}", "dim"))
+        return
+    yield (("  upgrade  ", "dim"), (f"stays, and does not move to {preview.revision}:", "yellow"))
+    for each in preview.reasons:
+        yield ("           ", each)
 
 
 def ended_line(snapshot: Snapshot) -> Line:
