@@ -167,7 +167,7 @@ def ls(
 ) -> int:
     """Entities that have been in their state longest come first. --after and --where need a kind.
 
-    Needs no chart, except for --where and --context on a store of files, which has no indexes.
+    Needs no chart.
 
     Exit code 1 if some entities could not be read; `interlock verify` prints the reasons.
     """
@@ -185,7 +185,7 @@ def ls(
     async def work() -> tuple[EntityPage, list[str], tuple[str, str | None] | None, int, str]:
         async with open_for_reading(url, bound) as runtime:
             now_ms = runtime.clock.now_ms()
-            forms = {each.field: each.form for each in (await runtime.indexes() if where else ()) if each.kind == kind}
+            forms = await runtime.index_forms(kind) if where and kind is not None else {}
             rows: list[EntityRow] = []
             unreadable: dict[str, None] = {}
             cursor: str | None = None

@@ -24,6 +24,7 @@ from interlock.ports.threads import in_thread
 from interlock.render.drawing import Options, draw_diff_svg, draw_svg
 from interlock.runtime.chart_registry import BUILTIN_KINDS, unknown_kind
 from interlock.runtime.runtime import Runtime
+from interlock.trust.masking import ChartMask
 from interlock.web.auth import Authentication, User
 from interlock.web.http.cursors import CursorCipher
 from interlock.web.http.errors import HttpProblem
@@ -168,6 +169,13 @@ class Console:
             if charts:  # unknown kinds are not cached: callers could fill the memory with them
                 self._visible[kind] = visible
         return visible
+
+    def masked_fields(self, user: User, kind: str) -> frozenset[str]:
+        """Return the context fields of a kind that are masked for a user, in any of its loaded revisions."""
+        if user.sees_sensitive:
+            return frozenset()
+        charts = (each.chart for each in self.runtime.charts.revisions(kind).values())
+        return frozenset(name for chart in charts for name in ChartMask(chart).fields)
 
     def visible_kinds(self, user: User) -> tuple[str, ...]:
         """The kinds with a known chart that a user may see, sorted."""
