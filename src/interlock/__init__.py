@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from interlock.model.step import Fault, Step
     from interlock.observe.notebook import show
     from interlock.ports.field_indexes import IndexStatus
+    from interlock.ports.journal_feed import FeedEntry
     from interlock.ports.store import EntityPage, EntityQuery, EntityRow
     from interlock.render.drawing import Drawing
     from interlock.runtime.blocking import BlockingRuntime
@@ -87,6 +88,7 @@ _HOMES = {
     "Entry": "interlock.model.journal.entry",
     "Event": "interlock.model.event",
     "Fault": "interlock.model.step",
+    "FeedEntry": "interlock.ports.journal_feed",
     "HandlerDefaults": "interlock.effects.retry",
     "IndexStatus": "interlock.ports.field_indexes",
     "InterlockError": "interlock.errors",
@@ -149,6 +151,7 @@ __all__ = (
     "Entry",
     "Event",
     "Fault",
+    "FeedEntry",
     "HandlerDefaults",
     "IndexStatus",
     "InterlockError",

@@ -362,6 +362,15 @@ SHADOW_VALUE_LENGTH_MAX = 120
 SHADOW_CHANGED_MAX = 1_000_000
 """Entities that may change while a shadow replay walks over a store: their ids are remembered (some hundred MB)."""
 
+BUNDLE_LINE_BYTES_MAX = DEFINITION_STORED_BYTES_MAX + 65_536
+"""Bytes of one line of a bundle: the largest is a definition."""
+
+BUNDLE_ENTITIES_MAX = 10_000
+"""Entities of one bundle: an entity and its children, theirs included. A laptop replays that in a minute."""
+
+BUNDLE_RESTARTS_MAX = 1_000
+"""Restarts of one child that export looks for."""
+
 REVISIONS_CACHED_MAX = 256
 """Compiled stored definitions that a process keeps: a chart with a change a day for most of a year."""
 

@@ -199,6 +199,13 @@ class EntityQuery(Struct, frozen=True, kw_only=True):
             raise UsageError(message, code="where.malformed", hint="filter the rows of a narrower list")
 
 
+def check_plain(query: EntityQuery) -> None:
+    """Raise UsageError for a query that a store without indexes on fields cannot answer: the runtime answers it."""
+    if query.where or query.context:
+        hint = "ask the runtime: `runtime.list(query)`"
+        raise UsageError("this store does not know the context of an entity", code="index.unsupported", hint=hint)
+
+
 class EntityRow(Struct, frozen=True):
     """One entity in a list. `entered_ms`: since when it is in the state of the query, or in its configuration.
 

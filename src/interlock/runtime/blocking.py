@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from threading import Lock, RLock, Thread, get_ident
@@ -33,6 +33,7 @@ from interlock.model.limits import STOP_MS_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.ports.field_indexes import IndexStatus
 from interlock.ports.fork import after_fork, forked_error, keep_forever
+from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.store import EntityPage, EntityQuery
 from interlock.ports.threads import start_thread
 from interlock.runtime.history.replay import At
@@ -252,6 +253,12 @@ class BlockingRuntime:
     def watch(self, entity: str, *, after: int = 0, poll_ms: int = 1_000) -> Generator[Entry, None, None]:
         """As `Runtime.watch`, as an ordinary iterator."""
         yield from self._each(self.runtime.watch(entity, after=after, poll_ms=poll_ms))
+
+    def feed(
+        self, *, after: str | None = None, kinds: Sequence[str] | None = None, follow: bool = True
+    ) -> Generator[FeedEntry, None, None]:
+        """As `Runtime.feed`, as an ordinary iterator."""
+        yield from self._each(self.runtime.feed(after=after, kinds=kinds, follow=follow))
 
     def verify(self, entity: str) -> Verification:
         """As `Runtime.verify`."""

@@ -29,6 +29,7 @@ from interlock.model.arguments import check_options
 from interlock.model.convert import Model, is_model
 from interlock.model.entity_id import kind_of
 from interlock.model.event import Event
+from interlock.model.index_key import IndexForm
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.json_value import context_values, json_payload, payload_problem
 from interlock.model.keys import OwnKey
@@ -40,11 +41,13 @@ from interlock.ports.admission import AdmissionGate, DrainableGate
 from interlock.ports.clock import Clock, wait_to_poll
 from interlock.ports.field_indexes import IndexStatus
 from interlock.ports.fork import after_fork, keep_forever
+from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.store import EntityPage, EntityQuery, Store, check_capabilities
 from interlock.runtime.admission import Admission
 from interlock.runtime.chart_registry import ChartRegistry, unknown_kind
 from interlock.runtime.entity_counts import count_by_revision
-from interlock.runtime.field_walk import declared_indexes, find_by_walk
+from interlock.runtime.feed import check_kinds, feed_of, follow_feed
+from interlock.runtime.field_walk import declared_forms, declared_indexes, find_by_walk
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
 from interlock.runtime.request_checks import (
@@ -397,6 +400,12 @@ class Runtime:
         declared = (IndexStatus(each.kind, each.field, each.form, "ready") for each in declared_indexes(self.charts))
         return tuple(sorted(declared, key=lambda each: (each.kind, each.field)))
 
+    async def index_forms(self, kind: str) -> dict[str, IndexForm]:
+        """Return how the values of the indexed fields of a kind are read, by field; also where no chart is loaded."""
+        if self.store.field_indexes is not None:
+            return {each.field: each.form for each in await self.indexes() if each.kind == kind}
+        return await declared_forms(self.sender.revisions, kind)
+
     async def declare_indexes(self) -> None:
         """Create the indexes on context fields that the charts declare and the store lacks; `open` does this.
 
@@ -430,6 +439,28 @@ class Runtime:
             exists = True
             if not records:
                 await first_of(changed.wait(), wait_to_poll(self.clock, poll_ms))
+
+    async def feed(
+        self, *, after: str | None = None, kinds: Sequence[str] | None = None, follow: bool = True
+    ) -> AsyncGenerator[FeedEntry, None]:
+        """Yield the entries of all entities, or of some kinds: each at least once, those of an entity in order.
+
+        Store the `cursor` of the last entry that you have handled, and pass it as `after` to continue there, in any
+        process. Without it the feed starts with the first entry. With `follow=False` it ends with the last one.
+
+        Raises UsageError for a cursor of another store, and on a store that keeps no order of its entries: files.
+        """
+        source, wanted = feed_of(self.store), check_kinds(kinds)
+        with self.sender.following() as changed:
+            entries = follow_feed(source, self.clock, after=after, kinds=wanted, follow=follow, changed=changed)
+            try:
+                async for each in entries:
+                    yield each
+                    if self.sender.closed:
+                        return
+            except UnavailableError:
+                if not self.sender.closed:
+                    raise
 
     async def can(self, entity: str) -> tuple[Candidate, ...]:
         """Return the transitions that could be taken now, with the verdict of each guard and what it read.
@@ -465,7 +496,7 @@ class Runtime:
         if not charts and kind not in await self.store.kinds():
             raise unknown_kind(kind, self.charts.kinds())
         found = {each.id: 0 for chart in charts[-1:] for each in chart.states[1:] if each.type != "history"}
-        by_revision, _ = await count_by_revision(self.store, self.charts, kind)
+        by_revision, _ = await count_by_revision(self.store, self.revisions, kind)
         for states in by_revision.values():
             for state, entities in states.items():
                 found[state] = found.get(state, 0) + entities

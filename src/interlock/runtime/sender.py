@@ -25,7 +25,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
@@ -175,6 +176,7 @@ class EntitySender:
         # Weak: an event lives as long as a watcher waits on it.
         self._watchers: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         self._work_listeners: list[Callable[[WorkDelta], None]] = []
+        self._followers: set[asyncio.Event] = set()
         self._clock_listeners: list[Callable[[str | None], None]] = []
         self._latest_ms = 0
         self._keeps_work = store.work is not None
@@ -185,7 +187,7 @@ class EntitySender:
     def close(self) -> None:
         """Accept no further step, and wake every watcher."""
         self.closed = True
-        for changed in list(self._watchers.values()):
+        for changed in (*self._watchers.values(), *self._followers):
             changed.set()
 
     # Listeners
@@ -205,6 +207,16 @@ class EntitySender:
     def changed(self, entity: str) -> asyncio.Event:
         """Return an event that is set when this process next appends to the entity, or closes."""
         return self._watchers.setdefault(entity, asyncio.Event())
+
+    @contextmanager
+    def following(self) -> Iterator[asyncio.Event]:
+        """Give an event that is set whenever this process appends to any entity, and when it closes."""
+        changed = asyncio.Event()
+        self._followers.add(changed)
+        try:
+            yield changed
+        finally:
+            self._followers.discard(changed)
 
     def now_ms(self) -> int:
         """Return the time; call the clock listeners when it went back by more than clocks normally differ."""
@@ -656,6 +668,8 @@ class EntitySender:
         self._cache(snapshot, time_ms)
         if self._watchers and (changed := self._watchers.pop(snapshot.entity, None)) is not None:
             changed.set()
+        for each in self._followers:
+            each.set()
         if work.created:
             for listener in self._work_listeners:
                 listener(work)

@@ -20,7 +20,7 @@ from interlock.cli.output import entity as output
 from interlock.cli.output.terminal import Line, Terminal
 from interlock.cli.output.values import age_text, json_text, time_text
 from interlock.cli.output.work import attention_lines
-from interlock.cli.project import load_charts, split_words
+from interlock.cli.project import load_charts, load_known_charts, split_words
 from interlock.cli.session import kind_suggestion, open_for_reading, open_for_writing, open_or_create, run
 from interlock.effects.unsupported_work import work_requested
 from interlock.model.chart import Chart
@@ -173,7 +173,7 @@ def show(
     """Prints its active states, context, timers and invokes, and work that failed or is overdue."""
     url, (entity,) = split_words(words, "KIND/ID")
     assert entity is not None
-    bound = load_charts(charts, imports=False)
+    bound = load_known_charts(charts)
 
     async def work() -> tuple[Snapshot, str | None, str, list[Line]]:
         async with open_for_reading(url, bound) as runtime:
@@ -217,7 +217,7 @@ def can(
     """
     url, (entity,) = split_words(words, "KIND/ID")
     assert entity is not None
-    sender, bound = parse_principal(principal), load_charts(charts, imports=False)
+    sender, bound = parse_principal(principal), load_known_charts(charts)
 
     async def work() -> tuple[Snapshot, str | None, tuple[Acceptance, ...], UpgradePreview | None]:
         async with open_for_reading(url, bound) as runtime:
