@@ -16,6 +16,7 @@ from interlock.model.limits import KEY_WINDOW_MS
 from interlock.ports.clock import SystemClock
 from interlock.stores.key_boundary import window_start_ms
 from interlock.stores.postgres.address import PostgresAddress
+from interlock.stores.postgres.commit import OWN_STRIPE
 from interlock.stores.postgres.connection import (
     SELECT_PLACE,
     Connection,
@@ -61,6 +62,19 @@ BEGIN_BOUNDARY = """
     WHERE NOT EXISTS (SELECT FROM key_boundary WHERE tenant = $1)
     ON CONFLICT DO NOTHING"""
 SELECT_NOW = "SELECT clock_ms()"
+MERGE_COUNTS_MAX = 10_000
+MERGE_COUNTS = f"""
+    WITH apart AS (
+      DELETE FROM state_count WHERE ctid = ANY (ARRAY (
+        SELECT ctid FROM state_count WHERE tenant = $1 AND stripe < 0 LIMIT $2 FOR UPDATE SKIP LOCKED))
+      RETURNING kind, revision, state, entities)
+    INSERT INTO state_count AS c (tenant, kind, revision, state, stripe, entities)
+    SELECT $1, kind, revision, state, {OWN_STRIPE}, sum(entities)
+    FROM apart
+    GROUP BY kind, revision, state
+    HAVING sum(entities) <> 0
+    ORDER BY kind COLLATE "C", revision COLLATE "C", state COLLATE "C"
+    ON CONFLICT (tenant, kind, revision, state, stripe) DO UPDATE SET entities = c.entities + excluded.entities"""  # noqa: S608 - made of constants
 
 
 async def migrate(connection: Connection, address: PostgresAddress) -> None:
@@ -136,3 +150,8 @@ async def delete_expired_keys(connection: Connection, keys: ExpiredKeys, newest_
         async with connection.transaction():
             await connection.execute(ALLOW_BITMAPS)  # the index by time supports no other scan
             has_more = await run_questions(connection, keys.delete_some(window_ms))
+
+
+async def merge_counts(connection: Connection, tenant: str) -> None:
+    """Add the counters that joined transactions have written apart to the others."""
+    await connection.fetch(MERGE_COUNTS, tenant, MERGE_COUNTS_MAX)
