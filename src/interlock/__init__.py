@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from interlock.runtime.consumer import Consumer, Delivery
     from interlock.runtime.history.verify import Verification, VerificationProblem
     from interlock.runtime.reconcile.definition import ReconcileRequest, ReconcileResult
-    from interlock.runtime.runtime import Runtime, SendOptions
+    from interlock.runtime.request_checks import SendOptions
+    from interlock.runtime.runtime import Runtime
     from interlock.runtime.shutdown import DrainReport
 
     __version__: str = _version("interlock")
@@ -93,7 +94,7 @@ _HOMES = {
     "ReconcileResult": "interlock.runtime.reconcile.definition",
     "RejectedError": "interlock.errors",
     "Runtime": "interlock.runtime.runtime",
-    "SendOptions": "interlock.runtime.runtime",
+    "SendOptions": "interlock.runtime.request_checks",
     "Snapshot": "interlock.model.snapshot",
     "Step": "interlock.model.step",
     "UnavailableError": "interlock.errors",

@@ -24,6 +24,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from copy import copy
 from enum import Enum
 from typing import Any
 from weakref import WeakValueDictionary
@@ -54,7 +55,17 @@ from interlock.model.step import Fault, Step
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.refusals import Refusal
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired, Loaded, StaleAttempt, Store
+from interlock.ports.store import (
+    Append,
+    Appended,
+    Conflict,
+    Duplicate,
+    JoinedStore,
+    KeyExpired,
+    Loaded,
+    StaleAttempt,
+    Store,
+)
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import replay
 from interlock.runtime.mailbox import EntityTurn, Mailboxes, Priority
@@ -141,11 +152,38 @@ class EntitySender:
         self._work_listeners: list[Callable[[WorkDelta], None]] = []
         self._clock_listeners: list[Callable[[str | None], None]] = []
         self._latest_ms = 0
+        self._tries_max = CONFLICT_RETRIES_MAX + 1
         self._keeps_work = store.work is not None
         self._messages = messages
         self._hidden: dict[str, frozenset[str]] = {}
         self._authorizers: dict[str, Authorizer] = {}
         self._listed: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]] = {}
+
+    def on_transaction(self, store: JoinedStore, on_work: Callable[[WorkDelta], None]) -> EntitySender:
+        """Return a sender for one call on a transaction of the caller: it tries once, and shares no cached snapshot."""
+        sender = copy(self)
+        vars(sender).update(
+            store=store,
+            snapshots=OrderedDict(),
+            _mailboxes={},
+            _watchers=WeakValueDictionary(),
+            _work_listeners=[on_work],
+            _clock_listeners=[],
+            _tries_max=1,
+        )
+        return sender
+
+    def announce(self, entity: str, work: WorkDelta | None) -> None:
+        """Forget the cached snapshot of an entity that a transaction of the caller changed; wake watchers and workers.
+
+        Called after the COMMIT.
+        """
+        self.snapshots.pop(entity, None)
+        if (changed := self._watchers.pop(entity, None)) is not None:
+            changed.set()
+        if work is not None:
+            for listener in self._work_listeners:
+                listener(work)
 
     def close(self) -> None:
         """Accept no further step, and wake every watcher."""
@@ -243,11 +281,15 @@ class EntitySender:
     async def send(self, entity: str, request: SendRequest) -> Receipt:
         """Step an entity by an event. After a lost swap, try again on a fresh snapshot."""
         async with self._turn(entity, request.priority):
-            for attempt in range(CONFLICT_RETRIES_MAX + 1):
+            for attempt in range(self._tries_max):
                 receipt = await self._try_send(entity, request)
                 if receipt is not _Attempt.LOST:
                     return receipt
                 self.snapshots.pop(entity, None)
+                if self._tries_max == 1:
+                    message = f"`{entity}` was changed by another transaction while this event was applied"
+                    hint = "roll back, and run the whole transaction again"
+                    raise ConflictError(message, code="conflict.joined", hint=hint)
                 await self.clock.sleep_ms(_CONFLICT.wait_ms(attempt, self.clock.jitter()))
         message = f"`{entity}` changed {CONFLICT_RETRIES_MAX} times in a row while this event was applied"
         raise ConflictError(message, code="conflict.retries", hint="nothing was written; send the event again later")

@@ -87,7 +87,7 @@ class MemoryStore:
     refusal_log = Itself[RefusalLog]()
     refusal_history = Itself[RefusalHistory]()
     journal_release = Itself[JournalRelease]()
-    journal_feed = journal_archive = verification = None
+    journal_feed = journal_archive = verification = joins = None
     server_clock = False
 
     def __init__(self) -> None:

@@ -38,7 +38,7 @@ class Receipt(Struct, frozen=True, omit_defaults=True):
     """The result of `send`: the outcome, the entity's version and, if this call ran the step, its results.
 
     For the outcome `duplicate`, the key was used before and `version` is the one of that entry. `snapshot` is None if
-    it was not needed.
+    it was not needed. `joined`: it is provisional until the caller has committed the transaction that it joined.
     """
 
     entity: str
@@ -49,6 +49,7 @@ class Receipt(Struct, frozen=True, omit_defaults=True):
     effects: tuple[Effect, ...] = ()
     faults: tuple[Fault, ...] = ()
     failed_guards: tuple[FailedGuard, ...] = ()
+    joined: bool = False
 
     def expect(self) -> Receipt:
         """Return this receipt. Raises RejectedError or DeniedError if the event was rejected or denied."""

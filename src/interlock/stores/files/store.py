@@ -79,7 +79,7 @@ class FileStore:
     journal_archive = Itself[JournalArchive]()
     journal_release = Itself[JournalRelease]()
     verification = Itself[EntityVerification]()
-    clock_stamps = statistics = refusal_history = journal_feed = None
+    clock_stamps = statistics = refusal_history = journal_feed = joins = None
 
     def __init__(
         self,

@@ -25,6 +25,7 @@ from interlock.errors import (
 from interlock.stores.sql.database import Questions
 from interlock.stores.sql.schema import SELECT_SCHEMA, pending_migrations
 from interlock.stores.sqlite.files import CALLS, Connection, connect
+from interlock.stores.sqlite.own_locks import OwnLockDetector, OwnTransactionError
 
 T = TypeVar("T")
 
@@ -174,13 +175,18 @@ def run_questions(connection: sqlite3.Connection, questions: Questions[T]) -> T:
 
 
 def begin(connection: sqlite3.Connection, *, waits: bool = True) -> None:
-    """Start a transaction that writes; wait for other processes up to `BUSY_MS`, or just for one short try."""
+    """Start a transaction that writes; wait for other processes up to `BUSY_MS`, or just for one short try.
+
+    Raises OwnTransactionError when the program itself holds the lock and keeps it.
+    """
+    detector = OwnLockDetector(connection)
     for _ in range(BUSY_MS // BUSY_MS_EACH - 1 if waits else 0):
         try:
             connection.execute(BEGIN)
         except sqlite3.OperationalError as error:
-            if _primary(error) != sqlite3.SQLITE_BUSY:
+            if primary_code(error) != sqlite3.SQLITE_BUSY:
                 raise
+            detector.look()
         else:
             return
     connection.execute(BEGIN)
@@ -244,12 +250,16 @@ def file_system(path: Path, mounts: str = MOUNTS) -> str | None:
 
 def poisons(error: sqlite3.Error) -> bool:
     """Return whether the connection can no longer be trusted."""
-    return _primary(error) in _POISONING
+    return primary_code(error) in _POISONING
 
 
 def translate_error(error: sqlite3.Error, path: Path) -> InterlockError:
     """Return the error as one of ours, by what the caller should do next."""
-    match _primary(error):
+    if isinstance(error, OwnTransactionError):
+        message = f"{path.name} is locked by an open transaction of this process"
+        hint = "use runtime.join(connection) to send in that transaction, or commit it first"
+        return UsageError(message, code="store.own_transaction", hint=hint)
+    match primary_code(error):
         case sqlite3.SQLITE_FULL:
             return UnavailableError(f"no space left for {path.name}", code="store.full", hint="free some space")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
@@ -271,5 +281,6 @@ def translate_error(error: sqlite3.Error, path: Path) -> InterlockError:
             return InternalError(f"SQLite rejected a statement of the store: {error}", code="store.statement")
 
 
-def _primary(error: sqlite3.Error) -> int:
+def primary_code(error: sqlite3.Error) -> int:
+    """Return SQLite's code of an error, without what it adds to it."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF

@@ -198,6 +198,11 @@ def _create(path: Path) -> None:
     os.close(descriptor)
 
 
+def connections_to(identity: Identity) -> list[Connection]:
+    """Return the open connections of this package to a file."""
+    return [each for each in list(_open.values()) if each.identity == identity]
+
+
 class DatabaseFiles:
     """The database, its write-ahead log and its shared memory, as a connection that writes has them open.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any, TypeVar
@@ -25,27 +25,24 @@ from interlock.ports.journal_feed import FeedPage, JournalFeed
 from interlock.ports.refusals import Refusal
 from interlock.ports.store import Append, Itself
 from interlock.ports.threads import in_thread_or_here
+from interlock.ports.transactions import CallerTransaction, TransactionEnd
 from interlock.ports.work import Claim
 from interlock.stores.file_identity import replaced_error
 from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sql.database import Questions, SqlAppendResult
+from interlock.stores.sql.join_errors import other_database_error
 from interlock.stores.sql.store import SqlStore
 from interlock.stores.sqlite.commit_queue import CommitQueue
 from interlock.stores.sqlite.connection import open_reader, open_writer, run_questions, translate_error
 from interlock.stores.sqlite.feed import position_at, read_feed
 from interlock.stores.sqlite.files import CALLS, Connection
-from interlock.stores.sqlite.statements import STATEMENTS
+from interlock.stores.sqlite.joined import JoinedSqliteStore, JoinedStep, select_versions
+from interlock.stores.sqlite.statements import SELECT_LOADED, STATEMENTS
 from interlock.stores.sqlite.work import SqliteWork
 from interlock.stores.threads.pool import ThreadPool
 
 READERS_MAX = 4
 """Threads that read: more would only wait for the interpreter's lock."""
-
-SELECT_LOADED = """
-    SELECT e.version, e.changed_ms, e.snapshot, k.version
-    FROM entity AS e LEFT JOIN event_key AS k
-      ON k.tenant = e.tenant AND k.kind = e.kind AND k.id = e.id AND k.key = ?
-    WHERE e.tenant = ? AND e.kind = ? AND e.id = ?"""
 
 T = TypeVar("T")
 
@@ -84,6 +81,7 @@ class SqliteStore(SqlStore):
 
     def __init__(self, path: Path, *, tenant: str = "") -> None:
         super().__init__(SqliteDatabase(path, tenant))
+        self.joins = SqliteJoins(self.database)
 
     async def feed(self, after: int, *, limit: int) -> FeedPage:
         """Return the entries after a position, in the order of their commits."""
@@ -92,6 +90,37 @@ class SqliteStore(SqlStore):
     async def position_at(self, time_ms: int) -> int:
         """Return the position after which the entries from this time on are."""
         return await self.database.read(lambda: position_at(time_ms))
+
+
+class SqliteJoins:
+    """Writes in transactions of the caller."""
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+
+    def joined(self, transaction: CallerTransaction, *, wait: bool = True) -> JoinedSqliteStore:  # noqa: ARG002 - the
+        # driver's own timeout says how long a connection waits for the file
+        """Return the store on a connection of the caller."""
+        database = self._database
+        if transaction.dialect != "sqlite":
+            raise other_database_error(str(database.path))
+        return JoinedSqliteStore(
+            transaction, path=database.path, identity=database.queue.writer.files.identity, tenant=database.tenant
+        )
+
+    async def ended(self, marks: Sequence[object]) -> list[TransactionEnd]:
+        """Return which transactions are committed. One that was rolled back looks like one that is open."""
+        steps = [each for each in marks if isinstance(each, JoinedStep)]
+        versions = await self._database.read(
+            lambda: select_versions(self._database.tenant, [each.entity for each in steps])
+        )
+        return [
+            TransactionEnd.COMMITTED if version >= step.version else TransactionEnd.OPEN
+            for step, version in zip(steps, versions, strict=True)
+        ]
+
+    def committed(self, mark: object) -> None:
+        """Count nothing: a joined transaction has written its counters itself."""
 
 
 class SqliteDatabase:
