@@ -31,6 +31,7 @@ from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import replay
+from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files.filesystem import OperatingSystem
 from interlock.stores.files.store import FileStore
@@ -156,9 +157,10 @@ async def recovery_sqlite(folder: Path, entries: int, rounds: int) -> dict[str, 
         store = SqliteStore(path)
         gc.collect()
         start_s = time.perf_counter()
+        revisions = Revisions(charts, store, SystemClock())
         snapshot, after = None, 0
         while records := await store.read(LONG, after=after):
-            snapshot = replay(charts, LONG, snapshot, (each.entry for each in records))
+            snapshot = await replay(revisions, LONG, snapshot, (each.entry for each in records))
             after = records[-1].version
         journal_ms.append(1e3 * (time.perf_counter() - start_s))
         await store.close()

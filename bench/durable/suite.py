@@ -191,12 +191,18 @@ def _flat(run: Run) -> Found:
 
 
 GOALS = (
-    Goal("files, one caller, to raw write + fdatasync", ">= 0.75x", _rates("seq1", "interlock-file", "raw-file")),
+    Goal("files, one caller, to raw write + fdatasync", ">= 0.85x", _rates("seq1", "interlock-file", "raw-file")),
     Goal(
         "SQLite, one caller, to a raw insert per transaction",
-        ">= 0.5x",
+        ">= 0.75x",
         _rates("seq1", "interlock-sqlite", "raw-sqlite"),
     ),
+    Goal(
+        "SQLite, 64 callers, to a raw group commit of the same rows",
+        ">= 0.6x",
+        _rates("fleet", "interlock-sqlite", "raw-sqlite-group"),
+    ),
+    Goal("SQLite, 64 callers: CPU of a step", "<= 50 us", value("fleet", "interlock-sqlite", "cpu_us", "us")),
     Goal(
         "SQLite, 64 callers, to a commit per step",
         ">= 4x",
@@ -215,6 +221,11 @@ GOALS = (
         "PostgreSQL, 64 callers, to a statement per step",
         ">= 2.5x",
         _rates("fleet", "interlock-postgres", "interlock-postgres-each"),
+    ),
+    Goal(
+        "PostgreSQL, 64 callers, to a raw group commit of the same rows",
+        ">= 0.6x",
+        _rates("fleet", "interlock-postgres", "raw-postgres-group"),
     ),
     *[
         Goal(f"{store}: {ENTRIES_MIN:,} entries recovered from the {source}", bar, _recovery(store, f"{source}_ms"))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from interlock.assemble.runtimes import connect, consume, open  # noqa: A004  # the name users read: interlock.open
     from interlock.definition.builder import namespace as build
     from interlock.effects.handlers import Attempt
+    from interlock.effects.retry import HandlerDefaults
     from interlock.errors import (
         ArchivedError,
         ConflictError,
@@ -83,6 +84,7 @@ _HOMES = {
     "Entry": "interlock.model.journal.entry",
     "Event": "interlock.model.event",
     "Fault": "interlock.model.step",
+    "HandlerDefaults": "interlock.effects.retry",
     "InterlockError": "interlock.errors",
     "InternalError": "interlock.errors",
     "Message": "interlock.model.journal.message",
@@ -140,6 +142,7 @@ __all__ = (
     "Entry",
     "Event",
     "Fault",
+    "HandlerDefaults",
     "InterlockError",
     "InternalError",
     "Message",

@@ -42,6 +42,7 @@ pytestmark = pytest.mark.slow
             {"rings-1024-2": {"interlock-rings", "pipe", "queue"}, "pair": {"interlock-gate", "interlock-lifecycle"}},
         ),
         ("timers,2000", {"timers": {"2000"}}),
+        ("wakeups,sqlite,files", {"wakeups": {"sqlite", "files"}}),
         ("http", {"http": {"hello", "serve", "minute"}, "kill": {"kill"}}),
         ("pages,2000", {"pages": {"entity", "work"}}),
     ],

@@ -148,7 +148,7 @@ def inner(workload: str) -> Drive:
         for event in events:
             version += 1
             # A step that is not compiled raises KeyError or TypeError, and the repeat ends as an error.
-            configuration, context, _, _ = configuration.compiled_parts[event.name](context, event, entity, version)
+            configuration, context, _, _ = configuration.plain_steps[event.name](context, event, entity, version)
         ns = clock_ns() - start_ns
         last = interlock.Snapshot(first.kind, entity, version, first.revision, configuration.names, context)
         check(workload, first, last, count)

@@ -9,6 +9,7 @@ import errno
 import os
 import posixpath
 import stat
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from interlock.compiler.build import CompileResult, compile_document
 from interlock.definition.format import Format, ReadResult, SourceLoader, WriteResult
 from interlock.errors import DefinitionError, Diagnostic, NotFoundError, SourceLocation, UsageError
+from interlock.evolve.identity import named
 from interlock.kernel.explain import Candidate
 from interlock.kernel.step import Kernel, check_time
 from interlock.model.chart import Chart
@@ -38,6 +40,7 @@ from interlock.model.step import Step
 from interlock.runtime.reconcile.definition import Reconciler, ReconcilerOptions, build_reconciler
 
 if TYPE_CHECKING:
+    from interlock.effects.retry import HandlerDefaults
     from interlock.evolve.carry import Carrier
     from interlock.kernel.speed_report import SpeedReport
     from interlock.render.drawing import Drawing
@@ -210,7 +213,8 @@ def compile_reading(reading: ReadResult) -> CompileResult:
         extra = [each for each in found if each.severity == "error"]
         return CompileResult(chart=None, diagnostics=_sorted((*reading.diagnostics, *extra)))
     compilation = compile_document(reading.document)
-    return CompileResult(chart=compilation.chart, diagnostics=_sorted((*reading.diagnostics, *compilation.diagnostics)))
+    chart = None if compilation.chart is None else named(compilation.chart)
+    return CompileResult(chart=chart, diagnostics=_sorted((*reading.diagnostics, *compilation.diagnostics)))
 
 
 def _sorted(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
@@ -264,13 +268,14 @@ class BoundChart:
         self.handlers: dict[str, Callable[..., Any]] = {}
         self.busy: set[str] = set()
         self.heartbeats: dict[str, int] = {}
+        self.handler_defaults: HandlerDefaults | None = None
         self.reconcilers: dict[str, Reconciler] = {}
         self._kernel: Kernel | None = None
 
     def __repr__(self) -> str:
         chart = self.chart
         states, transitions = len(chart.states) - 1, len(chart.transitions)
-        return f"<chart {chart.kind} {chart.revision}: {states} states, {transitions} transitions>"
+        return f"<chart {chart.kind} {chart.revision_text}: {states} states, {transitions} transitions>"
 
     def __getstate__(self) -> dict[str, Any]:
         # The kernel is made again after unpickling: generated functions cannot be pickled.
@@ -291,17 +296,29 @@ class BoundChart:
 
         A coroutine function runs in the event loop, a plain function in a thread, and with `cpu` in a separate process.
         With a `heartbeat` such as "30s", an attempt without heartbeat for that long fails like one that times out.
+
+        Raises UsageError for a name that the chart does not use, a second function under one name, and a function that
+        cannot be called with an attempt.
         """
-        registered = self._register(name, self.handlers, self.chart.handlers, "handler")
+        from interlock.effects.signatures import check_handler
+
+        register = self._register(name, self.handlers, self.chart.handlers, "handler")
         beat_ms = None if heartbeat is None else parse_duration(str(heartbeat))
         if heartbeat is not None and not beat_ms:
             message = f"invalid heartbeat of `{name}`: {heartbeat!r:.60} is not a duration"
             raise UsageError(message, code="handler.heartbeat", hint='write heartbeat="30s"')
-        (self.busy.add if cpu else self.busy.discard)(name)
-        self.heartbeats.pop(name, None)
-        if beat_ms:
-            self.heartbeats[name] = beat_ms
-        return registered
+
+        def register_handler(function: AnyFunction) -> AnyFunction:
+            check_handler(name, function, cpu=cpu)
+            self._check_second_handler(name, function)
+            register(function)
+            (self.busy.add if cpu else self.busy.discard)(name)
+            self.heartbeats.pop(name, None)
+            if beat_ms:
+                self.heartbeats[name] = beat_ms
+            return function
+
+        return register_handler
 
     def reconciler(
         self,
@@ -363,6 +380,19 @@ class BoundChart:
 
         return register
 
+    def _check_second_handler(self, name: str, function: Callable[..., Any]) -> None:
+        """Raise UsageError when another function has the name already: the last one would win silently.
+
+        The same definition may come again, as when a module is imported again. An interactive session may replace it.
+        """
+        first = self.handlers.get(name)
+        if first is None or hasattr(sys, "ps1") or _definition_of(first) == _definition_of(function):
+            return
+        places = f"{_place_of(first)} and {_place_of(function)}"
+        message = f"chart `{self.chart.kind}` has two functions for the handler `{name}`: {places}"
+        hint = f"remove one of them, or replace the first on purpose: `chart.handlers[{name!r}] = ...`"
+        raise UsageError(message, code="handler.twice", hint=hint)
+
     @property
     def kernel(self) -> Kernel:
         """The kernel of the chart. Raises UsageError if a guard or assign function is not registered."""
@@ -419,6 +449,17 @@ class BoundChart:
     def candidates(self, snapshot: Snapshot, event: Event | None = None) -> tuple[Candidate, ...]:
         """Return the transitions that events could take now, inner states first, each with the result of its guard."""
         return self.kernel.candidates(snapshot, event)
+
+
+def _definition_of(function: Any) -> object:
+    """Return what two functions made by one definition share."""
+    code = getattr(function, "__code__", None)
+    return function if code is None else (function.__module__, function.__qualname__, code.co_firstlineno)
+
+
+def _place_of(function: Any) -> str:
+    code, name = getattr(function, "__code__", None), getattr(function, "__qualname__", type(function).__name__)
+    return f"`{name}`" if code is None else f"`{function.__module__}.{name}` (line {code.co_firstlineno})"
 
 
 def done_event(effect: Effect, result: Any = None, *, time_ms: int = 0) -> Event:

@@ -18,6 +18,7 @@ from interlock.model.limits import LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN
 from interlock.stores.registry import open_store, store_opener, without_password
 
 if TYPE_CHECKING:
+    from interlock.effects.retry import HandlerDefaults
     from interlock.kernel.step import Kernel
     from interlock.ports.admission import AdmissionGate
     from interlock.ports.bus import Bus, MessageSource
@@ -43,6 +44,7 @@ class RuntimeOptions:
     source: str | None = None
     lease_ms: int = LEASE_MS
     key_prefix: str = ""
+    handler_defaults: HandlerDefaults | None = None
 
     def __post_init__(self) -> None:
         if type(self.lease_ms) is not int or not LEASE_MS_MIN <= self.lease_ms <= LEASE_MS_MAX:
@@ -65,6 +67,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
     source: str | None = None,
     lease_ms: int = LEASE_MS,
     key_prefix: str = "",
+    handler_defaults: HandlerDefaults | None = None,
 ) -> PendingRuntime:
     """Return a runtime for entities of these charts on the store at an address, to be opened by `async with`.
 
@@ -83,7 +86,11 @@ def open(  # noqa: A001 - the name users read: interlock.open
     With a `bus`, an address or an object, every entry is published as a message from `source` and the kind. `lease_ms`
     is how long the work of a dead process waits before another claims it. `key_prefix` is put before every key that
     handlers see, for stores that share an account of some service: also before the author's own keys, and in what a
-    compensation `compensates`. It must never change.
+    compensation `compensates`. It must never change. `handler_defaults` are the retry policy and the time limit of
+    handlers whose chart sets none; those of a chart (`chart.handler_defaults`) come first.
+
+    Names of handlers without a registered function are logged as a warning when the runtime runs effects: their work
+    waits for a process that has them.
 
     Raises UsageError for an unknown store or bus, without charts, or for two handlers of one name.
 
@@ -110,6 +117,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
         source=source,
         lease_ms=lease_ms,
         key_prefix=key_prefix,
+        handler_defaults=handler_defaults,
     )
     return PendingRuntime(url, store_opener(url), bound, options)
 
@@ -125,6 +133,7 @@ def connect(
     source: str | None = None,
     lease_ms: int = LEASE_MS,
     key_prefix: str = "",
+    handler_defaults: HandlerDefaults | None = None,
 ) -> BlockingRuntime:
     """Open a runtime for code without an event loop: scripts, Django, Flask, WSGI.
 
@@ -147,6 +156,7 @@ def connect(
         source=source,
         lease_ms=lease_ms,
         key_prefix=key_prefix,
+        handler_defaults=handler_defaults,
     )
     return pending.blocking()
 
@@ -163,6 +173,18 @@ def _handlers(charts: Iterable[BoundChart]) -> dict[str, Callable[..., Any]]:
             if found.setdefault(name, function) is not function:
                 hint = "give one of them another name, or register the same function"
                 raise UsageError(f"two functions are registered as `{name}`", code="handler.twice", hint=hint)
+    return found
+
+
+def _defaults(charts: Iterable[BoundChart], other: HandlerDefaults | None) -> dict[str, HandlerDefaults]:
+    """Return the defaults of handlers by kind; of several charts of one kind the last that has some counts."""
+    found: dict[str, HandlerDefaults] = {}
+    for each in charts:
+        mine = each.handler_defaults
+        if mine is not None:
+            found[each.chart.kind] = mine.over(other)
+        elif other is not None:
+            found.setdefault(each.chart.kind, other)
     return found
 
 
@@ -241,6 +263,7 @@ class PendingRuntime:
         self._cpu_handlers = frozenset(name for each in charts for name in each.busy)
         self._reconcilers = _reconcilers(charts)
         self._heartbeats = {name: ms for each in charts for name, ms in each.heartbeats.items()}
+        self._defaults = _defaults(charts, options.handler_defaults)
         self._opened: list[Runtime] = []
         self._blocking: list[BlockingRuntime] = []
 
@@ -294,13 +317,30 @@ class PendingRuntime:
                 self._handlers,
                 cpu_handlers=self._cpu_handlers,
                 heartbeats=self._heartbeats,
+                defaults=self._defaults,
                 bus=bus,
                 source=options.source or SOURCE,
                 lease_ms=options.lease_ms,
                 key_prefix=options.key_prefix,
             )
+            self._warn_of_missing_handlers()
             await worker.start()
             runtime.on_close(worker.stop)
+
+    def _warn_of_missing_handlers(self) -> None:
+        """Log, once for each kind, the names that no function is registered for: this process leaves their work."""
+        log, reported = import_module("logging").getLogger("interlock"), set()
+        for kernel in self._kernels:
+            chart = kernel.chart
+            missing = tuple(name for name in chart.handlers if name not in self._handlers)
+            if missing and (chart.kind, missing) not in reported:
+                reported.add((chart.kind, missing))
+                log.warning(
+                    "no handler for %s of `%s` in this process; the effects wait for a worker that has it",
+                    ", ".join(f"`{each}`" for each in missing),
+                    chart.kind,
+                    extra={"hint": "import the module that registers it, or open with work=False"},
+                )
 
     def _warn_of_unsupported_work(self) -> None:
         """Log, once for each kind, what will not run: not in this process, and in no other one."""

@@ -26,6 +26,7 @@ CORRUPTION_HINT = 'change nothing, and read "A journal is damaged" in docs/guide
 OK = 0
 FINDINGS = 1
 USAGE = 2
+NO_VERDICT = 2
 CONFLICT = 3
 DENIED = 4
 REJECTED = 5

@@ -1,7 +1,8 @@
 """The command `interlock`: its table of commands, and how errors become a line and an exit code.
 
 Rule 1: the module of a command is imported when the command is called, so `--help` and `--version` are quick.
-Rule 2: an error ends in a line on stderr and a code of `exit_codes`; tracebacks of internal errors appear with -v only.
+Rule 2: an error ends in a line on stderr and a code of `exit_codes`. The traceback of an internal error appears with -v
+only; that of the user's own code always, since it is the user who has to read it.
 Rule 3: a reader that closes the pipe has all it wanted: the command ends without an error.
 """
 
@@ -21,6 +22,7 @@ from interlock.cli import exit_codes
 from interlock.cli.options import common, version_text
 from interlock.cli.output.diagnostics import finding_lines
 from interlock.cli.output.terminal import Terminal
+from interlock.cli.output.tracebacks import user_traceback
 from interlock.errors import DefinitionError, InterlockError, InternalError
 from interlock.model.diagnostics import suggestion
 
@@ -46,6 +48,7 @@ COMMANDS = {
     "schema": ("interlock.cli.commands.convert:schema", "Print the JSON Schema for editors"),
     "send": ("interlock.cli.commands.entity:send", "Send an event to an entity"),
     "serve": ("interlock.cli.commands.serve:serve", "Start the web console and HTTP API"),
+    "shadow": ("interlock.cli.commands.shadow:shadow", "Compare recorded steps with those of a new chart"),
     "show": ("interlock.cli.commands.entity:show", "Show an entity now or at an earlier version"),
     "simulate": ("interlock.cli.commands.simulate:simulate", "Simulate a chart: send events, advance the clock, undo"),
     "stuck": ("interlock.cli.commands.stuck:stuck", "List stuck entities, overdue work and dead letters"),
@@ -67,14 +70,18 @@ SUBCOMMANDS = {
         "retry": "Retry dead letters",
         "drop": "Discard dead letters",
     },
+    "shadow": {
+        "replay": "Compare the journals of a store with a new chart",
+    },
 }
 """The help lines of the commands of a group."""
 
 SECTIONS = {
     "Getting started": ("new", "demo", "completion"),
-    "Charts": ("check", "simulate", "draw", "convert", "diff", "fmt", "schema", "types"),
+    "Charts": ("check", "simulate", "draw", "convert", "fmt", "schema", "types"),
     "Entities": ("create", "send", "show", "can", "ls", "journal", "tail", "replay"),
     "Operations": ("run", "serve", "top", "stuck", "effects", "doctor", "verify", "archive", "db"),
+    "Changes": ("diff", "shadow"),
 }
 """The sections of `--help`, in the order in which a user needs the commands."""
 
@@ -211,6 +218,9 @@ def _report_error(error: Exception, terminal: Terminal) -> int:
                 terminal.note(*parts)
         terminal.failure(error.message.splitlines()[0])
     elif isinstance(error, InterlockError):
+        if error.code == "chart.module" and isinstance(cause := error.__cause__, Exception):
+            for line in user_traceback(cause):
+                terminal.note((f"  {line}", "dim"))
         hint = error.hint or (exit_codes.CORRUPTION_HINT if code == exit_codes.CORRUPTION else None)
         terminal.failure(error.message, hint)
     else:

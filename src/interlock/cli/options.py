@@ -15,7 +15,7 @@ import click
 
 from interlock.cli.output.terminal import Terminal
 from interlock.errors import UsageError
-from interlock.model.duration import require_duration
+from interlock.model.duration import parse_duration, require_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=click.Command)
@@ -152,6 +152,22 @@ def parse_principal(text: str | None) -> dict[str, Any] | None:
 def duration_ms(text: str, option: str) -> int:
     """Return a duration in milliseconds. Raises UsageError if it is invalid."""
     return require_duration(text, what=option, code="duration.malformed")
+
+
+def since_time_ms(text: str, *, now_ms: int) -> int:
+    """Return the time of `--since`: an age, a calendar time, `start` or `now`. Raises UsageError for anything else."""
+    from interlock.runtime.history.replay import time_ms  # not imported for `--help`
+
+    if text in ("start", "now"):
+        return 0 if text == "start" else now_ms
+    age_ms = parse_duration(text)
+    if age_ms is not None:
+        return max(0, now_ms - age_ms)
+    try:
+        return time_ms(text)
+    except UsageError as error:
+        hint = "write 10m, 2h, 2026-11-15T12:00Z, start or now"
+        raise UsageError(f"--since: invalid time `{text}`", code="time.malformed", hint=hint) from error
 
 
 def user_name() -> str:

@@ -24,6 +24,7 @@ import click
 from interlock.assemble.charts import BoundChart, load
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.user_code import is_code_name, load_code
+from interlock.effects.retry import HandlerDefaults
 from interlock.errors import UsageError
 
 STORE_VARIABLE, CHARTS_VARIABLE = "INTERLOCK_STORE", "INTERLOCK_CHARTS"
@@ -38,11 +39,14 @@ _DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """The values of a project file: the store URL, charts as paths or `module:name`, the key prefix, and its folder."""
+    """The values of a project file: the store URL, charts as paths or `module:name`, the key prefix, the defaults of
+    handlers, and its folder.
+    """
 
     store: str | None = None
     charts: tuple[str, ...] = ()
     key_prefix: str = ""
+    handler_defaults: HandlerDefaults | None = None
     folder: Path | None = None
 
 
@@ -218,9 +222,9 @@ def _read_table(file: Path, path: tuple[str, ...]) -> dict[str, Any] | None:
 def _parse_project(file: Path, table: dict[str, Any]) -> Project:
     store, charts, prefix = table.get("store"), table.get("charts", []), table.get("key_prefix", "")
     name = os.path.relpath(file)
-    unknown = sorted(set(table) - {"store", "charts", "key_prefix"})
+    unknown = sorted(set(table) - {"store", "charts", "key_prefix", "handlers"})
     if unknown:
-        hint = "the keys are `store`, `charts` and `key_prefix`"
+        hint = "the keys are `store`, `charts`, `key_prefix` and `handlers`"
         raise UsageError(f"unknown key `{unknown[0]}` in {name}", code="project.key", hint=hint)
     if not isinstance(charts, list) or not all(isinstance(each, str) for each in charts):
         raise UsageError(f"`charts` in {name} must be a list of strings", code="project.charts")
@@ -229,9 +233,22 @@ def _parse_project(file: Path, table: dict[str, Any]) -> Project:
         raise UsageError(f"`store` in {name} is not a store URL", code="project.store", hint=hint)
     if not isinstance(prefix, str):
         raise UsageError(f"`key_prefix` in {name} must be a string", code="project.key_prefix", hint='write "eu/"')
+    defaults = None if "handlers" not in table else _parse_handlers(name, table["handlers"])
     paths = (each if is_code_name(each, check_file=False) else os.path.relpath(file.parent / each) for each in charts)
     url = None if store is None else _relative_to(file.parent, store)
-    return Project(store=url, charts=tuple(paths), key_prefix=prefix, folder=file.parent)
+    return Project(store=url, charts=tuple(paths), key_prefix=prefix, handler_defaults=defaults, folder=file.parent)
+
+
+def _parse_handlers(name: str, table: object) -> HandlerDefaults:
+    """Return the defaults of handlers: the table `[handlers]` with `retry` and `timeout`."""
+    hint = 'write [handlers] with retry = {max = 3, backoff = "1s..30s"} and timeout = "30s"'
+    if not isinstance(table, dict) or set(table) - {"retry", "timeout"}:
+        message = f"`handlers` in {name} must be a table with the keys `retry` and `timeout`"
+        raise UsageError(message, code="project.handlers", hint=hint)
+    try:
+        return HandlerDefaults(**table)
+    except UsageError as error:
+        raise UsageError(f"{error.message}, in {name}", code="project.handlers", hint=hint) from None
 
 
 def _relative_to(folder: Path, url: str) -> str:

@@ -55,7 +55,7 @@ def _check_no_arguments(name: str, function: Callable[..., Any]) -> None:
         signature(function).bind()
     except TypeError as error:
         hint = "name a chart, a list of charts, or a function without arguments that returns them"
-        raise UsageError(f"`{name}` needs arguments: {error}", code="chart.module", hint=hint) from error
+        raise UsageError(f"`{name}` needs arguments: {error}", code="chart.module", hint=hint) from None
     except ValueError:  # the signature is unknown; the call itself will fail if it is wrong
         return
 
@@ -67,8 +67,11 @@ def _import(name: str, folder: Path) -> Any:
     try:
         found = import_module(module)
     except ImportError as error:
-        hint = f"is {module}.py in this folder, or installed?" if error.name == module else None
-        raise UsageError(f"module `{module}` cannot be imported: {error}", code="chart.module", hint=hint) from error
+        message = f"module `{module}` cannot be imported: {error}"
+        if error.name == module:  # it does not exist: a traceback would show our code only
+            where = f"is {module}.py in this folder, or installed?"
+            raise UsageError(message, code="chart.module", hint=where) from None
+        raise UsageError(message, code="chart.module") from error
     except InterlockError:
         raise
     except Exception as error:

@@ -3,7 +3,8 @@
 Rule 1: a chart is built only if no diagnostic is an error.
 Rule 2: the order in which a state's transitions are tried is fixed here: results of invokes, then its own in document
         order.
-Rule 3: a chart's revision is its label and a hash over the content of the document.
+Rule 3: a chart is named by its label and a hash over the content of the document. `evolve.identity` names it by its
+        behaviour.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def compile_document(document: doc.Document, *, language: Language = SAFE) -> Co
     if document is not written and not _within_limits(document, diagnostics):
         return CompileResult(chart=None, diagnostics=_unique(diagnostics))
     builder = ChartBuilder(document, language, diagnostics, content_hash(written))
-    chart = builder.chart()
+    chart = replace(builder.chart(), document=written)
     run_checks(chart, written, builder.names, diagnostics)
     return CompileResult(chart=None if diagnostics.has_errors else chart, diagnostics=_unique(diagnostics))
 

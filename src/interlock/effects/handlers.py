@@ -27,10 +27,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from interlock.effects.failed_attempts import FailedAttempt
 from interlock.effects.lanes import RunningWork
 from interlock.effects.retry import (
     Failure,
     GiveUp,
+    HandlerDefaults,
     HandlerFailed,
     RetryAt,
     code_of,
@@ -42,7 +44,7 @@ from interlock.effects.retry import (
 )
 from interlock.effects.user_functions import HandlerThreads, call_in_loop, result_of
 from interlock.effects.waiting import first_of, wait_or_timeout
-from interlock.errors import ConflictError, InterlockError, RejectedError, UnavailableError, UsageError
+from interlock.errors import ConflictError, InterlockError, RejectedError, UnavailableError
 from interlock.model.backoff import Backoff
 from interlock.model.codec import encode
 from interlock.model.driver_events import COMPENSATION_FAILED, call_failed, invoke_done, invoke_failed
@@ -126,6 +128,7 @@ class HandlerRunner:
         cpu_handlers: frozenset[str] = frozenset(),
         run_in_process: RunInProcess | None = None,
         heartbeats: Mapping[str, int] | None = None,
+        defaults: Mapping[str, HandlerDefaults] | None = None,
         work: WorkQueue | None = None,
     ) -> None:
         self._functions = functions
@@ -136,6 +139,7 @@ class HandlerRunner:
         self._key_prefix = key_prefix
         self._is_compensation = is_compensation
         self._heartbeats = heartbeats or {}
+        self._defaults = defaults or {}
         self._work = work
         self._threads = HandlerThreads()
         self._futures: set[asyncio.Future[Any]] = set()
@@ -156,6 +160,7 @@ class HandlerRunner:
         if failure is None:
             if claim.cancelled and not claim.work.is_saga_step:
                 return Settlement(claim, "done")  # its worker died after the state was left: the result is not needed
+            started_ms = self._clock.now_ms()
             try:
                 outcome = await self._attempt(work, details)
             except UnavailableError as error:
@@ -163,14 +168,23 @@ class HandlerRunner:
                     raise
                 _log.error("cannot start a thread", extra={"handler": claim.work.name, "error": error.message})
                 return self._postpone(work)
+            if not isinstance(outcome, _Value):
+                self._record_failure(work, outcome.failure, started_ms)
         else:
             outcome = GiveUp(failure)
         work.deliver_result()
         if isinstance(outcome, _RetryLater):
-            return Settlement(work.claim, "again", outcome.next_ms, error=_failure_facts(work, outcome.failure))
+            facts = _failure_facts(work, outcome.failure, **self._retry_facts(work.claim))
+            return Settlement(work.claim, "again", outcome.next_ms, error=facts)
         if isinstance(outcome, GiveUp):
             return await self._fail(work, outcome.failure)
         return await self._succeed(work, outcome.value)
+
+    def _record_failure(self, work: RunningWork, failure: Failure, started_ms: int) -> None:
+        """Record a failed attempt with its duration, to be stored with the work."""
+        duration_ms = max(0, self._clock.now_ms() - started_ms)
+        number = work.claim.attempt
+        work.fail_attempt(FailedAttempt(number, started_ms, duration_ms, failure.code, failure.message))
 
     def _postpone(self, work: RunningWork) -> Settlement:
         """Try later; this does not count as an attempt."""
@@ -207,7 +221,7 @@ class HandlerRunner:
             await self._input(claim),
             self._key(claim),
             claim.attempt,
-            claim.work.body.get("timeout_ms"),
+            self._timeout_ms(claim),
             work.cancel_requested,
             details,
             partial(_record_heartbeat, work),
@@ -313,7 +327,7 @@ class HandlerRunner:
 
     def _decide(self, claim: Claim, failure: Failure) -> _RetryLater | GiveUp:
         decision = decide_retry(
-            policy_of(claim.work),
+            policy_of(claim.work, self._defaults_of(claim)),
             failure,
             failures=claim.failures,
             attempts=claim.attempt,
@@ -321,6 +335,20 @@ class HandlerRunner:
             chance=self._clock.jitter(),
         )
         return _RetryLater(decision.next_ms, failure) if isinstance(decision, RetryAt) else decision
+
+    def _defaults_of(self, claim: Claim) -> HandlerDefaults | None:
+        return self._defaults.get(claim.entity.partition("/")[0])
+
+    def _timeout_ms(self, claim: Claim) -> int | None:
+        timeout_ms: int | None = claim.work.body.get("timeout_ms")
+        defaults = self._defaults_of(claim)
+        return defaults.timeout_ms if timeout_ms is None and defaults is not None else timeout_ms
+
+    def _retry_facts(self, claim: Claim) -> dict[str, int]:
+        """Return how often the work is tried again, where the chart does not say it: other processes show that."""
+        defaults = self._defaults_of(claim)
+        policy = None if defaults is None or claim.work.body.get("retry") is not None else defaults.policy
+        return {} if policy is None else {"retries": policy.retries_max}
 
     def _key(self, claim: Claim) -> str:
         return f"{self._key_prefix}{attempt_key(claim.work, claim.entity, claim.attempt)}"
@@ -403,8 +431,9 @@ class _RetryLater(Struct, frozen=True):
     failure: Failure
 
 
-def _failure_facts(work: RunningWork, failure: Failure) -> dict[str, Any] | None:
-    return work.facts(code=failure.code, message=failure.message, attempts=work.claim.attempt, done=failure.done)
+def _failure_facts(work: RunningWork, failure: Failure, **more: int) -> dict[str, Any] | None:
+    attempts = work.claim.attempt
+    return work.facts(code=failure.code, message=failure.message, attempts=attempts, done=failure.done, **more)
 
 
 def _record_heartbeat(work: RunningWork, details: Any) -> None:
@@ -435,10 +464,3 @@ def result_failure(handler: str, result: object) -> Failure | None:
     if problem is None:
         return None
     return Failure("result.malformed", f"`{handler}` returned an invalid result: {problem}")
-
-
-def check_functions(functions: Mapping[str, Any]) -> None:
-    """Raise UsageError for a handler that cannot be called."""
-    for name, function in functions.items():
-        if not callable(function):
-            raise UsageError(f"the handler `{name}` is not callable", code="handler.malformed")

@@ -1,7 +1,7 @@
 """One lane of work: claim what is due, run it, renew its leases, settle it.
 
-Rule 1: nothing is polled that can be signalled. An append of this process wakes its lanes; work of other processes is
-found when it is due or at the next poll, whichever comes first.
+Rule 1: nothing is polled that can be signalled. An append wakes the lanes of its own process, and those of other
+processes where the store has signals (`ports.wakeups`). A poll finds what was not signalled.
 Rule 2: running work is renewed at a third of its lease. When another worker has claimed it, its attempt is stopped,
 unless it is already delivering its result: that append counts once, and a row that no longer exists is usually the
 effect of it. When the work is cancelled, its attempt is informed. The details of its heartbeats are stored with it. A
@@ -28,6 +28,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from interlock.effects.failed_attempts import FailedAttempt, append_failed_attempt
 from interlock.effects.retry import failure_from
 from interlock.effects.waiting import first_of, log_failure, wait_until_empty
 from interlock.errors import ConflictError, UnavailableError
@@ -101,8 +102,12 @@ class RunningWork:
         self.releasing = True
 
     def restore(self, stored: dict[str, Any]) -> None:
-        """Record what the store has with the work: why it last failed."""
+        """Record what the store has with the work: why it last failed, and its failed attempts."""
         self._last_failure = stored
+
+    def fail_attempt(self, failed: FailedAttempt) -> None:
+        """Record that an attempt failed; it is stored with the work when its claim is settled."""
+        self._last_failure = append_failed_attempt(self._last_failure, failed)
 
     def beat(self, details: bytes | None) -> None:
         """Record a heartbeat, with its encoded details if it has any. May be called from any thread."""
@@ -183,6 +188,11 @@ class LaneWorker:
     def running(self) -> int:
         """How many pieces of work are running."""
         return len(self._running)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it can start another piece of work now."""
+        return not self._stopping and len(self._running) < self._running_max
 
     async def run(self) -> None:
         """Claim and run work until `stop`. The loop is endless on purpose."""

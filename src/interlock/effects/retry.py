@@ -6,13 +6,17 @@ Rule 2: after any other error the effect may have happened. It is tried again wh
 `done: unknown`.
 Rule 3: an expired lease is not a failure and costs no try; otherwise an effect without a policy would not run at least
 once. But work that keeps killing its workers ends after `ATTEMPTS_MAX` attempts.
-Rule 4: the texts of an exception are made storable here (`model.storable`), once, before anything is decided: a code
+Rule 4: the policy of an effect is the one in its chart; else the default that the program set for the chart, then for
+the runtime (`HandlerDefaults`); else the built-in one. The same order holds for the time limit of an attempt.
+Rule 5: the texts of an exception are made storable here (`model.storable`), once, before anything is decided: a code
 that cannot be encoded must not keep a final rejection from its `onError`.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -84,12 +88,85 @@ class GiveUp(Struct, frozen=True):
     failure: Failure
 
 
-def policy_of(work: Work) -> RetryPolicy:
-    """Return the policy of an effect: the one in its chart, else the default of invokes or that of named actions."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerDefaults:
+    """The retry policy and the time limit of handlers whose chart sets none: for one chart, or for a whole runtime.
+
+    `retry` has the keys of `retry` in a chart: `max`, `backoff`, `jitter`, `on`. `timeout` is a duration. Raises
+    UsageError for an invalid value.
+
+        order.handler_defaults = interlock.HandlerDefaults(retry={"max": 3, "backoff": "1s..30s"}, timeout="20s")
+    """
+
+    retry: Mapping[str, Any] | None = None
+    timeout: str | None = None
+
+    def __post_init__(self) -> None:
+        problem = None if self.retry is None else _policy_problem(self.retry)
+        if problem is not None:
+            hint = 'write retry={"max": 3, "backoff": "1s..30s"}'
+            raise UsageError(f"invalid default retry policy: {problem}", code="handler.defaults", hint=hint)
+        if self.timeout is not None and not self.timeout_ms:
+            message = f"invalid default timeout of handlers: {self.timeout!r:.60} is not a duration above zero"
+            raise UsageError(message, code="handler.defaults", hint='write timeout="30s"')
+
+    @property
+    def policy(self) -> RetryPolicy | None:
+        """The retry policy; None when there is no default."""
+        return None if self.retry is None else _policy_from(self.retry)
+
+    @property
+    def timeout_ms(self) -> int | None:
+        """The time limit of an attempt; None when there is no default."""
+        given: object = self.timeout
+        return parse_duration(given) if isinstance(given, str) else None
+
+    def over(self, other: HandlerDefaults | None) -> HandlerDefaults:
+        """Return these defaults, with what they leave open taken from others."""
+        if other is None:
+            return self
+        return HandlerDefaults(
+            retry=other.retry if self.retry is None else self.retry,
+            timeout=other.timeout if self.timeout is None else self.timeout,
+        )
+
+
+def _policy_problem(retry: object) -> str | None:
+    """Return what is wrong with a retry policy; None for a valid one. The rules are those of charts."""
+    if not isinstance(retry, Mapping):
+        return f"expected a mapping, got {retry!r:.60}"
+    unknown = [each for each in retry if each not in ("max", "backoff", "jitter", "on")]
+    if unknown:
+        return f"unknown key `{unknown[0]}`"
+    if type(retry.get("max")) is not int or retry["max"] < 0:
+        return "`max` must be a whole number of retries"
+    backoff, codes = retry.get("backoff"), retry.get("on")
+    if backoff is not None:
+        parts = [parse_duration(each) for each in backoff.split("..")] if isinstance(backoff, str) else []
+        if len(parts) not in (1, 2) or None in parts:
+            return f"`backoff` {backoff!r:.60} is not a duration or a range of durations"
+        if sorted(parts, key=lambda each: each or 0) != parts:
+            return f"`backoff` {backoff!r:.60} decreases"
+    if retry.get("jitter") not in (None, "full", "none"):
+        return "`jitter` must be `full` or `none`"
+    if codes is not None and not (isinstance(codes, list | tuple) and all(isinstance(each, str) for each in codes)):
+        return "`on` must be a list of error codes"
+    return None
+
+
+def policy_of(work: Work, defaults: HandlerDefaults | None = None) -> RetryPolicy:
+    """Return the policy of an effect: the one in its chart, else the default, else the one of invokes or of calls."""
     body = work.body if isinstance(work.body, dict) else {}
     retry = body.get("retry")
-    if retry is None:
-        return RetryPolicy() if "id" in body else CALL_POLICY
+    if retry is not None:
+        return _policy_from(retry)
+    policy = None if defaults is None else defaults.policy
+    if policy is not None:
+        return policy
+    return RetryPolicy() if "id" in body else CALL_POLICY
+
+
+def _policy_from(retry: Mapping[str, Any]) -> RetryPolicy:
     low, _, high = (retry.get("backoff") or "1s..1m").partition("..")
     shortest = parse_duration(low) or 0
     longest = (parse_duration(high) or shortest) if high else shortest

@@ -104,7 +104,7 @@ class Carrier:
 
     def __init__(self, before: Document, after: Document, kernel: Kernel) -> None:
         self.diff: ChartDiff = diff_documents(before, after)
-        if kernel.chart.revision != self.diff.new.revision:
+        if not self.diff.new.is_revision(kernel.chart.revision):
             message = f"expected the kernel of revision {self.diff.new.revision}, got {kernel.chart.revision}"
             raise UsageError(message, code="carry.kernel", hint="pass the kernel of the new definition")
         self.kernel = kernel
@@ -286,7 +286,7 @@ class Carrier:
     # Data
 
     def _map_context(self, draft: _Draft) -> None:
-        former = self._saga_fields()
+        former = self.saga_fields()
         context: dict[str, Any] = {}
         for name, new in self.new_fields.items():
             source = former.get(name, name)
@@ -301,8 +301,8 @@ class Carrier:
         draft.dropped += [f"the field `{name}`" for name in gone]
         draft.after = replace(draft.after, context=context)
 
-    def _saga_fields(self) -> dict[str, str]:
-        """New name to old name of the record of each saga."""
+    def saga_fields(self) -> dict[str, str]:
+        """Return the field of each saga's record: its new name and its old one."""
         found = {}
         for name, state in self.old_states.items():
             new = self.new_states.get(self._renamed(name))

@@ -16,7 +16,7 @@ from interlock.compiler.resolve import parse_descriptor
 from interlock.errors import UsageError
 from interlock.evolve.changes import Change, Review, worst
 from interlock.evolve.fields import field_changes, payload_changes
-from interlock.evolve.identity import behaviour_name, normalize
+from interlock.evolve.identity import behaviour_name, named, normalize
 from interlock.evolve.rename import conflicts, effective_renames, rename_states
 from interlock.evolve.sagas import saga_changes
 from interlock.evolve.transitions import (
@@ -99,7 +99,7 @@ def _compiled(document: Document) -> Chart:
     if chart is None:
         hint = "interlock check shows the errors"
         raise UsageError(f"the chart {document.kind} does not compile", code="diff.definition", hint=hint)
-    return chart
+    return named(chart)
 
 
 def _names(chart: Chart) -> set[str]:

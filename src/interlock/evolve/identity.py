@@ -23,7 +23,7 @@ from interlock.compiler.resolve import exact_descriptor, parse_descriptor
 from interlock.definition.vocabulary.chart import write_identity
 from interlock.expression.language import SAFE
 from interlock.expression.parser import ExpressionError
-from interlock.model.chart import DIALECTS, Descriptor
+from interlock.model.chart import DIALECTS, Chart, Descriptor
 from interlock.model.codec import encode
 from interlock.model.document.actions import Block, Expression, Guard, GuardIn, Value
 from interlock.model.document.document import (
@@ -52,6 +52,14 @@ def behaviour_name(document: Document) -> str:
     """Return the name of a document's behaviour, such as `b1.3f9c2a7d1e0b4c5d6e7f`."""
     data = _DOMAIN + encode(behaviour(document))
     return f"{SCHEME}.{blake2b(data, digest_size=10).hexdigest()}"
+
+
+def named(chart: Chart) -> Chart:
+    """Return a compiled chart with the name of its behaviour as its revision. Its former name is one of the others."""
+    if chart.document is None or chart.other_names:
+        return chart
+    inline = tuple((name, named(each)) for name, each in chart.inline)
+    return replace(chart, revision=behaviour_name(chart.document), other_names=(chart.revision,), inline=inline)
 
 
 def behaviour(document: Document) -> dict[str, Any]:

@@ -112,7 +112,8 @@ class Typed(NamedTuple):
     source: str
     uses: frozenset[str]
     type: str | None
-    """The type of the value if it is certain: `integer`, `string` or `boolean`."""
+    """The type of the value if it is certain: `integer`, `boolean`, a `string` that the text bounds, or a new `object`
+    or `array`, which `x_tree` measures unless the text bounds it."""
     operands: tuple[str, ...] = ()
     """The two sides of a sum or difference of integers. The source does not check them: the caller must."""
     sign: str = ""
@@ -135,9 +136,10 @@ def compile_typed(parsed: Parsed, *, inside: Mapping[str, str], fields: Mapping[
             sign = "+" if isinstance(tree.op, ast.Add) else "-"
             source = f"({left.text} {sign} {right.text})"
             return Typed(source, frozenset(writer.uses), "integer", (left.text, right.text), f" {sign} ")
-    source = writer.write(tree).text
+    code = writer.write(tree)
     # The type of a plain copy is not certain: in another revision the field may have had another type.
-    return Typed(source, frozenset(writer.uses), static_type(tree, {}))
+    is_certain = code.bounded or isinstance(tree, ast.Dict | ast.List | ast.Tuple)
+    return Typed(code.text, frozenset(writer.uses), static_type(tree, {}) if is_certain else None)
 
 
 def static_type(node: ast.expr, fields: Mapping[str, str]) -> str | None:
@@ -149,6 +151,16 @@ def static_type(node: ast.expr, fields: Mapping[str, str]) -> str | None:
             return "integer"
         case ast.Constant(value=str()) | ast.Attribute(value=ast.Name(id="event"), attr="name"):
             return "string"
+        case ast.Attribute(value=ast.Name(id="entity"), attr=name):
+            return "integer" if name == "version" else "string"
+        case ast.Call(func=ast.Name(id="str")):
+            return "string"
+        case ast.List() | ast.Tuple():
+            return "array"
+        case ast.Dict(keys=keys) if all(isinstance(each, ast.Constant) for each in keys):
+            return "object"
+        case ast.BinOp(op=ast.Add(), left=left, right=right):
+            return "string" if static_type(left, {}) == static_type(right, {}) == "string" else None
         case ast.Attribute(value=ast.Name(id="context"), attr=name):
             return fields.get(name)
         case _:
@@ -269,6 +281,8 @@ class _ExpressionWriter:
     def arithmetic(self, node: ast.BinOp) -> _Code:
         left, right = self.write(node.left), self.write(node.right)
         if isinstance(node.op, ast.Add):
+            if left.bounded and right.bounded and static_type(node, {}) == "string":
+                return _Code(f"({left.text} + {right.text})", bounded=True)
             text = f"x_add({left.text}, {right.text}, {self.use('meter')})"
             return _Code(text, bounded=left.bounded and right.bounded)
         return _Code(f"{_ARITHMETIC[type(node.op)]}({left.text}, {right.text})", bounded=True)
@@ -324,6 +338,8 @@ class _ExpressionWriter:
             state = self.inside[_literal_text(node.args[0])]
             return _Code(f"({state!r} in {self.use('active')})", bounded=True)
         first = self.container(node.args[0]) if name in ("get", "has", "len") else self.write(node.args[0])
+        if name == "str" and first.text == "entity.version":
+            return _Code("f'{entity.version}'", bounded=True)
         codes = [first, *map(self.write, node.args[1:])]
         arguments = ", ".join(each.text for each in codes)
         if name in ("min", "max") and len(codes) > 1:

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from interlock.kernel.codegen import ActionCompiler
-from interlock.kernel.compiled.path import NotCompiled
+from interlock.kernel.compiled.branch import NotCompiled
 from interlock.kernel.plan import CompiledFunction, Configuration, Planner
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart
@@ -67,8 +67,8 @@ class Accelerator:
             table[name] = not_compiled
             return
         table[name] = compiled.function
-        if compiled.parts is not None:
-            configuration.compiled_parts[name] = compiled.parts
+        if compiled.plain is not None:
+            configuration.plain_steps[name] = compiled.plain
 
     def _table(self, configuration: Configuration, *, by_name: bool) -> dict[str, CompiledFunction]:
         tables = self.planner.named_steps if by_name else self.planner.compiled_steps

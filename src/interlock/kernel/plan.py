@@ -63,11 +63,11 @@ class Configuration:
         "active",
         "atomic",
         "candidates",
-        "compiled_parts",
         "has_no_eventless",
         "ids",
         "invoking",
         "names",
+        "plain_steps",
         "plans",
         "uses",
     )
@@ -82,7 +82,7 @@ class Configuration:
         self.invoking = tuple(chart.states[each] for each in sorted(active) if chart.states[each].invokes)
         self.candidates: dict[int, Any] = {}
         self.plans: dict[Any, Plan] = {}
-        self.compiled_parts: dict[str, Callable[..., Any]] = {}
+        self.plain_steps: dict[str, Callable[..., Any]] = {}
         self.uses: dict[tuple[str, bool], int] = {}
         self.has_no_eventless = active.isdisjoint(with_eventless)
 
@@ -210,7 +210,7 @@ class Planner:
         for each in list(self.table.values()):
             each.plans.clear()
             each.candidates.clear()
-            each.compiled_parts.clear()
+            each.plain_steps.clear()
             each.uses.clear()
         self.table.clear()
         self.compiled_steps.clear()

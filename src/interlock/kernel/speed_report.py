@@ -2,7 +2,7 @@
 
 The report is about the chart, not about what ran: it follows every transition from the initial configuration, without
 guards, and compiles the step of each event that a configuration can receive. An event that no transition of the
-configuration takes is not listed, and neither is one that the chart does not mention (a descriptor such as `*` takes
+configuration can take is not listed, and neither is one that the chart does not mention (a descriptor such as `*` takes
 it): its step is always a general one.
 """
 
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from interlock.kernel.compiled.branch import NeverTaken, NotCompiled
 from interlock.kernel.compiled.compiler import StepCompiler
-from interlock.kernel.compiled.path import NotCompiled
 from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.select import EVENTLESS, Selector
 from interlock.model.event import is_reserved
@@ -67,6 +67,8 @@ def speed_report(compiler: StepCompiler, planner: Planner, selector: Selector) -
             try:
                 compiler.compile(configuration, name)
                 compiled += 1
+            except NeverTaken:
+                continue
             except NotCompiled as reason:
                 places = tuple(planner.chart.transitions[each].display_name for each in numbers)
                 general.append(GeneralStep(configuration.names, name, places, str(reason)))

@@ -159,10 +159,10 @@ class Kernel:
         context, version, entity = snapshot.context, snapshot.version, snapshot.entity
         plain = snapshot.ended is None and not snapshot.deferred and snapshot.kind == self._kind
         for event in events:
-            parts = None if configuration is None else configuration.compiled_parts.get(event.name)
-            if parts is not None and plain and event.source is None and event.invokeid is None:
+            plain_step = None if configuration is None else configuration.plain_steps.get(event.name)
+            if plain_step is not None and plain and event.source is None and event.invokeid is None:
                 try:
-                    configuration, context, _, _ = parts(context, event, entity, version + 1)
+                    configuration, context, _, _ = plain_step(context, event, entity, version + 1)
                     version += 1
                     continue
                 except Exception:  # noqa: BLE001, S110  # as in `step`: the general step reports it

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from interlock.errors import NO_LOCATION, SourceLocation
 from interlock.model.document.actions import Block, Expression, Guard, RestorePolicy, Value
-from interlock.model.document.document import DialectName, EventType, Expect, Retry, Sensitive
+from interlock.model.document.document import DialectName, Document, EventType, Expect, Retry, Sensitive
 from interlock.model.document.field import Field
 
 StateType = Literal["atomic", "compound", "parallel", "final", "history"]
@@ -231,7 +231,11 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """A compiled definition. `revision` is its label and content hash.
+    """A compiled definition.
+
+    `revision` is the name of its behaviour, or another name under which a store has entities of it; `other_names` are
+    the other names of the same revision. A chart that was compiled and not loaded has its label and content hash.
+    `document` is what it was compiled from.
 
     `top` is the state whose final child ends the entity: the root, or the root of the XState machine below a synthetic
     one. `guards`, `assigns`, `handlers` and `charts` are the names that the application must register, sorted. `inline`
@@ -257,12 +261,24 @@ class Chart:
     handlers: tuple[str, ...] = ()
     charts: tuple[str, ...] = ()
     inline: tuple[tuple[str, Chart], ...] = ()
+    other_names: tuple[str, ...] = ()
     source: str = field(default="<definition>", compare=False)
+    document: Document | None = field(default=None, compare=False, repr=False)
 
     @property
     def saga_fields(self) -> frozenset[str]:
         """The fields of the context in which sagas record their progress."""
         return frozenset(each.saga.field for each in self.states if each.saga is not None)
+
+    @property
+    def revision_text(self) -> str:
+        """The revision for readers: its label, if it has one, and its name."""
+        is_in_name = self.label is None or self.revision.startswith(f"{self.label}+")
+        return self.revision if is_in_name else f"{self.label} {self.revision}"
+
+    def is_revision(self, name: str) -> bool:
+        """Return whether a name means the revision of this chart."""
+        return name == self.revision or name in self.other_names
 
     def state(self, name: str) -> State | None:
         """Return the state with this id, or None."""

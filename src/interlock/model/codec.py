@@ -37,6 +37,11 @@ def to_builtins(value: Snapshot | Event | Step | Any) -> Any:
     return msgspec.to_builtins(value)
 
 
+def snapshot_digest(snapshot_json: bytes) -> str:
+    """Return the hash of a snapshot as it is stored, which its entry records: 16 hex digits of BLAKE2b."""
+    return blake2b(snapshot_json, digest_size=8).hexdigest()
+
+
 def decode_snapshot(data: bytes | str) -> Snapshot:
     """Return the snapshot in these bytes. Raises CorruptionError if they are invalid."""
     return _decode(_snapshots, data, "snapshot")

@@ -98,6 +98,10 @@ DEFINITION_BYTES_MAX = 1_048_576
 DEFINITION_STORED_BYTES_MAX = 4 * 1_048_576
 """Bytes of a definition as canonical JSON (4 MiB): a text of 1 MiB with aliases or few quotes becomes longer."""
 
+EDITIONS_MAX = 100
+"""Texts of one revision that a store keeps: the first, which has its order, and the newest ones. They differ only in
+descriptions and labels, and a generated description would otherwise fill the store."""
+
 DEFINITION_DEPTH_MAX = 96
 """Nesting of a definition's text: a state takes two levels, charts have up to 32, and actions need the others."""
 
@@ -335,3 +339,24 @@ SIMULATIONS_PER_USER_MAX = 4
 
 SIMULATION_BYTES_MAX = 4_194_304
 """Bytes of the result of a simulation (4 MiB): a thousand steps of an ordinary chart have 1 MB."""
+
+SHADOW_GROUPS_MAX = 1_000
+"""Groups of differences of one shadow run, and kinds of gaps: more than a reviewer reads, and some megabytes."""
+
+SHADOW_SAMPLES_MAX = 3
+"""Samples of a group of differences, each of another entity: enough to look one up when another was archived."""
+
+SHADOW_VALUE_LENGTH_MAX = 120
+"""Characters of a value in a sample: one line. `interlock show --at` prints the whole value."""
+
+SHADOW_CHANGED_MAX = 1_000_000
+"""Entities that may change while a shadow replay walks over a store: their ids are remembered (some hundred MB)."""
+
+REVISIONS_CACHED_MAX = 256
+"""Compiled stored definitions that a process keeps: a chart with a change a day for most of a year."""
+
+REVISIONS_UNKNOWN_MS = 1_000
+"""How long a process remembers that the store has no definition of a revision: another process may save it soon."""
+
+REVISIONS_UNKNOWN_MAX = 1_000
+"""Unknown revisions that a process remembers at the same time."""

@@ -69,7 +69,7 @@ class HistoryCache:
             records = await self._runtime.store.read(entity, after=reached, limit=limit)
             if not records:  # archived in the meantime
                 return None
-            found = self._replay(entity, found, tuple(each.entry for each in records))
+            found = await self._replay(entity, found, tuple(each.entry for each in records))
             reached = records[-1].version
             await asyncio.sleep(0)  # serve other requests
         if found is not None:
@@ -91,9 +91,9 @@ class HistoryCache:
                 high = middle - 1
         return low
 
-    def _replay(self, entity: str, found: Snapshot | None, entries: tuple[Entry, ...]) -> Snapshot | None:
+    async def _replay(self, entity: str, found: Snapshot | None, entries: tuple[Entry, ...]) -> Snapshot | None:
         for entry in entries:
-            found = replay(self._runtime.charts, entity, found, (entry,))
+            found = await replay(self._runtime.revisions, entity, found, (entry,))
             if found is not None and entry.version % SNAPSHOT_INTERVAL == 0:
                 self.keep(found)
         return found

@@ -52,11 +52,12 @@ async def _entity(runtime: Runtime, entity: str, entries: int) -> EntityView:
         last = await runtime.journal(entity, after=after, limit=entries) if entries else ()
     except NotFoundError:  # the journal is in an archive
         last = ()
-    return EntityView(chart=runtime.charts.for_snapshot(snapshot).chart, snapshot=snapshot, entries=last)
+    chart = await runtime.revisions.chart(snapshot.kind, snapshot.revision)
+    return EntityView(chart=chart, snapshot=snapshot, entries=last)
 
 
 async def _kind(runtime: Runtime, kind: str) -> KindView:
     found = await population(runtime, kind)
     states = tuple((each.id, each.entities) for each in found.states)
-    chart = runtime.charts.for_new_entity(kind).chart
+    chart = (await runtime.revisions.newest(kind)).chart
     return KindView(chart=chart, entities=found.entities or 0, states=states, more=not found.is_complete)

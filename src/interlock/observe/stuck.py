@@ -104,7 +104,7 @@ async def missing_revisions(runtime: Runtime) -> list[MissingRevision] | None:
         counts = await store.statistics.count_states(kind)
         for revision in dict.fromkeys(each.revision for each in counts if each.entities and each.state not in final):
             try:
-                chart = runtime.charts.for_revision(kind, revision).chart
+                chart = await runtime.revisions.chart(kind, revision)
             except UnavailableError as error:
                 if await _has_active(runtime, kind, revision):
                     found.append(MissingRevision(kind, revision, error.hint))

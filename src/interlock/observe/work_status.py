@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 from interlock.effects.retry import policy_of
-from interlock.model.journal.work import CHILD_WORK, Work
+from interlock.model.journal.work import CHILD_WORK
 from interlock.model.limits import MESSAGE_ATTEMPTS_MAX
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.work import WorkRow
@@ -89,7 +89,7 @@ def work_status(row: WorkRow, *, now_ms: int, handlers: Collection[str] | None =
         return WorkStatus("waiting_child" if row.work.name == CHILD_WORK else "queued")
     late_ms = now_ms - row.next_ms
     if row.failures:
-        return WorkStatus("retry", row.next_ms, row.failures, retries_max(row.work), missing, late_ms)
+        return WorkStatus("retry", row.next_ms, row.failures, retries_max(row), missing, late_ms)
     word = "pending" if late_ms >= 0 else "scheduled"
     return WorkStatus(word, row.next_ms, handler_missing=missing, overdue_ms=_never_claimed_ms(row, now_ms, late_ms))
 
@@ -115,11 +115,15 @@ def _is_handler_missing(row: WorkRow, handlers: Collection[str] | None) -> bool:
     return handlers is not None and row.work.name not in handlers
 
 
-def retries_max(work: Work) -> int:
-    """Return how often a piece of work is tried again after its first failure; 0 for a timer, which cannot fail."""
-    match work.id.lane:
+def retries_max(row: WorkRow) -> int:
+    """Return how often a piece of work is tried again after its first failure; 0 for a timer, which cannot fail.
+
+    A default of the worker counts once an attempt has failed there: no other process knows it before.
+    """
+    match row.work.id.lane:
         case "effect":
-            return policy_of(work).retries_max
+            given = row.error.get("retries") if isinstance(row.error, dict) else None
+            return given if isinstance(given, int) else policy_of(row.work).retries_max
         case "timer":
             return 0
         case _:

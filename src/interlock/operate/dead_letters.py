@@ -82,6 +82,8 @@ class WorkOperations:
         if not done:
             message = f"`{key_of(row)}` changed in the meantime"
             raise RejectedError(message, code="work.changed", hint="list the work again")
+        if act == "retry" and self._store.wakeups is not None:
+            self._store.wakeups.ring(frozenset({row.work.id.lane}))
         fields = {"event": audit.event, "key": key_of(row), "handler": row.work.name, "principal": principal}
         _log.info("an operator acted on work", extra={**fields, "why": why})
 

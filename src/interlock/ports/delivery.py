@@ -31,7 +31,16 @@ class TimersFired(Struct, frozen=True):
     refused: dict[WorkId, RejectedError] = {}
 
 
-CHART_MISSING_CODES = frozenset({"kind.unknown", "revision.unknown"})
+CHART_MISSING_CODES = frozenset(
+    {
+        "definition.damaged",
+        "definition.newer",
+        "function.missing",
+        "kind.unknown",
+        "revision.ambiguous",
+        "revision.unknown",
+    }
+)
 """Codes of an error that a process with other charts would not raise: the work waits for such a process."""
 
 

@@ -21,11 +21,13 @@ from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.snapshot import Snapshot
+from interlock.ports.definitions import Definitions
 from interlock.ports.journal_feed import JournalFeed
 from interlock.ports.leases import ClockStamps, Leases
 from interlock.ports.refusals import Refusal, RefusalHistory, RefusalLog
 from interlock.ports.statistics import Statistics
 from interlock.ports.transactions import CallerTransaction, TransactionEnd
+from interlock.ports.wakeups import Wakeups
 from interlock.ports.work import WorkQueue
 
 Capability = TypeVar("Capability")
@@ -83,6 +85,11 @@ class Append(Struct, frozen=True, dict=True):
 
     entry_json = _EncodedField("entry")
     snapshot_json = _EncodedField("snapshot")
+
+    def with_snapshot_json(self, snapshot_json: bytes) -> Append:
+        """Return this append, whose snapshot the caller has encoded already, for the digest of its entry."""
+        self.__dict__["snapshot_json"] = snapshot_json
+        return self
 
 
 class Appended(Struct, frozen=True):
@@ -242,6 +249,11 @@ class Store(Protocol):
         return None
 
     @property
+    def wakeups(self) -> Wakeups | None:
+        """Signals between the processes of the store; without them, work of other processes is found by polling."""
+        return None
+
+    @property
     def leases(self) -> Leases | None:
         """Leases and downtimes, for reconcilers and timers."""
         return None
@@ -279,6 +291,11 @@ class Store(Protocol):
     @property
     def journal_release(self) -> JournalRelease | None:
         """Releases journals that an archive has."""
+        return None
+
+    @property
+    def definitions(self) -> Definitions | None:
+        """The definitions of charts. Without them, a process runs the entities of its own charts only."""
         return None
 
     @property

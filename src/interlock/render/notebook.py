@@ -49,7 +49,7 @@ class EntityView:
     def text(self) -> str:
         """The same content as plain text."""
         shown = self.snapshot
-        lines = [f"{shown.entity}  {_where(shown)}  version {shown.version}  revision {shown.revision}"]
+        lines = [f"{shown.entity}  {_where(shown)}  version {shown.version}  revision {self.chart.revision_text}"]
         lines += [f"  {name} = {value}" for name, value in _fields(shown.context, self.chart)]
         lines += [f"  {'  '.join(each)}" for each in _journal(self.entries)]
         if self.left_out:
@@ -58,7 +58,7 @@ class EntityView:
 
     def _repr_html_(self) -> str:
         shown = self.snapshot
-        facts = f"{_where(shown)} · version {shown.version} · revision {shown.revision}"
+        facts = f"{_where(shown)} · version {shown.version} · revision {self.chart.revision_text}"
         more = element("p", f"and {self.left_out:,} earlier entries", style=QUIET) if self.left_out else ""
         return card(
             shown.entity,
@@ -88,7 +88,7 @@ class KindView:
     @property
     def text(self) -> str:
         """The same content as plain text."""
-        lines = [f"{self.chart.kind}  revision {self.chart.revision}  {self._count()}"]
+        lines = [f"{self.chart.kind}  revision {self.chart.revision_text}  {self._count()}"]
         return "\n".join([*lines, *(f"  {name}  {count:,}" for name, count in self.states)])
 
     def _count(self) -> str:
@@ -97,7 +97,7 @@ class KindView:
     def _repr_html_(self) -> str:
         return card(
             self.chart.kind,
-            f"{self._count()} · revision {self.chart.revision}",
+            f"{self._count()} · revision {self.chart.revision_text}",
             _drawing(self.chart, Options(classes=_heat(self.chart, self.states), prefix=next_prefix())),
             html_table(("state", "entities"), [(name, f"{count:,}") for name, count in self.states]),
         )

@@ -1,8 +1,8 @@
 """The charts of a runtime: which kernel runs an entity or a child, by kind and revision.
 
-Rule 1: an entity runs on the revision that wrote it, otherwise on a chart that declares itself compatible with that
-revision. A compatible chart that lacks the states of an entity does not run it. That is not damage: another process may
-have the right chart.
+Rule 1: these are the charts that the process was given. An entity runs on the one that wrote it, otherwise on a chart
+that declares itself compatible with that revision. A compatible chart that lacks the states of an entity does not run
+it. That is not damage: another process may have the right chart, and the store has its definition (`revisions`).
 Rule 2: every runtime has the charts of the package itself, so that their entities can be shown, verified and archived
 like any other. They are not listed among the runtime's kinds, and a user's chart cannot have their names. Their events
 need the role `CONSOLE_ROLE`, which no user's chart names. A later edition of such a chart declares itself compatible
@@ -45,7 +45,7 @@ class ChartRegistry:
     def __init__(self, kernels: Iterable[Kernel]) -> None:
         self._current: dict[str, Kernel] = {}
         self._all: dict[tuple[str, str], Kernel] = {}
-        self._inline: dict[tuple[str, str], dict[str, Kernel]] = {}
+        self._other_names: dict[tuple[str, str], Kernel] = {}
         for kernel in kernels:
             self._current[kernel.chart.kind] = kernel
             self._add(kernel)
@@ -55,10 +55,11 @@ class ChartRegistry:
         if kernel.chart.kind in BUILTIN_KINDS:
             message = f"the kind `{kernel.chart.kind}` is reserved for Interlock itself"
             raise UsageError(message, code="kind.reserved", hint="give the chart another `kind`")
-        name = (kernel.chart.kind, kernel.chart.revision)
-        self._all[name] = kernel
-        self._inline[name] = inline_kernels(kernel)
-        for each in self._inline[name].values():
+        chart = kernel.chart
+        self._all[chart.kind, chart.revision] = kernel
+        for name in chart.other_names:
+            self._other_names[chart.kind, name] = kernel
+        for each in inline_kernels(kernel).values():
             self._add(each)
 
     def kinds(self) -> tuple[str, ...]:
@@ -76,45 +77,57 @@ class ChartRegistry:
             return {builtin.chart.revision: builtin}
         return {revision: kernel for (each, revision), kernel in self._all.items() if each == kind}
 
-    def for_child(self, parent: Kernel, src: object) -> Kernel:
-        """Return the chart of a child: an inline chart, or the current one of a kind. Raises NotFoundError."""
-        inline = self._inline[parent.chart.kind, parent.chart.revision]
-        return inline[src] if isinstance(src, str) and src in inline else self.for_new_entity(str(src))
+    def find(self, kind: str, revision: str) -> Kernel | None:
+        """Return the chart of a revision, by any of its names. The name of a behaviour comes before other names."""
+        name = (kind, revision)
+        found = self._all.get(name) or self._other_names.get(name)
+        if found is None and (builtin := builtin_kernel(kind)) is not None and builtin.chart.is_revision(revision):
+            return builtin
+        return found
+
+    def current(self, kind: str) -> Kernel | None:
+        """Return the chart for new entities of a kind, or None. An inline chart creates entities of its parent only."""
+        return self._current.get(kind) or builtin_kernel(kind)
 
     def for_new_entity(self, kind: str) -> Kernel:
         """Return the chart for new entities of a kind. Raises NotFoundError when there is none."""
-        found = self._current.get(kind) or builtin_kernel(kind)
+        found = self.current(kind)
         if found is None:
             raise unknown_kind(kind, self._current)
         return found
 
-    def for_revision(self, kind: str, revision: str) -> Kernel:
+    def compatible(self, kind: str, revision: str, *, label: str | None = None) -> Kernel | None:
+        """Return the chart for new entities of a kind if it declares itself compatible with a revision, else None."""
+        current = self.current(kind)
+        if current is None or current.chart.compatible is None:
+            return None
+        label = revision.partition("+")[0] if label is None else label
+        return current if is_within(label, current.chart.compatible) else None
+
+    def for_revision(self, kind: str, revision: str, *, label: str | None = None) -> Kernel:
         """Return the chart for an entity last written by this revision.
 
         Raises UnavailableError when no chart of this process may run it.
         """
-        found = self._all.get((kind, revision))
+        found = self.find(kind, revision) or self.compatible(kind, revision, label=label)
         if found is not None:
             return found
-        current = self._current.get(kind) or builtin_kernel(kind)
+        current = self.current(kind)
         if current is None:  # the entity exists, so another process may have its chart
             message = f"this process has no chart of kind `{kind}` and cannot run its entities"
             raise UnavailableError(message, code="kind.unknown", hint="load that chart too")
-        label = revision.partition("+")[0]
-        if current.chart.compatible is not None and is_within(label, current.chart.compatible):
-            return current
         message = f"this process has no chart for revision {revision} of `{kind}`"
-        hint = f"load that revision too, or declare `compatible` in {current.chart.revision}"
+        hint = "load that revision too, or save its definition: interlock db definitions add FILE"
         raise UnavailableError(message, code="revision.unknown", hint=hint)
 
-    def for_snapshot(self, snapshot: Snapshot) -> Kernel:
+    def for_snapshot(self, snapshot: Snapshot, *, label: str | None = None) -> Kernel:
         """Return the chart for an entity in its current state.
 
         Raises UnavailableError when no chart of this process may run it or has its states. A snapshot with states that
         its own revision lacks is damaged; the step reports that.
         """
-        found = self.for_revision(snapshot.kind, snapshot.revision)
-        if found.chart.revision != snapshot.revision and not found.has(snapshot):
+        found = self.for_revision(snapshot.kind, snapshot.revision, label=label)
+        if not found.chart.is_revision(snapshot.revision) and not found.has(snapshot):
             states = ", ".join(f"`{each}`" for each in snapshot.configuration)
             message = (
                 f"`{snapshot.entity}` is in {states}. Revision {found.chart.revision} lacks one of these states, or a "
@@ -172,12 +185,13 @@ def _job_kernel() -> Kernel:
     # Imported when needed: a runtime without jobs does not load the YAML reader for them.
     from interlock.compiler.build import compile_document
     from interlock.definition.yaml.format import FORMAT
+    from interlock.evolve.identity import named
 
     reading = FORMAT.read(JOB_FILE.read_text(encoding="utf-8"), source=f"<{JOB_KIND}>")
     chart = None if reading.document is None else compile_document(reading.document).chart
     if chart is None:
         raise InternalError(f"the built-in chart `{JOB_KIND}` does not compile", code="own.chart")
-    return Kernel(chart)
+    return Kernel(named(chart))
 
 
 # Children

@@ -53,6 +53,7 @@ from interlock.runtime.request_checks import (
 from interlock.runtime.sender import EXPIRED, EntitySender, SendRequest
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, until_signal
+from interlock.runtime.work_ringer import WorkRinger
 
 if TYPE_CHECKING:
     from interlock.runtime.join.connections import AsyncConnection, AsyncpgConnection
@@ -81,6 +82,10 @@ class Runtime:
         self.gate = gate
         self.drain_ms = DRAIN_MS
         self.sender = EntitySender(store, charts, clock, messages=messages)
+        self.revisions = self.sender.revisions
+        self.ringer = None if store.wakeups is None else WorkRinger(store.wakeups, clock)
+        if self.ringer is not None:
+            self.sender.on_work(self.ringer.ring_for)
         self._admission: Admission | ThreadAdmission = Admission(gate)
         self._join_calls: JoinCalls | None = None
         self._close_callbacks: list[Callable[[], Awaitable[object]]] = []
@@ -278,7 +283,7 @@ class Runtime:
             loaded = await self.sender.load(entity)
         except CorruptionError:  # the journal shows what was before the damage
             loaded = None
-        return await state_at(self.store, self.charts, entity, loaded, at)
+        return await state_at(self.store, self.revisions, entity, loaded, at)
 
     async def journal(self, entity: str, *, after: int = 0, limit: int | None = None) -> tuple[Entry, ...]:
         """Return the entries after a version, in order and verified: all of them, or the first `limit`.
@@ -329,16 +334,16 @@ class Runtime:
     async def can(self, entity: str) -> tuple[Candidate, ...]:
         """Return the transitions that could be taken now, with the verdict of each guard and what it read."""
         snapshot = await self.state(entity)
-        return self.charts.for_snapshot(snapshot).candidates(snapshot)
+        return (await self.revisions.for_preview(snapshot, needs_functions=False)).candidates(snapshot)
 
     async def verify(self, entity: str) -> Verification:
         """Check every link of an entity's journal and replay every entry. Damage is reported, not raised."""
         check_entity(entity)
-        return await verify_entity(self.store, self.charts, entity)
+        return await verify_entity(self.store, self.revisions, entity)
 
     async def verify_all(self) -> AsyncGenerator[Verification, None]:
         """Verify all entities of the store, one by one."""
-        async for found in verify_store(self.store, self.charts, now_ms=self.clock.now_ms()):
+        async for found in verify_store(self.store, self.revisions, now_ms=self.clock.now_ms()):
             yield found
 
     # Stopping

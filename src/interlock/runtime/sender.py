@@ -36,7 +36,7 @@ from interlock.effects.work_delta import work_delta
 from interlock.errors import ConflictError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.model.backoff import Backoff
-from interlock.model.codec import to_builtins
+from interlock.model.codec import encode, snapshot_digest, to_builtins
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE, Entry, Receipt
 from interlock.model.journal.work import WorkDelta, WorkId
@@ -70,6 +70,7 @@ from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import replay
 from interlock.runtime.mailbox import EntityTurn, Mailboxes, Priority
 from interlock.runtime.request_checks import unknown_entity
+from interlock.runtime.revisions import Revisions
 from interlock.trust.authorization import Authorizer
 
 NO_WORK = WorkDelta()
@@ -144,6 +145,7 @@ class EntitySender:
         self.store = store
         self.charts = charts
         self.clock = clock
+        self.revisions = Revisions(charts, store, clock)
         self.closed = False
         self.snapshots: OrderedDict[str, tuple[Snapshot, int]] = OrderedDict()
         self._mailboxes: Mailboxes = {}
@@ -252,6 +254,7 @@ class EntitySender:
         if parent is not None:
             data["parent"] = to_builtins(parent)
         async with self._turn(entity, Priority.CALLER if parent is None else Priority.ENTITY):
+            kernel = await self.revisions.for_new_entity(kernel)
             now_ms = self.now_ms()
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform")
             entry_key = key or (f"_{self.clock.token()}" if parent is None else "_child")
@@ -259,8 +262,7 @@ class EntitySender:
                 if refusal is not None:
                     raise refusal
                 step = kernel.start(context, entity=entity, time_ms=now_ms, parent=parent)
-                entry = build_entry(event, (), step, entry_key, trace)
-                append = self._build_append(kernel, None, step, entry)
+                append = self._build_append(kernel, None, step, event, entry_key, trace)
             except RejectedError as error:
                 if isinstance(found := await self.store.load(entity, key=entry_key), Duplicate):
                     return await resolve_duplicate(self.store, entity, found.version, key=entry_key, event=CREATE)
@@ -271,7 +273,7 @@ class EntitySender:
             if isinstance(result, Appended):
                 self._after_commit(step.snapshot, now_ms, append.work)
                 if step.faults:
-                    log_faults(entry, step)
+                    log_faults(append.entry, step)
                 return Receipt(entity, "applied", 1, None, step.snapshot, step.effects, step.faults)
             if isinstance(result, Duplicate):
                 return await resolve_duplicate(self.store, entity, result.version, key=entry_key, event=CREATE)
@@ -304,7 +306,7 @@ class EntitySender:
     async def dry_run(self, entity: str, request: SendRequest) -> Receipt:
         """Return what `send` would answer now. Nothing is written, not even a refusal."""
         snapshot, last_ms = await self.load_snapshot(entity)
-        kernel = self.charts.for_snapshot(snapshot)
+        kernel = await self.revisions.for_preview(snapshot)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
         event = stamped.event
         decision = self._decide(kernel, snapshot, event, request)
@@ -321,7 +323,7 @@ class EntitySender:
     async def _try_send(self, entity: str, request: SendRequest) -> Receipt | _Attempt:
         cached = self.snapshots.get(entity)
         snapshot, last_ms = cached if cached is not None else await self.load_snapshot(entity)
-        kernel = self.charts.for_snapshot(snapshot)
+        kernel = self.revisions.known(snapshot.kind, snapshot.revision) or await self.revisions.for_step(snapshot)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
         decision = self._decide(kernel, snapshot, stamped.event, request)
         if stamped.former_key is not None and not _is_denied_by_role(decision):
@@ -384,16 +386,15 @@ class EntitySender:
         self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, step: Step, request: SendRequest
     ) -> Receipt | _Attempt:
         event, key = stamped.event, stamped.key
-        entry = build_entry(event, snapshot.configuration, step, key, request.trace)
         try:
-            append = self._build_append(kernel, snapshot, step, entry, request)
+            append = self._build_append(kernel, snapshot, step, event, key, request.trace, request)
         except RejectedError as error:
             return await self._refuse(snapshot, stamped, _TooLarge(error), request)
         result = await self.store.append(append)
         if isinstance(result, Appended):
             self._after_commit(step.snapshot, event.time_ms, append.work)
             if step.faults:
-                log_faults(entry, step)
+                log_faults(append.entry, step)
             return Receipt(
                 snapshot.entity, step.outcome, result.version, step.reason, step.snapshot, step.effects, step.faults
             )
@@ -462,10 +463,19 @@ class EntitySender:
             )
 
     def _build_append(
-        self, kernel: Kernel, before: Snapshot | None, step: Step, entry: Entry, request: SendRequest | None = None
+        self,
+        kernel: Kernel,
+        before: Snapshot | None,
+        step: Step,
+        event: Event,
+        key: str,
+        trace: str | None,
+        request: SendRequest | None = None,
     ) -> Append:
         """Return the append of a step. Raises RejectedError when its entry or its snapshot is too large to store."""
         snapshot = step.snapshot
+        snapshot_json = encode(snapshot)  # once: for the digest, for the limit, and for the store
+        entry = build_entry(event, before, step, key, trace, snapshot_json)
         finishes = fence = sent_ms = None
         if request is not None:
             finishes, sent_ms = request.finishes, request.sent_ms
@@ -484,7 +494,7 @@ class EntitySender:
             self._work_delta(kernel, before, step, entry, finishes),
             fence,
             sent_ms,
-        )
+        ).with_snapshot_json(snapshot_json)
         if len(append.entry_json) > ENTRY_BYTES_MAX:
             raise RejectedError(f"the entry of this step exceeds {ENTRY_BYTES_MAX:,} bytes", code="entry.size")
         if len(append.snapshot_json) > SNAPSHOT_BYTES_MAX:
@@ -523,7 +533,7 @@ class EntitySender:
     async def load_snapshot(self, entity: str) -> tuple[Snapshot, int]:
         """Return the snapshot as the store has it, and the time of its last entry. Raises NotFoundError."""
         found = await self.load(entity)
-        snapshot = replay(self.charts, entity, found.snapshot, (each.entry for each in found.records))
+        snapshot = await replay(self.revisions, entity, found.snapshot, (each.entry for each in found.records))
         if snapshot is None:
             raise unknown_entity(entity)
         self._cache(snapshot, found.time_ms)
@@ -541,7 +551,7 @@ class EntitySender:
         cached = self.snapshots.get(entity)
         try:
             snapshot, _ = cached if cached is not None else await self.load_snapshot(entity)
-            self.charts.for_snapshot(snapshot)
+            await self.revisions.for_preview(snapshot)
         except NotFoundError:
             return True
         except UnavailableError as error:
@@ -558,20 +568,23 @@ def _is_denied_by_role(decision: _Refusal) -> bool:
 # Entries and receipts
 
 
-def build_entry(event: Event, before: tuple[str, ...], step: Step, key: str, trace: str | None) -> Entry:
-    """Return the entry of a step."""
+def build_entry(
+    event: Event, before: Snapshot | None, step: Step, key: str, trace: str | None, snapshot_json: bytes
+) -> Entry:
+    """Return the entry of a step. `snapshot_json` is the snapshot after it, as it will be stored."""
     snapshot = step.snapshot
     return Entry(
         snapshot.version,
         event,
         step.outcome,
-        before,
+        () if before is None else before.configuration,
         snapshot.configuration,
         snapshot.revision,
         key,
         step.reason,
         trace,
         step.effects,
+        snapshot_digest(snapshot_json),
     )
 
 

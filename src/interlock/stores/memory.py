@@ -19,6 +19,7 @@ from interlock.errors import ArchivedError, UnavailableError, UsageError
 from interlock.model.journal.record import JournalRecord, chain_start, encode_record
 from interlock.model.journal.work import Lane, WorkId
 from interlock.model.snapshot import Snapshot
+from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
 from interlock.ports.fork import after_fork, forked_error
 from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
 from interlock.ports.refusals import Refusal, RefusalHistory, RefusalLog, RefusalRow, RefusalVerification
@@ -38,6 +39,7 @@ from interlock.ports.store import (
     StaleAttempt,
 )
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
+from interlock.stores.definition_table import DefinitionTable
 from interlock.stores.lease_table import LeaseTable
 from interlock.stores.listing import active_states, list_position, page_of, since_ms
 from interlock.stores.statistics_buffer import BUCKETS, CONFLICTS, REFUSALS, StatisticsBuffer
@@ -87,7 +89,8 @@ class MemoryStore:
     refusal_log = Itself[RefusalLog]()
     refusal_history = Itself[RefusalHistory]()
     journal_release = Itself[JournalRelease]()
-    journal_feed = journal_archive = verification = joins = None
+    definitions = Itself[Definitions]()
+    journal_feed = journal_archive = verification = joins = wakeups = None
     server_clock = False
 
     def __init__(self) -> None:
@@ -97,6 +100,7 @@ class MemoryStore:
         self._calls = 0
         self._work = WorkTable()
         self._leases = LeaseTable()
+        self._definitions = DefinitionTable()
         self._statistics = StatisticsBuffer()
         self.refusals: list[Refusal] = []
         self._is_inherited = False
@@ -275,6 +279,26 @@ class MemoryStore:
                 stored.records.clear()
                 stored.released, stored.archive = version, archive
             return True
+
+    # Definitions
+
+    async def save_definition(self, definition: Definition, *, now_ms: int) -> Edition:
+        """Save a definition and its names."""
+        with self._lock:
+            self._check_open()
+            return self._definitions.save(definition, now_ms=now_ms)
+
+    async def read_definitions(self, kind: str, name: str) -> tuple[StoredDefinition, ...]:
+        """Return the revisions of a kind that a name means, in their order."""
+        with self._lock:
+            self._check_open()
+            return self._definitions.read(kind, name)
+
+    async def list_definitions(self, kind: str | None = None) -> tuple[Edition, ...]:
+        """Return all editions, of one kind or of all, sorted by kind and sequence."""
+        with self._lock:
+            self._check_open()
+            return self._definitions.list_editions(kind)
 
     # Work
 

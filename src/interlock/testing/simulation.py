@@ -7,7 +7,8 @@ the order in which they were set.
 Rule 3: calls and invokes without a handler, and invokes of unknown charts, stay `pending` until the test completes
 them, or until their state is left. A pending step of a saga stays: its late result is compensated. A handler is called
 once and a failed child is not restarted: there are no retries.
-Rule 4: roles and permits apply to what entities send to each other, as in a runtime, but not to what the test sends.
+Rule 4: registered guards and assign functions are called twice; a difference is an error (`testing.purity`).
+Rule 5: roles and permits apply to what entities send to each other, as in a runtime, but not to what the test sends.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from interlock.runtime.chart_registry import (
     inline_kernels,
     unknown_kind,
 )
+from interlock.testing.purity import PurityCheck
 from interlock.trust.authorization import Authorizer
 
 STEPS_MAX = 100_000
@@ -106,13 +108,15 @@ class Simulation:
         self.messages: list[tuple[str, str, Any]] = []
         self.handlers: dict[str, Handler] = {}
         self.charts: dict[str, Kernel] = {}
+        self._purity = PurityCheck()
         for given in kernels:
             if isinstance(given, BoundChart):
                 self.handlers |= given.handlers
             self.charts[given.chart.kind] = given.kernel if isinstance(given, BoundChart) else given
+        self.charts = {name: self._purity.kernel(kernel) for name, kernel in self.charts.items()}
         self._first = next(iter(self.charts.values()), None)
+        self.charts |= {name: self._purity.kernel(kernel) for name, kernel in (charts or {}).items()}
         self.handlers |= handlers or {}
-        self.charts |= charts or {}
         self._compile = compile
         self._kernels: dict[str, Kernel] = {}
         self._queue: deque[tuple[str, Work]] = deque()
@@ -191,6 +195,7 @@ class Simulation:
 
     def _start(self, kernel: Kernel, entity: str, context: Any, parent: Parent | None) -> Step:
         step = kernel.start(context, entity=entity, time_ms=self.time_ms, parent=parent)
+        self._purity.raise_problem()
         self._kernels[entity] = kernel
         return self._record(entity, None, step)
 
@@ -199,7 +204,9 @@ class Simulation:
         if self._steps > self._steps_max:
             raise UsageError(f"more than {self._steps_max:,} steps: the entities never settle", code="simulation.steps")
         event = replace(event, time_ms=self.time_ms)
-        return self._record(entity, event, self._kernels[entity].step(self.snapshots[entity], event))
+        step = self._kernels[entity].step(self.snapshots[entity], event)
+        self._purity.raise_problem()
+        return self._record(entity, event, step)
 
     def _record(self, entity: str, event: Event | None, step: Step) -> Step:
         before = self.snapshots.get(entity)

@@ -29,7 +29,7 @@ from typing import Any
 import interlock
 from interlock.assemble.charts import BoundChart
 from interlock.errors import InterlockError
-from interlock.model.codec import encode
+from interlock.model.codec import encode, snapshot_digest
 from interlock.model.duration import parse_duration
 from interlock.model.effect import Effect
 from interlock.model.event import Event
@@ -176,6 +176,7 @@ class Stage:
             step.reason,
             None,
             step.effects,
+            snapshot_digest(encode(after)),
         )
         states = kernel.active(after)
         tags = tuple(sorted({tag for each in states for tag in each.tags}))

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 import interlock
-from interlock.model.journal.record import chain_start, decode_record
-from interlock.ports.store import Store
+from interlock.model.journal.record import JournalRecord, chain_start, decode_record
+from interlock.ports.store import Append, Store
+from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.archive import RetentionRule, archive
+from interlock.runtime.history.replay import replay
 from interlock.runtime.history.verify import verify_entity
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files import store as files
@@ -77,7 +79,7 @@ async def _is_proven(store: Store, runtime: Runtime, entity: str) -> list[bytes]
         record = decode_record(line, previous=previous, version=version)
         assert not hasattr(record, "reason"), record
         previous = getattr(record, "head", "")
-    proof = await verify_entity(store, runtime.charts, entity)
+    proof = await verify_entity(store, runtime.revisions, entity)
 
     assert (len(lines), previous, True, None) == (proof.entries, proof.head, proof.replayed, proof.problem)
     return lines
@@ -97,13 +99,44 @@ async def _archive_is_the_same(stage: Stage, folder: Path) -> None:
             async def opened(month: str) -> tuple[Store, str]:
                 return shelf, f"file:///archive/{month}"
 
-            done = [each async for each in archive(runtime.store, runtime.charts, rule, opened)]
+            done = [each async for each in archive(runtime.store, runtime.revisions, rule, opened)]
 
             assert entity in {each.entity for each in done if each.archived in {"yes", "before"}}
             assert before[entity] == await _is_proven(shelf, runtime, entity)
             assert snapshot == await runtime.state(entity)
     finally:
         await shelf.close()
+
+
+def _lose_snapshots(folder: Path) -> None:
+    for each in folder.rglob("state.json"):
+        each.unlink()
+
+
+async def test_a_journal_of_an_earlier_release_without_hashes_is_read(tmp_path: Path) -> None:
+    """Its records are adopted byte for byte, verified, and replayed when `state.json` is lost."""
+    lines = (FOLDER / "earlier" / "trip.jsonl").read_bytes().splitlines(keepends=True)
+    previous, records = chain_start("trip/1"), []
+    for version, line in enumerate(lines, start=1):
+        record = decode_record(line, previous=previous, version=version)
+        assert isinstance(record, JournalRecord)
+        previous = record.head
+        records.append(record)
+    bound = charts_of(["chart trip"])
+    entries = tuple(each.entry for each in records)
+    snapshot = replay(ChartRegistry(each.kernel for each in bound), "trip/1", None, entries)
+    assert snapshot is not None
+    append = Append("trip", "trip/1", len(records) - 1, entries[-1], snapshot, snapshot.configuration)
+    async with interlock.open(f"file://{tmp_path}/kept", charts=bound, work=False) as runtime:
+        assert runtime.store.journal_archive is not None
+        await runtime.store.journal_archive.adopt(append, tuple(records))
+        stored = await _is_proven(runtime.store, runtime, "trip/1")
+    _lose_snapshots(tmp_path)
+    async with interlock.open(f"file://{tmp_path}/kept", charts=bound, work=False) as runtime:
+        again = await runtime.state("trip/1")
+
+    assert (lines, snapshot) == (stored, again)
+    assert {None} == {each.digest for each in entries}
 
 
 def test_there_are_scenarios_and_they_reach_the_corners() -> None:

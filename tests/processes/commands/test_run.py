@@ -271,7 +271,7 @@ def test_missing_handlers_are_reported_at_the_start(orders: Path) -> None:
         process.process.send_signal(signal.SIGTERM)
         code, said = process.ended()
 
-    assert "no handler for `payment.charge` of order" in missing
+    assert "no handler for `payment.charge` of `order`" in missing
     assert "interlock run MODULE:NAME" in advice
     assert (0, True) == (code, said.startswith("stopped; no work in progress ("))
 

@@ -13,6 +13,7 @@ import pytest
 
 from interlock.cli.output.values import age_text, time_text
 from interlock.cli.project import Project, project
+from interlock.effects.retry import HandlerDefaults
 from interlock.errors import UsageError
 from interlock.stores.sql.schema import newest_schema
 from tests.support.cli import LAMP, Caller
@@ -78,6 +79,9 @@ def test_a_project_is_found_from_a_folder_below(call: Caller, lamps: Path, folde
         ("charts = [1]", "project.charts"),
         ("chart = []", "project.key"),
         ("key_prefix = 1", "project.key_prefix"),
+        ("handlers = 3", "project.handlers"),
+        ("[handlers]\nretries = 3", "project.handlers"),
+        ('[handlers]\ntimeout = "soon"', "project.handlers"),
         ("= 3", "project.malformed"),
     ],
 )
@@ -88,6 +92,12 @@ def test_an_invalid_project_file_is_refused(folder: Path, text: str, code: str) 
 
     assert code == raised.value.code
     assert "interlock.toml" in raised.value.message
+
+
+def test_a_project_sets_defaults_of_handlers(folder: Path) -> None:
+    (folder / "interlock.toml").write_text('[handlers]\nretry = {max = 3, backoff = "1s..9s"}\ntimeout = "30s"\n')
+
+    assert HandlerDefaults(retry={"max": 3, "backoff": "1s..9s"}, timeout="30s") == project().handler_defaults
 
 
 def test_a_relative_file_store_is_resolved_from_the_project_folder(folder: Path) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from interlock.effects.handlers import RESULT_TRIES_MAX, Attempt, Handler, HandlerRunner, check_functions
+from interlock.effects.failed_attempts import FailedAttempt, append_failed_attempt, failed_attempts
+from interlock.effects.handlers import RESULT_TRIES_MAX, Attempt, Handler, HandlerRunner
 from interlock.effects.lanes import RunningWork
-from interlock.errors import ConflictError, InterlockError, RejectedError, UnavailableError, UsageError
+from interlock.effects.retry import HandlerDefaults
+from interlock.errors import ConflictError, InterlockError, RejectedError, UnavailableError
 from interlock.model.limits import ATTEMPTS_MAX, PAYLOAD_BYTES_MAX, POLL_MS_MAX
 from interlock.model.step import Outcome
 from interlock.ports.work import Settlement
@@ -166,7 +168,8 @@ async def _lost(attempt: Attempt) -> None:
 async def test_a_failure_is_retried_by_the_policy_of_the_chart(scene: Scene) -> None:
     held = invoke(retry=ONE)
 
-    why = {"code": "ConnectionError", "message": "gone", "attempts": 1, "done": "unknown"}
+    failed = [{"number": 1, "started_ms": NOW, "duration_ms": 0, "code": "ConnectionError", "message": "gone"}]
+    why = {"code": "ConnectionError", "message": "gone", "attempts": 1, "done": "unknown", "failed": failed}
 
     assert Settlement(held.claim, "again", NOW + 1_000, error=why) == await scene.performed(_lost, held)
     assert [] == scene.delivered()
@@ -366,14 +369,69 @@ async def test_an_invalid_result_is_a_failure(scene: Scene, garbage: Any) -> Non
     ]
 
 
-def test_handlers_know_their_names_and_must_be_functions() -> None:
+def test_handlers_know_their_names() -> None:
     """Work for others waits."""
-    handlers = HandlerRunner({"charge": _fine}, RecordingDelivery(), VirtualClock())
+    assert ("charge",) == HandlerRunner({"charge": _fine}, RecordingDelivery(), VirtualClock()).names
 
-    assert ("charge",) == handlers.names
-    check_functions({"charge": _fine})
-    with pytest.raises(UsageError, check=lambda error: error.code == "handler.malformed"):
-        check_functions({"charge": 3})
+
+async def test_a_failed_attempt_is_stored_with_its_error_and_duration(scene: Scene) -> None:
+    async def charge(attempt: Attempt) -> None:
+        await scene.clock.sleep_ms(250)
+        raise ConnectionError("the bank is away")
+
+    work = invoke(attempt=2, failures=1, retry={**ONE, "max": 5})
+    earlier = FailedAttempt(1, NOW - 5_000, 40, "TimeoutError", "slow")
+    work.restore(append_failed_attempt({}, earlier))
+    settled = await scene.performed(charge, work, advance_ms=250)
+
+    assert settled is not None
+    assert ("again", "ConnectionError") == (settled.verdict, settled.error["code"])
+    assert (earlier, FailedAttempt(2, NOW, 250, "ConnectionError", "the bank is away")) == failed_attempts(
+        settled.error
+    )
+
+
+async def test_defaults_of_the_kind_limit_and_retry_an_attempt(scene: Scene) -> None:
+    seen: list[int | None] = []
+
+    async def charge(attempt: Attempt) -> None:
+        seen.append(attempt.timeout_ms)
+        await asyncio.Event().wait()
+
+    mine = HandlerDefaults(retry={"max": 4, "backoff": "2s", "jitter": "none"}, timeout="30s")
+    settled = await scene.performed(charge, invoke(), advance_ms=30_000, defaults={"order": mine})
+    of_the_chart = await scene.performed(
+        charge, invoke(timeout_ms=500, retry=ONE), advance_ms=500, defaults={"order": mine}
+    )
+    scene.driver.outcome = "ignored"
+    of_another_kind = await scene.performed(_lost, invoke(), defaults={"cart": mine})
+
+    assert [30_000, 500] == seen
+    assert settled is not None
+    assert ("again", NOW + 32_000, "timeout", 4) == (
+        settled.verdict,
+        settled.next_ms,
+        settled.error["code"],
+        settled.error["retries"],
+    )
+    assert of_the_chart is not None
+    assert (NOW + 31_500, False) == (of_the_chart.next_ms, "retries" in of_the_chart.error)
+    assert of_another_kind is not None
+    assert "done" == of_another_kind.verdict
+
+
+async def test_a_dead_letter_keeps_its_failed_attempts(scene: Scene) -> None:
+    async def charge(attempt: Attempt) -> None:
+        raise RejectedError("no such card", code="card.unknown")
+
+    scene.driver.outcome = "rejected"
+    settled = await scene.performed(charge, call())
+
+    assert settled is not None
+    assert ("dead", (FailedAttempt(1, NOW, 0, "card.unknown", "no such card"),)) == (
+        settled.verdict,
+        failed_attempts(settled.error),
+    )
 
 
 async def test_a_saga_step_that_was_left_is_not_tried_again(scene: Scene) -> None:

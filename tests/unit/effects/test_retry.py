@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from interlock.effects.retry import (
     CALL_POLICY,
     Failure,
     GiveUp,
+    HandlerDefaults,
     RetryAt,
     RetryPolicy,
     decide_retry,
@@ -15,7 +18,7 @@ from interlock.effects.retry import (
     failure_from,
     policy_of,
 )
-from interlock.errors import RejectedError, UnavailableError
+from interlock.errors import RejectedError, UnavailableError, UsageError
 from interlock.model.backoff import Backoff
 from interlock.model.codec import encode
 from interlock.model.journal.work import Work, WorkId
@@ -129,3 +132,44 @@ def test_stored_errors_are_limited_in_size() -> None:
     assert ("c\\ud83d", "m" * 499 + "…", "h\\x00") == (long["code"], long["message"], long["hint"])
     odd = UnavailableError(7)  # type: ignore[arg-type]  # what an untyped handler may do
     assert {"code": "unavailable", "message": "7"} == error_facts(odd)
+
+
+def test_defaults_count_where_the_chart_sets_no_policy() -> None:
+    defaults = HandlerDefaults(retry={"max": 7, "backoff": "2s", "jitter": "none"}, timeout="20s")
+
+    assert RetryPolicy(7, Backoff(2_000, 2_000, jitter=0.0)) == policy_of(work({"id": "i", "src": "f"}), defaults)
+    assert 7 == policy_of(work({"name": "f"}), defaults).retries_max
+    assert 1 == policy_of(work({"id": "i", "src": "f", "retry": {"max": 1}}), defaults).retries_max
+    assert 5 == policy_of(work({"name": "f"}), HandlerDefaults(timeout="20s")).retries_max
+    assert (20_000, None) == (defaults.timeout_ms, HandlerDefaults().timeout_ms)
+
+
+def test_defaults_of_a_chart_come_before_those_of_a_runtime() -> None:
+    chart, runtime = HandlerDefaults(timeout="5s"), HandlerDefaults(retry={"max": 2}, timeout="9s")
+
+    assert HandlerDefaults(retry={"max": 2}, timeout="5s") == chart.over(runtime)
+    assert chart == chart.over(None)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"retry": 3},
+        {"retry": {}},
+        {"retry": {"max": -1}},
+        {"retry": {"max": True}},
+        {"retry": {"max": 1, "times": 2}},
+        {"retry": {"max": 1, "backoff": "5s..1s"}},
+        {"retry": {"max": 1, "backoff": "soon"}},
+        {"retry": {"max": 1, "backoff": 3}},
+        {"retry": {"max": 1, "jitter": "some"}},
+        {"retry": {"max": 1, "on": "timeout"}},
+        {"timeout": "0s"},
+        {"timeout": "soon"},
+        {"timeout": 30},
+    ],
+)
+def test_invalid_defaults_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as caught:
+        HandlerDefaults(**given)
+    assert "handler.defaults" == caught.value.code

@@ -162,6 +162,85 @@ REALISTIC = {
               stop: {target: a, roles: [clerk]}
               set: {actions: [{assign: {nested.list.1: "= event.data.n"}}]}
     """,
+    "paths": """
+        context:
+          a: {type: object, default: {x: {y: 1, z: {w: 2}}, list: [1, {k: 1}]}}
+          b: {type: any, default: {x: {y: 0}, "1": {k: 0}}}
+          strict: {type: object, default: {n: 1}, fields: {n: {type: integer, min: 0}}}
+          kept: {type: any, default: null}
+          key: {type: string, default: ""}
+          n: {type: integer, default: 0}
+          each: any
+          list: {type: array, default: [1, 2, 3]}
+          made: {type: object, default: {}}
+        states:
+          one:
+            on:
+              go:
+                target: two
+                actions:
+                  - {assign: {a.x.y: "= event.data", kept: "= context.a.x"}}
+                  - {assign: {a.x.y: later, a.x.z.w: "= str(entity.version)", a.x.z.new: "= context.a.x.z"}}
+                  - {assign: {a.x.z.w: 7, key: "= entity.id + '/' + str(entity.version) + '/' + entity.kind"}}
+                  - {assign: {a.self: "= context.a"}}
+                  - {assign: {a.x.y: {deep: 1}, a.x.y.deep: 2, kept.z.w: 3}}
+                  - {do: seen, with: {x: "= context.a.x"}}
+                  - {assign: {a.x.y.deep: 4, n: "= entity.version + 1"}}
+              set:
+                actions:
+                  - {assign: {a: {x: {y: 1, z: {w: 0}}, list: [0, {k: 2}]}}}
+                  - {assign: {a.x.y: 2, a.list.1.k: "= event.data", made: "= {'n': context.n, 'of': context.kept}"}}
+                  - {assign: {made.n: "= {'x': context.made, 'y': [event.data]}", made.more: "= context.made"}}
+                  - {assign: {made.n: 2, b.x.y: "= event.name", b.1.k: 3}}
+                  - {assign: {a.x.y: 3, made: "= {'now': context.a.x}"}}
+                  - {assign: {a.x.y: 4}}
+              stop: {target: two, actions: [{assign: {strict.n: "= event.data"}}]}
+          two:
+            on:
+              go:
+                target: one
+                actions:
+                  - {assign: {a.x.y: 1, a.x.z: {w: 1}}}
+                  - if: "= context.n > 3"
+                    then: [{assign: {kept: "= context.a.x", a.x.z.w: 2}}]
+                    else: [{assign: {a.x: {y: {}, z: {w: 9}}, a.x.z.w: 3}}]
+                  - {assign: {a.x.z.w: "= context.n"}}
+                  - foreach: {in: "= context.list", item: each, do: [
+                      {assign: {a.x.y: "= context.each", b.last: "= context.a.x", a.x.z.w: 5}}]}
+                  - {assign: {a.x.y: 0, kept: null, a.self: null}}
+                  - {assign: {a.x: {y: 5, z: {w: 1}}}}
+                  - {assign: {a.x.y: 6, a.x.z.w: 2}}
+                  - {if: "= event.data != 7", then: [{assign: {kept: "= context.a.x"}}]}
+                  - {assign: {a.x.y: 8, b.x.y: 9}}
+                  - foreach: {in: "= [1, 2]", item: each, do: [
+                      {assign: {a.x.y: 10}}, {assign: {b.x: "= context.a.x"}}, {assign: {a.x.y: 12}}]}
+                  - {assign: {a.x.y: 11}}
+              set: {target: one, actions: [{assign: {kept.missing.k: 1}}]}
+              stop: {target: one, actions: [{assign: {kept: {z: {}}}}, {assign: {made: "= context.b.x"}}, {assign: {
+                made.y: "= context.made"}}]}
+    """,
+    "insides": """
+        type: parallel
+        context: {n: {type: integer, default: 0}}
+        states:
+          left:
+            initial: a
+            states: {a: {on: {go: b, set: c}}, b: {on: {go: a, set: c}}, c: {on: {stop: a}}}
+          right:
+            initial: d
+            states:
+              d:
+                always: {target: f, guard: {all: [{in: left.c}, "= context.n > 0"]}}
+                on:
+                  go:
+                    - {target: e, guard: {any: [{in: left.b}, "= event.data == 1"]}}
+                    - {target: f, guard: {all: [{not: {in: left.b}}, {any: []}]}}
+                    - {guard: {not: {all: []}}, actions: [never]}
+                    - {guard: {all: [{in: left.a}, {any: [{in: left.c}, {not: {in: left.c}}]}]}, actions: [a]}
+                  set: {guard: {in: left.b}, roles: [clerk], target: e}
+              e: {on: {go: {target: d, guard: {any: [{in: left.c}, {in: left.b}]}}, stop: d}}
+              f: {entry: [{assign: {n: "= context.n + 1"}}], on: {go: d, stop: {target: e, guard: {in: left.c}}}}
+    """,
     "ignoring": """
         unhandled: ignore
         context: {n: {type: integer, default: 0}}

@@ -122,7 +122,7 @@ def hot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast_path, "COMPILE_AFTER_USES", 0)
 
 
-LEAST = {"messages": 75, "scxml": 50, "saga": 70, "raising": 90, "xstate": 85}
+LEAST = {"messages": 75, "paths": 65, "scxml": 50, "saga": 70, "raising": 90, "xstate": 85}
 """Percent of the applied steps that a compiled function takes, where it is less than nearly all of them.
 
 The others are undeliverable sends, names that the chart does not mention, late results of sagas, and failing steps.

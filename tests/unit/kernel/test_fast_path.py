@@ -89,7 +89,7 @@ def has_parts(kernel: Kernel, snapshot: Snapshot, name: str = "go") -> bool:
     """Whether there is a function for replay."""
     configuration = kernel.planner.configuration(snapshot.configuration)
     assert configuration is not None
-    return name in configuration.compiled_parts
+    return name in configuration.plain_steps
 
 
 def warm(kernel: Kernel, snapshot: Snapshot, name: str = "go") -> None:

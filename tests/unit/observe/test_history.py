@@ -35,9 +35,11 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The versions that were replayed."""
     versions: list[int] = []
 
-    def counted(charts: Any, entity: str, snapshot: Snapshot | None, entries: tuple[Entry, ...]) -> Snapshot | None:
+    async def counted(
+        revisions: Any, entity: str, snapshot: Snapshot | None, entries: tuple[Entry, ...]
+    ) -> Snapshot | None:
         versions.extend(each.version for each in entries)
-        return replay(charts, entity, snapshot, entries)
+        return await replay(revisions, entity, snapshot, entries)
 
     monkeypatch.setattr(history, "replay", counted)
     return versions

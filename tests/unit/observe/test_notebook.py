@@ -93,7 +93,7 @@ async def test_an_entity_is_shown_with_active_states_context_and_last_entries() 
         "  more = {}",
         "  1  2023-11-14 22:13:20  create   → open    applied",
         "  2  2023-11-14 22:13:20  closed  open → shut    applied",
-    ] == [re.sub(r"\+\w{12}", "", each) for each in found.text.splitlines()]
+    ] == [re.sub(r" b1\.\w{20}", "", each) for each in found.text.splitlines()]
     assert {"text/html", "text/plain"} == set(found._repr_mimebundle_())
 
 

@@ -57,6 +57,12 @@ on: {order.noted: {actions: [{assign: {paid: "= context.paid + 1"}}]}}
 """
 
 
+class WithoutDefinitions(MemoryStore):
+    """A store that keeps no definitions: each process runs the entities of its own charts only."""
+
+    definitions = None  # type: ignore[assignment]  # the point
+
+
 _TOKENS = count()
 
 

@@ -38,8 +38,9 @@ def test_without_charts_no_kind_is_known() -> None:
 
 def test_the_last_chart_of_a_kind_creates() -> None:
     """Order decides between editions of one kind."""
-    older, newer = kernel(DOOR), kernel(DOOR.replace("1.0.0", "2.0.0"))
+    older, newer = kernel(DOOR), kernel(DOOR.replace("openings + 1", "openings + 2"))
     charts = ChartRegistry([older, newer])
 
     assert newer is charts.for_new_entity("door")
     assert older is charts.for_revision("door", older.chart.revision)
+    assert older is charts.for_revision("door", older.chart.other_names[0])

@@ -12,6 +12,7 @@ from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
+from tests.unit.runtime.scene import WithoutDefinitions
 
 OLD = """
 interlock: 1
@@ -36,7 +37,7 @@ def lamps(store: MemoryStore, clock: VirtualClock, *texts: str) -> Runtime:
 
 
 async def test_an_entity_in_a_removed_state_is_unavailable_and_not_damaged() -> None:
-    store, clock = MemoryStore(), VirtualClock()
+    store, clock = WithoutDefinitions(), VirtualClock()
     await lamps(store, clock, OLD).create("lamp/1")
     newer = lamps(store, clock, NEW)
     with pytest.raises(UnavailableError) as sent:
@@ -55,7 +56,7 @@ async def test_an_entity_in_a_removed_state_is_unavailable_and_not_damaged() -> 
 
 
 async def test_a_timer_waits_for_a_chart_that_has_its_state() -> None:
-    store, clock = MemoryStore(), VirtualClock()
+    store, clock = WithoutDefinitions(), VirtualClock()
     older, newer = lamps(store, clock, OLD), lamps(store, clock, NEW)
     await older.create("lamp/1")
     worker = Worker(newer, {})
@@ -87,7 +88,7 @@ states:
     states: {news: {on: {next: music}}, music: {}, last: {type: history, target: news}}
 """
     newer = text.replace("revision: 1.0.0", 'revision: 1.1.0\ncompatible: ">=1 <2"').replace("music", "jazz")
-    store, clock = MemoryStore(), VirtualClock()
+    store, clock = WithoutDefinitions(), VirtualClock()
     radios = lamps(store, clock, text)
     for number in (1, 2):
         await radios.create(f"radio/{number}")
@@ -102,7 +103,7 @@ states:
 
 
 async def test_a_snapshot_with_states_unknown_to_its_own_revision_is_damage() -> None:
-    store, clock = MemoryStore(), VirtualClock()
+    store, clock = WithoutDefinitions(), VirtualClock()
     older = lamps(store, clock, OLD)
     receipt = await older.create("lamp/1")
     assert receipt.snapshot is not None
@@ -118,13 +119,13 @@ async def test_a_snapshot_with_states_unknown_to_its_own_revision_is_damage() ->
 
 
 async def test_an_entity_that_ended_in_a_removed_state_is_not_shown_by_the_wrong_chart() -> None:
-    store, clock = MemoryStore(), VirtualClock()
+    store, clock = WithoutDefinitions(), VirtualClock()
     older = lamps(store, clock, OLD)
     await older.create("lamp/1")
     ended = (await older.send("lamp/1", "broken")).snapshot
     assert ended is not None
     kept = ChartRegistry([interlock.loads(NEW.replace("bright: {}}", "bright: {}, lost: {type: final}}")).kernel])
 
-    assert "1.1.0" == kept.for_snapshot(ended).chart.revision.partition("+")[0]
+    assert "1.1.0" == kept.for_snapshot(ended, label="1.0.0").chart.label
     with pytest.raises(UnavailableError):
-        ChartRegistry([interlock.loads(NEW).kernel]).for_snapshot(ended)
+        ChartRegistry([interlock.loads(NEW).kernel]).for_snapshot(ended, label="1.0.0")

@@ -270,7 +270,7 @@ async def test_a_diverging_journal_is_corruption() -> None:
     entries = [each.entry for each in await doors.store.read("door/1")]
     lying = Entry(2, Event("noted", {"text": "x"}), "applied", ("closed",), ("open",), entries[0].revision, "k")
     with pytest.raises(CorruptionError) as raised:
-        replay(doors.charts, "door/1", None, [entries[0], lying])
+        await replay(doors.revisions, "door/1", None, [entries[0], lying])
 
     assert "journal.divergence" == raised.value.code
 
@@ -281,10 +281,10 @@ async def test_a_journal_that_does_not_start_with_the_creation_is_corruption() -
     await doors.send("door/1", "opened")
     entries = [each.entry for each in await doors.store.read("door/1")]
     with pytest.raises(CorruptionError) as raised:
-        replay(doors.charts, "door/1", None, entries[1:])
+        await replay(doors.revisions, "door/1", None, entries[1:])
 
     assert "journal.beginning" == raised.value.code
-    assert replay(doors.charts, "door/1", None, []) is None
+    assert await replay(doors.revisions, "door/1", None, []) is None
 
 
 async def test_the_append_of_a_step_has_states_and_tags_for_lists() -> None:

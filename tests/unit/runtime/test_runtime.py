@@ -17,7 +17,7 @@ from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAt
 from interlock.runtime import sender as driver
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
-from tests.unit.runtime.scene import DOOR, ORDER, Interrupted, StillClock, Watched, runtime
+from tests.unit.runtime.scene import DOOR, ORDER, Interrupted, StillClock, Watched, WithoutDefinitions, runtime
 
 
 async def test_an_applied_event_is_one_durable_entry() -> None:
@@ -245,40 +245,51 @@ async def test_after_a_lost_answer_the_same_key_is_a_duplicate() -> None:
     assert 2 == len(await doors.journal("door/1"))
 
 
+COUNTS_TWICE = DOOR.replace("revision: 1.0.0", "revision: 2.0.0").replace("openings + 1", "openings + 2")
+
+
 async def test_an_entity_runs_on_the_revision_that_wrote_it() -> None:
-    newer = DOOR.replace("revision: 1.0.0", "revision: 2.0.0")
-    store = MemoryStore()
+    store = WithoutDefinitions()
     await runtime(DOOR, store=store).create("door/old")
-    both = runtime(DOOR, newer, store=store)
+    both = runtime(DOOR, COUNTS_TWICE, store=store)
     await both.create("door/new")
     old = await both.send("door/old", "opened")
     new = await both.send("door/new", "opened")
 
-    assert [True, True] == [
-        each.snapshot is not None and each.snapshot.revision.startswith(label)
-        for each, label in ((old, "1.0.0+"), (new, "2.0.0+"))
-    ]
+    assert [1, 2] == [each.snapshot and each.snapshot.context["openings"] for each in (old, new)]
+    assert old.snapshot is not None
+    assert new.snapshot is not None
+    assert old.snapshot.revision != new.snapshot.revision
 
 
-async def test_an_unknown_revision_is_not_guessed() -> None:
-    """Without its chart, and without a word of compatibility, an entity is left alone."""
-    newer = DOOR.replace("revision: 1.0.0", "revision: 2.0.0")
-    store = MemoryStore()
+async def test_without_definitions_an_unknown_revision_is_not_guessed() -> None:
+    """Without its chart, and without a chart that declares itself compatible, an entity is left alone."""
+    store = WithoutDefinitions()
     await runtime(DOOR, store=store).create("door/1")
     with pytest.raises(UnavailableError) as raised:
-        await runtime(newer, store=store).send("door/1", "opened")
+        await runtime(COUNTS_TWICE, store=store).send("door/1", "opened")
 
     assert "revision.unknown" == raised.value.code
 
 
-async def test_a_compatible_chart_takes_over() -> None:
-    newer = DOOR.replace("revision: 1.0.0", 'revision: 1.1.0\ncompatible: ">=1.0 <1.2"')
+async def test_another_label_is_no_other_revision() -> None:
     store = MemoryStore()
     await runtime(DOOR, store=store).create("door/1")
-    receipt = await runtime(newer, store=store).send("door/1", "opened")
+    receipt = await runtime(DOOR.replace("revision: 1.0.0", "revision: 2.0.0"), store=store).send("door/1", "opened")
+
+    assert "applied" == receipt.outcome
+
+
+async def test_a_compatible_chart_takes_over() -> None:
+    newer = COUNTS_TWICE.replace("revision: 2.0.0", 'revision: 1.1.0\ncompatible: ">=1.0 <1.2"')
+    store = MemoryStore()
+    await runtime(DOOR, store=store).create("door/1")
+    newest = runtime(newer, store=store)
+    receipt = await newest.send("door/1", "opened")
 
     assert receipt.snapshot is not None
-    assert receipt.snapshot.revision.startswith("1.1.0+")
+    assert 2 == receipt.snapshot.context["openings"]
+    assert receipt.snapshot.revision == newest.charts.for_new_entity("door").chart.revision
 
 
 def test_the_sample_charts_read() -> None:

@@ -7,13 +7,14 @@ from typing import Any, NoReturn
 
 import click
 
-from interlock.assemble.charts import compile_reading
+from interlock.assemble.charts import BoundChart, compile_reading
 from interlock.cli import exit_codes
 from interlock.cli.input import Source, read_source
 from interlock.cli.options import common, example, format_option, json_option, pass_terminal, src_option
 from interlock.cli.output.diagnostics import count_findings, finding_json, finding_lines, summary
 from interlock.cli.output.terminal import Terminal, escape_line
 from interlock.cli.output.values import json_text
+from interlock.cli.user_code import is_code_name, load_code
 from interlock.errors import Diagnostic, NotFoundError
 from interlock.model.chart import Chart
 from interlock.model.document.document import Document
@@ -38,10 +39,26 @@ def check_source(source: Source) -> CheckedFile:
     )
 
 
-@example("interlock check", "interlock check order.interlock.yaml", "interlock check --strict charts/*.yaml")
+def check_bound(name: str, bound: BoundChart, *, strict: bool) -> CheckedFile:
+    """Return the findings of a chart with code; with `strict` also about its functions."""
+    findings = bound.diagnostics
+    if strict:
+        from interlock.testing.exercise import exercise  # loads the simulation
+
+        findings = (*findings, *exercise(bound))
+    source = Source(name=name, data=b"", format="python", path=None)
+    return CheckedFile(source=source, document=bound.document, chart=bound.chart, findings=findings)
+
+
+@example(
+    "interlock check",
+    "interlock check order.interlock.yaml",
+    "interlock check --strict charts/*.yaml",
+    "interlock check --strict orders:charts",
+)
 @click.command
 @click.argument("files", nargs=-1, metavar="[FILE...]")
-@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors; call the functions of module:name twice.")
 @click.option("--github", is_flag=True, help="Print annotations for a GitHub workflow.")
 @json_option
 @format_option
@@ -60,11 +77,14 @@ def check(
 ) -> int:
     """Prints all findings. Without FILE it checks the definitions of interlock.toml.
 
+    A FILE may be module:name, a chart with code. With --strict its guards and assign functions are called on random
+    walks, twice with the same arguments; one with two results is an error (function.impure).
+
     Exit code 1 if there is an error, with --strict also if there is a warning. Notes are shown with -v.
     """
     if as_json and github:
         raise click.UsageError("--json and --github cannot be used together")
-    results, missing = _read(files or _project_definitions(), source_format, allow_src=allow_src)
+    results, missing = _read(files or _project_definitions(), source_format, allow_src=allow_src, strict=strict)
     if not results:
         raise missing[0]
     findings = [finding for result in results for finding in result.findings]
@@ -93,12 +113,15 @@ def _project_definitions() -> tuple[str, ...]:
 
 
 def _read(
-    files: tuple[str, ...], source_format: str | None, *, allow_src: bool
+    files: tuple[str, ...], source_format: str | None, *, allow_src: bool, strict: bool
 ) -> tuple[list[CheckedFile], list[NotFoundError]]:
     """The files that exist, checked, and an error for each missing file."""
     results: list[CheckedFile] = []
     missing: list[NotFoundError] = []
     for name in files:
+        if is_code_name(name):
+            results += (check_bound(name, each, strict=strict) for each in load_code(name))
+            continue
         try:
             results.append(check_source(read_source(name, source_format, allow_src=allow_src)))
         except NotFoundError as error:

@@ -134,7 +134,7 @@ def send(
                 receipt = await runtime.send(
                     entity, event, data, key=key, expected=expected, principal=sender, trace=trace
                 )
-            return receipt, _chart_of(runtime, receipt), runtime.store.work is not None
+            return receipt, await _chart_of(runtime, receipt), runtime.store.work is not None
 
     with kind_suggestion(entity, bound):
         receipt, chart, runs_effects = run(work())
@@ -170,7 +170,7 @@ def show(
         async with open_for_reading(url, bound) as runtime:
             snapshot = await runtime.state(entity, at=None if at is None else _parse_at(at))
             note = await _entered_note(runtime, snapshot) if at is None else f"  as at {at}"
-            kernel = runtime.charts.for_snapshot(snapshot)
+            kernel = await runtime.revisions.for_reading(snapshot.kind, snapshot.revision)
             active = {each.id for each in kernel.active(snapshot)}
             now_ms = runtime.clock.now_ms()
             lines = [*output.entity_lines(kernel.chart, snapshot, active=active, now_ms=now_ms, all_states=all_states)]
@@ -212,7 +212,7 @@ def can(
     async def work() -> tuple[Snapshot, tuple[Acceptance, ...]]:
         async with open_for_reading(url, bound) as runtime:
             snapshot = await runtime.state(entity)
-            kernel = runtime.charts.for_snapshot(snapshot)
+            kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
             return snapshot, acceptances(kernel, snapshot, sender or {"roles": every_role(kernel.chart)})
 
     with kind_suggestion(entity, bound):
@@ -249,11 +249,11 @@ def _warn_of_unsupported_work(terminal: Terminal, receipt: Receipt, *, runs_effe
         terminal.message(("warning", "yellow"), f": this store does not run effects: {', '.join(names)}")
 
 
-def _chart_of(runtime: Runtime, receipt: Receipt) -> Chart | None:
+async def _chart_of(runtime: Runtime, receipt: Receipt) -> Chart | None:
     """The chart that decided about the event, if it is loaded."""
     found = receipt.snapshot
     if found is not None:
-        return runtime.charts.for_revision(found.kind, found.revision).chart
+        return await runtime.revisions.chart(found.kind, found.revision)
     kind = receipt.entity.partition("/")[0]
     return runtime.charts.for_new_entity(kind).chart if kind in runtime.charts.kinds() else None
 

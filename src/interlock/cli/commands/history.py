@@ -13,6 +13,7 @@ from interlock.cli.options import (
     json_option,
     page_options,
     pass_terminal,
+    since_time_ms,
     words,
 )
 from interlock.cli.output import entity as output
@@ -21,9 +22,10 @@ from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import json_line, json_text
 from interlock.cli.project import load_charts, split_words
 from interlock.cli.session import CHECK_NAME, empty_tenant, kind_note, open_for_reading, run
-from interlock.errors import InterlockError, NotFoundError, UsageError
+from interlock.errors import InterlockError, NotFoundError
+from interlock.kernel.step import Kernel
 from interlock.model.codec import to_builtins
-from interlock.model.duration import parse_duration
+from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault
@@ -31,9 +33,10 @@ from interlock.observe.feed import feed
 from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.paging import first_page
 from interlock.ports.store import EntityPage, EntityQuery, EntityRow
-from interlock.runtime.history.replay import pages, repeat_step, time_ms
+from interlock.runtime.history.replay import pages, repeat_step
 from interlock.runtime.history.verify import difference
 from interlock.runtime.request_checks import check_entity
+from interlock.runtime.revisions import missing_functions
 from interlock.runtime.runtime import Runtime
 
 UNREADABLE_SHOWN_MAX = 20
@@ -238,33 +241,19 @@ def tail(terminal: Terminal, words: tuple[str, ...], *, follow: bool, since: str
     With -v also payloads, keys and effects; with --json one JSON object per line. It reads journals and needs no bus.
     """
     url, (kind,) = split_words(words, "KIND", optional=1)
-    ago_ms = _ago_ms(since)
+    since_time_ms(since, now_ms=0)  # an error before the store is opened
 
     async def work() -> None:
         async with open_for_reading(url) as runtime:
             note = await kind_note(runtime, kind)
             if note:
                 terminal.message(f"no entries{note}")
-            since_ms = time_ms(since) if ago_ms is None else max(0, runtime.clock.now_ms() - ago_ms)
+            since_ms = since_time_ms(since, now_ms=runtime.clock.now_ms())
             async for each in feed(runtime.store, runtime.clock, kind=kind, since_ms=since_ms, follow=follow):
                 _print_feed_entry(terminal, each, as_json=as_json)
 
     run(work())
     return exit_codes.OK
-
-
-def _ago_ms(since: str) -> int | None:
-    """The age of `--since`; None for a calendar time. Raises UsageError if it is neither."""
-    if since in ("start", "now"):
-        return 0 if since == "now" else 2**62
-    if parse_duration(since) is not None:
-        return duration_ms(since, "--since")
-    try:
-        time_ms(since)
-    except UsageError as error:
-        hint = "write 10m, 2h, 2026-11-15T12:00Z, start or now"
-        raise UsageError(f"--since: invalid time `{since}`", code="time.malformed", hint=hint) from error
-    return None
 
 
 def _print_feed_entry(terminal: Terminal, each: FeedEntry, *, as_json: bool) -> None:
@@ -305,8 +294,9 @@ def replay(
                     for entry in page:
                         if last is not None and entry.version > last:
                             return exit_codes.OK
+                        kernel = await runtime.revisions.for_reading(kind_of(entity), entry.revision)
                         code, snapshot = progress.over(
-                            _replay_entry, terminal, runtime, entity, snapshot, entry, as_json=as_json
+                            _replay_entry, terminal, runtime, kernel, entity, snapshot, entry, as_json=as_json
                         )
                         if code != exit_codes.OK:
                             return code
@@ -319,10 +309,16 @@ def replay(
 
 
 def _replay_entry(
-    terminal: Terminal, runtime: Runtime, entity: str, before: Snapshot | None, entry: Entry, *, as_json: bool
+    terminal: Terminal,
+    runtime: Runtime,
+    kernel: Kernel,
+    entity: str,
+    before: Snapshot | None,
+    entry: Entry,
+    *,
+    as_json: bool,
 ) -> tuple[int, Snapshot | None]:
     """Replay and print one entry; return the exit code and the snapshot after it."""
-    kernel = runtime.charts.for_revision(entity.partition("/")[0], entry.revision)
     after: Snapshot | None = None
     faults: tuple[Fault, ...] = ()
     try:
@@ -331,6 +327,9 @@ def _replay_entry(
         problem = difference(entry, before, step)
     except InterlockError as error:
         problem = f"the step fails: {error.message}"
+    missing = runtime.revisions.missing_call(kernel)
+    if missing is not None:
+        raise missing_functions(kernel.chart, (missing,))
     if as_json:
         line = {
             "entry": to_builtins(entry),
@@ -350,7 +349,7 @@ def _replay_entry(
     if problem is None:
         return exit_codes.OK, after
     message = f"the journal of `{entity}` differs at version {entry.version}: {problem}"
-    if kernel.chart.revision == entry.revision:
+    if kernel.chart.is_revision(entry.revision):
         terminal.failure(message)
         return exit_codes.CORRUPTION, after
     hint = f"revision {entry.revision} wrote that entry and its chart is not loaded; the journal may be intact"

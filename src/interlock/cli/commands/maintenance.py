@@ -21,7 +21,6 @@ from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.model.codec import to_builtins
 from interlock.observe.population import overview
 from interlock.ports.store import Store
-from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.archive import ArchivedEntity, RetentionRule
 from interlock.runtime.history.archive import archive as archive_entities
 from interlock.runtime.history.verify import (
@@ -33,6 +32,7 @@ from interlock.runtime.history.verify import (
     verify_store,
 )
 from interlock.runtime.request_checks import check_entity
+from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files.names import tenant_folder
 from interlock.stores.registry import all_tenants, schema_of, tenant_of
@@ -82,7 +82,7 @@ def verify(
 
     async def work() -> None:
         async with open_for_reading(url, bound) as runtime:
-            known = None if chains_only else runtime.charts
+            known = None if chains_only else runtime.revisions
             if named:
                 for entity in named:
                     report(await _verify_one(runtime.store, known, entity, alone=len(named) == 1))
@@ -110,10 +110,10 @@ def verify(
     return exit_codes.NOT_FOUND if counts["missing"] else exit_codes.OK
 
 
-async def _verify_one(store: Store, charts: ChartRegistry | None, entity: str, *, alone: bool) -> Verification:
+async def _verify_one(store: Store, revisions: Revisions | None, entity: str, *, alone: bool) -> Verification:
     """Verify a given entity. One of several that does not exist becomes a problem, so that the others are verified."""
     try:
-        return await verify_entity(store, charts, entity)
+        return await verify_entity(store, revisions, entity)
     except NotFoundError as error:
         if alone or error.code != UNKNOWN:
             raise
@@ -230,7 +230,7 @@ def archive(
             rule = RetentionRule(kind=kind, state=state, entered_before_ms=runtime.clock.now_ms() - older_ms)
             _check_state(runtime, rule)
             with Progress(terminal, "entities") as progress:
-                async for each in archive_entities(runtime.store, runtime.charts, rule, open_month, dry_run=dry_run):
+                async for each in archive_entities(runtime.store, runtime.revisions, rule, open_month, dry_run=dry_run):
                     counts[each.archived] += 1
                     progress.over(_print_archived, terminal, each, as_json=as_json)
                     progress.at(counts.total(), f"{counts['no']} skipped")

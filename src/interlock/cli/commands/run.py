@@ -21,7 +21,7 @@ from interlock.cli import exit_codes
 from interlock.cli.options import common, duration_ms, example, key_prefix_option, pass_terminal
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import age_text, count_text
-from interlock.cli.project import default_store, key_prefix_of, load_charts
+from interlock.cli.project import default_store, key_prefix_of, load_charts, project
 from interlock.cli.session import run
 from interlock.cli.user_code import load_code
 from interlock.errors import UsageError
@@ -81,7 +81,14 @@ def run_command(
             signals = stack.enter_context(Signals(lambda _: loop.call_soon_threadsafe(stop.set)))
             gate = None if lifecycle is None else stack.enter_context(shared_lifecycle(lifecycle))
             opening = open_runtime(
-                url, charts=charts, work=True, lifecycle=gate, bus=bus, lease_ms=lease_ms, key_prefix=prefix
+                url,
+                charts=charts,
+                work=True,
+                lifecycle=gate,
+                bus=bus,
+                lease_ms=lease_ms,
+                key_prefix=prefix,
+                handler_defaults=project().handler_defaults,
             )
             async with opening as runtime:
                 _print_running(terminal, charts, url)
@@ -107,11 +114,6 @@ def _print_running(terminal: Terminal, charts: Sequence[BoundChart], url: str) -
     terminal.message(
         ("running", "bold green"), f": {kinds} on {without_password(url)}, {handlers}, process {os.getpid()}"
     )
-    for chart in charts:
-        for name in chart.chart.handlers:
-            if name not in chart.handlers:
-                text = f": no handler for `{name}` of {chart.chart.kind}; its effects stay pending"
-                terminal.message(("warning", "yellow"), text)
     if not any(each.handlers for each in charts) and any(each.chart.handlers for each in charts):
         terminal.message(("  handlers are registered by a module: interlock run MODULE:NAME", "dim"))
 

@@ -23,7 +23,7 @@ from interlock.cli.options import (
     words,
 )
 from interlock.cli.output.terminal import Terminal
-from interlock.cli.project import key_prefix_of, load_charts, split_words
+from interlock.cli.project import key_prefix_of, load_charts, project, split_words
 from interlock.cli.session import check_exists, run
 from interlock.errors import MissingExtraError, UsageError
 from interlock.observe.acceptance import every_role
@@ -90,7 +90,15 @@ def serve(
 
     async def work_until_stopped() -> None:
         await check_exists(url)
-        async with open_runtime(url, charts=bound, clock=clock, work=work, key_prefix=prefix) as runtime:
+        opening = open_runtime(
+            url,
+            charts=bound,
+            clock=clock,
+            work=work,
+            key_prefix=prefix,
+            handler_defaults=project().handler_defaults if work else None,
+        )
+        async with opening as runtime:
             await server.serve(
                 runtime, authentication, host=host, port=port, origins=origins, read_only=read_only, ready=ready
             )

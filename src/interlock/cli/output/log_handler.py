@@ -3,16 +3,17 @@
 Rule 1: our messages are constants and their values are fields, so a line shows both.
 Rule 2: if the application configured logging, nothing is added.
 Rule 3: a repeated line is counted for some seconds instead of shown, except with -v.
+Rule 4: an error of a handler, or of another function of the user, is shown with the traceback of the user's code.
 """
 
 from __future__ import annotations
 
 import logging
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from interlock.cli.output.terminal import Terminal
+from interlock.cli.output.tracebacks import user_traceback
 from interlock.cli.output.values import time_text
 
 _log = logging.getLogger("interlock")
@@ -20,6 +21,8 @@ _TIME_MS_MIN = 10**12
 """Milliseconds from this value on are a time since 1970; smaller ones are a duration."""
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
+_USER_FIELDS = frozenset({"handler", "reconciler"})
+"""The fields that name a function of the user, with the error that it raised."""
 
 REPEAT_SECONDS = 10.0
 REPEATS_REMEMBERED_MAX = 1_000
@@ -27,7 +30,7 @@ REPEATS_REMEMBERED_MAX = 1_000
 
 
 class LogHandler(logging.Handler):
-    """Writes each record as one line: level, message, fields; with -v also the traceback."""
+    """Writes each record as one line, level, message and fields, and the traceback of rule 4; with -v every one."""
 
     def __init__(self, terminal: Terminal) -> None:
         super().__init__(logging.INFO if terminal.verbose else logging.WARNING)
@@ -52,8 +55,8 @@ class LogHandler(logging.Handler):
             self._shown.clear()
         self._shown[text] = (record.created, 0)
         self._terminal.note((level, style), text, (f" ({repeats:,} repeated)" if repeats else "", "dim"))
-        if error is not None and self._terminal.verbose:
-            for line in "".join(traceback.format_exception(error)).splitlines():
+        if error is not None and (self._terminal.verbose or _USER_FIELDS & vars(record).keys()):
+            for line in user_traceback(error):
                 self._terminal.note((f"  {line}", "dim"))
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from interlock.cli.output.terminal import Line, Part
-from interlock.cli.output.values import age_text
+from interlock.cli.output.values import age_text, time_text
+from interlock.effects.failed_attempts import failed_attempts
 from interlock.model.journal.work import CHILD_WORK
 from interlock.observe.work_status import WorkStatus, work_status
 from interlock.operate.dead_letters import key_of
@@ -36,10 +37,13 @@ def work_lines(rows: Sequence[WorkRow], now_ms: int, handlers: frozenset[str] | 
 
 
 def attention_lines(entity: str, rows: Sequence[WorkRow], now_ms: int) -> Iterator[Line]:
-    """The work of one entity that failed or is overdue, and the command that lists all of it."""
-    found = [row for row in rows if work_status(row, now_ms=now_ms).needs_attention]
-    for line in work_lines(found, now_ms, None):
+    """The work of one entity that failed or is overdue, each failed attempt, and the command that lists all of it."""
+    found = [row for row in rows if row.failures or work_status(row, now_ms=now_ms).needs_attention]
+    for row, line in zip(found, work_lines(found, now_ms, None), strict=True):
         yield (("  work     ", "bold yellow"), *line)
+        for each in failed_attempts(row.error):
+            text = f" after {age_text(each.duration_ms)}: {each.code}{f': {each.message}' if each.message else ''}"
+            yield (f"           attempt {each.number}  {time_text(each.started_ms)} ", ("failed", "red"), text)
     if found:
         yield ((f"  next     interlock effects ls --entity {entity}", "dim"),)
 

@@ -33,8 +33,8 @@ TIMERS_LISTED_MAX = 64
 ITEMS_MAX = 16
 """Items of a `foreach` in a compiled step."""
 
-_PATH_WORK = 1_000
-"""Units of work of one write to a path: the items of the containers along it, which are copied."""
+COPIED_MAX = 1_000
+"""Items of the containers along a path, which one write copies."""
 
 _SMALL = 2**63
 """Integers below this are far below the limit of bits."""
@@ -107,21 +107,37 @@ def assign_all(context: dict[str, Any], result: Any, fields: Mapping[str, Field]
     for name, value in result.items():
         if field_problem(value, fields[name]) is not None:
             raise FallBack
-        _need_short_if_large(value)
+        need_short_if_large(value)
         context[name] = value
 
 
 def assign_path(context: dict[str, Any], path: tuple[str, ...], value: Any, field: Field | None) -> None:
-    """Write a value at a path, copying the containers along it."""
-    _need_short_if_large(value)
+    """Write a short value at a path, copying the containers along it."""
     name = path[0]
-    whole = replace_at(context[name], path, 1, value, Meter(_PATH_WORK))
+    whole = replace_at(context[name], path, 1, value, Meter(COPIED_MAX))
     if field is not None and not field.accepts_any and field_problem(whole, field) is not None:
         raise FallBack
     context[name] = whole
 
 
-def _need_short_if_large(value: Any) -> None:
+def short_tree(value: Any, meter: None) -> Any:  # noqa: ARG001  # the signature of `x_tree`, which this replaces
+    """Return a new list or mapping of an expression. One that is not short falls back."""
+    if len(value) > ITEMS_MAX:
+        need_short(value)
+        return value
+    for each in value if value.__class__ is list else value.values():
+        kind = each.__class__
+        if kind is str:
+            if len(each) >= SHORT_TEXT:
+                raise FallBack
+        elif kind is not int and each is not None and kind is not bool:
+            need_short(value)
+            break
+    return value
+
+
+def need_short_if_large(value: Any) -> None:
+    """Fall back for a long string or a large tree. Other values are short."""
     kind = type(value)
     if kind is list or kind is dict or (kind is str and len(value) >= SHORT_TEXT):
         need_short(value)

@@ -7,8 +7,8 @@ There are two forms of the same step:
 - **counted**: any timers and invokes, in loops, with a list of effects. The straight form calls it when the snapshot
   has others. It is also used for effects inside `if` or `foreach`, for `cancel`, and for a `send` with a delay.
 
-And three entries of the straight form: `step` takes an event, `named` the name of an event with its payload and time,
-and `parts` the values that a plain step changes, for `Kernel.fold`. `named` makes an Event only if something reads it.
+And three variants of the straight form: `step` takes an event, `named` the name of an event with its payload and time,
+and `plain` the values that a plain step changes, for `Kernel.fold`. `named` makes an Event only if something reads it.
 
 For the states `a: {after: {48h: b}, on: {go: {target: b, actions: [{assign: {n: "= context.n + 1"}}]}}}` and
 `b: {after: {48h: a}}`, the source of `named` is, with long lines broken:
@@ -48,17 +48,17 @@ from typing import Any
 
 from interlock.kernel.codegen import ActionCompiler
 from interlock.kernel.compiled import calls
-from interlock.kernel.compiled.heads import FunctionWriter
-from interlock.kernel.compiled.path import (
+from interlock.kernel.compiled.branch import (
     Cause,
-    Entry,
     NotCompiled,
     NotStraight,
+    Variant,
     has_defaults,
     invokeid_of,
     known_invokes,
     known_timers,
 )
+from interlock.kernel.compiled.function_writer import FunctionWriter
 from interlock.kernel.compiled.step_writer import StepWriter
 from interlock.kernel.driver_events import find_invocation, forwarded_event
 from interlock.kernel.plan import Configuration, Planner
@@ -78,12 +78,12 @@ from interlock.model.step import Step
 class CompiledStep:
     """The function of one event in one configuration, with its source.
 
-    It takes a snapshot and an event, or with `by_name` a snapshot, payload and time. `parts` is None unless the step
+    It takes a snapshot and an event, or with `by_name` a snapshot, payload and time. `plain` is None unless the step
     changes nothing but states and context.
     """
 
     function: Callable[..., Step | None]
-    parts: Callable[..., Any] | None
+    plain: Callable[..., Any] | None
     source: str
 
 
@@ -108,6 +108,7 @@ class StepCompiler:
             "Step": Step,
             "Timer": Timer,
             "delay_of": delay_of,
+            "dict": dict,
             "enumerate": enumerate,
             "find_invocation": find_invocation,
             "forwarded_event": forwarded_event,
@@ -128,17 +129,17 @@ class StepCompiler:
         namespace = dict(self.globals)
         functions: dict[str, FunctionWriter] = {}
 
-        def write(entry: Entry) -> FunctionWriter:
-            functions[entry] = self._write(configuration, name, cause, entry, namespace)
-            return functions[entry]
+        def write(variant: Variant) -> FunctionWriter:
+            functions[variant] = self._write(configuration, name, cause, variant, namespace)
+            return functions[variant]
 
-        entry: Entry = "named" if by_name else "step"
+        variant: Variant = "named" if by_name else "step"
         try:
-            straight = write(entry)
+            straight = write(variant)
             if straight.calls_counted:
                 write("counted")
             if not (by_name or is_internal or straight.out.reads_snapshot) and cause == "sender":
-                write("parts")
+                write("plain")
             sources = {name: each.lines() for name, each in functions.items() if each.step.returns}
         except NotStraight:
             counted = write("counted")
@@ -148,11 +149,11 @@ class StepCompiler:
         text = "\n".join(line for lines in sources.values() for line in lines)
         # As in `codegen`: our own source over checked trees, without builtins.
         exec(compile(text, "<step>", "exec"), namespace)  # noqa: S102
-        function = namespace[entry if entry in sources else "counted"]
-        return CompiledStep(function, namespace["parts"] if "parts" in sources else None, text)
+        function = namespace[variant if variant in sources else "counted"]
+        return CompiledStep(function, namespace["plain"] if "plain" in sources else None, text)
 
     def _write(
-        self, configuration: Configuration, name: str, cause: Cause, entry: Entry, namespace: dict[str, Any]
+        self, configuration: Configuration, name: str, cause: Cause, variant: Variant, namespace: dict[str, Any]
     ) -> FunctionWriter:
         is_delayed = cause == "sender" and name in self.delayed
         step = StepWriter(
@@ -163,13 +164,13 @@ class StepCompiler:
             configuration=configuration,
             name=name,
             cause=cause,
-            entry=entry,
-            from_timer=is_delayed and entry == "counted",
+            variant=variant,
+            from_timer=is_delayed and variant == "counted",
             namespace=namespace,
         )
         payload = self._payload(name) if cause == "sender" else None
         # The head makes an event with the defaults of its payload.
-        step.out.path.event_is_made = payload is not None and has_defaults(payload)
+        step.out.branch.event_is_made = payload is not None and has_defaults(payload)
         step.write()
         is_internal = cause == "sender" and self._is_internal(name)
         return FunctionWriter(step, payload=payload, is_delayed=is_delayed, is_internal=is_internal)

@@ -15,8 +15,9 @@ from typing import Any
 
 from interlock.expression.language import SAFE
 from interlock.kernel.codegen import ACTION_WORK, ActionCompiler, CodeWriter, references
-from interlock.kernel.compiled.calls import ITEMS_MAX
-from interlock.kernel.compiled.path import Entry, Known, NotCompiled, NotStraight, Path, Queued
+from interlock.kernel.compiled.assignment_writer import AssignmentWriter
+from interlock.kernel.compiled.branch import Branch, Known, NotCompiled, NotStraight, Queued, Variant
+from interlock.kernel.compiled.calls import ITEMS_MAX, short_tree
 from interlock.kernel.errors import ActionError
 from interlock.kernel.parts import (
     CancelAfter,
@@ -41,13 +42,19 @@ from interlock.model.document.actions import (
     Emit,
     Expression,
     Foreach,
+    Guard,
+    GuardAll,
+    GuardAny,
+    GuardExpression,
+    GuardIn,
+    GuardNot,
     If,
     Log,
     Raise,
     Send,
     Value,
 )
-from interlock.model.document.field import Field, field_problem
+from interlock.model.document.field import Field
 from interlock.model.effect import CHART_TYPES
 from interlock.model.event import SCXML_PROCESSOR, is_reserved
 from interlock.model.limits import EVALUATION_WORK, NAME_BYTES_MAX, UNMEASURED_MAX
@@ -58,23 +65,23 @@ WORK_MAX = 10_000
 DEPTH_MAX = 40
 """Levels of indentation: Python allows 100."""
 
-_SMALL = 2**63 - 1
-"""The general step computes sums beyond this, and checks them against the real limit."""
-
 
 class PartWriter(CodeWriter):
     """Writes parts and actions. Raises NotCompiled, or NotStraight, for what it cannot write."""
 
     measure = "need_short"
 
-    def __init__(self, actions: ActionCompiler, entry: Entry, name: str, path: Path, namespace: dict[str, Any]) -> None:
+    def __init__(
+        self, actions: ActionCompiler, variant: Variant, name: str, branch: Branch, namespace: dict[str, Any]
+    ) -> None:
         super().__init__(actions)
-        namespace |= self.namespace
+        namespace |= {**self.namespace, "x_tree": short_tree}
         self.namespace = namespace
-        self.entry = entry
+        self.variant = variant
         self.name = name
-        self.path = path
-        self.straight = entry != "counted"
+        self.branch = branch
+        self.straight = variant != "counted"
+        self.assignments = AssignmentWriter(self)
         self.nested = 0
         """How many `if` and `foreach` are around the current statement."""
         self.locals = 0
@@ -93,25 +100,26 @@ class PartWriter(CodeWriter):
         return f"Event({self.name!r}, data, None, None, None, time_ms)"
 
     @contextmanager
-    def branch(self, head: str) -> Iterator[None]:
+    def branching(self, head: str) -> Iterator[None]:
         """Write statements that run only sometimes. What they know is not known afterwards."""
-        path = self.path
-        self.path = path.copy()
+        branch = self.branch
+        self.branch = branch.copy()
         if self.source.depth > DEPTH_MAX:
             raise NotCompiled("guards are nested too deeply")
         with self.source.inside(head):
             yield
-        self.path = path
+        self.branch = branch
 
     @contextmanager
     def _conditional(self, head: str) -> Iterator[None]:
         """Write statements after which the step continues, whether they run or not."""
-        path = self.path
-        with self.branch(head):
+        branch = self.branch
+        with self.branching(head):
             yield
-            inner = self.path
-        path.references, path.measured, path.writes = inner.references, inner.measured, inner.writes
-        path.changes_timers, path.changes_invokes = inner.changes_timers, inner.changes_invokes
+            inner = self.branch
+        branch.references, branch.measured, branch.writes = inner.references, inner.measured, inner.writes
+        branch.changes_timers, branch.changes_invokes = inner.changes_timers, inner.changes_invokes
+        branch.owned.clear()
 
     def charge(self, work: int) -> None:
         """Add work. This also limits effects and internal events: each takes at least `ACTION_WORK`."""
@@ -126,29 +134,29 @@ class PartWriter(CodeWriter):
 
     def need(self, uses: set[str] | frozenset[str]) -> None:
         """Write the statements for the names that the next statement reads."""
-        path = self.path
-        if "event" in uses and not path.event_is_made:
-            path.event_is_made = True
-            if path.event is not None:
+        branch = self.branch
+        if "event" in uses and not branch.event_is_made:
+            branch.event_is_made = True
+            if branch.event is not None:
                 self.reads_time = True
-                queued = path.event
+                queued = branch.event
                 sendid = "" if queued.sendid is None else f", {queued.sendid!r}"
                 fields = f"{queued.name!r}, {queued.data}, None, None, None, time_ms, {queued.type!r}{sendid}"
                 self.add(f"event = Event({fields})")
-            elif self.entry == "named":
+            elif self.variant == "named":
                 self.add(f"event = {self.made_event()}")
-        if "active" in uses and path.active_in_source != path.active:
-            path.active_in_source = path.active
-            self.add(f"active = {self.constant(path.active)}")
-        if "entity" in uses and not path.entity_is_made:
-            path.entity_is_made = True
+        if "active" in uses and branch.active_in_source != branch.active:
+            branch.active_in_source = branch.active
+            self.add(f"active = {self.constant(branch.active)}")
+        if "entity" in uses and not branch.entity_is_made:
+            branch.entity_is_made = True
             self.add("entity = Entity(id, kind, version)")
 
-    def _own_context(self) -> None:
-        """Write the copy of the context, before the first write of a path."""
-        self.path.writes += 1
-        if not self.path.owns_context:
-            self.path.owns_context = True
+    def own_context(self) -> None:
+        """Write the copy of the context, before the first write of a branch."""
+        self.branch.writes += 1
+        if not self.branch.owns_context:
+            self.branch.owns_context = True
             self.add("context = context.copy()")
 
     # Parts
@@ -159,7 +167,7 @@ class PartWriter(CodeWriter):
             case RunBlock():
                 self.write_block(part.block)
             case SetActive():
-                self.path.active = part.ids
+                self.branch.active = part.ids
             case CancelAfter():
                 self._cancel_after(part.state)
             case SetAfter():
@@ -167,13 +175,13 @@ class PartWriter(CodeWriter):
             case CancelInvokes():
                 self._cancel_invokes(part.state)
             case WaitToInvoke():
-                self.path.to_invoke[part.state.index] = part.state
+                self.branch.to_invoke[part.state.index] = part.state
             case StartInvoke():
                 self.start_invoke(part.state, part.position)
             case QueueDone():
                 self.charge(ACTION_WORK)
                 data = "None" if part.final is None or part.final.output is None else self.output(part.final)
-                self.path.queue.append(Queued(part.name, data, "platform"))
+                self.branch.queue.append(Queued(part.name, data, "platform"))
             case _:
                 raise NotCompiled("fields are bound at the first entry of their state")
 
@@ -191,18 +199,18 @@ class PartWriter(CodeWriter):
     def effect(self, type: str, payload: str, count: int = 0) -> str:
         """Write an effect and return the source of its key. `count`: how many expression results the payload has."""
         self.makes_effects = True
-        self.path.references += count
+        self.branch.references += count
         if not self.straight:
             self.add(f"add_effect(effects, base, {type!r}, {payload})")
             return "effects[-1].key"
         if self.nested:
             raise NotStraight
-        ordinal = len(self.path.effects)
+        ordinal = len(self.branch.effects)
         effect = f"effect_{ordinal}"
         self.add(f"{effect} = Effect({type!r}, {ordinal}, base + '{ordinal}', {payload})")
-        self.path.effects.append(effect)
+        self.branch.effects.append(effect)
         if count:
-            self.path.measured.append(f"{effect}.payload")
+            self.branch.measured.append(f"{effect}.payload")
         return f"{effect}.key"
 
     def notify_parent(self, output: str) -> str:
@@ -212,7 +220,7 @@ class PartWriter(CodeWriter):
             self.makes_effects = True
             self.add(f"if snapshot.parent is not None: add_effect(effects, base, 'done', {{'data': {output}}})")
             return "tuple(effects)"
-        ordinal = len(self.path.effects)
+        ordinal = len(self.branch.effects)
         self.add(f"effects = {self.effects()}")
         with self.source.inside("if snapshot.parent is not None:"):
             done = f"Effect('done', {ordinal}, f'{{id}}/{{version}}/{ordinal}', {{'data': {output}}})"
@@ -221,23 +229,23 @@ class PartWriter(CodeWriter):
 
     def _measure(self, value: str, count: int) -> None:
         """Write a check of a value that the general step measures: here in a loop or a branch, otherwise at the end."""
-        self.path.references += count
+        self.branch.references += count
         if count and self.nested:
             self.add(f"need_short({value})")
         elif count:
-            self.path.measured.append(value)
+            self.branch.measured.append(value)
 
     def effects(self) -> str:
         """Return the source of the effects so far."""
         if self.straight:
-            return f"({', '.join(self.path.effects)},)" if self.path.effects else "()"
+            return f"({', '.join(self.branch.effects)},)" if self.branch.effects else "()"
         return "tuple(effects)" if self.makes_effects else "()"
 
     def check_payloads(self) -> None:
         """Write the checks for payloads that the general step would measure."""
-        path = self.path
-        if path.references > UNMEASURED_MAX:
-            for value in path.measured:
+        branch = self.branch
+        if branch.references > UNMEASURED_MAX:
+            for value in branch.measured:
                 self.add(f"need_short({value})")
             if not self.straight and self.makes_effects:
                 self.add("need_short_payloads(effects)")
@@ -245,11 +253,11 @@ class PartWriter(CodeWriter):
     # Timers
 
     def _touch_timers(self) -> None:
-        self.reads_timers = self.reads_snapshot = self.path.changes_timers = True
+        self.reads_timers = self.reads_snapshot = self.branch.changes_timers = True
 
     def timers(self) -> str:
         """Return the source of the timers at this point."""
-        return self._items("timers", self.path.timers, changed=self.path.changes_timers)
+        return self._items("timers", self.branch.timers, changed=self.branch.changes_timers)
 
     def _cancel_after(self, state: State) -> None:
         self._touch_timers()
@@ -257,12 +265,12 @@ class PartWriter(CodeWriter):
             self.makes_effects = True
             self.add(f"timers = cancel_after(timers, effects, base, {state.id!r})")
             return
-        for each in [each for each in self.path.timers if each.state == state.id]:
+        for each in [each for each in self.branch.timers if each.state == state.id]:
             self._drop_timer(each)
 
     def _drop_timer(self, timer: Known) -> None:
         self.effect("timer_cancel", f"{{'name': {timer.source}.name, 'version': {timer.source}.version}}")
-        self.path.timers.remove(timer)
+        self.branch.timers.remove(timer)
 
     def drop_timers(self) -> None:
         """Drop all timers. In the straight form none is left: all of them belong to states that were exited."""
@@ -284,26 +292,26 @@ class PartWriter(CodeWriter):
             given = f"{name}, {name}, None, {due}, None, None, {after.restore!r}, {state.id!r}"
             self.add(f"timers = set_timer(timers, effects, base, version, {given})")
             return
-        for each in self.path.timers:
+        for each in self.branch.timers:
             if each.new and each.name == after.event:
                 raise NotCompiled(f"two timers have the name `{after.event}`")
             if not each.new:
                 self.add(f"if {each.source}.name == {name}: return None")
         timer = self.local("timer")
-        ordinal = len(self.path.effects)
+        ordinal = len(self.branch.effects)
         fields = f"{name}, {name}, {due}, version, {ordinal}, {name}, None, None, None, {after.restore!r}, {state.id!r}"
         self.add(f"{timer} = Timer({fields})")
-        self.path.timers.append(Known(timer, state.id, after.event, new=True))
+        self.branch.timers.append(Known(timer, state.id, after.event, new=True))
         self.effect("timer", f"{{'name': {name}, 'event': {name}, 'due_ms': {due}, 'version': version}}")
 
     # Invokes
 
     def _touch_invokes(self) -> None:
-        self.reads_invokes = self.reads_snapshot = self.path.changes_invokes = True
+        self.reads_invokes = self.reads_snapshot = self.branch.changes_invokes = True
 
     def invokes(self) -> str:
         """Return the source of the invocations at this point."""
-        return self._items("invokes", self.path.invokes, changed=self.path.changes_invokes)
+        return self._items("invokes", self.branch.invokes, changed=self.branch.changes_invokes)
 
     def _items(self, name: str, known: list[Known], *, changed: bool) -> str:
         if not self.straight:
@@ -315,16 +323,16 @@ class PartWriter(CodeWriter):
 
     def _cancel_invokes(self, state: State) -> None:
         self._touch_invokes()
-        self.path.to_invoke.pop(state.index, None)
+        self.branch.to_invoke.pop(state.index, None)
         if not self.straight:
             self.makes_effects = True
             self.add(f"invokes = cancel_invokes(invokes, effects, base, {state.id!r})")
             return
-        for each in [each for each in self.path.invokes if each.state == state.id]:
+        for each in [each for each in self.branch.invokes if each.state == state.id]:
             if each.new:
                 raise NotCompiled("an invoke is started and cancelled in one step")
             self.effect("invoke_cancel", f"{{'id': {each.source}.id, 'key': {each.source}.key}}")
-            self.path.invokes.remove(each)
+            self.branch.invokes.remove(each)
 
     def start_invoke(self, state: State, position: int) -> None:
         """Write the start of an invoke: its effect and its invocation."""
@@ -335,7 +343,7 @@ class PartWriter(CodeWriter):
             raise NotCompiled("an invoke stores its id")
         if isinstance(invoke.src, Expression) or not isinstance(invoke.type, str):
             raise NotCompiled("the source or type of an invoke is computed")
-        ordinal = len(self.path.effects) if self.straight else "{len(effects)}"
+        ordinal = len(self.branch.effects) if self.straight else "{len(effects)}"
         name = repr(invoke.id) if invoke.id is not None else f"{state.id + '.'!r} + f'{{version}}.{ordinal}'"
         invokeid = self.local("invokeid")
         self.add(f"{invokeid} = {name}")
@@ -345,7 +353,7 @@ class PartWriter(CodeWriter):
         if self.straight:
             started = self.local("invocation")
             self.add(f"{started} = {invocation}")
-            self.path.invokes.append(Known(started, state.id, invoke.id or "", new=True))
+            self.branch.invokes.append(Known(started, state.id, invoke.id or "", new=True))
         else:
             self.add(f"invokes = (*invokes, {invocation})")
 
@@ -358,7 +366,7 @@ class PartWriter(CodeWriter):
         if invoke.input is not None:
             items["input"] = self.value(invoke.input)
         if invoke.key is not None:
-            items["key"] = f"checked_key({self.value(invoke.key)})"
+            items["key"] = self._key(invoke.key)
         if invoke.autoforward:
             items["autoforward"] = "True"
         if invoke.retry is not None:
@@ -373,6 +381,13 @@ class PartWriter(CodeWriter):
             items["late"] = "True"
         return _mapping(items)
 
+    def _key(self, key: Value) -> str:
+        """Write the check of the computed key of an invoke, and return its source."""
+        name = self.local("key")
+        self.add(f"{name} = {self.value(key)}")
+        self.add(f"if {name}.__class__ is not str: checked_key({name})")
+        return name
+
     # Actions
 
     def action(self, action: Action) -> None:
@@ -386,7 +401,7 @@ class PartWriter(CodeWriter):
                 for path, value in action.values:
                     self.assign(path, value)
             case AssignCall():
-                self._own_context()  # a function that changes its argument must not change the snapshot
+                self.own_context()  # a function that changes its argument must not change the snapshot
                 result = self.call(action.name, self.actions.assigns, action.arguments)
                 self.add(f"assign_all(context, {result}, {self.constant(self.actions.fields)})")
             case Raise():
@@ -429,7 +444,7 @@ class PartWriter(CodeWriter):
             value = self.local("data")
             self.add(f"{value} = {data}")
         self._measure(value, count)
-        self.path.queue.append(Queued(event, value, "internal", sendid))
+        self.branch.queue.append(Queued(event, value, "internal", sendid))
 
     def send(self, action: Send) -> None:
         """Write the source of a `send`: an internal event, an effect, or a timer."""
@@ -464,7 +479,7 @@ class PartWriter(CodeWriter):
         self.reads_invokes = self.reads_snapshot = True
         invokes = "invokes"
         if self.straight:
-            known = self.path.invokes
+            known = self.branch.invokes
             invokes = f"({', '.join(each.source for each in known)},)" if known else "()"
         address = self.local("address")
         self.add(f"{address} = send_address({self.value(to)}, id, snapshot.parent, {invokes}, None)")
@@ -515,7 +530,7 @@ class PartWriter(CodeWriter):
     def branches(self, action: If) -> None:
         """Write the source of an `if`. A guard that fails raises, and so falls back."""
         if any(_writes(block) for _, block in action.branches) or _writes(action.otherwise):
-            self._own_context()
+            self.own_context()
         self.nested += 1
         self._alternatives(action.branches, action.otherwise)
         self.nested -= 1
@@ -538,17 +553,18 @@ class PartWriter(CodeWriter):
         if not all(name is None or name.isidentifier() for name in (action.item, action.index)):
             raise NotCompiled("a `foreach` with an invalid name")
         items = self.value(action.items)
-        self._own_context()
+        self.own_context()
+        self.branch.owned.clear()  # a round of the loop may give them away
         index, item = self.local("index"), self.local("item")
         self.nested += 1
-        work, count = self.work, self.path.references
+        work, count = self.work, self.branch.references
         with self._conditional(f"for {index}, {item} in enumerate(short_list({items})):"):
             self.bind_loop_variable(action.item, item)
             if action.index is not None:
                 self.bind_loop_variable(action.index, index)
             self.write_block(action.block)
         self.charge((ITEMS_MAX - 1) * (self.work - work) + ITEMS_MAX * EVALUATION_WORK)
-        self.path.references += (ITEMS_MAX - 1) * (self.path.references - count)
+        self.branch.references += (ITEMS_MAX - 1) * (self.branch.references - count)
         self.nested -= 1
 
     # Values
@@ -562,20 +578,50 @@ class PartWriter(CodeWriter):
         outside, self.uses = self.uses, set()
         source = super().expression(expression)
         self.need(self.uses)
+        if "context" in self.uses:
+            self.branch.owned.clear()  # its value may be one of them
         self.uses |= outside
         return source
 
-    def guard(self, guard: Any) -> str:
-        """Return the source of a guard, after the statements that it needs."""
-        outside, self.uses = self.uses, set()
-        source = super().guard(guard)
-        self.need(self.uses)
-        self.uses |= outside
-        return source
+    def guard(self, guard: Guard) -> str:
+        """Return the source of a guard, after the statements that it needs. What is certain is not written."""
+        match guard:
+            case GuardExpression():
+                return self.expression(guard.expression)
+            case GuardIn():
+                return repr(guard.state in self.branch.active)
+            case GuardNot():
+                inner = self.guard(guard.guard)
+                return {"True": "False", "False": "True"}.get(inner, f"(not {inner})")
+            case GuardAll():
+                return self._joined(guard.guards, " and ", until="False")
+            case GuardAny():
+                return self._joined(guard.guards, " or ", until="True")
+            case _:
+                return self.call(guard.name, self.actions.guards, guard.arguments)
+
+    def _joined(self, guards: tuple[Guard, ...], word: str, *, until: str) -> str:
+        """Return the source of guards joined by a word.
+
+        What comes after a guard that is certainly `until` is not evaluated, and one that is certainly the opposite
+        changes nothing.
+        """
+        sources = []
+        for each in guards:
+            source = self.guard(each)
+            if source not in ("True", "False"):
+                sources.append(source)
+            elif source == until:
+                sources.append(source)
+                break
+        if not sources:
+            return "True" if until == "False" else "False"
+        return f"({word.join(sources)})" if len(sources) > 1 else sources[0]
 
     def call_source(self, function: str, name: str, arguments: str, *, by: str) -> str:  # noqa: ARG002  # errors need no name here
         """Return the source of a plain call."""
         self.need({"event"})
+        self.branch.owned.clear()  # the function may keep or return one of them
         return f"{function}({arguments})"
 
     def check_source(self, value: str, field: Field) -> str:
@@ -583,39 +629,11 @@ class PartWriter(CodeWriter):
         return f"refuse({value}, {self.constant(field)})"
 
     def assign(self, path: str, value: Value) -> None:
-        """Write one assignment. If its type is certain, the only check is that a sum is one of machine integers."""
-        field = self.actions.fields.get(path)
-        if field is None:
-            parts = tuple(path.split("."))
-            source = self.value(value)
-            self._own_context()
-            known = self.actions.fields.get(parts[0])
-            given = "None" if known is None else self.constant(known)
-            self.add(f"assign_path(context, {parts!r}, {source}, {given})")
-            return
-        typed = self.actions.typed(value)
-        if typed is None or typed.type != field.type or not _is_unbounded(field):
-            if not isinstance(value, Expression | dict | list) and field_problem(value, field) is not None:
-                raise NotCompiled("a value that its field refuses")
-            self._own_context()
+        """Write one assignment, with the checks whose result is not known now."""
+        if not self.assignments.assign(path, value):
+            self.own_context()
             super().assign(path, value)
-            return
-        self.need(typed.uses)
-        self._own_context()
-        if not typed.operands:
-            self.add(f"context[{path!r}] = {typed.source}")
-            return
-        names = []
-        for position, operand in enumerate(typed.operands, start=1):
-            if operand.isdecimal():
-                names.append(operand)
-                continue
-            names.append(f"v{position}")
-            self.add(f"v{position} = {operand}")  # looked up once, for the check and for the sum
-            self.add(f"if v{position}.__class__ is not x_integer: return None")
-        self.add(f"v = {typed.sign.join(names)}")
-        self.add(f"if not -{_SMALL} <= v <= {_SMALL}: return None")
-        self.add(f"context[{path!r}] = v")
+            self.assignments.forget((path,))
 
 
 def _mapping(items: Mapping[str, str]) -> str:
@@ -640,8 +658,3 @@ def _writes(block: Block) -> bool:
         or (isinstance(each, If) and (any(_writes(block) for _, block in each.branches) or _writes(each.otherwise)))
         for each in block
     )
-
-
-def _is_unbounded(field: Field) -> bool:
-    bounds = (field.enum, field.min, field.max, field.length_max)
-    return all(each is None for each in bounds)

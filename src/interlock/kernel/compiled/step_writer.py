@@ -1,9 +1,9 @@
-"""Follow one step through its microsteps, and write the source of each way that it can take.
+"""Follow one step through its microsteps, and write the source of each branch that it can take.
 
 Rule 1: the order is that of `receive`, `select` and `microsteps`: select, exit, act, enter, then eventless transitions,
         then internal events, then invokes.
 Rule 2: where a guard or a recorded history decides, the source branches. Every branch ends with a `return`, so the
-        source after it is the way on which the guard does not hold.
+        source after it is the branch in which the guard is false.
 Rule 3: `return None` leaves the step to the general path.
 """
 
@@ -14,16 +14,17 @@ from types import MappingProxyType
 from typing import Any
 
 from interlock.kernel.codegen import ACTION_WORK, ActionCompiler
-from interlock.kernel.compiled.part_writer import PartWriter
-from interlock.kernel.compiled.path import (
+from interlock.kernel.compiled.branch import (
+    Branch,
     Cause,
-    Entry,
+    NeverTaken,
     NotCompiled,
-    Path,
+    Variant,
     invokeid_of,
     known_invokes,
     known_timers,
 )
+from interlock.kernel.compiled.part_writer import PartWriter
 from interlock.kernel.plan import Configuration, Plan, Planner
 from interlock.kernel.select import EVENTLESS, Group, Selector
 from interlock.model.chart import Chart, State, Transition
@@ -34,8 +35,8 @@ MICROSTEPS_MAX = 24
 KNOWN_MAX = 64
 """Timers, and invokes, of the active states. With those that one step can add they are far below the limits."""
 
-WAYS_MAX = 32
-"""Ways through one compiled step: each has its own statements."""
+BRANCHES_MAX = 32
+"""Ends of one compiled step: each branch has its own statements."""
 
 
 class HistoryReads(Mapping[int, tuple[int, ...]]):
@@ -69,7 +70,7 @@ class StepWriter:
         configuration: Configuration,
         name: str,
         cause: Cause,
-        entry: Entry,
+        variant: Variant,
         from_timer: bool,
         namespace: dict[str, Any],
     ) -> None:
@@ -86,8 +87,8 @@ class StepWriter:
         self.invokes = known_invokes(configuration)
         if max(len(self.timers), len(self.invokes)) > KNOWN_MAX:
             raise NotCompiled(f"the active states have more than {KNOWN_MAX} timers or invokes")
-        path = Path(configuration, self.timers.copy(), self.invokes.copy())
-        self.out = PartWriter(actions, entry, name, path, namespace)
+        branch = Branch(configuration, self.timers.copy(), self.invokes.copy())
+        self.out = PartWriter(actions, variant, name, branch, namespace)
         self.out.reads_timers = cause == "timer"
         self.out.reads_invokes = bool(configuration.invoking)
         self.out.reads_snapshot = self.out.reads_timers or self.out.reads_invokes
@@ -102,17 +103,17 @@ class StepWriter:
         self._remove_cause()
         self._forward()
         self._select(event_class, self._event_not_taken)
-        if not self.returns and self.out.entry != "parts":
-            raise NotCompiled("no transition takes the event")
+        if not self.returns and self.out.variant != "plain":
+            raise NeverTaken("no transition takes the event")
 
     def _remove_cause(self) -> None:
-        path = self.out.path
+        branch = self.out.branch
         if self.cause == "timer":
-            path.timers.remove(next(each for each in path.timers if each.name == self.name))
-            path.changes_timers = True
+            branch.timers.remove(next(each for each in branch.timers if each.name == self.name))
+            branch.changes_timers = True
         elif self.cause == "invoke":
-            path.invokes.remove(next(each for each in path.invokes if each.name == invokeid_of(self.name)))
-            path.changes_invokes = True
+            branch.invokes.remove(next(each for each in branch.invokes if each.name == invokeid_of(self.name)))
+            branch.changes_invokes = True
 
     def _forward(self) -> None:
         """Write the effects that forward the event to child entities (S9)."""
@@ -122,8 +123,8 @@ class StepWriter:
         out = self.out
         out.need({"event"})
         out.reads_invokes = out.reads_snapshot = out.makes_effects = True
-        receivers = [each for each in out.path.invokes if forwarding[each.state][each.position]]
-        out.path.handled = bool(receivers)
+        receivers = [each for each in out.branch.invokes if forwarding[each.state][each.position]]
+        out.branch.handled = bool(receivers)
         if out.straight:
             for each in receivers:
                 out.charge(ACTION_WORK)
@@ -131,7 +132,7 @@ class StepWriter:
         else:
             given = f"invokes, effects, base, event, {out.constant(forwarding)}"
             out.add(f"if forward({given}) is not {bool(receivers)}: return None")
-            out.path.references += len(receivers)
+            out.branch.references += len(receivers)
 
     def _event_not_taken(self) -> None:
         if self.name.startswith("error."):
@@ -141,8 +142,8 @@ class StepWriter:
 
     def _select(self, event_class: int, otherwise: Callable[[], None]) -> None:
         """Write the choice of transitions for an event class (`select.Selector`)."""
-        self.out.path.is_eventless = event_class == EVENTLESS
-        candidates = self.selector.candidates(self.out.path.configuration, event_class)
+        self.out.branch.is_eventless = event_class == EVENTLESS
+        candidates = self.selector.candidates(self.out.branch.configuration, event_class)
         self.out.charge(candidates.work)
         if candidates.enabled:
             self._take(candidates.enabled)
@@ -152,9 +153,9 @@ class StepWriter:
             inner_first = self.chart.dialect.select == "inner_first" and event_class != EVENTLESS
             if inner_first and len(candidates.by_state) > 1:
                 raise NotCompiled("guards decide between parallel regions of an XState chart")
-            if len(candidates.by_state) > WAYS_MAX:
-                raise NotCompiled(f"guards decide in more than {WAYS_MAX} parallel regions")
-            self.out.path.active = self.out.path.configuration.ids
+            if len(candidates.by_state) > BRANCHES_MAX:
+                raise NotCompiled(f"guards decide in more than {BRANCHES_MAX} parallel regions")
+            self.out.branch.active = self.out.branch.configuration.ids
             self._decide(candidates.by_state, {}, (), otherwise)
 
     def _decide(
@@ -180,7 +181,9 @@ class StepWriter:
                     if condition == "True":
                         tried[state] = number
                         break
-                    with self.out.branch(f"if {condition}:"):
+                    if condition == "False":
+                        continue
+                    with self.out.branching(f"if {condition}:"):
                         chosen = {**tried, state: number}
                         more = found if number in found else (*found, number)
                         self._decide(by_state[1:], chosen, more, otherwise)
@@ -191,10 +194,10 @@ class StepWriter:
         self._decide(by_state[1:], tried, found, otherwise)
 
     def _condition(self, transition: Transition) -> str:
-        """Return the source of the roles and the guard of a transition; `True` if it has none."""
+        """Return the source of the roles and the guard of a transition; `True` or `False` if that is certain."""
         conditions = []
         if transition.roles is not None:
-            if self.out.path.is_eventless:
+            if self.out.branch.is_eventless:
                 conditions.append(repr("system" in transition.roles))
             else:
                 self.out.need({"event"})
@@ -202,14 +205,16 @@ class StepWriter:
         if transition.guard is not None:
             conditions.append(self.out.guard(transition.guard))
         self.out.charge(0)
-        return " and ".join(conditions) or "True"
+        if "False" in conditions:
+            return "False"  # roles and `In()` do not fail
+        return " and ".join(each for each in conditions if each != "True") or "True"
 
     def _take(
         self, enabled: tuple[int, ...], assumed: Mapping[int, tuple[str, ...] | None] = MappingProxyType({})
     ) -> None:
-        """Write one microstep, and what follows it. Where a history decides, each of its possible values is a way."""
+        """Write one microstep, and what follows it. Where a history decides, each possible value is a branch."""
         out = self.out
-        known = {**assumed, **{self.planner.by_id[name]: states for name, states in out.path.records.items()}}
+        known = {**assumed, **{self.planner.by_id[name]: states for name, states in out.branch.records.items()}}
         reads = HistoryReads(
             {
                 history: tuple(self.planner.by_id[each] for each in states)
@@ -217,7 +222,7 @@ class StepWriter:
                 if states is not None
             }
         )
-        plan = self.planner.build(out.path.configuration, enabled, reads)
+        plan = self.planner.build(out.branch.configuration, enabled, reads)
         unknown = min(reads.read - set(known), default=None)
         if unknown is None:
             self._apply(plan)
@@ -228,7 +233,7 @@ class StepWriter:
         out.add(f"{recorded} = None if snapshot.history is None else snapshot.history.get({history.id!r})")
         for states in self._recordable(history):
             test = "is None" if states is None else f"== {states!r}"
-            with out.branch(f"if {recorded} {test}:"):
+            with out.branching(f"if {recorded} {test}:"):
                 self._take(enabled, {**assumed, unknown: states})
         out.add("return None")
 
@@ -243,44 +248,44 @@ class StepWriter:
         return [None, *((chart.states[each].id,) for each in chart.regions(parent.index))]
 
     def _apply(self, plan: Plan) -> None:
-        path = self.out.path
+        branch = self.out.branch
         self._count_microstep()
         self.out.charge(plan.work)
-        path.chosen += plan.chosen
-        path.records.update(plan.records)
-        path.handled |= plan.content
-        before, writes = path.configuration.names, path.writes
+        branch.chosen += plan.chosen
+        branch.records.update(plan.records)
+        branch.handled |= plan.content
+        before, writes = branch.configuration.names, branch.writes
         for part in plan.parts:
             self.out.part(part)
-        path.configuration = plan.next
+        branch.configuration = plan.next
         if plan.ended:
             self._end()
-        elif path.is_eventless and self.chart.dialect.eventless == "until_unchanged":
-            self._settle(eventless=before != plan.next.names or writes != path.writes or bool(plan.records))
+        elif branch.is_eventless and self.chart.dialect.eventless == "until_unchanged":
+            self._settle(eventless=before != plan.next.names or writes != branch.writes or bool(plan.records))
         else:
             self._settle(eventless=True)
 
     def _count_microstep(self) -> None:
-        self.out.path.microsteps += 1
-        if self.out.path.microsteps > MICROSTEPS_MAX:
+        self.out.branch.microsteps += 1
+        if self.out.branch.microsteps > MICROSTEPS_MAX:
             raise NotCompiled(f"more than {MICROSTEPS_MAX} microsteps and internal events in one step")
 
     def _settle(self, *, eventless: bool) -> None:
         """Write what follows a microstep: eventless transitions, then internal events, then the end of the step."""
-        path = self.out.path
-        if eventless and not path.configuration.has_no_eventless:
+        branch = self.out.branch
+        if eventless and not branch.configuration.has_no_eventless:
             self._select(EVENTLESS, self._next_internal)
         else:
             self._next_internal()
 
     def _next_internal(self) -> None:
-        path = self.out.path
-        if not path.queue:
+        branch = self.out.branch
+        if not branch.queue:
             self._finish()
             return
         self._count_microstep()
-        event = path.event = path.queue.pop(0)
-        path.event_is_made = False
+        event = branch.event = branch.queue.pop(0)
+        branch.event_is_made = False
         selector = self.selector
         event_class = selector.event_class(event.name)
         if event.type == "internal":
@@ -289,36 +294,36 @@ class StepWriter:
 
     def _finish(self) -> None:
         """Write the end of a step that is stable: it starts invokes and returns."""
-        path = self.out.path
+        branch = self.out.branch
         self.ends += 1
-        if self.ends > WAYS_MAX:
-            raise NotCompiled(f"guards decide between more than {WAYS_MAX} ways")
-        path.active = path.configuration.ids
-        for _, state in sorted(path.to_invoke.items()):
+        if self.ends > BRANCHES_MAX:
+            raise NotCompiled(f"guards decide between more than {BRANCHES_MAX} branches")
+        branch.active = branch.configuration.ids
+        for _, state in sorted(branch.to_invoke.items()):
             for position in range(len(state.invokes)):
                 self.out.start_invoke(state, position)
         pending = self.cause != "sender"
-        if not path.handled and self.from_timer:
+        if not branch.handled and self.from_timer:
             self.out.add("return None")  # it depends on whether a timer fired
-        elif not path.chosen and not path.handled:
+        elif not branch.chosen and not branch.handled:
             self._finish_unhandled(pending=pending)
-        elif path.handled:
-            self._return("'applied', None", path.chosen)
+        elif branch.handled:
+            self._return("'applied', None", branch.chosen)
         elif pending:
-            self._return("'ignored', 'no_content'", path.chosen)
-        elif self.out.entry == "parts":
+            self._return("'ignored', 'no_content'", branch.chosen)
+        elif self.out.variant == "plain":
             self.out.add("return None")
         else:
             self.returns += 1
-            self.out.add(f"return Step(snapshot, (), 'ignored', 'no_content', {path.chosen!r})")
+            self.out.add(f"return Step(snapshot, (), 'ignored', 'no_content', {branch.chosen!r})")
 
     def _finish_unhandled(self, *, pending: bool) -> None:
         if pending:
             self._return("'ignored', 'no_transition'", (), effects="()")
-        elif self.chart.unhandled == "ignore" and not self.restricted and self.out.entry != "parts":
+        elif self.chart.unhandled == "ignore" and not self.restricted and self.out.variant != "plain":
             self.returns += 1
             self.out.add("return Step(snapshot, (), 'ignored', 'no_transition')")
-        elif self.chart.unhandled == "reject" and self._is_unknown() and self.out.entry != "parts":
+        elif self.chart.unhandled == "reject" and self._is_unknown() and self.out.variant != "plain":
             self.returns += 1
             self.out.add("return Step(snapshot, (), 'rejected', 'no_transition')")
         else:
@@ -330,25 +335,25 @@ class StepWriter:
         return not candidates.numbers() and self.first.has_no_eventless
 
     def _return(self, outcome: str, chosen: tuple[int, ...], *, effects: str | None = None) -> None:
-        path = self.out.path
+        branch = self.out.branch
         self.returns += 1
         if effects is None:
-            effects = self.out.notify_parent(path.output) if path.ended else self.out.effects()
+            effects = self.out.notify_parent(branch.output) if branch.ended else self.out.effects()
         self.out.check_payloads()
-        names = path.configuration.names
+        names = branch.configuration.names
         timers, invokes, ended = self.out.timers(), self.out.invokes(), "None, None"
-        if path.ended:
+        if branch.ended:
             top = self.chart.completion_root
-            finals = (each for each in path.configuration.atomic if self.chart.states[each].parent == top)
+            finals = (each for each in branch.configuration.atomic if self.chart.states[each].parent == top)
             names = tuple(self.chart.states[each].id for each in finals) or names
-            timers, invokes, ended = "()", "()", f"'done', {path.output}"
-        if self.out.entry == "parts":
-            self.out.add(f"return {self.out.constant(path.configuration)}, context, {effects}, {chosen!r}")
+            timers, invokes, ended = "()", "()", f"'done', {branch.output}"
+        if self.out.variant == "plain":
+            self.out.add(f"return {self.out.constant(branch.configuration)}, context, {effects}, {chosen!r}")
             return
         history = "snapshot.history"
-        if path.records:
+        if branch.records:
             self.out.reads_snapshot = True
-            history = f"{{**({history} or {{}}), **{path.records!r}}}"
+            history = f"{{**({history} or {{}}), **{branch.records!r}}}"
         others = f"{history}, {timers}, {invokes}, (), snapshot.entered, {ended}, snapshot.parent"
         snapshot = f"Snapshot(kind, id, version, revision, {self._names(names)}, context, {others})"
         transitions = f", {chosen!r}" if chosen else ""
@@ -362,17 +367,17 @@ class StepWriter:
 
     def _end(self) -> None:
         """Write the end of the entity (`Microsteps.end`): all states are exited, timers dropped."""
-        path = self.out.path
+        branch = self.out.branch
         self.out.reads_snapshot = True
-        path.queue.clear()
-        path.to_invoke.clear()
-        for state, parts in self.planner.ending(path.configuration):
+        branch.queue.clear()
+        branch.to_invoke.clear()
+        for state, parts in self.planner.ending(branch.configuration):
             for part in parts:
                 self.out.part(part)
             if state.type == "final" and state.parent == self.chart.completion_root:
-                path.active = frozenset(self.chart.states[each].id for each in self.chart.path(state.parent))
-                path.output = self.out.output(state)
-        path.queue.clear()  # internal events are dropped at the end
+                branch.active = frozenset(self.chart.states[each].id for each in self.chart.path(state.parent))
+                branch.output = self.out.output(state)
+        branch.queue.clear()  # internal events are dropped at the end
         self.out.drop_timers()
-        path.ended = True
+        branch.ended = True
         self._finish()

@@ -19,7 +19,8 @@ CREATE = "_create"
 class Entry(Struct, frozen=True, omit_defaults=True, rename={"before": "from", "after": "to"}):
     """What happened to an entity at one version: the event, its outcome, the states before and after, the effects.
 
-    Everything that a step causes is in its one entry, which is appended in one atomic write.
+    Everything that a step causes is in its one entry, which is appended in one atomic write. `digest` is the hash of
+    the snapshot after it, as it is stored; None in an entry of an earlier release.
     """
 
     version: int
@@ -32,6 +33,7 @@ class Entry(Struct, frozen=True, omit_defaults=True, rename={"before": "from", "
     reason: str | None = None
     trace: str | None = None
     effects: tuple[Effect, ...] = ()
+    digest: str | None = None
 
 
 class Receipt(Struct, frozen=True, omit_defaults=True):

@@ -13,6 +13,9 @@ from msgspec import Struct
 
 Lane = Literal["effect", "timer", "outbox", "message"]
 
+LANES: tuple[Lane, ...] = ("effect", "timer", "outbox", "message")
+"""All lanes."""
+
 ORDERED_LANES: tuple[Lane, ...] = ("outbox", "message")
 """The lanes in which only the first unfinished row of an entity can be claimed. There are two, so that sends between
 entities continue while a bus is unreachable."""

@@ -4,7 +4,8 @@ Rule 1: a journal is released only by a rule that names a kind, a state and an a
 Rule 2: the order is verify, copy, read back, release. A crash in between leaves a journal in two places, never in none;
 the same call continues where it stopped.
 Rule 3: the entity itself stays: its snapshot, its keys, the hash of its last record. An id is never used twice.
-Rule 4: a journal that cannot be verified, by its chain and by replay, or that does not follow what the archive has, is
+Rule 4: the archive gets the definition of every revision that a journal names, before the journal.
+Rule 5: a journal that cannot be verified, by its chain and by replay, or that does not follow what the archive has, is
 not archived, and the result says so. The others are archived all the same.
 """
 
@@ -19,9 +20,9 @@ from interlock.errors import ConflictError, CorruptionError, UsageError
 from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import PAGE_MAX, Append, EntityQuery, EntityRow, Store
-from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import replay
 from interlock.runtime.history.verify import verify_entity
+from interlock.runtime.revisions import Revisions
 
 
 class RetentionRule(Struct, frozen=True, kw_only=True):
@@ -51,7 +52,7 @@ journals are archived: a chain starts with its tenant."""
 
 
 async def archive(
-    store: Store, charts: ChartRegistry, rule: RetentionRule, open_month: Opener, *, dry_run: bool = False
+    store: Store, revisions: Revisions, rule: RetentionRule, open_month: Opener, *, dry_run: bool = False
 ) -> AsyncIterator[ArchivedEntity]:
     """Archive the journals of all entities of a rule, one after the other. `open_month` owns the stores it opens.
 
@@ -60,6 +61,7 @@ async def archive(
     if store.journal_release is None:
         raise UsageError("this store does not support archiving", code="archive.source")
     cursor: str | None = None
+    saved: dict[str, set[tuple[str, str]]] = {}
     while True:  # ends with the last page
         query = EntityQuery(
             kind=rule.kind,
@@ -71,7 +73,8 @@ async def archive(
         page = await store.find(query)
         for row in page.rows:
             if row.ended is not None:
-                yield await _archive(store, charts, row, open_month, dry_run=dry_run)
+                definitions = saved.setdefault(month(row.changed_ms), set())
+                yield await _archive(store, revisions, row, open_month, definitions, dry_run=dry_run)
         cursor = page.after
         if cursor is None:
             break
@@ -83,10 +86,16 @@ def month(time_ms: int) -> str:
 
 
 async def _archive(
-    store: Store, charts: ChartRegistry, row: EntityRow, open_month: Opener, *, dry_run: bool
+    store: Store,
+    revisions: Revisions,
+    row: EntityRow,
+    open_month: Opener,
+    saved: set[tuple[str, str]],
+    *,
+    dry_run: bool,
 ) -> ArchivedEntity:
     where = month(row.changed_ms)
-    found = await verify_entity(store, charts, row.entity)
+    found = await verify_entity(store, revisions, row.entity)
     if found.archive is not None:
         return ArchivedEntity(row.entity, "before", where)
     if found.problem is not None:
@@ -95,7 +104,7 @@ async def _archive(
         return ArchivedEntity(row.entity, "would", where, found.entries)
     target, address = await open_month(where)
     try:
-        head = await _copy(store, charts, row.entity, found.entries, target)
+        head = await _copy(store, revisions, row.entity, found.entries, target, saved)
     except (ConflictError, CorruptionError) as error:
         return ArchivedEntity(row.entity, "no", where, found.entries, error.message)
     if head != found.head:
@@ -106,8 +115,13 @@ async def _archive(
     return ArchivedEntity(row.entity, "yes", where, found.entries)
 
 
-async def _copy(store: Store, charts: ChartRegistry, entity: str, version: int, target: Store) -> str | None:
-    """Copy the records of an entity, page by page; return the hash of the last one, read back from the archive."""
+async def _copy(
+    store: Store, revisions: Revisions, entity: str, version: int, target: Store, saved: set[tuple[str, str]]
+) -> str | None:
+    """Copy the records of an entity, page by page; return the hash of the last one, read back from the archive.
+
+    `saved` are the revisions whose definitions that archive has.
+    """
     if target.journal_archive is None:
         raise UsageError("this store cannot contain an archive", code="archive.target", hint="use file:///folder")
     after, snapshot = 0, None
@@ -115,18 +129,24 @@ async def _copy(store: Store, charts: ChartRegistry, entity: str, version: int, 
         records = await store.read(entity, after=after, limit=min(PAGE_MAX, version - after))
         if not records:
             return None
-        snapshot = replay(charts, entity, snapshot, (each.entry for each in records))
+        snapshot = await replay(revisions, entity, snapshot, (each.entry for each in records))
         assert snapshot is not None
-        await target.journal_archive.adopt(_append(charts, snapshot, records), records)
+        for name in dict.fromkeys(each.entry.revision for each in records):
+            if target.definitions is not None and (snapshot.kind, name) not in saved:
+                definition = await revisions.definition(snapshot.kind, name)
+                if definition is not None:
+                    await target.definitions.save_definition(definition, now_ms=records[0].entry.event.time_ms)
+                saved.add((snapshot.kind, name))
+        await target.journal_archive.adopt(await _append(revisions, snapshot, records), records)
         after = records[-1].version
     last = await target.read(entity, after=version - 1, limit=1)
     return last[0].head if last else None
 
 
-def _append(charts: ChartRegistry, snapshot: Snapshot, records: tuple[JournalRecord, ...]) -> Append:
+async def _append(revisions: Revisions, snapshot: Snapshot, records: tuple[JournalRecord, ...]) -> Append:
     """Return the append of the last of these records."""
     entry = records[-1].entry
-    states = charts.for_snapshot(snapshot).active(snapshot)
+    states = (await revisions.for_reading(snapshot.kind, snapshot.revision)).active(snapshot)
     tags = tuple(sorted({tag for each in states for tag in each.tags}))
     ids = tuple(each.id for each in states)
     return Append(snapshot.kind, snapshot.entity, entry.version - 1, entry, snapshot, ids, tags)

@@ -3,6 +3,8 @@
 Rule 1: a replayed entry must lead to the version and configuration it records. A difference is corruption when the
 chart that wrote the entry shows it. A chart that is only compatible with that one may lead elsewhere; then this process
 cannot judge the entry.
+    The digest of an entry, a hash of the snapshot after it, covers the rest, such as the context. When an entity is
+    loaded, only the last one is compared, because a wrong result remains wrong; `verify` compares each.
 Rule 2: a time means the last entry at or before it.
 Rule 3: the snapshot that the store loads is only a shortcut. Replay starts there when the snapshot is not after the
 wanted moment, otherwise at the first entry. Both give the same result.
@@ -14,21 +16,32 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, NotFoundError, UnavailableError, UsageError
 from interlock.kernel.step import Kernel
+from interlock.model.codec import encode, snapshot_digest
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
 from interlock.ports.store import PAGE_MAX, Loaded, Store
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.revisions import Revisions, missing_functions
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+DIGEST = "snapshot.digest"
+"""The code of a snapshot that is not the one which its entry records."""
+
+DIGEST_HINT = (
+    "a guard or assign function changed since, or is not a pure function of its arguments; otherwise the journal is "
+    "damaged"
+)
 
 At = int | str | datetime
 """A version, or a time: ISO 8601 with its zone, or an aware datetime."""
@@ -37,23 +50,57 @@ At = int | str | datetime
 # Replay
 
 
-def replay(charts: ChartRegistry, entity: str, snapshot: Snapshot | None, entries: Iterable[Entry]) -> Snapshot | None:
+async def replay(
+    revisions: Revisions, entity: str, snapshot: Snapshot | None, entries: Iterable[Entry]
+) -> Snapshot | None:
     """Return the snapshot after these entries, each stepped by the revision that wrote it, or by a compatible one.
 
-    Raises CorruptionError at a divergence, UnavailableError when only a compatible revision diverges.
+    Raises CorruptionError at a divergence; UnavailableError when a definition or a function is missing here, and when
+    only a compatible revision diverges.
     """
     kind = kind_of(entity)
+    recorded: tuple[Entry, Snapshot] | None = None
+    other: tuple[Entry, Kernel] | None = None
     for entry in entries:
-        kernel = charts.for_revision(kind, entry.revision)
-        snapshot = repeat_step(kernel, entity, snapshot, entry).snapshot
+        kernel = revisions.known(kind, entry.revision) or await revisions.for_reading(kind, entry.revision)
+        snapshot = as_recorded(repeat_step(kernel, entity, snapshot, entry).snapshot, entry)
+        missing = revisions.missing_call(kernel)
+        if missing is not None:
+            raise missing_functions(kernel.chart, (missing,))
+        if other is None and not kernel.chart.is_revision(entry.revision):
+            other = entry, kernel
+        if entry.digest is not None:
+            recorded = entry, snapshot
         if snapshot.version != entry.version or snapshot.configuration != entry.after:
-            if kernel.chart.revision != entry.revision:
+            if not kernel.chart.is_revision(entry.revision):
                 raise unproven(entity, entry, kernel)
             found = f"version {snapshot.version} in {', '.join(snapshot.configuration)}"
             written = f"version {entry.version} in {', '.join(entry.after)}"
             message = f"replay of `{entity}` diverges: the journal records {written}, the chart gives {found}"
             raise CorruptionError(message, code="journal.divergence")
+    if recorded is not None and (problem := digest_problem(*recorded)) is not None:
+        if other is not None:
+            raise unproven(entity, *other)
+        raise CorruptionError(f"replay of `{entity}` diverges: {problem}", code=DIGEST, hint=DIGEST_HINT)
     return snapshot
+
+
+def as_recorded(snapshot: Snapshot, entry: Entry) -> Snapshot:
+    """Return a replayed snapshot under the name of the revision that the entry records.
+
+    A compatible chart, or one that is known by two names, writes its own name.
+    """
+    return snapshot if snapshot.revision == entry.revision else replace(snapshot, revision=entry.revision)
+
+
+def digest_problem(entry: Entry, snapshot: Snapshot) -> str | None:
+    """Return how a snapshot differs from the one that the entry led to; None if it does not, or it is not known."""
+    if entry.digest is None:
+        return None
+    found = snapshot_digest(encode(snapshot))
+    if found == entry.digest:
+        return None
+    return f"the snapshot at version {entry.version} has the hash {found}, but the journal records {entry.digest}"
 
 
 def unproven(entity: str, entry: Entry, kernel: Kernel) -> UnavailableError:
@@ -179,15 +226,15 @@ def _parse_time(text: str) -> datetime:
         raise UsageError(f"`{text[:60]}` is not an ISO 8601 time", code="at.malformed", hint=hint) from None
 
 
-async def state_at(store: Store, charts: ChartRegistry, entity: str, loaded: Loaded | None, at: At) -> Snapshot:
+async def state_at(store: Store, revisions: Revisions, entity: str, loaded: Loaded | None, at: At) -> Snapshot:
     """Return the entity as it was. Raises NotFoundError if it did not exist, CorruptionError if that is damaged."""
     wanted = parse_moment(at)
     found: Snapshot | None = None
     if loaded is not None and _starts_before(loaded, wanted):
-        found = _replay_until(charts, entity, loaded.snapshot, wanted, (each.entry for each in loaded.records))
+        found = await _replay_until(revisions, entity, loaded.snapshot, wanted, (each.entry for each in loaded.records))
     else:
         async for page in pages(store, entity):
-            found = _replay_until(charts, entity, found, wanted, page)
+            found = await _replay_until(revisions, entity, found, wanted, page)
             if wanted.is_reached_by(page[-1]):
                 break
     if found is None or (wanted.version is not None and found.version != wanted.version):
@@ -208,11 +255,7 @@ def _starts_before(loaded: Loaded, wanted: Moment) -> bool:
     return wanted.time_ms is not None and first_ms <= wanted.time_ms
 
 
-def _replay_until(
-    charts: ChartRegistry, entity: str, snapshot: Snapshot | None, wanted: Moment, entries: Iterable[Entry]
+async def _replay_until(
+    revisions: Revisions, entity: str, snapshot: Snapshot | None, wanted: Moment, entries: Iterable[Entry]
 ) -> Snapshot | None:
-    for entry in entries:
-        if wanted.is_passed_by(entry):
-            break
-        snapshot = replay(charts, entity, snapshot, (entry,))
-    return snapshot
+    return await replay(revisions, entity, snapshot, takewhile(lambda each: not wanted.is_passed_by(each), entries))

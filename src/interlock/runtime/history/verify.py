@@ -1,7 +1,8 @@
 """Verification: read whole journals, check every link, replay every entry, and compare with the rows derived from them.
 
-Rule 1: a replayed step must give what its entry records: from, to, outcome, reason, effects; and the stored snapshot
-must equal the replayed one at its version. Anything else is a divergence, reported with its version.
+Rule 1: a replayed step must give what its entry records: from, to, outcome, reason, effects, and the digest of the
+snapshot after it; and the stored snapshot must equal the replayed one at its version. Anything else is a divergence,
+reported with its version. Entries of earlier releases have no digest.
 Rule 2: damage is a result, not an exception: one bad entity does not stop the verification of the others. So is an
 entity that cannot be read, as long as the store itself responds.
 Rule 3: an entity whose revision is not loaded is not replayed, and the result says so. A compatible chart may replay
@@ -27,14 +28,23 @@ from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
+from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.store import PAGE_MAX, Duplicate, EntityQuery, Loaded, Store
-from interlock.runtime.chart_registry import ChartRegistry
-from interlock.runtime.history.replay import read_before_damage, repeat_step, unproven
+from interlock.runtime.history.replay import (
+    DIGEST,
+    DIGEST_HINT,
+    as_recorded,
+    digest_problem,
+    read_before_damage,
+    repeat_step,
+    unproven,
+)
 from interlock.runtime.request_checks import unknown_entity
+from interlock.runtime.revisions import Revisions, missing_functions
 
 UNKNOWN, UNREAD = "entity.unknown", "journal.unread"
-UNVERIFIED = frozenset({"kind.unknown", "revision.unknown", UNKNOWN, UNREAD})
-"""Codes of problems that are not damage: the chart is not loaded, the id is unknown, or the entity is unreadable."""
+UNVERIFIED = CHART_MISSING_CODES | {UNKNOWN, UNREAD}
+"""Codes of problems that are not damage: a chart or function is missing, or the entity is unknown or unreadable."""
 
 _SHOWN_MAX = 80
 _UNKNOWN = Loaded(2**63, 0, None)
@@ -69,7 +79,7 @@ class Verification(Struct, frozen=True, omit_defaults=True):
     problem: VerificationProblem | None = None
 
 
-async def verify_entity(store: Store, charts: ChartRegistry | None, entity: str) -> Verification:
+async def verify_entity(store: Store, revisions: Revisions | None, entity: str) -> Verification:
     """Verify one entity; without charts, only its chain.
 
     Raises NotFoundError for an unknown entity, UnavailableError when the store as a whole does not respond.
@@ -83,24 +93,24 @@ async def verify_entity(store: Store, charts: ChartRegistry | None, entity: str)
         return await _unreadable(store, entity, error)
     if loaded is None or isinstance(loaded, Duplicate):
         raise unknown_entity(entity)
-    verifier = EntityVerifier(charts, entity, loaded)
+    verifier = EntityVerifier(revisions, entity, loaded)
     try:
         while verifier.entries < loaded.version and not verifier.is_corrupt:
             records = await store.read(entity, after=verifier.entries, limit=PAGE_MAX)
             if not records:
                 break
-            verifier.check(records)
+            await verifier.check(records)
     except ArchivedError as error:
         return Verification(entity, archive=error.archive)
     except CorruptionError as error:
         with suppress(UnavailableError):  # the damage is reported in any case, only at a less exact version
-            verifier.check(await read_before_damage(store, entity, after=verifier.entries))
+            await verifier.check(await read_before_damage(store, entity, after=verifier.entries))
         verifier.fail(error.code, error.message, verifier.entries + 1)
     except UnavailableError as error:
         return await _unreadable(store, entity, error)
     if damage is not None:
         verifier.fail(damage.code, damage.message)
-    if charts is not None and store.verification is not None and not verifier.is_corrupt:
+    if revisions is not None and store.verification is not None and not verifier.is_corrupt:
         for difference in await store.verification.differences(entity):
             verifier.fail("store.beside", f"`{entity}`: {difference}")
     return verifier.result()
@@ -112,7 +122,7 @@ async def _unreadable(store: Store, entity: str, error: UnavailableError) -> Ver
     return Verification(entity, problem=VerificationProblem(UNREAD, error.message))
 
 
-async def verify_store(store: Store, charts: ChartRegistry | None, *, now_ms: int) -> AsyncIterator[Verification]:
+async def verify_store(store: Store, revisions: Revisions | None, *, now_ms: int) -> AsyncIterator[Verification]:
     """Verify every entity, kind by kind. `now_ms` is the time at the start.
 
     An entity that changes during the walk is listed again further back. Each such entity is verified at most once more,
@@ -121,7 +131,7 @@ async def verify_store(store: Store, charts: ChartRegistry | None, *, now_ms: in
     names = None if store.verification is None else await store.verification.entity_names()
     if names is not None:  # its lists leave out what is damaged
         for name in names:
-            result = await _verify_named(store, charts, name)
+            result = await _verify_named(store, revisions, name)
             if result is not None:
                 yield result
         return
@@ -133,22 +143,22 @@ async def verify_store(store: Store, charts: ChartRegistry | None, *, now_ms: in
             fresh = [each for each in page.rows if each.entity not in moved]
             moved |= {each.entity for each in fresh if each.entered_ms >= now_ms}
             for row in fresh:
-                yield await verify_entity(store, charts, row.entity)
+                yield await verify_entity(store, revisions, row.entity)
             cursor = page.after
             if cursor is None or (page.rows and not fresh):
                 break
-    if charts is not None and store.verification is not None:
+    if revisions is not None and store.verification is not None:
         for each in await store.verification.differences():
             yield Verification("the store", problem=VerificationProblem("store.beside", each))
 
 
-async def _verify_named(store: Store, charts: ChartRegistry | None, name: str) -> Verification | None:
+async def _verify_named(store: Store, revisions: Revisions | None, name: str) -> Verification | None:
     """Verify what has a name; None when it was created and never written."""
     if "/" not in name:
         message = "the journal does not say which entity it belongs to"
         return Verification(name, problem=VerificationProblem("entity.unreadable", message))
     try:
-        return await verify_entity(store, charts, name)
+        return await verify_entity(store, revisions, name)
     except NotFoundError:
         return None
 
@@ -156,8 +166,8 @@ async def _verify_named(store: Store, charts: ChartRegistry | None, name: str) -
 class EntityVerifier:
     """Checks the records of one entity in order."""
 
-    def __init__(self, charts: ChartRegistry | None, entity: str, loaded: Loaded) -> None:
-        self._charts = charts
+    def __init__(self, revisions: Revisions | None, entity: str, loaded: Loaded) -> None:
+        self._revisions = revisions
         self._entity = entity
         self._loaded = loaded
         self._snapshot: Snapshot | None = None
@@ -169,7 +179,7 @@ class EntityVerifier:
     def is_corrupt(self) -> bool:
         return self._problem is not None and self._problem.is_corruption
 
-    def check(self, records: tuple[JournalRecord, ...]) -> None:
+    async def check(self, records: tuple[JournalRecord, ...]) -> None:
         """Check the next records. Those after the loaded version were written meanwhile and are skipped."""
         for record in records:
             if self.is_corrupt or self.entries == self._loaded.version:
@@ -177,8 +187,8 @@ class EntityVerifier:
             if record.key != record.entry.key:
                 message = f"the record has the key `{record.key}`, its entry `{record.entry.key}`"
                 self._fail_at(record, "journal.key", message)
-            elif self._charts is not None and self._problem is None:
-                self._replay(self._charts, record)
+            elif self._revisions is not None and self._problem is None:
+                await self._replay(self._revisions, record)
             if not self.is_corrupt:
                 self.entries, self._head = record.version, record.head
 
@@ -195,13 +205,13 @@ class EntityVerifier:
         if self.entries != self._loaded.version:  # this is damage even without a chart
             message = f"`{self._entity}` is at version {self._loaded.version}, but its journal ends at {self.entries}"
             self.fail("journal.short", message, self.entries + 1)
-        replayed = self._charts is not None and self._problem is None
+        replayed = self._revisions is not None and self._problem is None
         return Verification(self._entity, self.entries, self._head, replayed, None, self._problem)
 
-    def _replay(self, charts: ChartRegistry, record: JournalRecord) -> None:
+    async def _replay(self, revisions: Revisions, record: JournalRecord) -> None:
         entry = record.entry
         try:
-            kernel = charts.for_revision(kind_of(self._entity), entry.revision)
+            kernel = await revisions.for_reading(kind_of(self._entity), entry.revision)
         except (NotFoundError, UnavailableError) as error:
             self._problem = VerificationProblem(error.code, error.message, record.version)
             return
@@ -210,30 +220,43 @@ class EntityVerifier:
         except InterlockError as error:
             self._record_divergence(kernel, record, f"the step fails: {error.message}")
             return
-        found = difference(entry, self._snapshot, step) or self._snapshot_difference(step.snapshot)
+        missing = revisions.missing_call(kernel)
+        if missing is not None:
+            lacking = missing_functions(kernel.chart, (missing,))
+            self._problem = VerificationProblem(lacking.code, lacking.message, record.version)
+            return
+        after = as_recorded(step.snapshot, entry)
+        found, code = difference(entry, self._snapshot, step), "journal.divergence"
+        if found is None and (found := digest_problem(entry, after)) is not None:
+            code = DIGEST
+        fields = self._different_fields(after)
+        if found is None and fields:
+            found = f"{fields} of the stored snapshot differs from the replayed one"
+        elif found is not None and code == DIGEST:
+            found = f"{found} ({fields + ' differs; ' if fields else ''}{DIGEST_HINT})"
         if found is not None:
-            self._record_divergence(kernel, record, found)
-        self._snapshot = step.snapshot
+            self._record_divergence(kernel, record, found, code)
+        self._snapshot = after
 
-    def _record_divergence(self, kernel: Kernel, record: JournalRecord, found: str) -> None:
+    def _record_divergence(
+        self, kernel: Kernel, record: JournalRecord, found: str, code: str = "journal.divergence"
+    ) -> None:
         """Record that a repeated step gives a different result. It is damage only by the chart that wrote the entry."""
-        if kernel.chart.revision == record.entry.revision:
-            self._fail_at(record, "journal.divergence", found)
+        if kernel.chart.is_revision(record.entry.revision):
+            self._fail_at(record, code, found)
             return
         error = unproven(self._entity, record.entry, kernel)
         self._problem = VerificationProblem(error.code, error.message, record.version)
 
-    def _snapshot_difference(self, snapshot: Snapshot) -> str | None:
-        """Return how the stored snapshot differs from the replayed one, if it is of this version."""
+    def _different_fields(self, snapshot: Snapshot) -> str:
+        """Return the fields in which the stored snapshot differs from the replayed one, if it is of this version."""
         stored = self._loaded.snapshot
         if stored is None or stored.version != snapshot.version:
-            return None
-        # After a replay by a compatible chart only the name of the revision may differ.
-        for name in stored.__struct_fields__:
-            expected, found = getattr(stored, name), getattr(snapshot, name)
-            if name != "revision" and encode(expected) != encode(found):
-                return f"`{name}` of the stored snapshot differs from the replayed one"
-        return None
+            return ""
+        names = (each for each in stored.__struct_fields__ if each != "revision")
+        return ", ".join(
+            f"`{name}`" for name in names if encode(getattr(stored, name)) != encode(getattr(snapshot, name))
+        )
 
 
 def difference(entry: Entry, before: Snapshot | None, step: Step) -> str | None:

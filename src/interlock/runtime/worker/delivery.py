@@ -142,7 +142,7 @@ class EntityDelivery:
             snapshot = await self._runtime.state(claim.entity)
         except NotFoundError:
             return True
-        states = self._runtime.charts.for_revision(snapshot.kind, snapshot.revision).chart.states
+        states = (await self._runtime.revisions.chart(snapshot.kind, snapshot.revision)).states
         sagas = (each.saga_unwind for each in states if each.saga_unwind is not None)
         compensating = {states[each.state].id for saga in sagas for each in saga.compensations}
         return body["state"] in compensating or all(each.id != body["state"] for each in states)
@@ -153,7 +153,7 @@ class EntityDelivery:
         """Return the child of an invoke, created if it does not exist."""
         above = await self._runtime.state(parent)
         await self._check_depth(above)
-        kernel = self._child_kernel(above, payload)
+        kernel = await self._child_kernel(above, payload)
         key = work_id.key(parent)
         entity = child_entity(kernel.chart.kind, payload["id"], key, restarts=restarts)
         invoke = Parent(parent, payload["id"], key)
@@ -170,7 +170,7 @@ class EntityDelivery:
         except NotFoundError:
             return None
         try:
-            kernel = self._child_kernel(above, payload)
+            kernel = await self._child_kernel(above, payload)
         except NotFoundError as error:  # another process may have that chart, and have started the child
             raise UnavailableError(error.message, code=error.code, hint=error.hint) from error
         key = work_id.key(parent)
@@ -180,9 +180,9 @@ class EntityDelivery:
         except NotFoundError:
             return None
 
-    def _child_kernel(self, parent: Snapshot, payload: Any) -> Kernel:
-        charts = self._runtime.charts
-        return charts.for_child(charts.for_revision(parent.kind, parent.revision), payload["src"])
+    async def _child_kernel(self, parent: Snapshot, payload: Any) -> Kernel:
+        revisions = self._runtime.revisions
+        return revisions.for_child(await revisions.for_reading(parent.kind, parent.revision), payload["src"])
 
     async def _child(self, entity: str, invoke: Parent) -> Child | None:
         """Return the entity if that invoke created it: ids can be guessed, and another caller may have created it."""

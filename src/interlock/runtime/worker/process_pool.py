@@ -18,6 +18,8 @@ for a process, or that the pool gives to another process after a kill, ends befo
 Rule 7: before a process is killed, the loop checks that it still runs that attempt: it may run another one by now. If
 that one is killed all the same, it runs again under its key, as after any other death.
 Rule 8: the address cannot be guessed, and only processes of the pool are ever killed.
+Rule 9: while a process runs an attempt it holds the lock of its worker, too (`stores.wakeup_pipes`): if the worker is
+killed, its work is not released before the attempt has ended.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from interlock.model.limits import DETAILS_BYTES_MAX, PAYLOAD_BYTES_MAX, STOP_MS
 from interlock.runtime.worker.process_heartbeats import HeartbeatListener, heartbeat_sender
 from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.pool.pool import TaskPool
+from interlock.stores.wakeup_pipes import hold_worker_lock
 
 PROCESSES_MAX = 8
 """Processes of one runtime for CPU handlers: as many as there are processors, and no more than this."""
@@ -68,6 +71,7 @@ class ProcessPool:
 
     def __init__(self, token: str = "") -> None:
         self._token = token
+        self.held_file: str | None = None
         self._heartbeats: HeartbeatListener | None = None
         self._attempts: RunningAttempts | None = None
         self._pool: TaskPool | None = None
@@ -91,6 +95,7 @@ class ProcessPool:
                 "details": attempt.details,
                 "heartbeats": [heartbeats.address, number],
                 "connection": [attempts.address, number],
+                "held_file": self.held_file,
             }
             try:
                 answer = await pool.run(task)
@@ -271,7 +276,7 @@ def address_of(function: Callable[..., Any]) -> str:
 
 def perform(task: dict[str, Any]) -> dict[str, Any]:
     """Run one attempt in a process of the pool, unless it is not needed any more."""
-    with attempt_connection(*task["connection"]) as is_needed:
+    with hold_worker_lock(task["held_file"]), attempt_connection(*task["connection"]) as is_needed:
         return _perform(task) if is_needed else {"failed": ["called_off", "the attempt was given up", "no"]}
 
 

@@ -13,10 +13,12 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from interlock.effects.children import Children
-from interlock.effects.handlers import Handler, HandlerRunner, check_functions
+from interlock.effects.handlers import Handler, HandlerRunner
 from interlock.effects.lanes import LaneWorker, Perform, StopReport
 from interlock.effects.outbox import OutboxRelay
 from interlock.effects.publisher import PUBLISHED_MAX, BusPublisher
+from interlock.effects.retry import HandlerDefaults
+from interlock.effects.signatures import check_handler
 from interlock.effects.timers import Timers
 from interlock.effects.unsupported_work import work_unsupported
 from interlock.model.journal.message import SOURCE
@@ -24,6 +26,7 @@ from interlock.model.journal.work import CHILD_WORK, Lane, Work, WorkDelta
 from interlock.model.limits import LEASE_MS, RUNNING_MAX
 from interlock.ports.admission import AdmissionGate
 from interlock.ports.bus import Bus
+from interlock.ports.wakeups import Listening
 from interlock.runtime.clock_repair import ClockRepair
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.delivery import EntityDelivery
@@ -54,6 +57,7 @@ class Worker:
         *,
         cpu_handlers: frozenset[str] = frozenset(),
         heartbeats: Mapping[str, int] | None = None,
+        defaults: Mapping[str, HandlerDefaults] | None = None,
         bus: Bus | None = None,
         source: str = SOURCE,
         key_prefix: str = "",
@@ -63,7 +67,8 @@ class Worker:
         work, leases = runtime.store.work, runtime.store.leases
         if work is None:
             raise work_unsupported()
-        check_functions(handlers)
+        for name, function in handlers.items():
+            check_handler(name, function, cpu=name in cpu_handlers)
         for name in cpu_handlers:
             address_of(handlers[name])  # the processes of the pool must be able to import it
         clock, gate = runtime.clock, runtime.gate
@@ -84,6 +89,7 @@ class Worker:
             cpu_handlers=cpu_handlers,
             run_in_process=self._processes.run,
             heartbeats=heartbeats or {},
+            defaults=defaults,
             work=work,
         )
         children = Children(delivery, clock, work=work)
@@ -96,7 +102,9 @@ class Worker:
         if bus is not None:  # without a bus, messages wait for a process that has one
             publisher = BusPublisher(bus, clock, source=source, gate=gate)
             specs["messages"] = _LoopSpec("message", publisher.perform, publisher, running_max=PUBLISHED_MAX)
-        owner = clock.token()
+        self._owner = owner = clock.token()
+        self._lanes = {name: spec.lane for name, spec in specs.items()}
+        self._listening: Listening | None = None
         self._loops = {
             name: LaneWorker(
                 work,
@@ -120,6 +128,11 @@ class Worker:
         if self._downtime is not None:
             await self._downtime.start()  # before any timer is read
         await self._repair.start()
+        ringer, wakeups = self._runtime.ringer, self._runtime.store.wakeups
+        if ringer is not None and wakeups is not None:
+            ringer.runs_here = self._has_room_for
+            self._listening = await wakeups.listen(self._owner, self._wake_lanes)
+            self._processes.held_file = None if self._listening is None else self._listening.held_file
         sender = self._runtime.sender
         self._unregister = [sender.on_work(self._wake), sender.on_clock(self._repair.report)]
         self._runtime.on_drain(self.stop_claiming)
@@ -146,6 +159,11 @@ class Worker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._processes.close()  # before their work is requeued: no second attempt may run at the same time
         reports = await asyncio.gather(*(loop.requeue_unfinished() for loop in self._loops.values()))
+        if self._runtime.ringer is not None:
+            requeued = zip(self._loops, reports, strict=True)
+            self._runtime.ringer.ring(frozenset(self._lanes[name] for name, each in requeued if each.requeued))
+        if self._listening is not None:
+            await self._listening.close()
         return StopReport(
             sum(each.finished for each in reports),
             sum(each.requeued for each in reports),
@@ -156,6 +174,17 @@ class Worker:
         """Leave work that is not running yet to others, from now on."""
         for loop in self._loops.values():
             loop.stop_claiming()
+
+    def _wake_lanes(self, lanes: frozenset[Lane]) -> None:
+        """Look for work of other processes in these lanes."""
+        for name, loop in self._loops.items():
+            if self._lanes[name] in lanes:
+                loop.wake()
+
+    def _has_room_for(self, work: Work) -> bool:
+        """Whether this process can start a piece of work now."""
+        name = self._loop_of(work)
+        return name in self._loops and self._loops[name].has_room
 
     def _wake(self, work: WorkDelta) -> None:
         """Wake the loops that can run this work."""

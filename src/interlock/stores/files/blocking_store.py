@@ -14,6 +14,7 @@ from interlock.errors import UsageError
 from interlock.model.journal.record import JournalRecord
 from interlock.ports.refusals import Refusal
 from interlock.ports.store import PAGE_MAX, Append, AppendResult, Duplicate, EntityPage, EntityQuery, Loaded
+from interlock.stores.files.definitions import FileDefinitions
 from interlock.stores.files.durable_io import DurableIO, Settings
 from interlock.stores.files.entity_list import EntityList
 from interlock.stores.files.filesystem import FileSystem, open_journals_max
@@ -123,6 +124,10 @@ class BlockingFileStore:
     def leases(self) -> FileLeases:
         """The leases of this root."""
         return FileLeases(self.io, self.root)
+
+    def definitions(self) -> FileDefinitions:
+        """The definitions of this root."""
+        return FileDefinitions(self.io, self.root)
 
     # Reading
 

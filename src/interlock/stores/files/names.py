@@ -46,6 +46,11 @@ def directory_name(entity: str, *, tenant: str = "") -> str:
     return _cut(".".join(_encode(part) for part in (tenant, kind, rest) if part))
 
 
+def definition_folder(kind: str) -> str:
+    """The folder of the definitions of a kind."""
+    return _cut(_encode(kind))
+
+
 def tenant_folder(tenant: str) -> str:
     """The folder of a tenant in an archive; it differs from the name of every month, such as `2026-08`."""
     return _cut(f"tenant-{_encode(tenant)}")

@@ -18,6 +18,7 @@ first sent before that, under an unknown key, is refused (`KeyExpired`).
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,6 +31,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import Lane, WorkId
+from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
 from interlock.ports.fork import after_fork
 from interlock.ports.leases import Downtime, Lease, Leases
 from interlock.ports.refusals import Refusal, RefusalLog
@@ -54,6 +56,7 @@ from interlock.stores.files.durable_io import LOCKED, SEGMENT_BYTES_MAX, Setting
 from interlock.stores.files.filesystem import FileSystem, OperatingSystem
 from interlock.stores.threads.inline_policy import InlinePolicy
 from interlock.stores.threads.pool import ThreadPool
+from interlock.stores.wakeup_pipes import WakeupPipes
 
 THREADS_MAX = 16
 """Threads of a store: they wait for the disk, which groups their flushes; sixteen were twice as fast as four."""
@@ -79,6 +82,7 @@ class FileStore:
     journal_archive = Itself[JournalArchive]()
     journal_release = Itself[JournalRelease]()
     verification = Itself[EntityVerification]()
+    definitions = Itself[Definitions]()
     clock_stamps = statistics = refusal_history = journal_feed = joins = None
 
     def __init__(
@@ -101,8 +105,11 @@ class FileStore:
             segment_bytes_max=segment_bytes_max,
         )
         self._store = BlockingFileStore(str(root), fs or OperatingSystem(), settings, open_max=open_journals_max)
+        is_real = fs is None or isinstance(fs, OperatingSystem)
+        self.wakeups = WakeupPipes(Path(os.path.realpath(root)), "", _release_claims) if is_real else None
         self._dispatcher = self._store.dispatcher()
         self._leases = self._store.leases()
+        self._definitions = self._store.definitions()
         self._guard = Lock()  # for `_closed`: callers may be in several threads
         self._pace = InlinePolicy()
         self._threads = _new_threads()
@@ -178,6 +185,18 @@ class FileStore:
         """Record refusals, best effort."""
         await self._in_thread(lambda: self._store.record_refusals(refusals))
 
+    async def save_definition(self, definition: Definition, *, now_ms: int) -> Edition:
+        """Save a definition and its names."""
+        return await self._in_thread(lambda: self._definitions.save(definition, now_ms=now_ms))
+
+    async def read_definitions(self, kind: str, name: str) -> tuple[StoredDefinition, ...]:
+        """The revisions of a kind that a name means, in their order."""
+        return await self._in_thread(lambda: self._definitions.read(kind, name))
+
+    async def list_definitions(self, kind: str | None = None) -> tuple[Edition, ...]:
+        """All editions, of one kind or of all, sorted by kind and sequence."""
+        return await self._in_thread(lambda: self._definitions.list_editions(kind))
+
     async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         """Acquire or extend the lease of a name; None while another owner has it."""
         return await self._in_thread(
@@ -249,6 +268,8 @@ class FileStore:
             if self._closed:
                 return
             self._closed = True
+        if self.wakeups is not None:
+            await self.wakeups.close()
         await in_thread_or_here(self._close_now)
 
     def _close_now(self) -> None:
@@ -274,6 +295,11 @@ class FileStore:
             self._store.abandon()
             self._threads = _new_threads()
             self._closed = was_closed
+
+
+async def _release_claims(owner: str) -> int:  # noqa: ARG001 - the process that ran the work held all claims
+    """Nothing has to be released: the claims were in the memory of the dead process, and its lock is free."""
+    return 0
 
 
 def _new_threads() -> ThreadPool:

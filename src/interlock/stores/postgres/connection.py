@@ -114,6 +114,12 @@ class Connection(Fetching, Protocol):
     def transaction(self) -> Transaction:
         """Return a transaction that ends with its block."""
 
+    async def add_listener(self, channel: str, callback: Callable[[Any, int, str, str], None]) -> None:
+        """Listen to a channel: call a function with connection, process, channel and payload of each notification."""
+
+    def add_termination_listener(self, callback: Callable[[Any], None]) -> None:
+        """Call a function with the connection when it ends."""
+
     def is_closed(self) -> bool:
         """Return whether it broke, or was closed."""
 

@@ -31,6 +31,8 @@ _BY_AGE = """
 _WORK = """
     kind, id, lane, version, ordinal, name, body, due_ms, attempts, failures, next_ms, owner, error, dead_ms,
     cancelled"""
+_EDITION = "kind, revision, digest, sequence, label, saved_ms, written_name"
+LOCK_DEFINITIONS = "SELECT pg_advisory_xact_lock(hashtextextended('interlock/definitions/' || current_schema(), 0))"
 _WORK_AFTER = "tenant = $1 AND (kind, id, lane, version, ordinal) > ($2, $3, $4, $5::bigint, $6::bigint)"
 _OWNER = """
     LEFT JOIN LATERAL (
@@ -248,6 +250,29 @@ STATEMENTS = Statements(
           SELECT ctid FROM event_key WHERE tenant = $1 AND at < to_timestamp($2::bigint / 1000.0) LIMIT $3))
         RETURNING 1""",
     oldest_key=None,
+    # Definitions
+    lock_definitions=LOCK_DEFINITIONS,
+    definitions=f"SELECT {_EDITION} FROM definition WHERE tenant = $1",  # noqa: S608 - made of constants
+    definitions_of_kind=f"""
+        SELECT {_EDITION} FROM definition WHERE tenant = $1 AND kind = $2""",  # noqa: S608 - made of constants
+    definition_aliases="SELECT kind, name, revision FROM definition_alias WHERE tenant = $1",
+    definition_aliases_of_kind="SELECT kind, name, revision FROM definition_alias WHERE tenant = $1 AND kind = $2",
+    definition_body="SELECT body FROM definition_body WHERE digest = $1",
+    insert_definition_body="""
+        INSERT INTO definition_body AS b (digest, body) VALUES ($1, $2)
+        ON CONFLICT (digest) DO UPDATE SET body = excluded.body WHERE b.body <> excluded.body""",
+    insert_definition="""
+        INSERT INTO definition (tenant, kind, revision, digest, sequence, label, saved_ms, written_name)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+        ON CONFLICT (tenant, kind, revision, digest) DO NOTHING""",
+    insert_definition_alias="""
+        INSERT INTO definition_alias (tenant, kind, name, revision) VALUES ($1, $2, $3, $4)
+        ON CONFLICT (tenant, kind, name, revision) DO NOTHING""",
+    delete_definition="""
+        DELETE FROM definition WHERE tenant = $1 AND kind = $2 AND revision = $3 AND digest = $4""",
+    delete_unused_body="""
+        DELETE FROM definition_body
+        WHERE digest = $1 AND NOT EXISTS (SELECT 1 FROM definition WHERE digest = $1)""",
     record_heartbeat=record_heartbeat,
     release_journal=release_journal,
 )

@@ -16,6 +16,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock
 from typing import TypeVar
 
@@ -55,6 +56,7 @@ from interlock.stores.postgres.pool import ConnectionPool
 from interlock.stores.postgres.refusals import RefusalWriter
 from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.postgres.statistics import StatisticsWriter
+from interlock.stores.postgres.wakeups import PostgresWakeups
 from interlock.stores.postgres.work import PostgresWork
 from interlock.stores.postgres.writer import Writer
 from interlock.stores.sql.commit_plan import JournalTip, split_entity
@@ -98,8 +100,10 @@ class PostgresStore(SqlStore):
     server_clock = True
 
     def __init__(self, address: PostgresAddress, *, identity: Identity | None = None) -> None:
-        super().__init__(PostgresDatabase(address))
-        self.joins = None if identity is None else PostgresJoins(self.database, identity)
+        database = PostgresDatabase(address)
+        release = partial(_release_claims, database)
+        super().__init__(database, PostgresWakeups(address, lambda: database.connections().pool, release))
+        self.joins = None if identity is None else PostgresJoins(database, identity)
 
     @classmethod
     async def open(cls, address: PostgresAddress) -> PostgresStore:
@@ -144,6 +148,11 @@ class PostgresJoins:
         mine = self._database.connections()
         mine.statistics.count_step(mark.plan)
         mine.writer.merge_counts_soon()
+
+
+async def _release_claims(database: PostgresDatabase, owner: str) -> int:
+    """Make the claims of a dead worker due."""
+    return await database.change_work(lambda: database.work.release_owner(owner))
 
 
 class PostgresDatabase:

@@ -19,12 +19,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from interlock.model.journal.work import Lane, WorkId
+from interlock.model.journal.work import LANES, Lane, WorkId
 from interlock.ports.work import Claim, Settlement
 from interlock.stores.postgres.commit import columns
 from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sql.database import Ask, Questions
 from interlock.stores.sql.work_lists import (
+    RELEASED_MAX,
     UNREADABLE,
     claim_values,
     decode_claim,
@@ -72,6 +73,17 @@ SETTLE = """
     SELECT settle_work($1, $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
                        $9::text[], $10::boolean[], $11::bigint[], $12::bytea[], $13::boolean[], $14::boolean[])"""
 WAIT = "SELECT wait_for_work($1, $2, $3, $4, $5, $6, $7)"
+RELEASE_OWNED = """
+    WITH owned AS MATERIALIZED (
+      SELECT d.place
+      FROM unnest($3::text[]) AS l (line) CROSS JOIN LATERAL (
+        SELECT w.ctid AS place, w.owner FROM work AS w
+        WHERE w.tenant = $1 AND w.lane = $2 AND w.line = l.line AND w.next_ms IS NOT NULL
+        ORDER BY w.next_ms LIMIT $5 FOR NO KEY UPDATE SKIP LOCKED) AS d
+      WHERE d.owner = $4)
+    UPDATE work AS w SET owner = NULL, next_ms = coalesce(w.due_ms, 0)
+    WHERE w.ctid = ANY (ARRAY (SELECT place FROM owned)) AND w.owner = $4
+    RETURNING 1"""
 DELETE = "SELECT drop_work($1, $2, $3, $4, $5, $6)"
 
 SETTLE_PATIENCE_MS = 200
@@ -143,6 +155,14 @@ class PostgresWork:
             return False
         (((answer,),),) = yield Ask(SETTLE, (self._tenant, *columns([row], 13)))
         return bool(answer)
+
+    def release_owner(self, owner: str) -> Questions[int]:
+        """Make all claims of an owner due now; return how many. Their attempts stay counted: that is their fence."""
+        count = 0
+        for lane in LANES:
+            lines = yield from self._lines(lane, None)
+            count += len((yield Ask(RELEASE_OWNED, (self._tenant, lane, lines, owner, RELEASED_MAX))))
+        return count
 
     def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> Questions[int | None]:
         """Return when the next work is due or its lease expires, by the caller's clock; None when there is none."""

@@ -113,6 +113,19 @@ class Statements:
     oldest_key: str | None
     """None where no index leads to it."""
 
+    lock_definitions: str | None
+    """None where only one connection writes."""
+    definitions: str
+    definitions_of_kind: str
+    definition_aliases: str
+    definition_aliases_of_kind: str
+    definition_body: str
+    insert_definition_body: str
+    insert_definition: str
+    insert_definition_alias: str
+    delete_definition: str
+    delete_unused_body: str
+
     record_heartbeat: Callable[[str, int, int], Questions[Downtime | None]]
     """From tenant, time and gap: the downtime that ends with this heartbeat."""
 
@@ -132,6 +145,9 @@ class WorkQuestions(Protocol):
 
     def settle(self, settlements: tuple[Settlement, ...], *, now_ms: int) -> Questions[tuple[bool, ...]]:
         """Release claims."""
+
+    def release_owner(self, owner: str) -> Questions[int]:
+        """Make all claims of an owner that has died due now; return how many."""
 
     def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> Questions[int | None]:
         """Return when the next work is due or its lease expires."""

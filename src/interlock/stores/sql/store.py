@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,6 +16,7 @@ from interlock.errors import CorruptionError, UsageError
 from interlock.model.codec import decode_snapshot
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import Lane, WorkId
+from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
 from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
 from interlock.ports.refusals import Refusal, RefusalHistory, RefusalLog, RefusalRow, RefusalVerification
 from interlock.ports.statistics import DwellTimes, MinuteRates, StateCount, Statistics
@@ -31,8 +32,9 @@ from interlock.ports.store import (
     JournalRelease,
     Loaded,
 )
+from interlock.ports.wakeups import Wakeups
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
-from interlock.stores.sql import leases, lists, statistics, verification, work_lists
+from interlock.stores.sql import definitions, leases, lists, statistics, verification, work_lists
 from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sql.database import Questions, SqlAppendResult, SqlDatabase
 from interlock.stores.sql.records import read_records
@@ -40,6 +42,13 @@ from interlock.stores.sql.refusals import append_refusals, refusals_before, veri
 
 UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 """Characters that a database cannot store: NUL and lone surrogates."""
+
+
+class SqlWakeups(Wakeups, Protocol):
+    """The signals of a SQL store, which end with it."""
+
+    async def close(self) -> None:
+        """Send what waits, and release everything."""
 
 
 class SqlStore:
@@ -53,11 +62,13 @@ class SqlStore:
     refusal_history = Itself[RefusalHistory]()
     journal_release = Itself[JournalRelease]()
     verification = Itself[EntityVerification]()
+    definitions = Itself[Definitions]()
     journal_archive = None
     joins: Joins | None = None
 
-    def __init__(self, database: SqlDatabase) -> None:
+    def __init__(self, database: SqlDatabase, wakeups: SqlWakeups) -> None:
         self.database = database
+        self.wakeups = wakeups
         self._sql = database.statements
         self._tenant = database.tenant
 
@@ -117,6 +128,7 @@ class SqlStore:
 
     async def close(self) -> None:
         """Finish appends that are in progress, then release everything; later calls raise UnavailableError."""
+        await self.wakeups.close()  # it releases claims of dead workers
         await self.database.close()
 
     # Refusals
@@ -215,6 +227,30 @@ class SqlStore:
             return is_done
 
         return await self.database.change_once(operate)
+
+    # Definitions
+
+    async def save_definition(self, definition: Definition, *, now_ms: int) -> Edition:
+        """Save a definition and its names. Nothing is written when they are saved already."""
+        check_text(definition.kind, "kind")
+        check_text(definition.label or "", "label")
+        found = await self.database.read(lambda: definitions.find_saved(self._sql, self._tenant, definition))
+        if found is not None:
+            return found
+        return await self.database.change_once(
+            lambda: definitions.save_definition(self._sql, self._tenant, definition, now_ms)
+        )
+
+    async def read_definitions(self, kind: str, name: str) -> tuple[StoredDefinition, ...]:
+        """Return the revisions of a kind that a name means, in their order."""
+        check_text(kind, "kind")
+        check_text(name, "revision")
+        return await self.database.read(lambda: definitions.read_definitions(self._sql, self._tenant, kind, name))
+
+    async def list_definitions(self, kind: str | None = None) -> tuple[Edition, ...]:
+        """Return all editions, of one kind or of all, sorted by kind and sequence."""
+        check_text(kind or "", "kind")
+        return await self.database.read(lambda: definitions.list_editions(self._sql, self._tenant, kind))
 
     # Leases
 

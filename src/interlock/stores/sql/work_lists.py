@@ -24,6 +24,10 @@ WALK_MAX = 5_000
 """Rows that one page reads at most: about ten milliseconds, whatever the size of the table. Filters by lane and name
 have no index: every effect would pay for it, and only an operator asks now and then."""
 
+RELEASED_MAX = 10_000
+"""Rows of a queue that are looked at for the claims of a dead worker, those due first: its claims are among them, since
+a lease is shorter than ten minutes. Beyond that they end with their lease."""
+
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding raises for bytes that are not valid JSON, or are nested too deeply."""
 

@@ -6,8 +6,9 @@ Rule 2: the steps of a batch are read one by one and written table by table: eac
 all steps, which costs less than one statement per row. A step that must see what an earlier one of its batch wrote (the
 same entity twice) waits until that is written.
 Rule 3: counters are summed over the batch and written once, before COMMIT.
-Rule 4: a tip that is known saves the query for its step. It cannot lead to a wrong row: the update is conditional on
-the version, and a key is unique. Where one of these fails, the caller undoes the batch and repeats it without tips.
+Rule 4: a tip that is known saves the query for its step, and an entity that is created is assumed to be new. That
+cannot lead to a wrong row: the update is conditional on the version, and entities and keys are unique. Where one of
+these fails, the caller undoes the batch and repeats it without tips, and without this assumption.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ INSERT_JOURNAL = """
     INSERT INTO journal (tenant, kind, id, version, record, head, time_ms) VALUES (?, ?, ?, ?, ?, ?, ?)"""
 INSERT_KEY = "INSERT INTO event_key (tenant, kind, id, key, version, time_ms) VALUES (?, ?, ?, ?, ?, ?)"
 INSERT_STATE = "INSERT INTO entity_state (tenant, kind, id, state, entered_ms) VALUES (?, ?, ?, ?, ?)"
+MOVE_STATE = """
+    UPDATE entity_state SET state = ?, entered_ms = ?
+    WHERE tenant = ? AND kind = ? AND id = ? AND state = ? AND entered_ms = ?"""
+REPLACE_STATE = "INSERT OR REPLACE INTO entity_state (state, entered_ms, tenant, kind, id) VALUES (?, ?, ?, ?, ?)"
 DELETE_STATE = """
     DELETE FROM entity_state WHERE tenant = ? AND kind = ? AND id = ? AND state = ? AND entered_ms = ?"""
 INSERT_TAG = "INSERT INTO entity_tag (tenant, kind, tag, id) VALUES (?, ?, ?, ?)"
@@ -66,6 +71,7 @@ class _Rows:
         "keys",
         "states_entered",
         "states_left",
+        "states_moved",
         "swapped",
         "tags_entered",
         "tags_left",
@@ -78,6 +84,7 @@ class _Rows:
         self.journal: list[tuple[str | int | bytes, ...]] = []
         self.keys: list[tuple[str | int, ...]] = []
         self.states_left: list[tuple[str | int, ...]] = []
+        self.states_moved: list[tuple[str | int, ...]] = []
         self.states_entered: list[tuple[str | int, ...]] = []
         self.tags_left: list[tuple[str, ...]] = []
         self.tags_entered: list[tuple[str, ...]] = []
@@ -91,6 +98,10 @@ class _Rows:
             swapped = connection.executemany(UPDATE_ENTITY, self.swapped).rowcount
             if swapped != len(self.swapped):  # a tip was wrong: the writer undoes the batch, and reads every tip
                 raise InternalError(f"expected {len(self.swapped)} updated rows, got {swapped}", code="store.swap")
+        if self.states_moved:
+            moved = connection.executemany(MOVE_STATE, self.states_moved).rowcount
+            if moved != len(self.states_moved):  # a row was missing: every entity is listed again
+                connection.executemany(REPLACE_STATE, [row[:5] for row in self.states_moved])
         for statement, rows in (
             (INSERT_JOURNAL, self.journal),
             (INSERT_KEY, self.keys),
@@ -123,6 +134,7 @@ def write_steps(
     answers: list[SqlAppendResult | CorruptionError] = []
     rows, tips_after = _Rows(), Tips()
     execute = connection.execute
+    may_assume = bool(tips)
     for append in steps:
         entity, entry, expected = append.entity, append.entry, append.expected
         kind, _, own = entity.partition("/")
@@ -131,7 +143,9 @@ def write_steps(
             rows.write(connection)
             rows = _Rows()
         tip = tips.pop(entity, None) if tips else None
-        if tip is None or tip.version != expected:
+        if tip is None and expected == 0 and may_assume:
+            tip = tip_of_new_entity(entity, tenant)
+        elif tip is None or tip.version != expected:
             found = execute(SELECT_ENTITY, (entry.key, tenant, kind, own)).fetchone()
             if found is not None and found[0] is not None:
                 answers.append(Duplicate(found[0]))
@@ -173,11 +187,14 @@ def write_steps(
         rows.keys.append((tenant, kind, own, entry.key, version, time_ms))
         left: Sequence[tuple[str, int]] = ()
         if changes is not None:
-            left = changes.states_left
-            for state, since_ms in left:
-                rows.states_left.append((tenant, kind, own, state, since_ms))
-            for state, since_ms in changes.states_entered:
-                rows.states_entered.append((tenant, kind, own, state, since_ms))
+            left, entered = changes.states_left, changes.states_entered
+            if len(left) == len(entered) == 1:
+                rows.states_moved.append((*entered[0], tenant, kind, own, *left[0]))
+            else:
+                for state, since_ms in left:
+                    rows.states_left.append((tenant, kind, own, state, since_ms))
+                for state, since_ms in entered:
+                    rows.states_entered.append((tenant, kind, own, state, since_ms))
             for tag in changes.tags_left:
                 rows.tags_left.append((tenant, kind, tag, own))
             for tag in changes.tags_entered:

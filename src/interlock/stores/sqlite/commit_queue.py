@@ -79,6 +79,7 @@ class CommitQueue:
         self._guard = Lock()
         self._wakeup = WakeupPipe()
         self._is_asleep = False
+        self._waking: asyncio.AbstractEventLoop | None = None
         self._is_closing = False
         self._thread = Thread(target=self._run, name=f"interlock-{path.name}", daemon=True)
 
@@ -159,12 +160,17 @@ class CommitQueue:
         raise copy(answer)
 
     def _wake_soon(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wake the thread at the end of this round of the loop: callers of the same round share a batch."""
-        if self._is_asleep:
+        """Wake the thread at the end of this round of the loop: callers of the same round share a batch.
+
+        The first caller of a round does it for all callers of its loop. Another loop does not rely on this one.
+        """
+        if self._is_asleep and self._waking is not loop:
+            self._waking = loop
             loop.call_soon(self._wake)
 
     def _wake(self) -> None:
         """Wake the thread if it sleeps; not under the guard, which it takes first. Twice does no harm."""
+        self._waking = None
         if self._is_asleep:
             self._is_asleep = False
             self._wakeup.wake()

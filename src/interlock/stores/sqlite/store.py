@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any, TypeVar
@@ -40,6 +41,7 @@ from interlock.stores.sqlite.joined import JoinedSqliteStore, JoinedStep, select
 from interlock.stores.sqlite.statements import SELECT_LOADED, STATEMENTS
 from interlock.stores.sqlite.work import SqliteWork
 from interlock.stores.threads.pool import ThreadPool
+from interlock.stores.wakeup_pipes import WakeupPipes
 
 READERS_MAX = 4
 """Threads that read: more would only wait for the interpreter's lock."""
@@ -80,8 +82,10 @@ class SqliteStore(SqlStore):
     server_clock = False
 
     def __init__(self, path: Path, *, tenant: str = "") -> None:
-        super().__init__(SqliteDatabase(path, tenant))
-        self.joins = SqliteJoins(self.database)
+        database = SqliteDatabase(path, tenant)
+        release = partial(_release_claims, database)
+        super().__init__(database, WakeupPipes(database.path, tenant, release))
+        self.joins = SqliteJoins(database)
 
     async def feed(self, after: int, *, limit: int) -> FeedPage:
         """Return the entries after a position, in the order of their commits."""
@@ -121,6 +125,11 @@ class SqliteJoins:
 
     def committed(self, mark: object) -> None:
         """Count nothing: a joined transaction has written its counters itself."""
+
+
+async def _release_claims(database: SqliteDatabase, owner: str) -> int:
+    """Make the claims of a dead worker due."""
+    return await database.change_work(lambda: database.work.release_owner(owner))
 
 
 class SqliteDatabase:

@@ -19,12 +19,13 @@ from msgspec.structs import replace
 
 from interlock.model.codec import encode
 from interlock.model.journal import work_state
-from interlock.model.journal.work import ORDERED_LANES, Lane, Work, WorkDelta, WorkId
+from interlock.model.journal.work import LANES, ORDERED_LANES, Lane, Work, WorkDelta, WorkId
 from interlock.model.journal.work_state import WorkState
 from interlock.ports.work import Claim, Settlement
 from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sql.database import Ask, Name, Questions
 from interlock.stores.sql.work_lists import (
+    RELEASED_MAX,
     UNREADABLE,
     claim_values,
     decode_claim,
@@ -86,6 +87,15 @@ SELECT_CLAIMED = """
 RELEASE = """
     UPDATE work SET owner = NULL, error = ?, next_ms = ?, dead_ms = ?, failures = failures + ?, attempts = attempts - ?
     WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?"""
+SELECT_OWNED = """
+    SELECT kind, id, version, ordinal FROM (
+      SELECT kind, id, version, ordinal, owner FROM work INDEXED BY work_by_time
+      WHERE tenant = ? AND lane = ? AND line = ? AND next_ms IS NOT NULL
+      ORDER BY next_ms LIMIT ?)
+    WHERE owner = ?"""
+RELEASE_OWNED = """
+    UPDATE work SET owner = NULL, next_ms = coalesce(due_ms, 0)
+    WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ? AND owner = ?"""
 BURY = """
     UPDATE work SET owner = NULL, next_ms = NULL, dead_ms = ?, error = ?
     WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?"""
@@ -172,6 +182,17 @@ class SqliteWork:
         if state.dead_ms is not None and work_id.lane in ORDERED_LANES:
             yield from _make_first_due(name, work_id.lane)
         return True
+
+    def release_owner(self, owner: str) -> Questions[int]:
+        """Make all claims of an owner due now; return how many. Their attempts stay counted: that is their fence."""
+        count = 0
+        for lane in LANES:
+            for line in (yield from self._lines(lane, None)):
+                rows = yield Ask(SELECT_OWNED, (self._tenant, lane, line, RELEASED_MAX, owner))
+                for kind, own, version, ordinal in rows:
+                    yield Ask(RELEASE_OWNED, (self._tenant, kind, own, lane, version, ordinal, owner))
+                count += len(rows)
+        return count
 
     def next_due_ms(self, lane: Lane, names: tuple[str, ...] | None) -> Questions[int | None]:
         """Return when the next work is due or its lease expires; None when there is none."""

@@ -9,9 +9,11 @@ from msgspec.structs import replace
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.codec import encode
 from interlock.model.limits import ENTITY_ID_BYTES_MAX, ENTRY_BYTES_MAX, SNAPSHOT_BYTES_MAX
+from interlock.ports.clock import SystemClock
 from interlock.ports.refusals import Refusal
 from interlock.ports.store import CAPABILITIES, Conflict, Duplicate, EntityQuery, Loaded, Store
 from interlock.runtime.history.replay import replay
+from interlock.runtime.revisions import Revisions
 from interlock.testing.store_suite.samples import SampleEntity, charts
 from interlock.testing.store_suite.subject import StoreSubject, append_all, expect, expect_error, journal, snapshot
 
@@ -161,7 +163,8 @@ async def replay_equals_the_snapshot(subject: StoreSubject) -> None:
     async with subject.opened() as store:
         await append_all(store, *appends)
         entries = [each.entry for each in await journal(store, "parcel/1")]
-        expect(sample.snapshot, replay(charts(), "parcel/1", None, entries))
+        revisions = Revisions(charts(), store, SystemClock())
+        expect(sample.snapshot, await replay(revisions, "parcel/1", None, entries))
         expect(sample.snapshot, await snapshot(store, "parcel/1"))
         expect("done", (await snapshot(store, "parcel/1")).ended)
 

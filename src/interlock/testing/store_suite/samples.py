@@ -11,6 +11,7 @@ from typing import Any
 
 from interlock.assemble.charts import loads
 from interlock.kernel.step import Kernel
+from interlock.model.codec import encode, snapshot_digest
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.snapshot import Snapshot
@@ -38,6 +39,7 @@ states:
 on:
   noted:
     actions: [{{assign: {{notes: "= context.notes + 1"}}}}]
+  marked: {{actions: [{{assign: {{text: "{revision}"}}}}]}}
   written:
     actions: [{{assign: {{text: "= event.data.text"}}}}]
 """
@@ -45,7 +47,7 @@ on:
 
 @cache
 def kernel(kind: str = "parcel", revision: str = "1.0.0") -> Kernel:
-    """Return the sample chart with any kind and revision."""
+    """Return the sample chart with any kind and revision: the label is part of its behaviour."""
     return loads(PARCEL.format(kind=kind, revision=revision)).kernel
 
 
@@ -96,7 +98,15 @@ class SampleEntity:
         after = self.snapshot = step.snapshot
         left = () if before is None else before.configuration
         entry = Entry(
-            after.version, event, step.outcome, left, after.configuration, after.revision, key, effects=step.effects
+            after.version,
+            event,
+            step.outcome,
+            left,
+            after.configuration,
+            after.revision,
+            key,
+            effects=step.effects,
+            digest=snapshot_digest(encode(after)),
         )
         active = self.kernel.active(after)
         tags = tuple(sorted({tag for each in active for tag in each.tags}))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from interlock.ports.statistics import Statistics
 from interlock.ports.store import Append, EntityQuery, Store
-from interlock.testing.store_suite.samples import SampleEntity
+from interlock.testing.store_suite.samples import SampleEntity, kernel
 from interlock.testing.store_suite.subject import StoreSubject, append_all, expect, list_all
 
 EVER_MS = 10**12
@@ -113,7 +113,10 @@ def _after(append: Append, key: str, after_ms: int) -> Append:
 async def _counts(store: Store, kind: str = "parcel") -> list[tuple[str, str, int]]:
     """The counts by revision label and state."""
     found = await _statistics(store).count_states(kind)
-    return sorted((each.revision.partition("+")[0], each.state, each.entities) for each in found)
+    labels = {kernel(kind, label).chart.revision: label for label in ("1.0.0", "2.0.0")}
+    return sorted(
+        (labels.get(each.revision, each.revision.partition("+")[0]), each.state, each.entities) for each in found
+    )
 
 
 async def _overdue(store: Store, state: str) -> int:

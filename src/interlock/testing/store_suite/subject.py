@@ -11,8 +11,10 @@ from typing import Any
 from interlock.errors import InterlockError
 from interlock.model.journal.record import JournalRecord, chain_start, decode_record
 from interlock.model.snapshot import Snapshot
+from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, EntityPage, EntityQuery, EntityRow, Loaded, Store
 from interlock.runtime.history.replay import replay
+from interlock.runtime.revisions import Revisions
 from interlock.testing.store_suite.samples import charts
 
 PAGES_MAX = 10_000
@@ -78,8 +80,8 @@ async def snapshot(store: Store, entity: str) -> Snapshot:
     found = await store.load(entity)
     expect(Loaded, type(found), f"load of {entity}")
     assert isinstance(found, Loaded)
-    kinds = charts(entity.partition("/")[0])
-    now = replay(kinds, entity, found.snapshot, (each.entry for each in found.records))
+    kinds = Revisions(charts(entity.partition("/")[0]), store, SystemClock())
+    now = await replay(kinds, entity, found.snapshot, (each.entry for each in found.records))
     if now is None:
         raise AssertionError(f"{entity} is loaded without snapshot and records")
     expect(found.version, now.version, f"version of {entity}")

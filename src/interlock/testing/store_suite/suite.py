@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from interlock.testing.store_suite import appends, concurrency, leases, queries, statistics
+from interlock.testing.store_suite import appends, concurrency, definitions, leases, queries, statistics
 from interlock.testing.store_suite.subject import StoreSubject
 
-__all__ = ("CASES", "StoreSubject", "lease_cases", "statistics_cases", "store_cases")
+__all__ = ("CASES", "StoreSubject", "definition_cases", "lease_cases", "statistics_cases", "store_cases")
 
 Case = Callable[[StoreSubject], Awaitable[None]]
 
@@ -32,6 +32,12 @@ CASES: tuple[Case, ...] = (*_ALWAYS, *_DURABLE, *_SHARED)
 def store_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
     """Return the cases for a store; cases that reopen it only if durable, with several handles only if shared."""
     return (*_ALWAYS, *(_DURABLE if durable else ()), *(_SHARED if shared else ()))
+
+
+def definition_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
+    """Return the cases for a store that keeps definitions (`ports.definitions.Definitions`)."""
+    more = (*(definitions.DURABLE if durable else ()), *(definitions.SHARED if shared else ()))
+    return (*definitions.CASES, *more)
 
 
 def lease_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:

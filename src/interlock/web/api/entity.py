@@ -104,13 +104,16 @@ async def get_entity(request: RequestContext) -> EntityView:
     latest = await runtime.state(entity)
     console.history.keep(latest)
     shown = await _snapshot_at(request, latest)
-    kernel = runtime.charts.for_snapshot(shown)
+    revisions, is_latest = runtime.revisions, shown.version == latest.version
+    kernel = await revisions.for_reading(kind, shown.revision)
     mask = mask_for(kernel.chart, request.user)
     entries, before, damage = await _last_step(request, shown)
     entry = entries[-1] if entries else None
     needs_replay = entry is not None and before is None and shown.version > 1
-    is_latest = shown.version == latest.version
-    accepted = acceptances(kernel, shown, request.user.principal) if is_latest else ()
+    accepted: tuple[Acceptance, ...] = ()
+    if is_latest:
+        stepping = await revisions.for_preview(shown, needs_functions=False)
+        accepted = acceptances(stepping, shown, request.user.principal)
     p95 = await dwell_p95(runtime, kind) if is_latest else {}
     work, work_more = await _work(request, entity, mask) if is_latest else ((), False)
     return EntityView(
@@ -216,7 +219,7 @@ async def get_accepted(request: RequestContext) -> tuple[Acceptance, ...]:
     request.console.check_kind(request.user, check_entity(entity))
     runtime = request.console.runtime
     snapshot = await runtime.state(entity)
-    kernel = runtime.charts.for_snapshot(snapshot)
+    kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
     found = acceptances(kernel, snapshot, request.user.principal)
     return masked_acceptances(found, mask_for(kernel.chart, request.user))
 
@@ -247,7 +250,7 @@ def _child_entity(request: RequestContext, kernel: Kernel, invoke: Invocation) -
     if not isinstance(src, str):
         return None
     try:
-        kind = request.console.runtime.charts.for_child(kernel, src).chart.kind
+        kind = request.console.runtime.revisions.for_child(kernel, src).chart.kind
     except NotFoundError:
         return None
     return child_entity(kind, invoke.id, invoke.key)
@@ -282,7 +285,7 @@ async def get_journal(request: RequestContext) -> JournalView:
         entries = await runtime.journal(entity, after=after, limit=valid) if valid > 0 else ()
         version = verification.entries + 1 if problem.version is None else problem.version
         damage = Damage(version, damage_text(problem.code, problem.message))
-    mask = mask_for(runtime.charts.for_revision(kind, latest.revision).chart, request.user)
+    mask = mask_for(await runtime.revisions.chart(kind, latest.revision), request.user)
     views = [entry_view(each, mask, request.may_see_entity) for each in entries]
     return JournalView(_limit_bytes(views, is_newest=query.after is None), latest.version, None, damage)
 

@@ -251,7 +251,7 @@ def work_view(row: WorkRow, now_ms: int) -> WorkView:
         work_status(row, now_ms=now_ms).word,
         row.attempts,
         row.failures,
-        retries_max(row.work),
+        retries_max(row),
         row.next_ms,
         row.work.due_ms,
         row.owner,

@@ -181,7 +181,7 @@ async def list_sagas(request: RequestContext) -> SagasView:
 async def _saga_views(request: RequestContext, entity: str) -> tuple[SagaView, ...]:
     runtime = request.console.runtime
     snapshot = await runtime.state(entity)
-    return saga_views(runtime.charts.for_snapshot(snapshot), snapshot)
+    return saga_views(await runtime.revisions.for_reading(snapshot.kind, snapshot.revision), snapshot)
 
 
 ENDPOINTS = (

@@ -38,7 +38,30 @@ def test_log_records_are_shown_with_their_fields(capsys: pytest.CaptureFixture[s
         "warning: a handler raised: ConnectionError: gone\\naway handler=charge\\x1b",
         "error: a dead letter waits for a person key=order/1/2/0",
     ] == [each for each in lines if not each.startswith(("  ", "info"))]
-    assert [verbose, verbose] == ["  Traceback (most recent call last):" in lines, "info: nothing much" in lines]
+    assert [True, verbose] == ["  Traceback (most recent call last):" in lines, "info: nothing much" in lines]
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_only_an_error_of_a_users_function_is_shown_with_its_traceback(
+    capsys: pytest.CaptureFixture[str], verbose: bool
+) -> None:
+    log = logging.Logger("of this test")  # noqa: LOG001 - one that goes with the test
+    log.addHandler(LogHandler(Terminal(verbose=verbose)))
+    log.warning("work is postponed", exc_info=ConnectionError("gone"), extra={"lane": "effect"})
+
+    assert verbose == ("  ConnectionError: gone" in capsys.readouterr().err.splitlines())
+
+
+def test_an_error_of_the_users_module_is_shown_with_the_users_lines(call: Caller, folder: Path) -> None:
+    (folder / "calls_of_mine.py").write_text("def total(rows):\n    return sum(rows)\n\ntotal(['a'])\n")
+    ended = call("run", "calls_of_mine:charts", "--store", URL)
+    lines = [each.strip() for each in ended.err.splitlines()]
+
+    assert 2 == ended.code
+    assert ["return sum(rows)", "total(['a'])"] == [
+        each for each in lines if each in ("return sum(rows)", "total(['a'])")
+    ][::-1]
+    assert not any("import_module" in each or "interlock" in each for each in lines)
 
 
 def test_a_repeated_log_line_is_counted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,7 +66,7 @@ async def doors(store: Store | None = None) -> Runtime:
 
 
 async def _run(made: Runtime, opened: Opener, *, dry_run: bool = False) -> list[ArchivedEntity]:
-    return [each async for each in archive(made.store, made.charts, SMASHED, opened, dry_run=dry_run)]
+    return [each async for each in archive(made.store, made.revisions, SMASHED, opened, dry_run=dry_run)]
 
 
 async def test_an_old_journal_of_an_ended_entity_is_moved_to_its_month(shelf: Shelf) -> None:
@@ -97,7 +97,7 @@ async def test_an_archived_id_cannot_be_created_again(shelf: Shelf) -> None:
 async def test_an_archive_can_be_verified(shelf: Shelf) -> None:
     made = await doors()
     await _run(made, shelf.opened)
-    proof = await verify_entity(shelf.stores["2026-05"], made.charts, "door/1")
+    proof = await verify_entity(shelf.stores["2026-05"], made.revisions, "door/1")
 
     assert (3, True, None) == (proof.entries, proof.replayed, proof.problem)
 
@@ -128,7 +128,7 @@ async def test_an_entity_in_the_state_that_has_not_ended_is_left_alone(shelf: Sh
     """The state and the age are not enough."""
     made = await doors()
     rule = RetentionRule(kind="door", state="open", entered_before_ms=MAY + 10_000)
-    found = [each async for each in archive(made.store, made.charts, rule, shelf.opened)]
+    found = [each async for each in archive(made.store, made.revisions, rule, shelf.opened)]
 
     assert [] == found
     assert 2 == len(await made.store.read("door/3"))
@@ -326,7 +326,7 @@ async def test_a_long_journal_is_archived_page_by_page(
         await made.send("door/1", "noted", {"text": str(number)})
     await made.send("door/1", "smashed")
     (done,) = await _run(made, shelf.opened)
-    proof = await verify_entity(shelf.stores["2026-05"], made.charts, "door/1")
+    proof = await verify_entity(shelf.stores["2026-05"], made.revisions, "door/1")
     await store.close()
 
     assert ("yes", 12) == (done.archived, done.entries)

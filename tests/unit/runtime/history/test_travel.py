@@ -13,7 +13,7 @@ from interlock.ports.store import PAGE_MAX, Duplicate, Loaded
 from interlock.runtime.history.replay import EPOCH, time_ms
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
-from tests.unit.runtime.scene import DOOR, StillClock, runtime
+from tests.unit.runtime.scene import DOOR, StillClock, WithoutDefinitions, runtime
 
 TIMES = (1_000, 2_000, 2_000, 3_000, 5_000)
 """When the entries of the life below were kept: two in the same millisecond."""
@@ -128,7 +128,7 @@ async def test_an_unknown_entity_has_no_past() -> None:
 
 
 async def test_a_past_on_which_a_compatible_chart_diverges_is_unavailable() -> None:
-    store = MemoryStore()
+    store = WithoutDefinitions()
     await life(store)
     newer = DOOR.replace("revision: 1.0.0", 'revision: 1.1.0\ncompatible: ">=1.0 <2"')
     later = runtime(newer.replace("initial: closed", "initial: open"), store=store)

@@ -14,16 +14,21 @@ from interlock.errors import CorruptionError, NotFoundError, UnavailableError, U
 from interlock.model.effect import Effect
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord
-from interlock.ports.store import PAGE_MAX, Duplicate, EntityPage, EntityQuery, Loaded
+from interlock.ports.store import PAGE_MAX, Duplicate, EntityPage, EntityQuery, Loaded, Store
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.verify import Verification, VerificationProblem, verify_entity, verify_store
+from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
 from tests.unit.runtime.scene import DOOR, StillClock, kernel, runtime
 
 
 class Forged(MemoryStore):
-    """A store whose records, and whose snapshot, can be exchanged behind its back."""
+    """A store whose records, and whose snapshot, can be exchanged behind its back. It keeps no definitions, so that the
+    charts of each process are all that is known.
+    """
+
+    definitions = None  # type: ignore[assignment]  # see above
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,6 +51,11 @@ class Forged(MemoryStore):
         if self.bad_link and any(each.version == self.bad_link for each in found):
             raise CorruptionError(f"damaged at version {self.bad_link}", code="journal.chain")
         return found
+
+
+def known(store: Store, *texts: str) -> Revisions:
+    """What a process with these charts knows of a store."""
+    return Revisions(ChartRegistry(kernel(each) for each in texts), store, StillClock())
 
 
 async def doors(count: int = 1, store: Forged | None = None) -> Runtime:
@@ -76,7 +86,7 @@ async def test_a_divergence_of_a_compatible_chart_is_not_damage() -> None:
     newer = DOOR.replace("revision: 1.0.0", 'revision: 1.1.0\ncompatible: ">=1.0 <2"')
     other = newer.replace("open:\n", "open:\n    after: {5m: closed}\n")
     same, differs, both = [
-        await verify_entity(made.store, ChartRegistry(kernel(each) for each in texts), "door/1")
+        await verify_entity(made.store, known(made.store, *texts), "door/1")
         for texts in ((newer,), (other,), (DOOR, other))
     ]
 
@@ -97,7 +107,7 @@ async def test_a_journal_that_is_cut_off_is_damage_with_and_without_its_chart() 
     other = newer.replace("open:\n", "open:\n    after: {5m: closed}\n")
     problems = [
         (await verify_entity(made.store, charts, "door/1")).problem
-        for charts in (None, ChartRegistry([]), ChartRegistry([kernel(other)]), ChartRegistry([kernel(DOOR)]))
+        for charts in (None, known(made.store), known(made.store, other), known(made.store, DOOR))
     ]
 
     assert ["journal.short"] * 4 == [None if each is None else each.code for each in problems]
@@ -210,9 +220,9 @@ async def test_a_repeated_step_that_raises_is_a_divergence() -> None:
 async def test_an_entity_whose_chart_is_not_here_is_not_judged() -> None:
     """Its links are proven, its steps are not, and neither is called damage."""
     made = await doors()
-    other = ChartRegistry([kernel(DOOR.replace("1.0.0", "2.0.0"))])
+    other = known(made.store, DOOR.replace("openings + 1", "openings + 2"))
     proof = await verify_entity(made.store, other, "door/1")
-    nobody = await verify_entity(made.store, ChartRegistry([]), "door/1")
+    nobody = await verify_entity(made.store, known(made.store), "door/1")
 
     assert proof.problem is not None
     assert nobody.problem is not None
@@ -309,7 +319,7 @@ async def test_the_verification_of_a_busy_store_ends() -> None:
 
     made = runtime(store=Busy(), clock=StillClock(5_000))
     await made.create("door/1")
-    found = [each.entity async for each in verify_store(made.store, made.charts, now_ms=5_000)]
+    found = [each.entity async for each in verify_store(made.store, made.revisions, now_ms=5_000)]
 
     assert ["door/1"] == found
 
@@ -340,7 +350,7 @@ async def test_a_proof_can_be_asked_for_without_an_event_loop() -> None:
 
 
 def test_every_field_of_an_entry_that_can_be_forged_is_compared() -> None:
-    compared = {"version", "before", "after", "outcome", "reason", "effects", "key"}
+    compared = {"version", "before", "after", "outcome", "reason", "effects", "key", "digest"}
 
     assert {"event", "revision", "trace"} == set(Entry.__struct_fields__) - compared
 

@@ -15,6 +15,7 @@ from interlock import BoundChart, Runtime
 from interlock.effects.handlers import Attempt
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.limits import ATTEMPTS_MAX, POLL_MS_MAX
+from interlock.observe.work_status import retries_max
 from interlock.ports.work import WorkQuery
 from interlock.runtime.chart_registry import ChartRegistry, child_entity
 from interlock.runtime.worker.worker import Worker
@@ -395,6 +396,55 @@ def test_two_functions_of_one_name_are_refused() -> None:
     bank, other = Bank(), Bank()
     with pytest.raises(UsageError, check=lambda error: error.code == "handler.twice"):
         interlock.open("memory:", charts=[order_chart(bank), order_chart(other)])
+
+
+async def test_names_without_a_function_are_logged_when_a_runtime_that_works_opens(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    chart = interlock.loads(ORDER)
+    async with interlock.open("memory:", charts=[chart, chart], work=False):
+        pass
+    assert [] == caplog.messages
+
+    async with interlock.open("memory:", charts=[chart, chart]):
+        pass
+    assert 1 == len(caplog.messages)
+    assert all(f"`{name}`" in caplog.messages[0] for name in chart.chart.handlers)
+
+    caplog.clear()
+    async with interlock.open("memory:", charts=[order_chart(Bank())]):
+        pass
+    assert [] == caplog.messages
+
+
+@pytest.mark.parametrize("of_the_chart", [False, True])
+async def test_a_default_policy_retries_an_invoke_without_one(of_the_chart: bool) -> None:
+    chart = interlock.loads(ORDER.replace("      retry: {max: 2, backoff: 1s, jitter: none}\n", ""))
+    attempts: list[int] = []
+
+    @chart.handler("payment.charge")
+    async def charge(attempt: interlock.Attempt) -> dict[str, str]:
+        attempts.append(attempt.number)
+        if attempt.number < 3:
+            raise ConnectionError("the bank is away")
+        return {"receipt": "R-1"}
+
+    chart.handler("receipt.mail")(Bank().mail)
+    defaults = interlock.HandlerDefaults(retry={"max": 5, "backoff": "1s", "jitter": "none"})
+    chart.handler_defaults = defaults if of_the_chart else None
+    clock = VirtualClock()
+    others = None if of_the_chart else defaults
+    async with interlock.open("memory:", charts=[chart], clock=clock, handler_defaults=others) as runtime:
+        await runtime.create("order/1")
+        await runtime.send("order/1", "pay")
+        await clock.advance(1_000)
+        assert runtime.store.work is not None
+        row = next(each for each in (await runtime.store.work.list_work(WorkQuery(name="payment.charge"))).rows)
+        assert 5 == retries_max(row)
+        await clock.advance(2_000)
+
+        assert ("paid",) == (await runtime.state("order/1")).configuration
+    assert [1, 2, 3] == attempts
 
 
 class Journals(MemoryStore):

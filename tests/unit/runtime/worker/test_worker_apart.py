@@ -14,8 +14,8 @@ from interlock.ports.store import EntityQuery
 from interlock.ports.work import WorkQuery
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.worker.worker import Worker
-from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
+from tests.unit.runtime.scene import WithoutDefinitions
 
 DOOR = "{interlock: 1, kind: door, initial: shut, states: {shut: {}}}"
 
@@ -77,7 +77,7 @@ class Shared:
     """A store that several processes work on, one after the other."""
 
     def __init__(self) -> None:
-        self.store = MemoryStore()
+        self.store = WithoutDefinitions()
         self.clock = VirtualClock()
 
     def idle(self, *charts: str) -> Runtime:

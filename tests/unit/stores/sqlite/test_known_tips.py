@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -81,6 +81,47 @@ async def test_an_entity_that_was_written_last_is_not_queried(subject: Subject) 
     assert 0 == subject.queries(one.step(key="a"), two.step("shipped", key="a"))
     assert 0 == subject.queries(one.step("shipped", key="b"))
     await subject.check(one, two)
+
+
+async def test_an_entity_is_assumed_to_be_new(subject: Subject) -> None:
+    """Once the writer remembers where journals end."""
+    one, two = SampleEntity("parcel/1"), SampleEntity("parcel/2")
+
+    assert 1 == subject.queries(one.create())
+    assert 0 == subject.queries(two.create(), one.step(key="a"))
+    await subject.check(one, two)
+
+
+async def test_an_entity_that_exists_is_not_created_again(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not remembered, so only the row itself says that it exists. The other steps of the batch are kept."""
+    monkeypatch.setattr(writers, "TIPS_MAX", 1)
+    one, two, three = (SampleEntity(f"parcel/{each}") for each in range(3))
+    subject.answers(one.create(), two.create())
+
+    found = subject.answers(
+        two.step(key="a"),
+        SampleEntity("parcel/0").create(),
+        SampleEntity("parcel/0").create(key="other"),
+        three.create(),
+    )
+
+    assert [Appended, Duplicate(1), Conflict(1), Appended] == [
+        type(each) if isinstance(each, Appended) else each for each in found
+    ]
+    await subject.check(one, two, three)
+
+
+async def test_a_missing_row_of_a_list_is_written_again(subject: Subject, tmp_path: Path) -> None:
+    """A step moves the row of the state that its entity was in; if there is none, it is inserted."""
+    lives = [SampleEntity(f"parcel/{each}") for each in range(3)]
+    subject.answers(*(each.create() for each in lives))
+    with closing(sqlite3.connect(tmp_path / "x.db")) as other:
+        other.execute("DELETE FROM entity_state WHERE id = '1'")
+        other.commit()
+    assert () != await subject.store.differences("parcel/1")
+    subject.answers(*(each.step("shipped", key="a") for each in lives))
+
+    await subject.check(*lives)
 
 
 async def test_a_known_key_is_a_duplicate_and_the_others_are_kept(subject: Subject) -> None:

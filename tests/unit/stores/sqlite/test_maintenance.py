@@ -300,7 +300,8 @@ def test_a_file_of_an_earlier_release_begins_at_its_oldest_key(tmp_path: Path, t
         for days in (40, 38, 1):
             append = SampleEntity(f"parcel/old-{days}", time_ms=NOW - days * DAY_MS).create(key=f"{days} days")
             ledger.commit([append])
-        ledger._connection.execute("DROP TABLE key_boundary")
+        for table in ("key_boundary", "definition_body", "definition", "definition_alias", "store_fact"):
+            ledger._connection.execute(f"DROP TABLE {table}")
         ledger._connection.execute("DELETE FROM schema_version WHERE version >= 8")
     file = File(path, time)
     begun, opened = file.boundary(), file.idle("opened")

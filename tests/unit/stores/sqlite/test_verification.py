@@ -1,4 +1,4 @@
-"""What a SQLite file keeps beside its journals is held against them."""
+"""`verify` compares the lists and counts of a SQLite file with its journals."""
 
 from __future__ import annotations
 
@@ -20,32 +20,31 @@ states:
 door = interlock.loads(CHART)
 
 
-def kept(folder: Path) -> Path:
+async def two_doors(folder: Path) -> Path:
     """A file with two doors, one of them opened."""
     path = folder / "doors.db"
-    with interlock.open(f"sqlite:///{path}", charts=[door]) as doors:
-        doors.create("door/1", key="first")
-        doors.create("door/2")
-        doors.send("door/2", "opened", key="second")
+    async with interlock.open(f"sqlite:///{path}", charts=[door]) as doors:
+        await doors.create("door/1", key="first")
+        await doors.create("door/2")
+        await doors.send("door/2", "opened", key="second")
     return path
 
 
-async def proofs(path: Path) -> list[Verification]:
-    """What is proven of all that is in a file."""
+async def verified(path: Path) -> list[Verification]:
+    """The verification of every entity of a file."""
     async with interlock.open(f"sqlite:///{path}", charts=[door]) as doors:
         return [each async for each in doors.verify_all()]
 
 
-async def test_a_file_that_nobody_touched_agrees(tmp_path: Path) -> None:
-    """Nothing is told of it."""
-    found = await proofs(kept(tmp_path))
+async def test_an_unchanged_file_has_no_problems(tmp_path: Path) -> None:
+    found = await verified(await two_doors(tmp_path))
 
     assert ["door/1", "door/2"] == sorted(each.entity for each in found)
     assert [None, None] == [each.problem for each in found]
 
 
 @pytest.mark.parametrize(
-    ("statement", "entity", "told"),
+    ("statement", "entity", "expected"),
     [
         ("UPDATE entity SET configuration = '[\"open\"]' WHERE id = '1'", "door/1", "`configuration`"),
         ("UPDATE entity SET revision = 'other' WHERE id = '1'", "door/1", "`revision`"),
@@ -70,16 +69,16 @@ async def test_a_file_that_nobody_touched_agrees(tmp_path: Path) -> None:
         ),
     ],
 )
-async def test_a_row_that_says_something_else_is_told(tmp_path: Path, statement: str, entity: str, told: str) -> None:
+async def test_a_changed_row_is_reported(tmp_path: Path, statement: str, entity: str, expected: str) -> None:
     """With the entity it belongs to; lists, counts and known keys would be answered wrongly from it."""
-    path = kept(tmp_path)
+    path = await two_doors(tmp_path)
     with sqlite3.connect(path) as connection:
         connection.execute(_as_bytes(statement))
     connection.close()
-    problems = [(each.entity, each.problem) for each in await proofs(path) if each.problem is not None]
+    problems = [(each.entity, each.problem) for each in await verified(path) if each.problem is not None]
 
     assert {"store.beside"} == {problem.code for _, problem in problems}
-    assert any(told in problem.message for of, problem in problems if of == entity), problems
+    assert any(expected in problem.message for of, problem in problems if of == entity), problems
     assert {of for of, _ in problems} <= {entity, "the store"}
 
 

@@ -25,7 +25,7 @@ import {
   time,
   until,
 } from "/static/components.js";
-import {apiPath, kindPath, limit, number, quantity, revision} from "/static/format.js";
+import {apiPath, duration, kindPath, limit, number, quantity, revision} from "/static/format.js";
 
 /** Rows of the journal that are shown at first and added with each click. */
 const ROWS = 100;
@@ -228,7 +228,7 @@ page("/e/(.+)", async (main, [entity], given) => {
       ),
       ...shown.work
         .filter((each) => each.lane !== "timer")
-        .map((each) => h("li", h("span.kind", each.lane), " ", h("b", each.name), " ", workNote(each))),
+        .map((each) => h("li", h("span.kind", each.lane), " ", h("b", each.name), " ", workNote(each), failedAttempts(each))),
     ];
     const children = shown.children.map((each) =>
       h(
@@ -513,6 +513,15 @@ function workNote(each) {
   if (each.status === "expired") return h("span.warn", `! lease of ${each.owner} expired`);
   const [, text] = WORK_STATUSES[each.status];
   return h("span.muted", text, each.next_ms ? [", due ", time(each.next_ms)] : "");
+}
+
+/** The failed attempts that are stored with a piece of work, newest first. */
+function failedAttempts(each) {
+  const failed = each.error?.failed;
+  if (!Array.isArray(failed) || !failed.length) return "";
+  const line = (one) =>
+    h("li", `attempt ${one.number} `, time(one.started_ms), ` ✗ after ${duration(one.duration_ms)}: `, h("code", one.code), one.message ? ` ${one.message}` : "");
+  return h("details", h("summary", quantity(failed.length, "failed attempt")), h("ul", failed.toReversed().map(line)));
 }
 
 const effectNames = (names) =>

@@ -9,8 +9,8 @@ from interlock.kernel.plan import Configuration
 from interlock.model.chart import Chart, State
 from interlock.model.document.field import UNSET, Field
 
-Entry = Literal["step", "named", "parts", "counted"]
-"""The function to write: three entries of the straight form, and the counted form."""
+Variant = Literal["step", "named", "plain", "counted"]
+"""The function to write: three variants of the straight form, and the counted form."""
 
 Cause = Literal["sender", "timer", "invoke"]
 """Where the event comes from: a sender, the timer of an `after`, or an invoke that has ended."""
@@ -18,6 +18,10 @@ Cause = Literal["sender", "timer", "invoke"]
 
 class NotCompiled(Exception):
     """The step stays on the general path. The text says why."""
+
+
+class NeverTaken(NotCompiled):
+    """No transition takes the event, whatever the context is."""
 
 
 class NotStraight(Exception):
@@ -49,7 +53,7 @@ class Queued:
 
 
 @dataclass(slots=True)
-class Path:
+class Branch:
     """What is known at one point of the source. Every branch has its own."""
 
     configuration: Configuration
@@ -60,6 +64,8 @@ class Path:
     event_is_made: bool = False
     entity_is_made: bool = False
     owns_context: bool = False
+    owned: dict[tuple[str, ...], str] = field(default_factory=dict)
+    """The mappings in the context that this step has made and that nothing else refers to: their local names."""
     active: frozenset[str] = frozenset()
     active_in_source: frozenset[str] | None = None
     effects: list[str] = field(default_factory=list)
@@ -78,12 +84,13 @@ class Path:
     ended: bool = False
     output: str = "None"
 
-    def copy(self) -> Path:
+    def copy(self) -> Branch:
         """Return a copy for a branch."""
         return replace(
             self,
             timers=self.timers.copy(),
             invokes=self.invokes.copy(),
+            owned=self.owned.copy(),
             effects=self.effects.copy(),
             to_invoke=self.to_invoke.copy(),
             queue=self.queue.copy(),

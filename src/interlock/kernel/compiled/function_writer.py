@@ -10,8 +10,8 @@ Rule 3: the head is written after the body, because only then it is known what t
 from __future__ import annotations
 
 from interlock.kernel.codegen import Source
+from interlock.kernel.compiled.branch import has_defaults, invokeid_of
 from interlock.kernel.compiled.calls import TIMERS_LISTED_MAX
-from interlock.kernel.compiled.path import has_defaults, invokeid_of
 from interlock.kernel.compiled.step_writer import StepWriter
 from interlock.model.document.field import Field
 
@@ -39,10 +39,10 @@ class FunctionWriter:
     def lines(self) -> list[str]:
         """Return the source of the function, with its head. The body must have been written."""
         head = Source()
-        heads = {"step": self._step_head, "named": self._named_head, "parts": self._parts_head}
-        heads.get(self.out.entry, self._counted_head)(head)
-        parameters = {"named": "snapshot, data, time_ms", "parts": "context, event, id, version"}
-        opening = f"def {self.out.entry}({parameters.get(self.out.entry, 'snapshot, event')}):"
+        heads = {"step": self._step_head, "named": self._named_head, "plain": self._plain_head}
+        heads.get(self.out.variant, self._counted_head)(head)
+        parameters = {"named": "snapshot, data, time_ms", "plain": "context, event, id, version"}
+        opening = f"def {self.out.variant}({parameters.get(self.out.variant, 'snapshot, event')}):"
         return [opening, *head.lines, *self.out.source.lines]
 
     def _step_head(self, head: Source) -> None:
@@ -70,7 +70,7 @@ class FunctionWriter:
         self._payload_head(head, "data")
         self._values_head(head, "")
 
-    def _parts_head(self, head: Source) -> None:
+    def _plain_head(self, head: Source) -> None:
         self._payload_head(head, "event.data")
         self._values_head(head, "event.time_ms")
 
@@ -157,13 +157,13 @@ class FunctionWriter:
             return
         fields = self.out.constant(self.payload)
         if has_defaults(self.payload):
-            event = self.out.made_event() if self.out.entry == "named" else "event"
+            event = self.out.made_event() if self.out.variant == "named" else "event"
             head.add(f"event = with_defaults({event}, {fields})")
         else:
             head.add(f"if does_not_fit({data}, {fields}): return None")
 
     def _values_head(self, head: Source, time: str) -> None:
-        if self.out.entry != "parts":
+        if self.out.variant != "plain":
             head.add("context, id, version = snapshot.context, snapshot.entity, snapshot.version + 1")
         if self.out.reads_time and time:
             head.add(f"time_ms = {time}")

@@ -1,0 +1,196 @@
+"""Shadow replay: what a new definition would have done with the recorded events of a store.
+
+Rule 1: nothing is written, and no effect is performed.
+Rule 2: one entity is in memory at a time, and its journal is read by page. Each entity is compared at most once.
+Rule 3: recorded steps are repeated by the definition that wrote them, and must give what their entries record.
+        Otherwise the entity is left out from there on, and the report says so (`gaps`).
+Rule 4: an entity that changes during the walk is compared up to the entries that it has when it is read.
+Rule 5: refused events are not in journals, so that an event which only the new definition accepts is not found here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+from interlock.errors import ArchivedError, CorruptionError, InterlockError, UnavailableError
+from interlock.evolve.carry import MOVED, Carrier
+from interlock.evolve.shadow import ShadowTally
+from interlock.evolve.step_comparison import Comparison, Difference, StepComparer
+from interlock.kernel.step import Kernel
+from interlock.model.document.document import Document
+from interlock.model.journal.entry import Entry
+from interlock.model.limits import SHADOW_CHANGED_MAX
+from interlock.model.snapshot import Snapshot
+from interlock.model.step import Step
+from interlock.ports.paging import pages as query_pages
+from interlock.ports.store import PAGE_MAX, EntityQuery, EntityRow, Store
+from interlock.runtime.history.replay import pages, repeat_step
+from interlock.runtime.history.verify import difference
+
+UNREPEATABLE = "entry.unrepeatable"
+"""The code of the gap for an entry that its own definition does not give again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A definition with its kernel: the functions that it names are registered."""
+
+    document: Document
+    kernel: Kernel
+
+    @property
+    def revision(self) -> str:
+        """The name of the revision in entries."""
+        return self.kernel.chart.revision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """A recorded revision: the kernel that repeats its entries, and the comparer of its steps.
+
+    `is_new`: it is the new definition itself, perhaps with other functions than those that wrote the entries.
+    """
+
+    kernel: Kernel
+    comparer: StepComparer
+    is_new: bool
+
+
+FindDefinition = Callable[[str], Awaitable[Definition]]
+"""Returns the definition of a recorded revision. Raises an InterlockError if it is missing."""
+
+
+class ShadowReplay:
+    """Compares the journals of a store with one new definition.
+
+    `find` is asked once for each recorded revision other than that of `new`.
+    """
+
+    def __init__(self, store: Store, new: Definition, find: FindDefinition, *, now_ms: int) -> None:
+        self.tally = ShadowTally(new.kernel.chart)
+        self._store = store
+        self._new = new
+        self._find = find
+        self._now_ms = now_ms
+        self._sources: dict[str, _Source | InterlockError] = {}
+
+    async def run(self, *, since_ms: int = 0) -> AsyncIterator[str]:
+        """Compare every entity of the kind that was created since a time; yield each after it was compared."""
+        async for row in self._rows():
+            is_ended = row.ended is not None
+            self.tally.add_life((row.changed_ms if is_ended else self._now_ms) - row.created_ms, is_ended=is_ended)
+            if row.created_ms >= since_ms:
+                await self._compare_entity(row)
+                yield row.entity
+
+    async def _rows(self) -> AsyncIterator[EntityRow]:
+        """Every entity once: those that enter a state during the walk move to its end and are listed again."""
+        changed: set[str] = set()
+        async for page in query_pages(self._store.find, EntityQuery(kind=self._new.kernel.chart.kind, limit=PAGE_MAX)):
+            for entity in page.unreadable:
+                self.tally.add_gap("entity.unreadable", "the store cannot list it", entity)
+            fresh = [each for each in page.rows if each.entity not in changed]
+            if page.rows and not fresh:
+                return
+            for row in fresh:
+                yield row
+            changed.update(each.entity for each in fresh if each.entered_ms >= self._now_ms)
+            if len(changed) > SHADOW_CHANGED_MAX:
+                text = f"more than {SHADOW_CHANGED_MAX:,} entities changed during the comparison"
+                self.tally.add_gap("store.busy", text, page.rows[-1].entity)
+                return
+
+    async def _compare_entity(self, row: EntityRow) -> None:
+        walk = _EntityWalk(self.tally, row.entity)
+        try:
+            async for page in pages(self._store, row.entity):
+                for entry in page:
+                    source = self._sources.get(entry.revision) or await self._source(entry.revision)
+                    if isinstance(source, InterlockError):
+                        self.tally.add_gap(source.code, source.message, row.entity, about=entry.revision)
+                        return
+                    if not walk.compare(entry, source):
+                        return
+        except ArchivedError as error:
+            self.tally.add_gap(error.code, f"journals are in the archive {error.archive}", row.entity)
+        except (CorruptionError, UnavailableError) as error:
+            self.tally.add_gap(error.code, error.message, row.entity)
+        else:
+            self.tally.add_entity(is_ended=row.ended is not None)
+
+    async def _source(self, revision: str) -> _Source | InterlockError:
+        """What compares the entries of a revision, or why they cannot be compared."""
+        new = self._new
+        found: _Source | InterlockError
+        try:
+            old = new if revision == new.revision else await self._find(revision)
+            comparer = StepComparer(Carrier(old.document, new.document, new.kernel))
+            found = _Source(kernel=old.kernel, comparer=comparer, is_new=old is new)
+        except InterlockError as error:
+            found = error
+        self._sources[revision] = found
+        return found
+
+
+class _EntityWalk:
+    """One entity on its way through its journal: the recorded snapshot, and the one of the new definition."""
+
+    def __init__(self, tally: ShadowTally, entity: str) -> None:
+        self._tally = tally
+        self._entity = entity
+        self._recorded: Snapshot | None = None
+        self._new: Snapshot | None = None
+        self._comparer: StepComparer | None = None
+
+    def compare(self, entry: Entry, source: _Source) -> bool:
+        """Compare one entry; return False when the entity cannot be followed any further."""
+        before = self._recorded
+        try:
+            step = repeat_step(source.kernel, self._entity, before, entry)
+        except InterlockError as error:
+            self._tally.add_gap(UNREPEATABLE, f"the step fails: {error.message}", self._entity, about=entry.revision)
+            return False
+        if not _is_repeated(entry, step) and difference(entry, before, step) is not None:
+            self._report_other(entry, step, source)
+            return False
+        if source.comparer is not self._comparer or entry.event.name == MOVED:
+            self._comparer, self._new = source.comparer, None
+        self._recorded = step.snapshot
+        if entry.event.name != MOVED:
+            found = source.comparer.compare(self._new, before, entry.event, step)
+            self._new = found.next
+            self._tally.add(source.comparer, self._entity, entry, found)
+        return True
+
+    def _report_other(self, entry: Entry, step: Step, source: _Source) -> None:
+        """Report an entry that its revision does not give again. The recorded context is unknown from there on."""
+        if source.is_new:
+            found = Comparison(recorded=step, new=step, differences=_recorded_differences(entry, step))
+            self._tally.add(source.comparer, self._entity, entry, found)
+        else:
+            text = f"revision {entry.revision} does not give what the journal records"
+            self._tally.add_gap(UNREPEATABLE, text, self._entity, about=entry.revision)
+
+
+def _is_repeated(entry: Entry, step: Step) -> bool:
+    """Whether a repeated step gives what its entry records; where this says no, `difference` decides exactly."""
+    after = step.snapshot
+    return (
+        entry.version == after.version
+        and entry.after == after.configuration
+        and entry.outcome == step.outcome
+        and entry.reason == step.reason
+        and entry.effects == step.effects
+    )
+
+
+def _recorded_differences(entry: Entry, step: Step) -> tuple[Difference, ...]:
+    """What a step of the new definition gives other than an entry that the same revision wrote."""
+    parts = (
+        ("outcome", entry.outcome, step.outcome),
+        ("reason", entry.reason, step.reason),
+        ("configuration", entry.after, step.snapshot.configuration),
+        ("effects", entry.effects, step.effects),
+    )
+    return tuple(Difference(name, old, new) for name, old, new in parts if old != new)
