@@ -353,6 +353,10 @@ class JoinedStore(Store, Protocol):
 class Joins(Protocol):
     """Writes in transactions of the caller."""
 
+    @property
+    def one_writer(self) -> bool:
+        """Whether the store's own connections cannot write while a transaction of the caller does."""
+
     def joined(self, transaction: CallerTransaction, *, wait: bool = True) -> JoinedStore:
         """Return this store on a connection of the caller. Raises UsageError for a connection to another database.
 

@@ -261,9 +261,11 @@ class Runtime:
         """Return this runtime for one call on a transaction of the caller. It may be used in any thread."""
         runtime = copy(self)
         assert isinstance(self._admission, Admission)
+        sender = self.sender.on_transaction(store, on_work)
         vars(runtime).update(
             store=store,
-            sender=self.sender.on_transaction(store, on_work),
+            sender=sender,
+            revisions=sender.revisions,
             _admission=self._admission.of_any_thread(),
         )
         return runtime

@@ -166,6 +166,7 @@ class EntitySender:
         sender = copy(self)
         vars(sender).update(
             store=store,
+            revisions=self.revisions.on_transaction(store),
             snapshots=OrderedDict(),
             _mailboxes={},
             _watchers=WeakValueDictionary(),

@@ -56,6 +56,7 @@ class CommitWatch:
         self._open: set[JoinedWrite] = set()
         self._task: asyncio.Task[None] | None = None
         self._new = asyncio.Event()
+        self._registering: set[asyncio.Task[None]] = set()
 
     def add(self, write: JoinedWrite) -> None:
         """Wait for the end of a transaction."""
@@ -74,14 +75,26 @@ class CommitWatch:
         if not self._sender.closed:
             self._joins.committed(write.mark)
             self._sender.announce(write.entity, write.work)
+            self._register(write.entity.partition("/")[0])
+
+    def _register(self, kind: str) -> None:
+        """Remember that the definitions of a kind are saved, so that the next call need not look."""
+        if not self._sender.revisions.is_registered(kind):
+            task = asyncio.get_running_loop().create_task(self._try_register(kind))
+            self._registering.add(task)
+            task.add_done_callback(self._registering.discard)
+
+    async def _try_register(self, kind: str) -> None:
+        with contextlib.suppress(InterlockError):  # the next call looks again
+            await self._sender.revisions.register_kind(kind)
 
     async def stop(self) -> None:
         """Look no more. What is open is committed or not without this runtime."""
         self._open.clear()
-        if self._task is not None:
-            self._task.cancel()
+        for task in (*self._registering, *(() if self._task is None else (self._task,))):
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+                await task
 
     async def _look(self) -> None:
         """Look at open transactions until there are none."""

@@ -60,12 +60,25 @@ class JoinCalls:
         self.runtime = runtime
         self.loop = loop
         self._joins = joins
+        self._revisions = sender.revisions
         self._watch = CommitWatch(joins, sender)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
         """Wait for no transaction any more."""
         await self._watch.stop()
+
+    def is_prepared(self, entity: object) -> bool:
+        """Whether the definitions of an entity's kind are saved, or can be saved in the caller's transaction only."""
+        return self._joins.one_writer or self._revisions.is_registered(str(entity).partition("/")[0])
+
+    async def prepare(self, entity: object) -> None:
+        """Save the definitions of an entity's kind on the store's own connection, in the runtime's event loop.
+
+        They are not part of the caller's transaction: another process that saves the same ones would wait for it.
+        """
+        if not self.is_prepared(entity):
+            await self._revisions.register_kind(str(entity).partition("/")[0])
 
     async def send(
         self, adapter: Adapter, entity: str, call: Callable[[JoinableRuntime], Awaitable[Receipt]], *, wait: bool
@@ -140,6 +153,7 @@ class AsyncJoined:
         await self._on_adapter(lambda adapter: self._calls.lock(adapter, entities, wait=self._wait))
 
     async def _send(self, entity: str, call: Callable[[JoinableRuntime], Awaitable[Receipt]]) -> Receipt:
+        await self._calls.prepare(entity)
         return await self._on_adapter(lambda adapter: self._calls.send(adapter, entity, call, wait=self._wait))
 
     async def _on_adapter(self, call: Callable[[Adapter], Coroutine[Any, Any, T]]) -> T:
@@ -183,6 +197,8 @@ class Joined:
 
     def _send(self, entity: str, call: Callable[[JoinableRuntime], Awaitable[Receipt]]) -> Receipt:
         self._check()
+        if not self._calls.is_prepared(entity):
+            asyncio.run_coroutine_threadsafe(self._calls.prepare(entity), self._calls.loop).result()
         return drive(self._calls.send(self._adapter, entity, call, wait=self._wait))
 
 

@@ -17,11 +17,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from interlock.errors import ConflictError, InterlockError, UsageError
-from interlock.model.journal.record import JournalRecord
-from interlock.ports.store import PAGE_MAX, Append, Appended, Conflict, Duplicate, Loaded
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded
 from interlock.ports.transactions import PostgresTransaction, TransactionEnd
 from interlock.stores.postgres.commit import (
     CREATION_LOCK,
@@ -44,7 +43,6 @@ from interlock.stores.sql.commit_plan import CommitPlan, JournalTip, split_entit
 from interlock.stores.sql.database import Ask, Questions, SqlAppendResult
 from interlock.stores.sql.join_errors import joined_conflict_error, other_database_error, read_only_error
 from interlock.stores.sql.joined import JoinedSqlStore
-from interlock.stores.sql.records import read_records
 from interlock.stores.sql.store import check_text, decode_loaded
 
 _LOSING = ", ".join(f"'{each}'" for each in sorted(LOSING))
@@ -79,13 +77,18 @@ Identity = tuple[str, str]
 
 _NAMES = re.compile(
     r"\b(FROM|JOIN|INTO|UPDATE) "
-    r"(entity|journal|event_key|entity_state|entity_tag|state_count|work|store_identity)\b"
+    r"(entity|journal|event_key|entity_state|entity_tag|state_count|work|store_identity"
+    r"|definition|definition_alias|definition_body)\b"
     r"|\b(keep_work|clock_ms)(?=\()"
+    r"|\bcurrent_schema\(\)"
 )
 """The names of tables and functions in statements of a joined transaction."""
 
 _MISSING = frozenset({"3F000", "42P01", "42883", "42703"})
 """The server's codes when a schema, table, function or column does not exist."""
+
+
+T = TypeVar("T")
 
 
 class JoinedTransaction(NamedTuple):
@@ -103,9 +106,14 @@ def select_ends(numbers: list[str]) -> Questions[list[Any]]:
 @cache
 def qualify(statement: str, schema: str) -> str:
     """Return a statement that finds the tables of a schema on any search path."""
-    return _NAMES.sub(
-        lambda found: f'"{schema}".{found[3]}' if found[3] else f'{found[1]} "{schema}".{found[2]}', statement
-    )
+
+    def qualified(found: re.Match[str]) -> str:
+        keyword, table, function = found.groups()
+        if table:
+            return f'{keyword} "{schema}".{table}'
+        return f'"{schema}".{function}' if function else f"'{schema}'"
+
+    return _NAMES.sub(qualified, statement)
 
 
 class QualifiedConnection:
@@ -134,9 +142,8 @@ class JoinedPostgresStore(JoinedSqlStore):
     def __init__(
         self, transaction: PostgresTransaction, *, tenant: str, schema: str, identity: Identity, wait: bool
     ) -> None:
-        super().__init__()
+        super().__init__(STATEMENTS, tenant)
         self._connection = QualifiedConnection(transaction, schema)
-        self._tenant = tenant
         self._schema = schema
         self._identity = identity
         self._wait = wait
@@ -200,10 +207,9 @@ class JoinedPostgresStore(JoinedSqlStore):
             return JOIN_STEP_WITH_WORK, values_of_step(tenant, step)
         return JOIN_STEP if step.changes is None else JOIN_STEP_WITH_LISTS, values_of_step(tenant, step)
 
-    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:
-        """Return the verified records after a version, in order."""
-        check_text(entity)
-        return await run_questions(self._connection, read_records(STATEMENTS, self._tenant, entity, after, limit))
+    async def _ask(self, questions: Questions[T]) -> T:
+        """Run questions on the caller's connection."""
+        return await run_questions(self._connection, questions)
 
     async def lock(self, entities: Sequence[str]) -> None:
         """Lock entities in the order in which batches lock them."""

@@ -123,6 +123,8 @@ class PostgresStore(SqlStore):
 class PostgresJoins:
     """Writes in transactions of the caller."""
 
+    one_writer = False
+
     def __init__(self, database: PostgresDatabase, identity: Identity) -> None:
         self._database = database
         self._identity = identity

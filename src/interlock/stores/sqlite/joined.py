@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 from interlock.errors import InterlockError, InternalError, UsageError
-from interlock.model.journal.record import JournalRecord
-from interlock.ports.store import PAGE_MAX, Append, Appended, Duplicate, Loaded
+from interlock.ports.store import Append, Appended, Duplicate, Loaded
 from interlock.ports.transactions import SqliteTransaction
 from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sql.database import Ask, Questions, SqlAppendResult
@@ -31,7 +30,6 @@ from interlock.stores.sql.join_errors import (
     read_only_error,
 )
 from interlock.stores.sql.joined import JoinedSqlStore
-from interlock.stores.sql.records import read_records
 from interlock.stores.sql.statistics import write_statistics
 from interlock.stores.sql.store import check_text, decode_loaded
 from interlock.stores.sqlite.batch_rows import Counts, write_counts, write_steps
@@ -82,11 +80,10 @@ class JoinedSqliteStore(JoinedSqlStore):
     """A store on a connection of the caller."""
 
     def __init__(self, transaction: SqliteTransaction, *, path: Path, identity: Identity, tenant: str) -> None:
-        super().__init__()
+        super().__init__(STATEMENTS, tenant)
         self._transaction = transaction
         self._path = path
         self._identity = identity
-        self._tenant = tenant
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
         """Return the entity; None when it does not exist. With `key`: `Duplicate` when that key was used before."""
@@ -125,12 +122,9 @@ class JoinedSqliteStore(JoinedSqlStore):
             connection.execute(RELEASE)
         return result
 
-    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:
-        """Return the verified records after a version, in order."""
-        check_text(entity)
-        return await self._run(
-            lambda connection: run_questions(connection, read_records(STATEMENTS, self._tenant, entity, after, limit))
-        )
+    async def _ask(self, questions: Questions[T]) -> T:
+        """Run questions on the caller's connection."""
+        return await self._run(lambda connection: run_questions(connection, questions))
 
     async def lock(self, entities: Sequence[str]) -> None:  # noqa: ARG002 - the lock is that of the file
         """Lock all entities: a SQLite file has one lock."""

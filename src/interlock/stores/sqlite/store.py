@@ -99,6 +99,8 @@ class SqliteStore(SqlStore):
 class SqliteJoins:
     """Writes in transactions of the caller."""
 
+    one_writer = True
+
     def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
 
