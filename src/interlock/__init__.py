@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from interlock.runtime.blocking import BlockingRuntime
     from interlock.runtime.consumer import Consumer, Delivery
     from interlock.runtime.history.verify import Verification, VerificationProblem
+    from interlock.runtime.join.joined import AsyncJoined, Joined
     from interlock.runtime.reconcile.definition import ReconcileRequest, ReconcileResult
     from interlock.runtime.request_checks import SendOptions
     from interlock.runtime.runtime import Runtime
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ArchivedError": "interlock.errors",
+    "AsyncJoined": "interlock.runtime.join.joined",
     "Attempt": "interlock.effects.handlers",
     "BlockingRuntime": "interlock.runtime.blocking",
     "BoundChart": "interlock.assemble.charts",
@@ -87,6 +89,7 @@ _HOMES = {
     "HandlerDefaults": "interlock.effects.retry",
     "InterlockError": "interlock.errors",
     "InternalError": "interlock.errors",
+    "Joined": "interlock.runtime.join.joined",
     "Message": "interlock.model.journal.message",
     "MissingExtraError": "interlock.errors",
     "NotFoundError": "interlock.errors",
@@ -120,6 +123,7 @@ _HOMES = {
 
 __all__ = (
     "ArchivedError",
+    "AsyncJoined",
     "Attempt",
     "BlockingRuntime",
     "BoundChart",
@@ -145,6 +149,7 @@ __all__ = (
     "HandlerDefaults",
     "InterlockError",
     "InternalError",
+    "Joined",
     "Message",
     "MissingExtraError",
     "NotFoundError",

@@ -248,7 +248,7 @@ def a_savepoint_that_is_undone_takes_its_entry_with_it(subject: JoinSubject) -> 
 
 
 def a_savepoint_that_is_released_keeps_its_entry(subject: JoinSubject) -> None:
-    """Its end is no COMMIT: the entry is visible after the outer one."""
+    """Its end is not a COMMIT: the entry is visible after the outer one."""
     program = subject.program
     subject.observer.create("order/1")
     program.begin()

@@ -1,7 +1,7 @@
 """Adapters of database drivers: sqlite3, aiosqlite, psycopg 3 and asyncpg. They translate calls, and nothing else.
 
-Rule 1: a driver is imported only where its own connection is in hand, so it is installed.
-Rule 2: an adapter begins no transaction. Where the driver begins one with the first statement, that is the caller's.
+Rule 1: a driver is imported only for a connection of its own, so it is installed.
+Rule 2: an adapter begins no transaction. Where the driver begins one with the first statement, the caller ends it.
 Rule 3: these drivers do not report their commits (`on_commit` returns False): the end of the transaction is observed on
 another connection (`after_commit`).
 """

@@ -1,6 +1,6 @@
 """Adapters of SQLAlchemy and Django, which wrap a connection of a driver. Both databases, blocking and asynchronous.
 
-Rule 1: a framework is imported only where its own connection is in hand, so it is installed.
+Rule 1: a framework is imported only for a connection of its own, so it is installed.
 Rule 2: what the program has changed through the framework is written first (`Session.flush`): rows before entities, in
 every transaction, so that two transactions lock in the same order.
 Rule 3: the asynchronous classes of SQLAlchemy run the blocking adapter (`run_sync`): there is one path.
