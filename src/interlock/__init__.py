@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from interlock.kernel.explain import Candidate
     from interlock.model.chart import Chart
     from interlock.model.codec import decode_event, decode_snapshot, encode
+    from interlock.model.conditions import Range
     from interlock.model.document.document import Document
     from interlock.model.effect import Effect
     from interlock.model.event import Event
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from interlock.model.snapshot import Snapshot
     from interlock.model.step import Fault, Step
     from interlock.observe.notebook import show
+    from interlock.ports.field_indexes import IndexStatus
     from interlock.ports.store import EntityPage, EntityQuery, EntityRow
     from interlock.render.drawing import Drawing
     from interlock.runtime.blocking import BlockingRuntime
@@ -87,6 +89,7 @@ _HOMES = {
     "Event": "interlock.model.event",
     "Fault": "interlock.model.step",
     "HandlerDefaults": "interlock.effects.retry",
+    "IndexStatus": "interlock.ports.field_indexes",
     "InterlockError": "interlock.errors",
     "InternalError": "interlock.errors",
     "Joined": "interlock.runtime.join.joined",
@@ -95,6 +98,7 @@ _HOMES = {
     "NotFoundError": "interlock.errors",
     "SourceLocation": "interlock.errors",
     "Receipt": "interlock.model.journal.entry",
+    "Range": "interlock.model.conditions",
     "ReconcileRequest": "interlock.runtime.reconcile.definition",
     "ReconcileResult": "interlock.runtime.reconcile.definition",
     "RejectedError": "interlock.errors",
@@ -147,12 +151,14 @@ __all__ = (
     "Event",
     "Fault",
     "HandlerDefaults",
+    "IndexStatus",
     "InterlockError",
     "InternalError",
     "Joined",
     "Message",
     "MissingExtraError",
     "NotFoundError",
+    "Range",
     "Receipt",
     "ReconcileRequest",
     "ReconcileResult",

@@ -133,6 +133,7 @@ class HandlerRunner:
     ) -> None:
         self._functions = functions
         self._cpu_handlers = cpu_handlers
+        self._coroutines = frozenset(name for name, each in functions.items() if iscoroutinefunction(each))
         self._run_in_process = run_in_process
         self._delivery = delivery
         self._clock = clock
@@ -194,7 +195,7 @@ class HandlerRunner:
     def _lacks_thread(self, claim: Claim) -> bool:
         """Whether it needs a thread and none is left: too many were given up and still run."""
         name = claim.work.name
-        if name in self._cpu_handlers or iscoroutinefunction(self._functions[name]) or not self._threads.is_full:
+        if name in self._cpu_handlers or name in self._coroutines or not self._threads.is_full:
             return False
         _log.error("all handler threads are in use", extra={"handler": name, "threads": len(self._threads)})
         return True
@@ -305,11 +306,12 @@ class HandlerRunner:
 
     def _start(self, function: Handler, attempt: Attempt, work: RunningWork) -> asyncio.Future[Any]:
         """Call the function; return the future of its result."""
-        if not iscoroutinefunction(function) and attempt.name not in self._cpu_handlers:
+        is_coroutine = attempt.name in self._coroutines
+        if not is_coroutine and attempt.name not in self._cpu_handlers:
             call, ended = self._threads.run(partial(function, attempt))
             work.start_attempt(ended)
             return call
-        if iscoroutinefunction(function):
+        if is_coroutine:
             call = asyncio.ensure_future(call_in_loop(function, attempt))
         else:
             assert self._run_in_process is not None  # CPU handlers come with a process pool

@@ -22,6 +22,7 @@ from interlock.errors import UsageError
 from interlock.evolve.changes import Change
 from interlock.evolve.diff import ChartDiff, diff_documents, named_states
 from interlock.evolve.identity import collapse_space
+from interlock.evolve.move import as_moved
 from interlock.evolve.patch import make_patch
 from interlock.evolve.transitions import TimerPairs, pair_timers
 from interlock.kernel.run import StepRun, complete_payload
@@ -33,12 +34,10 @@ from interlock.model.document.actions import Expression
 from interlock.model.document.document import Document
 from interlock.model.document.field import UNSET, Field, copy_json, field_problem
 from interlock.model.event import Event
+from interlock.model.journal.entry import MOVED
 from interlock.model.limits import ENTRY_BYTES_MAX
 from interlock.model.snapshot import Invocation, Snapshot, Timer
 from interlock.model.step import Step
-
-MOVED = "_revision.moved"
-"""The name of the event that carries an entity."""
 
 _NEVER = frozenset({"chart.dialect", "monotonic.order", "state.rename_conflict"})
 _NOT_ACTIVE = frozenset(
@@ -99,10 +98,21 @@ class _Draft:
 class Carrier:
     """Carries entities of one definition to another; made once for a pair. `kernel` is that of the new one.
 
+    `old_names` are the names under which entities of the old revision are stored; `written` is the one that a carried
+    entity gets. Both default to the revisions of the charts.
+
     Raises UsageError if it is not, and as `diff_documents` does.
     """
 
-    def __init__(self, before: Document, after: Document, kernel: Kernel) -> None:
+    def __init__(
+        self,
+        before: Document,
+        after: Document,
+        kernel: Kernel,
+        *,
+        old_names: Iterable[str] | None = None,
+        written: str | None = None,
+    ) -> None:
         self.diff: ChartDiff = diff_documents(before, after)
         if not self.diff.new.is_revision(kernel.chart.revision):
             message = f"expected the kernel of revision {self.diff.new.revision}, got {kernel.chart.revision}"
@@ -114,6 +124,8 @@ class Carrier:
         self.old_fields, self.new_fields = _fields(self.old), _fields(self.new)
         self.events = None if self.new.events is None else {each.name: each for each in self.new.events}
         self.timers = self._pairs(before, after)
+        self.old_names = frozenset(old_names or {self.old.revision})
+        self.written = written or self.new.revision
 
     def _names(self, written: Mapping[str, str]) -> dict[str, str]:
         """Old id to new id, also of the states that the compiler made inside a renamed one."""
@@ -129,6 +141,12 @@ class Carrier:
         old, new = named_states(before, self.diff.names), named_states(after, {})
         former = {now: was for was, now in self.diff.names.items()}
         return {former.get(name, name): pair_timers(old[name], new[name]) for name in old if name in new}
+
+    def states_with_new_timers(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """Return the active states that get a timer by the change; `entered_ms` of `carry` is used for these only."""
+        known = (each for each in snapshot.configuration if each in self.old_states)
+        active = {self.old.states[index].id for name in known for index in self._around(name)}
+        return tuple(sorted(name for name in active if name in self.timers and self.timers[name].added))
 
     def carry(self, snapshot: Snapshot, *, time_ms: int, entered_ms: Mapping[str, int] | None = None) -> CarryResult:
         """Return the entity on the new definition, or why it stays.
@@ -387,6 +405,7 @@ class Carrier:
         if draft.reasons or step.outcome != "applied":
             failed = [f"settling failed: {each.message}" for each in step.faults] if not draft.reasons else []
             return CarryResult(reasons=tuple(dict.fromkeys((*draft.reasons, *failed))))
+        step = as_moved(step, self.written)
         patch = make_patch(draft.before, step.snapshot)
         if len(encode(patch)) > ENTRY_BYTES_MAX:
             return CarryResult(reasons=(f"the change of the entity has more than {ENTRY_BYTES_MAX:,} bytes",))

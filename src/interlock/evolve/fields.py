@@ -88,6 +88,7 @@ def _shape(field: Field) -> Field:
         field,
         default=UNSET,
         required=False,
+        index=False,
         description=None,
         items=None if field.items is None else _shape(field.items),
         fields=None if field.fields is None else tuple(sorted(map(_part, field.fields), key=lambda each: each.name)),

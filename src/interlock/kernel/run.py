@@ -95,6 +95,8 @@ class StepRun(Struct, gc=False):
     """The id of the send whose arguments are being evaluated, if it has one."""
     clock_ms: int | None = None
     """The driver's clock if it is behind `time_ms`: timers count from it."""
+    moved: int = 0
+    """The version of the last move of the entity to another revision."""
     matched: Event | None = None
     """The event of this step, if it is the result of an active invoke or comes from an `after` timer."""
 
@@ -452,6 +454,7 @@ def run_from(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, r
         snapshot.parent,
         fields,
         raises,
+        moved=snapshot.moved,
     )
 
 

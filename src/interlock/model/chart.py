@@ -20,6 +20,10 @@ from interlock.model.document.field import Field
 StateType = Literal["atomic", "compound", "parallel", "final", "history"]
 
 
+SEMANTICS = 1
+"""The rules of the kernel that a chart is written for. A kernel change that alters a result gets a new number."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """Seven flags that make one algorithm behave exactly like SCXML or exactly like XState 5.
@@ -254,6 +258,7 @@ class Chart:
     script: str | None = None
     label: str | None = None
     compatible: str | None = None
+    upgrade: Literal["pinned", "safe"] | None = None
     renamed: tuple[tuple[str, str], ...] = ()
     properties: Any = None
     guards: tuple[str, ...] = ()

@@ -57,6 +57,7 @@ class Snapshot(Struct, frozen=True, gc=False, omit_defaults=True):
 
     `configuration` has the ids of the active atomic states in document order; after the end, those of the final states.
     `history` maps the id of a history state to the recorded states. `entered` is used for late binding only.
+    `moved` is the version at which the entity last moved to another revision; 0 if it never did.
     """
 
     kind: str
@@ -73,3 +74,4 @@ class Snapshot(Struct, frozen=True, gc=False, omit_defaults=True):
     ended: Ended | None = None
     output: Any = None
     parent: Parent | None = None
+    moved: int = 0

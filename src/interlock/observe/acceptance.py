@@ -60,9 +60,14 @@ class Acceptance(Struct, frozen=True):
     description: str | None = None
 
 
-def acceptances(kernel: Kernel, snapshot: Snapshot, principal: Mapping[str, Any] | None) -> tuple[Acceptance, ...]:
-    """Return an answer for each event of `event_names`, accepted events first."""
-    policy = Authorizer(kernel.chart)
+def acceptances(
+    kernel: Kernel, snapshot: Snapshot, principal: Mapping[str, Any] | None, policy: Authorizer | None = None
+) -> tuple[Acceptance, ...]:
+    """Return an answer for each event of `event_names`, accepted events first.
+
+    `policy` has the roles of the newest revision, `Revisions.authorizer`; by default they are those of the chart.
+    """
+    policy = policy or Authorizer(kernel.chart)
     candidates = () if snapshot.ended is not None else kernel.candidates(snapshot)
     found = [
         _acceptance(kernel.chart, policy, snapshot, candidates, each, principal) for each in event_names(kernel.chart)
@@ -92,6 +97,7 @@ def _acceptance(
 ) -> Acceptance:
     declared = policy.events.get(name)
     roles = None if declared is None else declared.roles
+    declared = next((each for each in chart.events or () if each.name == name), None)
     payload = None if declared is None or declared.payload is None else payload_schema(declared.payload)
     description = None if declared is None else declared.description
     if snapshot.ended is not None:

@@ -30,6 +30,7 @@ from interlock.kernel.explain import Candidate
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.limits import STOP_MS_MAX
 from interlock.model.snapshot import Snapshot
+from interlock.ports.field_indexes import IndexStatus
 from interlock.ports.fork import after_fork, forked_error, keep_forever
 from interlock.ports.store import EntityPage, EntityQuery
 from interlock.ports.threads import start_thread
@@ -230,6 +231,10 @@ class BlockingRuntime:
     def list(self, query: EntityQuery) -> EntityPage:
         """As `Runtime.list`."""
         return self._wait(self.runtime.list(query))
+
+    def indexes(self) -> tuple[IndexStatus, ...]:
+        """As `Runtime.indexes`."""
+        return self._wait(self.runtime.indexes())
 
     def can(self, entity: str) -> tuple[Candidate, ...]:
         """As `Runtime.can`."""

@@ -34,10 +34,12 @@ from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault
 from interlock.ports.admission import AdmissionGate, DrainableGate
 from interlock.ports.clock import Clock, wait_to_poll
+from interlock.ports.field_indexes import IndexStatus
 from interlock.ports.fork import after_fork, keep_forever
 from interlock.ports.store import EntityPage, EntityQuery, JoinedStore, Store, check_capabilities
 from interlock.runtime.admission import Admission, ThreadAdmission
 from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.field_walk import declared_indexes, find_by_walk
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
 from interlock.runtime.request_checks import (
@@ -53,6 +55,7 @@ from interlock.runtime.request_checks import (
 from interlock.runtime.sender import EXPIRED, EntitySender, SendRequest
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, until_signal
+from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview
 from interlock.runtime.work_ringer import WorkRinger
 
 if TYPE_CHECKING:
@@ -74,6 +77,7 @@ class Runtime:
         gate: AdmissionGate | None = None,
         *,
         messages: bool = False,
+        upgrade: UpgradePolicy = "pinned",
     ) -> None:
         check_capabilities(store)
         self.store = store
@@ -81,7 +85,7 @@ class Runtime:
         self.clock = clock
         self.gate = gate
         self.drain_ms = DRAIN_MS
-        self.sender = EntitySender(store, charts, clock, messages=messages)
+        self.sender = EntitySender(store, charts, clock, messages=messages, upgrade=upgrade)
         self.revisions = self.sender.revisions
         self.ringer = None if store.wakeups is None else WorkRinger(store.wakeups, clock)
         if self.ringer is not None:
@@ -302,11 +306,32 @@ class Runtime:
         return found
 
     async def list(self, query: EntityQuery) -> EntityPage:
-        """Return entities by kind, state, age and tag, page by page. Raises UsageError for anything but a query."""
+        """Return entities by kind, state, age, tag and indexed context fields, page by page.
+
+        Raises UsageError for anything but a query, and for a condition on a field without a complete index.
+        """
         if not isinstance(cast("object", query), EntityQuery):
             hint = 'write interlock.EntityQuery(kind="order")'
             raise UsageError(f"expected an EntityQuery, got {query!r:.80}", code="query.malformed", hint=hint)
+        if (query.where or query.context) and self.store.field_indexes is None:
+            return await find_by_walk(self.store, self.revisions, query)
         return await self.store.find(query)
+
+    async def indexes(self) -> tuple[IndexStatus, ...]:
+        """Return the indexes on context fields, by kind and field; where the store has none, those of the charts."""
+        if self.store.field_indexes is not None:
+            return await self.store.field_indexes.indexes()
+        declared = (IndexStatus(each.kind, each.field, each.form, "ready") for each in declared_indexes(self.charts))
+        return tuple(sorted(declared, key=lambda each: (each.kind, each.field)))
+
+    async def declare_indexes(self) -> None:
+        """Create the indexes on context fields that the charts declare and the store lacks; `open` does this.
+
+        Every later step keeps them. Where entities exist already, `interlock db index build` completes them.
+        """
+        fields = declared_indexes(self.charts)
+        if fields and self.store.field_indexes is not None:
+            await self.store.field_indexes.declare_indexes(fields)
 
     async def watch(self, entity: str, *, after: int = 0, poll_ms: int = 1_000) -> AsyncGenerator[Entry, None]:
         """Yield every entry after a version as it is written: immediately in this process, within `poll_ms` in others.
@@ -334,9 +359,27 @@ class Runtime:
                 await first_of(changed.wait(), wait_to_poll(self.clock, poll_ms))
 
     async def can(self, entity: str) -> tuple[Candidate, ...]:
-        """Return the transitions that could be taken now, with the verdict of each guard and what it read."""
-        snapshot = await self.state(entity)
+        """Return the transitions that could be taken now, with the verdict of each guard and what it read.
+
+        Of an entity that would move to the newest chart first: those of that chart.
+        """
+        snapshot, last_ms = await self._loaded(entity)
+        if self.sender.upgrades.covers(snapshot.kind):
+            snapshot, _ = await self.sender.preview_upgrade(snapshot, last_ms)
         return (await self.revisions.for_preview(snapshot, needs_functions=False)).candidates(snapshot)
+
+    async def preview_upgrade(self, entity: str) -> UpgradePreview | None:
+        """Return whether the next step of an entity would first move it to the newest chart, and if not, why it stays.
+
+        None if its chart is pinned, or it is on the newest chart already.
+        """
+        snapshot, last_ms = await self._loaded(entity)
+        _, preview = await self.sender.preview_upgrade(snapshot, last_ms)
+        return preview
+
+    async def _loaded(self, entity: str) -> tuple[Snapshot, int]:
+        check_entity(entity)
+        return await self.sender.load_snapshot(entity)
 
     async def verify(self, entity: str) -> Verification:
         """Check every link of an entity's journal and replay every entry. Damage is reported, not raised."""

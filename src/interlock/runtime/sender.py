@@ -16,6 +16,8 @@ except keys of requests from outside (`model.keys.REQUESTS`). An archived entry 
 is `duplicate`.
 Rule 7: a former key of a request counts only for an entry of the same event, with the same payload or from the same
 principal: another sender may have used that key, and must not be able to suppress the request by doing so.
+Rule 8: a move to another revision is an entry like any other: carried whole or not at all, under compare-and-swap, with
+its timers and invokes as work rows. Its key names the version that it was computed on.
 """
 
 from __future__ import annotations
@@ -23,10 +25,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
@@ -34,11 +36,12 @@ from msgspec.structs import replace
 
 from interlock.effects.work_delta import work_delta
 from interlock.errors import ConflictError, NotFoundError, RejectedError, UnavailableError, UsageError
+from interlock.evolve.move import move_event, move_key
 from interlock.kernel.step import Kernel
 from interlock.model.backoff import Backoff
 from interlock.model.codec import encode, snapshot_digest, to_builtins
 from interlock.model.event import Event
-from interlock.model.journal.entry import CREATE, Entry, Receipt
+from interlock.model.journal.entry import CREATE, MOVED, Entry, Receipt
 from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.keys import OWN, REQUESTS, dedupe_key
 from interlock.model.limits import (
@@ -47,6 +50,7 @@ from interlock.model.limits import (
     CLOCK_AHEAD_MS_MAX,
     CONFLICT_RETRIES_MAX,
     ENTRY_BYTES_MAX,
+    POLICY_AGE_MS_MAX,
     SNAPSHOT_BYTES_MAX,
     SNAPSHOTS_CACHED_MAX,
 )
@@ -60,6 +64,7 @@ from interlock.ports.store import (
     Appended,
     Conflict,
     Duplicate,
+    EntityQuery,
     JoinedStore,
     KeyExpired,
     Loaded,
@@ -69,9 +74,15 @@ from interlock.ports.store import (
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import replay
 from interlock.runtime.mailbox import EntityTurn, Mailboxes, Priority
+from interlock.runtime.message_setting import MessageSetting
+from interlock.runtime.moves import MoveRequest, MoveResult
 from interlock.runtime.request_checks import unknown_entity
 from interlock.runtime.revisions import Revisions
+from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview, Upgrades
 from interlock.trust.authorization import Authorizer
+
+if TYPE_CHECKING:
+    from interlock.evolve.carry import Carrier
 
 NO_WORK = WorkDelta()
 
@@ -141,11 +152,20 @@ class _Stamped(Struct, frozen=True):
 class EntitySender:
     """Steps the entities of some charts on one store."""
 
-    def __init__(self, store: Store, charts: ChartRegistry, clock: Clock, *, messages: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        charts: ChartRegistry,
+        clock: Clock,
+        *,
+        messages: bool = False,
+        upgrade: UpgradePolicy = "pinned",
+    ) -> None:
         self.store = store
         self.charts = charts
         self.clock = clock
         self.revisions = Revisions(charts, store, clock)
+        self.upgrades = Upgrades(charts, self.revisions, upgrade)
         self.closed = False
         self.snapshots: OrderedDict[str, tuple[Snapshot, int]] = OrderedDict()
         self._mailboxes: Mailboxes = {}
@@ -156,18 +176,23 @@ class EntitySender:
         self._latest_ms = 0
         self._tries_max = CONFLICT_RETRIES_MAX + 1
         self._keeps_work = store.work is not None
-        self._messages = messages
+        self._messages = MessageSetting(store, clock, has_bus=messages)
         self._hidden: dict[str, frozenset[str]] = {}
-        self._authorizers: dict[str, Authorizer] = {}
         self._listed: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
     def on_transaction(self, store: JoinedStore, on_work: Callable[[WorkDelta], None]) -> EntitySender:
-        """Return a sender for one call on a transaction of the caller: it tries once, and shares no cached snapshot."""
+        """Return a sender for one call on a transaction of the caller: it tries once, and shares no cached snapshot.
+
+        What it would read of the store apart from the entity is read by `prepare` before.
+        """
         sender = copy(self)
+        revisions = self.revisions.on_transaction(store)
         vars(sender).update(
             store=store,
-            revisions=self.revisions.on_transaction(store),
+            revisions=revisions,
+            upgrades=self.upgrades.on_transaction(revisions),
             snapshots=OrderedDict(),
+            _messages=self._messages.fixed(),
             _mailboxes={},
             _watchers=WeakValueDictionary(),
             _work_listeners=[on_work],
@@ -176,7 +201,25 @@ class EntitySender:
         )
         return sender
 
-    def announce(self, entity: str, work: WorkDelta | None) -> None:
+    def is_prepared(self, kind: str, *, saves: bool) -> bool:
+        """Whether `prepare` has nothing to do."""
+        is_registered = not saves or self.revisions.is_registered(kind)
+        return is_registered and not self._messages.is_stale and self.revisions.is_policy_known(kind)
+
+    async def prepare(self, kind: str, *, saves: bool) -> None:
+        """Read the settings of the store and the policy of a kind; with `saves`, save the definitions of its charts.
+
+        For calls on transactions of the caller. Saving is not part of them: another process that saves the same
+        definitions would wait for the caller.
+        """
+        if self._messages.is_stale:
+            await self._messages.refresh()
+        if saves:
+            await self.revisions.register_kind(kind)
+        if not self.revisions.is_policy_known(kind):
+            await self.revisions.check_policy(kind)
+
+    def announce(self, entity: str, work: Iterable[WorkDelta]) -> None:
         """Forget the cached snapshot of an entity that a transaction of the caller changed; wake watchers and workers.
 
         Called after the COMMIT.
@@ -184,9 +227,9 @@ class EntitySender:
         self.snapshots.pop(entity, None)
         if (changed := self._watchers.pop(entity, None)) is not None:
             changed.set()
-        if work is not None:
+        for created in work:
             for listener in self._work_listeners:
-                listener(work)
+                listener(created)
 
     def close(self) -> None:
         """Accept no further step, and wake every watcher."""
@@ -251,6 +294,8 @@ class EntitySender:
         Raises RejectedError when the chart rejects it or `refusal` is set; but if the key is known, a chart accepted
         the creation before and the outcome is `duplicate`.
         """
+        if self._messages.is_stale:
+            await self._messages.refresh()
         data: dict[str, Any] = {"context": context}
         if parent is not None:
             data["parent"] = to_builtins(parent)
@@ -283,6 +328,8 @@ class EntitySender:
 
     async def send(self, entity: str, request: SendRequest) -> Receipt:
         """Step an entity by an event. After a lost swap, try again on a fresh snapshot."""
+        if self._messages.is_stale:
+            await self._messages.refresh()
         async with self._turn(entity, request.priority):
             for attempt in range(self._tries_max):
                 receipt = await self._try_send(entity, request)
@@ -294,8 +341,7 @@ class EntitySender:
                     hint = "roll back, and run the whole transaction again"
                     raise ConflictError(message, code="conflict.joined", hint=hint)
                 await self.clock.sleep_ms(_CONFLICT.wait_ms(attempt, self.clock.jitter()))
-        message = f"`{entity}` changed {CONFLICT_RETRIES_MAX} times in a row while this event was applied"
-        raise ConflictError(message, code="conflict.retries", hint="nothing was written; send the event again later")
+        raise _too_many_conflicts(entity, "this event was applied")
 
     async def deliver(
         self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
@@ -304,10 +350,77 @@ class EntitySender:
         priority = Priority.ENTITY if finishes is None else Priority.RESULT
         return await self.send(entity, SendRequest(event, key, finishes=finishes, fence=fence, priority=priority))
 
+    async def move(self, entity: str, request: MoveRequest) -> MoveResult:
+        """Move an entity to the new revision of a carrier, if it is on the old one and can be carried.
+
+        Raises NotFoundError, and ConflictError when other writers kept winning.
+        """
+        async with self._turn(entity, request.priority):
+            for attempt in range(CONFLICT_RETRIES_MAX + 1):
+                cached = self.snapshots.get(entity)
+                snapshot, last_ms = cached if cached is not None else await self.load_snapshot(entity)
+                result = await self._try_move(snapshot, last_ms, request)
+                if isinstance(result, MoveResult) and (result.outcome == "moved" or cached is None):
+                    if not request.is_cached:
+                        self.snapshots.pop(entity, None)
+                    return result
+                self.snapshots.pop(entity, None)  # a cached snapshot may be stale: decide on a fresh one
+                if result is _Attempt.LOST:
+                    await self.clock.sleep_ms(_CONFLICT.wait_ms(attempt, self.clock.jitter()))
+        raise _too_many_conflicts(entity, "it was moved")
+
+    async def _try_move(
+        self, snapshot: Snapshot, last_ms: int, request: MoveRequest
+    ) -> MoveResult | Literal[_Attempt.LOST]:
+        """Carry a snapshot and append the move."""
+        carrier = request.carrier
+        if snapshot.revision not in carrier.old_names:
+            return MoveResult("elsewhere", snapshot)
+        now_ms = self.now_ms()
+        time_ms = max(now_ms, last_ms)
+        entered_ms = await self.entered_ms(snapshot, carrier.states_with_new_timers(snapshot))
+        carried = carrier.carry(snapshot, time_ms=time_ms, entered_ms=entered_ms)
+        if carried.step is None or carried.patch is None:
+            return MoveResult("stays", snapshot, carried.reasons)
+        event = move_event(
+            carried.patch,
+            why=request.why,
+            time_ms=time_ms,
+            clock_ms=now_ms if now_ms < time_ms else None,
+            principal=request.principal,
+            plan=request.plan,
+            dropped=carried.dropped,
+        )
+        step = replace(carried.step, reason=request.why)
+        key = move_key(request.plan or step.snapshot.revision, snapshot.version)
+        try:
+            append = self._build_append(carrier.kernel, snapshot, step, event, key, None)
+        except RejectedError as error:
+            return MoveResult("stays", snapshot, (error.message,))
+        if not isinstance(await self.store.append(append), Appended):
+            return _Attempt.LOST
+        self._after_commit(step.snapshot, time_ms, append.work)
+        if step.faults:
+            log_faults(append.entry, step)
+        return MoveResult("moved", step.snapshot, (), carried.dropped)
+
+    async def entered_ms(self, snapshot: Snapshot, states: Iterable[str]) -> dict[str, int]:
+        """Return when the entity entered some of its active states, as the store lists it."""
+        found: dict[str, int] = {}
+        kind, _, name = snapshot.entity.partition("/")
+        for state in states:
+            page = await self.store.find(EntityQuery(kind=kind, state=state, prefix=name, limit=1))
+            if page.rows and page.rows[0].entity == snapshot.entity:  # the id itself comes first
+                found[state] = page.rows[0].entered_ms
+        return found
+
     async def dry_run(self, entity: str, request: SendRequest) -> Receipt:
         """Return what `send` would answer now. Nothing is written, not even a refusal."""
         snapshot, last_ms = await self.load_snapshot(entity)
+        if self.upgrades.covers(snapshot.kind):
+            snapshot, _ = await self.preview_upgrade(snapshot, last_ms)
         kernel = await self.revisions.for_preview(snapshot)
+        await self.revisions.authorizer(kernel)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
         event = stamped.event
         decision = self._decide(kernel, snapshot, event, request)
@@ -321,11 +434,84 @@ class EntitySender:
         assert not isinstance(decision, _WrongVersion)  # a dry run expects no version
         return build_receipt(snapshot, decision)
 
+    async def upgrade(self, entity: str) -> bool:
+        """Move an entity to the newest chart of its kind if it is due, as its next step would; whether it moved."""
+        if not self.upgrades.covers(entity.partition("/")[0]):
+            return False
+        async with self._turn(entity, Priority.RESULT):
+            snapshot, last_ms = await self.load_snapshot(entity)
+            carrier = await self.upgrades.carrier(snapshot)
+            if carrier is None or self.upgrades.is_kept(snapshot, carrier):
+                return False
+            return isinstance(await self._try_upgrade(snapshot, last_ms, carrier), Snapshot)
+
+    async def preview_upgrade(self, snapshot: Snapshot, last_ms: int) -> tuple[Snapshot, UpgradePreview | None]:
+        """Return the snapshot on which the next step would run, and what would move it; nothing is written."""
+        carrier = await self.upgrades.carrier(snapshot)
+        if carrier is None:
+            return snapshot, None
+        entered_ms = await self.entered_ms(snapshot, carrier.states_with_new_timers(snapshot))
+        carried = carrier.carry(snapshot, time_ms=max(self.now_ms(), last_ms), entered_ms=entered_ms)
+        preview = UpgradePreview(carrier.written, carried.reasons, carried.dropped)
+        return snapshot if carried.step is None else carried.step.snapshot, preview
+
+    async def _try_upgrade(
+        self, snapshot: Snapshot, last_ms: int, carrier: Carrier
+    ) -> Snapshot | Literal[_Attempt.LOST] | None:
+        """Return the moved snapshot; None if the entity cannot be carried."""
+        result = await self._try_move(snapshot, last_ms, MoveRequest(carrier))
+        if result is _Attempt.LOST:
+            return _Attempt.LOST
+        if result.outcome == "moved":
+            return result.snapshot
+        self.upgrades.keep(snapshot, carrier)
+        return None
+
+    async def _upgrade_before(
+        self, snapshot: Snapshot, last_ms: int, request: SendRequest
+    ) -> Snapshot | Literal[_Attempt.LOST] | None:
+        """Move an entity before its next step if it is due; None if the step comes without a move.
+
+        A request that would be refused or repeated causes no move: without the role, with a known key, or with another
+        version than the entity has.
+        """
+        carrier = await self.upgrades.carrier(snapshot)
+        if carrier is None or self.upgrades.is_kept(snapshot, carrier):
+            return None
+        if request.refusal is not None or request.expected not in (None, snapshot.version):
+            return None
+        kernel = await self.revisions.for_reading(snapshot.kind, snapshot.revision)
+        stamped = self._stamp(kernel, snapshot, request, last_ms)
+        await self.revisions.authorizer(kernel)
+        policy = self._policy(kernel, request)
+        if policy is not None and policy.role_refusal(stamped.event) is not None:
+            return None
+        found = await self.store.load(snapshot.entity, key=stamped.key)
+        if isinstance(found, Duplicate):
+            return None
+        if found is None or found.version != snapshot.version:
+            return _Attempt.LOST
+        if stamped.former_key is not None:
+            former = await find_former(self.store, snapshot.entity, stamped.former_key, stamped.event)
+            if former is not None:
+                return None
+        return await self._try_upgrade(snapshot, last_ms, carrier)
+
     async def _try_send(self, entity: str, request: SendRequest) -> Receipt | _Attempt:
         cached = self.snapshots.get(entity)
         snapshot, last_ms = cached if cached is not None else await self.load_snapshot(entity)
+        if self.upgrades.covers(snapshot.kind):
+            moved = await self._upgrade_before(snapshot, last_ms, request)
+            if moved is _Attempt.LOST:
+                return _Attempt.LOST
+            if moved is not None:
+                snapshot, last_ms = self.snapshots[entity]
+                request = replace(request, expected=None)  # it was the version before the move
         kernel = self.revisions.known(snapshot.kind, snapshot.revision) or await self.revisions.for_step(snapshot)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
+        policy = self.revisions.policies.get(snapshot.kind)
+        if policy is None or not 0 <= self._latest_ms - policy.checked_ms < POLICY_AGE_MS_MAX:
+            await self.revisions.authorizer(kernel)
         decision = self._decide(kernel, snapshot, stamped.event, request)
         if stamped.former_key is not None and not _is_denied_by_role(decision):
             before = await find_former(self.store, entity, stamped.former_key, stamped.event)
@@ -378,9 +564,7 @@ class EntitySender:
         """Return the policy that applies; None for results of its work, and when every sender is allowed."""
         if request.finishes is not None:
             return None
-        authorizer = self._authorizers.get(kernel.chart.revision)
-        if authorizer is None:
-            authorizer = self._authorizers[kernel.chart.revision] = Authorizer(kernel.chart)
+        authorizer = self.revisions.known_authorizer(kernel)
         return None if authorizer.is_open else authorizer
 
     async def _commit(
@@ -415,8 +599,9 @@ class EntitySender:
         if not self._keeps_work:
             return NO_WORK
         work, time_ms = NO_WORK, entry.event.at_ms
-        if self._messages:
-            work = work_delta(before, step, time_ms, published=entry, hidden=self._is_hidden(kernel, entry))
+        if self._messages.is_on:
+            is_quiet = entry.event.name == MOVED and entry.before == entry.after
+            work = work_delta(before, step, time_ms, published=entry, hidden=is_quiet or self._is_hidden(kernel, entry))
         elif before is None or step.effects or before.timers or step.snapshot.ended is not None:
             work = work_delta(before, step, time_ms)
         return work if finishes is None else replace(work, finished=(*work.finished, finishes))
@@ -495,6 +680,7 @@ class EntitySender:
             self._work_delta(kernel, before, step, entry, finishes),
             fence,
             sent_ms,
+            before,
         ).with_snapshot_json(snapshot_json)
         if len(append.entry_json) > ENTRY_BYTES_MAX:
             raise RejectedError(f"the entry of this step exceeds {ENTRY_BYTES_MAX:,} bytes", code="entry.size")
@@ -560,6 +746,11 @@ class EntitySender:
                 raise
             return False
         return True
+
+
+def _too_many_conflicts(entity: str, doing: str) -> ConflictError:
+    message = f"`{entity}` changed {CONFLICT_RETRIES_MAX} times in a row while {doing}"
+    return ConflictError(message, code="conflict.retries", hint="nothing was written; try again later")
 
 
 def _is_denied_by_role(decision: _Refusal) -> bool:

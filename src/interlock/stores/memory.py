@@ -38,6 +38,7 @@ from interlock.ports.store import (
     Loaded,
     StaleAttempt,
 )
+from interlock.ports.store_facts import StoreFacts
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
 from interlock.stores.definition_table import DefinitionTable
 from interlock.stores.lease_table import LeaseTable
@@ -89,8 +90,9 @@ class MemoryStore:
     refusal_log = Itself[RefusalLog]()
     refusal_history = Itself[RefusalHistory]()
     journal_release = Itself[JournalRelease]()
+    journal_feed = journal_archive = verification = wakeups = field_indexes = joins = None
+    facts = Itself[StoreFacts]()
     definitions = Itself[Definitions]()
-    journal_feed = journal_archive = verification = joins = wakeups = None
     server_clock = False
 
     def __init__(self) -> None:
@@ -101,6 +103,7 @@ class MemoryStore:
         self._work = WorkTable()
         self._leases = LeaseTable()
         self._definitions = DefinitionTable()
+        self._facts: dict[str, str] = {}
         self._statistics = StatisticsBuffer()
         self.refusals: list[Refusal] = []
         self._is_inherited = False
@@ -287,6 +290,18 @@ class MemoryStore:
         with self._lock:
             self._check_open()
             return self._definitions.save(definition, now_ms=now_ms)
+
+    async def read_facts(self) -> dict[str, str]:
+        """Return all facts."""
+        with self._lock:
+            return dict(self._facts)
+
+    async def save_fact(self, name: str, value: str | None) -> None:
+        """Set or remove a fact."""
+        with self._lock:
+            self._facts.pop(name, None)
+            if value is not None:
+                self._facts[name] = value
 
     async def read_definitions(self, kind: str, name: str) -> tuple[StoredDefinition, ...]:
         """Return the revisions of a kind that a name means, in their order."""

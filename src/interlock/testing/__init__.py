@@ -11,7 +11,13 @@ if TYPE_CHECKING:
     from interlock.testing.join_suite import JOIN_CASES, JoinProgram, JoinSubject
     from interlock.testing.simulation import Simulation, SimulationRecord
     from interlock.testing.store_suite.subject import StoreSubject
-    from interlock.testing.store_suite.suite import definition_cases, lease_cases, statistics_cases, store_cases
+    from interlock.testing.store_suite.suite import (
+        definition_cases,
+        field_cases,
+        lease_cases,
+        statistics_cases,
+        store_cases,
+    )
 
 _HOMES = {
     "JOIN_CASES": "interlock.testing.join_suite",
@@ -22,6 +28,7 @@ _HOMES = {
     "StoreSubject": "interlock.testing.store_suite.subject",
     "VirtualClock": "interlock.testing.clock",
     "definition_cases": "interlock.testing.store_suite.suite",
+    "field_cases": "interlock.testing.store_suite.suite",
     "lease_cases": "interlock.testing.store_suite.suite",
     "statistics_cases": "interlock.testing.store_suite.suite",
     "store_cases": "interlock.testing.store_suite.suite",
@@ -36,6 +43,7 @@ __all__ = (
     "StoreSubject",
     "VirtualClock",
     "definition_cases",
+    "field_cases",
     "lease_cases",
     "statistics_cases",
     "store_cases",

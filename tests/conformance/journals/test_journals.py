@@ -19,8 +19,10 @@ from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.archive import RetentionRule, archive
 from interlock.runtime.history.replay import replay
 from interlock.runtime.history.verify import verify_entity
+from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files import store as files
+from interlock.stores.memory import MemoryStore
 from tests.conformance.journals.stage import Stage, StillClock, charts_of
 from tests.scenarios.runner import Block, format_blocks, parse
 from tests.support.postgres_server import store_or_skip
@@ -124,7 +126,8 @@ async def test_a_journal_of_an_earlier_release_without_hashes_is_read(tmp_path: 
         records.append(record)
     bound = charts_of(["chart trip"])
     entries = tuple(each.entry for each in records)
-    snapshot = replay(ChartRegistry(each.kernel for each in bound), "trip/1", None, entries)
+    charts = ChartRegistry(each.kernel for each in bound)
+    snapshot = await replay(Revisions(charts, MemoryStore(), StillClock()), "trip/1", None, entries)
     assert snapshot is not None
     append = Append("trip", "trip/1", len(records) - 1, entries[-1], snapshot, snapshot.configuration)
     async with interlock.open(f"file://{tmp_path}/kept", charts=bound, work=False) as runtime:

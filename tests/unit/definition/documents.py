@@ -193,6 +193,7 @@ def fields(draw: st.DrawFn, *, context: bool = False, depth: int = 1) -> Field:
         "min": st.integers(-9, 9) | st.floats(-9, 9),
         "max": st.integers(-9, 9),
         "length_max": st.integers(0, 9),
+        "index": st.booleans(),
         "description": TEXTS,
     }
     if depth:
@@ -335,6 +336,7 @@ def documents(draw: st.DrawFn, depth: int = 3) -> doc.Document:
     parts = {
         "revision": TEXTS,
         "compatible": TEXTS,
+        "upgrade": st.sampled_from(["pinned", "safe"]),
         "dialect": st.sampled_from(["scxml", "xstate"]),
         "unhandled": st.sampled_from(["reject", "ignore", "defer"]),
         "errors": st.sampled_from(["event", "raise"]),

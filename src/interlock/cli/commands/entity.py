@@ -166,7 +166,7 @@ def show(
     assert entity is not None
     bound = load_charts(charts, imports=False)
 
-    async def work() -> tuple[Snapshot, str, list[Line]]:
+    async def work() -> tuple[Snapshot, str | None, str, list[Line]]:
         async with open_for_reading(url, bound) as runtime:
             snapshot = await runtime.state(entity, at=None if at is None else _parse_at(at))
             note = await _entered_note(runtime, snapshot) if at is None else f"  as at {at}"
@@ -177,14 +177,14 @@ def show(
             if at is None and runtime.store.work is not None:
                 page = await runtime.store.work.list_work(WorkQuery(entity=entity))
                 lines += attention_lines(entity, page.rows, now_ms)
-            return snapshot, note, lines
+            return snapshot, kernel.chart.label, note, lines
 
     with kind_suggestion(entity, bound):
-        snapshot, note, lines = run(work())
+        snapshot, label, note, lines = run(work())
     if as_json:
         terminal.data(json_text(to_builtins(snapshot)))
         return exit_codes.OK
-    terminal.report(*output.head_line(snapshot, note))
+    terminal.report(*output.head_line(snapshot, note, label=label))
     for line in lines:
         terminal.report(*line)
     return exit_codes.OK
@@ -209,19 +209,22 @@ def can(
     assert entity is not None
     sender, bound = parse_principal(principal), load_charts(charts, imports=False)
 
-    async def work() -> tuple[Snapshot, tuple[Acceptance, ...]]:
+    async def work() -> tuple[Snapshot, str | None, tuple[Acceptance, ...]]:
         async with open_for_reading(url, bound) as runtime:
             snapshot = await runtime.state(entity)
             kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
-            return snapshot, acceptances(kernel, snapshot, sender or {"roles": every_role(kernel.chart)})
+            policy = await runtime.revisions.authorizer(kernel)
+            roles = {*every_role(kernel.chart), *(role for each in policy.events.values() for role in each.roles or ())}
+            found = acceptances(kernel, snapshot, sender or {"roles": sorted(roles)}, policy)
+            return snapshot, await runtime.revisions.label(snapshot.kind, snapshot.revision), found
 
     with kind_suggestion(entity, bound):
-        snapshot, events = run(work())
+        snapshot, label, events = run(work())
     if as_json:
         head = {"entity": snapshot.entity, "version": snapshot.version, "configuration": snapshot.configuration}
         terminal.data(json_text({**head, "events": to_builtins(events)}))
         return exit_codes.OK
-    terminal.report(*output.head_line(snapshot), "  ", ("● ", "green"), ", ".join(snapshot.configuration))
+    terminal.report(*output.head_line(snapshot, label=label), "  ", ("● ", "green"), ", ".join(snapshot.configuration))
     if snapshot.ended is not None:
         terminal.report(f"  {output.ENDED}")
         return exit_codes.OK

@@ -20,11 +20,12 @@ from interlock.cli.output import entity as output
 from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import json_line, json_text
-from interlock.cli.project import load_charts, split_words
+from interlock.cli.project import load_charts, load_known_charts, split_words
 from interlock.cli.session import CHECK_NAME, empty_tenant, kind_note, open_for_reading, run
 from interlock.errors import InterlockError, NotFoundError
 from interlock.kernel.step import Kernel
 from interlock.model.codec import to_builtins
+from interlock.model.conditions import read_conditions
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Snapshot
@@ -33,7 +34,7 @@ from interlock.observe.feed import feed
 from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.paging import first_page
 from interlock.ports.store import EntityPage, EntityQuery, EntityRow
-from interlock.runtime.history.replay import pages, repeat_step
+from interlock.runtime.history.replay import as_recorded, digest_problem, kernel_of_entry, pages, repeat_step
 from interlock.runtime.history.verify import difference
 from interlock.runtime.request_checks import check_entity
 from interlock.runtime.revisions import missing_functions
@@ -135,7 +136,15 @@ def _unknown(entity: str) -> NotFoundError:
 @click.option("--revision", metavar="REVISION", help="Only entities last written by this revision.")
 @click.option("--older", metavar="DURATION", help="Only entities in their state for longer, such as 5m or 2d.")
 @click.option("--prefix", metavar="TEXT", help="Only entities whose id starts with this text.")
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="CONDITION",
+    help="Only with this indexed context field, such as customer=c-7 or 'amount>=10'. May be repeated.",
+)
+@click.option("--context", "has_context", is_flag=True, help="Print the context of each entity.")
 @page_options
+@chart_option
 @json_option
 @common
 @pass_terminal
@@ -149,11 +158,16 @@ def ls(
     revision: str | None,
     older: str | None,
     prefix: str | None,
+    where: tuple[str, ...],
+    has_context: bool,
     limit: int,
     after: str | None,
+    charts: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Entities that have been in their state longest come first. Needs no chart. --after needs a kind.
+    """Entities that have been in their state longest come first. --after and --where need a kind.
+
+    Needs no chart, except for --where and --context on a store of files, which has no indexes.
 
     Exit code 1 if some entities could not be read; `interlock verify` prints the reasons.
     """
@@ -163,11 +177,15 @@ def ls(
     kind = kind or argument
     if after is not None and kind is None:
         raise click.UsageError("--after needs a kind")
+    if where and kind is None:
+        raise click.UsageError("--where needs a kind")
+    bound = load_known_charts(charts) if where or has_context else []
     older_ms = None if older is None else duration_ms(older, "--older")
 
     async def work() -> tuple[EntityPage, list[str], int, str]:
-        async with open_for_reading(url) as runtime:
+        async with open_for_reading(url, bound) as runtime:
             now_ms = runtime.clock.now_ms()
+            forms = {each.field: each.form for each in (await runtime.indexes() if where else ()) if each.kind == kind}
             rows: list[EntityRow] = []
             unreadable: dict[str, None] = {}
             cursor: str | None = None
@@ -182,6 +200,8 @@ def ls(
                     prefix=prefix,
                     after=after,
                     limit=limit - len(rows),
+                    where=read_conditions(where, forms) if where else None,
+                    context=has_context,
                 )
                 page = await first_page(runtime.list, query)
                 rows += page.rows
@@ -196,7 +216,10 @@ def ls(
     page, more_kinds, now_ms, note = run(work())
     code = exit_codes.FINDINGS if page.unreadable else exit_codes.OK
     if as_json:
-        terminal.data(json_text({**to_builtins(page), "more_kinds": more_kinds}))
+        data = to_builtins(page)
+        for row in data["rows"] if not has_context else ():
+            del row["context"]
+        terminal.data(json_text({**data, "more_kinds": more_kinds}))
         return code
     for line in output.row_lines(page.rows, now_ms):
         terminal.report(*line)
@@ -294,7 +317,7 @@ def replay(
                     for entry in page:
                         if last is not None and entry.version > last:
                             return exit_codes.OK
-                        kernel = await runtime.revisions.for_reading(kind_of(entity), entry.revision)
+                        kernel = await kernel_of_entry(runtime.revisions, kind_of(entity), entry)
                         code, snapshot = progress.over(
                             _replay_entry, terminal, runtime, kernel, entity, snapshot, entry, as_json=as_json
                         )
@@ -311,7 +334,7 @@ def replay(
 def _replay_entry(
     terminal: Terminal,
     runtime: Runtime,
-    kernel: Kernel,
+    kernel: Kernel | None,
     entity: str,
     before: Snapshot | None,
     entry: Entry,
@@ -324,11 +347,11 @@ def _replay_entry(
     try:
         step = repeat_step(kernel, entity, before, entry)
         after, faults = step.snapshot, step.faults
-        problem = difference(entry, before, step)
+        problem = difference(entry, before, step) or digest_problem(entry, as_recorded(step.snapshot, entry))
     except InterlockError as error:
         problem = f"the step fails: {error.message}"
-    missing = runtime.revisions.missing_call(kernel)
-    if missing is not None:
+    missing = None if kernel is None else runtime.revisions.missing_call(kernel)
+    if kernel is not None and missing is not None:
         raise missing_functions(kernel.chart, (missing,))
     if as_json:
         line = {
@@ -349,7 +372,7 @@ def _replay_entry(
     if problem is None:
         return exit_codes.OK, after
     message = f"the journal of `{entity}` differs at version {entry.version}: {problem}"
-    if kernel.chart.is_revision(entry.revision):
+    if kernel is None or kernel.chart.is_revision(entry.revision):
         terminal.failure(message)
         return exit_codes.CORRUPTION, after
     hint = f"revision {entry.revision} wrote that entry and its chart is not loaded; the journal may be intact"

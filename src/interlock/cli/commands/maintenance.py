@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 import click
 
 from interlock.cli import exit_codes
+from interlock.cli.commands.index import index
 from interlock.cli.options import chart_option, common, duration_ms, example, json_option, pass_terminal, words
 from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
@@ -31,6 +32,7 @@ from interlock.runtime.history.verify import (
     verify_entity,
     verify_store,
 )
+from interlock.runtime.message_setting import bus_of, turn_off
 from interlock.runtime.request_checks import check_entity
 from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
@@ -297,7 +299,10 @@ def _archive_summary(counts: Counter[str], *, dry_run: bool) -> str:
 def db(context: click.Context) -> None:
     """The schema is the format of the tables or files of a store."""
     if context.invoked_subcommand is None:
-        raise click.UsageError("missing command: status, upgrade or tenants")
+        raise click.UsageError("missing command: status, upgrade, tenants or index")
+
+
+db.add_command(index)
 
 
 @example("interlock db status")
@@ -356,6 +361,38 @@ def upgrade(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int
         terminal.data(json_text({"before": old, "after": new}))
     else:
         terminal.report(f"schema {old} → {new}" if old != new else f"schema {new}: up to date")
+    return exit_codes.OK
+
+
+@example("interlock db messages sqlite:///orders.db", "interlock db messages sqlite:///orders.db --off")
+@db.command
+@words("")
+@click.option("--off", is_flag=True, help="Write no further messages; those that wait are kept.")
+@json_option
+@common
+@pass_terminal
+def messages(terminal: Terminal, words: tuple[str, ...], *, off: bool, as_json: bool) -> int:
+    """Prints whether entries are published, and to which bus. A runtime that is opened with a bus turns it on.
+
+    Every process that writes to the store follows it, running ones within seconds.
+    """
+    url, _ = split_words(words)
+
+    async def work() -> str | None:
+        async with open_for_writing(url) if off else open_for_reading(url) as runtime:
+            if runtime.store.facts is None:
+                raise UsageError("this store has no settings", code="store.facts")
+            if off:
+                await turn_off(runtime.store)
+            return await bus_of(runtime.store)
+
+    bus = run(work())
+    if as_json:
+        terminal.data(json_text({"published": bus is not None, "bus": bus or None}))
+    elif bus is None:
+        terminal.report("entries are not published")
+    else:
+        terminal.report(f"entries are published{f' to {bus}' if bus else ''}")
     return exit_codes.OK
 
 

@@ -15,9 +15,10 @@ from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import json_text
 from interlock.cli.project import load_charts, load_known_charts, split_words
 from interlock.cli.session import open_for_reading, run
-from interlock.errors import UnavailableError, UsageError
+from interlock.errors import UsageError
 from interlock.evolve.shadow import ShadowReport
 from interlock.runtime.history.shadow import Definition, ShadowReplay
+from interlock.runtime.runtime import Runtime
 
 _EXIT_CODES = {"none": exit_codes.OK, "divergent": exit_codes.FINDINGS, "unknown": exit_codes.NO_VERDICT}
 
@@ -72,7 +73,7 @@ def replay(
         async with open_for_reading(url, [new]) as runtime:
             now_ms = runtime.clock.now_ms()
             definition = Definition(document=new.document, kernel=new.kernel)
-            compared = ShadowReplay(runtime.store, definition, _finder(old, new), now_ms=now_ms)
+            compared = ShadowReplay(runtime.store, definition, _finder(runtime, old, new), now_ms=now_ms)
             since_ms = since_time_ms(since, now_ms=now_ms)
             with Progress(terminal, "entities") as progress:
                 async for _ in compared.run(since_ms=since_ms):
@@ -101,16 +102,17 @@ def _recorded_charts(names: Sequence[str]) -> list[BoundChart]:
     return load_charts(names) if names else load_known_charts(names)
 
 
-def _finder(charts: Sequence[BoundChart], new: BoundChart) -> Callable[[str], Awaitable[Definition]]:
-    """Return the function that finds the definition of a recorded revision."""
+def _finder(runtime: Runtime, charts: Sequence[BoundChart], new: BoundChart) -> Callable[[str], Awaitable[Definition]]:
+    """Return the function that finds the definition of a recorded revision: a given chart, else the stored one."""
     kind = new.chart.kind
-    known = {each.chart.revision: each for each in charts if each.chart.kind == kind}
+    known = [each for each in charts if each.chart.kind == kind]
 
     async def find(revision: str) -> Definition:
-        found = known.get(revision)
-        if found is None:
-            message = f"no chart was given for revision {revision} of `{kind}`; give it with --recorded FILE"
-            raise UnavailableError(message, code="revision.unknown")
-        return Definition(document=found.document, kernel=found.kernel)
+        given = next((each for each in known if each.chart.is_revision(revision)), None)
+        if given is not None:
+            return Definition(document=given.document, kernel=given.kernel)
+        kernel = await runtime.revisions.for_repeating(kind, revision)
+        assert kernel.chart.document is not None
+        return Definition(document=kernel.chart.document, kernel=kernel)
 
     return find

@@ -31,9 +31,10 @@ _STATE_NOTES = {"final": " (final)", "parallel": " (parallel)"}
 # The entity
 
 
-def head_line(snapshot: Snapshot, note: str = "") -> Line:
-    """The entity, its version and its revision."""
-    return ((snapshot.entity, "bold"), f"  version {snapshot.version}  revision {snapshot.revision}{note}")
+def head_line(snapshot: Snapshot, note: str = "", *, label: str | None = None) -> Line:
+    """The entity, its version and its revision: the label, if it is not in the name, and the name."""
+    shown = "" if label is None or snapshot.revision.startswith(f"{label}+") else f"{label} "
+    return ((snapshot.entity, "bold"), f"  version {snapshot.version}  revision {shown}{snapshot.revision}{note}")
 
 
 def entity_lines(
@@ -263,3 +264,5 @@ def row_lines(rows: Sequence[EntityRow], now_ms: int) -> Iterator[Line]:
         ended = f"  ended {each.ended}" if each.ended is not None else ""
         age = age_text(now_ms - each.entered_ms)
         yield ((f"{each.entity:<{width}}", "bold"), f"  v{each.version:<6} {states:<{states_width}}  {age}{ended}")
+        for name, value in (each.context or {}).items():
+            yield (f"  {name}: ", value_text(value))

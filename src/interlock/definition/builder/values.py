@@ -198,12 +198,14 @@ def field(
     length_max: int | None = None,
     items: FieldType | FieldPart | None = None,
     fields: Sequence[FieldPart] | None = None,
+    index: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field of the context or of an event's payload.
 
     A field of the context needs one of `default`, `required` and `nullable`. A field of a payload is required unless it
     has a default or `required=False`. `items` is the field of each item of an array, `fields` are those of an object.
+    With `index`, entities are found by it; only for fields of the root's context.
     """
     made = Field(
         name=text(name, FIELD, "a field's name"),
@@ -214,6 +216,7 @@ def field(
         min=min,
         max=max,
         length_max=length_max,
+        index=index,
         description=description,
         location=caller_location(),
     )
@@ -229,6 +232,7 @@ def string(
     nullable: bool = False,
     enum: Sequence[str] | None = None,
     length_max: int | None = None,
+    index: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field that contains a string."""
@@ -240,6 +244,7 @@ def string(
         nullable=nullable,
         enum=enum,
         length_max=length_max,
+        index=index,
         description=description,
     )
 
@@ -253,6 +258,7 @@ def integer(
     enum: Sequence[int] | None = None,
     min: int | None = None,
     max: int | None = None,
+    index: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field that contains a whole number."""
@@ -265,6 +271,7 @@ def integer(
         enum=enum,
         min=min,
         max=max,
+        index=index,
         description=description,
     )
 
@@ -278,6 +285,7 @@ def number(
     enum: Sequence[float] | None = None,
     min: float | None = None,
     max: float | None = None,
+    index: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field that contains a number."""
@@ -290,6 +298,7 @@ def number(
         enum=enum,
         min=min,
         max=max,
+        index=index,
         description=description,
     )
 
@@ -300,10 +309,19 @@ def boolean(
     default: Json = OMITTED,
     required: bool | None = None,
     nullable: bool = False,
+    index: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field that contains true or false."""
-    return field(name, "boolean", default=default, required=required, nullable=nullable, description=description)
+    return field(
+        name,
+        "boolean",
+        default=default,
+        required=required,
+        nullable=nullable,
+        index=index,
+        description=description,
+    )
 
 
 def field_parts(given: object, what: str) -> tuple[FieldPart, ...]:

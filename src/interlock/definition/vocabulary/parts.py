@@ -322,6 +322,13 @@ _FIELD_SHAPES: dict[str, Shape] = {
                 order="free",
                 description="The fields of an object; others are refused.",
             ),
+            Key(
+                name="index",
+                shape=Boolean(),
+                identity="out",
+                order="kept",
+                description="Find entities by this field of the root's context.",
+            ),
             Key(name="description", shape=TEXT, identity="out", order="kept", description="A description for readers."),
         ),
     ),

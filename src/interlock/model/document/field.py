@@ -58,7 +58,7 @@ class _Lookups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field(_Lookups):
-    """One field: its type, its bounds, and its first value."""
+    """One field: its type, its bounds, and its first value. `index`: entities are found by it (`EntityQuery.where`)."""
 
     name: str
     type: FieldType = "any"
@@ -71,6 +71,7 @@ class Field(_Lookups):
     length_max: int | None = None
     items: Field | None = None
     fields: tuple[Field, ...] | None = None
+    index: bool = field(default=False, metadata={"hashed": False})
     description: str | None = None
     location: SourceLocation = field(default=NO_LOCATION, compare=False)
 

@@ -15,6 +15,9 @@ from interlock.model.step import FailedGuard, Fault, Outcome
 CREATE = "_create"
 """The event that creates an entity: entry 1. Its data has the given `context`, and the `parent` if there is one."""
 
+MOVED = "_revision.moved"
+"""The event that moves an entity to another revision. Its data is a patch: see `evolve.move`."""
+
 
 class Entry(Struct, frozen=True, omit_defaults=True, rename={"before": "from", "after": "to"}):
     """What happened to an entity at one version: the event, its outcome, the states before and after, the effects.

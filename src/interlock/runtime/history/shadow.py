@@ -14,12 +14,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from interlock.errors import ArchivedError, CorruptionError, InterlockError, UnavailableError
-from interlock.evolve.carry import MOVED, Carrier
+from interlock.evolve.carry import Carrier
 from interlock.evolve.shadow import ShadowTally
 from interlock.evolve.step_comparison import Comparison, Difference, StepComparer
 from interlock.kernel.step import Kernel
 from interlock.model.document.document import Document
-from interlock.model.journal.entry import Entry
+from interlock.model.journal.entry import MOVED, Entry
 from interlock.model.limits import SHADOW_CHANGED_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
@@ -124,7 +124,7 @@ class ShadowReplay:
         new = self._new
         found: _Source | InterlockError
         try:
-            old = new if revision == new.revision else await self._find(revision)
+            old = new if new.kernel.chart.is_revision(revision) else await self._find(revision)
             comparer = StepComparer(Carrier(old.document, new.document, new.kernel))
             found = _Source(kernel=old.kernel, comparer=comparer, is_new=old is new)
         except InterlockError as error:

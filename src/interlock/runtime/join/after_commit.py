@@ -39,7 +39,7 @@ class JoinedWrite:
 
     entity: str
     mark: object
-    work: WorkDelta | None
+    work: tuple[WorkDelta, ...]
     is_reported: bool
     started: float = 0.0
     is_over: bool = False

@@ -60,7 +60,7 @@ class JoinCalls:
         self.runtime = runtime
         self.loop = loop
         self._joins = joins
-        self._revisions = sender.revisions
+        self._sender = sender
         self._watch = CommitWatch(joins, sender)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -69,16 +69,16 @@ class JoinCalls:
         await self._watch.stop()
 
     def is_prepared(self, entity: object) -> bool:
-        """Whether the definitions of an entity's kind are saved, or can be saved in the caller's transaction only."""
-        return self._joins.one_writer or self._revisions.is_registered(str(entity).partition("/")[0])
+        """Whether `prepare` has nothing to do."""
+        return self._sender.is_prepared(str(entity).partition("/")[0], saves=not self._joins.one_writer)
 
     async def prepare(self, entity: object) -> None:
-        """Save the definitions of an entity's kind on the store's own connection, in the runtime's event loop.
+        """Read what a call needs of the store apart from the entity, in the runtime's event loop.
 
-        They are not part of the caller's transaction: another process that saves the same ones would wait for it.
+        Where the store can write meanwhile, definitions are saved here. On SQLite the caller's transaction saves them.
         """
         if not self.is_prepared(entity):
-            await self._revisions.register_kind(str(entity).partition("/")[0])
+            await self._sender.prepare(str(entity).partition("/")[0], saves=not self._joins.one_writer)
 
     async def send(
         self, adapter: Adapter, entity: str, call: Callable[[JoinableRuntime], Awaitable[Receipt]], *, wait: bool
@@ -91,7 +91,7 @@ class JoinCalls:
         finally:
             self._report_refusals(store)
         if store.mark is not None:
-            write = JoinedWrite(entity, store.mark, created[0] if created else None, is_reported=False)
+            write = JoinedWrite(entity, store.mark, tuple(created), is_reported=False)
             write.is_reported = adapter.on_commit(lambda: self._in_loop(self._watch.committed, write))
             self._in_loop(self._watch.add, write)
         return replace(receipt, joined=True)

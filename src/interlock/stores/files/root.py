@@ -5,6 +5,7 @@
     <root>/pending/, changed               which entities have unfinished work (`work.markers`)
     <root>/dispatch                        the lock of the one process that runs work
     <root>/leases/                         leases and downtimes
+    <root>/facts.json                      settings that every process follows
     <root>/definitions/                    the definitions of charts
     <root>/refusals.log                    attempts that changed nothing, JSON lines, best effort; operators' acts on
                                            work, flushed before the act

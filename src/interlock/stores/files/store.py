@@ -49,6 +49,7 @@ from interlock.ports.store import (
     JournalRelease,
     Loaded,
 )
+from interlock.ports.store_facts import StoreFacts
 from interlock.ports.threads import in_thread_or_here
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
 from interlock.stores.files.blocking_store import BlockingFileStore
@@ -82,8 +83,9 @@ class FileStore:
     journal_archive = Itself[JournalArchive]()
     journal_release = Itself[JournalRelease]()
     verification = Itself[EntityVerification]()
+    clock_stamps = statistics = refusal_history = journal_feed = field_indexes = joins = None
+    facts = Itself[StoreFacts]()
     definitions = Itself[Definitions]()
-    clock_stamps = statistics = refusal_history = journal_feed = joins = None
 
     def __init__(
         self,
@@ -110,6 +112,7 @@ class FileStore:
         self._dispatcher = self._store.dispatcher()
         self._leases = self._store.leases()
         self._definitions = self._store.definitions()
+        self._facts = self._store.facts()
         self._guard = Lock()  # for `_closed`: callers may be in several threads
         self._pace = InlinePolicy()
         self._threads = _new_threads()
@@ -188,6 +191,14 @@ class FileStore:
     async def save_definition(self, definition: Definition, *, now_ms: int) -> Edition:
         """Save a definition and its names."""
         return await self._in_thread(lambda: self._definitions.save(definition, now_ms=now_ms))
+
+    async def read_facts(self) -> dict[str, str]:
+        """Return all facts."""
+        return await self._in_thread(self._facts.read)
+
+    async def save_fact(self, name: str, value: str | None) -> None:
+        """Set or remove a fact."""
+        await self._in_thread(lambda: self._facts.save(name, value))
 
     async def read_definitions(self, kind: str, name: str) -> tuple[StoredDefinition, ...]:
         """The revisions of a kind that a name means, in their order."""

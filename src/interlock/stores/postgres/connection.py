@@ -55,6 +55,9 @@ SETTINGS = {
 LOCK_TIMEOUT = "55P03"
 """The server's code when a lock was not available in time, or at all with NOWAIT."""
 
+OTHER_GENERATION = "IL001"
+"""The server's code when the set of indexed fields is not the one that a statement was prepared for."""
+
 CONNECTION_LOST = (
     OSError,
     TimeoutError,

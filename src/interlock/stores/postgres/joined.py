@@ -30,17 +30,19 @@ from interlock.stores.postgres.commit import (
     JOIN_STEP_WITH_LISTS,
     JOIN_STEP_WITH_WORK,
     WAITS,
+    KeptFields,
     PreparedStep,
     prepare_step,
     values_of_step,
     values_of_steps,
     values_with_work,
 )
-from interlock.stores.postgres.connection import LOCK_TIMEOUT, LOSING, run_questions
+from interlock.stores.postgres.connection import LOCK_TIMEOUT, LOSING, OTHER_GENERATION, run_questions
 from interlock.stores.postgres.standbys import CONFIRM
 from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.sql.commit_plan import CommitPlan, JournalTip, split_entity, tip_of_new_entity
 from interlock.stores.sql.database import Ask, Questions, SqlAppendResult
+from interlock.stores.sql.field_index import indexed_fields
 from interlock.stores.sql.join_errors import joined_conflict_error, other_database_error, read_only_error
 from interlock.stores.sql.joined import JoinedSqlStore
 from interlock.stores.sql.store import check_text, decode_loaded
@@ -51,16 +53,19 @@ FLUSH = f"""
     THEN set_config('synchronous_commit', 'on', true) END"""
 """Makes the COMMIT of this transaction wait until it is flushed; the setting ends with the transaction."""
 
+_GENERATION = "coalesce((SELECT generation FROM field_generation WHERE tenant = $1), 0)"
+
 SELECT_IDENTITY = "SELECT id, current_database() FROM store_identity"
 SELECT_JOINED = f"""
-    SELECT s.id, current_database(), {FLUSH}, (
+    SELECT s.id, current_database(), {FLUSH}, {_GENERATION}, (
         SELECT k.version FROM event_key AS k WHERE k.tenant = $1 AND k.kind = $2 AND k.id = $3 AND k.key = $4), {WAITS},
       e.changed_ms, e.snapshot, e.version, e.revision, e.active, e.tags, e.head, e.journal_bytes, e.entered_ms
     FROM store_identity AS s LEFT JOIN LATERAL (
       SELECT * FROM entity WHERE tenant = $1 AND kind = $2 AND id = $3 FOR NO KEY UPDATE{{wait}}) AS e ON true"""  # noqa: S608 - made of constants
 _LOCK_NAME = CREATION_LOCK.format(schema="$4::text", tenant="$1::text", kind="$2::text", id="$3::text")
 LOCK_CREATION = f"""
-    SELECT s.id, current_database(), {FLUSH}, pg_advisory_xact_lock({_LOCK_NAME}) FROM store_identity AS s"""  # noqa: S608 - made of constants
+    SELECT s.id, current_database(), {FLUSH}, {_GENERATION}, pg_advisory_xact_lock({_LOCK_NAME})
+    FROM store_identity AS s"""  # noqa: S608 - made of constants
 TRY_LOCK_CREATION = LOCK_CREATION.replace("pg_advisory_xact_lock", "pg_try_advisory_xact_lock")
 SELECT_ENDS = """
     SELECT pg_xact_status(i.number::xid8) FROM unnest($1::text[]) WITH ORDINALITY AS i (number, n) ORDER BY i.n"""
@@ -78,8 +83,8 @@ Identity = tuple[str, str]
 _NAMES = re.compile(
     r"\b(FROM|JOIN|INTO|UPDATE) "
     r"(entity|journal|event_key|entity_state|entity_tag|state_count|work|store_identity"
-    r"|definition|definition_alias|definition_body)\b"
-    r"|\b(keep_work|clock_ms)(?=\()"
+    r"|definition|definition_alias|definition_body|field_generation|field_index|entity_field)\b"
+    r"|\b(keep_work|keep_fields|refuse_generation|clock_ms)(?=\()"
     r"|\bcurrent_schema\(\)"
 )
 """The names of tables and functions in statements of a joined transaction."""
@@ -116,6 +121,13 @@ def qualify(statement: str, schema: str) -> str:
     return _NAMES.sub(qualified, statement)
 
 
+class KnownFields:
+    """The indexed fields as they were when they were last read: they change rarely."""
+
+    def __init__(self) -> None:
+        self.kept = KeptFields(-1, {})
+
+
 class QualifiedConnection:
     """A connection of the caller whose statements find the tables of a schema."""
 
@@ -140,13 +152,21 @@ class JoinedPostgresStore(JoinedSqlStore):
     """A store on a connection of the caller."""
 
     def __init__(
-        self, transaction: PostgresTransaction, *, tenant: str, schema: str, identity: Identity, wait: bool
+        self,
+        transaction: PostgresTransaction,
+        *,
+        tenant: str,
+        schema: str,
+        identity: Identity,
+        fields: KnownFields,
+        wait: bool,
     ) -> None:
         super().__init__(STATEMENTS, tenant)
         self._connection = QualifiedConnection(transaction, schema)
         self._schema = schema
         self._identity = identity
         self._wait = wait
+        self._fields = fields
         self._tips: dict[str, JournalTip] = {}
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
@@ -156,7 +176,8 @@ class JoinedPostgresStore(JoinedSqlStore):
         statement = SELECT_JOINED.format(wait="" if self._wait else " NOWAIT")
         rows = await self._connection.fetch(statement, self._tenant, *split_entity(entity), key)
         self._check(rows)
-        key_version, waits_for_standbys, changed_ms, snapshot, version, *tip = tuple(rows[0])[3:]
+        await self._keep_fields(rows[0][3])
+        key_version, waits_for_standbys, changed_ms, snapshot, version, *tip = tuple(rows[0])[4:]
         if version is None:
             return None
         if key_version is not None:
@@ -178,6 +199,7 @@ class JoinedPostgresStore(JoinedSqlStore):
             if rows:
                 tip = step.plan.tip
                 self.mark = JoinedTransaction(rows[0][1], step.plan)
+                self._tips[append.entity] = tip
                 return Appended(tip.version, tip.head)
         found = await self.load(append.entity, key=append.entry.key)
         if isinstance(found, Duplicate):
@@ -188,14 +210,23 @@ class JoinedPostgresStore(JoinedSqlStore):
         """Return the rows of a step; None when the entity is at another version."""
         if append.expected:
             tip = self._tips.pop(append.entity, None)
-            return None if tip is None or tip.version != append.expected else prepare_step(append, tip)
+            return (
+                None if tip is None or tip.version != append.expected else prepare_step(append, tip, self._fields.kept)
+            )
         name = split_entity(append.entity)
         statement = LOCK_CREATION if self._wait else TRY_LOCK_CREATION
         rows = await self._connection.fetch(statement, self._tenant, *name, self._schema)
         self._check(rows)
-        if rows[0][3] is False:
+        if rows[0][4] is False:
             raise conflict_error(None)
-        return prepare_step(append, tip_of_new_entity(append.entity, self._tenant))
+        await self._keep_fields(rows[0][3])
+        return prepare_step(append, tip_of_new_entity(append.entity, self._tenant), self._fields.kept)
+
+    async def _keep_fields(self, generation: int) -> None:
+        """Read which fields are indexed, unless they are known of this generation."""
+        if self._fields.kept.generation != generation:
+            fields = await self._ask(indexed_fields(STATEMENTS, self._tenant))
+            self._fields.kept = KeptFields(generation, fields)
 
     def _statement(self, step: PreparedStep, *, is_new: bool) -> tuple[str, tuple[Any, ...]]:
         tenant = self._tenant
@@ -205,7 +236,7 @@ class JoinedPostgresStore(JoinedSqlStore):
             return JOIN_CREATION, values_of_steps(tenant, [step], has_lists=True)
         if step.work is not None:
             return JOIN_STEP_WITH_WORK, values_of_step(tenant, step)
-        return JOIN_STEP if step.changes is None else JOIN_STEP_WITH_LISTS, values_of_step(tenant, step)
+        return JOIN_STEP if not step.has_lists else JOIN_STEP_WITH_LISTS, values_of_step(tenant, step)
 
     async def _ask(self, questions: Questions[T]) -> T:
         """Run questions on the caller's connection."""
@@ -232,7 +263,7 @@ def conflict_error(sqlstate: str | None) -> ConflictError:
 def translate_driver_error(error: BaseException, schema: str) -> InterlockError | None:
     """Return an error of the caller's driver as one of ours; None when it says nothing about joining."""
     code = sqlstate_of(error)
-    if code.startswith("40") or code == LOCK_TIMEOUT:
+    if code.startswith("40") or code in {LOCK_TIMEOUT, OTHER_GENERATION}:
         return conflict_error(code)
     if code == "25006":
         return read_only_error()

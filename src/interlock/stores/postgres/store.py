@@ -49,6 +49,7 @@ from interlock.stores.postgres.joined import (
     Identity,
     JoinedPostgresStore,
     JoinedTransaction,
+    KnownFields,
     select_ends,
 )
 from interlock.stores.postgres.maintenance import migrate
@@ -69,6 +70,13 @@ CHANGE_TRIES = 3
 
 CHANGE_BACKOFF = Backoff(50, 50)
 """The wait before such a change is tried again: the other transaction takes a few milliseconds."""
+
+LOCK_TRIES = 12
+"""How often a change is tried that waits until no step is in progress, each time for a fraction of a second: a longer
+wait would hold up all other steps, and a transaction of a caller may take seconds."""
+
+LOCK_BACKOFF = Backoff(50, 1_000)
+"""The wait before such a change is tried again."""
 
 ONE_MOMENT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
@@ -128,6 +136,7 @@ class PostgresJoins:
     def __init__(self, database: PostgresDatabase, identity: Identity) -> None:
         self._database = database
         self._identity = identity
+        self._fields = KnownFields()
 
     def joined(self, transaction: CallerTransaction, *, wait: bool = True) -> JoinedPostgresStore:
         """Return the store on a connection of the caller."""
@@ -135,7 +144,12 @@ class PostgresJoins:
         if transaction.dialect != "postgres":
             raise other_database_error(f"PostgreSQL at {address.place}")
         return JoinedPostgresStore(
-            transaction, tenant=address.tenant, schema=address.schema, identity=self._identity, wait=wait
+            transaction,
+            tenant=address.tenant,
+            schema=address.schema,
+            identity=self._identity,
+            fields=self._fields,
+            wait=wait,
         )
 
     async def ended(self, marks: Sequence[object]) -> list[TransactionEnd]:
@@ -266,6 +280,17 @@ class PostgresDatabase:
         with self._translated():
             async with self.connections().pool.connection() as connection, connection.transaction():
                 return await run_questions(connection, questions())
+
+    async def change_whole(self, questions: Callable[[], Questions[T]]) -> T:
+        """Run questions in one transaction that may be repeated; again when it had to wait for other transactions."""
+        for attempt in range(LOCK_TRIES - 1):
+            try:
+                return await self.change_once(questions)
+            except UnavailableError as error:
+                if error.__cause__ is None or not is_retryable(error.__cause__):
+                    raise
+            await self._clock.sleep_ms(LOCK_BACKOFF.wait_ms(attempt, self._clock.jitter()))
+        return await self.change_once(questions)
 
     async def close(self) -> None:
         """Finish appends that are in progress, then close the connections of all event loops."""

@@ -1,20 +1,19 @@
 """What the SQL stores share on a connection of the caller.
 
-Rule 1: the rules are those of the store (`Questions`); they are asked on the caller's connection.
-Rule 2: what a send does not need is missing, and asking for it is a bug.
+Rule: the rules are those of the store (`Questions`); they are asked on the caller's connection. Capabilities that no
+send needs are missing.
 """
 
 from __future__ import annotations
 
-from typing import NoReturn, TypeVar, cast
+from typing import TypeVar, cast
 
-from interlock.errors import InternalError
 from interlock.model.journal.record import JournalRecord
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
 from interlock.ports.refusals import Refusal, RefusalLog
 from interlock.ports.statistics import StateCount, Statistics
 from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery, Itself, Store
-from interlock.stores.sql import definitions, statistics
+from interlock.stores.sql import definitions, lists, statistics
 from interlock.stores.sql.database import Questions, Statements
 from interlock.stores.sql.records import read_records
 from interlock.stores.sql.store import check_text
@@ -73,19 +72,15 @@ class JoinedSqlStore(Store):
         """Return how many entities are in each state, by revision."""
         return await self._ask(statistics.count_states(self._sql, self._tenant, kind))
 
-    # Not asked by a send
+    # Lists: a move to another revision asks since when the entity is in its states
 
     async def find(self, query: EntityQuery) -> EntityPage:
-        """Not asked by a send."""
-        _refuse("find", query)
+        """Return entities by kind, state, age and tag, page by page."""
+        return await self._ask(lists.find_entities(self._sql, self._tenant, query))
 
     async def kinds(self) -> tuple[str, ...]:
-        """Not asked by a send."""
-        _refuse("kinds")
+        """Return the kinds that have entities, sorted."""
+        return await self._ask(lists.list_kinds(self._sql, self._tenant))
 
     async def close(self) -> None:
         """Do nothing: the connection belongs to the caller."""
-
-
-def _refuse(name: str, *_: object) -> NoReturn:
-    raise InternalError(f"a send in a transaction of the caller asked for `{name}`", code="join.asked")

@@ -165,7 +165,7 @@ class SqliteDatabase:
         self._check_process()
         return await self.queue.run(questions)
 
-    change_once = change
+    change_once = change_whole = change
 
     async def change_work(self, questions: Callable[[], Questions[T]]) -> T:
         """Run questions that change rows of work, and no journal."""

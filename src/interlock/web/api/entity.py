@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from interlock.errors import CorruptionError, NotFoundError, UnavailableError
+from interlock.evolve.move import is_move
 from interlock.kernel.step import Kernel
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Invocation, Snapshot
@@ -113,7 +114,7 @@ async def get_entity(request: RequestContext) -> EntityView:
     accepted: tuple[Acceptance, ...] = ()
     if is_latest:
         stepping = await revisions.for_preview(shown, needs_functions=False)
-        accepted = acceptances(stepping, shown, request.user.principal)
+        accepted = acceptances(stepping, shown, request.user.principal, await revisions.authorizer(stepping))
     p95 = await dwell_p95(runtime, kind) if is_latest else {}
     work, work_more = await _work(request, entity, mask) if is_latest else ((), False)
     return EntityView(
@@ -197,7 +198,7 @@ def _since_ms(entries: tuple[Entry, ...]) -> int | None:
 
 def _transitions(kernel: Kernel, before: Snapshot | None, entry: Entry | None) -> tuple[TransitionView, ...]:
     """The transitions of an entry: its step is repeated, which has no effect."""
-    if entry is None or (before is None and entry.version > 1):
+    if entry is None or is_move(entry) or (before is None and entry.version > 1):
         return ()
     step = repeat_step(kernel, before.entity if before is not None else kernel.chart.kind + "/", before, entry)
     return transition_views(kernel.chart, step.transitions)
@@ -220,7 +221,8 @@ async def get_accepted(request: RequestContext) -> tuple[Acceptance, ...]:
     runtime = request.console.runtime
     snapshot = await runtime.state(entity)
     kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
-    found = acceptances(kernel, snapshot, request.user.principal)
+    policy = await runtime.revisions.authorizer(kernel)
+    found = acceptances(kernel, snapshot, request.user.principal, policy)
     return masked_acceptances(found, mask_for(kernel.chart, request.user))
 
 

@@ -44,12 +44,12 @@ async def replay(
     store: Store, new: BoundChart, *old: BoundChart, since_ms: int = 0, now_ms: int = NOW_MS
 ) -> tuple[ShadowReport, list[str]]:
     """The report, and the entities in the order in which they were compared."""
-    known = {each.chart.revision: definition(each) for each in old}
 
     async def find(revision: str) -> Definition:
-        if revision not in known:
+        found = next((each for each in old if each.chart.is_revision(revision)), None)
+        if found is None:
             raise UnavailableError(f"no chart of {revision}", code="revision.unknown")
-        return known[revision]
+        return definition(found)
 
     made = ShadowReplay(store, definition(new), find, now_ms=now_ms)
     entities = [each async for each in made.run(since_ms=since_ms)]
