@@ -52,7 +52,7 @@ def test_a_stripe_of_the_backend_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     """Two backends may have one stripe: the second transaction then waits for the first, or gives up."""
     url = store_or_skip()
     dsn = url.partition("?")[0]
-    outcomes = []
+    outcomes: list[str] = []
     with interlock.connect(url, charts=[interlock.loads(ORDER)]) as orders:
         orders.create("order/1")
         orders.create("order/2")

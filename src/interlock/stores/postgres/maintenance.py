@@ -26,7 +26,7 @@ from interlock.stores.postgres.connection import (
     sqlstate,
 )
 from interlock.stores.sql.expired_keys import ExpiredKeys
-from interlock.stores.sql.schema import SELECT_SCHEMA, pending_migrations
+from interlock.stores.sql.schema import SELECT_SCHEMA, check_schema, pending_migrations
 
 MONTHS_AHEAD = 3
 """Partitions created before their month: enough for a quarter of a year in which no process runs."""
@@ -84,7 +84,11 @@ async def migrate(connection: Connection, address: PostgresAddress) -> None:
     for attempt in range(1, MIGRATE_TRIES + 1):
         current = await _current(connection, address)
         try:
-            if pending_migrations("postgres", current, place=place):  # otherwise no lock, and no right to create tables
+            if not address.migrates:
+                check_schema("postgres", current, place=place)
+            elif pending_migrations(
+                "postgres", current, place=place
+            ):  # otherwise no lock, and no right to create tables
                 async with connection.transaction():
                     await _upgrade(connection, address, place)
         except asyncpg.PostgresError as error:

@@ -108,6 +108,8 @@ class Connection(sqlite3.Connection):
 
     path: Path
     identity: Identity
+    prefix: str = ""
+    """What every name of a table begins with; see `prefix`."""
 
     def close(self) -> None:
         """Close and unregister it."""

@@ -13,10 +13,10 @@ Rule 5: the caller's own settings for rows and texts do not apply here, and stay
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from interlock.errors import InterlockError, InternalError, UsageError
 from interlock.ports.store import Append, Appended, Duplicate, Loaded
@@ -35,6 +35,7 @@ from interlock.stores.sql.store import check_text, decode_loaded
 from interlock.stores.sqlite.batch_rows import Counts, write_counts, write_steps
 from interlock.stores.sqlite.connection import BEGIN, primary_code, run_questions, translate_error
 from interlock.stores.sqlite.files import Identity, identity_at
+from interlock.stores.sqlite.prefix import PrefixedConnection
 from interlock.stores.sqlite.statements import SELECT_LOADED, STATEMENTS
 from interlock.stores.statistics_buffer import StatisticsBuffer
 
@@ -61,29 +62,17 @@ class JoinedStep(NamedTuple):
     version: int
 
 
-class CallerConnection:
-    """A caller's connection whose rows are tuples, and whose texts are strings, whatever the caller has set."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Run a statement."""
-        return sqlite3.Cursor(self._connection).execute(statement, values)
-
-    def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> sqlite3.Cursor:
-        """Run a statement for each row."""
-        return sqlite3.Cursor(self._connection).executemany(statement, rows)
-
-
 class JoinedSqliteStore(JoinedSqlStore):
     """A store on a connection of the caller."""
 
-    def __init__(self, transaction: SqliteTransaction, *, path: Path, identity: Identity, tenant: str) -> None:
+    def __init__(
+        self, transaction: SqliteTransaction, *, path: Path, identity: Identity, tenant: str, prefix: str = ""
+    ) -> None:
         super().__init__(STATEMENTS, tenant)
         self._transaction = transaction
         self._path = path
         self._identity = identity
+        self._prefix = prefix
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
         """Return the entity; None when it does not exist. With `key`: `Duplicate` when that key was used before."""
@@ -136,7 +125,7 @@ class JoinedSqliteStore(JoinedSqlStore):
 
     def _run_here(self, connection: sqlite3.Connection, call: Callable[[sqlite3.Connection], T]) -> T:
         with _plain_texts(connection), self._translated():
-            ours = cast("sqlite3.Connection", CallerConnection(connection))
+            ours = cast("sqlite3.Connection", PrefixedConnection(connection, self._prefix))
             self._enter(connection, ours)
             return call(ours)
 

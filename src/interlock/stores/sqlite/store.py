@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from queue import Empty, LifoQueue
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs, unquote
 
 import msgspec
@@ -38,6 +38,7 @@ from interlock.stores.sqlite.connection import open_reader, open_writer, run_que
 from interlock.stores.sqlite.feed import position_at, read_feed
 from interlock.stores.sqlite.files import CALLS, Connection
 from interlock.stores.sqlite.joined import JoinedSqliteStore, JoinedStep, select_versions
+from interlock.stores.sqlite.prefix import check_prefix
 from interlock.stores.sqlite.statements import SELECT_LOADED, STATEMENTS
 from interlock.stores.sqlite.work import SqliteWork
 from interlock.stores.threads.pool import ThreadPool
@@ -52,14 +53,25 @@ T = TypeVar("T")
 def open_store(url: str) -> SqliteStore:
     """Open the store of `sqlite:///relative.db` or `sqlite:////absolute.db`, and create the file if needed. Blocks.
 
-    `?tenant=name` binds the store to a tenant. Raises UsageError when the address is invalid.
+    `?tenant=name` binds the store to a tenant. A file that has tables of an application is shared: the names of the
+    store's tables then begin with `interlock_`, or with `?prefix=`. With `?migrate=0` an older schema is refused, not
+    upgraded. Raises UsageError when the address is invalid.
     """
-    path, tenant = address(url)
-    return SqliteStore(path, tenant=tenant)
+    found = address(url)
+    return SqliteStore(found.path, tenant=found.tenant, prefix=found.prefix, migrates=found.migrates)
 
 
-def address(url: str) -> tuple[Path, str]:
-    """Return the file and the tenant that an address names. Raises UsageError when it is invalid."""
+class SqliteAddress(NamedTuple):
+    """What an address names: the file, the tenant, the prefix of tables if any, and whether opening may migrate."""
+
+    path: Path
+    tenant: str
+    prefix: str | None
+    migrates: bool
+
+
+def address(url: str) -> SqliteAddress:
+    """Return what an address names. Raises UsageError when it is invalid."""
     rest, _, options = url.removeprefix("sqlite://").partition("?")
     name = unquote(rest.removeprefix("/"))
     if not url.startswith("sqlite:///") or not name:
@@ -69,9 +81,14 @@ def address(url: str) -> tuple[Path, str]:
         hint = "use `memory:` for a store without a file"
         raise UsageError("a SQLite store needs a file", code="url.memory", hint=hint)
     given = parse_qs(options, keep_blank_values=True)
-    if set(given) - {"tenant"}:
-        raise UsageError(f"unknown option in `{url}`", code="url.option", hint="the only option is `tenant`")
-    return Path(name), given.get("tenant", [""])[-1]
+    if set(given) - {"tenant", "prefix", "migrate"}:
+        hint = "the options are `tenant`, `prefix` and `migrate`"
+        raise UsageError(f"unknown option in `{url}`", code="url.option", hint=hint)
+    migrate = given.get("migrate", ["1"])[-1]
+    if migrate not in {"0", "1"}:
+        raise UsageError(f"invalid option `migrate={migrate[:80]}`", code="url.option", hint="0 or 1")
+    prefix = check_prefix(given["prefix"][-1]) if "prefix" in given else None
+    return SqliteAddress(Path(name), given.get("tenant", [""])[-1], prefix, migrate == "1")
 
 
 class SqliteStore(SqlStore):
@@ -81,8 +98,8 @@ class SqliteStore(SqlStore):
     journal_feed = Itself[JournalFeed]()
     server_clock = False
 
-    def __init__(self, path: Path, *, tenant: str = "") -> None:
-        database = SqliteDatabase(path, tenant)
+    def __init__(self, path: Path, *, tenant: str = "", prefix: str | None = None, migrates: bool = True) -> None:
+        database = SqliteDatabase(path, tenant, prefix=prefix, migrates=migrates)
         release = partial(_release_claims, database)
         super().__init__(database, WakeupPipes(database.path, tenant, release))
         self.joins = SqliteJoins(database)
@@ -111,7 +128,11 @@ class SqliteJoins:
         if transaction.dialect != "sqlite":
             raise other_database_error(str(database.path))
         return JoinedSqliteStore(
-            transaction, path=database.path, identity=database.queue.writer.files.identity, tenant=database.tenant
+            transaction,
+            path=database.path,
+            identity=database.queue.writer.files.identity,
+            tenant=database.tenant,
+            prefix=database.prefix,
         )
 
     async def ended(self, marks: Sequence[object]) -> list[TransactionEnd]:
@@ -139,11 +160,13 @@ class SqliteDatabase:
 
     statements = STATEMENTS
 
-    def __init__(self, path: Path, tenant: str) -> None:
+    def __init__(self, path: Path, tenant: str, *, prefix: str | None = None, migrates: bool = True) -> None:
         self.path = Path(os.path.realpath(path))  # the log is next to the file, not next to a link to it
         self.tenant = tenant
         self.work = SqliteWork(tenant)
-        self.queue = CommitQueue(open_writer(self.path), self.path, tenant)
+        writer = open_writer(self.path, prefix=prefix, migrates=migrates)
+        self.prefix = writer.prefix
+        self.queue = CommitQueue(writer, self.path, tenant)
         self._files = self.queue.writer.files
         self._process = os.getpid()
         self._readers = ThreadPool(READERS_MAX, f"interlock-{path.name}-read")
@@ -255,7 +278,7 @@ class SqliteDatabase:
     def _open_reader(self) -> Connection:
         """Open one more connection that reads, on the very file that is written."""
         try:
-            connection = open_reader(self.path)
+            connection = open_reader(self.path, prefix=self.prefix)
         except sqlite3.Error as error:
             raise self._files.problem() or translate_error(error, self.path) from error
         if connection.identity != self._files.identity:
