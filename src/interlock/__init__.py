@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from interlock.assemble.runtimes import connect, consume, open  # noqa: A004  # the name users read: interlock.open
     from interlock.definition.builder import namespace as build
+    from interlock.effects.handler_calls import Progress
     from interlock.effects.handlers import Attempt
     from interlock.effects.retry import HandlerDefaults
     from interlock.errors import (
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from interlock.model.step import Fault, Step
     from interlock.observe.notebook import show
     from interlock.ports.field_indexes import IndexStatus
+    from interlock.ports.journal_feed import FeedEntry
     from interlock.ports.store import EntityPage, EntityQuery, EntityRow
     from interlock.render.drawing import Drawing
     from interlock.runtime.blocking import BlockingRuntime
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from interlock.runtime.request_checks import SendOptions
     from interlock.runtime.runtime import Runtime
     from interlock.runtime.shutdown import DrainReport
+    from interlock.runtime.upgrades import UpgradePreview
 
     __version__: str = _version("interlock")
 
@@ -88,6 +91,7 @@ _HOMES = {
     "Entry": "interlock.model.journal.entry",
     "Event": "interlock.model.event",
     "Fault": "interlock.model.step",
+    "FeedEntry": "interlock.ports.journal_feed",
     "HandlerDefaults": "interlock.effects.retry",
     "IndexStatus": "interlock.ports.field_indexes",
     "InterlockError": "interlock.errors",
@@ -96,6 +100,7 @@ _HOMES = {
     "Message": "interlock.model.journal.message",
     "MissingExtraError": "interlock.errors",
     "NotFoundError": "interlock.errors",
+    "Progress": "interlock.effects.handler_calls",
     "SourceLocation": "interlock.errors",
     "Receipt": "interlock.model.journal.entry",
     "Range": "interlock.model.conditions",
@@ -107,6 +112,7 @@ _HOMES = {
     "Snapshot": "interlock.model.snapshot",
     "Step": "interlock.model.step",
     "UnavailableError": "interlock.errors",
+    "UpgradePreview": "interlock.runtime.upgrades",
     "UsageError": "interlock.errors",
     "Verification": "interlock.runtime.history.verify",
     "VerificationProblem": "interlock.runtime.history.verify",
@@ -150,6 +156,7 @@ __all__ = (
     "Entry",
     "Event",
     "Fault",
+    "FeedEntry",
     "HandlerDefaults",
     "IndexStatus",
     "InterlockError",
@@ -158,6 +165,7 @@ __all__ = (
     "Message",
     "MissingExtraError",
     "NotFoundError",
+    "Progress",
     "Range",
     "Receipt",
     "ReconcileRequest",
@@ -169,6 +177,7 @@ __all__ = (
     "SourceLocation",
     "Step",
     "UnavailableError",
+    "UpgradePreview",
     "UsageError",
     "Verification",
     "VerificationProblem",

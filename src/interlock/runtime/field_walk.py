@@ -9,11 +9,13 @@ would be a wrong answer.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec.structs import replace
 
-from interlock.errors import UsageError
+from interlock.kernel.step import Kernel
 from interlock.model.conditions import KeyRange, key_range
-from interlock.model.index_key import IndexedField, form_of_field
+from interlock.model.index_key import IndexedField, IndexForm, form_of_field
 from interlock.ports.field_indexes import IndexStatus, check_searchable
 from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery, EntityRow, Loaded, Store
 from interlock.runtime.chart_registry import ChartRegistry
@@ -24,21 +26,32 @@ WALK_MAX = 2_000
 """Entities that one page reads at most."""
 
 
-def declared_indexes(charts: ChartRegistry, kind: str | None = None) -> tuple[IndexedField, ...]:
-    """Return the indexed fields of the charts of a kind, or of all; of one field, as its newest chart declares it."""
+def declared_indexes(charts: ChartRegistry) -> tuple[IndexedField, ...]:
+    """Return the indexed fields of all charts; of one field, as the newest chart of its kind declares it."""
     found: dict[tuple[str, str], IndexedField] = {}
-    for each in charts.every_kind() if kind is None else (kind,):
-        for kernel in charts.revisions(each).values():
-            for field in kernel.chart.states[0].context:
-                form = form_of_field(field) if field.index else None
-                if form is not None:
-                    found[each, field.name] = IndexedField(each, field.name, form)
+    for kind in charts.every_kind():
+        for kernel in charts.revisions(kind).values():
+            found |= {(kind, each.field): each for each in _indexes_of(kind, kernel)}
     return tuple(found.values())
+
+
+def _indexes_of(kind: str, kernel: Kernel) -> Iterator[IndexedField]:
+    for field in kernel.chart.states[0].context:
+        form = form_of_field(field) if field.index else None
+        if form is not None:
+            yield IndexedField(kind, field.name, form)
+
+
+async def declared_forms(revisions: Revisions, kind: str) -> dict[str, IndexForm]:
+    """Return how the indexed fields of a kind are read, by the own charts of it, or by the newest in the store."""
+    own = revisions.charts.revisions(kind).values()
+    kernels = own or (await revisions.newest(kind),)
+    return {each.field: each.form for kernel in kernels for each in _indexes_of(kind, kernel)}
 
 
 async def find_by_walk(store: Store, revisions: Revisions, query: EntityQuery) -> EntityPage:
     """Return a page of the entities that meet all conditions on fields. Raises UsageError for a field without index."""
-    conditions = _conditions(revisions.charts, query)
+    conditions = await _conditions(revisions, query)
     limit = min(query.limit, PAGE_MAX)
     plain = replace(query, where=None, context=False)
     rows: list[EntityRow] = []
@@ -61,15 +74,12 @@ async def find_by_walk(store: Store, revisions: Revisions, query: EntityQuery) -
     return EntityPage(tuple(rows), after, tuple(sorted(unreadable)))
 
 
-def _conditions(charts: ChartRegistry, query: EntityQuery) -> list[KeyRange]:
-    if query.where and not charts.revisions(query.kind):
-        message = f"this store has no indexes; finding `{query.kind}` by a field reads each entity with its chart"
-        raise UsageError(message, code="index.chart", hint=f"load a chart of kind `{query.kind}`")
-    known = {each.field: each for each in declared_indexes(charts, query.kind)}
+async def _conditions(revisions: Revisions, query: EntityQuery) -> list[KeyRange]:
+    known = await declared_forms(revisions, query.kind) if query.where else {}
     conditions = []
     for field, wanted in (query.where or {}).items():
         declared = known.get(field)
-        status = None if declared is None else IndexStatus(query.kind, field, declared.form, "ready")
+        status = None if declared is None else IndexStatus(query.kind, field, declared, "ready")
         form = check_searchable(query.kind, field, status, tuple(known)).form
         conditions.append(key_range(field, wanted, form))
     return conditions

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar, Unpack
 from msgspec.structs import replace
 
 from interlock.errors import InternalError
+from interlock.model.convert import Model
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import WorkDelta
 from interlock.ports.store import JoinedStore, Joins, Store
@@ -36,17 +37,18 @@ class JoinableRuntime(Protocol):
     def on_transaction(self, store: JoinedStore, on_work: Callable[[WorkDelta], None]) -> JoinableRuntime:
         """Return it for one call on a transaction."""
 
-    async def send(self, entity: str, event: str, payload: Any = None, **options: Unpack[SendOptions]) -> Receipt:
+    async def send(self, entity: str, event: Any, payload: Any = None, **options: Unpack[SendOptions]) -> Receipt:
         """Send an event to an entity."""
 
     async def create(
         self,
         entity: str,
-        context: Mapping[str, Any] | None = None,
+        context: Mapping[str, Any] | Model | None = None,
         *,
         key: str | None = None,
         principal: Mapping[str, Any] | None = None,
         trace: str | None = None,
+        reason: str | None = None,
     ) -> Receipt:
         """Create an entity."""
 
@@ -125,7 +127,9 @@ class AsyncJoined:
         self._kind = kind
         self._wait = wait
 
-    async def send(self, entity: str, event: str, payload: Any = None, **options: Unpack[SendOptions]) -> Receipt:
+    async def send(
+        self, entity: str, event: str | Model, payload: Any = None, **options: Unpack[SendOptions]
+    ) -> Receipt:
         """Send an event to an entity in the caller's transaction. It counts once the caller has committed.
 
         The arguments are those of `Runtime.send`. Raises what it raises, ConflictError (`conflict.joined`) when another
@@ -137,15 +141,17 @@ class AsyncJoined:
     async def create(
         self,
         entity: str,
-        context: Mapping[str, Any] | None = None,
+        context: Mapping[str, Any] | Model | None = None,
         *,
         key: str | None = None,
         principal: Mapping[str, Any] | None = None,
         trace: str | None = None,
+        reason: str | None = None,
     ) -> Receipt:
         """Create an entity in the caller's transaction. The arguments are those of `Runtime.create`."""
         return await self._send(
-            entity, lambda runtime: runtime.create(entity, context, key=key, principal=principal, trace=trace)
+            entity,
+            lambda runtime: runtime.create(entity, context, key=key, principal=principal, trace=trace, reason=reason),
         )
 
     async def lock(self, *entities: str) -> None:
@@ -172,22 +178,24 @@ class Joined:
         self._check = check
         self._wait = wait
 
-    def send(self, entity: str, event: str, payload: Any = None, **options: Unpack[SendOptions]) -> Receipt:
+    def send(self, entity: str, event: str | Model, payload: Any = None, **options: Unpack[SendOptions]) -> Receipt:
         """As `AsyncJoined.send`."""
         return self._send(entity, lambda runtime: runtime.send(entity, event, payload, **options))
 
     def create(
         self,
         entity: str,
-        context: Mapping[str, Any] | None = None,
+        context: Mapping[str, Any] | Model | None = None,
         *,
         key: str | None = None,
         principal: Mapping[str, Any] | None = None,
         trace: str | None = None,
+        reason: str | None = None,
     ) -> Receipt:
         """As `AsyncJoined.create`."""
         return self._send(
-            entity, lambda runtime: runtime.create(entity, context, key=key, principal=principal, trace=trace)
+            entity,
+            lambda runtime: runtime.create(entity, context, key=key, principal=principal, trace=trace, reason=reason),
         )
 
     def lock(self, *entities: str) -> None:

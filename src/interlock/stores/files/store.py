@@ -48,6 +48,7 @@ from interlock.ports.store import (
     JournalArchive,
     JournalRelease,
     Loaded,
+    check_plain,
 )
 from interlock.ports.store_facts import StoreFacts
 from interlock.ports.threads import in_thread_or_here
@@ -162,6 +163,7 @@ class FileStore:
 
     async def find(self, query: EntityQuery) -> EntityPage:
         """Entities by kind, state, age and tag, the longest in their state first, page by page."""
+        check_plain(query)
         return await self._in_thread(lambda: self._store.find(query))
 
     async def entity_names(self) -> tuple[str, ...]:

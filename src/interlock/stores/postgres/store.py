@@ -28,8 +28,9 @@ from interlock.model.backoff import Backoff
 from interlock.model.journal.work import Lane
 from interlock.ports.clock import SystemClock
 from interlock.ports.fork import after_fork, forked_error, keep_forever
+from interlock.ports.journal_feed import FeedPage, JournalFeed
 from interlock.ports.refusals import Refusal
-from interlock.ports.store import Append
+from interlock.ports.store import Append, Itself
 from interlock.ports.transactions import CallerTransaction, TransactionEnd
 from interlock.ports.work import Claim
 from interlock.stores.postgres.address import PostgresAddress
@@ -43,6 +44,7 @@ from interlock.stores.postgres.connection import (
     run_questions,
     translate_error,
 )
+from interlock.stores.postgres.feed import cursor_at, read_feed
 from interlock.stores.postgres.joined import (
     ENDS,
     SELECT_IDENTITY,
@@ -104,7 +106,7 @@ class PostgresStore(SqlStore):
     """Journals on a PostgreSQL server. Safe for many callers, event loops, threads and processes."""
 
     database: PostgresDatabase
-    journal_feed = None
+    journal_feed = Itself[JournalFeed]()
     server_clock = True
 
     def __init__(self, address: PostgresAddress, *, identity: Identity | None = None) -> None:
@@ -112,6 +114,14 @@ class PostgresStore(SqlStore):
         release = partial(_release_claims, database)
         super().__init__(database, PostgresWakeups(address, lambda: database.connections().pool, release))
         self.joins = None if identity is None else PostgresJoins(database, identity)
+
+    async def feed(self, after: str | None, *, kinds: tuple[str, ...] | None = None, limit: int) -> FeedPage:
+        """Return the entries after a cursor; those of one entity are in the order of their versions."""
+        return await self.database.read(lambda: read_feed(self.database.tenant, after, kinds, limit))
+
+    async def cursor_at(self, time_ms: int) -> str:
+        """Return the cursor before the entries from this time on, by the server's clock."""
+        return await self.database.read(lambda: cursor_at(time_ms))
 
     @classmethod
     async def open(cls, address: PostgresAddress) -> PostgresStore:

@@ -43,7 +43,13 @@ UPSERT_ARCHIVE = """
     INSERT INTO entity_archive (tenant, kind, id, version, head, archive) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (tenant, kind, id)
     DO UPDATE SET version = excluded.version, head = excluded.head, archive = excluded.archive"""
-DELETE_JOURNAL = "DELETE FROM journal WHERE tenant = ? AND kind = ? AND id = ? AND version <= ?"
+DELETE_JOURNAL = """
+    DELETE FROM journal WHERE tenant = ? AND kind = ? AND id = ? AND version > 0 AND version <= ?
+      AND position <> (SELECT max(position) FROM journal)"""
+EMPTY_NEWEST = """
+    UPDATE journal SET version = -position, record = x'', head = ''
+    WHERE tenant = ? AND kind = ? AND id = ? AND version > 0 AND version <= ?"""
+"""Rule 2 of `feed`: the highest position stays occupied, or the next entry would get it again."""
 
 
 def record_heartbeat(tenant: str, now_ms: int, gap_ms: int) -> Questions[Downtime | None]:
@@ -66,6 +72,7 @@ def release_journal(name: Name, version: int, archive: str) -> Questions[bool]:
     if archived_version != version:  # otherwise it was released before, to the archive that is stored
         yield Ask(UPSERT_ARCHIVE, (*name, version, head, archive))
         yield Ask(DELETE_JOURNAL, (*name, version))
+        yield Ask(EMPTY_NEWEST, (*name, version))
     return True
 
 

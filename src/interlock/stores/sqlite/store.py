@@ -35,7 +35,7 @@ from interlock.stores.sql.join_errors import other_database_error
 from interlock.stores.sql.store import SqlStore
 from interlock.stores.sqlite.commit_queue import CommitQueue
 from interlock.stores.sqlite.connection import open_reader, open_writer, run_questions, translate_error
-from interlock.stores.sqlite.feed import position_at, read_feed
+from interlock.stores.sqlite.feed import cursor_at, read_feed
 from interlock.stores.sqlite.files import CALLS, Connection
 from interlock.stores.sqlite.joined import JoinedSqliteStore, JoinedStep, select_versions
 from interlock.stores.sqlite.prefix import check_prefix
@@ -104,13 +104,13 @@ class SqliteStore(SqlStore):
         super().__init__(database, WakeupPipes(database.path, tenant, release))
         self.joins = SqliteJoins(database)
 
-    async def feed(self, after: int, *, limit: int) -> FeedPage:
-        """Return the entries after a position, in the order of their commits."""
-        return await self.database.read(lambda: read_feed(self.database.tenant, after, limit))
+    async def feed(self, after: str | None, *, kinds: tuple[str, ...] | None = None, limit: int) -> FeedPage:
+        """Return the entries after a cursor, in the order of their commits."""
+        return await self.database.read(lambda: read_feed(self.database.tenant, after, kinds, limit))
 
-    async def position_at(self, time_ms: int) -> int:
-        """Return the position after which the entries from this time on are."""
-        return await self.database.read(lambda: position_at(time_ms))
+    async def cursor_at(self, time_ms: int) -> str:
+        """Return the cursor after which the entries from this time on are."""
+        return await self.database.read(lambda: cursor_at(time_ms))
 
 
 class SqliteJoins:

@@ -58,3 +58,12 @@ BEGIN
   RETURN true;
 END
 $$;
+
+-- The order in which a feed reads entries (stores/postgres/feed.py). `position` is drawn under the lock of the entity,
+-- `xid` is the transaction of the entry, that of the caller for a joined one. Entries from before have neither.
+CREATE SEQUENCE journal_position;
+ALTER TABLE journal ADD COLUMN position bigint, ADD COLUMN xid bigint;
+ALTER TABLE journal
+  ALTER COLUMN position SET DEFAULT nextval('journal_position'),
+  ALTER COLUMN xid SET DEFAULT pg_current_xact_id()::text::bigint;
+CREATE INDEX journal_by_xid ON journal (xid) WHERE xid IS NOT NULL;
