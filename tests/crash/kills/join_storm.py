@@ -6,7 +6,7 @@ until it is killed: by itself, at one of the points between two of these, or by 
 another program sends to the same store without a transaction. At the end, each row has its entry and each entry its
 row: the name of the row is the key of the entry.
 
-    make torture-join ROUNDS_JOIN=500      500 rounds on SQLite and on PostgreSQL, as a table
+    make torture-join JOINS=500      500 rounds on SQLite and on PostgreSQL, a line for each
 """
 
 from __future__ import annotations
