@@ -35,7 +35,7 @@ def check_entity(entity: str) -> str:
     _check_text(entity, "entity id", ENTITY_ID_BYTES_MAX, "entity.malformed")
     kind, name = split_entity(entity)
     if not kind or not name:
-        hint = f"write {(kind or 'order')[:40] + '/1'!r}, with the kind of the chart before the slash"
+        hint = "such as order/1: the kind of the chart, a slash, and an id"
         raise UsageError(f"expected an entity id `kind/id`, got {entity[:80]!r}", code="entity.malformed", hint=hint)
     return kind
 

@@ -487,7 +487,7 @@ def test_charts_that_are_no_list_name_the_fix(charts: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "hint"), [({"entity": "parcel"}, "parcel/1"), ({"entity": 5}, "str"), ({"key": 5}, "str")]
+    ("call", "hint"), [({"entity": "parcel"}, "order/1"), ({"entity": 5}, "str"), ({"key": 5}, "str")]
 )
 async def test_an_id_or_a_key_of_another_form_names_the_fix(call: dict[str, Any], hint: str) -> None:
     async with parcels() as opened:
