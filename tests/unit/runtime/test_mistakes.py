@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -462,12 +462,13 @@ def test_a_file_and_a_text_are_not_confused(tmp_path: Path) -> None:
     file = tmp_path / "parcel.interlock.yaml"
     file.write_text(ONE)
     errors = []
-    for call in (
+    calls: tuple[Callable[[], object], ...] = (
         lambda: interlock.load(ONE),
         lambda: interlock.loads("parcel.interlock.yaml"),
         lambda: interlock.load(tmp_path / "parcel.yaml"),
         lambda: interlock.load(tmp_path / "prcel.interlock.yaml"),
-    ):
+    )
+    for call in calls:
         with pytest.raises((UsageError, interlock.NotFoundError)) as caught:
             call()
         errors.append((caught.value.code, str(caught.value.hint)))
