@@ -124,7 +124,8 @@ def receipt_lines(receipt: Receipt, event: str, *, chart: Chart | None = None, d
     """The outcome of an event, the state of the entity, effects and problems; with the chart also the reason."""
     outcome = f"would be {receipt.outcome}" if dry else receipt.outcome
     reason = f" ({receipt.reason})" if receipt.reason else ""
-    states = f": {', '.join(receipt.snapshot.configuration)}" if receipt.snapshot is not None else ""
+    snapshot = None if receipt.outcome == "duplicate" else receipt.snapshot  # a duplicate has that of now, not of then
+    states = "" if snapshot is None else f": {', '.join(snapshot.configuration)}"
     head: list[Part] = [(receipt.entity, "bold"), f" {event} ", (outcome, OUTCOME_STYLES[receipt.outcome]), reason]
     yield (*head, f"{states} (version {receipt.version})")
     for effect in receipt.effects:
