@@ -88,6 +88,9 @@ if TYPE_CHECKING:
 
 NO_WORK = WorkDelta()
 
+OnWork = Callable[[str, WorkDelta], None]
+"""Called with an entity and the work of an entry that is durable."""
+
 EXPIRED = Fault("key.expired", "the key is older than the deduplication window; the event may have been applied before")
 
 _CONFLICT = Backoff(BACKOFF_MS_MIN, BACKOFF_MS_MAX)
@@ -175,7 +178,7 @@ class EntitySender:
         self._mailboxes: Mailboxes = {}
         # Weak: an event lives as long as a watcher waits on it.
         self._watchers: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
-        self._work_listeners: list[Callable[[WorkDelta], None]] = []
+        self._work_listeners: list[OnWork] = []
         self._followers: set[asyncio.Event] = set()
         self._clock_listeners: list[Callable[[str | None], None]] = []
         self._latest_ms = 0
@@ -192,8 +195,11 @@ class EntitySender:
 
     # Listeners
 
-    def on_work(self, listener: Callable[[WorkDelta], None]) -> Callable[[], None]:
-        """Call a function with the work that each entry of this process creates; return what unregisters it."""
+    def on_work(self, listener: OnWork) -> Callable[[], None]:
+        """Call a function with the entity and the work that each entry of this process creates or cancels.
+
+        Returns what unregisters it.
+        """
         self._work_listeners.append(listener)
         return lambda: self._work_listeners.remove(listener)
 
@@ -670,9 +676,9 @@ class EntitySender:
             changed.set()
         for each in self._followers:
             each.set()
-        if work.created:
+        if work.created or work.cancelled:
             for listener in self._work_listeners:
-                listener(work)
+                listener(snapshot.entity, work)
 
     def _cache(self, snapshot: Snapshot, time_ms: int) -> None:
         self.snapshots[snapshot.entity] = (snapshot, time_ms)
