@@ -228,7 +228,10 @@ async def _counts(url: str) -> dict[tuple[str, str], int]:
         url, "SELECT revision, state, sum(entities)::bigint FROM state_count GROUP BY 1, 2 HAVING sum(entities) <> 0"
     )
     names = {kernel().chart.revision: "1.0.0"}
-    return {(names.get(str(revision), str(revision)), str(state)): int(str(count)) for revision, state, count in rows}
+    return {
+        (names.get(str(revision), str(revision).partition("+")[0]), str(state)): int(str(count))
+        for revision, state, count in rows
+    }
 
 
 @pytest.mark.parametrize("together", [False, True])
