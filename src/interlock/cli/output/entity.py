@@ -45,6 +45,19 @@ def entity_lines(
     """The active states, or all states, then the context, timers and invokes."""
     yield from tree_lines(chart, active, () if all_states else None)
     yield from context_lines(chart, snapshot)
+    yield from _pending_lines(snapshot, now_ms)
+
+
+def raw_lines(snapshot: Snapshot, *, now_ms: int) -> Iterator[Line]:
+    """What the snapshot itself says, when the definition of its revision cannot be read."""
+    for name in snapshot.configuration:
+        yield (("  ● ", "green"), name)
+    for name, value in snapshot.context.items():
+        yield (("  context  ", "dim"), f"{name} = {value_text(value)}")
+    yield from _pending_lines(snapshot, now_ms)
+
+
+def _pending_lines(snapshot: Snapshot, now_ms: int) -> Iterator[Line]:
     for timer in snapshot.timers:
         left = timer.due_ms - now_ms
         when = f"in {age_text(left)}" if left >= 0 else f"{age_text(-left)} ago"
