@@ -6,10 +6,12 @@ comes from the store.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from random import Random
 from typing import Any, Literal
 
 import pytest
@@ -157,6 +159,33 @@ async def test_workers_with_different_newest_charts_do_not_move_an_entity_back_a
 
     assert [2] == await moves(newer)
     assert {"note": "new", "price": 2} == (await older.state("ticket/1")).context
+
+
+async def test_a_rolling_deployment_loses_no_event_and_knows_every_revision(process: Process) -> None:
+    """Two workers on each revision, restarted again and again, and clients that send to any of them."""
+    random, entities, turns = Random(7), [f"ticket/{number}" for number in range(6)], 8
+    texts = [OLD, OLD, SAFE, SAFE]
+    workers = [process(each) for each in texts]
+    for entity in entities:
+        await workers[0].create(entity, {"price": 100})
+
+    async def client(entity: str, number: int) -> list[str]:
+        outcomes = []
+        for turn in range(turns):
+            slot = random.randrange(len(texts))
+            if random.random() < 0.2:
+                workers[slot] = process(texts[slot])  # a restart: nothing is cached
+            outcomes.append((await workers[slot].send(entity, "lowered", key=f"{number}-{turn}")).outcome)
+            await asyncio.sleep(0)
+        return outcomes
+
+    answers = await asyncio.gather(*(client(each, number) for each in entities for number in range(2)))
+    newer = process(SAFE)
+
+    assert {"applied"} == {outcome for outcomes in answers for outcome in outcomes}
+    for entity in entities:
+        assert 1 == len(await moves(newer, entity))
+        assert {"note": "new", "price": 100 - 2 * turns} == (await newer.state(entity)).context
 
 
 # The order within a turn (section 3 of the design)
