@@ -170,7 +170,7 @@ async def test_a_rolling_deployment_loses_no_event_and_knows_every_revision(proc
         await workers[0].create(entity, {"price": 100})
 
     async def client(entity: str, number: int) -> list[str]:
-        outcomes = []
+        outcomes: list[str] = []
         for turn in range(turns):
             slot = random.randrange(len(texts))
             if random.random() < 0.2:
