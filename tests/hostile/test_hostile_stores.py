@@ -388,6 +388,7 @@ def _newer_folder(folder: Path) -> str:
 def _foreign_database(folder: Path) -> str:
     with closing(sqlite3.connect(folder / "kept.db")) as connection, connection:
         connection.execute("CREATE TABLE customers (name TEXT)")
+        connection.execute("PRAGMA application_id = 252006673")  # Fossil
     return STORES["sqlite"](folder)
 
 

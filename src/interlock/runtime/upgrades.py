@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from copy import copy
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -63,6 +64,14 @@ class Upgrades:
         self._carriers: OrderedDict[tuple[str, str, bool, bool], Carrier | None] = OrderedDict()
         self._kept: OrderedDict[str, tuple[int, str]] = OrderedDict()
         self._kinds = frozenset(kind for kind in charts.kinds() if self._is_moving(charts.for_new_entity(kind).chart))
+
+    def on_transaction(self, revisions: Revisions) -> Upgrades:
+        """Return the upgrades for one call on a transaction of the caller, which may be rolled back."""
+        upgrades = copy(self)
+        vars(upgrades).update(
+            _revisions=revisions, _carriers=OrderedDict(self._carriers), _kept=OrderedDict(self._kept)
+        )
+        return upgrades
 
     def covers(self, kind: str) -> bool:
         """Whether entities of a kind may move at all: the only question of a send under `pinned`."""

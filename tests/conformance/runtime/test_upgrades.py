@@ -128,7 +128,7 @@ async def test_an_entity_that_cannot_be_carried_stays_on_its_own_revision_and_wo
     await older.send("ticket/1", "paid")
     newer = process(GONE)
     preview = await newer.preview_upgrade("ticket/1")
-    stayed = await newer.send("ticket/1", "unheard.of")
+    stayed = await newer.send("ticket/1", "revived")
     back = await newer.send("ticket/1", "refunded")  # a transition of the old chart
     moved = await newer.send("ticket/1", "lowered")  # in `open` it can be carried
 
@@ -232,7 +232,7 @@ async def test_expected_is_the_version_before_the_move(process: Process) -> None
 async def test_the_move_stays_when_the_new_chart_refuses_the_event(process: Process) -> None:
     await process(OLD).create("ticket/1")
     newer = process(SAFE)
-    refused = await newer.send("ticket/1", "unheard.of")
+    refused = await newer.send("ticket/1", "revived")
 
     assert ("rejected", 2, [2]) == (refused.outcome, refused.version, await moves(newer))
 
@@ -309,7 +309,7 @@ async def test_an_added_eventless_transition_is_taken_by_the_move(process: Proce
     await process(OLD).create("ticket/1", {"price": 0})
     always = SAFE.replace("  open:\n", '  open:\n    always: [{target: paid, guard: "= context.price == 0"}]\n')
     newer = process(always)
-    unknown = await newer.send("ticket/1", "unheard.of")
+    unknown = await newer.send("ticket/1", "revived")
     entries = await newer.journal("ticket/1")
 
     assert ("rejected", [2]) == (unknown.outcome, await moves(newer))
