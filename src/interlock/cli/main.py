@@ -69,6 +69,7 @@ SUBCOMMANDS = {
         "status": "Show the schema version",
         "upgrade": "Upgrade the schema version",
         "tenants": "List tenants",
+        "restored": "Raise the restore epoch, after a restore from an older copy",
     },
     "effects": {
         "ls": "List pending work",

@@ -27,6 +27,7 @@ from interlock.model.document.field import UNSET, Field, field_problem, fields_p
 from interlock.model.duration import format_duration, parse_duration
 from interlock.model.effect import CHART_TYPES, Effect, EffectType
 from interlock.model.event import SCXML_PROCESSOR, Event, is_reserved
+from interlock.model.journal.work import key_base
 from interlock.model.limits import (
     DELAY_MS_MAX,
     EFFECTS_MAX,
@@ -97,6 +98,8 @@ class StepRun(Struct, gc=False):
     """The driver's clock if it is behind `time_ms`: timers count from it."""
     matched: Event | None = None
     """The event of this step, if it is the result of an active invoke or comes from an `after` timer."""
+    epoch: int = 0
+    """The restore epoch of the event of this step."""
 
     # Errors
 
@@ -254,7 +257,8 @@ class StepRun(Struct, gc=False):
         if references:
             self.measure_later(payload, references)
         self.ordinal = ordinal + 1
-        effect = Effect(type, ordinal, f"{self.id}/{self.version}/{ordinal}", payload)
+        base = f"{self.id}/{self.version}" if not self.epoch else key_base(self.id, self.version, self.epoch)
+        effect = Effect(type, ordinal, f"{base}/{ordinal}", payload)
         self.effects.append(effect)
         return effect
 
@@ -437,7 +441,7 @@ def _check_invoke(values: dict[str, Any]) -> None:
         text_of(key, "invoke.key", "the key of an invoke")
 
 
-def run_from(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, raises: bool) -> StepRun:
+def run_from(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, raises: bool, epoch: int = 0) -> StepRun:
     """Return the run of a step from a snapshot to its next version."""
     return StepRun(
         snapshot.kind,
@@ -452,6 +456,7 @@ def run_from(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, r
         snapshot.parent,
         fields,
         raises,
+        epoch=epoch,
     )
 
 

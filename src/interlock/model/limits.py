@@ -369,3 +369,6 @@ REVISIONS_UNKNOWN_MS = 1_000
 
 REVISIONS_UNKNOWN_MAX = 1_000
 """Unknown revisions that a process remembers at the same time."""
+
+FACT_BYTES_MAX = 65_536
+"""Bytes of a fact about a store: a number or a short list."""

@@ -22,6 +22,7 @@ from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.snapshot import Snapshot
 from interlock.ports.definitions import Definitions
+from interlock.ports.facts import Facts
 from interlock.ports.journal_feed import JournalFeed
 from interlock.ports.leases import ClockStamps, Leases
 from interlock.ports.refusals import RefusalHistory, RefusalLog
@@ -300,6 +301,11 @@ class Store(Protocol):
     @property
     def verification(self) -> EntityVerification | None:
         """What can be verified beyond journals."""
+        return None
+
+    @property
+    def facts(self) -> Facts | None:
+        """Facts about the store as a whole. Without them, a restored copy cannot be told from the store it replaces."""
         return None
 
     async def append(self, append: Append) -> AppendResult:

@@ -56,6 +56,7 @@ from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.refusals import Refusal
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired, Loaded, StaleAttempt, Store
 from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.epoch import read_epoch, went_back
 from interlock.runtime.history.replay import replay
 from interlock.runtime.mailbox import EntityTurn, Mailboxes, Priority
 from interlock.runtime.request_checks import unknown_entity
@@ -143,6 +144,8 @@ class EntitySender:
         self._work_listeners: list[Callable[[WorkDelta], None]] = []
         self._clock_listeners: list[Callable[[str | None], None]] = []
         self._latest_ms = 0
+        self._epoch: int | None = None
+        self._stopped: UnavailableError | None = None
         self._keeps_work = store.work is not None
         self._messages = messages
         self._hidden: dict[str, frozenset[str]] = {}
@@ -193,6 +196,8 @@ class EntitySender:
         """One step of an entity at a time. Raises UnavailableError once closed."""
         if self.closed:
             raise UnavailableError("the runtime is closed", code="runtime.closed")
+        if self._stopped is not None:
+            raise self._stopped
         return EntityTurn(self._mailboxes, entity, priority)
 
     async def create(
@@ -217,13 +222,13 @@ class EntitySender:
             data["parent"] = to_builtins(parent)
         async with self._turn(entity, Priority.CALLER if parent is None else Priority.ENTITY):
             kernel = await self.revisions.for_new_entity(kernel)
-            now_ms = self.now_ms()
-            event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform")
+            now_ms, epoch = self.now_ms(), await self._read_epoch()
+            event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform", epoch=epoch)
             entry_key = key or (f"_{self.clock.token()}" if parent is None else "_child")
             try:
                 if refusal is not None:
                     raise refusal
-                step = kernel.start(context, entity=entity, time_ms=now_ms, parent=parent)
+                step = kernel.start(context, entity=entity, time_ms=now_ms, parent=parent, epoch=epoch)
                 append = self._build_append(kernel, None, step, event, entry_key, trace)
             except RejectedError as error:
                 if isinstance(found := await self.store.load(entity, key=entry_key), Duplicate):
@@ -245,6 +250,8 @@ class EntitySender:
     async def send(self, entity: str, request: SendRequest) -> Receipt:
         """Step an entity by an event. After a lost swap, try again on a fresh snapshot."""
         async with self._turn(entity, request.priority):
+            if self._epoch is None:
+                await self._read_epoch()
             for attempt in range(CONFLICT_RETRIES_MAX + 1):
                 receipt = await self._try_send(entity, request)
                 if receipt is not _Attempt.LOST:
@@ -298,10 +305,11 @@ class EntitySender:
         A result keeps its own key: under a key that a caller's event has used, a timer would never fire.
         """
         now_ms = self.now_ms()
+        epoch = self._epoch or 0
         if last_ms <= now_ms:
-            event = replace(request.event, time_ms=now_ms)
+            event = replace(request.event, time_ms=now_ms, epoch=epoch)
         else:  # another clock was ahead: the entity's time waits for ours, its timers do not
-            event = replace(request.event, time_ms=last_ms, clock_ms=now_ms)
+            event = replace(request.event, time_ms=last_ms, clock_ms=now_ms, epoch=epoch)
             if last_ms > now_ms + CLOCK_AHEAD_MS_MAX:
                 self._report_clock(snapshot.entity)
         if event.key is None and request.finishes is None and kernel.chart.events:
@@ -364,7 +372,22 @@ class EntitySender:
         if isinstance(result, KeyExpired):
             expired = Step(snapshot, (), "rejected", EXPIRED.code, faults=(EXPIRED,))
             return await self._refuse(snapshot, stamped, expired, request)
+        assert isinstance(result, Conflict)
+        if result.version < snapshot.version:
+            raise self._stop(snapshot, result.version)
         return _Attempt.LOST
+
+    def _stop(self, snapshot: Snapshot, version: int) -> UnavailableError:
+        """Accept no further step: the store went back in time, and keys of effects would be used again."""
+        self._stopped = went_back(snapshot.entity, version, snapshot.version)
+        self.snapshots.clear()
+        return self._stopped
+
+    async def _read_epoch(self) -> int:
+        """Return the restore epoch of the store, read once: workers are stopped before it is raised."""
+        if self._epoch is None:
+            self._epoch = await read_epoch(self.store)
+        return self._epoch
 
     def _work_delta(
         self, kernel: Kernel, before: Snapshot | None, step: Step, entry: Entry, finishes: WorkId | None
@@ -373,9 +396,10 @@ class EntitySender:
             return NO_WORK
         work, time_ms = NO_WORK, entry.event.at_ms
         if self._messages:
-            work = work_delta(before, step, time_ms, published=entry, hidden=self._is_hidden(kernel, entry))
+            hidden = self._is_hidden(kernel, entry)
+            work = work_delta(before, step, time_ms, published=entry, hidden=hidden, epoch=entry.event.epoch)
         elif before is None or step.effects or before.timers or step.snapshot.ended is not None:
-            work = work_delta(before, step, time_ms)
+            work = work_delta(before, step, time_ms, epoch=entry.event.epoch)
         return work if finishes is None else replace(work, finished=(*work.finished, finishes))
 
     def _is_hidden(self, kernel: Kernel, entry: Entry) -> bool:
@@ -400,7 +424,9 @@ class EntitySender:
         found = await self.store.load(entity, key=None if _is_denied_by_role(decision) else stamped.key)
         if isinstance(found, Duplicate):
             return await resolve_duplicate(self.store, entity, found.version, key=stamped.key, event=event.name)
-        if found is None or found.version != snapshot.version:
+        if found is None or found.version < snapshot.version:
+            raise self._stop(snapshot, 0 if found is None else found.version)
+        if found.version != snapshot.version:
             return _Attempt.LOST
         if isinstance(decision, _WrongVersion):
             raise ConflictError(f"`{entity}` is at version {snapshot.version}", code="conflict.expected")

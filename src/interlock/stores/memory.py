@@ -20,6 +20,7 @@ from interlock.model.journal.record import JournalRecord, chain_start, encode_re
 from interlock.model.journal.work import Lane, WorkId
 from interlock.model.snapshot import Snapshot
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
+from interlock.ports.facts import Facts, check_fact
 from interlock.ports.fork import after_fork, forked_error
 from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
 from interlock.ports.refusals import Refusal, RefusalHistory, RefusalLog, RefusalRow, RefusalVerification
@@ -90,6 +91,7 @@ class MemoryStore:
     refusal_history = Itself[RefusalHistory]()
     journal_release = Itself[JournalRelease]()
     definitions = Itself[Definitions]()
+    facts = Itself[Facts]()
     journal_feed = journal_archive = verification = wakeups = None
     server_clock = False
 
@@ -101,6 +103,7 @@ class MemoryStore:
         self._work = WorkTable()
         self._leases = LeaseTable()
         self._definitions = DefinitionTable()
+        self._facts: dict[str, str] = {}
         self._statistics = StatisticsBuffer()
         self.refusals: list[Refusal] = []
         self._is_inherited = False
@@ -281,6 +284,23 @@ class MemoryStore:
             return True
 
     # Definitions
+
+    async def read_fact(self, name: str) -> str | None:
+        """Return the value of a fact; None when it was never written."""
+        check_fact(name)
+        with self._lock:
+            self._check_open()
+            return self._facts.get(name)
+
+    async def write_fact(self, name: str, value: str, *, expected: str | None) -> bool:
+        """Write a fact if it has the expected value; return whether it was written."""
+        check_fact(name, value)
+        with self._lock:
+            self._check_open()
+            if self._facts.get(name) != expected:
+                return False
+            self._facts[name] = value
+            return True
 
     async def save_definition(self, definition: Definition, *, now_ms: int) -> Edition:
         """Save a definition and its names."""

@@ -17,6 +17,7 @@ from interlock.ports.store import PAGE_MAX, Append, AppendResult, Duplicate, Ent
 from interlock.stores.files.definitions import FileDefinitions
 from interlock.stores.files.durable_io import DurableIO, Settings
 from interlock.stores.files.entity_list import EntityList
+from interlock.stores.files.facts import FileFacts
 from interlock.stores.files.filesystem import FileSystem, open_journals_max
 from interlock.stores.files.journal.journal import JournalContext, conflicting_records
 from interlock.stores.files.journal.line_formats import ARCHIVE_BYTES_MAX
@@ -124,6 +125,10 @@ class BlockingFileStore:
     def leases(self) -> FileLeases:
         """The leases of this root."""
         return FileLeases(self.io, self.root)
+
+    def facts(self) -> FileFacts:
+        """The facts of this root."""
+        return FileFacts(self.io, self.root)
 
     def definitions(self) -> FileDefinitions:
         """The definitions of this root."""

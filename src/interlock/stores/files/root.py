@@ -6,6 +6,7 @@
     <root>/dispatch                        the lock of the one process that runs work
     <root>/leases/                         leases and downtimes
     <root>/definitions/                    the definitions of charts
+    <root>/facts/                          facts about the root, such as its restore epoch
     <root>/refusals.log                    attempts that changed nothing, JSON lines, best effort; operators' acts on
                                            work, flushed before the act
 

@@ -32,6 +32,7 @@ from interlock.errors import UnavailableError, UsageError
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import Lane, WorkId
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
+from interlock.ports.facts import Facts, check_fact
 from interlock.ports.fork import after_fork
 from interlock.ports.leases import Downtime, Lease, Leases
 from interlock.ports.refusals import Refusal, RefusalLog
@@ -83,6 +84,7 @@ class FileStore:
     journal_release = Itself[JournalRelease]()
     verification = Itself[EntityVerification]()
     definitions = Itself[Definitions]()
+    facts = Itself[Facts]()
     clock_stamps = statistics = refusal_history = journal_feed = None
 
     def __init__(
@@ -110,6 +112,7 @@ class FileStore:
         self._dispatcher = self._store.dispatcher()
         self._leases = self._store.leases()
         self._definitions = self._store.definitions()
+        self._facts = self._store.facts()
         self._guard = Lock()  # for `_closed`: callers may be in several threads
         self._pace = InlinePolicy()
         self._threads = _new_threads()
@@ -196,6 +199,16 @@ class FileStore:
     async def list_definitions(self, kind: str | None = None) -> tuple[Edition, ...]:
         """All editions, of one kind or of all, sorted by kind and sequence."""
         return await self._in_thread(lambda: self._definitions.list_editions(kind))
+
+    async def read_fact(self, name: str) -> str | None:
+        """The value of a fact; None when it was never written."""
+        check_fact(name)
+        return await self._in_thread(lambda: self._facts.read(name))
+
+    async def write_fact(self, name: str, value: str, *, expected: str | None) -> bool:
+        """Write a fact if it has the expected value; whether it was written."""
+        check_fact(name, value)
+        return await self._in_thread(lambda: self._facts.write(name, value, expected=expected))
 
     async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         """Acquire or extend the lease of a name; None while another owner has it."""

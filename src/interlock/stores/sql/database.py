@@ -126,6 +126,10 @@ class Statements:
     delete_definition: str
     delete_unused_body: str
 
+    fact: str
+    insert_fact: str
+    swap_fact: str
+
     record_heartbeat: Callable[[str, int, int], Questions[Downtime | None]]
     """From tenant, time and gap: the downtime that ends with this heartbeat."""
 

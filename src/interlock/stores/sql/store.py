@@ -17,6 +17,7 @@ from interlock.model.codec import decode_snapshot
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import Lane, WorkId
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
+from interlock.ports.facts import Facts, check_fact
 from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
 from interlock.ports.refusals import Refusal, RefusalHistory, RefusalLog, RefusalRow, RefusalVerification
 from interlock.ports.statistics import DwellTimes, MinuteRates, StateCount, Statistics
@@ -33,7 +34,7 @@ from interlock.ports.store import (
 )
 from interlock.ports.wakeups import Wakeups
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
-from interlock.stores.sql import definitions, leases, lists, statistics, verification, work_lists
+from interlock.stores.sql import definitions, facts, leases, lists, statistics, verification, work_lists
 from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sql.database import Questions, SqlAppendResult, SqlDatabase
 from interlock.stores.sql.records import read_records
@@ -62,6 +63,7 @@ class SqlStore:
     journal_release = Itself[JournalRelease]()
     verification = Itself[EntityVerification]()
     definitions = Itself[Definitions]()
+    facts = Itself[Facts]()
     journal_archive = None
 
     def __init__(self, database: SqlDatabase, wakeups: SqlWakeups) -> None:
@@ -258,6 +260,19 @@ class SqlStore:
         """Return all editions, of one kind or of all, sorted by kind and sequence."""
         check_text(kind or "", "kind")
         return await self.database.read(lambda: definitions.list_editions(self._sql, self._tenant, kind))
+
+    # Facts
+
+    async def read_fact(self, name: str) -> str | None:
+        """Return the value of a fact; None when it was never written."""
+        check_fact(name)
+        return await self.database.read(lambda: facts.read_fact(self._sql, self._tenant, name))
+
+    async def write_fact(self, name: str, value: str, *, expected: str | None) -> bool:
+        """Write a fact if it has the expected value; return whether it was written."""
+        check_fact(name, value)
+        check_text(value, "value")
+        return await self.database.change_once(lambda: facts.write_fact(self._sql, self._tenant, name, value, expected))
 
     # Leases
 

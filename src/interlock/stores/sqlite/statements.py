@@ -257,6 +257,11 @@ STATEMENTS = Statements(
         ON CONFLICT (tenant, kind, name, revision) DO NOTHING""",
     delete_definition="""
         DELETE FROM definition WHERE tenant = ?1 AND kind = ?2 AND revision = ?3 AND digest = ?4""",
+    fact="SELECT value FROM store_fact WHERE tenant = ?1 AND name = ?2",
+    insert_fact="""
+        INSERT INTO store_fact (tenant, name, value) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING RETURNING name""",
+    swap_fact="""
+        UPDATE store_fact SET value = ?3 WHERE tenant = ?1 AND name = ?2 AND value = ?4 RETURNING name""",
     delete_unused_body="""
         DELETE FROM definition_body
         WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM definition WHERE digest = ?1)""",

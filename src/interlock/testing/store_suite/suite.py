@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from interlock.testing.store_suite import appends, concurrency, definitions, leases, queries, statistics
+from interlock.testing.store_suite import appends, concurrency, definitions, facts, leases, queries, statistics
 from interlock.testing.store_suite.subject import StoreSubject
 
-__all__ = ("CASES", "StoreSubject", "definition_cases", "lease_cases", "statistics_cases", "store_cases")
+__all__ = ("CASES", "StoreSubject", "definition_cases", "fact_cases", "lease_cases", "statistics_cases", "store_cases")
 
 Case = Callable[[StoreSubject], Awaitable[None]]
 
@@ -38,6 +38,11 @@ def definition_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
     """Return the cases for a store that keeps definitions (`ports.definitions.Definitions`)."""
     more = (*(definitions.DURABLE if durable else ()), *(definitions.SHARED if shared else ()))
     return (*definitions.CASES, *more)
+
+
+def fact_cases(*, durable: bool) -> tuple[Case, ...]:
+    """Return the cases for a store that keeps facts about itself (`ports.facts.Facts`)."""
+    return (*facts.CASES, *(facts.DURABLE if durable else ()))
 
 
 def lease_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
