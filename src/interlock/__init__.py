@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from interlock.assemble.runtimes import connect, consume, open  # noqa: A004  # the name users read: interlock.open
     from interlock.definition.builder import namespace as build
+    from interlock.effects.handler_calls import Progress
     from interlock.effects.handlers import Attempt
     from interlock.effects.retry import HandlerDefaults
     from interlock.errors import (
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from interlock.kernel.explain import Candidate
     from interlock.model.chart import Chart
     from interlock.model.codec import decode_event, decode_snapshot, encode
+    from interlock.model.conditions import Range
     from interlock.model.document.document import Document
     from interlock.model.effect import Effect
     from interlock.model.event import Event
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     from interlock.model.snapshot import Snapshot
     from interlock.model.step import Fault, Step
     from interlock.observe.notebook import show
+    from interlock.ports.field_indexes import IndexStatus
+    from interlock.ports.journal_feed import FeedEntry
     from interlock.ports.store import EntityPage, EntityQuery, EntityRow
     from interlock.render.drawing import Drawing
     from interlock.runtime.blocking import BlockingRuntime
@@ -56,6 +60,7 @@ if TYPE_CHECKING:
     from interlock.runtime.reconcile.definition import ReconcileRequest, ReconcileResult
     from interlock.runtime.runtime import Runtime, SendOptions
     from interlock.runtime.shutdown import DrainReport
+    from interlock.runtime.upgrades import UpgradePreview
 
     __version__: str = _version("interlock")
 
@@ -83,14 +88,18 @@ _HOMES = {
     "Entry": "interlock.model.journal.entry",
     "Event": "interlock.model.event",
     "Fault": "interlock.model.step",
+    "FeedEntry": "interlock.ports.journal_feed",
     "HandlerDefaults": "interlock.effects.retry",
+    "IndexStatus": "interlock.ports.field_indexes",
     "InterlockError": "interlock.errors",
     "InternalError": "interlock.errors",
     "Message": "interlock.model.journal.message",
     "MissingExtraError": "interlock.errors",
     "NotFoundError": "interlock.errors",
+    "Progress": "interlock.effects.handler_calls",
     "SourceLocation": "interlock.errors",
     "Receipt": "interlock.model.journal.entry",
+    "Range": "interlock.model.conditions",
     "ReconcileRequest": "interlock.runtime.reconcile.definition",
     "ReconcileResult": "interlock.runtime.reconcile.definition",
     "RejectedError": "interlock.errors",
@@ -99,6 +108,7 @@ _HOMES = {
     "Snapshot": "interlock.model.snapshot",
     "Step": "interlock.model.step",
     "UnavailableError": "interlock.errors",
+    "UpgradePreview": "interlock.runtime.upgrades",
     "UsageError": "interlock.errors",
     "Verification": "interlock.runtime.history.verify",
     "VerificationProblem": "interlock.runtime.history.verify",
@@ -141,12 +151,16 @@ __all__ = (
     "Entry",
     "Event",
     "Fault",
+    "FeedEntry",
     "HandlerDefaults",
+    "IndexStatus",
     "InterlockError",
     "InternalError",
     "Message",
     "MissingExtraError",
     "NotFoundError",
+    "Progress",
+    "Range",
     "Receipt",
     "ReconcileRequest",
     "ReconcileResult",
@@ -157,6 +171,7 @@ __all__ = (
     "SourceLocation",
     "Step",
     "UnavailableError",
+    "UpgradePreview",
     "UsageError",
     "Verification",
     "VerificationProblem",

@@ -6,6 +6,7 @@ So the limit follows every change of the schema.
 The rows of many orders are prepared before the measurement.
 Rule 2: all steps that wait are one transaction: a statement per table on SQLite, one statement on PostgreSQL.
 Rule 3: rows that orders share, such as counters, are written once per transaction.
+Rule 4: the log of SQLite is copied into the file at the same length as by Interlock: no store can let it grow.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from typing import Any, NamedTuple
 import interlock
 from bench.durable.engines.interlock_stores import CHART
 from bench.durable.order import EVENTS, STEPS_EACH, Line, Place, step
+from interlock.stores.sqlite.checkpoint import WriteAheadLog
 from interlock.stores.sqlite.connection import open_writer
+from interlock.stores.sqlite.writer import CHECKPOINT_RESTART, WAL_BYTES_MAX
 
 asyncpg: Any = import_module("asyncpg")  # it has no types
 
@@ -191,17 +194,20 @@ class Sqlite(GroupCommit):
     def __init__(self, place: Place) -> None:
         super().__init__()
         self._folder = place.folder
+        self._path = place.folder / "group.db"
+        self._log = WriteAheadLog(self._path)
         self._connection: sqlite3.Connection | None = None
 
     async def start(self) -> None:
         """Record an order in one file, and open another one."""
         path = self._folder / "recorded.db"
         self.prepare(await recorded(f"sqlite:///{path}", lambda: _sqlite_contents(sqlite3.connect(path))))
-        self._connection = open_writer(self._folder / "group.db")
+        self._connection = open_writer(self._path)
 
     async def stop(self) -> None:
         """Close the file."""
         assert self._connection is not None
+        self._log.close()
         self._connection.close()
 
     async def commit(self, writes: list[Write]) -> None:
@@ -214,6 +220,8 @@ class Sqlite(GroupCommit):
                 _sqlite_statement(table, verb), rows if verb != "update" else map(_keys_last(table), rows)
             )
         connection.execute("COMMIT")
+        if self._log.reaches(WAL_BYTES_MAX):
+            connection.execute(CHECKPOINT_RESTART)
 
 
 async def _sqlite_contents(connection: sqlite3.Connection) -> Contents:

@@ -11,7 +11,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.assemble.charts import BoundChart
+from interlock.assemble.charts import CONTEXT, BoundChart
 from interlock.errors import UsageError
 from interlock.model.document.field import is_text
 from interlock.model.limits import LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from interlock.runtime.consumer import Consumer, Route
     from interlock.runtime.reconcile.definition import Reconciler
     from interlock.runtime.runtime import Runtime
+    from interlock.runtime.upgrades import UpgradePolicy
     from interlock.stores.registry import Opener
 
 KEY_PREFIX_BYTES_MAX = 64
@@ -41,16 +42,21 @@ class RuntimeOptions:
     work: bool | None = None
     lifecycle: AdmissionGate | None = None
     bus: Callable[[], Bus] | None = None
+    bus_address: str | None = None
     source: str | None = None
     lease_ms: int = LEASE_MS
     key_prefix: str = ""
     handler_defaults: HandlerDefaults | None = None
+    upgrade: UpgradePolicy = "pinned"
 
     def __post_init__(self) -> None:
         if type(self.lease_ms) is not int or not LEASE_MS_MIN <= self.lease_ms <= LEASE_MS_MAX:
             hint = "use whole milliseconds; the default is 30,000. Leases are renewed, so longer ones are not needed"
             message = f"lease_ms={self.lease_ms!r:.60} is not between {LEASE_MS_MIN} and {LEASE_MS_MAX:,}"
             raise UsageError(message, code="lease.malformed", hint=hint)
+        if self.upgrade not in ("pinned", "safe"):
+            message = f"unknown upgrade policy {self.upgrade!r:.40}"
+            raise UsageError(message, code="upgrade.policy", hint="use 'pinned' or 'safe'")
         if not _is_prefix(self.key_prefix):
             hint = f"use a string of at most {KEY_PREFIX_BYTES_MAX} bytes, such as eu/"
             raise UsageError(f"key_prefix={self.key_prefix!r:.80} is invalid", code="key.prefix", hint=hint)
@@ -59,7 +65,7 @@ class RuntimeOptions:
 def open(  # noqa: A001 - the name users read: interlock.open
     url: str,
     *,
-    charts: Iterable[BoundChart],
+    charts: Iterable[BoundChart[Any]],
     clock: Clock | None = None,
     work: bool | None = None,
     lifecycle: AdmissionGate | None = None,
@@ -68,6 +74,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
     lease_ms: int = LEASE_MS,
     key_prefix: str = "",
     handler_defaults: HandlerDefaults | None = None,
+    upgrade: UpgradePolicy = "pinned",
 ) -> PendingRuntime:
     """Return a runtime for entities of these charts on the store at an address, to be opened by `async with`.
 
@@ -77,13 +84,16 @@ def open(  # noqa: A001 - the name users read: interlock.open
 
     `memory:` keeps nothing, `file:orders` is a folder, `sqlite:///orders.db` a file, `postgresql://host/name` a server.
     Of several charts of one kind the last creates new entities; the others run the entities that they created.
+    With `upgrade="safe"` entities move to the last one before their next step, if they can be carried there, except
+    where a chart says otherwise (`upgrade` in the chart).
 
     The runtime also runs effects, with the charts' handlers, where the store keeps work: `work=False` leaves that to
     other processes, `work=True` requires it. A store of another package may not run effects; a warning then names the
     parts of a chart that will not run. With a `lifecycle` (a `Lifecycle` or `Gate`), sends and work hold its permits:
     draining it stops every process that shares it, and waits for running work.
 
-    With a `bus`, an address or an object, every entry is published as a message from `source` and the kind. `lease_ms`
+    With a `bus`, an address or an object, every entry is published as a message from `source` and the kind, whichever
+    process writes it: that the store has a bus is kept there. `lease_ms`
     is how long the work of a dead process waits before another claims it. `key_prefix` is put before every key that
     handlers see, for stores that share an account of some service: also before the author's own keys, and in what a
     compensation `compensates`. It must never change. `handler_defaults` are the retry policy and the time limit of
@@ -114,10 +124,12 @@ def open(  # noqa: A001 - the name users read: interlock.open
         work=work,
         lifecycle=lifecycle,
         bus=_bus_opener(bus),
+        bus_address=bus if isinstance(bus, str) else None,
         source=source,
         lease_ms=lease_ms,
         key_prefix=key_prefix,
         handler_defaults=handler_defaults,
+        upgrade=upgrade,
     )
     return PendingRuntime(url, store_opener(url), bound, options)
 
@@ -125,7 +137,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
 def connect(
     url: str,
     *,
-    charts: Iterable[BoundChart],
+    charts: Iterable[BoundChart[Any]],
     clock: Clock | None = None,
     work: bool = False,
     lifecycle: AdmissionGate | None = None,
@@ -134,6 +146,7 @@ def connect(
     lease_ms: int = LEASE_MS,
     key_prefix: str = "",
     handler_defaults: HandlerDefaults | None = None,
+    upgrade: UpgradePolicy = "pinned",
 ) -> BlockingRuntime:
     """Open a runtime for code without an event loop: scripts, Django, Flask, WSGI.
 
@@ -157,6 +170,7 @@ def connect(
         lease_ms=lease_ms,
         key_prefix=key_prefix,
         handler_defaults=handler_defaults,
+        upgrade=upgrade,
     )
     return pending.blocking()
 
@@ -165,7 +179,7 @@ def _is_prefix(text: object) -> bool:
     return isinstance(text, str) and is_text(text) and len(text.encode()) <= KEY_PREFIX_BYTES_MAX
 
 
-def _handlers(charts: Iterable[BoundChart]) -> dict[str, Callable[..., Any]]:
+def _handlers(charts: Iterable[BoundChart[Any]]) -> dict[str, Callable[..., Any]]:
     """Return the handlers of all charts, by name."""
     found: dict[str, Callable[..., Any]] = {}
     for chart in charts:
@@ -188,7 +202,21 @@ def _defaults(charts: Iterable[BoundChart], other: HandlerDefaults | None) -> di
     return found
 
 
-def _reconcilers(charts: Iterable[BoundChart]) -> tuple[Reconciler, ...]:
+def _models(charts: Iterable[BoundChart[Any]]) -> dict[str, dict[type, tuple[str, ...]]]:
+    """Return the models of events by kind, each with the names of its events; those of later charts count."""
+    named: dict[str, dict[str, type]] = {}
+    for chart in charts:
+        events = {name: cls for name, cls in chart.models.items() if name != CONTEXT}
+        named.setdefault(chart.chart.kind, {}).update(events)
+    found: dict[str, dict[type, tuple[str, ...]]] = {}
+    for kind, events in named.items():
+        by_model = found.setdefault(kind, {})
+        for name, cls in events.items():
+            by_model[cls] = (*by_model.get(cls, ()), name)
+    return found
+
+
+def _reconcilers(charts: Iterable[BoundChart[Any]]) -> tuple[Reconciler, ...]:
     """Return the reconcilers of all charts. Two of one name would share a lease, so only one would run."""
     found: dict[str, Reconciler] = {}
     for chart in charts:
@@ -254,11 +282,12 @@ def _bus_opener(bus: str | Bus | None) -> Callable[[], Bus] | None:
 class PendingRuntime:
     """A runtime that is not open yet: `async with` or `await` gives a `Runtime`, `with` a `BlockingRuntime`."""
 
-    def __init__(self, url: str, opener: Opener, charts: tuple[BoundChart, ...], options: RuntimeOptions) -> None:
+    def __init__(self, url: str, opener: Opener, charts: tuple[BoundChart[Any], ...], options: RuntimeOptions) -> None:
         self.url = url
         self._opener = opener
         self._options = options
         self._kernels = tuple(each.kernel for each in charts)
+        self._models = _models(charts)
         self._handlers = _handlers(charts)
         self._cpu_handlers = frozenset(name for each in charts for name in each.busy)
         self._reconcilers = _reconcilers(charts)
@@ -289,8 +318,18 @@ class PendingRuntime:
         options = self._options
         clock = options.clock or SystemClock()
         messages = options.bus is not None
-        runtime = Runtime(store, ChartRegistry(self._kernels), clock, options.lifecycle, messages=messages)
+        if messages and store.work is not None:
+            from interlock.runtime.message_setting import turn_on
+
+            try:
+                await turn_on(store, options.bus_address)
+            except BaseException:
+                await store.close()
+                raise
+        charts, gate = ChartRegistry(self._kernels), options.lifecycle
+        runtime = Runtime(store, charts, clock, gate, messages=messages, models=self._models, upgrade=options.upgrade)
         try:
+            await runtime.declare_indexes()
             await self._start_worker(runtime)
             await self._start_reconcilers(runtime)
         except BaseException:

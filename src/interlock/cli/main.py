@@ -70,6 +70,19 @@ SUBCOMMANDS = {
         "upgrade": "Upgrade the schema version",
         "tenants": "List tenants",
         "restored": "Raise the restore epoch, after a restore from an older copy",
+        "messages": "Show whether entries are published, or stop it",
+        "definitions": "List, show or add definitions",
+        "index": "Build, drop or show indexes on context fields",
+    },
+    "definitions": {
+        "list": "List stored definitions",
+        "show": "Print a stored definition",
+        "add": "Save definitions",
+    },
+    "index": {
+        "build": "Add older entities to indexes",
+        "drop": "Remove an index",
+        "status": "Show indexes and their progress",
     },
     "effects": {
         "ls": "List pending work",
@@ -114,8 +127,7 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(module), name)
         _add_help_line(command, line)
         if isinstance(command, click.Group):
-            for subcommand, subline in SUBCOMMANDS[cmd_name].items():
-                _add_help_line(command.commands[subcommand], subline)
+            _add_help_lines(command, cmd_name)
         return command
 
     def resolve_command(
@@ -133,6 +145,15 @@ class LazyGroup(click.Group):
         for title, names in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(f"{name:<{width}}", COMMANDS[name][1]) for name in names])
+
+
+def _add_help_lines(group: click.Group, name: str) -> None:
+    """Add the help lines of the commands of a group, and of groups in it."""
+    for subcommand, line in SUBCOMMANDS[name].items():
+        inner = group.commands[subcommand]
+        _add_help_line(inner, line)
+        if isinstance(inner, click.Group):
+            _add_help_lines(inner, subcommand)
 
 
 def _add_help_line(command: click.Command, line: str) -> None:

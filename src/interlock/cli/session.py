@@ -63,6 +63,7 @@ async def open_for_writing(url: str, charts: Sequence[BoundChart] = ()) -> Async
     """Open a runtime on an existing store; an old schema is upgraded. Raises NotFoundError."""
     await check_exists(url)
     async with _runtime(url, charts) as runtime:
+        await runtime.declare_indexes()
         yield runtime
 
 
@@ -70,6 +71,7 @@ async def open_for_writing(url: str, charts: Sequence[BoundChart] = ()) -> Async
 async def open_or_create(url: str, charts: Sequence[BoundChart]) -> AsyncIterator[Runtime]:
     """Open a runtime, and create the store if it does not exist."""
     async with _runtime(url, charts) as runtime:
+        await runtime.declare_indexes()
         yield runtime
 
 

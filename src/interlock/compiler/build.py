@@ -128,6 +128,7 @@ class ChartBuilder:
             script=self._script(),
             label=label,
             compatible=document.compatible,
+            upgrade=document.upgrade,
             renamed=document.renamed,
             properties=document.properties,
             inline=tuple(self.inline),

@@ -32,7 +32,7 @@ from interlock.effects.failed_attempts import FailedAttempt, append_failed_attem
 from interlock.effects.retry import failure_from
 from interlock.effects.waiting import first_of, log_failure, wait_until_empty
 from interlock.errors import ConflictError, UnavailableError
-from interlock.model.journal.work import Lane
+from interlock.model.journal.work import Lane, WorkId
 from interlock.model.limits import ATTEMPTS_MAX, LEASE_MS, POLL_MS_MAX, STOP_MS_MAX
 from interlock.ports.admission import AdmissionGate, AdmissionPermit
 from interlock.ports.clock import Clock, wait_to_poll
@@ -170,6 +170,7 @@ class LaneWorker:
         self._lease_ms = lease_ms
         self._gate = gate
         self._running: dict[asyncio.Task[None], RunningWork] = {}
+        self._running_by_id: dict[tuple[str, WorkId], list[RunningWork]] = {}
         self._signal = asyncio.Event()
         self._claiming = asyncio.Lock()
         self._stopping = False
@@ -284,14 +285,14 @@ class LaneWorker:
             work = RunningWork(claim)
             task = asyncio.ensure_future(self._run(work, permit))
             self._running[task] = work
+            self._running_by_id.setdefault((claim.entity, claim.work.id), []).append(work)
             task.add_done_callback(self._on_done)
         return _Claimed.SOME if claims else _Claimed.NOTHING
 
     def _is_ours_again(self, claim: Claim) -> bool:
         """Whether this process runs the work already: its lease expired while the process was suspended."""
-        for work in self._running.values():
-            mine = work.claim
-            if (mine.entity, mine.work.id, mine.failures) == (claim.entity, claim.work.id, claim.failures):
+        for work in self._running_by_id.get((claim.entity, claim.work.id), ()):
+            if work.claim.failures == claim.failures:
                 if work.releasing:
                     return False
                 work.update(claim)
@@ -299,7 +300,12 @@ class LaneWorker:
         return False
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
-        self._running.pop(task, None)
+        work = self._running.pop(task)
+        identity = work.claim.entity, work.claim.work.id
+        same = self._running_by_id[identity]
+        same.remove(work)
+        if not same:
+            del self._running_by_id[identity]
         self._finished += self._stopping and not task.cancelled()
         self.wake()
 

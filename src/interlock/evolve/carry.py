@@ -22,23 +22,22 @@ from interlock.errors import UsageError
 from interlock.evolve.changes import Change
 from interlock.evolve.diff import ChartDiff, diff_documents, named_states
 from interlock.evolve.identity import collapse_space
+from interlock.evolve.move import as_moved
 from interlock.evolve.patch import make_patch
 from interlock.evolve.transitions import TimerPairs, pair_timers
-from interlock.kernel.run import StepRun, complete_payload
+from interlock.kernel.run import StepRun
 from interlock.kernel.settle import settle
 from interlock.kernel.step import Kernel
 from interlock.model.chart import After, Chart, Invoke, State
 from interlock.model.codec import encode
 from interlock.model.document.actions import Expression
 from interlock.model.document.document import Document
-from interlock.model.document.field import UNSET, Field, copy_json, field_problem
+from interlock.model.document.field import UNSET, Field, complete_payload, copy_json, field_problem
 from interlock.model.event import Event
+from interlock.model.journal.entry import MOVED
 from interlock.model.limits import ENTRY_BYTES_MAX
 from interlock.model.snapshot import Invocation, Snapshot, Timer
 from interlock.model.step import Step
-
-MOVED = "_revision.moved"
-"""The name of the event that carries an entity."""
 
 _NEVER = frozenset({"chart.dialect", "monotonic.order", "state.rename_conflict"})
 _NOT_ACTIVE = frozenset(
@@ -92,6 +91,7 @@ class _Draft:
     entered_ms: Mapping[str, int]
     active: frozenset[str]
     after: Snapshot
+    epoch: int = 0
     dropped: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
@@ -99,10 +99,21 @@ class _Draft:
 class Carrier:
     """Carries entities of one definition to another; made once for a pair. `kernel` is that of the new one.
 
+    `old_names` are the names under which entities of the old revision are stored; `written` is the one that a carried
+    entity gets. Both default to the revisions of the charts.
+
     Raises UsageError if it is not, and as `diff_documents` does.
     """
 
-    def __init__(self, before: Document, after: Document, kernel: Kernel) -> None:
+    def __init__(
+        self,
+        before: Document,
+        after: Document,
+        kernel: Kernel,
+        *,
+        old_names: Iterable[str] | None = None,
+        written: str | None = None,
+    ) -> None:
         self.diff: ChartDiff = diff_documents(before, after)
         if not self.diff.new.is_revision(kernel.chart.revision):
             message = f"expected the kernel of revision {self.diff.new.revision}, got {kernel.chart.revision}"
@@ -114,6 +125,8 @@ class Carrier:
         self.old_fields, self.new_fields = _fields(self.old), _fields(self.new)
         self.events = None if self.new.events is None else {each.name: each for each in self.new.events}
         self.timers = self._pairs(before, after)
+        self.old_names = frozenset(old_names or {self.old.revision})
+        self.written = written or self.new.revision
 
     def _names(self, written: Mapping[str, str]) -> dict[str, str]:
         """Old id to new id, also of the states that the compiler made inside a renamed one."""
@@ -130,11 +143,19 @@ class Carrier:
         former = {now: was for was, now in self.diff.names.items()}
         return {former.get(name, name): pair_timers(old[name], new[name]) for name in old if name in new}
 
-    def carry(self, snapshot: Snapshot, *, time_ms: int, entered_ms: Mapping[str, int] | None = None) -> CarryResult:
+    def states_with_new_timers(self, snapshot: Snapshot) -> tuple[str, ...]:
+        """Return the active states that get a timer by the change; `entered_ms` of `carry` is used for these only."""
+        known = (each for each in snapshot.configuration if each in self.old_states)
+        active = {self.old.states[index].id for name in known for index in self._around(name)}
+        return tuple(sorted(name for name in active if name in self.timers and self.timers[name].added))
+
+    def carry(
+        self, snapshot: Snapshot, *, time_ms: int, entered_ms: Mapping[str, int] | None = None, epoch: int = 0
+    ) -> CarryResult:
         """Return the entity on the new definition, or why it stays.
 
         `entered_ms` says when active states were entered, by old id; a timer that is new counts from then, and from now
-        for a state that is not in it.
+        for a state that is not in it. `epoch` is the restore epoch of the store.
         """
         if snapshot.ended is not None:
             return CarryResult(reasons=(f"the entity has ended ({snapshot.ended})",))
@@ -142,7 +163,7 @@ class Carrier:
         if unknown:
             return CarryResult(reasons=(f"the old definition has no state {', '.join(unknown)}",))
         active = {self.old.states[index].id for name in snapshot.configuration for index in self._around(name)}
-        draft = _Draft(snapshot, time_ms, entered_ms or {}, frozenset(active), snapshot)
+        draft = _Draft(snapshot, time_ms, entered_ms or {}, frozenset(active), snapshot, epoch)
         draft.reasons += self._refused_changes(draft)
         self._map_configuration(draft)
         if not draft.reasons:
@@ -335,7 +356,7 @@ class Carrier:
         return copy_json(value)
 
     def _event(self, draft: _Draft) -> Event:
-        return Event(MOVED, None, time_ms=draft.time_ms, type="platform")
+        return Event(MOVED, None, time_ms=draft.time_ms, type="platform", epoch=draft.epoch)
 
     # Pending events
 
@@ -387,6 +408,7 @@ class Carrier:
         if draft.reasons or step.outcome != "applied":
             failed = [f"settling failed: {each.message}" for each in step.faults] if not draft.reasons else []
             return CarryResult(reasons=tuple(dict.fromkeys((*draft.reasons, *failed))))
+        step = as_moved(step, self.written)
         patch = make_patch(draft.before, step.snapshot)
         if len(encode(patch)) > ENTRY_BYTES_MAX:
             return CarryResult(reasons=(f"the change of the entity has more than {ENTRY_BYTES_MAX:,} bytes",))

@@ -26,8 +26,9 @@ def accepts(new: Field, old: Field) -> bool:
     low = new.min is None or (old.min is not None and old.min >= new.min)
     high = new.max is None or (old.max is not None and old.max <= new.max)
     length = new.length_max is None or (old.length_max is not None and old.length_max <= new.length_max)
+    written = new.format in (None, old.format)
     items = new.items is None or (old.items is not None and accepts(new.items, old.items))
-    return low and high and length and items and _accepts_fields(new, old)
+    return low and high and length and written and items and _accepts_fields(new, old)
 
 
 def _accepts_fields(new: Field, old: Field) -> bool:
@@ -88,6 +89,7 @@ def _shape(field: Field) -> Field:
         field,
         default=UNSET,
         required=False,
+        index=False,
         description=None,
         items=None if field.items is None else _shape(field.items),
         fields=None if field.fields is None else tuple(sorted(map(_part, field.fields), key=lambda each: each.name)),

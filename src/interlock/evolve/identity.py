@@ -23,7 +23,7 @@ from interlock.compiler.resolve import exact_descriptor, parse_descriptor
 from interlock.definition.vocabulary.chart import write_identity
 from interlock.expression.language import SAFE
 from interlock.expression.parser import ExpressionError
-from interlock.model.chart import DIALECTS, Chart, Descriptor
+from interlock.model.chart import DIALECTS, SEMANTICS, Chart, Descriptor
 from interlock.model.codec import encode
 from interlock.model.document.actions import Block, Expression, Guard, GuardIn, Value
 from interlock.model.document.document import (
@@ -41,8 +41,6 @@ from interlock.model.document.walk import rewrite_block, rewrite_guard, rewrite_
 from interlock.model.duration import format_duration, parse_duration
 
 SCHEME = "b1"
-SEMANTICS = 1
-"""The rules of the kernel that a chart is written for. A kernel change that alters a result gets a new number."""
 
 _DOMAIN = b"interlock-behaviour-1\0"
 _SPACE = re.compile(r"""("(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?)|\s+""", re.DOTALL)

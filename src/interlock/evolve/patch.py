@@ -45,7 +45,7 @@ def make_patch(before: Snapshot, after: Snapshot) -> dict[str, Any]:
 
 
 def apply_patch(snapshot: Snapshot, patch: dict[str, Any]) -> Snapshot:
-    """Return the next version of a snapshot by a patch."""
+    """Return the next version of a snapshot by a patch. It notes that the entity was moved."""
     changes: dict[str, Any] = {name: convert(patch[name], kind) for name, kind in _LISTS.items() if name in patch}
     changes |= {name: patch[name] for name in _END if name in patch}
     for name in (each for each in _MAPPINGS if each in patch):
@@ -54,7 +54,8 @@ def apply_patch(snapshot: Snapshot, patch: dict[str, Any]) -> Snapshot:
     if "history" in changes:
         remembered = {key: tuple(value) for key, value in changes["history"].items()}
         changes["history"] = remembered or None
-    return replace(snapshot, version=snapshot.version + 1, revision=patch["to"], **changes)
+    version = snapshot.version + 1
+    return replace(snapshot, version=version, revision=patch["to"], moved=version, **changes)
 
 
 def _same(old: Any, new: Any) -> bool:

@@ -51,6 +51,7 @@ class Outcomes:
             result.ended,
             result.output,
             run.parent,
+            run.moved,
         )
 
     def next_version(self, snapshot: Snapshot, **changes: Any) -> Snapshot:

@@ -20,6 +20,10 @@ from interlock.model.document.field import Field
 StateType = Literal["atomic", "compound", "parallel", "final", "history"]
 
 
+SEMANTICS = 1
+"""The rules of the kernel that a chart is written for. A kernel change that alters a result gets a new number."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """Seven flags that make one algorithm behave exactly like SCXML or exactly like XState 5.
@@ -229,7 +233,7 @@ class State:
     location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Chart:
     """A compiled definition.
 
@@ -254,6 +258,7 @@ class Chart:
     script: str | None = None
     label: str | None = None
     compatible: str | None = None
+    upgrade: Literal["pinned", "safe"] | None = None
     renamed: tuple[tuple[str, str], ...] = ()
     properties: Any = None
     guards: tuple[str, ...] = ()
@@ -269,6 +274,11 @@ class Chart:
     def saga_fields(self) -> frozenset[str]:
         """The fields of the context in which sagas record their progress."""
         return frozenset(each.saga.field for each in self.states if each.saga is not None)
+
+    def visible_context(self, context: dict[str, Any]) -> dict[str, Any]:
+        """Return a context as its author declared it: without the progress of sagas."""
+        hidden = self.saga_fields
+        return {name: value for name, value in context.items() if name not in hidden} if hidden else context
 
     @property
     def revision_text(self) -> str:

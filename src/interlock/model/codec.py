@@ -64,7 +64,9 @@ def _decode(decoder: msgspec.json.Decoder[T], data: bytes | str, what: str) -> T
 
 
 def content_hash(document: Document) -> str:
-    """Return twelve hex digits over the content of a document, without its positions in the text."""
+    """Return twelve hex digits over the content of a document, without its positions in the text and without fields
+    that are marked as not `hashed`: no step depends on them, and releases that named revisions by this hash had none.
+    """
     return blake2b(_encoder.encode(_content(document)), digest_size=6).hexdigest()
 
 
@@ -74,6 +76,7 @@ def _content(value: Any) -> Any:
             each.name: _content(found)
             for each in fields(value)
             if each.compare
+            and each.metadata.get("hashed", True)
             and (found := getattr(value, each.name)) not in (None, (), UNSET)
             and not isinstance(found, SourceLocation)
         }

@@ -26,6 +26,10 @@ DEFERRED_MAX = 64
 INVOKES_MAX = 256
 """Active invokes of one entity."""
 
+INDEXED_FIELDS_MAX = 8
+"""Context fields of a chart that entities are found by: each change of one deletes a row and inserts a row, about 14
+microseconds on SQLite and 23 on PostgreSQL."""
+
 FOREACH_ITEMS_MAX = 10_000
 """Items of one `foreach`."""
 
@@ -151,6 +155,12 @@ FAILURE_TEXT_LENGTH_MAX = 500
 
 FAILURE_CODE_LENGTH_MAX = 200
 """Characters of an error's code: codes are compared by charts and shown in lists. Ours have fewer than 40."""
+
+EXPLANATION_LENGTH_MAX = 500
+"""Characters that say why an event was refused: an exception and a log line contain them."""
+
+REASON_LENGTH_MAX = 1_000
+"""Characters of the reason that a sender gives for an event: a sentence or a link, stored with its entry."""
 
 LEASE_MS = 30_000
 """How long a lease on work lasts unless renewed: the work of a dead worker is delayed by at most that."""
@@ -370,5 +380,9 @@ REVISIONS_UNKNOWN_MS = 1_000
 REVISIONS_UNKNOWN_MAX = 1_000
 """Unknown revisions that a process remembers at the same time."""
 
-FACT_BYTES_MAX = 65_536
-"""Bytes of a fact about a store: a number or a short list."""
+POLICY_AGE_MS_MAX = 10_000
+"""How long a process uses roles and permits before it looks for a newer definition of the kind: so soon does a revoked
+role reach every process, for one small read in ten seconds."""
+
+UPGRADE_PAIRS_MAX = 256
+"""Pairs of revisions whose difference a process keeps to carry entities: as many as compiled definitions."""

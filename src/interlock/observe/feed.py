@@ -1,7 +1,8 @@
 """The entries of all entities from a time on, as they are written.
 
 Rule 1: reading needs no bus and no chart, and writes nothing.
-Rule 2: a store that numbers its entries (`ports.journal_feed`) is read by number: no entry is missed or repeated.
+Rule 2: a store that keeps the order of its entries (`ports.journal_feed`) is followed as `Runtime.feed` does: no entry
+is missed.
 Rule 3: on other stores the entities that entered a state are followed. An entry without a change of state appears
 together with the next one that has one.
 """
@@ -12,13 +13,11 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 
 from interlock.ports.clock import Clock, wait_to_poll
-from interlock.ports.journal_feed import FeedEntry, JournalFeed
+from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.paging import pages
 from interlock.ports.store import PAGE_MAX, EntityQuery, Store
+from interlock.runtime.feed import POLL_MS, follow_feed
 from interlock.stores.cursor import encode_cursor
-
-POLL_MS = 500
-"""The wait between two reads while following."""
 
 OVERLAP_MS = 5_000
 """How much of the time before the last read is read again: an entry written late may have an earlier time."""
@@ -34,28 +33,20 @@ async def feed(
     store: Store, clock: Clock, *, kind: str | None, since_ms: int, follow: bool
 ) -> AsyncGenerator[FeedEntry, None]:
     """Yield entries from a time on; with `follow` without end, as they are written."""
-    numbered = store.journal_feed
-    found = _by_state(store, clock, kind, since_ms) if numbered is None else _by_number(numbered, since_ms)
-    async for each in found:
-        if each is None:
-            if not follow:
-                return
-            await wait_to_poll(clock, POLL_MS)
-        elif kind is None or each.entity.startswith(f"{kind}/"):
+    ordered = store.journal_feed
+    if ordered is not None:
+        after, kinds = await ordered.cursor_at(since_ms), None if kind is None else (kind,)
+        async for entry in follow_feed(ordered, clock, after=after, kinds=kinds, follow=follow):
+            if entry.entry.event.time_ms >= since_ms:
+                yield entry
+        return
+    async for each in _by_state(store, clock, kind, since_ms):
+        if each is not None:
             yield each
-
-
-async def _by_number(numbered: JournalFeed, since_ms: int) -> AsyncGenerator[FeedEntry | None, None]:
-    """Yield entries, and None when there is no more. The caller ends the loop."""
-    after = await numbered.position_at(since_ms)
-    while True:
-        page = await numbered.feed(after, limit=PAGE_MAX)
-        for each in page.entries:
-            if each.entry.event.time_ms >= since_ms:
-                yield each
-        if page.after == after:
-            yield None
-        after = page.after
+        elif follow:
+            await wait_to_poll(clock, POLL_MS)
+        else:
+            return
 
 
 async def _by_state(

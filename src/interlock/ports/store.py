@@ -11,7 +11,7 @@ CorruptionError.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -22,11 +22,12 @@ from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.snapshot import Snapshot
 from interlock.ports.definitions import Definitions
-from interlock.ports.facts import Facts
+from interlock.ports.field_indexes import FieldIndexes
 from interlock.ports.journal_feed import JournalFeed
 from interlock.ports.leases import ClockStamps, Leases
 from interlock.ports.refusals import RefusalHistory, RefusalLog
 from interlock.ports.statistics import Statistics
+from interlock.ports.store_facts import StoreFacts
 from interlock.ports.wakeups import Wakeups
 from interlock.ports.work import WorkQueue
 
@@ -35,6 +36,9 @@ Capability = TypeVar("Capability")
 PAGE_MAX = 1_000
 """Rows of one result of `find` and entries of one result of `read`: longer ones are read page by page."""
 
+
+CONDITIONS_MAX = 16
+"""Conditions of one query: twice as many as a chart may have indexed fields."""
 
 ENDED_STATES: Mapping[str | None, str] = {"cancelled": ":cancelled", "failed": ":failed"}
 """Under which name lists and counts show an entity that ended without a final state, by how it ended. It is in no state
@@ -68,6 +72,7 @@ class Append(Struct, frozen=True, dict=True):
     that a store which keeps work (`ports.work`) writes with it. With `fence` the step is written only if this work
     exists and this is its newest attempt; otherwise the result is `StaleAttempt`. `sent_ms` is when the event was first
     sent, if known: a store that keeps a fixed number of keys returns `KeyExpired` when it may have had this one.
+    `before` is the snapshot that the step started from: a store with indexes on fields compares it with `snapshot`.
 
     `entry_json` and `snapshot_json` are what a store writes: the driver has measured these very bytes.
     """
@@ -82,6 +87,7 @@ class Append(Struct, frozen=True, dict=True):
     work: WorkDelta = WorkDelta()
     fence: tuple[WorkId, int] | None = None
     sent_ms: int | None = None
+    before: Snapshot | None = None
 
     entry_json = _EncodedField("entry")
     snapshot_json = _EncodedField("snapshot")
@@ -149,8 +155,13 @@ class EntityQuery(Struct, frozen=True, kw_only=True):
     """Which entities to list: by kind, state (atomic or not; or one of `ENDED_STATES`), age, tag, revision and id
     prefix, from a cursor on.
 
-    Entities that have been in their state longest come first; a list by prefix is in the order of ids. `limit` is the
-    number of rows of a page, from 1 to `PAGE_MAX`.
+    Entities that have been in their state longest come first; a list by prefix, or `by_id`, is in the order of ids. A
+    step never moves an entity in that order, so a walk `by_id` meets each entity once. `limit` is the number of rows of
+    a page, from 1 to `PAGE_MAX`.
+
+    `where` finds entities by indexed context fields: `{"customer": "c-7", "amount": Range(at_least=10)}`. Such a list
+    is in the order of one of the fields where the store has indexes, and a page may have fewer rows than `limit`, even
+    none, and a cursor to continue from. With `context`, each row has the context of its entity.
     """
 
     kind: str
@@ -161,16 +172,45 @@ class EntityQuery(Struct, frozen=True, kw_only=True):
     prefix: str | None = None
     after: str | None = None
     limit: int = 50
+    where: Mapping[str, Any] | None = None
+    context: bool = False
+    by_id: bool = False
+
+    @property
+    def is_in_id_order(self) -> bool:
+        """Whether the list is in the order of ids, if it has no `where`."""
+        return self.by_id or bool(self.prefix)
 
     def __post_init__(self) -> None:
         """Raise UsageError for a limit below 1: the empty page would look as if there were no entities."""
         if type(self.limit) is not int or self.limit < 1:
             hint = f"use an integer of 1 or more; a page has at most {PAGE_MAX:,} rows; get the next with `after`"
             raise UsageError(f"limit={self.limit!r:.40} is not a number of rows", code="limit.range", hint=hint)
+        where: object = self.where
+        if where is None:
+            return
+        if not isinstance(where, Mapping) or not all(isinstance(each, str) for each in where):
+            hint = 'such as {"customer": "c-7"}'
+            raise UsageError(
+                f"`where` must be a mapping of fields, got {where!r:.60}", code="where.malformed", hint=hint
+            )
+        if len(where) > CONDITIONS_MAX:
+            message = f"`where` has {len(where)} conditions; the limit is {CONDITIONS_MAX}"
+            raise UsageError(message, code="where.malformed", hint="filter the rows of a narrower list")
+
+
+def check_plain(query: EntityQuery) -> None:
+    """Raise UsageError for a query that a store without indexes on fields cannot answer: the runtime answers it."""
+    if query.where or query.context:
+        hint = "ask the runtime: `runtime.list(query)`"
+        raise UsageError("this store does not know the context of an entity", code="index.unsupported", hint=hint)
 
 
 class EntityRow(Struct, frozen=True):
-    """One entity in a list. `entered_ms`: since when it is in the state of the query, or in its configuration."""
+    """One entity in a list. `entered_ms`: since when it is in the state of the query, or in its configuration.
+
+    `context` is that of its newest version, if the query asks for it.
+    """
 
     entity: str
     version: int
@@ -180,6 +220,7 @@ class EntityRow(Struct, frozen=True):
     entered_ms: int
     changed_ms: int
     ended: str | None = None
+    context: dict[str, Any] | None = None
 
 
 class EntityPage(Struct, frozen=True):
@@ -254,6 +295,11 @@ class Store(Protocol):
         return None
 
     @property
+    def facts(self) -> StoreFacts | None:
+        """Settings that every process of the store follows."""
+        return None
+
+    @property
     def leases(self) -> Leases | None:
         """Leases and downtimes, for reconcilers and timers."""
         return None
@@ -284,6 +330,11 @@ class Store(Protocol):
         return None
 
     @property
+    def field_indexes(self) -> FieldIndexes | None:
+        """Indexes on context fields. Without them, the runtime finds entities by reading them one by one."""
+        return None
+
+    @property
     def journal_archive(self) -> JournalArchive | None:
         """Adopts journals of other stores."""
         return None
@@ -301,11 +352,6 @@ class Store(Protocol):
     @property
     def verification(self) -> EntityVerification | None:
         """What can be verified beyond journals."""
-        return None
-
-    @property
-    def facts(self) -> Facts | None:
-        """Facts about the store as a whole. Without them, a restored copy cannot be told from the store it replaces."""
         return None
 
     async def append(self, append: Append) -> AppendResult:

@@ -5,10 +5,11 @@ of source and id, is known: `duplicate`. No other sender can use that key (`mode
 Rule 2: messages of one source entity are processed one after another, in the bus's order; others in parallel.
 Rule 3: a message that cannot be sent now (the store is unavailable, other writers kept winning) is tried again in its
 place, however long.
-Rule 4: `rejected` and `denied` are logged and acknowledged. A message that can never become an event is a dead letter
-with the reason: invalid bytes, a route that fails, an unknown entity, a source and id under which the entity recorded
-another event. So is a message that is older than the deduplication window (`key.expired`): whether it was applied is
-unknown, and an operator decides.
+Rule 4: a message that cannot become an applied event is a dead letter with the reason: the chart or the policy refuses
+the event (`rejected`, `denied`), invalid bytes, a route that fails, an unknown entity, an event that no loaded revision
+of the kind knows, a payload that its declaration refuses, a source and id under which the entity recorded another
+event. So is a message that is older than the deduplication window (`key.expired`): whether it was applied is unknown,
+and an operator decides.
 Rule 5: after an unexpected failure a message is requeued after a while, so that it is neither lost nor blocks the bus,
 which waits for an acknowledgement.
 Rule 6: where order matters more than completeness, `ordered` drops a message whose `sequence` is not above the last one
@@ -31,7 +32,14 @@ from msgspec import Struct
 
 from interlock.effects.retry import code_of, error_facts, shown_message
 from interlock.effects.waiting import first_of
-from interlock.errors import ConflictError, InterlockError, NotFoundError, UnavailableError
+from interlock.errors import (
+    ConflictError,
+    DeniedError,
+    InterlockError,
+    NotFoundError,
+    RejectedError,
+    UnavailableError,
+)
 from interlock.model.backoff import Backoff
 from interlock.model.codec import to_builtins
 from interlock.model.journal.entry import Receipt
@@ -41,6 +49,7 @@ from interlock.model.limits import NAME_BYTES_MAX
 from interlock.model.storable import describe
 from interlock.ports.bus import Bus, IncomingMessage, MessageSource
 from interlock.ports.fork import after_fork, keep_forever
+from interlock.runtime.request_checks import check_principal
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.sender import EXPIRED
 
@@ -89,6 +98,7 @@ class Consumer:
         ordered: bool = False,
         dead_letters: Bus | None = None,
     ) -> None:
+        check_principal(principal)
         self.counts: Counter[str] = Counter()
         self._source = source
         self._runtime = runtime
@@ -223,6 +233,11 @@ class Consumer:
             await self._dead_letter(incoming, _expired(message, receipt))
             return
         self._record(message, receipt)
+        try:
+            receipt.expect()
+        except (RejectedError, DeniedError) as error:
+            await self._dead_letter(incoming, error)
+            return
         await incoming.ack()
 
     async def _find_delivery(self, message: Message) -> Delivery | None:
@@ -277,10 +292,8 @@ class Consumer:
             raise _Stopped
 
     def _record(self, message: Message, receipt: Receipt) -> None:
-        self.counts[receipt.outcome] += 1
-        if receipt.outcome in ("rejected", "denied"):
-            facts = {"entity_id": receipt.entity, "outcome": receipt.outcome, "reason": receipt.reason}
-            _log.warning("a message was refused", extra={**facts, "message_id": message.id})
+        if receipt.outcome not in ("rejected", "denied"):
+            self.counts[receipt.outcome] += 1
         if self._ordered and message.sequence is not None:
             name = (message.source, message.subject or "")
             self._last[name] = max(message.sequence, self._last.get(name, ""))

@@ -12,7 +12,7 @@ recognises it.
 
 from __future__ import annotations
 
-from interlock.errors import ConflictError, CorruptionError, UnavailableError, UsageError
+from interlock.errors import CorruptionError, UnavailableError, UsageError
 from interlock.ports.paging import pages
 from interlock.ports.store import PAGE_MAX, Store
 from interlock.ports.work import WorkQuery, WorkRow
@@ -26,7 +26,7 @@ WORK_LOOKED_AT_MAX = 100_000
 
 async def read_epoch(store: Store) -> int:
     """Return the restore epoch of a store; 0 for one that was never restored, or keeps no facts."""
-    text = None if store.facts is None else await store.facts.read_fact(EPOCH_FACT)
+    text = None if store.facts is None else (await store.facts.read_facts()).get(EPOCH_FACT)
     if text is None:
         return 0
     if not (text.isascii() and text.isdecimal()):
@@ -37,12 +37,10 @@ async def read_epoch(store: Store) -> int:
 async def raise_epoch(store: Store) -> int:
     """Add one to the restore epoch, and return it. Raises UsageError for a store without facts."""
     if store.facts is None:
-        raise UsageError("this store keeps no facts, so it has no restore epoch", code="epoch.unsupported")
-    before = await read_epoch(store)
-    written = await store.facts.write_fact(EPOCH_FACT, str(before + 1), expected=str(before) if before else None)
-    if not written:
-        raise ConflictError("the restore epoch was raised by another process", code="epoch.conflict")
-    return before + 1
+        raise UsageError("this store keeps no facts, so it has no restore epoch", code="store.facts")
+    epoch = await read_epoch(store) + 1
+    await store.facts.save_fact(EPOCH_FACT, str(epoch))
+    return epoch
 
 
 async def leased_work(store: Store, *, now_ms: int) -> WorkRow | None:

@@ -2,20 +2,23 @@
 
 Rule 1: a definition is durable before the first entry that names its revision (`register`). All charts of a kind are
 registered, in the order given, when this process first writes an entity of that kind.
-Rule 2: an entity continues on its own revision: own charts by any name, then a chart that declares itself compatible
-and has the entity's states, then the stored definition, then an error. Nothing is lost by the error: another process,
+Rule 2: an entity continues on its own revision: own charts by any name, then the stored definition, then a chart that
+declares itself compatible and has the entity's states, then an error. Nothing is lost by the error: another process,
 or this one after `interlock db definitions add`, can continue.
 Rule 3: entries are written under the name that the store uses for the revision (`Edition.written_name`). A store
 without definitions gets the older name, which has the label that `compatible` compares.
 Rule 4: guards and assigns of a stored definition are those of the process's charts of that kind, newest first. Stepping
-without one of them is refused before the step (`function.missing`). Reading never needs them: a placeholder stands in,
-and whoever replays asks whether it was called.
-Rule 5: a stored definition is compiled once, in a thread; concurrent first uses share the work.
+without one of them is refused before the step (`function.missing`). Reading never needs them: a placeholder is used,
+and a replay asks whether it was called.
+Rule 5: roles and permits come from the newest edition of the kind that the store has, also for entities of older
+revisions; an event that only the older one declares keeps its own. A process looks every `POLICY_AGE_MS_MAX`.
+Rule 6: a stored definition is compiled once, in a thread; concurrent first uses share the work.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -27,14 +30,18 @@ from interlock.errors import UnavailableError
 from interlock.expression.language import SAFE, Language
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
-from interlock.model.limits import REVISIONS_CACHED_MAX, REVISIONS_UNKNOWN_MAX, REVISIONS_UNKNOWN_MS
+from interlock.model.limits import POLICY_AGE_MS_MAX, REVISIONS_CACHED_MAX, REVISIONS_UNKNOWN_MAX, REVISIONS_UNKNOWN_MS
 from interlock.model.snapshot import Snapshot
 from interlock.model.storable import storable_text
 from interlock.ports.clock import Clock
 from interlock.ports.definitions import Definition, Edition, StoredDefinition
+from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.store import Store
 from interlock.ports.threads import in_thread
 from interlock.runtime.chart_registry import ChartRegistry, inline_kernels
+from interlock.trust.authorization import Authorizer
+
+_log = logging.getLogger("interlock.runtime")
 
 VOCABULARY = 1
 """The newest vocabulary that this release reads."""
@@ -48,7 +55,7 @@ Name = tuple[str, str]
 
 
 class Placeholder:
-    """Stands in for a guard or assign function that is not registered here, and remembers that it was called."""
+    """Replaces a guard or assign function that is not registered here, and remembers that it was called."""
 
     def __init__(self, name: str, called: list[str]) -> None:
         self.name = name
@@ -69,6 +76,16 @@ class StoredRevision:
     called: list[str]
 
 
+@dataclass(slots=True)
+class KindPolicy:
+    """The roles and permits of a kind: the chart that has them, when that was checked, and authorizers by revision."""
+
+    chart: Chart | None
+    digest: str
+    checked_ms: int
+    authorizers: dict[str, Authorizer]
+
+
 class Revisions:
     """The revisions of one store, as a process with some charts can run and read them."""
 
@@ -82,6 +99,7 @@ class Revisions:
         self._stored: OrderedDict[Name, StoredRevision] = OrderedDict()
         self._editions: dict[str, tuple[Edition, ...]] = {}
         self._unknown: dict[Name, int] = {}
+        self.policies: dict[str, KindPolicy] = {}
         self._tasks: dict[tuple[str, ...], asyncio.Task[Any]] = {}
 
     # Writing
@@ -108,13 +126,9 @@ class Revisions:
         own = self._ready.get((kind, name)) or self.charts.find(kind, name)
         if own is not None:
             return own
-        label = await self.label(kind, name)
-        compatible = self.charts.compatible(kind, name, label=label)
-        if compatible is not None and compatible.has(snapshot):
-            return compatible
         stored = await self._find_stored(kind, name)
-        if stored is None:
-            return self.charts.for_snapshot(snapshot, label=label)  # raises
+        if stored is None:  # without its definition, nothing can say what a compatible chart would lose
+            return self.charts.for_snapshot(snapshot, label=await self.label(kind, name))
         if needs_functions and stored.missing:
             raise missing_functions(stored.kernel.chart, stored.missing)
         return stored.kernel
@@ -183,6 +197,58 @@ class Revisions:
         taken = {name for each in editions for name in each.names}
         return next((each for each in definition.names if each in used - taken), definition.revision)
 
+    # Permissions
+
+    async def authorizer(self, kernel: Kernel) -> Authorizer:
+        """Return the roles and permits for entities of a revision: those of the newest definition of its kind."""
+        policy = self.policies.get(kernel.chart.kind)
+        if policy is None or not 0 <= self._clock.now_ms() - policy.checked_ms < POLICY_AGE_MS_MAX:
+            await self.check_policy(kernel.chart.kind)
+        return self.known_authorizer(kernel)
+
+    def known_authorizer(self, kernel: Kernel) -> Authorizer:
+        """Return the same, as it was when it was last checked."""
+        chart = kernel.chart
+        policy = self.policies[chart.kind]
+        found = policy.authorizers.get(chart.revision)
+        if found is None:
+            found = policy.authorizers[chart.revision] = Authorizer(policy.chart or chart, chart)
+        return found
+
+    async def check_policy(self, kind: str) -> None:
+        """Find the newest definition of a kind. While the store does not respond, what is known stays."""
+        before = self.policies.get(kind)
+        chart, digest = None if before is None else before.chart, "" if before is None else before.digest
+        try:
+            chart, digest = await self._once(("policy", kind), lambda: self._newest_policy(kind, digest, chart))
+        except UnavailableError as error:
+            if error.code in CHART_MISSING_CODES:
+                facts = {"kind": kind, "code": error.code}
+                _log.warning("the newest definition cannot be read; older roles and permits stay in use", extra=facts)
+            current = self.charts.current(kind)
+            chart = chart or (None if current is None else current.chart)
+        same = before is not None and chart is before.chart
+        authorizers = before.authorizers if before is not None and same else {}
+        self.policies[kind] = KindPolicy(chart, digest, self._clock.now_ms(), authorizers)
+
+    async def _newest_policy(self, kind: str, digest: str, chart: Chart | None) -> tuple[Chart | None, str]:
+        """Return the chart of the newest edition, and its digest. An own chart that is not saved yet is newer."""
+        current = self.charts.current(kind)
+        editions = () if self._definitions is None else await self._definitions.list_definitions(kind)
+        own = None if current is None or not editions else make_definition(current.chart)
+        newest = max(editions, key=lambda each: each.sequence, default=None)
+        if newest is None or (own is not None and own.digest not in {each.digest for each in editions}):
+            return (None if current is None else current.chart), ""
+        if current is not None and own is not None and newest.digest == own.digest:
+            return current.chart, newest.digest
+        if newest.digest == digest:
+            return chart, digest
+        assert self._definitions is not None
+        found = await self._definitions.read_definitions(kind, newest.revision)
+        guards, assigns, language = self._functions(kind)
+        stored = await in_thread(lambda: compile_stored(found[0], guards, assigns, language))
+        return stored.kernel.chart, newest.digest
+
     # Reading
 
     async def for_reading(self, kind: str, revision: str) -> Kernel:
@@ -197,6 +263,23 @@ class Revisions:
         if stored is not None:
             return stored.kernel
         return self.charts.for_revision(kind, revision, label=await self.label(kind, revision))
+
+    async def for_repeating(self, kind: str, revision: str) -> Kernel:
+        """Return the exact chart of a revision with all functions that it names, to repeat recorded steps.
+
+        Raises UnavailableError as `for_step` does.
+        """
+        own = self.charts.find(kind, revision)
+        stored = None if own is not None else await self._find_stored(kind, revision)
+        if own is None and stored is None:
+            message = f"the store has no definition of revision {revision} of `{kind}`"
+            hint = "give its chart, or save it: interlock db definitions add FILE"
+            raise UnavailableError(message, code="revision.unknown", hint=hint)
+        if stored is not None and stored.missing:
+            raise missing_functions(stored.kernel.chart, stored.missing)
+        kernel = own if stored is None else stored.kernel
+        assert kernel is not None
+        return kernel
 
     async def chart(self, kind: str, revision: str) -> Chart:
         """Return the chart of a revision. Raises UnavailableError as `for_reading` does."""
@@ -260,10 +343,14 @@ class Revisions:
             found = self._editions[kind] = await self._definitions.list_definitions(kind)
         return found
 
-    async def label(self, kind: str, revision: str) -> str:
-        """Return the label of a revision: that of its newest edition, or the first part of an older name."""
+    async def label(self, kind: str, revision: str) -> str | None:
+        """Return the label of a revision: that of its newest edition or of the own chart, or the first part of an older
+        name.
+        """
         labels = [each.label for each in await self.editions(kind) if revision in (each.revision, *each.names)]
-        return (labels[-1] if labels else None) or revision.partition("+")[0]
+        own = self.charts.find(kind, revision)
+        label, plus, _ = revision.partition("+")
+        return (labels[-1] if labels else None) or (own and own.chart.label) or (label if plus else None)
 
     # Stored definitions
 
@@ -305,7 +392,7 @@ class Revisions:
     def _functions(self, kind: str) -> tuple[dict[str, Any], dict[str, Any], Language]:
         """Return the guards and assigns of the own charts of a kind, newest first, and their language.
 
-        An inline chart, such as `order.payment`, has those of `order`, too, if its kind is gone from the newest chart.
+        An inline chart, such as `order.payment`, has those of `order`, too, if the newest chart no longer has its kind.
         """
         guards: dict[str, Any] = {}
         assigns: dict[str, Any] = {}

@@ -16,6 +16,8 @@ except keys of requests from outside (`model.keys.REQUESTS`). An archived entry 
 is `duplicate`.
 Rule 7: a former key of a request counts only for an entry of the same event, with the same payload or from the same
 principal: another sender may have used that key, and must not be able to suppress the request by doing so.
+Rule 8: a move to another revision is an entry like any other: carried whole or not at all, under compare-and-swap, with
+its timers and invokes as work rows. Its key names the version that it was computed on.
 """
 
 from __future__ import annotations
@@ -23,9 +25,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
@@ -33,11 +36,13 @@ from msgspec.structs import replace
 
 from interlock.effects.work_delta import work_delta
 from interlock.errors import ConflictError, NotFoundError, RejectedError, UnavailableError, UsageError
+from interlock.evolve.move import move_event, move_key
 from interlock.kernel.step import Kernel
 from interlock.model.backoff import Backoff
+from interlock.model.chart import Chart
 from interlock.model.codec import encode, snapshot_digest, to_builtins
 from interlock.model.event import Event
-from interlock.model.journal.entry import CREATE, Entry, Receipt
+from interlock.model.journal.entry import CREATE, MOVED, Entry, Receipt
 from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.keys import OWN, REQUESTS, dedupe_key
 from interlock.model.limits import (
@@ -46,22 +51,41 @@ from interlock.model.limits import (
     CLOCK_AHEAD_MS_MAX,
     CONFLICT_RETRIES_MAX,
     ENTRY_BYTES_MAX,
+    POLICY_AGE_MS_MAX,
     SNAPSHOT_BYTES_MAX,
     SNAPSHOTS_CACHED_MAX,
 )
+from interlock.model.refusal_text import EXISTS, explain_refusal
+from interlock.model.sendable_events import UNKNOWN_EVENT, knows_event
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Fault, Step
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.refusals import Refusal
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired, Loaded, StaleAttempt, Store
+from interlock.ports.store import (
+    Append,
+    Appended,
+    Conflict,
+    Duplicate,
+    EntityQuery,
+    KeyExpired,
+    Loaded,
+    StaleAttempt,
+    Store,
+)
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.epoch import read_epoch, went_back
 from interlock.runtime.history.replay import replay
 from interlock.runtime.mailbox import EntityTurn, Mailboxes, Priority
+from interlock.runtime.message_setting import MessageSetting
+from interlock.runtime.moves import MoveRequest, MoveResult
 from interlock.runtime.request_checks import unknown_entity
 from interlock.runtime.revisions import Revisions
+from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview, Upgrades
 from interlock.trust.authorization import Authorizer
+
+if TYPE_CHECKING:
+    from interlock.evolve.carry import Carrier
 
 NO_WORK = WorkDelta()
 
@@ -77,9 +101,10 @@ class SendRequest(Struct, frozen=True):
     """An event for an entity.
 
     `expected` is the version that the caller expects. `refusal` is set when the request is to be refused unless its key
-    is known. `finishes` is the work of the entity that ends with the entry; with `fence`, only if that is still its
-    newest attempt. `sent_ms` is when the event was first sent, for stores that know whether its key may have
-    expired. `former_key` is the key under which an earlier release may have recorded the same request.
+    is known; one of an unknown event does not count where the revision of the entity knows the event. `finishes` is the
+    work of the entity that ends with the entry; with `fence`, only if that is still its newest attempt. `sent_ms` is
+    when the event was first sent, for stores that know whether its key may have expired. `reason` is what the sender
+    wrote about the event. `former_key` is the key under which an earlier release may have recorded the same request.
     """
 
     event: Event
@@ -87,6 +112,7 @@ class SendRequest(Struct, frozen=True):
     expected: int | None = None
     trace: str | None = None
     refusal: Fault | None = None
+    reason: str | None = None
     finishes: WorkId | None = None
     fence: int | None = None
     priority: Priority = Priority.CALLER
@@ -131,31 +157,40 @@ class _Stamped(Struct, frozen=True):
 class EntitySender:
     """Steps the entities of some charts on one store."""
 
-    def __init__(self, store: Store, charts: ChartRegistry, clock: Clock, *, messages: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        charts: ChartRegistry,
+        clock: Clock,
+        *,
+        messages: bool = False,
+        upgrade: UpgradePolicy = "pinned",
+    ) -> None:
         self.store = store
         self.charts = charts
         self.clock = clock
         self.revisions = Revisions(charts, store, clock)
+        self.upgrades = Upgrades(charts, self.revisions, upgrade)
         self.closed = False
         self.snapshots: OrderedDict[str, tuple[Snapshot, int]] = OrderedDict()
         self._mailboxes: Mailboxes = {}
         # Weak: an event lives as long as a watcher waits on it.
         self._watchers: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         self._work_listeners: list[Callable[[WorkDelta], None]] = []
+        self._followers: set[asyncio.Event] = set()
         self._clock_listeners: list[Callable[[str | None], None]] = []
         self._latest_ms = 0
         self._epoch: int | None = None
         self._stopped: UnavailableError | None = None
         self._keeps_work = store.work is not None
-        self._messages = messages
+        self._messages = MessageSetting(store, clock, has_bus=messages)
         self._hidden: dict[str, frozenset[str]] = {}
-        self._authorizers: dict[str, Authorizer] = {}
         self._listed: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
     def close(self) -> None:
         """Accept no further step, and wake every watcher."""
         self.closed = True
-        for changed in list(self._watchers.values()):
+        for changed in (*self._watchers.values(), *self._followers):
             changed.set()
 
     # Listeners
@@ -175,6 +210,16 @@ class EntitySender:
     def changed(self, entity: str) -> asyncio.Event:
         """Return an event that is set when this process next appends to the entity, or closes."""
         return self._watchers.setdefault(entity, asyncio.Event())
+
+    @contextmanager
+    def following(self) -> Iterator[asyncio.Event]:
+        """Give an event that is set whenever this process appends to any entity, and when it closes."""
+        changed = asyncio.Event()
+        self._followers.add(changed)
+        try:
+            yield changed
+        finally:
+            self._followers.discard(changed)
 
     def now_ms(self) -> int:
         """Return the time; call the clock listeners when it went back by more than clocks normally differ."""
@@ -209,14 +254,16 @@ class EntitySender:
         key: str | None = None,
         principal: Any = None,
         trace: str | None = None,
+        reason: str | None = None,
         parent: Parent | None = None,
-        refusal: RejectedError | None = None,
     ) -> Receipt:
         """Write entry 1 of an entity, for a caller or, with `parent`, for an invoke.
 
-        Raises RejectedError when the chart rejects it or `refusal` is set; but if the key is known, a chart accepted
-        the creation before and the outcome is `duplicate`.
+        Raises RejectedError when the chart rejects it; but if the key is known, a chart accepted the creation before
+        and the outcome is `duplicate`.
         """
+        if self._messages.is_stale:
+            await self._messages.refresh()
         data: dict[str, Any] = {"context": context}
         if parent is not None:
             data["parent"] = to_builtins(parent)
@@ -226,10 +273,8 @@ class EntitySender:
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform", epoch=epoch)
             entry_key = key or (f"_{self.clock.token()}" if parent is None else "_child")
             try:
-                if refusal is not None:
-                    raise refusal
                 step = kernel.start(context, entity=entity, time_ms=now_ms, parent=parent, epoch=epoch)
-                append = self._build_append(kernel, None, step, event, entry_key, trace)
+                append = self._build_append(kernel, None, step, event, entry_key, trace, reason=reason)
             except RejectedError as error:
                 if isinstance(found := await self.store.load(entity, key=entry_key), Duplicate):
                     return await resolve_duplicate(self.store, entity, found.version, key=entry_key, event=CREATE)
@@ -245,10 +290,13 @@ class EntitySender:
             if isinstance(result, Duplicate):
                 return await resolve_duplicate(self.store, entity, result.version, key=entry_key, event=CREATE)
             assert isinstance(result, Conflict)  # an entity has no work before its first entry
-            return Receipt(entity, "rejected", result.version, "entity.exists")
+            text = f"`{entity}` was not created: {EXISTS}"
+            return Receipt(entity, "rejected", result.version, "entity.exists", explanation=text)
 
     async def send(self, entity: str, request: SendRequest) -> Receipt:
         """Step an entity by an event. After a lost swap, try again on a fresh snapshot."""
+        if self._messages.is_stale:
+            await self._messages.refresh()
         async with self._turn(entity, request.priority):
             if self._epoch is None:
                 await self._read_epoch()
@@ -258,8 +306,7 @@ class EntitySender:
                     return receipt
                 self.snapshots.pop(entity, None)
                 await self.clock.sleep_ms(_CONFLICT.wait_ms(attempt, self.clock.jitter()))
-        message = f"`{entity}` changed {CONFLICT_RETRIES_MAX} times in a row while this event was applied"
-        raise ConflictError(message, code="conflict.retries", hint="nothing was written; send the event again later")
+        raise _too_many_conflicts(entity, "this event was applied")
 
     async def deliver(
         self, entity: str, event: Event, *, key: str, finishes: WorkId | None = None, fence: int | None = None
@@ -268,10 +315,81 @@ class EntitySender:
         priority = Priority.ENTITY if finishes is None else Priority.RESULT
         return await self.send(entity, SendRequest(event, key, finishes=finishes, fence=fence, priority=priority))
 
+    async def move(self, entity: str, request: MoveRequest) -> MoveResult:
+        """Move an entity to the new revision of a carrier, if it is on the old one and can be carried.
+
+        Raises NotFoundError, and ConflictError when other writers kept winning.
+        """
+        async with self._turn(entity, request.priority):
+            for attempt in range(CONFLICT_RETRIES_MAX + 1):
+                cached = self.snapshots.get(entity)
+                snapshot, last_ms = cached if cached is not None else await self.load_snapshot(entity)
+                result = await self._try_move(snapshot, last_ms, request)
+                if isinstance(result, MoveResult) and (result.outcome == "moved" or cached is None):
+                    if not request.is_cached:
+                        self.snapshots.pop(entity, None)
+                    return result
+                self.snapshots.pop(entity, None)  # a cached snapshot may be stale: decide on a fresh one
+                if result is _Attempt.LOST:
+                    await self.clock.sleep_ms(_CONFLICT.wait_ms(attempt, self.clock.jitter()))
+        raise _too_many_conflicts(entity, "it was moved")
+
+    async def _try_move(
+        self, snapshot: Snapshot, last_ms: int, request: MoveRequest
+    ) -> MoveResult | Literal[_Attempt.LOST]:
+        """Carry a snapshot and append the move."""
+        carrier = request.carrier
+        if snapshot.revision not in carrier.old_names:
+            return MoveResult("elsewhere", snapshot)
+        now_ms = self.now_ms()
+        time_ms = max(now_ms, last_ms)
+        entered_ms = await self.entered_ms(snapshot, carrier.states_with_new_timers(snapshot))
+        epoch = await self._read_epoch()
+        carried = carrier.carry(snapshot, time_ms=time_ms, entered_ms=entered_ms, epoch=epoch)
+        if carried.step is None or carried.patch is None:
+            return MoveResult("stays", snapshot, carried.reasons)
+        event = move_event(
+            carried.patch,
+            why=request.why,
+            time_ms=time_ms,
+            clock_ms=now_ms if now_ms < time_ms else None,
+            principal=request.principal,
+            plan=request.plan,
+            dropped=carried.dropped,
+        )
+        step = replace(carried.step, reason=request.why)
+        key = move_key(request.plan or step.snapshot.revision, snapshot.version)
+        try:
+            append = self._build_append(carrier.kernel, snapshot, step, replace(event, epoch=epoch), key, None)
+        except RejectedError as error:
+            return MoveResult("stays", snapshot, (error.message,))
+        result = await self.store.append(append)
+        if isinstance(result, Conflict) and result.version < snapshot.version:
+            raise self._stop(snapshot, result.version)
+        if not isinstance(result, Appended):
+            return _Attempt.LOST
+        self._after_commit(step.snapshot, time_ms, append.work)
+        if step.faults:
+            log_faults(append.entry, step)
+        return MoveResult("moved", step.snapshot, (), carried.dropped)
+
+    async def entered_ms(self, snapshot: Snapshot, states: Iterable[str]) -> dict[str, int]:
+        """Return when the entity entered some of its active states, as the store lists it."""
+        found: dict[str, int] = {}
+        kind, _, name = snapshot.entity.partition("/")
+        for state in states:
+            page = await self.store.find(EntityQuery(kind=kind, state=state, prefix=name, limit=1))
+            if page.rows and page.rows[0].entity == snapshot.entity:  # the id itself comes first
+                found[state] = page.rows[0].entered_ms
+        return found
+
     async def dry_run(self, entity: str, request: SendRequest) -> Receipt:
         """Return what `send` would answer now. Nothing is written, not even a refusal."""
         snapshot, last_ms = await self.load_snapshot(entity)
+        if self.upgrades.covers(snapshot.kind):
+            snapshot, _ = await self.preview_upgrade(snapshot, last_ms)
         kernel = await self.revisions.for_preview(snapshot)
+        await self.revisions.authorizer(kernel)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
         event = stamped.event
         decision = self._decide(kernel, snapshot, event, request)
@@ -283,13 +401,86 @@ class EntitySender:
                 if before is not None:
                     return before
         assert not isinstance(decision, _WrongVersion)  # a dry run expects no version
-        return build_receipt(snapshot, decision)
+        return build_receipt(kernel.chart, snapshot, event, decision)
+
+    async def upgrade(self, entity: str) -> bool:
+        """Move an entity to the newest chart of its kind if it is due, as its next step would; whether it moved."""
+        if not self.upgrades.covers(entity.partition("/")[0]):
+            return False
+        async with self._turn(entity, Priority.RESULT):
+            snapshot, last_ms = await self.load_snapshot(entity)
+            carrier = await self.upgrades.carrier(snapshot)
+            if carrier is None or self.upgrades.is_kept(snapshot, carrier):
+                return False
+            return isinstance(await self._try_upgrade(snapshot, last_ms, carrier), Snapshot)
+
+    async def preview_upgrade(self, snapshot: Snapshot, last_ms: int) -> tuple[Snapshot, UpgradePreview | None]:
+        """Return the snapshot on which the next step would run, and what would move it; nothing is written."""
+        carrier = await self.upgrades.carrier(snapshot, is_preview=True)
+        if carrier is None:
+            return snapshot, None
+        entered_ms = await self.entered_ms(snapshot, carrier.states_with_new_timers(snapshot))
+        carried = carrier.carry(snapshot, time_ms=max(self.now_ms(), last_ms), entered_ms=entered_ms)
+        preview = UpgradePreview(carrier.written, carried.reasons, carried.dropped)
+        return snapshot if carried.step is None else carried.step.snapshot, preview
+
+    async def _try_upgrade(
+        self, snapshot: Snapshot, last_ms: int, carrier: Carrier
+    ) -> Snapshot | Literal[_Attempt.LOST] | None:
+        """Return the moved snapshot; None if the entity cannot be carried."""
+        result = await self._try_move(snapshot, last_ms, MoveRequest(carrier))
+        if result is _Attempt.LOST:
+            return _Attempt.LOST
+        if result.outcome == "moved":
+            return result.snapshot
+        self.upgrades.keep(snapshot, carrier)
+        return None
+
+    async def _upgrade_before(
+        self, snapshot: Snapshot, last_ms: int, request: SendRequest
+    ) -> Snapshot | Literal[_Attempt.LOST] | None:
+        """Move an entity before its next step if it is due; None if the step comes without a move.
+
+        A request that would be refused or repeated causes no move: without the role, with a known key, or with another
+        version than the entity has.
+        """
+        carrier = await self.upgrades.carrier(snapshot)
+        if carrier is None or self.upgrades.is_kept(snapshot, carrier):
+            return None
+        if request.refusal is not None or request.expected not in (None, snapshot.version):
+            return None
+        kernel = await self.revisions.for_reading(snapshot.kind, snapshot.revision)
+        stamped = self._stamp(kernel, snapshot, request, last_ms)
+        await self.revisions.authorizer(kernel)
+        policy = self._policy(kernel, request)
+        if policy is not None and policy.role_refusal(stamped.event) is not None:
+            return None
+        found = await self.store.load(snapshot.entity, key=stamped.key)
+        if isinstance(found, Duplicate):
+            return None
+        if found is None or found.version != snapshot.version:
+            return _Attempt.LOST
+        if stamped.former_key is not None:
+            former = await find_former(self.store, snapshot.entity, stamped.former_key, stamped.event)
+            if former is not None:
+                return None
+        return await self._try_upgrade(snapshot, last_ms, carrier)
 
     async def _try_send(self, entity: str, request: SendRequest) -> Receipt | _Attempt:
         cached = self.snapshots.get(entity)
         snapshot, last_ms = cached if cached is not None else await self.load_snapshot(entity)
+        if self.upgrades.covers(snapshot.kind):
+            moved = await self._upgrade_before(snapshot, last_ms, request)
+            if moved is _Attempt.LOST:
+                return _Attempt.LOST
+            if moved is not None:
+                snapshot, last_ms = self.snapshots[entity]
+                request = replace(request, expected=None)  # it was the version before the move
         kernel = self.revisions.known(snapshot.kind, snapshot.revision) or await self.revisions.for_step(snapshot)
         stamped = self._stamp(kernel, snapshot, request, last_ms)
+        policy = self.revisions.policies.get(snapshot.kind)
+        if policy is None or not 0 <= self._latest_ms - policy.checked_ms < POLICY_AGE_MS_MAX:
+            await self.revisions.authorizer(kernel)
         decision = self._decide(kernel, snapshot, stamped.event, request)
         if stamped.former_key is not None and not _is_denied_by_role(decision):
             before = await find_former(self.store, entity, stamped.former_key, stamped.event)
@@ -297,7 +488,7 @@ class EntitySender:
                 return before
         if isinstance(decision, Step) and decision.snapshot.version > snapshot.version:
             return await self._commit(kernel, snapshot, stamped, decision, request)
-        return await self._refuse(snapshot, stamped, decision, request)
+        return await self._refuse(kernel, snapshot, stamped, decision, request)
 
     def _stamp(self, kernel: Kernel, snapshot: Snapshot, request: SendRequest, last_ms: int) -> _Stamped:
         """Set the time of the event, which never goes back, and find its key.
@@ -335,17 +526,16 @@ class EntitySender:
             return _WrongVersion()
         if policy is not None and (reason := policy.permit_refusal(event, snapshot)) is not None:
             return _Denied(reason, by_role=False)
-        if request.refusal is not None:
-            return Step(snapshot, (), "rejected", request.refusal.code, faults=(request.refusal,))
+        refusal = request.refusal
+        if refusal is not None and not (refusal.code == UNKNOWN_EVENT and knows_event(kernel.chart, event.name)):
+            return Step(snapshot, (), "rejected", refusal.code, faults=(refusal,))
         return kernel.step(snapshot, event)
 
     def _policy(self, kernel: Kernel, request: SendRequest) -> Authorizer | None:
         """Return the policy that applies; None for results of its work, and when every sender is allowed."""
         if request.finishes is not None:
             return None
-        authorizer = self._authorizers.get(kernel.chart.revision)
-        if authorizer is None:
-            authorizer = self._authorizers[kernel.chart.revision] = Authorizer(kernel.chart)
+        authorizer = self.revisions.known_authorizer(kernel)
         return None if authorizer.is_open else authorizer
 
     async def _commit(
@@ -353,9 +543,11 @@ class EntitySender:
     ) -> Receipt | _Attempt:
         event, key = stamped.event, stamped.key
         try:
-            append = self._build_append(kernel, snapshot, step, event, key, request.trace, request)
+            append = self._build_append(
+                kernel, snapshot, step, event, key, request.trace, request, reason=request.reason
+            )
         except RejectedError as error:
-            return await self._refuse(snapshot, stamped, _TooLarge(error), request)
+            return await self._refuse(kernel, snapshot, stamped, _TooLarge(error), request)
         result = await self.store.append(append)
         if isinstance(result, Appended):
             self._after_commit(step.snapshot, event.time_ms, append.work)
@@ -371,7 +563,7 @@ class EntitySender:
             return Receipt(snapshot.entity, "duplicate", result.version, "attempt.stale")
         if isinstance(result, KeyExpired):
             expired = Step(snapshot, (), "rejected", EXPIRED.code, faults=(EXPIRED,))
-            return await self._refuse(snapshot, stamped, expired, request)
+            return await self._refuse(kernel, snapshot, stamped, expired, request)
         assert isinstance(result, Conflict)
         if result.version < snapshot.version:
             raise self._stop(snapshot, result.version)
@@ -395,8 +587,9 @@ class EntitySender:
         if not self._keeps_work:
             return NO_WORK
         work, time_ms = NO_WORK, entry.event.at_ms
-        if self._messages:
-            hidden = self._is_hidden(kernel, entry)
+        if self._messages.is_on:
+            is_quiet = entry.event.name == MOVED and entry.before == entry.after
+            hidden = is_quiet or self._is_hidden(kernel, entry)
             work = work_delta(before, step, time_ms, published=entry, hidden=hidden, epoch=entry.event.epoch)
         elif before is None or step.effects or before.timers or step.snapshot.ended is not None:
             work = work_delta(before, step, time_ms, epoch=entry.event.epoch)
@@ -413,7 +606,7 @@ class EntitySender:
         return not hidden.isdisjoint((*entry.before, *entry.after))
 
     async def _refuse(
-        self, snapshot: Snapshot, stamped: _Stamped, decision: _Refusal, request: SendRequest
+        self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, decision: _Refusal, request: SendRequest
     ) -> Receipt | _Attempt:
         """Return the refusal if it is right: the key is unknown and the snapshot is the newest one.
 
@@ -434,7 +627,7 @@ class EntitySender:
             if request.finishes is None:  # of a result, the worker reports it when it gives up
                 await self._record_refusal(entity, event, "rejected", decision.error.code, request.trace)
             raise decision.error
-        receipt = build_receipt(snapshot, decision)
+        receipt = build_receipt(kernel.chart, snapshot, event, decision)
         await self._record_refusal(entity, event, receipt.outcome, receipt.reason or "", request.trace)
         return receipt
 
@@ -455,11 +648,13 @@ class EntitySender:
         key: str,
         trace: str | None,
         request: SendRequest | None = None,
+        *,
+        reason: str | None = None,
     ) -> Append:
         """Return the append of a step. Raises RejectedError when its entry or its snapshot is too large to store."""
         snapshot = step.snapshot
         snapshot_json = encode(snapshot)  # once: for the digest, for the limit, and for the store
-        entry = build_entry(event, before, step, key, trace, snapshot_json)
+        entry = build_entry(event, before, step, key, trace, snapshot_json, reason)
         finishes = fence = sent_ms = None
         if request is not None:
             finishes, sent_ms = request.finishes, request.sent_ms
@@ -478,6 +673,7 @@ class EntitySender:
             self._work_delta(kernel, before, step, entry, finishes),
             fence,
             sent_ms,
+            before,
         ).with_snapshot_json(snapshot_json)
         if len(append.entry_json) > ENTRY_BYTES_MAX:
             raise RejectedError(f"the entry of this step exceeds {ENTRY_BYTES_MAX:,} bytes", code="entry.size")
@@ -502,6 +698,8 @@ class EntitySender:
         self._cache(snapshot, time_ms)
         if self._watchers and (changed := self._watchers.pop(snapshot.entity, None)) is not None:
             changed.set()
+        for each in self._followers:
+            each.set()
         if work.created:
             for listener in self._work_listeners:
                 listener(work)
@@ -545,6 +743,11 @@ class EntitySender:
         return True
 
 
+def _too_many_conflicts(entity: str, doing: str) -> ConflictError:
+    message = f"`{entity}` changed {CONFLICT_RETRIES_MAX} times in a row while {doing}"
+    return ConflictError(message, code="conflict.retries", hint="nothing was written; try again later")
+
+
 def _is_denied_by_role(decision: _Refusal) -> bool:
     return isinstance(decision, _Denied) and decision.by_role
 
@@ -553,7 +756,13 @@ def _is_denied_by_role(decision: _Refusal) -> bool:
 
 
 def build_entry(
-    event: Event, before: Snapshot | None, step: Step, key: str, trace: str | None, snapshot_json: bytes
+    event: Event,
+    before: Snapshot | None,
+    step: Step,
+    key: str,
+    trace: str | None,
+    snapshot_json: bytes,
+    reason: str | None = None,
 ) -> Entry:
     """Return the entry of a step. `snapshot_json` is the snapshot after it, as it will be stored."""
     snapshot = step.snapshot
@@ -569,6 +778,7 @@ def build_entry(
         trace,
         step.effects,
         snapshot_digest(snapshot_json),
+        reason,
     )
 
 
@@ -579,12 +789,23 @@ def log_faults(entry: Entry, step: Step) -> None:
         _log.warning("no transition handled an error", extra={**facts, "code": fault.code, "place": fault.place})
 
 
-def build_receipt(snapshot: Snapshot, decision: Step | _Denied) -> Receipt:
+def build_receipt(chart: Chart, snapshot: Snapshot, event: Event, decision: Step | _Denied) -> Receipt:
     """Return the receipt when nothing is written: a denial, a refusal, or what a step would do."""
     entity = snapshot.entity
     if isinstance(decision, _Denied):
-        return Receipt(entity, "denied", snapshot.version, decision.reason)
-    after = decision.snapshot
+        text = explain_refusal(chart, snapshot, event, outcome="denied", reason=decision.reason)
+        return Receipt(entity, "denied", snapshot.version, decision.reason, explanation=text)
+    after, explanation = decision.snapshot, None
+    if decision.outcome in ("rejected", "denied"):
+        explanation = explain_refusal(
+            chart,
+            snapshot,
+            event,
+            outcome=decision.outcome,
+            reason=decision.reason,
+            failed_guards=decision.failed_guards,
+            faults=decision.faults,
+        )
     return Receipt(
         entity,
         decision.outcome,
@@ -594,6 +815,7 @@ def build_receipt(snapshot: Snapshot, decision: Step | _Denied) -> Receipt:
         decision.effects,
         decision.faults,
         decision.failed_guards,
+        explanation,
     )
 
 

@@ -30,3 +30,16 @@ def invalid_cursor() -> UsageError:
     """Return the error for text that is not a cursor."""
     hint = "pass the cursor of the previous page unchanged"
     return UsageError("invalid list cursor", code="cursor.malformed", hint=hint)
+
+
+def encode_field_cursor(field: str, value: bytes, entity: str) -> str:
+    """Return the cursor after this row of a list by a field, in the order of its keys."""
+    return urlsafe_b64encode(msgspec.json.encode((field, value, entity))).decode().rstrip("=")
+
+
+def decode_field_cursor(text: str) -> tuple[str, bytes, str]:
+    """Return the field and the position that a cursor encodes. Raises UsageError (`cursor.malformed`)."""
+    try:
+        return msgspec.json.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=tuple[str, bytes, str])
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise invalid_cursor() from error

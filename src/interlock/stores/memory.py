@@ -16,12 +16,21 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from interlock.errors import ArchivedError, UnavailableError, UsageError
+from interlock.model.entity_id import kind_of
+from interlock.model.journal.entry import Entry
 from interlock.model.journal.record import JournalRecord, chain_start, encode_record
 from interlock.model.journal.work import Lane, WorkId
 from interlock.model.snapshot import Snapshot
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
-from interlock.ports.facts import Facts, check_fact
 from interlock.ports.fork import after_fork, forked_error
+from interlock.ports.journal_feed import (
+    FeedEntry,
+    FeedPage,
+    JournalFeed,
+    cursor_ahead,
+    numbered_cursor,
+    read_numbered_cursor,
+)
 from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
 from interlock.ports.refusals import Refusal, RefusalHistory, RefusalLog, RefusalRow, RefusalVerification
 from interlock.ports.statistics import COUNT_MAX, DAY_MS, DwellTimes, MinuteRates, StateCount, Statistics
@@ -38,7 +47,9 @@ from interlock.ports.store import (
     JournalRelease,
     Loaded,
     StaleAttempt,
+    check_plain,
 )
+from interlock.ports.store_facts import StoreFacts
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
 from interlock.stores.definition_table import DefinitionTable
 from interlock.stores.lease_table import LeaseTable
@@ -47,6 +58,9 @@ from interlock.stores.statistics_buffer import BUCKETS, CONFLICTS, REFUSALS, Sta
 from interlock.stores.work_table import WorkTable
 
 T = TypeVar("T")
+
+SCHEME = "memory"
+"""The start of a feed cursor of this store."""
 
 TURN_CALLS = 16
 """Calls after which other tasks of the event loop run. A switch costs a third of a send; sixteen sends take less than
@@ -90,13 +104,15 @@ class MemoryStore:
     refusal_log = Itself[RefusalLog]()
     refusal_history = Itself[RefusalHistory]()
     journal_release = Itself[JournalRelease]()
+    journal_feed = Itself[JournalFeed]()
+    journal_archive = verification = wakeups = field_indexes = None
+    facts = Itself[StoreFacts]()
     definitions = Itself[Definitions]()
-    facts = Itself[Facts]()
-    journal_feed = journal_archive = verification = wakeups = None
     server_clock = False
 
     def __init__(self) -> None:
         self._entities: dict[str, _StoredEntity] = {}
+        self._feed: list[tuple[str, int]] = []
         self._lock = Lock()
         self._closed = False
         self._calls = 0
@@ -132,6 +148,7 @@ class MemoryStore:
                 stored = _StoredEntity(append.kind, append.snapshot, [], {}, 0, now, {}, (), previous, now)
                 self._entities[append.entity] = stored
             stored.records.append(record)
+            self._feed.append((append.entity, entry.version))
             stored.keys[entry.key] = entry.version
             stored.size += len(record.line)
             stored.head, stored.changed_ms = record.head, entry.event.time_ms
@@ -169,6 +186,7 @@ class MemoryStore:
 
     async def find(self, query: EntityQuery) -> EntityPage:
         """Entities by kind, state, age and tag, oldest in their state first, page by page."""
+        check_plain(query)
         with self._lock:
             self._check_open()
             entities, after = page_of(query, sorted(self._matching(query)))
@@ -285,28 +303,23 @@ class MemoryStore:
 
     # Definitions
 
-    async def read_fact(self, name: str) -> str | None:
-        """Return the value of a fact; None when it was never written."""
-        check_fact(name)
-        with self._lock:
-            self._check_open()
-            return self._facts.get(name)
-
-    async def write_fact(self, name: str, value: str, *, expected: str | None) -> bool:
-        """Write a fact if it has the expected value; return whether it was written."""
-        check_fact(name, value)
-        with self._lock:
-            self._check_open()
-            if self._facts.get(name) != expected:
-                return False
-            self._facts[name] = value
-            return True
-
     async def save_definition(self, definition: Definition, *, now_ms: int) -> Edition:
         """Save a definition and its names."""
         with self._lock:
             self._check_open()
             return self._definitions.save(definition, now_ms=now_ms)
+
+    async def read_facts(self) -> dict[str, str]:
+        """Return all facts."""
+        with self._lock:
+            return dict(self._facts)
+
+    async def save_fact(self, name: str, value: str | None) -> None:
+        """Set or remove a fact."""
+        with self._lock:
+            self._facts.pop(name, None)
+            if value is not None:
+                self._facts[name] = value
 
     async def read_definitions(self, kind: str, name: str) -> tuple[StoredDefinition, ...]:
         """Return the revisions of a kind that a name means, in their order."""
@@ -319,6 +332,39 @@ class MemoryStore:
         with self._lock:
             self._check_open()
             return self._definitions.list_editions(kind)
+
+    # The feed
+
+    async def feed(self, after: str | None, *, kinds: tuple[str, ...] | None = None, limit: int) -> FeedPage:
+        """Return the entries after a cursor, in the order of their appends."""
+        start = read_numbered_cursor(SCHEME, after)
+        with self._lock:
+            self._check_open()
+            if start > len(self._feed):
+                raise cursor_ahead(start, len(self._feed))
+            end = min(start + limit, len(self._feed))
+            entries = tuple(
+                FeedEntry(entity, entry, numbered_cursor(SCHEME, number))
+                for number, (entity, version) in enumerate(self._feed[start:end], start=start + 1)
+                if (kinds is None or kind_of(entity) in kinds)
+                and (entry := self._entry(self._entities[entity], version)) is not None
+            )
+            return FeedPage(entries, numbered_cursor(SCHEME, end), is_last=end == len(self._feed))
+
+    async def cursor_at(self, time_ms: int) -> str:
+        """Return the cursor before the entries from this time on."""
+        with self._lock:
+            self._check_open()
+            for number, (entity, version) in enumerate(self._feed):
+                entry = self._entry(self._entities[entity], version)
+                if entry is not None and entry.event.time_ms >= time_ms:
+                    return numbered_cursor(SCHEME, number)
+            return numbered_cursor(SCHEME, len(self._feed))
+
+    @staticmethod
+    def _entry(stored: _StoredEntity, version: int) -> Entry | None:
+        """Return an entry; None when it was released to an archive."""
+        return None if version <= stored.released else stored.records[version - stored.released - 1].entry
 
     # Work
 

@@ -189,6 +189,10 @@ class WakeupPipes:
             self._owners, self._changed_ns = frozenset(), None
         return self._owners
 
+    async def arrive(self) -> bool:
+        """Whether signals arrive: always, where the folder can be used; otherwise there is the poll."""
+        return True
+
     # Listening
 
     async def listen(self, owner: str, on_wakeup: OnWakeup) -> _Member | None:

@@ -10,7 +10,13 @@ if TYPE_CHECKING:
     from interlock.testing.clock import VirtualClock
     from interlock.testing.simulation import Simulation, SimulationRecord
     from interlock.testing.store_suite.subject import StoreSubject
-    from interlock.testing.store_suite.suite import definition_cases, lease_cases, statistics_cases, store_cases
+    from interlock.testing.store_suite.suite import (
+        definition_cases,
+        field_cases,
+        lease_cases,
+        statistics_cases,
+        store_cases,
+    )
 
 _HOMES = {
     "Simulation": "interlock.testing.simulation",
@@ -18,6 +24,7 @@ _HOMES = {
     "StoreSubject": "interlock.testing.store_suite.subject",
     "VirtualClock": "interlock.testing.clock",
     "definition_cases": "interlock.testing.store_suite.suite",
+    "field_cases": "interlock.testing.store_suite.suite",
     "lease_cases": "interlock.testing.store_suite.suite",
     "statistics_cases": "interlock.testing.store_suite.suite",
     "store_cases": "interlock.testing.store_suite.suite",
@@ -29,6 +36,7 @@ __all__ = (
     "StoreSubject",
     "VirtualClock",
     "definition_cases",
+    "field_cases",
     "lease_cases",
     "statistics_cases",
     "store_cases",

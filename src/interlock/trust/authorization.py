@@ -2,7 +2,9 @@
 
 Rule 1: once any event of a chart has roles, an event without roles is denied to everyone. A chart without any roles is
 open to local callers.
-Rule 2: a refusal is `denied`, never `rejected`, and does not say which states would have accepted the event.
+Rule 2: permissions are not pinned: an entity of an older revision follows the newest one (ADR 0076), so that a revoked
+role reaches it.
+Rule 3: a refusal is `denied`, never `rejected`, and does not say which states would have accepted the event.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from interlock.expression.builtins import NAMES
 from interlock.expression.codegen import EvaluationError, Meter, compile_parsed
 from interlock.expression.parser import parse
 from interlock.model.chart import Chart
+from interlock.model.document.document import EventType
 from interlock.model.event import Event
 from interlock.model.limits import WORK_MAX
 from interlock.model.snapshot import Snapshot
@@ -27,19 +30,26 @@ class _Entity(NamedTuple):
 
 
 class Authorizer:
-    """The roles and policies of one chart."""
+    """The roles and policies of one chart, for an entity that may be of an older revision.
 
-    def __init__(self, chart: Chart) -> None:
-        self.events = {each.name: each for each in chart.events or ()}
-        self.restricted = any(each.roles is not None for each in self.events.values())
-        self.is_open = not self.restricted and all(each.permit is None for each in self.events.values())
+    `older` is the chart of that revision. Its roles and policies count for events that only it declares.
+    """
+
+    def __init__(self, chart: Chart, older: Chart | None = None) -> None:
+        charts = [chart] if older is None or older is chart else [older, chart]
+        self.events: dict[str, EventType] = {}
+        self._restricted: dict[str, bool] = {}
+        for each in charts:
+            events = each.events or ()
+            restricted = any(event.roles is not None for event in events)
+            self.events.update({event.name: event for event in events})
+            self._restricted.update({event.name: restricted for event in events})
+        self.is_open = not any(self._restricted.values()) and all(each.permit is None for each in self.events.values())
 
     def role_refusal(self, event: Event) -> str | None:
         """Return why the principal lacks the role for this event; None when it has one."""
-        if not self.restricted:
-            return None
         known = self.events.get(event.name)
-        if known is None:
+        if known is None or not self._restricted[event.name]:
             return None  # the chart rejects undeclared events
         held = set(_mapping(event.principal).get("roles") or ())
         return None if held & set(known.roles or ()) else "roles"

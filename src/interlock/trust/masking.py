@@ -37,6 +37,11 @@ class ChartMask:
         sensitive = (each.sensitive for each in chart.states if each.sensitive is not None)
         self._fields = frozenset(name for each in sensitive for name in each.fields)
 
+    @property
+    def fields(self) -> frozenset[str]:
+        """The names of the masked fields; of a nested field the name of the outermost one."""
+        return frozenset(name.partition(".")[0] for name in self._fields)
+
     @cached_property
     def _written(self) -> frozenset[str]:
         return written_names(self._chart)

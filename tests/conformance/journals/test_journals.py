@@ -126,8 +126,8 @@ async def test_a_journal_of_an_earlier_release_without_hashes_is_read(tmp_path: 
         records.append(record)
     bound = charts_of(["chart trip"])
     entries = tuple(each.entry for each in records)
-    revisions = Revisions(ChartRegistry(each.kernel for each in bound), MemoryStore(), StillClock())
-    snapshot = await replay(revisions, "trip/1", None, entries)
+    charts = ChartRegistry(each.kernel for each in bound)
+    snapshot = await replay(Revisions(charts, MemoryStore(), StillClock()), "trip/1", None, entries)
     assert snapshot is not None
     append = Append("trip", "trip/1", len(records) - 1, entries[-1], snapshot, snapshot.configuration)
     async with interlock.open(f"file://{tmp_path}/kept", charts=bound, work=False) as runtime:

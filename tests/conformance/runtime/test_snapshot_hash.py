@@ -22,8 +22,8 @@ from interlock.runtime.history.replay import replay
 from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
-from tests.conformance.journals.stage import StillClock
 from tests.support.postgres_server import store_or_skip
+from tests.unit.runtime.scene import StillClock
 
 METER = """
 interlock: 1
@@ -70,7 +70,7 @@ def registry(chart: BoundChart) -> ChartRegistry:
 
 
 def revisions(chart: BoundChart) -> Revisions:
-    """The revisions of that process, on an empty store."""
+    """The revisions of a process that has this chart, with an empty store."""
     return Revisions(registry(chart), MemoryStore(), StillClock())
 
 
@@ -208,17 +208,17 @@ async def test_only_the_last_hash_is_compared_when_an_entity_is_loaded() -> None
 
 async def test_a_compatible_chart_that_gives_another_snapshot_proves_nothing() -> None:
     chart = meter()
-    legacy = next(each for each in chart.chart.other_names if each.startswith("1.0.0+"))
-    written = msgspec.structs.replace(chart.start(entity="meter/1").snapshot, revision=legacy)
+    step = chart.start(entity="meter/1")
     event = interlock.Event("_create", {"context": {}})
-    digest = snapshot_digest(encode(written))
-    entry = Entry(1, event, "applied", (), ("on",), legacy, "k", digest=digest)
+    labelled = next(each for each in chart.chart.other_names if "+" in each)  # `compatible` compares the label
+    before = msgspec.structs.replace(step.snapshot, revision=labelled)
+    entry = Entry(1, event, "applied", (), ("on",), labelled, "k", digest=snapshot_digest(encode(before)))
     text = METER.replace("revision: 1.0.0", 'revision: 1.1.0\ncompatible: ">=1 <2"')
     text = text.replace("read: {actions: [{assign: count}]}, ", "")
     same = interlock.loads(text)
     more = interlock.loads(text.replace("context: {", "context: {m: {type: integer, default: 0}, "))
 
-    assert written == await replay(revisions(same), "meter/1", None, [entry])
+    assert before == await replay(revisions(same), "meter/1", None, [entry])
     with pytest.raises(UnavailableError) as raised:
         await replay(revisions(more), "meter/1", None, [entry])
     assert "revision.unknown" == raised.value.code

@@ -248,6 +248,7 @@ def every_word() -> Document:
         build.transition("second", guard="tired"),
         revision="2",
         compatible=">=1",
+        upgrade="safe",
         description="everything",
         unhandled="defer",
         errors="raise",
@@ -343,6 +344,7 @@ interlock: 1
 kind: all
 revision: "2"
 compatible: ">=1"
+upgrade: safe
 description: everything
 unhandled: defer
 errors: raise

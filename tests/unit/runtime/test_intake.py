@@ -14,7 +14,7 @@ import interlock
 from interlock.buses.memory import MemoryBus
 from interlock.buses.registry import open_bus_url
 from interlock.errors import NotFoundError, UnavailableError, UsageError
-from interlock.model.journal.message import Message, encode_message
+from interlock.model.journal.message import Message, decode_message, encode_message
 from interlock.runtime.consumer import DEAD_TYPE, Consumer, Delivery
 from interlock.runtime.runtime import Runtime
 from tests.support.eventually import eventually
@@ -23,9 +23,10 @@ INVOICE = """
 interlock: 1
 kind: invoice
 context: {paid: {type: integer, default: 0}, order: {type: string, default: ""}}
+events: {paid: {}, closed: {}, voided: {payload: {n: integer}}}
 initial: open
 states:
-  open: {on: {paid: {actions: [{assign: {paid: "= context.paid + 1"}}]}, closed: shut}}
+  open: {on: {paid: {actions: [{assign: {paid: "= context.paid + 1"}}]}, closed: shut, voided: shut}}
   shut: {type: final}
 """
 
@@ -123,16 +124,20 @@ async def test_messages_of_one_source_entity_are_processed_in_order_even_while_t
     assert ["order/2/1/0", "order/1/1/0", "order/1/2/0"] == [each.partition("#")[2] for each in taken]
 
 
-async def test_a_refused_message_is_logged_and_acknowledged(caplog: pytest.LogCaptureFixture) -> None:
-    bus = MemoryBus()
-    async with invoices() as runtime, Consumer(bus, runtime, to_invoice) as intake:
+async def test_an_event_that_the_chart_refuses_is_a_dead_letter_and_the_next_message_is_processed() -> None:
+    bus, dead = MemoryBus(), MemoryBus()
+    async with invoices() as runtime, Consumer(bus, runtime, to_invoice, dead_letters=dead) as intake:
         await runtime.create("invoice/1")
         await runtime.send("invoice/1", "closed")
+        await runtime.create("invoice/2")
         await bus.publish(message())
-        await eventually(lambda: intake.counts.total() == 1)
+        await bus.publish(message(subject="order/2"))
+        await eventually(lambda: intake.counts.total() == 2)
+    (letter,) = dead.messages
 
-    assert {"rejected": 1} == intake.counts
-    assert ["a message was refused"] == [each.message for each in caplog.records]
+    assert {"dead": 1, "applied": 1} == intake.counts
+    assert letter.data["code"].startswith("rejected.")
+    assert decode_message(letter.data["body"].encode()).id == message().id
 
 
 def raising(found: Message) -> Delivery | None:
@@ -149,6 +154,10 @@ POISON: list[tuple[Any, bytes, str]] = [
     (lambda found: Delivery("invoice/9", "paid"), encode_message(message()), "entity.unknown"),
     (lambda found: Delivery("invoice/9", "done.x", create={}), encode_message(message()), "event.reserved"),
     (lambda found: Delivery("invoice/9", "paid", create={"no": 1}), encode_message(message()), "context"),
+    (lambda found: Delivery("invoice/9", "payd", create={}), encode_message(message()), "event.unknown"),
+    (lambda found: Delivery("invoice/9", "paid", {"n": {1}}, create={}), encode_message(message()), "event.payload"),
+    (lambda found: Delivery("invoice/9", "voided", {"n": "x"}, create={}), encode_message(message()), "event.payload"),
+    (lambda found: Delivery("invoice/9", "paid", create=[1]), encode_message(message()), "context.refused"),  # type: ignore[arg-type]  # a bug of the route
 ]
 
 
@@ -458,14 +467,18 @@ async def test_a_message_that_fails_unexpectedly_is_requeued() -> None:
     bus = MemoryBus()
     asked: list[str] = []
 
-    def wrong(found: Message) -> Delivery:
-        asked.append(found.id)
-        return Delivery("invoice/1", "paid", create=[1])  # type: ignore[arg-type]  # that is what is wrong with it
-
     async with invoices() as runtime:
-        async with Consumer(bus, runtime, wrong) as first:
+        real = runtime.submit
+
+        async def wrong(entity: str, *_: Any, **__: Any) -> Any:
+            asked.append(entity)
+            raise RuntimeError("a defect")
+
+        runtime.submit = wrong  # type: ignore[method-assign]  # a defect of the runtime
+        async with Consumer(bus, runtime, to_invoice) as first:
             await bus.publish(message())
             await eventually(lambda: bool(asked))
+        runtime.submit = real  # type: ignore[method-assign]  # repaired
         async with Consumer(bus, runtime, to_invoice) as second:
             await eventually(lambda: second.counts.total() == 1)
 

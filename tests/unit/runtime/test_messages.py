@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from interlock.buses.memory import MemoryBus
 from interlock.errors import RejectedError, UnavailableError, UsageError
 from interlock.model.journal.message import Message
 from interlock.ports.work import WorkQuery
+from interlock.runtime.message_setting import CHECKED_MS, MESSAGES_FACT, bus_of, shown_address, turn_off
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
 
@@ -191,3 +193,47 @@ async def test_a_store_without_work_refuses_a_bus() -> None:
 def test_an_invalid_bus_is_refused_by_open(bus: Any) -> None:
     with pytest.raises(UsageError):
         interlock.open("memory:", charts=charts(), bus=bus)
+
+
+async def test_a_running_process_follows_the_setting_of_the_store(tmp_path: Path) -> None:
+    url, clock = f"sqlite:///{tmp_path}/orders.db", VirtualClock()
+
+    async def waiting(runtime: interlock.Runtime) -> set[str]:
+        assert runtime.store.work is not None
+        rows = (await runtime.store.work.list_work(WorkQuery(lane="message"))).rows
+        return {each.entity for each in rows}
+
+    async with interlock.open(url, charts=charts(), work=False, clock=clock) as web:
+        await web.create("order/1")
+        async with interlock.open(url, charts=charts(), bus=MemoryBus(), work=False):
+            assert "" == await bus_of(web.store)  # an object has no address
+        await web.create("order/2")  # it has read the setting just before
+        await clock.advance(CHECKED_MS)
+        await web.create("order/3")
+        assert {"order/3"} == await waiting(web)
+        await turn_off(web.store)
+        await clock.advance(CHECKED_MS)
+        await web.create("order/4")
+        assert {"order/3"} == await waiting(web)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("nats://ada:secret@host:4222,other:4222?stream=orders&token=t", "nats://host:4222,other:4222"),
+        ("https://hooks.example/orders#secret=NAME", "https://hooks.example/orders"),
+        ("memory:", "memory:"),
+    ],
+)
+def test_the_setting_contains_no_secret(address: str, shown: str) -> None:
+    assert shown == shown_address(address)
+
+
+async def test_a_damaged_setting_still_publishes() -> None:
+    store = MemoryStore()
+    await store.save_fact(MESSAGES_FACT, "{")
+    assert "" == await bus_of(store)
+    await store.save_fact(MESSAGES_FACT, "[]")
+    assert "" == await bus_of(store)
+    await store.save_fact(MESSAGES_FACT, None)
+    assert await bus_of(store) is None

@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.errors import DeniedError, RejectedError, UsageError
+from interlock.assemble.charts import BoundChart
+from interlock.errors import DeniedError, RejectedError, UnavailableError, UsageError
 from interlock.model.event import Event
 from interlock.model.journal.work import WorkId
-from interlock.model.limits import PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX
+from interlock.model.limits import PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX, POLICY_AGE_MS_MAX
+from interlock.ports.definitions import Edition
+from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
-from tests.unit.runtime.scene import runtime
+from tests.unit.runtime.scene import StillClock, runtime
 
 PAYMENTS = {"id": "till", "roles": ["payments"]}
 ADA = {"id": "ada", "roles": ["customer"]}
@@ -64,31 +68,88 @@ LEAVE = """\
 interlock: 1
 kind: leave
 revision: "{revision}"
-compatible: ">=1.0 <3"
 events:
   noted: {{roles: [clerk]}}
-  approved: {{roles: [{roles}]}}
+  approved: {{roles: [{roles}]}}{more}
 states:
-  open: {{on: {{noted: {{target: open, reenter: true}}, approved: done}}}}
+  open: {{on: {{noted: {{target: open, reenter: true}}, approved: done{on}}}}}
   done: {{type: final}}
 """
+CLERK, BOSS = {"id": "c", "roles": ["clerk"]}, {"id": "b", "roles": ["boss"]}
 
 
-@pytest.mark.parametrize("expected", [None, 2])
-async def test_roles_come_from_the_current_chart_of_the_entity(tmp_path: Path, expected: int | None) -> None:
-    one = interlock.loads(LEAVE.format(revision="1.0", roles="clerk"))
-    two = interlock.loads(LEAVE.format(revision="2.0", roles="clerk, boss"))
-    clerk, boss = {"id": "c", "roles": ["clerk"]}, {"id": "b", "roles": ["boss"]}
+def leave(revision: str, *roles: str, more: str = "", on: str = "") -> BoundChart:
+    """The chart with these roles for `approved`, and perhaps more events."""
+    return interlock.loads(LEAVE.format(revision=revision, roles=", ".join(roles), more=more, on=on))
+
+
+@pytest.mark.parametrize("older", ["", ", withdrawn: done"])
+async def test_a_revoked_role_reaches_entities_of_older_revisions(tmp_path: Path, older: str) -> None:
+    """Also where only the roles changed, which is another edition of the same revision."""
     url = f"sqlite:///{tmp_path}/x.db"
-    async with (
-        interlock.open(url, charts=[two, one], work=False) as old,
-        interlock.open(url, charts=[two], work=False) as new,
-    ):
-        await old.create("leave/1", principal=clerk)
-        await new.send("leave/1", "noted", principal=clerk)
-        receipt = await old.send("leave/1", "approved", expected=expected, principal=boss)
+    async with interlock.open(url, charts=[leave("1.0", "clerk", "boss", on=older)], work=False) as old:
+        await old.create("leave/1", principal=CLERK)
+    async with interlock.open(url, charts=[leave("2.0", "boss")], work=False) as new:
+        denied = await new.send("leave/1", "approved", principal=CLERK)
+        rehearsed = await new.dry_run("leave/1", "approved", principal=CLERK)
+        applied = await new.send("leave/1", "approved", principal=BOSS)
 
-    assert ("applied", 3) == (receipt.outcome, receipt.version)
+    assert [("denied", "roles"), ("denied", "roles"), ("applied", None)] == [
+        (each.outcome, each.reason) for each in (denied, rehearsed, applied)
+    ]
+
+
+async def test_a_revoked_role_reaches_a_process_with_the_old_chart() -> None:
+    """As soon as another process has registered the newer one, and this process looks again."""
+    store, clock = MemoryStore(), StillClock()
+    old, new = (
+        Runtime(store, ChartRegistry([each.kernel]), clock) for each in (leave("1.0", "clerk"), leave("2.0", "boss"))
+    )
+    for number in (1, 2):
+        await old.create(f"leave/{number}", principal=CLERK)
+    await old.send("leave/1", "noted", principal=CLERK)
+    await new.create("leave/3", principal=CLERK)
+    clock.time_ms += POLICY_AGE_MS_MAX
+    denied = await old.send("leave/1", "approved", principal=CLERK)
+
+    assert ("denied", "roles") == (denied.outcome, denied.reason)
+    assert "applied" == (await old.send("leave/2", "approved", principal=BOSS)).outcome
+
+
+async def test_an_event_that_only_the_older_revision_declares_keeps_its_roles_and_permit() -> None:
+    store = MemoryStore()
+    withdrawn = "\n  withdrawn: {roles: [clerk], permit: \"= principal.id == 'c'\"}"
+    old = leave("1.0", "clerk", more=withdrawn, on=", withdrawn: done")
+    for number in (1, 2, 3):
+        await Runtime(store, ChartRegistry([old.kernel]), StillClock()).create(f"leave/{number}", principal=CLERK)
+    new = Runtime(store, ChartRegistry([leave("2.0", "boss").kernel]), StillClock())
+    receipts = [
+        await new.send("leave/1", "withdrawn", principal=BOSS),
+        await new.send("leave/2", "withdrawn", principal={**CLERK, "id": "d"}),
+        await new.send("leave/3", "withdrawn", principal=CLERK),
+    ]
+
+    assert ["roles", "permit", None] == [each.reason for each in receipts]
+
+
+async def test_roles_stay_known_while_definitions_cannot_be_read() -> None:
+    class Failing(MemoryStore):
+        fails = False
+
+        async def list_definitions(self, kind: str | None = None) -> tuple[Edition, ...]:
+            if self.fails:
+                raise UnavailableError("the store does not respond", code="store.test")
+            return await super().list_definitions(kind)
+
+    store, clock = Failing(), StillClock()
+    leaves = Runtime(store, ChartRegistry([leave("1.0", "boss").kernel]), clock)
+    await leaves.create("leave/1", principal=CLERK)
+    await leaves.send("leave/1", "noted", principal=CLERK)
+    store.fails = True
+    clock.time_ms += POLICY_AGE_MS_MAX
+
+    assert "denied" == (await leaves.send("leave/1", "approved", principal=CLERK)).outcome
+    assert "applied" == (await leaves.send("leave/1", "approved", principal=BOSS)).outcome
 
 
 async def test_an_answer_to_the_entity_itself_needs_no_role() -> None:
@@ -158,18 +219,25 @@ async def test_a_context_that_the_chart_refuses_creates_nothing(context: dict[st
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), "x" * PAYLOAD_BYTES_MAX, "\ud800", {1: 2}])
-async def test_a_context_that_is_not_plain_is_refused(value: Any) -> None:
-    with pytest.raises(RejectedError):
-        await runtime().create("door/1", {"note": value})
+async def test_a_context_that_has_no_json_form_is_refused(value: Any) -> None:
+    """At the call, and the id is still free."""
+    doors = runtime()
+    with pytest.raises(UsageError) as caught:
+        await doors.create("door/1", {"note": value})
+
+    assert "context.refused" == caught.value.code
+    assert "applied" == (await doors.create("door/1")).outcome
 
 
 @pytest.mark.parametrize("payload", [object(), float("inf"), "x" * PAYLOAD_BYTES_MAX, "\ud800", {1: 2}, DEEP])
-async def test_an_invalid_payload_is_rejected(payload: Any) -> None:
+async def test_a_payload_that_has_no_json_form_is_refused(payload: Any) -> None:
+    """At the call, and the key is not used up."""
     doors = runtime()
     await doors.create("door/1")
-    receipt = await doors.send("door/1", "noted", payload, key="k")
+    with pytest.raises(UsageError) as caught:
+        await doors.send("door/1", "noted", payload, key="k")
 
-    assert ("rejected", "payload", 1) == (receipt.outcome, receipt.reason, receipt.version)
+    assert "event.payload" == caught.value.code
     assert "applied" == (await doors.send("door/1", "noted", {"text": "x"}, key="k")).outcome
 
 

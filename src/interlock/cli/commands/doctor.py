@@ -34,9 +34,11 @@ from interlock.operate.dead_letters import key_of
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded
 from interlock.runtime.clock_repair import find_future_stamped
+from interlock.runtime.message_setting import bus_of
 from interlock.runtime.runtime import Runtime
 from interlock.shm.memory.modes import select_mode
 from interlock.stores.registry import Schema, schema_of, without_password
+from interlock.stores.sql.store import SqlStore
 from interlock.stores.sqlite.connection import LIBRARY_MIN, NETWORK_FILE_SYSTEMS, file_system
 from interlock.stores.sqlite.store import address
 
@@ -187,12 +189,28 @@ async def store_checks(url: str, charts: Sequence[BoundChart]) -> list[Check]:
             wrong_tenant = await empty_tenant(url, runtime.store)
             if wrong_tenant is not None:
                 found.append(Check("tenant", "warning", wrong_tenant.message, wrong_tenant.hint))
+            found += [each async for each in _signals(runtime)]
             found += [each async for each in _work(runtime, has_charts=bool(charts))]
     except InterlockError as error:
         found.append(Check("store", "error", error.message, error.hint))
     except OSError as error:
         found.append(Check("store", "error", f"{error.filename}: {error.strerror}"))
     return found
+
+
+async def _signals(runtime: Runtime) -> AsyncIterator[Check]:
+    """Whether entries are published, and whether processes can wake each other."""
+    store = runtime.store
+    bus = await bus_of(store)
+    if bus is not None:
+        yield Check("messages", "ok", f"entries are published{f' to {bus}' if bus else ''}")
+    if bus is not None and bus.startswith("nats:"):
+        text = "JetStream confirms a message before it is flushed, unless the server has sync_interval: always"
+        yield Check("nats", "warning", text, "set `sync_interval: always` in `jetstream` of the server, or replicate")
+    if isinstance(store, SqlStore) and not await store.wakeups.arrive():
+        text = "notifications do not arrive; workers find the work of other processes by polling, within a second"
+        fix = "connect to the server directly, or through a pooler in session mode: LISTEN needs it"
+        yield Check("wake-ups", "warning", text, fix)
 
 
 def _schema(url: str, schema: Schema | None) -> Check:
@@ -260,10 +278,10 @@ async def _work(runtime: Runtime, *, has_charts: bool) -> AsyncIterator[Check]:
     if has_charts:
         missing = await missing_revisions(runtime)
         if missing:
-            names = ", ".join(f"{each.kind} {each.revision}" for each in missing)
-            yield Check("revisions", "warning", f"no chart loaded for {names}", missing[0].hint)
-        elif missing is not None:
-            yield Check("revisions", "ok", "all revisions have a chart")
+            reasons = "; ".join(each.reason for each in missing)
+            yield Check("revisions", "warning", f"entities wait: {reasons}", missing[0].hint)
+        else:
+            yield Check("revisions", "ok", "all revisions have a definition")
         stuck = len(await stuck_entities(runtime, None, PAGE_MAX))
         yield _count_check("entities", stuck, stuck < PAGE_MAX, "longer in a state than expected", "interlock stuck")
 

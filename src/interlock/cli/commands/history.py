@@ -20,11 +20,12 @@ from interlock.cli.output import entity as output
 from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import json_line, json_text
-from interlock.cli.project import load_charts, split_words
+from interlock.cli.project import load_known_charts, split_words
 from interlock.cli.session import CHECK_NAME, empty_tenant, kind_note, open_for_reading, run
 from interlock.errors import InterlockError, NotFoundError
 from interlock.kernel.step import Kernel
 from interlock.model.codec import to_builtins
+from interlock.model.conditions import read_conditions
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Snapshot
@@ -33,7 +34,7 @@ from interlock.observe.feed import feed
 from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.paging import first_page
 from interlock.ports.store import EntityPage, EntityQuery, EntityRow
-from interlock.runtime.history.replay import pages, repeat_step
+from interlock.runtime.history.replay import as_recorded, digest_problem, kernel_of_entry, pages, repeat_step
 from interlock.runtime.history.verify import difference
 from interlock.runtime.request_checks import check_entity
 from interlock.runtime.revisions import missing_functions
@@ -132,10 +133,18 @@ def _unknown(entity: str) -> NotFoundError:
 @click.option("--kind", metavar="KIND", help="Only entities of this kind (default: all kinds).")
 @click.option("--state", metavar="STATE", help="Only in this state (may be compound), :cancelled or :failed.")
 @click.option("--tag", metavar="TAG", help="Only entities in a state with this tag.")
-@click.option("--revision", metavar="REVISION", help="Only entities last written by this revision.")
+@click.option("--revision", metavar="REVISION", help="Only entities of this revision: its name or its label.")
 @click.option("--older", metavar="DURATION", help="Only entities in their state for longer, such as 5m or 2d.")
 @click.option("--prefix", metavar="TEXT", help="Only entities whose id starts with this text.")
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="CONDITION",
+    help="Only with this indexed context field, such as customer=c-7 or 'amount>=10'. May be repeated.",
+)
+@click.option("--context", "has_context", is_flag=True, help="Print the context of each entity.")
 @page_options
+@chart_option
 @json_option
 @common
 @pass_terminal
@@ -149,11 +158,16 @@ def ls(
     revision: str | None,
     older: str | None,
     prefix: str | None,
+    where: tuple[str, ...],
+    has_context: bool,
     limit: int,
     after: str | None,
+    charts: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Entities that have been in their state longest come first. Needs no chart. --after needs a kind.
+    """Entities that have been in their state longest come first. --after and --where need a kind.
+
+    Needs no chart.
 
     Exit code 1 if some entities could not be read; `interlock verify` prints the reasons.
     """
@@ -163,25 +177,34 @@ def ls(
     kind = kind or argument
     if after is not None and kind is None:
         raise click.UsageError("--after needs a kind")
+    if where and kind is None:
+        raise click.UsageError("--where needs a kind")
+    bound = load_known_charts(charts) if where or has_context else []
     older_ms = None if older is None else duration_ms(older, "--older")
 
-    async def work() -> tuple[EntityPage, list[str], int, str]:
-        async with open_for_reading(url) as runtime:
+    async def work() -> tuple[EntityPage, list[str], tuple[str, str | None] | None, int, str]:
+        async with open_for_reading(url, bound) as runtime:
             now_ms = runtime.clock.now_ms()
+            forms = await runtime.index_forms(kind) if where and kind is not None else {}
             rows: list[EntityRow] = []
             unreadable: dict[str, None] = {}
             cursor: str | None = None
             kinds = [kind] if kind is not None else list(await runtime.store.kinds())
-            while kinds and len(rows) < limit:
+            lists = [(each, name) for each in kinds for name in await _revision_names(runtime, each, revision)]
+            listed: tuple[str, str | None] | None = None
+            while lists and len(rows) < limit:
+                listed = lists.pop(0)
                 query = EntityQuery(
-                    kind=kinds.pop(0),
+                    kind=listed[0],
                     state=state,
                     entered_before_ms=None if older_ms is None else now_ms - older_ms,
                     tag=tag,
-                    revision=revision,
+                    revision=listed[1],
                     prefix=prefix,
                     after=after,
                     limit=limit - len(rows),
+                    where=read_conditions(where, forms) if where else None,
+                    context=has_context,
                 )
                 page = await first_page(runtime.list, query)
                 rows += page.rows
@@ -191,24 +214,46 @@ def ls(
             if wrong_tenant is not None:
                 terminal.note(("warning", "yellow"), f": {wrong_tenant}")
             note = "" if rows or wrong_tenant is not None else await kind_note(runtime, kind)
-            return EntityPage(tuple(rows), cursor, tuple(unreadable)), kinds, now_ms, note
+            more = lists if listed is None or cursor is None else [each for each in lists if each[0] != listed[0]]
+            more_kinds = list(dict.fromkeys(each for each, _ in more))
+            return EntityPage(tuple(rows), cursor, tuple(unreadable)), more_kinds, listed, now_ms, note
 
-    page, more_kinds, now_ms, note = run(work())
+    page, more_kinds, listed, now_ms, note = run(work())
     code = exit_codes.FINDINGS if page.unreadable else exit_codes.OK
     if as_json:
-        terminal.data(json_text({**to_builtins(page), "more_kinds": more_kinds}))
+        data = to_builtins(page)
+        for row in data["rows"] if not has_context else ():
+            del row["context"]
+        terminal.data(json_text({**data, "more_kinds": more_kinds}))
         return code
     for line in output.row_lines(page.rows, now_ms):
         terminal.report(*line)
     if page.after is not None and page.rows:
         last_kind = page.rows[-1].entity.partition("/")[0]
-        terminal.message((f"more: --kind {last_kind} --after {page.after}", "dim"))
+        name = f" --revision {listed[1]}" if listed is not None and listed[1] is not None else ""
+        terminal.message((f"more: --kind {last_kind}{name} --after {page.after}", "dim"))
     if more_kinds:
         terminal.message((f"more: --kind {', '.join(more_kinds)}", "dim"))
     if not page.rows:
         terminal.message(f"no entities{note}")
     _print_unreadable(terminal, page.unreadable)
     return code
+
+
+async def _revision_names(runtime: Runtime, kind: str, given: str | None) -> list[str | None]:
+    """Return the names under which entities of a revision are listed; the revision is given by a name or a label."""
+    if given is None:
+        return [None]
+    editions = await runtime.revisions.editions(kind)
+    meant = [each for each in editions if given in (each.label, each.revision, each.written_name, *each.names)]
+    names = dict.fromkeys(name for each in meant for name in (each.written_name, each.revision, *each.names))
+    if runtime.store.statistics is not None:  # a list by a name without entities would be read to its end
+        counts = await runtime.store.statistics.count_states(kind)
+        used = {each.revision for each in counts if each.entities}
+        # Entities of an old store are listed by label, too.
+        labelled = [each for each in sorted(used) if each.partition("+")[0] == given]
+        return [each for each in dict.fromkeys([*names, *labelled, given]) if each in used] or [given]
+    return list(dict.fromkeys([*names, given]))
 
 
 def _print_unreadable(terminal: Terminal, entities: tuple[str, ...]) -> None:
@@ -283,7 +328,7 @@ def replay(
     """
     url, (entity,) = split_words(words, "KIND/ID")
     assert entity is not None
-    bound = load_charts(charts, imports=False)
+    bound = load_known_charts(charts)
 
     async def work() -> int:
         async with open_for_reading(url, bound) as runtime:
@@ -294,7 +339,7 @@ def replay(
                     for entry in page:
                         if last is not None and entry.version > last:
                             return exit_codes.OK
-                        kernel = await runtime.revisions.for_reading(kind_of(entity), entry.revision)
+                        kernel = await kernel_of_entry(runtime.revisions, kind_of(entity), entry)
                         code, snapshot = progress.over(
                             _replay_entry, terminal, runtime, kernel, entity, snapshot, entry, as_json=as_json
                         )
@@ -311,7 +356,7 @@ def replay(
 def _replay_entry(
     terminal: Terminal,
     runtime: Runtime,
-    kernel: Kernel,
+    kernel: Kernel | None,
     entity: str,
     before: Snapshot | None,
     entry: Entry,
@@ -324,11 +369,11 @@ def _replay_entry(
     try:
         step = repeat_step(kernel, entity, before, entry)
         after, faults = step.snapshot, step.faults
-        problem = difference(entry, before, step)
+        problem = difference(entry, before, step) or digest_problem(entry, as_recorded(step.snapshot, entry))
     except InterlockError as error:
         problem = f"the step fails: {error.message}"
-    missing = runtime.revisions.missing_call(kernel)
-    if missing is not None:
+    missing = None if kernel is None else runtime.revisions.missing_call(kernel)
+    if kernel is not None and missing is not None:
         raise missing_functions(kernel.chart, (missing,))
     if as_json:
         line = {
@@ -342,14 +387,17 @@ def _replay_entry(
         mark = ("✓", "green") if problem is None else ("✗", "red")
         terminal.report(mark, *output.entry_line(entry))
         if after is not None:
-            for change in output.context_changes({} if before is None else before.context, after.context):
+            hidden = frozenset[str]() if kernel is None else kernel.chart.saga_fields
+            contexts = [{} if each is None else each.context for each in (before, after)]
+            old, new = ({key: value for key, value in each.items() if key not in hidden} for each in contexts)
+            for change in output.context_changes(old, new):
                 terminal.report("      ", *change)
         for fault in output.problem_lines((), faults):
             terminal.report("      ", *fault)
     if problem is None:
         return exit_codes.OK, after
     message = f"the journal of `{entity}` differs at version {entry.version}: {problem}"
-    if kernel.chart.is_revision(entry.revision):
+    if kernel is None or kernel.chart.is_revision(entry.revision):
         terminal.failure(message)
         return exit_codes.CORRUPTION, after
     hint = f"revision {entry.revision} wrote that entry and its chart is not loaded; the journal may be intact"

@@ -1,4 +1,4 @@
-"""`interlock verify`, `archive`, `db`: verify a store, archive journals, and manage its schema."""
+"""`interlock verify`, `archive`, `db`: verify a store, archive journals, manage its schema and its definitions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 import click
 
 from interlock.cli import exit_codes
+from interlock.cli.commands.definitions import definitions
+from interlock.cli.commands.index import index
 from interlock.cli.options import chart_option, common, duration_ms, example, json_option, pass_terminal, words
 from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import count_text, json_line, json_text
-from interlock.cli.project import load_charts, split_names, split_words
+from interlock.cli.project import load_charts, load_known_charts, split_names, split_words
 from interlock.cli.session import CHECK_NAME, check_exists, empty_tenant, open_for_reading, open_for_writing, run
 from interlock.errors import ConflictError, InterlockError, NotFoundError, UsageError
 from interlock.model.codec import to_builtins
@@ -32,6 +34,7 @@ from interlock.runtime.history.verify import (
     verify_entity,
     verify_store,
 )
+from interlock.runtime.message_setting import bus_of, turn_off
 from interlock.runtime.request_checks import check_entity
 from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
@@ -71,8 +74,7 @@ def verify(
     url, named = split_names(words)
     for each in named:
         check_entity(each)
-    alternative = "verify only the hash chains with --chains-only"
-    bound = [] if chains_only else load_charts(charts, alternative=alternative, imports=False)
+    bound = [] if chains_only else load_known_charts(charts)
     counts: Counter[str] = Counter()
     archives: Counter[str] = Counter()
 
@@ -298,7 +300,10 @@ def _archive_summary(counts: Counter[str], *, dry_run: bool) -> str:
 def db(context: click.Context) -> None:
     """The schema is the format of the tables or files of a store."""
     if context.invoked_subcommand is None:
-        raise click.UsageError("missing command: status, upgrade or tenants")
+        raise click.UsageError("missing command: status, upgrade, tenants, index or definitions")
+
+
+db.add_command(index)
 
 
 @example("interlock db status")
@@ -393,6 +398,38 @@ def restored(terminal: Terminal, words: tuple[str, ...], *, force: bool, as_json
     return exit_codes.OK
 
 
+@example("interlock db messages sqlite:///orders.db", "interlock db messages sqlite:///orders.db --off")
+@db.command
+@words("")
+@click.option("--off", is_flag=True, help="Write no further messages; those that wait are kept.")
+@json_option
+@common
+@pass_terminal
+def messages(terminal: Terminal, words: tuple[str, ...], *, off: bool, as_json: bool) -> int:
+    """Prints whether entries are published, and to which bus. A runtime that is opened with a bus turns it on.
+
+    Every process that writes to the store follows it, running ones within seconds.
+    """
+    url, _ = split_words(words)
+
+    async def work() -> str | None:
+        async with open_for_writing(url) if off else open_for_reading(url) as runtime:
+            if runtime.store.facts is None:
+                raise UsageError("this store has no settings", code="store.facts")
+            if off:
+                await turn_off(runtime.store)
+            return await bus_of(runtime.store)
+
+    bus = run(work())
+    if as_json:
+        terminal.data(json_text({"published": bus is not None, "bus": bus or None}))
+    elif bus is None:
+        terminal.report("entries are not published")
+    else:
+        terminal.report(f"entries are published{f' to {bus}' if bus else ''}")
+    return exit_codes.OK
+
+
 @example("interlock db tenants sqlite:///shared.db")
 @db.command
 @words("")
@@ -416,3 +453,6 @@ def tenants(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int
     else:
         terminal.data("".join(f"{quote(each, safe='')}\n" for each in found))
     return exit_codes.OK
+
+
+db.add_command(definitions)

@@ -15,6 +15,8 @@ from interlock.model.document.actions import Action, Assign, Expression, Script,
 from interlock.model.document.document import EventType
 from interlock.model.document.field import UNSET, Field, field_problem, json_problem
 from interlock.model.document.walk import value_expressions
+from interlock.model.index_key import form_of_field
+from interlock.model.limits import INDEXED_FIELDS_MAX
 
 
 def check_data(report: CheckReport) -> None:
@@ -52,9 +54,30 @@ def _check_fields(report: CheckReport) -> None:
                 report.add_reserved("field", field.name, field.location)
             _check_first_value(report, field, root=state.index == 0)
             _check_field(report, field, "context.default")
+            _check_index(report, field, root=state.index == 0)
     for event in report.chart.events or ():
         for field in event.payload or ():
             _check_field(report, field, "payload.default")
+            _check_index(report, field, root=False)
+    indexed = [each for each in report.chart.states[0].context if each.index]
+    if len(indexed) > INDEXED_FIELDS_MAX:
+        message = f"{len(indexed)} fields have an index; a chart may have {INDEXED_FIELDS_MAX}"
+        hint = "keep the fields that entities are looked up by; every change of an indexed field writes two more rows"
+        report.add("index.count", message, indexed[INDEXED_FIELDS_MAX].location, hint)
+
+
+def _check_index(report: CheckReport, field: Field, *, root: bool) -> None:
+    """Only fields of the root's context that are strings, numbers or booleans have an order to find them by."""
+    if field.index and not root:
+        message = f"the field `{field.name}` cannot have an index: only fields of the root's context can"
+        report.add("field.index", message, field.location, "remove `index`, or copy the value into a field of the root")
+    elif field.index and form_of_field(field) is None:
+        message = f"the field `{field.name}` has the type `{field.type}`, which cannot have an index"
+        hint = "use string, integer, number or boolean, or copy the value into a field of its own"
+        report.add("field.index", message, field.location, hint)
+    inner = field.fields or ()
+    for each in inner if field.items is None else (*inner, field.items):
+        _check_index(report, each, root=False)
 
 
 def _check_first_value(report: CheckReport, field: Field, *, root: bool) -> None:
@@ -75,11 +98,22 @@ def _check_field(report: CheckReport, field: Field, code: str) -> None:
     if field.min is not None and field.max is not None and field.min > field.max:
         message = f"no value is valid for `{field.name}`: `min` {field.min} is greater than `max` {field.max}"
         report.add("field.bounds", message, field.location, "swap `min` and `max`")
+    for each in _with_parts(field):
+        if each.format is not None and each.type != "string":
+            message = f"`{each.name}` has a `format`, which only a string can have, and is of type {each.type}"
+            report.add("field.format", message, field.location, "write `type: string`, or remove `format`")
     if field.default is UNSET or any(True for _ in value_expressions(field.default)):
         return
     problem = json_problem(field.default) or field_problem(field.default, field)
     if problem is not None:
         report.add(code, f"the default is invalid: {problem}", field.location, "correct the default or the type")
+
+
+def _with_parts(field: Field) -> Iterator[Field]:
+    """A field, and those of its items and of its object, at any depth."""
+    yield field
+    for each in (*(() if field.items is None else (field.items,)), *(field.fields or ())):
+        yield from _with_parts(each)
 
 
 def _without_enum(field: Field) -> Field:

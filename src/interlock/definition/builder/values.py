@@ -20,6 +20,7 @@ from interlock.errors import DefinitionError, Diagnostic, SourceLocation, UsageE
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.actions import Expression, Value
 from interlock.model.document.field import FIELD_TYPES, UNSET, Field, FieldType, is_text, type_name
+from interlock.model.document.formats import FORMATS, Format
 from interlock.model.limits import INTEGER_BITS_MAX, VALUE_DEPTH_MAX
 
 Json: TypeAlias = "bool | int | float | str | Expression | Sequence[Json] | Mapping[str, Json] | None"
@@ -196,14 +197,17 @@ def field(
     min: float | None = None,
     max: float | None = None,
     length_max: int | None = None,
+    format: Format | None = None,
     items: FieldType | FieldPart | None = None,
     fields: Sequence[FieldPart] | None = None,
+    index: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field of the context or of an event's payload.
 
     A field of the context needs one of `default`, `required` and `nullable`. A field of a payload is required unless it
     has a default or `required=False`. `items` is the field of each item of an array, `fields` are those of an object.
+    With `index`, entities are found by it; only for fields of the root's context.
     """
     made = Field(
         name=text(name, FIELD, "a field's name"),
@@ -214,6 +218,8 @@ def field(
         min=min,
         max=max,
         length_max=length_max,
+        format=None if format is None else choice(format, FORMATS, "a field's format"),
+        index=index,
         description=description,
         location=caller_location(),
     )
@@ -229,6 +235,8 @@ def string(
     nullable: bool = False,
     enum: Sequence[str] | None = None,
     length_max: int | None = None,
+    format: Format | None = None,
+    index: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field that contains a string."""
@@ -240,6 +248,8 @@ def string(
         nullable=nullable,
         enum=enum,
         length_max=length_max,
+        format=format,
+        index=index,
         description=description,
     )
 
@@ -253,6 +263,7 @@ def integer(
     enum: Sequence[int] | None = None,
     min: int | None = None,
     max: int | None = None,
+    index: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field that contains a whole number."""
@@ -265,6 +276,7 @@ def integer(
         enum=enum,
         min=min,
         max=max,
+        index=index,
         description=description,
     )
 
@@ -278,6 +290,7 @@ def number(
     enum: Sequence[float] | None = None,
     min: float | None = None,
     max: float | None = None,
+    index: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field that contains a number."""
@@ -290,6 +303,7 @@ def number(
         enum=enum,
         min=min,
         max=max,
+        index=index,
         description=description,
     )
 
@@ -300,10 +314,19 @@ def boolean(
     default: Json = OMITTED,
     required: bool | None = None,
     nullable: bool = False,
+    index: bool = False,
     description: str | None = None,
 ) -> FieldPart:
     """Return a field that contains true or false."""
-    return field(name, "boolean", default=default, required=required, nullable=nullable, description=description)
+    return field(
+        name,
+        "boolean",
+        default=default,
+        required=required,
+        nullable=nullable,
+        index=index,
+        description=description,
+    )
 
 
 def field_parts(given: object, what: str) -> tuple[FieldPart, ...]:

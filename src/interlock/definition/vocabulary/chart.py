@@ -561,7 +561,14 @@ DOCUMENT = Record(
             shape=TEXT,
             identity="out",
             order="kept",
-            description="Revisions whose entities may run on this chart without changes.",
+            description="Revisions whose entities may run on this chart; each is moved to it if it can be carried.",
+        ),
+        Key(
+            name="upgrade",
+            shape=Choice(options=("pinned", "safe")),
+            identity="out",
+            order="kept",
+            description="pinned (default): entities stay on their revision; safe: they move to this one if they can.",
         ),
         Key(
             name="dialect",

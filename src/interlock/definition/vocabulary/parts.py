@@ -63,6 +63,7 @@ from interlock.model.document.document import (
     Transition,
 )
 from interlock.model.document.field import FIELD_TYPES, UNSET, Field
+from interlock.model.document.formats import FORMATS
 
 TEXTS = ListOf(item=TEXT, what="a list of strings")
 ROLES = ListOf(item=NAME, what="a list of roles")
@@ -308,6 +309,13 @@ _FIELD_SHAPES: dict[str, Shape] = {
                 description="Characters or items at most.",
             ),
             Key(
+                name="format",
+                shape=Choice(options=FORMATS),
+                identity="in",
+                order="kept",
+                description="How a string is written: a time, a decimal number, base64.",
+            ),
+            Key(
                 name="items",
                 shape=Ref(name="field"),
                 payload=False,
@@ -321,6 +329,13 @@ _FIELD_SHAPES: dict[str, Shape] = {
                 identity="in",
                 order="free",
                 description="The fields of an object; others are refused.",
+            ),
+            Key(
+                name="index",
+                shape=Boolean(),
+                identity="out",
+                order="kept",
+                description="Find entities by this field of the root's context.",
             ),
             Key(name="description", shape=TEXT, identity="out", order="kept", description="A description for readers."),
         ),

@@ -34,7 +34,7 @@ For the states `a: {after: {48h: b}, on: {go: {target: b, actions: [{assign: {n:
         effect_1 = Effect('timer', 1, base + '1', {'name': 'after.48h.b', 'event': 'after.48h.b',
             'due_ms': due_ms_1, 'version': version})
         return Step(Snapshot(kind, id, version, revision, to_2, context, snapshot.history, (timer_2,),
-            snapshot.invokes, (), snapshot.entered, None, None, snapshot.parent), (effect_0, effect_1,),
+            snapshot.invokes, (), snapshot.entered, None, None, snapshot.parent, snapshot.moved), (effect_0, effect_1,),
             'applied', None, (1,))
 
 `to_2` is the configuration `('b',)`. The names in the globals of the source are those of `StepCompiler.globals`.

@@ -354,7 +354,7 @@ class StepWriter:
         if branch.records:
             self.out.reads_snapshot = True
             history = f"{{**({history} or {{}}), **{branch.records!r}}}"
-        others = f"{history}, {timers}, {invokes}, (), snapshot.entered, {ended}, snapshot.parent"
+        others = f"{history}, {timers}, {invokes}, (), snapshot.entered, {ended}, snapshot.parent, snapshot.moved"
         snapshot = f"Snapshot(kind, id, version, revision, {self._names(names)}, context, {others})"
         transitions = f", {chosen!r}" if chosen else ""
         self.out.add(f"return Step({snapshot}, {effects}, {outcome}{transitions})")

@@ -209,6 +209,7 @@ class Document:
     root: State
     revision: str | None = None
     compatible: str | None = None
+    upgrade: Literal["pinned", "safe"] | None = field(default=None, metadata={"hashed": False})
     dialect: DialectName = "interlock"
     unhandled: Literal["reject", "ignore", "defer"] | None = None
     errors: Literal["event", "raise"] | None = None

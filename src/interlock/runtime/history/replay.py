@@ -23,6 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, NotFoundError, UnavailableError, UsageError
+from interlock.evolve.move import is_move, repeat_move
 from interlock.kernel.step import Kernel
 from interlock.model.codec import encode, snapshot_digest
 from interlock.model.entity_id import kind_of
@@ -62,17 +63,18 @@ async def replay(
     recorded: tuple[Entry, Snapshot] | None = None
     other: tuple[Entry, Kernel] | None = None
     for entry in entries:
-        kernel = revisions.known(kind, entry.revision) or await revisions.for_reading(kind, entry.revision)
+        kernel = await kernel_of_entry(revisions, kind, entry)
         snapshot = as_recorded(repeat_step(kernel, entity, snapshot, entry).snapshot, entry)
-        missing = revisions.missing_call(kernel)
-        if missing is not None:
-            raise missing_functions(kernel.chart, (missing,))
-        if other is None and not kernel.chart.is_revision(entry.revision):
-            other = entry, kernel
+        if kernel is not None:
+            missing = revisions.missing_call(kernel)
+            if missing is not None:
+                raise missing_functions(kernel.chart, (missing,))
+            if other is None and not kernel.chart.is_revision(entry.revision):
+                other = entry, kernel
         if entry.digest is not None:
             recorded = entry, snapshot
         if snapshot.version != entry.version or snapshot.configuration != entry.after:
-            if not kernel.chart.is_revision(entry.revision):
+            if kernel is not None and not kernel.chart.is_revision(entry.revision):
                 raise unproven(entity, entry, kernel)
             found = f"version {snapshot.version} in {', '.join(snapshot.configuration)}"
             written = f"version {entry.version} in {', '.join(entry.after)}"
@@ -112,9 +114,25 @@ def unproven(entity: str, entry: Entry, kernel: Kernel) -> UnavailableError:
     return UnavailableError(message, code="revision.unknown", hint="load the chart of that revision too")
 
 
-def repeat_step(kernel: Kernel, entity: str, snapshot: Snapshot | None, entry: Entry) -> Step:
-    """Repeat the step of an entry on the snapshot before it. Raises CorruptionError when that snapshot is missing."""
+async def kernel_of_entry(revisions: Revisions, kind: str, entry: Entry) -> Kernel | None:
+    """Return the chart that replays an entry; None for a move, which needs none (`evolve.move`).
+
+    Raises UnavailableError as `Revisions.for_reading` does.
+    """
+    if is_move(entry):
+        return None
+    return revisions.known(kind, entry.revision) or await revisions.for_reading(kind, entry.revision)
+
+
+def repeat_step(kernel: Kernel | None, entity: str, snapshot: Snapshot | None, entry: Entry) -> Step:
+    """Repeat the step of an entry on the snapshot before it; of a move without its chart.
+
+    Raises CorruptionError when that snapshot is missing, or is not the one before a move.
+    """
     event = entry.event
+    if is_move(entry):
+        return repeat_move(entity, snapshot, entry)
+    assert kernel is not None  # only a move needs none
     if event.name == CREATE:
         data = event.data if isinstance(event.data, dict) else {}
         parent = None if data.get("parent") is None else msgspec.convert(data["parent"], Parent)

@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from interlock.errors import ArchivedError, CorruptionError, InterlockError, UnavailableError
-from interlock.evolve.carry import MOVED, Carrier
+from interlock.evolve.carry import Carrier
 from interlock.evolve.shadow import ShadowTally
 from interlock.evolve.step_comparison import Comparison, Difference, StepComparer
 from interlock.kernel.step import Kernel
-from interlock.model.journal.entry import Entry
+from interlock.model.journal.entry import MOVED, Entry
 from interlock.model.limits import SHADOW_CHANGED_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step

@@ -35,6 +35,7 @@ from interlock.runtime.history.replay import (
     DIGEST_HINT,
     as_recorded,
     digest_problem,
+    kernel_of_entry,
     read_before_damage,
     repeat_step,
     unproven,
@@ -211,17 +212,20 @@ class EntityVerifier:
     async def _replay(self, revisions: Revisions, record: JournalRecord) -> None:
         entry = record.entry
         try:
-            kernel = await revisions.for_reading(kind_of(self._entity), entry.revision)
+            kernel = await kernel_of_entry(revisions, kind_of(self._entity), entry)
         except (NotFoundError, UnavailableError) as error:
             self._problem = VerificationProblem(error.code, error.message, record.version)
             return
         try:
             step = repeat_step(kernel, self._entity, self._snapshot, entry)
         except InterlockError as error:
+            if kernel is None:
+                self._fail_at(record, error.code, error.message)
+                return
             self._record_divergence(kernel, record, f"the step fails: {error.message}")
             return
-        missing = revisions.missing_call(kernel)
-        if missing is not None:
+        missing = None if kernel is None else revisions.missing_call(kernel)
+        if kernel is not None and missing is not None:
             lacking = missing_functions(kernel.chart, (missing,))
             self._problem = VerificationProblem(lacking.code, lacking.message, record.version)
             return
@@ -239,10 +243,10 @@ class EntityVerifier:
         self._snapshot = after
 
     def _record_divergence(
-        self, kernel: Kernel, record: JournalRecord, found: str, code: str = "journal.divergence"
+        self, kernel: Kernel | None, record: JournalRecord, found: str, code: str = "journal.divergence"
     ) -> None:
         """Record that a repeated step gives a different result. It is damage only by the chart that wrote the entry."""
-        if kernel.chart.is_revision(record.entry.revision):
+        if kernel is None or kernel.chart.is_revision(record.entry.revision):
             self._fail_at(record, code, found)
             return
         error = unproven(self._entity, record.entry, kernel)

@@ -63,6 +63,7 @@ class EntityDelivery:
         refused: dict[WorkId, RejectedError] = {}
         for _ in range(3 * TIMERS_MAX):  # each may be shifted, twice, and each may fire
             try:
+                await self._sender.upgrade(entity)  # first: the timers of the newest chart may be others
                 snapshot, last_ms = await self._sender.load_snapshot(entity)
             except NotFoundError:
                 return TimersFired(frozenset(fired), {})

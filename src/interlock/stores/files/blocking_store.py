@@ -126,13 +126,13 @@ class BlockingFileStore:
         """The leases of this root."""
         return FileLeases(self.io, self.root)
 
-    def facts(self) -> FileFacts:
-        """The facts of this root."""
-        return FileFacts(self.io, self.root)
-
     def definitions(self) -> FileDefinitions:
         """The definitions of this root."""
         return FileDefinitions(self.io, self.root)
+
+    def facts(self) -> FileFacts:
+        """The facts of this root."""
+        return FileFacts(self.io, self.root)
 
     # Reading
 

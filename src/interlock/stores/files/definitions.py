@@ -79,7 +79,7 @@ class FileDefinitions:
             with contextlib.suppress(FileExistsError):
                 fs.make_directory(self._root.directory, DEFINITIONS)
             fs.sync_directory(self._root.directory)
-            parent = OpenDirectory(fs, fs.open_directory(self._root.directory, DEFINITIONS))
+            parent = _Directory(fs, fs.open_directory(self._root.directory, DEFINITIONS))
             try:
                 with (
                     DirectoryLock(fs, parent.descriptor, WHAT, self._lock_ms_max, parent.close),
@@ -209,7 +209,15 @@ class FileDefinitions:
         ]
 
     def _read(self, directory: int, name: str) -> bytes:
-        return read_small_file(self._fs, directory, name)
+        fs = self._fs
+        file = fs.open_file(directory, name)
+        data = b""
+        try:
+            while len(data) <= _FILE_BYTES_MAX and (chunk := fs.read(file, len(data), _READ_BYTES)):
+                data += chunk
+        finally:
+            fs.close(file)
+        return data
 
     @contextlib.contextmanager
     def _opened(self, at: int, name: str) -> Iterator[int]:
@@ -220,19 +228,7 @@ class FileDefinitions:
             self._fs.close(directory)
 
 
-def read_small_file(fs: FileSystem, directory: int, name: str) -> bytes:
-    """The bytes of a file, up to some more than a definition may have."""
-    file = fs.open_file(directory, name)
-    data = b""
-    try:
-        while len(data) <= _FILE_BYTES_MAX and (chunk := fs.read(file, len(data), _READ_BYTES)):
-            data += chunk
-    finally:
-        fs.close(file)
-    return data
-
-
-class OpenDirectory:
+class _Directory:
     """An open directory that is closed once: by its lock, when that cannot be released, or at the end."""
 
     def __init__(self, fs: FileSystem, descriptor: int) -> None:
@@ -240,7 +236,6 @@ class OpenDirectory:
         self.descriptor = descriptor
 
     def close(self) -> None:
-        """Close it, unless it is closed."""
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             self._fs.close(descriptor)

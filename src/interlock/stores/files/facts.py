@@ -1,7 +1,6 @@
-"""Facts about a root: one small file each in the folder `facts`.
+"""Facts about a file store: `<root>/facts.json`, a mapping of names to texts, replaced as a whole.
 
-Rule 1: a fact is written to a temporary file, flushed and renamed, under the lock of the folder.
-Rule 2: an earlier release ignores the folder.
+Rule: writers take the lock of the file's folder in turn; a reader sees the old mapping or the new one.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ import msgspec
 
 from interlock.errors import CorruptionError
 from interlock.model.codec import encode
-from interlock.stores.files.definitions import OpenDirectory, read_small_file
-from interlock.stores.files.durable_io import DirectoryLock, DurableIO, replace_file, unavailable
+from interlock.stores.files.durable_io import DurableIO, replace_file, unavailable
 from interlock.stores.files.root import Root
 
-FACTS = "facts"
-WHAT = "the facts"
-"""What locks and errors call the folder."""
+FACTS = "facts.json"
+LOCK = "facts.lock"
+WHAT = "the facts of the store"
+_READ_BYTES = 1_048_576
 
 
 class FileFacts:
@@ -29,49 +28,39 @@ class FileFacts:
         self._root = root
         self._lock_ms_max = io.settings.lock_ms_max
 
-    def read(self, name: str) -> str | None:
-        """Return the value of a fact; None when it was never written. Raises CorruptionError if it is damaged."""
+    def read(self) -> dict[str, str]:
+        """Return all facts. Raises CorruptionError for a damaged file."""
         try:
-            folder = self._fs.open_directory(self._root.directory, FACTS)
+            file = self._fs.open_file(self._root.directory, FACTS)
         except FileNotFoundError:
-            return None
+            return {}
         except OSError as error:
             raise unavailable(WHAT, "read", error) from error
         try:
-            return self._read(folder, name)
+            data = self._fs.read(file, 0, _READ_BYTES)
         except OSError as error:
             raise unavailable(WHAT, "read", error) from error
         finally:
-            self._fs.close(folder)
+            self._fs.close(file)
+        try:
+            return msgspec.json.decode(data, type=dict[str, str])
+        except msgspec.MsgspecError as error:
+            raise CorruptionError(f"cannot decode {FACTS}: {error}", code="store.facts") from error
 
-    def write(self, name: str, value: str, *, expected: str | None) -> bool:
-        """Write a fact if it has the expected value; return whether it was written."""
+    def save(self, name: str, value: str | None) -> None:
+        """Set or remove a fact."""
         self._root.check_writable()
         fs = self._fs
         try:
-            with contextlib.suppress(FileExistsError):
-                fs.make_directory(self._root.directory, FACTS)
-            fs.sync_directory(self._root.directory)
-            folder = OpenDirectory(fs, fs.open_directory(self._root.directory, FACTS))
+            lock = fs.open_append(self._root.directory, LOCK)
             try:
-                with DirectoryLock(fs, folder.descriptor, WHAT, self._lock_ms_max, folder.close):
-                    if self._read(folder.descriptor, name) != expected:
-                        return False
-                    replace_file(fs, folder.descriptor, name, encode({"value": value}) + b"\n")
-                    fs.sync_directory(folder.descriptor)
-                    return True
+                fs.lock(lock, self._lock_ms_max)
+                facts = {key: text for key, text in self.read().items() if key != name}
+                if value is not None:
+                    facts[name] = value
+                replace_file(fs, self._root.directory, FACTS, encode(dict(sorted(facts.items()))))
             finally:
-                folder.close()
+                with contextlib.suppress(OSError):
+                    fs.close(lock)
         except OSError as error:
             raise unavailable(WHAT, "write", error) from error
-
-    def _read(self, folder: int, name: str) -> str | None:
-        try:
-            data = read_small_file(self._fs, folder, name)
-        except FileNotFoundError:
-            return None
-        try:
-            return msgspec.json.decode(data, type=dict[str, str])["value"]
-        except (msgspec.MsgspecError, KeyError) as error:
-            hint = f"restore the file {FACTS}/{name} from a backup"
-            raise CorruptionError(f"the fact `{name}` is damaged", code="store.fact", hint=hint) from error

@@ -5,8 +5,8 @@
     <root>/pending/, changed               which entities have unfinished work (`work.markers`)
     <root>/dispatch                        the lock of the one process that runs work
     <root>/leases/                         leases and downtimes
+    <root>/facts.json                      settings that every process follows
     <root>/definitions/                    the definitions of charts
-    <root>/facts/                          facts about the root, such as its restore epoch
     <root>/refusals.log                    attempts that changed nothing, JSON lines, best effort; operators' acts on
                                            work, flushed before the act
 

@@ -32,7 +32,6 @@ from interlock.errors import UnavailableError, UsageError
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import Lane, WorkId
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
-from interlock.ports.facts import Facts, check_fact
 from interlock.ports.fork import after_fork
 from interlock.ports.leases import Downtime, Lease, Leases
 from interlock.ports.refusals import Refusal, RefusalLog
@@ -49,7 +48,9 @@ from interlock.ports.store import (
     JournalArchive,
     JournalRelease,
     Loaded,
+    check_plain,
 )
+from interlock.ports.store_facts import StoreFacts
 from interlock.ports.threads import in_thread_or_here
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
 from interlock.stores.files.blocking_store import BlockingFileStore
@@ -83,9 +84,9 @@ class FileStore:
     journal_archive = Itself[JournalArchive]()
     journal_release = Itself[JournalRelease]()
     verification = Itself[EntityVerification]()
+    clock_stamps = statistics = refusal_history = journal_feed = field_indexes = None
+    facts = Itself[StoreFacts]()
     definitions = Itself[Definitions]()
-    facts = Itself[Facts]()
-    clock_stamps = statistics = refusal_history = journal_feed = None
 
     def __init__(
         self,
@@ -162,6 +163,7 @@ class FileStore:
 
     async def find(self, query: EntityQuery) -> EntityPage:
         """Entities by kind, state, age and tag, the longest in their state first, page by page."""
+        check_plain(query)
         return await self._in_thread(lambda: self._store.find(query))
 
     async def entity_names(self) -> tuple[str, ...]:
@@ -192,6 +194,14 @@ class FileStore:
         """Save a definition and its names."""
         return await self._in_thread(lambda: self._definitions.save(definition, now_ms=now_ms))
 
+    async def read_facts(self) -> dict[str, str]:
+        """Return all facts."""
+        return await self._in_thread(self._facts.read)
+
+    async def save_fact(self, name: str, value: str | None) -> None:
+        """Set or remove a fact."""
+        await self._in_thread(lambda: self._facts.save(name, value))
+
     async def read_definitions(self, kind: str, name: str) -> tuple[StoredDefinition, ...]:
         """The revisions of a kind that a name means, in their order."""
         return await self._in_thread(lambda: self._definitions.read(kind, name))
@@ -199,16 +209,6 @@ class FileStore:
     async def list_definitions(self, kind: str | None = None) -> tuple[Edition, ...]:
         """All editions, of one kind or of all, sorted by kind and sequence."""
         return await self._in_thread(lambda: self._definitions.list_editions(kind))
-
-    async def read_fact(self, name: str) -> str | None:
-        """The value of a fact; None when it was never written."""
-        check_fact(name)
-        return await self._in_thread(lambda: self._facts.read(name))
-
-    async def write_fact(self, name: str, value: str, *, expected: str | None) -> bool:
-        """Write a fact if it has the expected value; whether it was written."""
-        check_fact(name, value)
-        return await self._in_thread(lambda: self._facts.write(name, value, expected=expected))
 
     async def acquire_lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         """Acquire or extend the lease of a name; None while another owner has it."""

@@ -15,10 +15,14 @@ and its row locked, after the entity is locked.
 Rule 6: the server's time of an entry never goes back, whatever its clock does: reads are bounded by it.
 Rule 7: the due time of work is sent as the distance from its entry; the server adds it to its own clock.
 Rule 8: a step that changes no list takes a shorter statement, and so does a step without work.
+Rule 9: every statement ends with the generation of the indexed fields that it was prepared for, and is undone when that
+is not the present one. The keys of fields are written by a function, for the reason of rule 5: an index builder commits
+while a step waits for its entity.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -27,6 +31,7 @@ from interlock.model.journal.work import WorkDelta
 from interlock.ports.store import Append
 from interlock.stores.sql.commit_plan import CommitPlan, JournalTip, ListChanges, plan_commit, split_entity
 from interlock.stores.sql.database import ANY_STATE
+from interlock.stores.sql.field_index import IndexedFields, field_changes
 from interlock.stores.sql.work_lists import place_values, queue_line
 
 NO_FENCE = (None, None, None, None)
@@ -159,11 +164,51 @@ _WORKED_ANSWER = """
                        $41::bigint[], $42::text[], $43::bigint[], $44::bigint[], $45::boolean[])
       FROM moved AS m)"""
 
-COMMIT_STEPS = _STEPS + _KEPT + _ANSWER
-COMMIT_STEPS_WITH_LISTS = _STEPS + _KEPT + _LISTED + _ANSWER
-COMMIT_STEPS_WITH_WORK = _FENCED_STEPS + _KEPT + _LISTED + _WORKED_ANSWER
-COMMIT_CREATIONS = _CREATIONS + _KEPT + _LISTED + _ANSWER
-COMMIT_CREATIONS_WITH_WORK = _CREATIONS + _KEPT + _LISTED + _WORKED_ANSWER
+# The last values of every statement: the generation of the indexed fields, then the keys that the batch changes.
+
+_GENERATION = """
+    (${generation}::bigint = coalesce((SELECT generation FROM field_generation WHERE tenant = $1), 0)
+     OR refuse_generation())"""
+_FIELDS = """
+    AND (cardinality(${left}::bigint[]) + cardinality(${entered}::bigint[]) = 0 OR {keep_fields})"""
+_KEEP_FIELDS = """keep_fields(
+      $1, {moved}, ${left}::bigint[], ${left_field}::text[], ${left_value}::bytea[],
+      ${entered}::bigint[], ${entered_field}::text[], ${entered_value}::bytea[])"""
+_MOVED_TOGETHER = "array_agg(m.n), array_agg(m.kind), array_agg(m.id)"
+_MOVED_ALONE = "ARRAY[1::bigint], ARRAY[$2::text], ARRAY[$3::text]"
+_FIELD_VALUES = ("generation", "left", "left_field", "left_value", "entered", "entered_field", "entered_value")
+
+
+def _with_generation(statement: str) -> str:
+    """Return a statement that takes one more value: the generation of the indexed fields."""
+    numbers = _field_numbers(statement)
+    return statement + _next_condition(statement) + _GENERATION.format(**numbers)
+
+
+def with_fields(statement: str, *, alone: bool = False) -> str:
+    """Return a statement that takes seven more values: the generation, and the keys that its steps change."""
+    numbers = _field_numbers(statement)
+    keep_fields = _KEEP_FIELDS.format(moved=_MOVED_ALONE if alone else _MOVED_TOGETHER, **numbers)
+    if not alone:
+        keep_fields = f"(SELECT {keep_fields} FROM moved AS m)"  # noqa: S608 - made of constants
+    return _with_generation(statement) + _FIELDS.format(keep_fields=keep_fields, **numbers)
+
+
+def _field_numbers(statement: str) -> dict[str, int]:
+    first = max(int(each) for each in re.findall(r"\$(\d+)", statement)) + 1
+    return {name: number for number, name in enumerate(_FIELD_VALUES, start=first)}
+
+
+def _next_condition(statement: str) -> str:
+    """Return what joins a condition to the statement, which ends with its answer."""
+    return " WHERE" if statement.endswith(_ANSWER) else " AND"
+
+
+COMMIT_STEPS = _with_generation(_STEPS + _KEPT + _ANSWER)
+COMMIT_STEPS_WITH_LISTS = with_fields(_STEPS + _KEPT + _LISTED + _ANSWER)
+COMMIT_STEPS_WITH_WORK = with_fields(_FENCED_STEPS + _KEPT + _LISTED + _WORKED_ANSWER)
+COMMIT_CREATIONS = with_fields(_CREATIONS + _KEPT + _LISTED + _ANSWER)
+COMMIT_CREATIONS_WITH_WORK = with_fields(_CREATIONS + _KEPT + _LISTED + _WORKED_ANSWER)
 
 # A single step takes scalar parameters in the same order: arrays of one element cost twice as much.
 
@@ -218,9 +263,9 @@ _WORKED_ALONE = """
                     $33::bytea[], $34::bigint[], $35::bigint[],
                     $36::bigint[], $37::text[], $38::bigint[], $39::bigint[], $40::boolean[])"""
 
-COMMIT_STEP = _STEP + _ANSWER
-COMMIT_STEP_WITH_LISTS = _STEP + _LISTED_ALONE + _ANSWER
-COMMIT_STEP_WITH_WORK = _STEP + _LISTED_ALONE + _WORKED_ALONE
+COMMIT_STEP = _with_generation(_STEP + _ANSWER)
+COMMIT_STEP_WITH_LISTS = with_fields(_STEP + _LISTED_ALONE + _ANSWER, alone=True)
+COMMIT_STEP_WITH_WORK = with_fields(_STEP + _LISTED_ALONE + _WORKED_ALONE, alone=True)
 
 # Tips and keys, and whether a commit waits for standbys: then a key counts once they have it.
 
@@ -233,6 +278,7 @@ SELECT_TIPS = f"""
     FROM unnest($2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS i (kind, id, key, n)
     LEFT JOIN LATERAL (
       SELECT * FROM entity AS e WHERE e.tenant = $1 AND e.kind = i.kind AND e.id = i.id OFFSET 0) AS e ON true"""  # noqa: S608 - made of constants
+SELECT_GENERATION = "SELECT coalesce((SELECT generation FROM field_generation WHERE tenant = $1), 0)"
 SELECT_ATTEMPTS = """
     SELECT i.n, w.attempts
     FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[])
@@ -300,14 +346,31 @@ class WorkRows(NamedTuple):
     fence: tuple[Any, ...]
 
 
+class KeptFields(NamedTuple):
+    """The fields whose keys every step writes, and the generation of that set."""
+
+    generation: int
+    fields: IndexedFields
+
+
 class PreparedStep(NamedTuple):
-    """A planned step as rows: its own, those of its lists and its work, and their size in bytes."""
+    """A planned step as rows: its own, those of its lists, its work and its indexed fields, and their size in bytes.
+
+    `fields` has the changed fields, with their keys before and after; `generation` is that of the set of fields.
+    """
 
     plan: CommitPlan
     row: tuple[Any, ...]
     changes: ListChanges | None
     work: WorkRows | None
+    fields: tuple[tuple[str, bytes | None, bytes | None], ...]
+    generation: int
     size: int
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether the step changes lists or indexed fields."""
+        return self.changes is not None or bool(self.fields)
 
     @property
     def is_fenced(self) -> bool:
@@ -315,8 +378,11 @@ class PreparedStep(NamedTuple):
         return self.work is not None and self.work.fence != NO_FENCE
 
 
-def prepare_step(append: Append, tip: JournalTip) -> PreparedStep:
-    """Return the rows of an append on this tip. Raises CorruptionError when the tip cannot be decoded."""
+def prepare_step(append: Append, tip: JournalTip, kept: KeptFields) -> PreparedStep:
+    """Return the rows of an append on this tip.
+
+    Raises CorruptionError when the tip cannot be decoded, UsageError when the append lacks what its fields were before.
+    """
     plan = plan_commit(append, tip)
     after, line = plan.tip, plan.line
     row = (
@@ -338,7 +404,9 @@ def prepare_step(append: Append, tip: JournalTip) -> PreparedStep:
     )
     work = _work_rows(append)
     body_bytes = 0 if work is None else sum(len(each[BODY]) for each in work.created)
-    return PreparedStep(plan, row, _list_changes(plan), work, len(append.snapshot_json) + len(line) + body_bytes)
+    fields = tuple(field_changes(append, kept.fields[append.kind])) if append.kind in kept.fields else ()
+    size = len(append.snapshot_json) + len(line) + body_bytes
+    return PreparedStep(plan, row, _list_changes(plan), work, fields, kept.generation, size)
 
 
 def _list_changes(plan: CommitPlan) -> ListChanges | None:
@@ -383,8 +451,8 @@ def _work_rows(append: Append) -> WorkRows | None:
 
 def values_of_step(tenant: str, step: PreparedStep) -> tuple[Any, ...]:
     """Return the values of `COMMIT_STEP`, or of its variants when the step changes lists or has work."""
-    if step.changes is None and step.work is None:
-        return (tenant, *step.row)
+    if not step.has_lists and step.work is None:
+        return (tenant, *step.row, step.generation)
     changes = step.changes or NO_CHANGES
     return (
         tenant,
@@ -395,18 +463,24 @@ def values_of_step(tenant: str, step: PreparedStep) -> tuple[Any, ...]:
         changes.tags_entered,
         *columns(changes.counts, 3),
         *(() if step.work is None else _work_columns([step])),
+        *_field_columns([step]),
     )
 
 
 def values_of_steps(tenant: str, batch: Sequence[PreparedStep], *, has_lists: bool) -> tuple[Any, ...]:
     """Return the values of `COMMIT_STEPS`, or with list changes, of the statements that write those too."""
-    rows = columns([each.row for each in batch], len(batch[0].row))
     if not has_lists:
-        return (tenant, *rows)
+        return (tenant, *_step_columns(batch), batch[0].generation)
+    return (tenant, *_step_columns(batch), *_list_columns(batch), *_field_columns(batch))
+
+
+def _step_columns(batch: Sequence[PreparedStep]) -> tuple[list[Any], ...]:
+    return columns([each.row for each in batch], len(batch[0].row))
+
+
+def _list_columns(batch: Sequence[PreparedStep]) -> tuple[list[Any], ...]:
     numbered = [(n, each.changes) for n, each in enumerate(batch, start=1) if each.changes is not None]
     return (
-        tenant,
-        *rows,
         *columns([(n, *each) for n, changes in numbered for each in changes.states_left], 3),
         *columns([(n, *each) for n, changes in numbered for each in changes.states_entered], 3),
         *columns([(n, each) for n, changes in numbered for each in changes.tags_left], 2),
@@ -418,8 +492,19 @@ def values_of_steps(tenant: str, batch: Sequence[PreparedStep], *, has_lists: bo
 def values_with_work(tenant: str, batch: Sequence[PreparedStep], *, has_fences: bool) -> tuple[Any, ...]:
     """Return the values of the statements that write lists and work; with fences, of `COMMIT_STEPS_WITH_WORK`."""
     fences = [NO_FENCE if each.work is None else each.work.fence for each in batch]
-    values = (*values_of_steps(tenant, batch, has_lists=True), *_work_columns(batch))
-    return (*values, *columns(fences, len(NO_FENCE))) if has_fences else values
+    values = (tenant, *_step_columns(batch), *_list_columns(batch), *_work_columns(batch))
+    fence_columns = columns(fences, len(NO_FENCE)) if has_fences else ()
+    return (*values, *fence_columns, *_field_columns(batch))
+
+
+def _field_columns(batch: Sequence[PreparedStep]) -> tuple[Any, ...]:
+    """Return the generation of a batch and the keys that it changes. All of its steps have the same generation."""
+    changes = [(n, *change) for n, each in enumerate(batch, start=1) for change in each.fields]
+    return (
+        batch[0].generation,
+        *columns([(n, field, before) for n, field, before, _ in changes if before is not None], 3),
+        *columns([(n, field, after) for n, field, _, after in changes if after is not None], 3),
+    )
 
 
 def _work_columns(batch: Sequence[PreparedStep]) -> tuple[list[Any], ...]:

@@ -22,6 +22,7 @@ from interlock.stores.sql.database import Ask, Name, Questions, Statements
 NOTE_ALIVE = "SELECT since_ms, until_ms FROM note_alive($1, $2, $3)"
 
 _ROW = "e.version, e.revision, e.configuration, e.created_ms, e.entered_ms, e.changed_ms, e.ended, e.active, e.tags"
+_INDEX = "kind, field, form, state, done, cursor"
 _BY_AGE = """
     SELECT s.entered_ms, s.id, {row}
     FROM entity_state AS s CROSS JOIN LATERAL (
@@ -36,7 +37,7 @@ LOCK_DEFINITIONS = "SELECT pg_advisory_xact_lock(hashtextextended('interlock/def
 _WORK_AFTER = "tenant = $1 AND (kind, id, lane, version, ordinal) > ($2, $3, $4, $5::bigint, $6::bigint)"
 _OWNER = """
     LEFT JOIN LATERAL (
-      SELECT revision, active, tags, entered_ms AS since FROM entity
+      SELECT revision, active, tags, entered_ms AS since, snapshot FROM entity
       WHERE tenant = $1 AND kind = p.kind AND id = p.id OFFSET 0) AS e ON true"""
 
 
@@ -77,6 +78,62 @@ STATEMENTS = Statements(
           SELECT (SELECT e.kind FROM entity AS e WHERE e.tenant = $1 AND e.kind > f.kind ORDER BY e.kind LIMIT 1)
           FROM found AS f WHERE f.kind IS NOT NULL)
         SELECT kind FROM found WHERE kind IS NOT NULL""",
+    # Indexes on fields
+    list_by_field=f"""
+        SELECT e.entered_ms, e.id, {_ROW}, f.value
+        FROM (
+          SELECT value, id FROM entity_field
+          WHERE tenant = $1 AND kind = $2 AND field = $3 AND (value, id) > ($4::bytea, $5) AND value < $6
+          ORDER BY value, id LIMIT $7) AS f
+        CROSS JOIN LATERAL (
+          SELECT * FROM entity WHERE tenant = $1 AND kind = $2 AND id = f.id OFFSET 0) AS e
+        ORDER BY f.value, f.id""",  # noqa: S608 - made of constants
+    count_fields="""
+        SELECT count(*) FROM (
+          SELECT FROM entity_field
+          WHERE tenant = $1 AND kind = $2 AND field = $3 AND value >= $4 AND value < $5 LIMIT $6) AS found""",
+    entities_after="""
+        SELECT id, version, snapshot FROM entity
+        WHERE tenant = $1 AND kind = $2 AND id > $3 ORDER BY id LIMIT $4""",
+    entities_named="""
+        SELECT e.id, e.version, e.snapshot
+        FROM unnest($3::text[]) AS i (id) CROSS JOIN LATERAL (
+          SELECT * FROM entity WHERE tenant = $1 AND kind = $2 AND id = i.id OFFSET 0) AS e""",
+    has_entities="SELECT 1 FROM entity WHERE tenant = $1 AND kind = $2 ORDER BY id LIMIT 1",
+    indexes=f"SELECT {_INDEX} FROM field_index WHERE tenant = $1 ORDER BY kind, field",  # noqa: S608 - made of constants
+    indexes_of_kind=f"SELECT {_INDEX} FROM field_index WHERE tenant = $1 AND kind = $2 ORDER BY field",  # noqa: S608 - made of constants
+    index_to_build=f"""
+        SELECT {_INDEX} FROM field_index WHERE tenant = $1 AND kind = $2 AND field = $3 FOR NO KEY UPDATE""",  # noqa: S608 - made of constants
+    declare_index="""
+        INSERT INTO field_index (tenant, kind, field, form, state) VALUES ($1, $2, $3, $4, $5)
+        ON CONFLICT (tenant, kind, field) DO UPDATE SET form = excluded.form""",
+    advance_index="""
+        UPDATE field_index SET cursor = $5, done = $6, state = $7
+        WHERE tenant = $1 AND kind = $2 AND field = $3 AND cursor = $4 AND state = 'building'""",
+    mark_dropping="UPDATE field_index SET state = 'dropping' WHERE tenant = $1 AND kind = $2 AND field = $3",
+    forget_index="DELETE FROM field_index WHERE tenant = $1 AND kind = $2 AND field = $3 AND state = 'dropping'",
+    add_fields="""
+        WITH held AS MATERIALIZED (
+          SELECT i.id, i.value
+          FROM unnest($4::text[], $5::bigint[], $6::bytea[]) AS i (id, version, value)
+          CROSS JOIN LATERAL (
+            SELECT FROM entity AS e
+            WHERE e.tenant = $1 AND e.kind = $2 AND e.id = i.id AND e.version = i.version
+            FOR SHARE OF e) AS e),
+        added AS (
+          INSERT INTO entity_field (tenant, kind, field, value, id)
+          SELECT $1, $2, $3, value, id FROM held
+          ON CONFLICT DO NOTHING)
+        SELECT id FROM held""",
+    delete_fields="""
+        DELETE FROM entity_field WHERE ctid = ANY (ARRAY (
+          SELECT ctid FROM entity_field
+          WHERE tenant = $1 AND kind = $2 AND field = $3 ORDER BY value, id LIMIT $4))
+        RETURNING 1""",
+    hold_steps=("SET LOCAL lock_timeout = '200ms'", "LOCK TABLE entity IN SHARE ROW EXCLUSIVE MODE"),
+    next_generation="""
+        INSERT INTO field_generation AS g (tenant, generation) VALUES ($1, 1)
+        ON CONFLICT (tenant) DO UPDATE SET generation = g.generation + 1""",
     # Records
     records=SELECT_RECORDS,
     # Statistics
@@ -240,6 +297,19 @@ STATEMENTS = Statements(
         SELECT p.kind, p.id, p.lane, p.version, p.ordinal, e.revision
         FROM page AS p {_OWNER}
         ORDER BY p.kind, p.id, p.lane, p.version, p.ordinal""",  # noqa: S608 - made of constants
+    walk_fields=f"""
+        WITH page AS MATERIALIZED (
+          SELECT kind, field, value, id FROM entity_field
+          WHERE tenant = $1 AND (kind, field, value, id) > ($2, $3, $4::bytea, $5)
+          ORDER BY kind, field, value, id LIMIT $6)
+        SELECT p.kind, p.field, p.value, p.id, e.snapshot
+        FROM page AS p {_OWNER}
+        ORDER BY p.kind, p.field, p.value, p.id""",  # noqa: S608 - made of constants
+    present_fields="""
+        SELECT g.field
+        FROM unnest($4::text[], $5::bytea[]) AS g (field, value) CROSS JOIN LATERAL (
+          SELECT FROM entity_field
+          WHERE tenant = $1 AND kind = $2 AND field = g.field AND value = g.value AND id = $3 OFFSET 0) AS f""",
     # Expired keys
     key_boundary="SELECT floor(extract(epoch FROM at) * 1000)::bigint FROM key_boundary WHERE tenant = $1",
     move_key_boundary="""
@@ -270,14 +340,14 @@ STATEMENTS = Statements(
         ON CONFLICT (tenant, kind, name, revision) DO NOTHING""",
     delete_definition="""
         DELETE FROM definition WHERE tenant = $1 AND kind = $2 AND revision = $3 AND digest = $4""",
-    fact="SELECT value FROM store_fact WHERE tenant = $1 AND name = $2",
-    insert_fact="""
-        INSERT INTO store_fact (tenant, name, value) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING RETURNING name""",
-    swap_fact="""
-        UPDATE store_fact SET value = $3 WHERE tenant = $1 AND name = $2 AND value = $4 RETURNING name""",
     delete_unused_body="""
         DELETE FROM definition_body
         WHERE digest = $1 AND NOT EXISTS (SELECT 1 FROM definition WHERE digest = $1)""",
+    facts="SELECT name, value FROM store_fact WHERE tenant = $1",
+    save_fact="""
+        INSERT INTO store_fact (tenant, name, value) VALUES ($1, $2, $3)
+        ON CONFLICT (tenant, name) DO UPDATE SET value = excluded.value""",
+    delete_fact="DELETE FROM store_fact WHERE tenant = $1 AND name = $2",
     record_heartbeat=record_heartbeat,
     release_journal=release_journal,
 )

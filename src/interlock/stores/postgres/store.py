@@ -28,8 +28,9 @@ from interlock.model.backoff import Backoff
 from interlock.model.journal.work import Lane
 from interlock.ports.clock import SystemClock
 from interlock.ports.fork import after_fork, forked_error, keep_forever
+from interlock.ports.journal_feed import FeedPage, JournalFeed
 from interlock.ports.refusals import Refusal
-from interlock.ports.store import Append
+from interlock.ports.store import Append, Itself
 from interlock.ports.work import Claim
 from interlock.stores.postgres.address import PostgresAddress
 from interlock.stores.postgres.commit import SELECT_LOADED
@@ -42,6 +43,7 @@ from interlock.stores.postgres.connection import (
     run_questions,
     translate_error,
 )
+from interlock.stores.postgres.feed import cursor_at, read_feed
 from interlock.stores.postgres.maintenance import migrate
 from interlock.stores.postgres.pool import ConnectionPool
 from interlock.stores.postgres.refusals import RefusalWriter
@@ -59,6 +61,13 @@ CHANGE_TRIES = 3
 
 CHANGE_BACKOFF = Backoff(50, 50)
 """The wait before such a change is tried again: the other transaction takes a few milliseconds."""
+
+LOCK_TRIES = 12
+"""How often a change is tried that waits until no step is in progress, each time for a fraction of a second: a longer
+wait would hold up all other steps, and a transaction of a caller may take seconds."""
+
+LOCK_BACKOFF = Backoff(50, 1_000)
+"""The wait before such a change is tried again."""
 
 ONE_MOMENT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
@@ -86,13 +95,21 @@ class PostgresStore(SqlStore):
     """Journals on a PostgreSQL server. Safe for many callers, event loops, threads and processes."""
 
     database: PostgresDatabase
-    journal_feed = None
+    journal_feed = Itself[JournalFeed]()
     server_clock = True
 
     def __init__(self, address: PostgresAddress) -> None:
         database = PostgresDatabase(address)
         release = partial(_release_claims, database)
         super().__init__(database, PostgresWakeups(address, lambda: database.connections().pool, release))
+
+    async def feed(self, after: str | None, *, kinds: tuple[str, ...] | None = None, limit: int) -> FeedPage:
+        """Return the entries after a cursor; those of one entity are in the order of their versions."""
+        return await self.database.read(lambda: read_feed(self.database.tenant, after, kinds, limit))
+
+    async def cursor_at(self, time_ms: int) -> str:
+        """Return the cursor before the entries from this time on, by the server's clock."""
+        return await self.database.read(lambda: cursor_at(time_ms))
 
     @classmethod
     async def open(cls, address: PostgresAddress) -> PostgresStore:
@@ -222,6 +239,17 @@ class PostgresDatabase:
         with self._translated():
             async with self.connections().pool.connection() as connection, connection.transaction():
                 return await run_questions(connection, questions())
+
+    async def change_whole(self, questions: Callable[[], Questions[T]]) -> T:
+        """Run questions in one transaction that may be repeated; again when it had to wait for other transactions."""
+        for attempt in range(LOCK_TRIES - 1):
+            try:
+                return await self.change_once(questions)
+            except UnavailableError as error:
+                if error.__cause__ is None or not is_retryable(error.__cause__):
+                    raise
+            await self._clock.sleep_ms(LOCK_BACKOFF.wait_ms(attempt, self._clock.jitter()))
+        return await self.change_once(questions)
 
     async def close(self) -> None:
         """Finish appends that are in progress, then close the connections of all event loops."""

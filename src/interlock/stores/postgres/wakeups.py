@@ -44,6 +44,9 @@ from interlock.stores.wakeup_pipes import (
 NOTIFY_SECONDS = 0.01
 """The least time between two notifications of a process."""
 
+ARRIVAL_SECONDS = 5.0
+"""How long a test waits for its own notification, which takes less than a millisecond."""
+
 NOTIFY = "SELECT pg_notify($1, $2)"
 
 _RECONNECT = Backoff(100, 5_000, jitter=0.5)
@@ -148,6 +151,23 @@ class PostgresWakeups:
         on_wakeup(ALL_LANES)  # what was signalled while nobody listened
         await lost.wait()
         return 0
+
+    async def arrive(self) -> bool:
+        """Whether a notification arrives within `ARRIVAL_SECONDS`: not through a pooler in transaction mode."""
+        arrived, token = asyncio.Event(), self._clock.token()
+        connection = await connect(self._address)
+        try:
+            await connection.add_listener(
+                channel_of(self._address), lambda *given: arrived.set() if token in given[3] else None
+            )
+            async with asyncio.timeout(ARRIVAL_SECONDS), self._pool().connection() as other:
+                await other.execute(NOTIFY, channel_of(self._address), f"0:{token}:")
+                await arrived.wait()
+        except (TimeoutError, asyncpg.PostgresError, *CONNECTION_LOST):
+            return False
+        finally:
+            await disconnect(connection)
+        return True
 
     async def close(self) -> None:
         """Send what waits, and end what is in progress."""

@@ -36,8 +36,10 @@ from interlock.stores.postgres.commit import (
     COMMIT_STEPS_WITH_LISTS,
     COMMIT_STEPS_WITH_WORK,
     SELECT_ATTEMPTS,
+    SELECT_GENERATION,
     SELECT_RECORD,
     SELECT_TIPS,
+    KeptFields,
     PreparedStep,
     prepare_step,
     values_of_step,
@@ -50,6 +52,7 @@ from interlock.stores.postgres.connection import (
     is_bad_value,
     is_lost,
     is_retryable,
+    run_questions,
     sqlstate,
     translate_error,
 )
@@ -61,6 +64,7 @@ from interlock.stores.postgres.statistics import StatisticsWriter
 from interlock.stores.sql.commit_plan import JournalTip, split_entity, tip_of_new_entity
 from interlock.stores.sql.database import SqlAppendResult
 from interlock.stores.sql.expired_keys import ExpiredKeys
+from interlock.stores.sql.field_index import indexed_fields
 
 BATCH_STEPS_MAX = 512
 """Steps of one statement: with more it only takes longer, and so do the receipts of its first steps."""
@@ -76,6 +80,11 @@ QUEUE_MAX = 4_096
 
 TIPS_MAX = 20_000
 """Journal tips in memory, half a KiB each. A missing one costs a query."""
+
+OTHER_GENERATION = "IL001"
+"""The server's code when the set of indexed fields is not the one that a statement was prepared for."""
+
+NO_FIELDS = KeptFields(0, {})
 
 TRIES_MAX = 7
 """How often a statement is sent before its callers get an UnavailableError."""
@@ -129,6 +138,7 @@ class Writer:
         self._commits_max = pool.address.connections if is_single else min(STATEMENTS_MAX, pool.address.connections)
         self._batch_max = 1 if is_single else BATCH_STEPS_MAX
         self._tips: dict[str, JournalTip] = {}
+        self._kept: KeptFields | None = None
         self._is_starting = False
         self._clock = SystemClock()
         self._housekeeping_at = pool.loop.time() + HOUSEKEEPING_SECONDS
@@ -231,6 +241,8 @@ class Writer:
 
     async def _answer_batch(self, batch: list[PendingCommit]) -> None:
         """Answer every caller of a batch, or raise the error of all that are left."""
+        if self._kept is None:
+            self._kept = await self._pool.ask_with_retry(self._kept_fields)
         known: list[PendingCommit] = []
         unknown: list[PendingCommit] = []
         for each in batch:
@@ -251,7 +263,7 @@ class Writer:
         if tip is None or tip.version != waiting.append.expected:
             return False
         try:
-            waiting.prepared = prepare_step(waiting.append, tip)
+            waiting.prepared = prepare_step(waiting.append, tip, self._kept or NO_FIELDS)
         except InterlockError as error:
             waiting.fail(error)
         return True
@@ -270,6 +282,9 @@ class Writer:
                     raise  # it took as long as a commit may; a caller that retries waits again
                 failure = error
             except (asyncpg.PostgresError, *CONNECTION_LOST) as error:
+                if sqlstate(error) == OTHER_GENERATION:
+                    chunk = await self._prepare_for_new_fields(chunk)
+                    continue
                 if is_bad_value(error):
                     await self._halve(chunk, error)
                     return
@@ -282,6 +297,24 @@ class Writer:
                 return
             await self._clock.sleep_ms(RETRY.wait_ms(attempt, self._clock.jitter()))
         raise failure
+
+    # Indexed fields
+
+    async def _kept_fields(self, connection: Connection) -> KeptFields:
+        """Return the fields whose keys steps write. The generation is read first: the fields may only be newer."""
+        generation = await connection.fetchval(SELECT_GENERATION, self._tenant)
+        return KeptFields(generation, await run_questions(connection, indexed_fields(STATEMENTS, self._tenant)))
+
+    async def _prepare_for_new_fields(self, chunk: list[PendingCommit]) -> list[PendingCommit]:
+        """Prepare steps again, on the same tips, for the fields that are indexed now."""
+        kept = self._kept = await self._pool.ask_with_retry(self._kept_fields)
+        for each in chunk:
+            if each.prepared is not None:
+                try:
+                    each.prepared = prepare_step(each.append, each.prepared.plan.before, kept)
+                except InterlockError as error:
+                    each.fail(error)
+        return [each for each in chunk if not each.future.done()]
 
     async def _halve(self, chunk: list[PendingCommit], error: BaseException) -> None:
         """Find the step that cannot be stored, and commit the others."""
@@ -296,6 +329,10 @@ class Writer:
 
     async def _send(self, chunk: list[PendingCommit]) -> list[PendingCommit]:
         """Send one statement, answer the steps that it committed, and return the others."""
+        if len({each.prepared.generation for each in chunk if each.prepared is not None}) > 1:
+            chunk = await self._prepare_for_new_fields(chunk)
+        if not chunk:
+            return []
         batch = [each.prepared for each in chunk if each.prepared is not None]
         assert len(batch) == len(chunk), "a step was not prepared"
         assert len({each.append.entity for each in chunk}) == len(chunk), "an entity occurs twice in a batch"
@@ -315,7 +352,7 @@ class Writer:
         """Return the shortest statement that commits these steps, with its values."""
         tenant = self._tenant
         has_work = any(each.work is not None for each in batch)
-        has_lists = any(each.changes is not None for each in batch)
+        has_lists = any(each.has_lists for each in batch)
         if are_new and has_work:
             return COMMIT_CREATIONS_WITH_WORK, values_with_work(tenant, batch, has_fences=False)
         if are_new:

@@ -59,6 +59,26 @@ class Statements:
     has_many_tagged: str
     kinds: str
 
+    list_by_field: str
+    count_fields: str
+    entities_after: str
+    entities_named: str
+    has_entities: str
+    indexes: str
+    indexes_of_kind: str
+    index_to_build: str
+    """Held until the end of the transaction: one process builds an index at a time, and none while it is dropped."""
+    declare_index: str
+    advance_index: str
+    mark_dropping: str
+    forget_index: str
+    add_fields: str
+    delete_fields: str
+    hold_steps: tuple[str, ...]
+    """Wait until no step is in progress, and let none start before the transaction ends; empty with one writer."""
+    next_generation: str | None
+    """None where a writer notices that another connection has written."""
+
     records: str
 
     counts: str
@@ -106,6 +126,8 @@ class Statements:
     walk_tags: str
     walk_keys: str
     walk_work: str
+    walk_fields: str
+    present_fields: str
 
     key_boundary: str
     move_key_boundary: str
@@ -126,9 +148,9 @@ class Statements:
     delete_definition: str
     delete_unused_body: str
 
-    fact: str
-    insert_fact: str
-    swap_fact: str
+    facts: str
+    save_fact: str
+    delete_fact: str
 
     record_heartbeat: Callable[[str, int, int], Questions[Downtime | None]]
     """From tenant, time and gap: the downtime that ends with this heartbeat."""
@@ -184,6 +206,9 @@ class SqlDatabase(Protocol):
 
     async def change_once(self, questions: Callable[[], Questions[T]]) -> T:
         """Run questions in one transaction; after a lost connection the caller decides whether to repeat them."""
+
+    async def change_whole(self, questions: Callable[[], Questions[T]]) -> T:
+        """Run questions in one transaction that may be repeated, when others hold it up or its connection is lost."""
 
     async def append(self, append: Append) -> SqlAppendResult:
         """Commit one step."""

@@ -14,10 +14,11 @@ import msgspec
 
 from interlock.errors import CorruptionError, UsageError
 from interlock.model.codec import decode_snapshot
+from interlock.model.index_key import IndexedField
 from interlock.model.journal.record import JournalRecord
 from interlock.model.journal.work import Lane, WorkId
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
-from interlock.ports.facts import Facts, check_fact
+from interlock.ports.field_indexes import FieldIndexes, IndexStatus
 from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
 from interlock.ports.refusals import Refusal, RefusalHistory, RefusalLog, RefusalRow, RefusalVerification
 from interlock.ports.statistics import DwellTimes, MinuteRates, StateCount, Statistics
@@ -32,11 +33,12 @@ from interlock.ports.store import (
     JournalRelease,
     Loaded,
 )
+from interlock.ports.store_facts import StoreFacts
 from interlock.ports.wakeups import Wakeups
 from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkQueue
-from interlock.stores.sql import definitions, facts, leases, lists, statistics, verification, work_lists
+from interlock.stores.sql import definitions, field_index, leases, lists, statistics, verification, work_lists
 from interlock.stores.sql.commit_plan import split_entity
-from interlock.stores.sql.database import Questions, SqlAppendResult, SqlDatabase
+from interlock.stores.sql.database import Ask, Questions, SqlAppendResult, SqlDatabase
 from interlock.stores.sql.records import read_records
 from interlock.stores.sql.refusals import append_refusals, refusals_before, verify_refusals
 
@@ -46,6 +48,9 @@ UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 class SqlWakeups(Wakeups, Protocol):
     """The signals of a SQL store, which end with it."""
+
+    async def arrive(self) -> bool:
+        """Whether signals arrive at all, as far as a test shows."""
 
     async def close(self) -> None:
         """Send what waits, and release everything."""
@@ -61,9 +66,10 @@ class SqlStore:
     refusal_log = Itself[RefusalLog]()
     refusal_history = Itself[RefusalHistory]()
     journal_release = Itself[JournalRelease]()
+    field_indexes = Itself[FieldIndexes]()
     verification = Itself[EntityVerification]()
     definitions = Itself[Definitions]()
-    facts = Itself[Facts]()
+    facts = Itself[StoreFacts]()
     journal_archive = None
 
     def __init__(self, database: SqlDatabase, wakeups: SqlWakeups) -> None:
@@ -107,7 +113,18 @@ class SqlStore:
 
     async def find(self, query: EntityQuery) -> EntityPage:
         """Return entities by kind, state, age and tag, oldest in their state first, page by page."""
-        return await self.database.read(lambda: lists.find_entities(self._sql, self._tenant, query))
+        if not (query.where or query.context):
+            return await self.database.read(lambda: lists.find_entities(self._sql, self._tenant, query))
+
+        def find() -> Questions[EntityPage]:
+            search = field_index.find_by_fields if query.where else lists.find_entities
+            found = yield from search(self._sql, self._tenant, query)
+            if query.context:
+                found = yield from field_index.add_contexts(self._sql, self._tenant, query.kind, found)
+            return found
+
+        is_one_question = not query.context and len(query.where or ()) == 1
+        return await (self.database.read(find) if is_one_question else self.database.read_snapshot(find))
 
     async def kinds(self) -> tuple[str, ...]:
         """Return the kinds that have entities, sorted."""
@@ -139,6 +156,38 @@ class SqlStore:
         """Finish appends that are in progress, then release everything; later calls raise UnavailableError."""
         await self.wakeups.close()  # it releases claims of dead workers
         await self.database.close()
+
+    # Indexes on fields
+
+    async def declare_indexes(self, fields: tuple[IndexedField, ...]) -> None:
+        """Create the indexes that are missing. Every step that starts afterwards keeps them, in every process."""
+        for each in fields:
+            check_text(each.field, "field")
+        if fields and await self.database.read(lambda: field_index.undeclared(self._sql, self._tenant, fields)):
+            await self.database.change_whole(lambda: field_index.declare_indexes(self._sql, self._tenant, fields))
+
+    async def indexes(self) -> tuple[IndexStatus, ...]:
+        """Return all indexes, by kind and field."""
+        return await self.database.read(lambda: field_index.list_indexes(self._sql, self._tenant))
+
+    async def build_index(self, kind: str, field: str, *, limit: int) -> IndexStatus | None:
+        """Add the next entities, at most `limit`; return the index afterwards, or None when it does not exist."""
+        check_text(kind, "kind")
+        check_text(field, "field")
+        return await self.database.change_whole(
+            lambda: field_index.build_part(self._sql, self._tenant, kind, field, limit)
+        )
+
+    async def drop_index(self, kind: str, field: str, *, limit: int) -> IndexStatus | None:
+        """Stop keeping an index, and delete at most `limit` of its rows; return it until it is gone, then None."""
+        check_text(kind, "kind")
+        check_text(field, "field")
+        status = await self.database.read(lambda: field_index.find_index(self._sql, self._tenant, kind, field))
+        if status is not None and status.state != "dropping":
+            await self.database.change_whole(lambda: field_index.stop_keeping(self._sql, self._tenant, kind, field))
+        return await self.database.change_whole(
+            lambda: field_index.drop_part(self._sql, self._tenant, kind, field, limit)
+        )
 
     # Refusals
 
@@ -250,6 +299,27 @@ class SqlStore:
             lambda: definitions.save_definition(self._sql, self._tenant, definition, now_ms)
         )
 
+    async def read_facts(self) -> dict[str, str]:
+        """Return all facts."""
+
+        def read() -> Questions[dict[str, str]]:
+            return dict((yield Ask(self._sql.facts, (self._tenant,))))
+
+        return await self.database.read(read)
+
+    async def save_fact(self, name: str, value: str | None) -> None:
+        """Set or remove a fact."""
+        check_text(name, "name")
+        check_text(value or "", "fact")
+
+        def save() -> Questions[None]:
+            if value is None:
+                yield Ask(self._sql.delete_fact, (self._tenant, name))
+            else:
+                yield Ask(self._sql.save_fact, (self._tenant, name, value))
+
+        await self.database.change(save)
+
     async def read_definitions(self, kind: str, name: str) -> tuple[StoredDefinition, ...]:
         """Return the revisions of a kind that a name means, in their order."""
         check_text(kind, "kind")
@@ -260,19 +330,6 @@ class SqlStore:
         """Return all editions, of one kind or of all, sorted by kind and sequence."""
         check_text(kind or "", "kind")
         return await self.database.read(lambda: definitions.list_editions(self._sql, self._tenant, kind))
-
-    # Facts
-
-    async def read_fact(self, name: str) -> str | None:
-        """Return the value of a fact; None when it was never written."""
-        check_fact(name)
-        return await self.database.read(lambda: facts.read_fact(self._sql, self._tenant, name))
-
-    async def write_fact(self, name: str, value: str, *, expected: str | None) -> bool:
-        """Write a fact if it has the expected value; return whether it was written."""
-        check_fact(name, value)
-        check_text(value, "value")
-        return await self.database.change_once(lambda: facts.write_fact(self._sql, self._tenant, name, value, expected))
 
     # Leases
 

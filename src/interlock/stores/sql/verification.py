@@ -17,17 +17,23 @@ from typing import Any
 import msgspec
 
 from interlock.model.codec import decode_snapshot
+from interlock.model.index_key import index_key
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.ports.store import listed_states
 from interlock.stores.listing import FIRST_MS, decode_active, decode_texts
 from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sql.database import ANY_STATE, Ask, Name, Questions, Statements
+from interlock.stores.sql.field_index import decode_context, list_indexes
 
 DIFFERENCES_MAX = 10
 """Differences reported for one entity or database: enough to see what went wrong."""
 
 PAGE = 2_000
 """Rows of one read: a few milliseconds."""
+
+
+FIELDS_PAGE = 200
+"""Keys of one read, each with a snapshot, which has up to 1 MiB."""
 
 
 class _KeyOfRecord(msgspec.Struct):
@@ -52,6 +58,7 @@ def entity_differences(sql: Statements, tenant: str, entity: str) -> Questions[t
         found = [f"its row cannot be decoded: {error}"]
     else:
         found += yield from _compare_lists(sql, name, *wanted)
+        found += yield from _compare_fields(sql, name, rows[0][5])
     found += yield from _compare_keys(sql, name)
     return tuple(_first(found))
 
@@ -64,6 +71,7 @@ def database_differences(sql: Statements, tenant: str) -> Questions[tuple[str, .
         found += yield from _unlisted_entities(sql.walk_entities, tenant)
     found += yield from _stray_states(sql, tenant, counted)
     found += yield from _stray_tags(sql, tenant)
+    found += yield from _stray_fields(sql, tenant)
     found += yield from _orphaned_rows("event_key", sql.walk_keys, tenant, ("", "", ""))
     found += yield from _orphaned_rows("work", sql.walk_work, tenant, ("", "", "", -1, -1))
     stored = {tuple(row[:3]): row[3] for row in (yield Ask(sql.state_counts, (tenant,)))}
@@ -112,6 +120,16 @@ def _compare_lists(sql: Statements, name: Name, states: dict[str, int], tags: tu
     return [*found, *(f"`entity_tag` has no row for the tag `{each}`" for each in tags if each not in tagged)]
 
 
+def _compare_fields(sql: Statements, name: Name, snapshot: bytes) -> Questions[list[str]]:
+    """Compare the keys of indexed fields with the context; an index that is being built may lack them."""
+    tenant, kind, _ = name
+    indexes = [each for each in (yield from list_indexes(sql, tenant)) if (each.kind, each.state) == (kind, "ready")]
+    context = decode_context(snapshot).context
+    keys = {each.field: key for each in indexes if (key := index_key(context.get(each.field), each.form)) is not None}
+    present = {row[0] for row in (yield Ask(sql.present_fields, name, list(keys.items())))}
+    return [f"`entity_field` has no row for the field `{each}`" for each in sorted(keys.keys() - present)]
+
+
 def _described(state: str) -> str:
     return f"the state `{state}`" if state != ANY_STATE else "the entity as a whole"
 
@@ -138,15 +156,15 @@ def _compare_keys(sql: Statements, name: Name) -> Questions[list[str]]:
 
 
 def _walk(
-    statement: str, tenant: str, start: tuple[Any, ...], check: Callable[[Any], str | None]
+    statement: str, tenant: str, start: tuple[Any, ...], check: Callable[[Any], str | None], *, size: int = PAGE
 ) -> Questions[list[str]]:
     """Check all rows of a table, along its key."""
     found: list[str] = []
     last = start
     while True:  # until a page is not full
-        rows = yield Ask(statement, (tenant, *last, PAGE))
+        rows = yield Ask(statement, (tenant, *last, size))
         found += [difference for row in rows if (difference := check(row)) is not None]
-        if len(rows) < PAGE:
+        if len(rows) < size:
             return found
         last = tuple(rows[-1][: len(start)])
 
@@ -187,6 +205,29 @@ def _stray_tags(sql: Statements, tenant: str) -> Questions[list[str]]:
         )
 
     return (yield from _walk(sql.walk_tags, tenant, ("", "", ""), check))
+
+
+def _stray_fields(sql: Statements, tenant: str) -> Questions[list[str]]:
+    """Return keys of indexed fields that differ from the context; those of an index that is being dropped may."""
+    indexes = {(each.kind, each.field): each for each in (yield from list_indexes(sql, tenant))}
+
+    def check(row: Any) -> str | None:
+        kind, field, value, own, snapshot = row
+        status = indexes.get((kind, field))
+        if snapshot is None or status is None:
+            return f"`entity_field` has orphaned rows for {kind}/{own}"
+        if status.state == "dropping" or bytes(value) == _key_or_none(snapshot, field, status.form):
+            return None
+        return f"`entity_field` has a row for the field `{field}` of {kind}/{own}, unlike its snapshot"
+
+    return (yield from _walk(sql.walk_fields, tenant, ("", "", b"", ""), check, size=FIELDS_PAGE))
+
+
+def _key_or_none(snapshot: bytes, field: str, form: str) -> bytes | None:
+    try:
+        return index_key(decode_context(snapshot).context.get(field), form)
+    except msgspec.MsgspecError:
+        return None
 
 
 def _orphaned_rows(table: str, statement: str, tenant: str, start: tuple[Any, ...]) -> Questions[list[str]]:

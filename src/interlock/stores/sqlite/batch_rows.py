@@ -6,7 +6,8 @@ Rule 2: the steps of a batch are read one by one and written table by table: eac
 all steps, which costs less than one statement per row. A step that must see what an earlier one of its batch wrote (the
 same entity twice) waits until that is written.
 Rule 3: counters are summed over the batch and written once, before COMMIT.
-Rule 4: a tip that is known saves the query for its step, and an entity that is created is assumed to be new. That
+Rule 4: a step that changes an indexed field writes its keys, in the same transaction (`stores.sql.field_index`).
+Rule 5: a tip that is known saves the query for its step, and an entity that is created is assumed to be new. That
 cannot lead to a wrong row: the update is conditional on the version, and entities and keys are unique. Where one of
 these fails, the caller undoes the batch and repeats it without tips, and without this assumption.
 """
@@ -21,6 +22,9 @@ from interlock.model.journal.work import WorkDelta
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.stores.sql.commit_plan import JournalTip, plan_commit, tip_of_new_entity
 from interlock.stores.sql.database import Name, SqlAppendResult
+from interlock.stores.sql.field_index import IndexedFields, field_changes, indexed_fields
+from interlock.stores.sqlite.connection import run_questions
+from interlock.stores.sqlite.statements import STATEMENTS
 from interlock.stores.sqlite.work import newest_attempt, write_work
 from interlock.stores.statistics_buffer import CONFLICTS, StatisticsBuffer
 
@@ -50,6 +54,9 @@ DELETE_STATE = """
     DELETE FROM entity_state WHERE tenant = ? AND kind = ? AND id = ? AND state = ? AND entered_ms = ?"""
 INSERT_TAG = "INSERT INTO entity_tag (tenant, kind, tag, id) VALUES (?, ?, ?, ?)"
 DELETE_TAG = "DELETE FROM entity_tag WHERE tenant = ? AND kind = ? AND tag = ? AND id = ?"
+INSERT_FIELD = """
+    INSERT INTO entity_field (tenant, kind, field, value, id) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
+DELETE_FIELD = "DELETE FROM entity_field WHERE tenant = ? AND kind = ? AND field = ? AND value = ? AND id = ?"
 UPSERT_COUNT = """
     INSERT INTO state_count (tenant, kind, revision, state, entities) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (tenant, kind, revision, state) DO UPDATE SET entities = entities + excluded.entities"""
@@ -67,6 +74,8 @@ class _Rows:
 
     __slots__ = (
         "created",
+        "fields_entered",
+        "fields_left",
         "journal",
         "keys",
         "states_entered",
@@ -88,6 +97,8 @@ class _Rows:
         self.states_entered: list[tuple[str | int, ...]] = []
         self.tags_left: list[tuple[str, ...]] = []
         self.tags_entered: list[tuple[str, ...]] = []
+        self.fields_left: list[tuple[str | bytes, ...]] = []
+        self.fields_entered: list[tuple[str | bytes, ...]] = []
         self.work: list[tuple[Name, WorkDelta]] = []
 
     def write(self, connection: sqlite3.Connection) -> None:
@@ -109,6 +120,8 @@ class _Rows:
             (INSERT_STATE, self.states_entered),
             (DELETE_TAG, self.tags_left),
             (INSERT_TAG, self.tags_entered),
+            (DELETE_FIELD, self.fields_left),
+            (INSERT_FIELD, self.fields_entered),
         ):
             if rows:
                 connection.executemany(statement, rows)
@@ -124,13 +137,18 @@ def write_steps(
     statistics: StatisticsBuffer | None = None,
     *,
     tips: Tips | None = None,
+    indexed: IndexedFields | None = None,
 ) -> tuple[list[SqlAppendResult | CorruptionError], Tips]:
     """Write steps, each if its entity is still at the expected version and its key is new.
 
     Returns the answers, and where the journals end once this is committed. `tips` is where journals end now, as far as
     known; the entities of this batch are taken out of it. A row that cannot be decoded is the answer of its own step.
-    Any other error undoes the whole batch; it may be that a tip was wrong, or that a key is known (rule 4).
+    Any other error undoes the whole batch; it may be that a tip was wrong, or that a key is known (rule 5).
+    `indexed` are the fields whose keys are kept, read from this connection inside its transaction; None: they are read
+    now.
     """
+    if indexed is None:
+        indexed = run_questions(connection, indexed_fields(STATEMENTS, tenant))
     answers: list[SqlAppendResult | CorruptionError] = []
     rows, tips_after = _Rows(), Tips()
     execute = connection.execute
@@ -202,6 +220,12 @@ def write_steps(
             for of_revision, state, change in changes.counts:
                 place = (kind, of_revision, state)
                 counts[place] = counts.get(place, 0) + change
+        if kind in indexed:
+            for field, key_before, key_after in field_changes(append, indexed[kind]):
+                if key_before is not None:
+                    rows.fields_left.append((tenant, kind, field, key_before, own))
+                if key_after is not None:
+                    rows.fields_entered.append((tenant, kind, field, key_after, own))
         delta = append.work
         if delta.created or delta.finished or delta.cancelled:
             rows.work.append((name, delta))

@@ -15,6 +15,8 @@ _WORK = """
     cancelled"""
 _EDITION = "kind, revision, digest, sequence, label, saved_ms, written_name"
 
+_INDEX = "kind, field, form, state, done, cursor"
+
 # The tables that the functions below use
 
 SELECT_ALIVE = "SELECT alive_ms FROM alive WHERE tenant = ?"
@@ -33,7 +35,13 @@ UPSERT_ARCHIVE = """
     INSERT INTO entity_archive (tenant, kind, id, version, head, archive) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (tenant, kind, id)
     DO UPDATE SET version = excluded.version, head = excluded.head, archive = excluded.archive"""
-DELETE_JOURNAL = "DELETE FROM journal WHERE tenant = ? AND kind = ? AND id = ? AND version <= ?"
+DELETE_JOURNAL = """
+    DELETE FROM journal WHERE tenant = ? AND kind = ? AND id = ? AND version > 0 AND version <= ?
+      AND position <> (SELECT max(position) FROM journal)"""
+EMPTY_NEWEST = """
+    UPDATE journal SET version = -position, record = x'', head = ''
+    WHERE tenant = ? AND kind = ? AND id = ? AND version > 0 AND version <= ?"""
+"""Rule 2 of `feed`: the highest position stays occupied, or the next entry would get it again."""
 
 
 def record_heartbeat(tenant: str, now_ms: int, gap_ms: int) -> Questions[Downtime | None]:
@@ -56,6 +64,7 @@ def release_journal(name: Name, version: int, archive: str) -> Questions[bool]:
     if archived_version != version:  # otherwise it was released before, to the archive that is stored
         yield Ask(UPSERT_ARCHIVE, (*name, version, head, archive))
         yield Ask(DELETE_JOURNAL, (*name, version))
+        yield Ask(EMPTY_NEWEST, (*name, version))
     return True
 
 
@@ -88,6 +97,45 @@ STATEMENTS = Statements(
           SELECT (SELECT min(e.kind) FROM entity AS e WHERE e.tenant = ?1 AND e.kind > found.kind)
           FROM found WHERE found.kind IS NOT NULL)
         SELECT kind FROM found WHERE kind IS NOT NULL""",
+    # Indexes on fields
+    list_by_field=f"""
+        SELECT e.entered_ms, e.id, {_ROW}, f.value
+        FROM entity_field AS f CROSS JOIN entity AS e ON e.tenant = f.tenant AND e.kind = f.kind AND e.id = f.id
+        WHERE f.tenant = ?1 AND f.kind = ?2 AND f.field = ?3 AND (f.value, f.id) > (?4, ?5) AND f.value < ?6
+        ORDER BY f.value, f.id LIMIT ?7""",  # noqa: S608 - made of constants
+    count_fields="""
+        SELECT count(*) FROM (
+          SELECT 1 FROM entity_field
+          WHERE tenant = ?1 AND kind = ?2 AND field = ?3 AND value >= ?4 AND value < ?5 LIMIT ?6)""",
+    entities_after="""
+        SELECT id, version, snapshot FROM entity
+        WHERE tenant = ?1 AND kind = ?2 AND id > ?3 ORDER BY id LIMIT ?4""",
+    entities_named="SELECT id, version, snapshot FROM entity WHERE tenant = ?1 AND kind = ?2 AND id = ?3",
+    has_entities="SELECT 1 FROM entity WHERE tenant = ?1 AND kind = ?2 LIMIT 1",
+    indexes=f"SELECT {_INDEX} FROM field_index WHERE tenant = ?1 ORDER BY kind, field",  # noqa: S608 - made of constants
+    indexes_of_kind=f"SELECT {_INDEX} FROM field_index WHERE tenant = ?1 AND kind = ?2 ORDER BY field",  # noqa: S608 - made of constants
+    index_to_build=f"""
+        SELECT {_INDEX} FROM field_index WHERE tenant = ?1 AND kind = ?2 AND field = ?3""",  # noqa: S608 - made of constants
+    declare_index="""
+        INSERT INTO field_index (tenant, kind, field, form, state) VALUES (?1, ?2, ?3, ?4, ?5)
+        ON CONFLICT (tenant, kind, field) DO UPDATE SET form = excluded.form""",
+    advance_index="""
+        UPDATE field_index SET cursor = ?5, done = ?6, state = ?7
+        WHERE tenant = ?1 AND kind = ?2 AND field = ?3 AND cursor = ?4 AND state = 'building'""",
+    mark_dropping="UPDATE field_index SET state = 'dropping' WHERE tenant = ?1 AND kind = ?2 AND field = ?3",
+    forget_index="DELETE FROM field_index WHERE tenant = ?1 AND kind = ?2 AND field = ?3 AND state = 'dropping'",
+    add_fields="""
+        INSERT INTO entity_field (tenant, kind, field, value, id)
+        SELECT ?1, ?2, ?3, ?6, e.id FROM entity AS e
+        WHERE e.tenant = ?1 AND e.kind = ?2 AND e.id = ?4 AND e.version = ?5
+        ON CONFLICT DO UPDATE SET id = excluded.id
+        RETURNING id""",
+    delete_fields="""
+        DELETE FROM entity_field WHERE tenant = ?1 AND kind = ?2 AND field = ?3 AND (value, id) IN (
+          SELECT value, id FROM entity_field WHERE tenant = ?1 AND kind = ?2 AND field = ?3 LIMIT ?4)
+        RETURNING 1""",
+    hold_steps=(),
+    next_generation=None,
     # Records
     records="""
         SELECT e.version, e.head, a.archive, a.version, a.head, j.version, j.record
@@ -227,6 +275,16 @@ STATEMENTS = Statements(
           ORDER BY kind, id, lane, version, ordinal LIMIT ?7) AS p
         LEFT JOIN entity AS e ON e.tenant = ?1 AND e.kind = p.kind AND e.id = p.id
         ORDER BY p.kind, p.id, p.lane, p.version, p.ordinal""",
+    walk_fields="""
+        SELECT p.kind, p.field, p.value, p.id, e.snapshot
+        FROM (
+          SELECT kind, field, value, id FROM entity_field
+          WHERE tenant = ?1 AND (kind, field, value, id) > (?2, ?3, ?4, ?5)
+          ORDER BY kind, field, value, id LIMIT ?6) AS p
+        LEFT JOIN entity AS e ON e.tenant = ?1 AND e.kind = p.kind AND e.id = p.id
+        ORDER BY p.kind, p.field, p.value, p.id""",
+    present_fields="""
+        SELECT field FROM entity_field WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND field = ?4 AND value = ?5""",
     # Expired keys
     key_boundary="SELECT time_ms FROM key_boundary WHERE tenant = ?1",
     move_key_boundary="""
@@ -257,14 +315,14 @@ STATEMENTS = Statements(
         ON CONFLICT (tenant, kind, name, revision) DO NOTHING""",
     delete_definition="""
         DELETE FROM definition WHERE tenant = ?1 AND kind = ?2 AND revision = ?3 AND digest = ?4""",
-    fact="SELECT value FROM store_fact WHERE tenant = ?1 AND name = ?2",
-    insert_fact="""
-        INSERT INTO store_fact (tenant, name, value) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING RETURNING name""",
-    swap_fact="""
-        UPDATE store_fact SET value = ?3 WHERE tenant = ?1 AND name = ?2 AND value = ?4 RETURNING name""",
     delete_unused_body="""
         DELETE FROM definition_body
         WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM definition WHERE digest = ?1)""",
+    facts="SELECT name, value FROM store_fact WHERE tenant = ?1",
+    save_fact="""
+        INSERT INTO store_fact (tenant, name, value) VALUES (?1, ?2, ?3)
+        ON CONFLICT (tenant, name) DO UPDATE SET value = excluded.value""",
+    delete_fact="DELETE FROM store_fact WHERE tenant = ?1 AND name = ?2",
     record_heartbeat=record_heartbeat,
     release_journal=release_journal,
 )

@@ -33,7 +33,7 @@ from interlock.stores.sql.database import Questions, SqlAppendResult
 from interlock.stores.sql.store import SqlStore
 from interlock.stores.sqlite.commit_queue import CommitQueue
 from interlock.stores.sqlite.connection import open_reader, open_writer, run_questions, translate_error
-from interlock.stores.sqlite.feed import position_at, read_feed
+from interlock.stores.sqlite.feed import cursor_at, read_feed
 from interlock.stores.sqlite.files import CALLS, Connection
 from interlock.stores.sqlite.statements import STATEMENTS
 from interlock.stores.sqlite.work import SqliteWork
@@ -89,13 +89,13 @@ class SqliteStore(SqlStore):
         release = partial(_release_claims, database)
         super().__init__(database, WakeupPipes(database.path, tenant, release))
 
-    async def feed(self, after: int, *, limit: int) -> FeedPage:
-        """Return the entries after a position, in the order of their commits."""
-        return await self.database.read(lambda: read_feed(self.database.tenant, after, limit))
+    async def feed(self, after: str | None, *, kinds: tuple[str, ...] | None = None, limit: int) -> FeedPage:
+        """Return the entries after a cursor, in the order of their commits."""
+        return await self.database.read(lambda: read_feed(self.database.tenant, after, kinds, limit))
 
-    async def position_at(self, time_ms: int) -> int:
-        """Return the position after which the entries from this time on are."""
-        return await self.database.read(lambda: position_at(time_ms))
+    async def cursor_at(self, time_ms: int) -> str:
+        """Return the cursor after which the entries from this time on are."""
+        return await self.database.read(lambda: cursor_at(time_ms))
 
 
 async def _release_claims(database: SqliteDatabase, owner: str) -> int:
@@ -134,7 +134,7 @@ class SqliteDatabase:
         self._check_process()
         return await self.queue.run(questions)
 
-    change_once = change
+    change_once = change_whole = change
 
     async def change_work(self, questions: Callable[[], Questions[T]]) -> T:
         """Run questions that change rows of work, and no journal."""

@@ -126,13 +126,13 @@ class SqliteWork:
             due += yield Ask(SELECT_DUE, (self._tenant, lane, line, now_ms, limit))
         due.sort(key=lambda row: row[0])  # over all lines: a busy handler must not starve the others
         claims: list[Claim] = []
-        for _, kind, own, version, ordinal in due[:limit]:
-            key = (self._tenant, kind, own, lane, version, ordinal)
-            rows = yield Ask(CLAIM, (owner, until_ms, *key))
+        keys = [(kind, own, lane, version, ordinal) for _, kind, own, version, ordinal in due[:limit]]
+        rows = (yield Ask(CLAIM, (owner, until_ms, self._tenant), keys)) if keys else ()
+        for key, row in zip(keys, rows, strict=True):
             try:
-                claims.append(decode_claim(rows[0]))
+                claims.append(decode_claim(row))
             except UNREADABLE as error:
-                yield from self._bury(key, error, now_ms)
+                yield from self._bury((self._tenant, *key), error, now_ms)
         return tuple(claims)
 
     def _bury(self, key: Key, error: BaseException, now_ms: int) -> Questions[None]:

@@ -36,6 +36,7 @@ from interlock.ports.store import Append, Appended
 from interlock.stores.key_boundary import window_start_ms
 from interlock.stores.sql.database import Questions, SqlAppendResult
 from interlock.stores.sql.expired_keys import ExpiredKeys
+from interlock.stores.sql.field_index import IndexedFields, indexed_fields
 from interlock.stores.sql.refusals import append_refusals
 from interlock.stores.sql.statistics import write_statistics
 from interlock.stores.sqlite.batch_rows import Counts, Tips, write_counts, write_steps
@@ -121,6 +122,7 @@ class SqliteWriter:
         self._was_full = False
         self._statistics = StatisticsBuffer()
         self._tips: Tips = {}
+        self._indexed: IndexedFields | None = None
         self._data_version = 0
         self._statistics_ms = 0
         self._newest_ms = 0
@@ -230,6 +232,7 @@ class SqliteWriter:
             has_written = waits and self._write_statistics()
             if jobs and not keeps_journals:  # what a job changes is not known here
                 self._tips.clear()
+                self._indexed = None
                 tips = {}
             results = [self._run_job(each) for each in jobs]
             connection.execute(COMMIT)
@@ -263,12 +266,17 @@ class SqliteWriter:
             self._connection.execute(ROLLBACK)
 
     def _begin(self, *, waits: bool) -> None:
-        """Begin a transaction that writes, and forget where journals end if another connection has written."""
+        """Begin a transaction that writes. If another connection has written, forget where journals end, and read again
+        which fields have an index.
+        """
         begin(self._connection, waits=waits)
         (data_version,) = self._connection.execute(DATA_VERSION).fetchone()
         if data_version != self._data_version:
             self._tips.clear()
+            self._indexed = None
             self._data_version = data_version
+        if self._indexed is None:
+            self._indexed = run_questions(self._connection, indexed_fields(STATEMENTS, self._tenant))
 
     def _remember(self, tips: Tips) -> None:
         """Keep where journals end after a COMMIT, for the next steps of these entities."""
@@ -287,7 +295,9 @@ class SqliteWriter:
         while True:
             has_tips = bool(known)
             try:
-                return write_steps(connection, self._tenant, steps, counts, statistics, tips=known)
+                return write_steps(
+                    connection, self._tenant, steps, counts, statistics, tips=known, indexed=self._indexed
+                )
             except (*VALUE_ERRORS, InterlockError):
                 counts.clear()
                 statistics.clear()
@@ -306,7 +316,9 @@ class SqliteWriter:
         own_statistics = StatisticsBuffer()
         connection.execute(SAVEPOINT)
         try:
-            (answer,), _ = write_steps(connection, self._tenant, [step], own_counts, own_statistics)
+            (answer,), _ = write_steps(
+                connection, self._tenant, [step], own_counts, own_statistics, indexed=self._indexed
+            )
         except (*VALUE_ERRORS, InterlockError) as error:
             connection.execute(ROLLBACK_STEP)
             connection.execute(RELEASE)

@@ -112,4 +112,4 @@ class SampleEntity:
         tags = tuple(sorted({tag for each in active for tag in each.tags}))
         states = tuple(each.id for each in active)
         self._entered = {each: self._entered.get(each, self.time_ms) for each in states}
-        return Append(after.kind, self.entity, after.version - 1, entry, after, states, tags)
+        return Append(after.kind, self.entity, after.version - 1, entry, after, states, tags, before=before)

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from interlock.testing.store_suite import appends, concurrency, definitions, facts, leases, queries, statistics
+from interlock.testing.store_suite import appends, concurrency, definitions, fields, leases, queries, statistics
 from interlock.testing.store_suite.subject import StoreSubject
 
-__all__ = ("CASES", "StoreSubject", "definition_cases", "fact_cases", "lease_cases", "statistics_cases", "store_cases")
+__all__ = ("CASES", "StoreSubject", "definition_cases", "field_cases", "lease_cases", "statistics_cases", "store_cases")
 
 Case = Callable[[StoreSubject], Awaitable[None]]
 
@@ -40,15 +40,15 @@ def definition_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
     return (*definitions.CASES, *more)
 
 
-def fact_cases(*, durable: bool) -> tuple[Case, ...]:
-    """Return the cases for a store that keeps facts about itself (`ports.facts.Facts`)."""
-    return (*facts.CASES, *(facts.DURABLE if durable else ()))
-
-
 def lease_cases(*, durable: bool, shared: bool) -> tuple[Case, ...]:
     """Return the cases for a store with leases and downtimes (`ports.leases.Leases`)."""
     more = (*(leases.DURABLE if durable else ()), *(leases.SHARED if shared else ()))
     return (*leases.CASES, *more)
+
+
+def field_cases(*, shared: bool) -> tuple[Case, ...]:
+    """Return the cases for a store with indexes on context fields (`ports.field_indexes.FieldIndexes`)."""
+    return (*fields.CASES, *(fields.SHARED if shared else ()))
 
 
 def statistics_cases() -> tuple[Case, ...]:

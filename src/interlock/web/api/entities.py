@@ -12,13 +12,15 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
+from interlock.errors import UsageError
+from interlock.model.conditions import read_conditions
 from interlock.model.duration import require_duration
 from interlock.model.journal.entry import Receipt
+from interlock.ports.field_indexes import check_searchable
 from interlock.ports.store import EntityPage, EntityQuery, EntityRow
 from interlock.ports.work import WorkQuery
 from interlock.runtime.request_checks import check_entity
 from interlock.web.api.views import RowsView, mask_for
-from interlock.web.http.console import principal_of
 from interlock.web.http.endpoint import Endpoint, RequestContext
 from interlock.web.http.errors import problem_body, problem_response
 
@@ -30,7 +32,10 @@ ERROR_PAGES_MAX = 10
 
 
 class ListQuery(Struct, frozen=True):
-    """The filters of a list. `older`: a duration such as 2h. `error`: a handler with dead letters, or `any`."""
+    """The filters of a list. `older`: a duration such as 2h. `error`: a handler with dead letters, or `any`.
+
+    `where`: conditions on indexed fields, such as `customer=c-7; amount>=10`.
+    """
 
     state: str | None = None
     revision: str | None = None
@@ -38,6 +43,7 @@ class ListQuery(Struct, frozen=True):
     older: str | None = None
     error: str | None = None
     q: str | None = None
+    where: str | None = None
     after: str | None = None
     limit: Annotated[int, Meta(ge=1, le=ROWS_MAX)] = 50
 
@@ -61,7 +67,9 @@ def entity_query(kind: str, filters: ListQuery, *, now_ms: int, cursor: str | No
 
 def _scope(kind: str, filters: ListQuery) -> str:
     """What a cursor of this list is bound to."""
-    parts = (kind, filters.state, filters.revision, filters.tag, filters.older, filters.error, filters.q)
+    parts = [kind, filters.state, filters.revision, filters.tag, filters.older, filters.error, filters.q]
+    if filters.where is not None:
+        parts.append(filters.where)
     return msgspec.json.encode(parts).decode()
 
 
@@ -72,13 +80,35 @@ async def list_entities(request: RequestContext) -> RowsView:
     now_ms = console.clock.now_ms()
     cursor = console.cursors.decrypt(filters.after, _scope(kind, filters))
     query = entity_query(kind, filters, now_ms=now_ms, cursor=cursor)
-    page = await (console.store.find(query) if filters.error is None else _find_by_error(request, query))
+    if filters.where is not None:
+        if filters.error is not None:
+            raise UsageError("`error` and `where` cannot be combined", code="where.malformed", hint="use one of them")
+        query = msgspec.structs.replace(query, where=await _conditions(request, kind, filters.where))
+        page = await console.runtime.list(query)
+    else:
+        page = await (console.store.find(query) if filters.error is None else _find_by_error(request, query))
     return RowsView(
         page.rows,
         now_ms,
         console.cursors.encrypt(page.after, _scope(kind, filters)),
         page.after is not None and len(page.rows) < filters.limit,
     )
+
+
+async def _conditions(request: RequestContext, kind: str, text: str) -> dict[str, Any]:
+    """Return the conditions on fields. A field that is masked for the user has no index for them: the list would
+    disclose its values.
+    """
+    runtime = request.console.runtime
+    texts = tuple(each for each in text.split(";") if each.strip())
+    known = await runtime.index_forms(kind)
+    hidden = request.console.masked_fields(request.user, kind)
+    visible = {field: form for field, form in known.items() if field not in hidden}
+    conditions = read_conditions(texts, visible)
+    for field in conditions:
+        if field not in visible:
+            check_searchable(kind, field, None, tuple(visible))
+    return conditions
 
 
 async def _find_by_error(request: RequestContext, query: EntityQuery) -> EntityPage:
@@ -150,7 +180,7 @@ async def create_entity(request: RequestContext) -> ReceiptView | Response:
     body, kind = request.body, request.path("kind")
     request.console.check_writable(request.user, kind)
     receipt = await request.console.runtime.create(
-        f"{kind}/{body.id}", body.context, key=body.key, principal=principal_of(request.user, body.reason)
+        f"{kind}/{body.id}", body.context, key=body.key, principal=request.user.principal, reason=body.reason or None
     )
     return _receipt_response(request, receipt, "create")
 
@@ -170,7 +200,8 @@ async def send_event(request: RequestContext) -> ReceiptView | Response:
             body.payload,
             key=body.key,
             expected=body.expected,
-            principal=principal_of(request.user, body.reason),
+            principal=request.user.principal,
+            reason=body.reason or None,
         )
     return _receipt_response(request, receipt, body.event, dry_run=body.dry_run)
 
@@ -188,7 +219,8 @@ def _receipt_response(
         return view
     status, title = (422, "Rejected by the chart") if receipt.outcome == "rejected" else (403, "Forbidden")
     code = f"{receipt.outcome}.{receipt.reason}"
-    problem = problem_body(status, title, f"`{receipt.entity}` {receipt.outcome} `{event}`", code=code)
+    detail = receipt.explanation if may_read else None  # it contains no sensitive values
+    problem = problem_body(status, title, detail or f"`{receipt.entity}` {receipt.outcome} `{event}`", code=code)
     if may_read:
         problem["receipt"] = msgspec.to_builtins(view)
     return problem_response(status, problem)

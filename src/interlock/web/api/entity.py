@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from interlock.errors import CorruptionError, NotFoundError, UnavailableError
+from interlock.evolve.move import is_move
 from interlock.kernel.step import Kernel
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Invocation, Snapshot
@@ -106,6 +107,7 @@ async def get_entity(request: RequestContext) -> EntityView:
     shown = await _snapshot_at(request, latest)
     revisions, is_latest = runtime.revisions, shown.version == latest.version
     kernel = await revisions.for_reading(kind, shown.revision)
+    console.check_chart(request.user, kernel.chart)
     mask = mask_for(kernel.chart, request.user)
     entries, before, damage = await _last_step(request, shown)
     entry = entries[-1] if entries else None
@@ -113,7 +115,7 @@ async def get_entity(request: RequestContext) -> EntityView:
     accepted: tuple[Acceptance, ...] = ()
     if is_latest:
         stepping = await revisions.for_preview(shown, needs_functions=False)
-        accepted = acceptances(stepping, shown, request.user.principal)
+        accepted = acceptances(stepping, shown, request.user.principal, await revisions.authorizer(stepping))
     p95 = await dwell_p95(runtime, kind) if is_latest else {}
     work, work_more = await _work(request, entity, mask) if is_latest else ((), False)
     return EntityView(
@@ -126,8 +128,8 @@ async def get_entity(request: RequestContext) -> EntityView:
         label=kernel.chart.label,
         configuration=shown.configuration,
         active=tuple(each.id for each in kernel.active(shown)),
-        context=masked_context(shown.context, mask),
-        context_before=None if before is None else masked_context(before.context, mask),
+        context=masked_context(kernel.chart.visible_context(shown.context), mask),
+        context_before=None if before is None else masked_context(kernel.chart.visible_context(before.context), mask),
         since_ms=_since_ms(entries),
         time_ms=entry.event.time_ms if entry is not None else 0,
         now_ms=console.clock.now_ms(),
@@ -197,7 +199,7 @@ def _since_ms(entries: tuple[Entry, ...]) -> int | None:
 
 def _transitions(kernel: Kernel, before: Snapshot | None, entry: Entry | None) -> tuple[TransitionView, ...]:
     """The transitions of an entry: its step is repeated, which has no effect."""
-    if entry is None or (before is None and entry.version > 1):
+    if entry is None or is_move(entry) or (before is None and entry.version > 1):
         return ()
     step = repeat_step(kernel, before.entity if before is not None else kernel.chart.kind + "/", before, entry)
     return transition_views(kernel.chart, step.transitions)
@@ -220,7 +222,9 @@ async def get_accepted(request: RequestContext) -> tuple[Acceptance, ...]:
     runtime = request.console.runtime
     snapshot = await runtime.state(entity)
     kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
-    found = acceptances(kernel, snapshot, request.user.principal)
+    request.console.check_chart(request.user, kernel.chart)
+    policy = await runtime.revisions.authorizer(kernel)
+    found = acceptances(kernel, snapshot, request.user.principal, policy)
     return masked_acceptances(found, mask_for(kernel.chart, request.user))
 
 
@@ -285,7 +289,9 @@ async def get_journal(request: RequestContext) -> JournalView:
         entries = await runtime.journal(entity, after=after, limit=valid) if valid > 0 else ()
         version = verification.entries + 1 if problem.version is None else problem.version
         damage = Damage(version, damage_text(problem.code, problem.message))
-    mask = mask_for(await runtime.revisions.chart(kind, latest.revision), request.user)
+    chart = await runtime.revisions.chart(kind, latest.revision)
+    request.console.check_chart(request.user, chart)
+    mask = mask_for(chart, request.user)
     views = [entry_view(each, mask, request.may_see_entity) for each in entries]
     return JournalView(_limit_bytes(views, is_newest=query.after is None), latest.version, None, damage)
 

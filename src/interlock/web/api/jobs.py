@@ -79,6 +79,8 @@ async def start_bulk(request: RequestContext) -> Job:
     check_event(body.event)
     if body.filter.error is not None or body.filter.after is not None:
         raise UsageError("the filter of a bulk send must not contain `error` or a cursor", code="bulk.filter")
+    if body.filter.where is not None:
+        raise UsageError("the filter of a bulk send must not contain `where`", code="bulk.filter")
     principal = principal_of(request.user, body.reason)
     encoded = msgspec.json.encode((body.kind, body.event, body.payload, body.filter))
     if body.dry_run:

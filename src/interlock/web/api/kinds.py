@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from interlock.model.chart import Chart
 from interlock.model.chart_sites import event_names
+from interlock.model.index_key import IndexedField
 from interlock.observe.acceptance import payload_schema
 from interlock.observe.population import RevisionPopulation, StatePopulation, population
 from interlock.observe.revision_diff import Change, revision_changes
@@ -24,7 +25,7 @@ DEAD_LETTERS_MAX = 1_000
 
 
 class KindView(Struct, frozen=True):
-    """A kind in the overview. `chart` is False if no chart is loaded: then only its name is known."""
+    """A kind in the overview. `chart` is False if no chart of it is known: then it has only a name."""
 
     kind: str
     chart: bool
@@ -37,6 +38,7 @@ class KindView(Struct, frozen=True):
     revisions: tuple[RevisionPopulation, ...] = ()
     minutes: tuple[MinuteRates, ...] = ()
     steps_per_second: float | None = None
+    label: str | None = None
 
 
 class OverviewView(Struct, frozen=True):
@@ -63,13 +65,16 @@ class EventView(Struct, frozen=True):
 
 
 class KindDetail(Struct, frozen=True):
-    """One kind in detail. `context` is the JSON Schema of the initial context."""
+    """One kind in detail. `context` is the JSON Schema of the initial context, `indexes` the fields that the user may
+    find entities by.
+    """
 
     kind: KindView
     now_ms: int
     events: tuple[EventView, ...]
     context: dict[str, Any]
     description: str | None = None
+    indexes: tuple[IndexedField, ...] = ()
 
 
 class DiffQuery(Struct, frozen=True, rename={"from_revision": "from"}):
@@ -124,6 +129,7 @@ async def _kind_view(request: RequestContext, kind: str) -> KindView:
         found.revisions,
         found.minutes,
         found.steps_per_second,
+        found.label,
     )
 
 
@@ -140,12 +146,15 @@ async def get_kind(request: RequestContext) -> KindDetail:
     kind = request.path("kind")
     chart = request.console.chart_for(request.user, kind)
     root = chart.states[0]
+    hidden = request.console.masked_fields(request.user, kind)
+    forms = await request.console.runtime.index_forms(kind)
     return KindDetail(
         await _kind_view(request, kind),
         request.console.clock.now_ms(),
         _events(chart),
         payload_schema(root.context),
         root.description,
+        tuple(IndexedField(kind, field, form) for field, form in sorted(forms.items()) if field not in hidden),
     )
 
 

@@ -1,6 +1,9 @@
 """Fields of the context, what is assigned to them, what expressions read."""
 
-from tests.unit.compiler.diagnostics import reported
+import pytest
+
+from interlock.evolve.identity import behaviour_name
+from tests.unit.compiler.diagnostics import chart_of, errors, read, reported
 
 
 def test_a_field_is_declared_once() -> None:
@@ -312,3 +315,43 @@ states: {a: {on: {'error.execution, e': {guard: '= event.data.x == 1'},
 
     assert ["error 4:49"] == reported(bad, "payload.type")
     assert [] == reported(good, "payload.type")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "context: {n: {type: array, nullable: true, index: true}}\nstates: {a: {}}\n",
+        "context: {n: {index: true}}\nstates: {a: {}}\n",
+        "context: {n: {type: object, nullable: true, fields: {m: {type: string, index: true}}}}\nstates: {a: {}}\n",
+        "context: {n: {type: array, nullable: true, items: {type: string, index: true}}}\nstates: {a: {}}\n",
+        "events: {e: {payload: {n: {type: string, index: true}}}}\nstates: {a: {on: {e: {}}}}\n",
+        "states: {a: {context: {n: {type: string, nullable: true, index: true}}}}\n",
+    ],
+)
+def test_only_a_scalar_of_the_roots_context_has_an_index(bad: str) -> None:
+    assert 1 == len(reported(bad, "field.index"))
+
+
+def test_scalars_of_the_roots_context_may_have_an_index() -> None:
+    types = ("string", "integer", "number", "boolean")
+    fields = ", ".join(f"f{n}: {{type: {each}, nullable: true, index: true}}" for n, each in enumerate(types))
+
+    assert [] == errors(f"context: {{{fields}}}\nstates: {{a: {{}}}}\n")
+
+
+def test_a_chart_has_at_most_eight_indexes() -> None:
+    def chart(count: int) -> str:
+        fields = "".join(f"  f{n}: {{type: string, nullable: true, index: true}}\n" for n in range(count))
+        return f"context:\n{fields}states: {{a: {{}}}}\n"
+
+    assert [] == reported(chart(8), "index.count")
+    assert ["error 12:3"] == reported(chart(9), "index.count")
+
+
+def test_an_index_changes_neither_the_revision_nor_the_behaviour() -> None:
+    plain = "context: {n: {type: string, default: a}}\nstates: {a: {}}\n"
+    indexed = plain.replace("default: a", "default: a, index: true")
+
+    assert chart_of(plain).revision == chart_of(indexed).revision
+    assert behaviour_name(read(plain)) == behaviour_name(read(indexed))
+    assert chart_of(indexed).states[0].context[0].index

@@ -259,7 +259,8 @@ def test_the_extension_carries_what_scxml_cannot() -> None:
         ' interlock:retry=\'{"max": 2, "on": ["a"]}\' interlock:timeout="1m" interlock:idempotency=\'"= 1"\''
         ' interlock:restore="fail"'
         " interlock:input='[]'/></state>",
-        'name="k" interlock:revision="1" interlock:compatible="&gt;1" interlock:unhandled="defer"'
+        'name="k" interlock:revision="1" interlock:compatible="&gt;1" interlock:upgrade="pinned"'
+        ' interlock:unhandled="defer"'
         ' interlock:errors="raise"'
         ' interlock:properties=\'{"a": 1}\' interlock:renamed=\'{"a": "b"}\' interlock:id="root"',
     )  # fmt: skip
@@ -272,6 +273,7 @@ def test_the_extension_carries_what_scxml_cannot() -> None:
             dialect="scxml",
             revision="1",
             compatible=">1",
+            upgrade="pinned",
             unhandled="defer",
             errors="raise",
             properties={"a": 1},

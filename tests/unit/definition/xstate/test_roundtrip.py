@@ -124,6 +124,7 @@ FULL = Document(
     kind="order",
     revision="1.2",
     compatible=">=1",
+    upgrade="safe",
     dialect="xstate",
     unhandled="defer",
     errors="event",

@@ -47,6 +47,7 @@ interlock: 1
 kind: order.eu
 revision: 3.1.0
 compatible: ">=3 <4"
+upgrade: safe
 dialect: scxml
 unhandled: defer
 errors: raise
@@ -84,6 +85,7 @@ states: {a: {}, b: {states: {c: {}}}}
         root=root,
         revision="3.1.0",
         compatible=">=3 <4",
+        upgrade="safe",
         dialect="scxml",
         unhandled="defer",
         errors="raise",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
@@ -23,6 +24,7 @@ from interlock.stores.registry import schema_of
 from interlock.stores.sql import expired_keys
 from interlock.stores.sql.database import Questions
 from interlock.stores.sql.expired_keys import MOVE_MS
+from interlock.stores.sql.schema import migrations
 from interlock.stores.sqlite import commit_queue
 from interlock.stores.sqlite.commit_queue import WriteJob
 from interlock.stores.sqlite.connection import APPLICATION_ID, open_writer
@@ -300,8 +302,9 @@ def test_a_file_of_an_earlier_release_begins_at_its_oldest_key(tmp_path: Path, t
         for days in (40, 38, 1):
             append = SampleEntity(f"parcel/old-{days}", time_ms=NOW - days * DAY_MS).create(key=f"{days} days")
             ledger.commit([append])
-        for table in ("key_boundary", "definition_body", "definition", "definition_alias", "store_fact"):
-            ledger._connection.execute(f"DROP TABLE {table}")
+        for each in (each for each in migrations("sqlite") if each.number >= 8):
+            for name in re.findall(r"CREATE TABLE (\w+)", each.text):
+                ledger._connection.execute(f"DROP TABLE {name}")
         ledger._connection.execute("DELETE FROM schema_version WHERE version >= 8")
     file = File(path, time)
     begun, opened = file.boundary(), file.idle("opened")

@@ -33,7 +33,7 @@ OWN = {
 }
 ALL = {**SHARED, **OWN, **{f"correct_statistics.{n}": each for n, each in enumerate(STATEMENTS.correct_statistics)}}
 
-WALKS = {"walk_states", "walk_tags", "walk_keys", "walk_work", "journal_keys"}
+WALKS = {"walk_states", "walk_tags", "walk_keys", "walk_work", "walk_fields", "journal_keys"}
 """Statements of `verify`: they sort or index one page of at most some thousand rows."""
 
 SORTS = {"stamped_after", "records"}
@@ -44,6 +44,16 @@ INDEXES = {
     "list_by_state": ["SEARCH s USING PRIMARY KEY", "SEARCH e USING INDEX sqlite_autoindex_entity_1"],
     "list_by_id": ["SEARCH e USING INDEX sqlite_autoindex_entity_1"],
     "list_by_tag": ["SEARCH t USING PRIMARY KEY", "SEARCH e USING INDEX sqlite_autoindex_entity_1"],
+    "list_by_field": [
+        "SEARCH f USING PRIMARY KEY (tenant=? AND kind=? AND field=? AND (value,id)>(?,?) AND value<?)",
+        "SEARCH e USING INDEX sqlite_autoindex_entity_1 (tenant=? AND kind=? AND id=?)",
+    ],
+    "entities_after": ["SEARCH entity USING INDEX sqlite_autoindex_entity_1 (tenant=? AND kind=? AND id>?)"],
+    "entities_named": ["SEARCH entity USING INDEX sqlite_autoindex_entity_1 (tenant=? AND kind=? AND id=?)"],
+    "present_fields": ["SEARCH entity_field USING PRIMARY KEY (tenant=? AND kind=? AND field=? AND value=? AND id=?)"],
+    "batch_rows.DELETE_FIELD": [
+        "SEARCH entity_field USING PRIMARY KEY (tenant=? AND kind=? AND field=? AND value=? AND id=?)"
+    ],
     "has_many_tagged": ["SEARCH entity_tag USING PRIMARY KEY"],
     "work": ["SEARCH work USING PRIMARY KEY (tenant=? AND (kind,id,lane,version,ordinal)>(?,?,?,?,?))"],
     "dead_work": ["SEARCH work USING INDEX work_dead (tenant=? AND (kind,id,lane,version,ordinal)>(?,?,?,?,?))"],

@@ -68,7 +68,7 @@ page("/k/([^/]+)", async (main, [kind]) => {
         view.stuck > 0
           ? h("span.bad", `⚠ ${number(view.stuck)}${view.stuck_more ? "+" : ""} stuck`)
           : h("span.good", "✓ none stuck"),
-        h("span.pill", revision(view.revision)),
+        h("span.pill", revision(view.revision, view.label)),
       ),
     );
     const stuck = view.states.filter((each) => each.stuck);
@@ -215,7 +215,10 @@ function create(kind, detail) {
 
 // The list
 
-const FILTERS = ["state", "revision", "tag", "older", "error", "q"];
+/** An example of a condition on an indexed field. */
+const hint = ([{field, form}]) => `${field}${{string: "=text", boolean: "=true"}[form] || ">=…"}`;
+
+const FILTERS = ["state", "revision", "tag", "older", "error", "q", "where"];
 
 page("/k/([^/]+)/entities", async (main, [kind], given) => {
   document.title = `${kind} entities · Interlock`;
@@ -296,6 +299,7 @@ page("/k/([^/]+)/entities", async (main, [kind], given) => {
       input("older", "In state longer than", {hint: "2h", size: 6}),
       tags.length > 0 && input("tag", "Tag", {choices: tags}),
       input("revision", "Revision", {choices: detail.kind.revisions.map((each) => each.revision)}),
+      detail.indexes.length > 0 && input("where", "Fields", {hint: hint(detail.indexes), size: 24}),
       input("error", "Dead letters of handler", {hint: "any", size: 12}),
     ),
     h("section.card", body),

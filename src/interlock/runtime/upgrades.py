@@ -1,0 +1,181 @@
+"""Which entities move to the newest chart of their kind before their next step, and why others stay.
+
+Rule 1: an entity moves if the newest chart of this process says `upgrade: safe`, or declares itself `compatible` with
+the entity's revision, or the runtime was opened with `upgrade="safe"` and the chart says nothing else. Otherwise it is
+pinned: it continues on its own revision.
+Rule 2: moves go forward only: the new revision must have been saved later in this store. So workers with different
+newest charts never move an entity back and forth.
+Rule 3: an entity that cannot be carried stays (`evolve.carry`), and is asked again after its next step.
+Rule 4: entities that ended, and children of inline charts, stay.
+Rule 5: `compatible` is not believed: what it breaks is logged when the pair is first compared, and such entities stay.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from interlock.errors import UnavailableError, UsageError
+from interlock.kernel.step import Kernel
+from interlock.model.chart import Chart
+from interlock.model.limits import SNAPSHOTS_CACHED_MAX, UPGRADE_PAIRS_MAX
+from interlock.model.snapshot import Snapshot
+from interlock.ports.definitions import Edition
+from interlock.runtime.chart_registry import BUILTIN_KINDS, ChartRegistry, is_within
+from interlock.runtime.revisions import Revisions
+
+if TYPE_CHECKING:
+    from interlock.evolve.carry import Carrier
+
+UpgradePolicy = Literal["pinned", "safe"]
+
+POLICIES: tuple[UpgradePolicy, ...] = ("pinned", "safe")
+
+_log = logging.getLogger("interlock.runtime")
+
+
+class UpgradePreview(Struct, frozen=True):
+    """What would happen to an entity at its next step: the revision it would move to, or why it stays."""
+
+    revision: str
+    reasons: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+    @property
+    def would_move(self) -> bool:
+        """Whether it would move."""
+        return not self.reasons
+
+
+class Upgrades:
+    """The upgrades of one runtime. `policy` is for charts that do not say."""
+
+    def __init__(self, charts: ChartRegistry, revisions: Revisions, policy: UpgradePolicy = "pinned") -> None:
+        if policy not in POLICIES:
+            message = f"unknown upgrade policy {policy!r:.40}"
+            raise UsageError(message, code="upgrade.policy", hint="use 'pinned' or 'safe'")
+        self._charts = charts
+        self._revisions = revisions
+        self._policy = policy
+        self._carriers: OrderedDict[tuple[str, str, bool], Carrier | None] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[int, str]] = OrderedDict()
+        self._kinds = frozenset(kind for kind in charts.kinds() if self._is_moving(charts.for_new_entity(kind).chart))
+
+    def covers(self, kind: str) -> bool:
+        """Whether entities of a kind may move at all: the only question of a send under `pinned`."""
+        return kind in self._kinds
+
+    def _is_moving(self, chart: Chart) -> bool:
+        return chart.kind not in BUILTIN_KINDS and (self._policy_of(chart) == "safe" or chart.compatible is not None)
+
+    def _policy_of(self, chart: Chart) -> UpgradePolicy:
+        return chart.upgrade or self._policy
+
+    async def carrier(self, snapshot: Snapshot, *, is_preview: bool = False) -> Carrier | None:
+        """Return what carries an entity to the newest chart; None if it stays without being asked.
+
+        The newest chart is saved in the store first; not for a preview, which writes nothing. Raises UnavailableError
+        when the store cannot say.
+        """
+        kind, revision = snapshot.kind, snapshot.revision
+        if kind not in self._kinds or snapshot.ended is not None:
+            return None
+        name = (kind, revision, is_preview)
+        if name not in self._carriers:
+            newest = self._charts.for_new_entity(kind)
+            if not is_preview:
+                newest = await self._revisions.for_new_entity(newest)
+            old = None if newest.chart.is_revision(revision) else await self._old_chart(kind, revision)
+            if old is None and not newest.chart.is_revision(revision):
+                return None  # not remembered: its definition may be saved at any time
+            self._carriers[name] = (
+                None if old is None else await self._make(old, newest, revision, is_preview=is_preview)
+            )
+            if len(self._carriers) > UPGRADE_PAIRS_MAX:
+                self._carriers.popitem(last=False)
+        return self._carriers[name]
+
+    def is_kept(self, snapshot: Snapshot, carrier: Carrier) -> bool:
+        """Whether this very snapshot could not be carried before."""
+        return self._kept.get(snapshot.entity) == (snapshot.version, carrier.written)
+
+    def keep(self, snapshot: Snapshot, carrier: Carrier) -> None:
+        """Remember that a snapshot cannot be carried."""
+        self._kept[snapshot.entity] = (snapshot.version, carrier.written)
+        if len(self._kept) > SNAPSHOTS_CACHED_MAX:
+            self._kept.popitem(last=False)
+
+    async def _make(self, old: Chart, newest: Kernel, revision: str, *, is_preview: bool) -> Carrier | None:
+        label = old.label or await self._revisions.label(old.kind, revision) or ""
+        if not self._may_move(newest.chart, label):
+            return None
+        editions = await self._revisions.editions(old.kind)
+        will_be_saved = is_preview and sequence_of(editions, newest.chart) is None
+        if not (will_be_saved or is_later(editions, newest.chart, than=old)):
+            return None
+        return self._compare(old, newest, label)
+
+    async def _old_chart(self, kind: str, revision: str) -> Chart | None:
+        """Return the chart of a revision, if it is known exactly: a compatible one cannot say what changed."""
+        try:
+            found = await self._revisions.for_reading(kind, revision)
+        except UnavailableError:
+            return None
+        return found.chart if found.chart.is_revision(revision) and found.chart.document is not None else None
+
+    def _may_move(self, new: Chart, label: str) -> bool:
+        return self._policy_of(new) == "safe" or (new.compatible is not None and is_within(label, new.compatible))
+
+    def _compare(self, old: Chart, newest: Kernel, label: str) -> Carrier:
+        # Imported when needed: a runtime with pinned charts compares none.
+        from interlock.evolve.carry import Carrier
+
+        new = newest.chart
+        assert old.document is not None
+        assert new.document is not None
+        carrier = Carrier(
+            old.document,
+            new.document,
+            newest,
+            old_names=(old.revision, *old.other_names),
+            written=behaviour_of(new),
+        )
+        breaking = [each for each in carrier.diff.changes if each.review == "breaking"]
+        if breaking and new.compatible is not None and is_within(label, new.compatible):
+            changes = ", ".join(f"{each.code} {each.subject}" for each in breaking)
+            _log.warning(
+                "a chart declares itself compatible with a revision, but some of its entities cannot be carried",
+                extra={"kind": new.kind, "revision": new.revision, "earlier": old.revision, "changes": changes},
+            )
+        return carrier
+
+
+def behaviour_of(chart: Chart) -> str:
+    """Return the name of a chart's behaviour: the name that a move writes, which no earlier release understands."""
+    from interlock.evolve.identity import SCHEME, behaviour_name
+
+    names = (each for each in (chart.revision, *chart.other_names) if each.startswith(f"{SCHEME}."))
+    found = next(names, None)
+    if found is None:
+        assert chart.document is not None
+        found = behaviour_name(chart.document)
+    return found
+
+
+def is_later(editions: tuple[Edition, ...], chart: Chart, *, than: Chart) -> bool:
+    """Whether a chart was first saved later in the store than another. One that is not saved is not later.
+
+    An earlier chart that was never saved, because a release before definitions wrote its entities, comes first.
+    """
+    own, other = sequence_of(editions, chart), sequence_of(editions, than)
+    return own is not None and (other is None or own > other)
+
+
+def sequence_of(editions: tuple[Edition, ...], chart: Chart) -> int | None:
+    """Return the order of a chart in the store: the lowest number of its editions; None if it is not saved."""
+    names = {chart.revision, *chart.other_names}
+    numbers = [each.sequence for each in editions if not names.isdisjoint((each.revision, *each.names))]
+    return min(numbers, default=None)
