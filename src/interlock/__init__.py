@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from interlock.observe.notebook import show
     from interlock.ports.field_indexes import IndexStatus
     from interlock.ports.journal_feed import FeedEntry
+    from interlock.ports.projections import ProjectionStatus
     from interlock.ports.store import EntityPage, EntityQuery, EntityRow
     from interlock.render.drawing import Drawing
     from interlock.runtime.blocking import BlockingRuntime
@@ -96,6 +97,7 @@ _HOMES = {
     "NotFoundError": "interlock.errors",
     "SourceLocation": "interlock.errors",
     "Receipt": "interlock.model.journal.entry",
+    "ProjectionStatus": "interlock.ports.projections",
     "Range": "interlock.model.conditions",
     "ReconcileRequest": "interlock.runtime.reconcile.definition",
     "ReconcileResult": "interlock.runtime.reconcile.definition",
@@ -155,6 +157,7 @@ __all__ = (
     "Message",
     "MissingExtraError",
     "NotFoundError",
+    "ProjectionStatus",
     "Range",
     "Receipt",
     "ReconcileRequest",

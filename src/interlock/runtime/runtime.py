@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -36,6 +36,7 @@ from interlock.ports.clock import Clock, wait_to_poll
 from interlock.ports.field_indexes import IndexStatus
 from interlock.ports.fork import after_fork, keep_forever
 from interlock.ports.journal_feed import FeedEntry
+from interlock.ports.projections import ProjectionStatus, Projector
 from interlock.ports.store import EntityPage, EntityQuery, Store, check_capabilities
 from interlock.runtime.admission import Admission
 from interlock.runtime.chart_registry import ChartRegistry
@@ -43,6 +44,7 @@ from interlock.runtime.feed import check_kinds, feed_of, follow_feed
 from interlock.runtime.field_walk import declared_forms, declared_indexes, find_by_walk
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
+from interlock.runtime.projection import ProjectionRunner, capabilities, register_projection
 from interlock.runtime.request_checks import (
     check_entity,
     check_event,
@@ -58,6 +60,8 @@ from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, until_signal
 from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview
 from interlock.runtime.work_ringer import WorkRinger
+
+Projecting = TypeVar("Projecting", bound=Projector)
 
 DRAIN_MS = 10_000
 """How long running work may take to finish when a runtime closes."""
@@ -99,6 +103,7 @@ class Runtime:
             self.sender.on_work(self.ringer.ring_for)
         self._admission = Admission(gate)
         self._close_callbacks: list[Callable[[], Awaitable[object]]] = []
+        self._projections: dict[str, ProjectionRunner] = {}
         self._drain_listeners: list[Callable[[], None]] = []
         self._process = os.getpid()
         after_fork(self, keep_forever)  # finalizers of inherited connections would act on the parent's
@@ -345,6 +350,29 @@ class Runtime:
             except UnavailableError:
                 if not self.sender.closed:
                     raise
+
+    def projection(
+        self, name: str, *, kinds: Sequence[str] | None = None, batch: int = 500
+    ) -> Callable[[Projecting], Projecting]:
+        """Fill tables of the program from the feed, in the transaction that moves the position: a decorator.
+
+        The function gets a connection and up to `batch` entries. On SQLite it is a plain function with a
+        `sqlite3.Connection`, on PostgreSQL a coroutine function with a connection of asyncpg. It writes, and does not
+        commit. Each entry takes effect exactly once in tables of the store's database. One process runs it at a time.
+        An error is retried with the same entries; after ten in a row the projection stops, with its error in
+        `projections`.
+
+        Raises UsageError for an invalid name, function or batch, and on a store without projections.
+
+            @runtime.projection("open_orders", kinds=["order"])
+            def open_orders(connection, entries): ...
+        """
+        return register_projection(self, name, kinds, batch, self._projections)
+
+    async def projections(self) -> tuple[ProjectionStatus, ...]:
+        """Return the projections of the store, by name: position, entries taken, failures, and the last error."""
+        projections, _ = capabilities(self)
+        return await projections.projections()
 
     async def can(self, entity: str) -> tuple[Candidate, ...]:
         """Return the transitions that could be taken now, with the verdict of each guard and what it read.

@@ -25,7 +25,7 @@ from interlock.ports.store import Appended, Conflict, EntityQuery
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.store import PostgresStore
 from interlock.stores.sql.refusals import QUEUE_MAX as REFUSALS_MAX
-from interlock.stores.sql.schema import newest_schema
+from interlock.stores.sql.schema import migrations
 from interlock.testing.store_suite.samples import SampleEntity
 from interlock.testing.store_suite.subject import append_all, journal, list_all, snapshot
 from tests.support.eventually import PATIENCE_SECONDS
@@ -63,7 +63,7 @@ async def test_many_may_open_a_new_database_at_once() -> None:
         await append_all(each, SampleEntity(f"parcel/{number}").create())
         await each.close()
 
-    assert [(newest_schema("postgres"),)] == asked(url, "SELECT count(*) FROM interlock.schema_version")
+    assert [(len(migrations("postgres")),)] == asked(url, "SELECT count(*) FROM interlock.schema_version")
 
 
 async def test_a_newer_schema_is_refused(store: PostgresStore, url: str) -> None:

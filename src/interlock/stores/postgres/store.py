@@ -46,6 +46,7 @@ from interlock.stores.postgres.connection import (
 from interlock.stores.postgres.feed import cursor_at, read_feed
 from interlock.stores.postgres.maintenance import migrate
 from interlock.stores.postgres.pool import ConnectionPool
+from interlock.stores.postgres.projections import PostgresProjections
 from interlock.stores.postgres.refusals import RefusalWriter
 from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.postgres.statistics import StatisticsWriter
@@ -102,6 +103,11 @@ class PostgresStore(SqlStore):
         database = PostgresDatabase(address)
         release = partial(_release_claims, database)
         super().__init__(database, PostgresWakeups(address, lambda: database.connections().pool, release))
+
+    @property
+    def projections(self) -> PostgresProjections:
+        """Positions of projections, in the transaction of what they write."""
+        return PostgresProjections(self)
 
     async def feed(self, after: str | None, *, kinds: tuple[str, ...] | None = None, limit: int) -> FeedPage:
         """Return the entries after a cursor; those of one entity are in the order of their versions."""
