@@ -1,7 +1,8 @@
-"""Two workloads on large stores: recovery of a long journal, and the cost of a step among many entities.
+"""Three workloads on large stores: recovery of a long journal, the cost of a step among many entities, shadow replay.
 
     python -m bench.durable.large recovery-file FOLDER 2000 5 100000
     python -m bench.durable.large scale FOLDER 2000 5 1000 10000 100000 1000000
+    python -m bench.durable.large shadow FOLDER 0 1 1000000
 
 It prints a list of samples by measure, one element per size.
 
@@ -31,6 +32,7 @@ from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import replay
+from interlock.runtime.history.shadow import ShadowReplay
 from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files.filesystem import OperatingSystem
@@ -250,6 +252,66 @@ async def _stepped(path: Path, chosen: list[int], name: str) -> float:
         return 1e6 * (time.process_time() - start_s) / (len(chosen) * len(EVENTS))
 
 
+# Shadow replay
+
+ORDER = Path(__file__).resolve().parents[1] / "charts" / "order.interlock.yaml"
+ORDER_EVENTS = (("SUBMIT", None), ("PAY", {"amount": 100}), ("PICK", None), ("PACK", None), ("SHIP", None))
+REFACTORED = (
+    ("kind: order", "kind: order\nrenamed: {review: in_review}\nunhandled: reject"),
+    ("target: review,", "target: in_review,"),
+    ("  review:", "  in_review:"),
+    ("context.count + 1", "1 + context.count"),
+)
+"""Another spelling of the same behaviour."""
+
+DIVERGING = (('context.items > 0"\n        actions', 'context.items > 3"\n        actions'),)
+"""A guard that refuses the first event of every order."""
+
+
+async def shadow(folder: Path, entries: int) -> dict[str, list[float]]:
+    """Entries per second of a shadow replay of short journals, with a refactored chart and with a diverging one."""
+    text = ORDER.read_text(encoding="utf-8")
+    old = interlock.loads(text)
+    path, count = folder / "shadow.db", entries // (1 + len(ORDER_EVENTS))
+    await _filled_journals(path, old, count)
+    found: dict[str, list[float]] = {}
+    for name, edits in (("same", REFACTORED), ("different", DIVERGING)):
+        changed = text
+        for before, after in edits:
+            changed = changed.replace(before, after)
+        store, new = SqliteStore(path), interlock.loads(changed)
+        clock = SystemClock()
+        revisions = Revisions(ChartRegistry([old.kernel]), store, clock)
+        replayed = ShadowReplay(store, new.kernel, revisions, now_ms=clock.now_ms())
+        gc.collect()
+        start_s, start_cpu_s = time.perf_counter(), time.process_time()
+        async for _ in replayed.run():
+            pass
+        took_s, cpu_s = time.perf_counter() - start_s, time.process_time() - start_cpu_s
+        await store.close()
+        report = replayed.tally.report()
+        if (report.evidence.entities, len(report.groups)) != (count, 0 if name == "same" else 1) or report.gaps:
+            raise AssertionError(f"{report.evidence.entities} entities, {len(report.groups)} groups, {report.gaps}")
+        found |= {f"{name}_rate": [report.evidence.entries / took_s]}
+        found |= {f"{name}_cpu_us": [1e6 * cpu_s / report.evidence.entries]}
+    _delete(path)
+    return found
+
+
+async def _filled_journals(path: Path, chart: interlock.BoundChart, count: int) -> None:
+    """A store of so many orders that were shipped: one recorded journal, under many names."""
+    kept: list[Append] = []
+    runtime = Runtime(_Noting(kept), ChartRegistry([chart.kernel]), SystemClock())
+    await runtime.create(_entity(0), key="create")
+    for event, data in ORDER_EVENTS:
+        (await runtime.send(_entity(0), event, data, key=event)).expect()
+    store = Filling(path)
+    for each in kept:
+        for start in range(0, count, BATCH):
+            store.write([_renamed(each, number) for number in range(start, min(count, start + BATCH))])
+    await store.close()
+
+
 def _delete(path: Path) -> None:
     for each in path.parent.glob(f"{path.name}*"):
         each.unlink()
@@ -261,6 +323,8 @@ def main() -> None:
     steps, rounds, *sizes = (int(each) for each in numbers)
     if what == "scale":
         found = asyncio.run(scale(Path(folder), steps, rounds, sizes))
+    elif what == "shadow":
+        found = [asyncio.run(shadow(Path(folder), size)) for size in sizes]
     else:
         recovery = {"recovery-file": recovery_file, "recovery-sqlite": recovery_sqlite}[what]
         found = [asyncio.run(recovery(Path(folder), size, rounds)) for size in sizes]

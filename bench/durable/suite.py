@@ -18,7 +18,7 @@ from bench.results import Figure, Line, Run, paired
 from bench.suite import Column, Found, Goal, Suite, Workload, count, median, ratio, spread, value
 
 WORKLOADS = ("seq1", "fleet", "demo", "effects")
-LARGE = ("recovery-file", "recovery-sqlite", "scale")
+LARGE = ("recovery-file", "recovery-sqlite", "scale", "shadow")
 LARGE_SECONDS_MAX = 400
 
 
@@ -76,10 +76,14 @@ class Effort:
     """Sizes of the stores in which steps are measured."""
     steps: int
     """Steps of one sample at each of those sizes."""
+    shadowed: int
+    """Entries that a new chart is compared with."""
 
 
-FULL = Effort(rounds=5, share=1.0, entries=100_000, entities=(1_000, 10_000, 100_000, 1_000_000), steps=2_000)
-QUICK = Effort(rounds=1, share=0.01, entries=300, entities=(100, 300), steps=64)
+FULL = Effort(
+    rounds=5, share=1.0, entries=100_000, entities=(1_000, 10_000, 100_000, 1_000_000), steps=2_000, shadowed=1_000_000
+)
+QUICK = Effort(rounds=1, share=0.01, entries=300, entities=(100, 300), steps=64, shadowed=600)
 
 
 def run(measurement: Measurement[Effort]) -> None:
@@ -131,13 +135,15 @@ def _count(engine: Command, workload: str, effort: Effort) -> int:
 def _run_large(measurement: Measurement[Effort], folder: Path, workload: str) -> None:
     """Measure recovery or scale in its own process."""
     effort = measurement.effort
-    sizes = effort.entities if workload == "scale" else (effort.entries,)
+    sizes = {"scale": effort.entities, "shadow": (effort.shadowed,)}.get(workload, (effort.entries,))
     numbers = (effort.steps, effort.rounds, *sizes)
     found = run_module("bench.durable.large", workload, folder, *numbers, seconds_max=LARGE_SECONDS_MAX)
     for size, samples in zip(sizes, found, strict=True):
         figure = Figure(count=size, samples=samples)
         if workload == "scale":
             measurement.add("scale", f"scale-{size}", figure, Line(name=f"{size:,}"))
+        elif workload == "shadow":
+            measurement.add("shadow", workload, figure, Line(name="SQLite"))
         else:
             measurement.add("recovery", workload, figure, Line(name=workload.removeprefix("recovery-")))
 
@@ -265,6 +271,8 @@ METHOD = """\
   Temporal workflow, runs of a Restate handler. The functions do nothing. The latency is that of ten effects.
 - recovery opens the store again for each sample. From the journal: every record is read, verified by its hash, replayed
   through the chart, and compared with the entry.
+- shadow fills a store with one recorded journal under many names, and replays all of it: each record is read, verified
+  by its hash, stepped by its own chart and by the new one, and compared.
 - scale sends five events to each of 400 entities with 64 callers, in stores of several sizes. "Newest" entities are
   those created last, as in a shop where old orders do not change; "anywhere" are drawn from all of them, so that nearly
   each one is on another page of the file."""
@@ -302,6 +310,18 @@ Interlock runs as users run it: `interlock.open`, the whole runtime, a key for e
                 count("entries"),
                 median("from the journal, ms", "journal_ms", ",.0f"),
                 median("from the snapshot, ms", "snapshot_ms", ",.1f"),
+            ),
+        ),
+        Workload(
+            name="shadow",
+            title="shadow: recorded journals of six entries, compared with a new chart",
+            label="store",
+            columns=(
+                count("entries"),
+                median("a refactoring, entries/s", "same_rate", ",.0f"),
+                median("CPU us per entry", "same_cpu_us", ",.0f"),
+                median("a difference in each journal, entries/s", "different_rate", ",.0f"),
+                median("CPU us per entry", "different_cpu_us", ",.0f"),
             ),
         ),
         Workload(

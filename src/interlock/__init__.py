@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from interlock.assemble.runtimes import connect, consume, open  # noqa: A004  # the name users read: interlock.open
     from interlock.definition.builder import namespace as build
+    from interlock.effects.handler_calls import Progress
     from interlock.effects.handlers import Attempt
     from interlock.effects.retry import HandlerDefaults
     from interlock.errors import (
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from interlock.runtime.reconcile.definition import ReconcileRequest, ReconcileResult
     from interlock.runtime.runtime import Runtime, SendOptions
     from interlock.runtime.shutdown import DrainReport
+    from interlock.runtime.upgrades import UpgradePreview
 
     __version__: str = _version("interlock")
 
@@ -95,6 +97,7 @@ _HOMES = {
     "Message": "interlock.model.journal.message",
     "MissingExtraError": "interlock.errors",
     "NotFoundError": "interlock.errors",
+    "Progress": "interlock.effects.handler_calls",
     "SourceLocation": "interlock.errors",
     "Receipt": "interlock.model.journal.entry",
     "ProjectionStatus": "interlock.ports.projections",
@@ -107,6 +110,7 @@ _HOMES = {
     "Snapshot": "interlock.model.snapshot",
     "Step": "interlock.model.step",
     "UnavailableError": "interlock.errors",
+    "UpgradePreview": "interlock.runtime.upgrades",
     "UsageError": "interlock.errors",
     "Verification": "interlock.runtime.history.verify",
     "VerificationProblem": "interlock.runtime.history.verify",
@@ -157,6 +161,7 @@ __all__ = (
     "Message",
     "MissingExtraError",
     "NotFoundError",
+    "Progress",
     "ProjectionStatus",
     "Range",
     "Receipt",
@@ -169,6 +174,7 @@ __all__ = (
     "SourceLocation",
     "Step",
     "UnavailableError",
+    "UpgradePreview",
     "UsageError",
     "Verification",
     "VerificationProblem",

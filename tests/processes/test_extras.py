@@ -77,3 +77,10 @@ def test_a_png_needs_resvg_and_says_how_to_get_it() -> None:
 
     name, code, hint = error_without("resvg_py", code=f"from {png.__module__} import png\npng('<svg/>')")
     assert ("MissingExtraError", "extra.png", True) == (name, code, "interlock[png]" in (hint or ""))
+
+
+def test_a_png_needs_its_font_and_says_how_to_get_it() -> None:
+    code = f"from {png.__module__} import png\npng('<svg/>')"
+    name, found, hint = error_without("font_source_sans_pro", code=code)
+
+    assert ("MissingExtraError", "extra.png", True) == (name, found, "interlock[png]" in (hint or ""))

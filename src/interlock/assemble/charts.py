@@ -13,7 +13,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from interlock.compiler.build import CompileResult, compile_document
 from interlock.definition.format import Format, ReadResult, SourceLoader, WriteResult
@@ -21,14 +22,18 @@ from interlock.errors import DefinitionError, Diagnostic, NotFoundError, SourceL
 from interlock.evolve.identity import named
 from interlock.kernel.explain import Candidate
 from interlock.kernel.step import Kernel, check_time
+from interlock.model.arguments import check_options
 from interlock.model.chart import Chart
+from interlock.model.convert import Model, from_json
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.document import Document
-from interlock.model.document.field import json_problem
+from interlock.model.document.field import copy_json, json_problem
 from interlock.model.driver_events import Done, call_failed, invoke_done, invoke_failed, timer_fired
 from interlock.model.duration import parse_duration
 from interlock.model.effect import Effect
 from interlock.model.event import Event
+from interlock.model.json_value import context_values
+from interlock.model.known_charts import remember_chart
 from interlock.model.limits import (
     DEFINITION_BYTES_MAX,
     DEFINITION_STORED_BYTES_MAX,
@@ -61,6 +66,18 @@ FORMAT_GROUP = "interlock.formats"
 """The entry points by which other packages add formats: a name, and a `Format`."""
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
+
+CONTEXT = "context"
+"""The key of `models` for the context of a chart."""
+
+NO_MODELS: Mapping[str, type[Any]] = MappingProxyType({})
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    C = DefaultTypeVar("C", default=dict[str, Any])
+else:  # a default of a type variable needs Python 3.13 at run time
+    C = TypeVar("C")
 
 
 def get_format(name: str) -> Format:
@@ -221,10 +238,41 @@ def _sorted(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     return tuple(sorted(dict.fromkeys(diagnostics), key=lambda each: (each.location, each.code)))
 
 
+@overload
 def load(
-    source: str | os.PathLike[str] | Document, *, format: str | None = None, allow_src: bool = False
-) -> BoundChart:
+    source: str | os.PathLike[str] | Document,
+    *,
+    context: type[C],
+    models: Mapping[str, type[Any]] = ...,
+    format: str | None = ...,
+    allow_src: bool = ...,
+) -> BoundChart[C]: ...
+
+
+@overload
+def load(
+    source: str | os.PathLike[str] | Document,
+    *,
+    models: Mapping[str, type[Any]] = ...,
+    format: str | None = ...,
+    allow_src: bool = ...,
+) -> BoundChart: ...
+
+
+def load(
+    source: str | os.PathLike[str] | Document,
+    *,
+    context: type[Any] | None = None,
+    models: Mapping[str, type[Any]] = NO_MODELS,
+    format: str | None = None,
+    allow_src: bool = False,
+    **unknown: Any,
+) -> BoundChart[Any]:
     """Load a chart from a file, or from a document made by the builder.
+
+    `context` is the model of the context: a dataclass, a msgspec Struct, a pydantic model or a TypedDict. `models` are
+    those of events, by name: `{"payment.confirmed": Paid}`. They are compared with the fields of the chart. Then
+    `context_of` returns the model, and `send("order/1", Paid(...))` finds its event.
 
     With `allow_src`, an SCXML file may include regular files of its folder and below by `src`. Do not set it for a
     definition that you do not trust: it could read files next to it.
@@ -233,36 +281,93 @@ def load(
 
         order = interlock.load("order.interlock.yaml")
     """
-    if isinstance(source, Document):
-        return _bind(ReadResult(document=source))
-    return _bind(read_file(source, format=format, allow_src=allow_src))
+    check_options(unknown, call="load", known=("context", "models", "format", "allow_src"))
+    found = ReadResult(document=source) if isinstance(source, Document) else None
+    reading = found or read_file(source, format=format, allow_src=allow_src)  # type: ignore[arg-type]  # not a Document
+    return _bind(reading, _all_models(context, models))
 
 
-def loads(text: str | bytes, *, format: str = "yaml", source: str = "<text>") -> BoundChart:
-    """Load a chart from text. Raises DefinitionError with all diagnostics."""
-    return _bind(read_text(text, format=format, source=source))
+@overload
+def loads(
+    text: str | bytes,
+    *,
+    context: type[C],
+    models: Mapping[str, type[Any]] = ...,
+    format: str = ...,
+    source: str = ...,
+) -> BoundChart[C]: ...
 
 
-def _bind(reading: ReadResult) -> BoundChart:
+@overload
+def loads(
+    text: str | bytes, *, models: Mapping[str, type[Any]] = ..., format: str = ..., source: str = ...
+) -> BoundChart: ...
+
+
+def loads(
+    text: str | bytes,
+    *,
+    context: type[Any] | None = None,
+    models: Mapping[str, type[Any]] = NO_MODELS,
+    format: str = "yaml",
+    source: str = "<text>",
+    **unknown: Any,
+) -> BoundChart[Any]:
+    """Load a chart from text, as `load` does. Raises DefinitionError with all diagnostics."""
+    check_options(unknown, call="loads", known=("context", "models", "format", "source"))
+    return _bind(read_text(text, format=format, source=source), _all_models(context, models))
+
+
+def _all_models(context: type[Any] | None, models: Mapping[str, type[Any]]) -> dict[str, type[Any]]:
+    """Return the models of a chart by name, that of the context under `context`."""
+    if not isinstance(models, Mapping):
+        hint = 'write models={"payment.confirmed": Paid}'
+        raise UsageError(f"`models` must be a mapping, got {models!r:.80}", code="model.malformed", hint=hint)
+    if context is not None and CONTEXT in models:
+        hint = "write one of them; type checkers know the model of `context=`"
+        raise UsageError(
+            'a model of the context is given twice, by `context=` and by `models["context"]`',
+            code="model.malformed",
+            hint=hint,
+        )
+    return dict(models) if context is None else {CONTEXT: context, **models}
+
+
+def _bind(reading: ReadResult, models: Mapping[str, type[Any]] = NO_MODELS) -> BoundChart[Any]:
     compilation = compile_reading(reading)
     if compilation.chart is None or reading.document is None:
         found = compilation.diagnostics or (
             Diagnostic(code="definition", message="the definition is empty", location=SourceLocation()),
         )
         raise DefinitionError(found)
-    return BoundChart(compilation.chart, reading.document, compilation.diagnostics)
+    diagnostics = compilation.diagnostics
+    if models:
+        from interlock.compiler.models import check_models
+
+        diagnostics = (*diagnostics, *check_models(compilation.chart, models))
+        if any(each.severity == "error" for each in diagnostics):
+            raise DefinitionError(diagnostics)
+    return BoundChart(compilation.chart, reading.document, diagnostics, models)
 
 
-class BoundChart:
+class BoundChart(Generic[C]):
     """A chart with its registered guards, assign functions and handlers.
 
     The chart itself, `.chart`, is immutable. `start` and `step` are pure: they return values and have no side effects.
     """
 
-    def __init__(self, chart: Chart, document: Document, diagnostics: tuple[Diagnostic, ...] = ()) -> None:
+    def __init__(
+        self,
+        chart: Chart,
+        document: Document,
+        diagnostics: tuple[Diagnostic, ...] = (),
+        models: Mapping[str, type[Any]] = NO_MODELS,
+    ) -> None:
+        remember_chart(chart)
         self.chart = chart
         self.document = document
         self.diagnostics = diagnostics
+        self.models = dict(models)
         self.guards: dict[str, Callable[..., Any]] = {}
         self.assigns: dict[str, Callable[..., Any]] = {}
         self.handlers: dict[str, Callable[..., Any]] = {}
@@ -310,7 +415,6 @@ class BoundChart:
 
         def register_handler(function: AnyFunction) -> AnyFunction:
             check_handler(name, function, cpu=cpu)
-            self._check_second_handler(name, function)
             register(function)
             (self.busy.add if cpu else self.busy.discard)(name)
             self.heartbeats.pop(name, None)
@@ -373,6 +477,8 @@ class BoundChart:
             )
 
         def register(function: AnyFunction) -> AnyFunction:
+            if what == "handler":  # a guard may be replaced: it is pure, and takes effect at once
+                self._check_second(functions.get(name), function, name=name)
             functions[name] = function
             self._kernel = None
             vars(self).pop("step", None)
@@ -380,12 +486,11 @@ class BoundChart:
 
         return register
 
-    def _check_second_handler(self, name: str, function: Callable[..., Any]) -> None:
+    def _check_second(self, first: Callable[..., Any] | None, function: Callable[..., Any], *, name: str) -> None:
         """Raise UsageError when another function has the name already: the last one would win silently.
 
         The same definition may come again, as when a module is imported again. An interactive session may replace it.
         """
-        first = self.handlers.get(name)
         if first is None or hasattr(sys, "ps1") or _definition_of(first) == _definition_of(function):
             return
         places = f"{_place_of(first)} and {_place_of(function)}"
@@ -402,8 +507,13 @@ class BoundChart:
             self.step = self._kernel.step  # type: ignore[method-assign]  # see above
         return self._kernel
 
-    def start(self, context: Mapping[str, Any] | None = None, *, entity: str, time_ms: int = 0) -> Step:
-        """Return the first step of an entity: version 1. Raises RejectedError if the context does not fit the chart."""
+    def start(self, context: Mapping[str, Any] | Model | None = None, *, entity: str, time_ms: int = 0) -> Step:
+        """Return the first step of an entity: version 1. The context may be a model.
+
+        Raises RejectedError if the context does not fit the chart.
+        """
+        if context is not None and not isinstance(context, Mapping):
+            context = context_values(context)
         if not isinstance(entity, str):
             raise UsageError(f"expected a string as the id of an entity, got {entity!r:.60}", code="entity.id")
         check_time(time_ms)
@@ -412,6 +522,19 @@ class BoundChart:
     def step(self, snapshot: Snapshot, event: Event | str, data: Any = None, time_ms: int = 0) -> Step:
         """Return the step of one event run to completion. `event` may be a name with `data`."""
         return self.kernel.step(snapshot, event, data, time_ms)
+
+    def context_of(self, snapshot: Snapshot) -> C:
+        """Return the context of a snapshot as its model; without a model as a mapping, without the progress of sagas.
+
+        Raises UsageError (`context.model`) when the context does not fit the model.
+        """
+        context = self.chart.visible_context(snapshot.context)
+        model = self.models.get(CONTEXT)
+        if model is None:
+            return copy_json(context)  # type: ignore[no-any-return]  # C is a mapping by default
+        what = f"the context of `{snapshot.entity}`"
+        found: C = from_json(context, model, what=what, code="context.model")
+        return found
 
     def fold(self, snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
         """Return the snapshot after these events, without effects: replay."""

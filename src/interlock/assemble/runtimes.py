@@ -11,7 +11,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.assemble.charts import BoundChart
+from interlock.assemble.charts import CONTEXT, BoundChart
 from interlock.errors import UsageError
 from interlock.model.document.field import is_text
 from interlock.model.limits import LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN
@@ -65,7 +65,7 @@ class RuntimeOptions:
 def open(  # noqa: A001 - the name users read: interlock.open
     url: str,
     *,
-    charts: Iterable[BoundChart],
+    charts: Iterable[BoundChart[Any]],
     clock: Clock | None = None,
     work: bool | None = None,
     lifecycle: AdmissionGate | None = None,
@@ -137,7 +137,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
 def connect(
     url: str,
     *,
-    charts: Iterable[BoundChart],
+    charts: Iterable[BoundChart[Any]],
     clock: Clock | None = None,
     work: bool = False,
     lifecycle: AdmissionGate | None = None,
@@ -179,7 +179,7 @@ def _is_prefix(text: object) -> bool:
     return isinstance(text, str) and is_text(text) and len(text.encode()) <= KEY_PREFIX_BYTES_MAX
 
 
-def _handlers(charts: Iterable[BoundChart]) -> dict[str, Callable[..., Any]]:
+def _handlers(charts: Iterable[BoundChart[Any]]) -> dict[str, Callable[..., Any]]:
     """Return the handlers of all charts, by name."""
     found: dict[str, Callable[..., Any]] = {}
     for chart in charts:
@@ -202,7 +202,21 @@ def _defaults(charts: Iterable[BoundChart], other: HandlerDefaults | None) -> di
     return found
 
 
-def _reconcilers(charts: Iterable[BoundChart]) -> tuple[Reconciler, ...]:
+def _models(charts: Iterable[BoundChart[Any]]) -> dict[str, dict[type, tuple[str, ...]]]:
+    """Return the models of events by kind, each with the names of its events; those of later charts count."""
+    named: dict[str, dict[str, type]] = {}
+    for chart in charts:
+        events = {name: cls for name, cls in chart.models.items() if name != CONTEXT}
+        named.setdefault(chart.chart.kind, {}).update(events)
+    found: dict[str, dict[type, tuple[str, ...]]] = {}
+    for kind, events in named.items():
+        by_model = found.setdefault(kind, {})
+        for name, cls in events.items():
+            by_model[cls] = (*by_model.get(cls, ()), name)
+    return found
+
+
+def _reconcilers(charts: Iterable[BoundChart[Any]]) -> tuple[Reconciler, ...]:
     """Return the reconcilers of all charts. Two of one name would share a lease, so only one would run."""
     found: dict[str, Reconciler] = {}
     for chart in charts:
@@ -268,11 +282,12 @@ def _bus_opener(bus: str | Bus | None) -> Callable[[], Bus] | None:
 class PendingRuntime:
     """A runtime that is not open yet: `async with` or `await` gives a `Runtime`, `with` a `BlockingRuntime`."""
 
-    def __init__(self, url: str, opener: Opener, charts: tuple[BoundChart, ...], options: RuntimeOptions) -> None:
+    def __init__(self, url: str, opener: Opener, charts: tuple[BoundChart[Any], ...], options: RuntimeOptions) -> None:
         self.url = url
         self._opener = opener
         self._options = options
         self._kernels = tuple(each.kernel for each in charts)
+        self._models = _models(charts)
         self._handlers = _handlers(charts)
         self._cpu_handlers = frozenset(name for each in charts for name in each.busy)
         self._reconcilers = _reconcilers(charts)
@@ -312,7 +327,7 @@ class PendingRuntime:
                 await store.close()
                 raise
         charts, gate = ChartRegistry(self._kernels), options.lifecycle
-        runtime = Runtime(store, charts, clock, gate, messages=messages, upgrade=options.upgrade)
+        runtime = Runtime(store, charts, clock, gate, messages=messages, models=self._models, upgrade=options.upgrade)
         try:
             await runtime.declare_indexes()
             await self._start_worker(runtime)

@@ -28,6 +28,7 @@ from interlock.model.diagnostics import suggestion
 
 COMMANDS = {
     "archive": ("interlock.cli.commands.maintenance:archive", "Move journals of ended entities to an archive"),
+    "bundle": ("interlock.cli.commands.bundle:bundle", "Copy one entity with its journal to a file, or from it"),
     "can": ("interlock.cli.commands.entity:can", "List accepted events, and why others are not"),
     "check": ("interlock.cli.commands.check:check", "Check definitions for errors and likely mistakes"),
     "completion": ("interlock.cli.commands.completion:completion", "Print a shell completion script"),
@@ -60,12 +61,22 @@ COMMANDS = {
 """Every command: its module and function, and its help line."""
 
 SUBCOMMANDS = {
+    "bundle": {
+        "export": "Write an entity, its children and their definitions to a file",
+        "import": "Write the entities of a bundle to a store",
+    },
     "db": {
         "status": "Show the schema version",
         "upgrade": "Upgrade the schema version",
         "tenants": "List tenants",
         "messages": "Show whether entries are published, or stop it",
+        "definitions": "List, show or add definitions",
         "index": "Build, drop or show indexes on context fields",
+    },
+    "definitions": {
+        "list": "List stored definitions",
+        "show": "Print a stored definition",
+        "add": "Save definitions",
     },
     "index": {
         "build": "Add older entities to indexes",
@@ -87,7 +98,7 @@ SECTIONS = {
     "Getting started": ("new", "demo", "completion"),
     "Charts": ("check", "simulate", "draw", "convert", "fmt", "schema", "types"),
     "Entities": ("create", "send", "show", "can", "ls", "journal", "tail", "replay"),
-    "Operations": ("run", "serve", "top", "stuck", "effects", "doctor", "verify", "archive", "db"),
+    "Operations": ("run", "serve", "top", "stuck", "effects", "doctor", "verify", "archive", "bundle", "db"),
     "Changes": ("diff", "shadow"),
 }
 """The sections of `--help`, in the order in which a user needs the commands."""

@@ -75,6 +75,11 @@ def split_words(given: Sequence[str], *names: str, optional: int = 0) -> tuple[s
     return url, [*rest, *[None] * (len(names) - len(rest))]
 
 
+def is_store_url(word: str) -> bool:
+    """Return whether an argument is the URL of a store."""
+    return _URL.match(word) is not None
+
+
 def split_names(given: Sequence[str]) -> tuple[str, list[str]]:
     """Return the store URL and all other arguments. Raises UsageError if no store is known."""
     urls = [each for each in given if _URL.match(each)]

@@ -10,7 +10,8 @@ Rule 4: when a state is left, its invokes are cancelled: a coroutine is cancelle
 step of a saga, whose outcome must be known. A thread sees `cancelled` and is waited for, within its timeout, since it
 will do its work in any case. A success after the cancellation is recorded in the journal, and a saga compensates it.
 Rule 5: a process that lacks the entity's chart does not start the handler: it could not deliver the result.
-Rule 6: a handler must return plain JSON of the size of an event; anything else is an error that names the handler.
+Rule 6: a handler must return JSON of the size of an event, or what has a JSON form, such as a model; anything else is
+an error that names the handler.
 Rule 7: the details of a heartbeat are stored with the work when its lease is renewed, and given to the next attempt.
 Rule 8: when a result cannot be delivered because the store is unavailable or the entity is busy, delivery is tried
 again while the lease is held. Only after `RESULT_TRIES_MAX` tries is the work postponed, and run again under its key.
@@ -22,12 +23,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from inspect import iscoroutinefunction
 from typing import Any
 
 from msgspec import Struct
 
 from interlock.effects.failed_attempts import FailedAttempt
+from interlock.effects.handler_calls import call_asynchronous, call_plain, is_asynchronous
 from interlock.effects.lanes import RunningWork
 from interlock.effects.retry import (
     Failure,
@@ -44,22 +45,25 @@ from interlock.effects.retry import (
 )
 from interlock.effects.user_functions import HandlerThreads, call_in_loop, result_of
 from interlock.effects.waiting import first_of, wait_or_timeout
-from interlock.errors import ConflictError, InterlockError, RejectedError, UnavailableError
+from interlock.errors import ConflictError, InterlockError, RejectedError, UnavailableError, UsageError
 from interlock.model.backoff import Backoff
 from interlock.model.codec import encode
 from interlock.model.driver_events import COMPENSATION_FAILED, call_failed, invoke_done, invoke_failed
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import Work
-from interlock.model.json_value import payload_problem
+from interlock.model.json_value import json_payload
 from interlock.model.limits import ATTEMPTS_MAX, DETAILS_BYTES_MAX, POLL_MS_MAX, STOP_MS_MAX
 from interlock.ports.clock import Clock
 from interlock.ports.delivery import CHART_MISSING_CODES, EventDelivery
 from interlock.ports.threads import THREADS
 from interlock.ports.work import Claim, Settlement, WorkQuery, WorkQueue
 
-Handler = Callable[["Attempt"], Any]
-"""A registered function, from an attempt to its result. A coroutine function, or one that runs in a thread."""
+Handler = Callable[..., Any]
+"""A registered function, from an attempt, or from its input and the attempt, to its result.
+
+A coroutine function, an async generator, or one that runs in a thread.
+"""
 
 _log = logging.getLogger("interlock.effects")
 
@@ -133,7 +137,7 @@ class HandlerRunner:
     ) -> None:
         self._functions = functions
         self._cpu_handlers = cpu_handlers
-        self._coroutines = frozenset(name for name, each in functions.items() if iscoroutinefunction(each))
+        self._coroutines = frozenset(name for name, each in functions.items() if is_asynchronous(each))
         self._run_in_process = run_in_process
         self._delivery = delivery
         self._clock = clock
@@ -244,8 +248,8 @@ class HandlerRunner:
             return self._decide(work.claim, failure_from(error))
         if isinstance(result, Failure):  # stopped; while it still runs no second attempt may start
             return GiveUp(result) if work.is_running else self._decide(work.claim, result)
-        malformed = result_failure(attempt.name, result)
-        return _Value(result) if malformed is None else GiveUp(malformed)
+        stored = handler_result(attempt.name, result)
+        return GiveUp(stored) if isinstance(stored, Failure) else _Value(stored)
 
     async def _load_details(self, work: RunningWork) -> Any:
         """Return the details that an earlier attempt reported; what the store has with the work is recorded."""
@@ -308,11 +312,11 @@ class HandlerRunner:
         """Call the function; return the future of its result."""
         is_coroutine = attempt.name in self._coroutines
         if not is_coroutine and attempt.name not in self._cpu_handlers:
-            call, ended = self._threads.run(partial(function, attempt))
+            call, ended = self._threads.run(partial(call_plain, function, attempt))
             work.start_attempt(ended)
             return call
         if is_coroutine:
-            call = asyncio.ensure_future(call_in_loop(function, attempt))
+            call = asyncio.ensure_future(call_in_loop(partial(call_asynchronous, function), attempt))
         else:
             assert self._run_in_process is not None  # CPU handlers come with a process pool
             call = asyncio.ensure_future(self._run_in_process(function, attempt))
@@ -440,8 +444,12 @@ def _failure_facts(work: RunningWork, failure: Failure, **more: int) -> dict[str
 
 def _record_heartbeat(work: RunningWork, details: Any) -> None:
     """Record a heartbeat, from any thread. Its details are encoded here: the handler may change them afterwards."""
-    problem = None if details is None else payload_problem(details)
-    encoded = None if details is None or problem is not None else encode(details)
+    problem = encoded = None
+    try:
+        details = json_payload(details, what="it", code="heartbeat.details")
+        encoded = None if details is None else encode(details)
+    except UsageError as error:
+        problem = error.message
     if encoded is not None and len(encoded) > DETAILS_BYTES_MAX:
         problem, encoded = f"{len(encoded):,} bytes exceed the limit of {DETAILS_BYTES_MAX:,}", None
     work.beat(encoded)
@@ -460,9 +468,9 @@ def attempt_key(work: Work, entity: str, number: int) -> str:
     return f"{key}~{number}" if work.body.get("restore") == "restart" else str(key)
 
 
-def result_failure(handler: str, result: object) -> Failure | None:
-    """Return the failure of a handler whose result cannot be stored; None for a valid result."""
-    problem = payload_problem(result)
-    if problem is None:
-        return None
-    return Failure("result.malformed", f"`{handler}` returned an invalid result: {problem}")
+def handler_result(handler: str, result: object) -> Any | Failure:
+    """Return what a handler returned as JSON, or the failure of a handler whose result cannot be stored."""
+    try:
+        return json_payload(result, what=f"the result of `{handler}`", code="result.malformed")
+    except UsageError as error:
+        return Failure("result.malformed", str(error))

@@ -1,7 +1,8 @@
 """Whether a function can be a handler: checked when it is registered, before any work depends on it.
 
-Rule 1: a handler is called with one positional argument, the attempt.
-Rule 2: it must give a result. A generator gives none, and a coroutine runs only if the function is known as one.
+Rule 1: a handler is called with one positional argument, the attempt, or with two, its input and the attempt.
+Rule 2: it must give a result. A generator gives none, except an asynchronous one, whose last value it is; a coroutine
+runs only if the function is known as one.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from inspect import Parameter, getattr_static, isasyncgenfunction, iscoroutinefu
 from typing import Any
 
 from interlock.errors import UsageError
+from interlock.model.convert import type_hints
 
-_HINT = "write `async def {name}(attempt):`, or `def`; what it needs is in `attempt.input`"
+_HINT = "write `async def {name}(attempt):`, `async def {name}(input, attempt):`, or `def`"
 
 
 def check_handler(name: str, function: Any, *, cpu: bool = False) -> None:
@@ -21,14 +23,14 @@ def check_handler(name: str, function: Any, *, cpu: bool = False) -> None:
     if not callable(function):
         raise UsageError(f"the handler `{name}` is not callable", code="handler.malformed")
     shown = _name_of(function)
-    if isgeneratorfunction(function) or isasyncgenfunction(function):
+    if isgeneratorfunction(function):
         message = f"`{shown}` cannot be the handler `{name}`: it is a generator, which returns no result"
         raise UsageError(message, code="handler.signature", hint="return the result instead of `yield`")
     call = getattr_static(type(function), "__call__", None)
     if not iscoroutinefunction(function) and iscoroutinefunction(call):
         message = f"`{shown}` cannot be the handler `{name}`: its `__call__` is a coroutine function"
         raise UsageError(message, code="handler.signature", hint="register a function or a method: `async def`")
-    if cpu and iscoroutinefunction(function):
+    if cpu and (iscoroutinefunction(function) or isasyncgenfunction(function)):
         message = f"the handler `{name}` is a coroutine function, which cannot run in a process of the pool"
         raise UsageError(message, code="handler.cpu", hint="write `def` instead of `async def`, or omit cpu=True")
     problem = _problem(function)
@@ -40,7 +42,7 @@ def check_handler(name: str, function: Any, *, cpu: bool = False) -> None:
 
 
 def _problem(function: Callable[..., Any]) -> str | None:
-    """Return why a function cannot be called with the attempt alone; None when it can."""
+    """Return why a function can be called neither with the attempt nor with its input and the attempt."""
     try:
         parameters = signature(function).parameters.values()
     except (TypeError, ValueError):  # written in C, without a signature: the call itself shows it
@@ -49,12 +51,22 @@ def _problem(function: Callable[..., Any]) -> str | None:
         each for each in parameters if each.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     ]
     if not positional and all(each.kind is not Parameter.VAR_POSITIONAL for each in parameters):
-        return "a handler has one parameter, the attempt"
+        return "a handler has the parameters `attempt`, or `input, attempt`"
     required = [each.name for each in parameters if each.default is Parameter.empty and not _is_variable(each)]
-    missing = [each for each in required if not positional or each != positional[0].name]
+    missing = [each for each in required if each not in {one.name for one in positional[:2]}]
     if missing:
         names = ", ".join(f"`{each}`" for each in missing)
-        return f"a handler is called with the attempt alone, but it also requires {names}"
+        return f"a handler is called with its input and the attempt, but it also requires {names}"
+    return _attempt_problem(positional[:2], required, type_hints(function))
+
+
+def _attempt_problem(positional: list[Parameter], required: list[str], hints: dict[str, Any]) -> str | None:
+    """Return why the second of two parameters is not for the attempt: it is annotated as a built-in type."""
+    if not all(each.name in required for each in positional) or len(positional) < 2:  # input, attempt
+        return None
+    hint = hints.get(positional[1].name)
+    if isinstance(hint, type) and hint.__module__ == "builtins" and hint is not object:
+        return f"its second parameter `{positional[1].name}` gets the attempt, but is a `{hint.__name__}`"
     return None
 
 

@@ -25,14 +25,14 @@ from interlock.evolve.identity import collapse_space
 from interlock.evolve.move import as_moved
 from interlock.evolve.patch import make_patch
 from interlock.evolve.transitions import TimerPairs, pair_timers
-from interlock.kernel.run import StepRun, complete_payload
+from interlock.kernel.run import StepRun
 from interlock.kernel.settle import settle
 from interlock.kernel.step import Kernel
 from interlock.model.chart import After, Chart, Invoke, State
 from interlock.model.codec import encode
 from interlock.model.document.actions import Expression
 from interlock.model.document.document import Document
-from interlock.model.document.field import UNSET, Field, copy_json, field_problem
+from interlock.model.document.field import UNSET, Field, complete_payload, copy_json, field_problem
 from interlock.model.event import Event
 from interlock.model.journal.entry import MOVED
 from interlock.model.limits import ENTRY_BYTES_MAX

@@ -26,8 +26,9 @@ def accepts(new: Field, old: Field) -> bool:
     low = new.min is None or (old.min is not None and old.min >= new.min)
     high = new.max is None or (old.max is not None and old.max <= new.max)
     length = new.length_max is None or (old.length_max is not None and old.length_max <= new.length_max)
+    written = new.format in (None, old.format)
     items = new.items is None or (old.items is not None and accepts(new.items, old.items))
-    return low and high and length and items and _accepts_fields(new, old)
+    return low and high and length and written and items and _accepts_fields(new, old)
 
 
 def _accepts_fields(new: Field, old: Field) -> bool:

@@ -353,7 +353,7 @@ class CodeWriter:
         quick = _QUICK.get(field.type) if field.enum is None and field.min is None and field.max is None else None
         if field.accepts_any:
             self.measure_stored("v")
-        elif quick is not None and field.length_max is None:
+        elif quick is not None and field.length_max is None and field.format is None:
             name = self.constant(quick)
             self.add(f"if type(v) is not {name}: {self.check_source('v', field)}")
             if quick is str:

@@ -10,6 +10,7 @@ from interlock.kernel.codegen import ActionCompiler, Operation
 from interlock.kernel.parts import first_value
 from interlock.kernel.run import StepRun
 from interlock.model.chart import Chart, State
+from interlock.model.convert import to_json
 from interlock.model.document.field import UNSET, Field, copy_json, field_problem, json_problem
 from interlock.model.document.walk import value_expressions
 
@@ -41,10 +42,13 @@ class FirstContext:
         return found
 
     def given(self, context: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """Return a copy of the given context. Raises RejectedError unless it fits the fields of the root."""
-        context = context or {}
+        """Return a copy of the given context as JSON.
+
+        Raises RejectedError unless it fits the fields of the root, UsageError for a value without a JSON form.
+        """
+        found = dict(context or {})
         fields = self.fields
-        for name, value in context.items():
+        for name, value in found.items():
             field = fields.get(name)
             if field is None:
                 known = ", ".join(fields) or "none"
@@ -52,13 +56,16 @@ class FirstContext:
                     f"unknown field `{name}` in the context of chart `{self.chart.kind}`; its fields are {known}",
                     code="context.unknown",
                 )
-            problem = json_problem(value) or field_problem(value, field)
+            if json_problem(value) is not None:
+                value = to_json(value, what=f"the field `{name}` of the context", code="context.refused")  # noqa: PLW2901  # its JSON form
+                found[name] = value
+            problem = field_problem(value, field)
             if problem is not None:
                 raise RejectedError(f"invalid context: {problem}", code="context.refused")
         for name in self.required:
-            if name not in context:
+            if name not in found:
                 raise RejectedError(f"the field `{name}` is required to create an entity", code="context.missing")
-        return {name: copy_json(value) for name, value in context.items()}
+        return {name: copy_json(value) for name, value in found.items()}
 
     def first(self, constant: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the constant context overridden by the given values. Entities share no list or mapping."""

@@ -29,9 +29,10 @@ from interlock.kernel.errors import StepFailed
 from interlock.kernel.microsteps import MicrostepResult, Microsteps
 from interlock.kernel.outcome import Outcomes
 from interlock.kernel.plan import Configuration, Planner
-from interlock.kernel.run import OTHER_REVISION_HINT, StepRun, complete_payload, run_from
+from interlock.kernel.run import OTHER_REVISION_HINT, StepRun, run_from
 from interlock.kernel.saga_unwind import SagaUnwinder
 from interlock.model.chart import Chart, State
+from interlock.model.document.field import complete_payload
 from interlock.model.driver_events import TIMER_SOURCE, is_result
 from interlock.model.event import RESULT_NAMES, Event
 from interlock.model.snapshot import Ended, Invocation, Snapshot

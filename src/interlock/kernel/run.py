@@ -23,7 +23,7 @@ from interlock.expression.codegen import Meter
 from interlock.expression.metering import SHORT_TEXT, VALUE_BYTES, EvaluationError, measure_value, text_bytes
 from interlock.kernel.errors import ActionError, StepFailed, describe_error, name_of, reserved_name, text_of
 from interlock.model.chart import After, Invoke, State
-from interlock.model.document.field import UNSET, Field, field_problem, fields_problem, json_problem
+from interlock.model.document.field import Field, field_problem, json_problem
 from interlock.model.duration import format_duration, parse_duration
 from interlock.model.effect import CHART_TYPES, Effect, EffectType
 from interlock.model.event import SCXML_PROCESSOR, Event, is_reserved
@@ -473,18 +473,6 @@ def replace_at(value: Any, path: tuple[str, ...], position: int, new: Any, meter
         meter.charge(len(value))
         return [*value[:index], replace_at(value[index], path, position + 1, new, meter), *value[index + 1 :]]
     raise ActionError("assign.path", f"`{'.'.join(path[:position])}` has no `{key}`")
-
-
-def complete_payload(data: Any, fields: tuple[Field, ...]) -> tuple[Any, str | None]:
-    """Return the payload with its defaults, and the problem if it does not fit the fields."""
-    if data is None:
-        data = {}
-    if type(data) is not dict:
-        return data, "the payload must be an object"
-    defaults = {each.name: each.default for each in fields if each.name not in data and each.default is not UNSET}
-    if defaults:
-        data = {**data, **defaults}
-    return data, fields_problem(data, fields)
 
 
 # Addresses and delays of sends

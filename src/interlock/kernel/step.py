@@ -27,9 +27,11 @@ from interlock.kernel.receive import Receiver
 from interlock.kernel.run import StepRun, run_from
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart, State
+from interlock.model.convert import to_json
 from interlock.model.document.actions import Value
 from interlock.model.document.field import json_problem
 from interlock.model.event import Event, check_sendable
+from interlock.model.known_charts import remember_chart
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
 
@@ -52,6 +54,7 @@ class Kernel:
         language: Language = SAFE,
         fast: bool = True,
     ) -> None:
+        remember_chart(chart)
         self.chart = chart
         self.fast = fast
         self._check_names(guards or {}, assigns or {})
@@ -253,9 +256,8 @@ def _check_arguments(snapshot: Snapshot, event: Event | str, data: Any, time_ms:
     if not isinstance(event, str):
         message = f"expected an event name or an Event, got `{type(event).__name__}`"
         raise UsageError(message, code="event.type")
-    problem = json_problem(data)
-    if problem is not None:
-        raise UsageError(f"the payload of `{event}` cannot be stored: {problem}", code="event.payload")
+    if json_problem(data) is not None:
+        data = to_json(data, what=f"the payload of `{event[:80]}`", code="event.payload")
     check_sendable(event)
     check_time(time_ms)
     return Event(event, data, time_ms=time_ms)

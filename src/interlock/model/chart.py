@@ -233,7 +233,7 @@ class State:
     location: SourceLocation = field(default=NO_LOCATION, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Chart:
     """A compiled definition.
 
@@ -274,6 +274,11 @@ class Chart:
     def saga_fields(self) -> frozenset[str]:
         """The fields of the context in which sagas record their progress."""
         return frozenset(each.saga.field for each in self.states if each.saga is not None)
+
+    def visible_context(self, context: dict[str, Any]) -> dict[str, Any]:
+        """Return a context as its author declared it: without the progress of sagas."""
+        hidden = self.saga_fields
+        return {name: value for name, value in context.items() if name not in hidden} if hidden else context
 
     @property
     def revision_text(self) -> str:

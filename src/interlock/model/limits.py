@@ -156,6 +156,12 @@ FAILURE_TEXT_LENGTH_MAX = 500
 FAILURE_CODE_LENGTH_MAX = 200
 """Characters of an error's code: codes are compared by charts and shown in lists. Ours have fewer than 40."""
 
+EXPLANATION_LENGTH_MAX = 500
+"""Characters that say why an event was refused: an exception and a log line contain them."""
+
+REASON_LENGTH_MAX = 1_000
+"""Characters of the reason that a sender gives for an event: a sentence or a link, stored with its entry."""
+
 LEASE_MS = 30_000
 """How long a lease on work lasts unless renewed: the work of a dead worker is delayed by at most that."""
 
@@ -355,6 +361,15 @@ SHADOW_VALUE_LENGTH_MAX = 120
 
 SHADOW_CHANGED_MAX = 1_000_000
 """Entities that may change while a shadow replay walks over a store: their ids are remembered (some hundred MB)."""
+
+BUNDLE_LINE_BYTES_MAX = DEFINITION_STORED_BYTES_MAX + 65_536
+"""Bytes of one line of a bundle: the largest is a definition."""
+
+BUNDLE_ENTITIES_MAX = 10_000
+"""Entities of one bundle: an entity and its children, theirs included. A laptop replays that in a minute."""
+
+BUNDLE_RESTARTS_MAX = 1_000
+"""Restarts of one child that export looks for."""
 
 REVISIONS_CACHED_MAX = 256
 """Compiled stored definitions that a process keeps: a chart with a change a day for most of a year."""

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from interlock.model.event import Event
+from interlock.model.known_charts import state_names, unknown_state
 
 Ended = Literal["done", "cancelled", "failed"]
 
@@ -75,3 +76,19 @@ class Snapshot(Struct, frozen=True, gc=False, omit_defaults=True):
     output: Any = None
     parent: Parent | None = None
     moved: int = 0
+
+    def matches(self, state: str) -> bool:
+        """Whether a state is active: an atomic one, or one that contains it. After the end, those in which it ended.
+
+        Raises UsageError for a state that the chart does not have, and when no chart of this revision is loaded.
+        """
+        names = state_names(self.kind, self.revision)
+        if state not in names.active:
+            raise unknown_state(self.kind, state, names)
+        return any(state in names.active.get(each, ()) for each in self.configuration)
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """The tags of the active states. Raises UsageError when no chart of this revision is loaded."""
+        names = state_names(self.kind, self.revision)
+        return frozenset(tag for each in self.configuration for tag in names.tags.get(each, ()))

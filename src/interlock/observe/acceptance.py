@@ -20,6 +20,7 @@ from interlock.model.chart import Chart
 from interlock.model.chart_sites import event_names
 from interlock.model.document.field import UNSET, Field
 from interlock.model.event import Event
+from interlock.model.sendable_events import accepting_states, matches_event
 from interlock.model.snapshot import Snapshot
 from interlock.trust.authorization import Authorizer
 
@@ -75,12 +76,6 @@ def acceptances(
     return tuple(sorted(found, key=lambda each: (not each.accepted, each.why == "elsewhere")))
 
 
-def accepting_states(chart: Chart, name: str) -> tuple[str, ...]:
-    """Return the states that have a transition for an event, in document order."""
-    found = (chart.states[each.source].id for each in chart.transitions if _matches(chart, each.index, name))
-    return tuple(dict.fromkeys(found))
-
-
 def every_role(chart: Chart) -> list[str]:
     """Return all roles that a chart names, sorted."""
     named = [*(each.roles for each in chart.transitions), *(each.roles for each in chart.events or ())]
@@ -104,7 +99,7 @@ def _acceptance(
         return Acceptance(name, False, "ended", roles=roles)
     if policy.role_refusal(Event(name, principal=None if principal is None else dict(principal))) is not None:
         return Acceptance(name, False, "roles", roles=roles or ())
-    matching = [each for each in candidates if _matches(chart, each.transition, name)]
+    matching = [each for each in candidates if matches_event(chart, each.transition, name)]
     accepted = next((each for each in matching if each.accepted), None)
     if accepted is not None:
         targets = _targets(chart, accepted)
@@ -121,10 +116,6 @@ def _acceptance(
 
 def _targets(chart: Chart, candidate: Candidate) -> tuple[str, ...]:
     return tuple(chart.states[each].id for each in chart.transitions[candidate.transition].targets)
-
-
-def _matches(chart: Chart, transition: int, name: str) -> bool:
-    return any(each.matches(name) or each.text == name for each in chart.transitions[transition].descriptors)
 
 
 def payload_schema(fields: tuple[Field, ...]) -> dict[str, Any]:
@@ -144,6 +135,8 @@ def _schema(spec: Field) -> dict[str, Any]:
         "maximum": spec.max,
         "maxLength": spec.length_max if spec.type == "string" else None,
         "maxItems": spec.length_max if spec.type == "array" else None,
+        "format": spec.format,
+        "contentEncoding": "base64" if spec.format == "byte" else None,
         "description": spec.description,
         "items": None if spec.items is None else _schema(spec.items),
     }

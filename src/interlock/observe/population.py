@@ -15,14 +15,16 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from interlock.errors import NotFoundError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart, State
 from interlock.model.duration import parse_duration
-from interlock.ports.paging import pages
+from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.statistics import COUNT_MAX, DAY_MS, MINUTE_MS, MinuteRates
-from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow, Store
+from interlock.ports.store import ENDED_STATES, PAGE_MAX, Store
 from interlock.ports.work import WorkQuery
 from interlock.runtime.chart_registry import BUILTIN_KINDS, unknown_kind
+from interlock.runtime.entity_counts import count_by_revision
 from interlock.runtime.runtime import Runtime
 
 DWELL_WINDOW_MS = 7 * DAY_MS
@@ -68,12 +70,14 @@ class RevisionPopulation(Struct, frozen=True):
     current: bool
     entities: int
     states: dict[str, int]
+    label: str | None = None
 
 
 class Population(Struct, frozen=True):
     """The entities of a kind.
 
-    `revision` is the current one, None if no chart is loaded; `entities` is None then. `is_complete` is False if
+    `revision` is the current one, and `label` its label: of the newest chart of this process, else of the newest stored
+    definition. Without either it is None, and so is `entities`. `is_complete` is False if
     counting stopped at `COUNT_MAX`. `steps_per_second` and `conflict_share` (lost attempts of all attempts) cover the
     last minute; they are None if the store has no counters.
     """
@@ -89,6 +93,7 @@ class Population(Struct, frozen=True):
     minutes: tuple[MinuteRates, ...] = ()
     steps_per_second: float | None = None
     conflict_share: float | None = None
+    label: str | None = None
 
     @property
     def active(self) -> int:
@@ -133,18 +138,21 @@ async def population(runtime: Runtime, kind: str) -> Population:
     """Return the population of a kind."""
     minutes = await _minutes(runtime, kind)
     rate, conflicts = (None, None) if minutes is None else recent_rate(minutes, runtime.clock.now_ms())
-    if kind not in runtime.charts.kinds():
+    try:
+        kernel = await runtime.revisions.newest(kind)
+    except (NotFoundError, UnavailableError) as error:
+        if error.code not in CHART_MISSING_CODES:
+            raise
         states = await _states_without_chart(runtime.store, kind)
         return Population(kind, states=states, minutes=minutes or (), steps_per_second=rate, conflict_share=conflicts)
-    kernel = runtime.charts.for_new_entity(kind)
-    by_revision, is_complete = await _counts(runtime, kind)
+    by_revision, is_complete = await count_by_revision(runtime.store, runtime.revisions, kind, rows_max=COUNT_MAX)
     totals: dict[str, int] = {}
     for counts in by_revision.values():
         for state, entities in counts.items():
             totals[state] = totals.get(state, 0) + entities
     states = await _states(runtime, kernel, totals)
     stuck = [each for each in states if each.stuck]
-    revisions = _revisions(runtime, kernel, by_revision)
+    revisions = await _revisions(runtime, kernel, by_revision)
     return Population(
         kind=kind,
         revision=kernel.chart.revision,
@@ -157,6 +165,7 @@ async def population(runtime: Runtime, kind: str) -> Population:
         minutes=minutes or (),
         steps_per_second=rate,
         conflict_share=conflicts,
+        label=kernel.chart.label,
     )
 
 
@@ -239,52 +248,29 @@ async def _state(
     )
 
 
-def _revisions(
+async def _revisions(
     runtime: Runtime, kernel: Kernel, by_revision: dict[str, dict[str, int]]
 ) -> tuple[RevisionPopulation, ...]:
-    loaded = runtime.charts.revisions(kernel.chart.kind)
-    return tuple(
-        RevisionPopulation(
-            each,
-            each in loaded,
-            each == kernel.chart.revision,
-            _entities_in((loaded.get(each) or kernel).chart, by_revision.get(each, {})),
-            by_revision.get(each, {}),
-        )
-        for each in dict.fromkeys([*loaded, *sorted(by_revision)])
-    )
+    kind, found = kernel.chart.kind, list[RevisionPopulation]()
+    for each in dict.fromkeys([*runtime.charts.revisions(kind), kernel.chart.revision, *sorted(by_revision)]):
+        chart = await _chart(runtime, kind, each)
+        states = by_revision.get(each, {})
+        is_current = kernel.chart.is_revision(each)
+        if states or each == kernel.chart.revision or not is_current:  # a name without entities, of the current one
+            entities = _entities_in(chart or kernel.chart, states)
+            label = None if chart is None else chart.label
+            found.append(RevisionPopulation(each, chart is not None, is_current, entities, states, label))
+    return tuple(found)
 
 
-async def _counts(runtime: Runtime, kind: str) -> tuple[dict[str, dict[str, int]], bool]:
-    """The number of entities by revision and state, and whether all were counted."""
-    found: dict[str, dict[str, int]] = {}
-    if runtime.store.statistics is not None:
-        for each in await runtime.store.statistics.count_states(kind):
-            found.setdefault(each.revision, {})[each.state] = each.entities
-        return found, True
-    charts, current = runtime.charts.revisions(kind), runtime.charts.for_new_entity(kind)
-    is_complete = True
-    async for page in pages(runtime.store.find, EntityQuery(kind=kind, limit=PAGE_MAX), rows_max=COUNT_MAX):
-        for row in page.rows:
-            states = found.setdefault(row.revision, {})
-            for name in _counted_states(charts.get(row.revision, current).chart, row):
-                states[name] = states.get(name, 0) + 1
-        is_complete = page.after is None
-    return found, is_complete
-
-
-def _counted_states(chart: Chart, row: EntityRow) -> set[str]:
-    """The states that an entity counts in: its active states with their ancestors, or how it ended without one."""
-    if row.ended in ENDED_STATES:
-        return {ENDED_STATES[row.ended]}
-    by_id = {each.id: each for each in chart.states}
-    found: set[str] = set()
-    for name in row.configuration:
-        state = by_id.get(name)
-        while state is not None and state.index > 0:
-            found.add(state.id)
-            state = chart.states[state.parent]
-    return found
+async def _chart(runtime: Runtime, kind: str, revision: str) -> Chart | None:
+    """Return the chart of a revision; None if it cannot be read here."""
+    try:
+        return await runtime.revisions.chart(kind, revision)
+    except UnavailableError as error:
+        if error.code not in CHART_MISSING_CODES:
+            raise
+        return None
 
 
 class ChangeMarks:

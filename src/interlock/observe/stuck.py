@@ -5,6 +5,8 @@ Rule: a chart says how long a state may last. Of a kind whose chart is not loade
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from msgspec import Struct
 
 from interlock.errors import UnavailableError
@@ -12,6 +14,7 @@ from interlock.model.chart import Chart
 from interlock.model.duration import parse_duration
 from interlock.model.event import is_reserved
 from interlock.observe.work_status import work_status
+from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.paging import pages
 from interlock.ports.statistics import COUNT_MAX
 from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow
@@ -43,10 +46,11 @@ class StuckEntity(Struct, frozen=True):
 
 
 class MissingRevision(Struct, frozen=True):
-    """A revision that active entities were last written by, and that no loaded chart can continue."""
+    """A revision that active entities were last written by, and that this process cannot continue."""
 
     kind: str
     revision: str
+    reason: str
     hint: str | None = None
 
 
@@ -90,33 +94,58 @@ async def dead_letters(runtime: Runtime, kind: str | None) -> list[WorkRow]:
     return sorted(rows, key=lambda row: (row.dead_ms or 0, row.entity))
 
 
-async def missing_revisions(runtime: Runtime) -> list[MissingRevision] | None:
-    """Return the revisions of active entities, of kinds with a loaded chart, that no loaded chart can continue.
+async def missing_revisions(runtime: Runtime) -> list[MissingRevision]:
+    """Return the revisions of active entities, of kinds with a loaded chart, that this process cannot continue.
 
-    None if the store has no counters.
+    A store without counters is walked, up to `COUNT_MAX` entities of a kind.
     """
-    store, found = runtime.store, list[MissingRevision]()
-    if store.statistics is None:
-        return None
+    found: list[MissingRevision] = []
     for kind in runtime.charts.kinds():
-        states = runtime.charts.for_new_entity(kind).chart.states
-        final = {*ENDED_STATES.values(), *(each.id for each in states if each.type == "final")}
-        counts = await store.statistics.count_states(kind)
-        for revision in dict.fromkeys(each.revision for each in counts if each.entities and each.state not in final):
-            try:
-                chart = await runtime.revisions.chart(kind, revision)
-            except UnavailableError as error:
-                if await _has_active(runtime, kind, revision):
-                    found.append(MissingRevision(kind, revision, error.hint))
-                continue
-            known = {*ENDED_STATES.values(), *(each.id for each in chart.states)}
-            populated = {each.state for each in counts if each.revision == revision and each.entities}
-            for state in sorted(populated - known):
-                if await _has_active(runtime, kind, revision, state):
-                    hint = f"{chart.revision} declares itself compatible but has no state `{state}`"
-                    found.append(MissingRevision(kind, revision, f"{hint}: load that revision too"))
-                    break
+        for revision, states in (await _active_revisions(runtime, kind)).items():
+            missing = await _missing_revision(runtime, kind, revision, states)
+            if missing is not None:
+                found.append(missing)
     return found
+
+
+async def _missing_revision(
+    runtime: Runtime, kind: str, revision: str, populated: Collection[str]
+) -> MissingRevision | None:
+    """Return why this process cannot continue the entities of a revision; None if it can, or if all have ended."""
+    revisions = runtime.revisions
+    try:
+        await revisions.for_repeating(kind, revision)
+    except UnavailableError as error:
+        if error.code not in CHART_MISSING_CODES:
+            raise
+        label = await revisions.label(kind, revision)
+        compatible = runtime.charts.compatible(kind, revision, label=label)
+        if compatible is None:
+            is_active = await _has_active(runtime, kind, revision)
+            return MissingRevision(kind, revision, error.message, error.hint) if is_active else None
+        known = {*ENDED_STATES.values(), *(each.id for each in compatible.chart.states)}
+        for state in sorted(set(populated) - known):
+            if await _has_active(runtime, kind, revision, state):
+                reason = f"{compatible.chart.revision_text} declares itself compatible but has no state `{state}`"
+                return MissingRevision(kind, revision, reason, "load the chart of that revision too")
+    return None
+
+
+async def _active_revisions(runtime: Runtime, kind: str) -> dict[str, set[str]]:
+    """Return the states in which there are entities, by revision; without the revisions that have only ended ones."""
+    store, found = runtime.store, dict[str, set[str]]()
+    if store.statistics is None:
+        async for page in pages(store.find, EntityQuery(kind=kind, limit=PAGE_MAX), rows_max=COUNT_MAX):
+            for row in page.rows:
+                if row.ended is None:
+                    found.setdefault(row.revision, set()).update(row.configuration)
+        return found
+    states = runtime.charts.for_new_entity(kind).chart.states
+    final = {*ENDED_STATES.values(), *(each.id for each in states if each.type == "final")}
+    for each in await store.statistics.count_states(kind):
+        if each.entities:
+            found.setdefault(each.revision, set()).add(each.state)
+    return {revision: populated for revision, populated in found.items() if populated - final}
 
 
 async def _has_active(runtime: Runtime, kind: str, revision: str, state: str | None = None) -> bool:

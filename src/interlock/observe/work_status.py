@@ -13,12 +13,14 @@ from typing import Literal
 from msgspec import Struct
 
 from interlock.effects.retry import policy_of
-from interlock.model.journal.work import CHILD_WORK
+from interlock.model.journal.work import CHILD_WORK, ORDERED_LANES
 from interlock.model.limits import MESSAGE_ATTEMPTS_MAX
 from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.work import WorkRow
 
-Word = Literal["dead", "cancelled", "running", "expired", "retry", "pending", "scheduled", "waiting_child", "queued"]
+Word = Literal[
+    "dead", "cancelled", "running", "expired", "retry", "pending", "scheduled", "waiting_child", "queued", "held"
+]
 
 DESCRIPTIONS: dict[Word, str] = {
     "dead": "is a dead letter",
@@ -30,6 +32,7 @@ DESCRIPTIONS: dict[Word, str] = {
     "scheduled": "is not due yet",
     "waiting_child": "is waiting for its child entity",
     "queued": "is queued behind earlier messages of its entity",
+    "held": "was imported with a bundle and is not run",
 }
 """Each word as the end of a sentence that starts with the work's key."""
 
@@ -51,6 +54,7 @@ class WorkStatus(Struct, frozen=True):
     | `scheduled` | it is not due yet | when it is due |
     | `waiting_child` | its child entity is active; the child's result ends it | |
     | `queued` | earlier messages of its entity go first | |
+    | `held` | it was imported with a bundle and has no due time | |
 
     `handler_missing`: none of the given handlers runs it. `overdue_ms`: for how long it should have been claimed, or
     its lease renewed; zero or less if it is not late.
@@ -86,6 +90,8 @@ def work_status(row: WorkRow, *, now_ms: int, handlers: Collection[str] | None =
         word: Word = "expired" if is_expired else "running"
         return WorkStatus(word, row.next_ms, row.failures, overdue_ms=now_ms - (row.next_ms or now_ms))
     if row.next_ms is None:
+        if row.work.due_ms is None and row.work.id.lane not in ORDERED_LANES:
+            return WorkStatus("held", handler_missing=missing)
         return WorkStatus("waiting_child" if row.work.name == CHILD_WORK else "queued")
     late_ms = now_ms - row.next_ms
     if row.failures:

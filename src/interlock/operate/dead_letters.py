@@ -27,7 +27,7 @@ from interlock.ports.paging import pages
 from interlock.ports.refusals import Refusal
 from interlock.ports.store import Loaded, Store
 from interlock.ports.work import Claim, Settlement, WorkQuery, WorkRow
-from interlock.runtime.request_checks import check_sender
+from interlock.runtime.request_checks import check_principal
 
 Act = Literal["retry", "drop"]
 
@@ -117,7 +117,7 @@ class WorkOperations:
 
     def _audit_row(self, act: Act, row: WorkRow, principal: str, why: str) -> Refusal:
         """The audit row. Raises UsageError for a principal or a reason that cannot be stored."""
-        check_sender({"id": principal, "reason": why}, None)
+        check_principal({"id": principal, "reason": why})
         event = "_work.retried" if act == "retry" else "_work.dropped"
         error = row.error.get("code") if isinstance(row.error, dict) else None
         reason = f"{key_of(row)} {row.work.name}" + (f" ({error})" if error else "") + (f": {why}" if why else "")

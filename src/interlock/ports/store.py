@@ -156,8 +156,9 @@ class EntityQuery(Struct, frozen=True, kw_only=True):
     """Which entities to list: by kind, state (atomic or not; or one of `ENDED_STATES`), age, tag, revision and id
     prefix, from a cursor on.
 
-    Entities that have been in their state longest come first; a list by prefix is in the order of ids. `limit` is the
-    number of rows of a page, from 1 to `PAGE_MAX`.
+    Entities that have been in their state longest come first; a list by prefix, or `by_id`, is in the order of ids. A
+    step never moves an entity in that order, so a walk `by_id` meets each entity once. `limit` is the number of rows of
+    a page, from 1 to `PAGE_MAX`.
 
     `where` finds entities by indexed context fields: `{"customer": "c-7", "amount": Range(at_least=10)}`. Such a list
     is in the order of one of the fields where the store has indexes, and a page may have fewer rows than `limit`, even
@@ -174,6 +175,12 @@ class EntityQuery(Struct, frozen=True, kw_only=True):
     limit: int = 50
     where: Mapping[str, Any] | None = None
     context: bool = False
+    by_id: bool = False
+
+    @property
+    def is_in_id_order(self) -> bool:
+        """Whether the list is in the order of ids, if it has no `where`."""
+        return self.by_id or bool(self.prefix)
 
     def __post_init__(self) -> None:
         """Raise UsageError for a limit below 1: the empty page would look as if there were no entities."""

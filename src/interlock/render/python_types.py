@@ -6,7 +6,8 @@ Rule 2: the module has no behaviour. The facade is a cast: at run time it is the
         the names of Interlock are quoted, so importing it loads no runtime.
 Rule 3: a type never refuses a value that the chart accepts, except an event name that the chart does not write. What
         the chart does not say is `Any`.
-Rule 4: a name that is taken gets a number: the events `a.b` and `a_b` have the payloads `ABPayload` and `ABPayload2`.
+Rule 4: a string with a `format` may be written as the Python value, such as a datetime, and is read as a string.
+Rule 5: a name that is taken gets a number: the events `a.b` and `a_b` have the payloads `ABPayload` and `ABPayload2`.
 """
 
 from __future__ import annotations
@@ -22,12 +23,23 @@ from interlock.model.chart_sites import block_sites, event_names, takes_any_even
 from interlock.model.document.actions import Do, Expression, Value
 from interlock.model.document.document import EventType
 from interlock.model.document.field import UNSET, Field
+from interlock.model.document.formats import Format
 from interlock.model.effect import CHART_TYPES
 
 _TYPING = ("Any", "Literal", "NotRequired", "Protocol", "TYPE_CHECKING", "TypeAlias", "TypedDict", "Unpack")
 _FUNCTIONS = ("cast", "overload")
 _OURS = ("BlockingRuntime", "Receipt", "Runtime", "SendOptions", "Snapshot")
 _BUILTINS = ("str", "int", "float", "bool", "dict", "list", "tuple", "Mapping")
+_FORMATS: dict[Format, tuple[str, str]] = {
+    "date-time": ("datetime", "datetime"),
+    "date": ("datetime", "date"),
+    "time": ("datetime", "time"),
+    "duration": ("datetime", "timedelta"),
+    "decimal": ("decimal", "Decimal"),
+    "uuid": ("uuid", "UUID"),
+}
+"""The module and the class from which each format of a string is written; `byte` needs no import."""
+
 _SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "any": "Any"}
 _WORD = re.compile(r"[^\W_]+")
 _CONTEXT_FIELD = re.compile(r"\s*context\.([^\W\d]\w*)\s*")
@@ -59,7 +71,9 @@ class _Module:
 
     def __init__(self, chart: Chart) -> None:
         self.chart = chart
-        self.taken = {*_TYPING, *_FUNCTIONS, *_OURS, *_BUILTINS}
+        self.formats = {field.format for field in _fields(chart) if field.format is not None}
+        classes = {_FORMATS[each][1] for each in self.formats if each in _FORMATS}
+        self.taken = {*_TYPING, *_FUNCTIONS, *_OURS, *_BUILTINS, *classes}
         words = _words(chart.kind)
         self.stem = _identifier(_pascal(chart.kind), "Chart")
         self.prefix = _identifier("_".join(each.lower() for each in words), "chart_")
@@ -98,10 +112,19 @@ class _Module:
             "# ruff: noqa\n"
             "# fmt: off\n"
             "from collections.abc import Mapping\n"
+            f"{self.format_imports(body)}"
             f"from typing import {', '.join(used)}\n\n"
             "if TYPE_CHECKING:\n"
             f"    from interlock import {', '.join(_OURS)}"
         )
+
+    def format_imports(self, body: str) -> str:
+        """The imports of the classes from which formats are written, without those that are not used."""
+        found: dict[str, set[str]] = {}
+        for module, name in (_FORMATS[each] for each in self.formats if each in _FORMATS):
+            if re.search(rf"\b{name}\b", body):
+                found.setdefault(module, set()).add(name)
+        return "".join(f"from {module} import {', '.join(sorted(found[module]))}\n" for module in sorted(found))
 
     def unique(self, name: str) -> str:
         """A name that is not taken yet."""
@@ -140,7 +163,7 @@ class _Module:
                 present = state.index == 0 or not late
                 read[field.name] = _Entry(field.name, self.read_types[field.name], present)
                 if state.index == 0:
-                    given.append(_Entry(field.name, text, field.required))
+                    given.append(_Entry(field.name, _written(field, text), field.required))
         self.typed_dict(name, list(read.values()))
         if not given:
             return ""
@@ -186,7 +209,10 @@ class _Module:
 
     def protocol(self, name: str, define: str, create: str, sends: list[str]) -> None:
         """The facade of one kind of runtime."""
-        options = "key: str | None = None, principal: Mapping[str, Any] | None = None, trace: str | None = None"
+        options = (
+            "key: str | None = None, principal: Mapping[str, Any] | None = None, trace: str | None = None, "
+            "reason: str | None = None"
+        )
         lines = [f"class {name}(Protocol):", f'    """A runtime, as entities of `{self.chart.kind}` use it."""']
         lines += ["", f'    {define} create(self, entity: str{create}, *, {options}) -> "Receipt": ...']
         for each in sends:
@@ -243,7 +269,10 @@ class _Module:
 
     def entries(self, fields: Iterable[Field], stem: str) -> list[_Entry]:
         """The keys of an object that a program writes: a field with a default may be left out."""
-        return [_Entry(each.name, self.type(each, stem), each.required and each.default is UNSET) for each in fields]
+        return [
+            _Entry(each.name, _written(each, self.type(each, stem)), each.required and each.default is UNSET)
+            for each in fields
+        ]
 
     def typed_dict(self, name: str, entries: list[_Entry]) -> None:
         """Add a TypedDict. A key that cannot be written as an attribute needs the functional form."""
@@ -294,6 +323,27 @@ class _Module:
             field = _CONTEXT_FIELD.fullmatch(value.text)
             return "Any" if field is None else self.read_types.get(field[1], "Any")
         return "None" if value is None else type(value).__name__
+
+
+def _fields(chart: Chart) -> Iterator[Field]:
+    """Every field of the context and of payloads, with the fields inside it."""
+    stack = [field for state in chart.states for field in state.context]
+    stack += [field for event in chart.events or () for field in event.payload or ()]
+    while stack:
+        field = stack.pop()
+        yield field
+        stack += [*(() if field.items is None else (field.items,)), *(field.fields or ())]
+
+
+def _written(spec: Field, text: str) -> str:
+    """The type of a field that a program writes: a string with a format, or the value that is written in it."""
+    if spec.type == "array" and spec.items is not None and spec.items.format is not None:
+        items = _written(spec.items, "str")  # a list of both is neither
+        return text.replace("list[str]", f"list[str] | list[{items.rpartition(' ')[2]}]")
+    if spec.format is None or spec.type != "string" or "str" not in text:
+        return text
+    name = "bytes" if spec.format == "byte" else _FORMATS[spec.format][1]
+    return text.replace("str", f"str | {name}", 1)
 
 
 def _optional(text: str) -> str:

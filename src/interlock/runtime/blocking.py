@@ -23,10 +23,11 @@ from contextlib import suppress
 from contextvars import copy_context
 from threading import Lock, RLock, Thread, get_ident
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, Unpack, cast, overload
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
+from interlock.model.convert import Model
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.limits import STOP_MS_MAX
 from interlock.model.snapshot import Snapshot
@@ -38,9 +39,10 @@ from interlock.ports.store import EntityPage, EntityQuery
 from interlock.ports.threads import start_thread
 from interlock.runtime.history.replay import At
 from interlock.runtime.history.verify import Verification
-from interlock.runtime.runtime import Projecting, Runtime
+from interlock.runtime.runtime import JsonPayload, Projecting, Runtime, SendOptions
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, Signals, until_stopped
+from interlock.runtime.upgrades import UpgradePreview
 from interlock.stores.threads.wakeup import WakeupPipe
 
 PIPES_MAX = 64
@@ -148,19 +150,36 @@ class BlockingRuntime:
     def create(
         self,
         entity: str,
-        context: Mapping[str, Any] | None = None,
+        context: Mapping[str, Any] | Model | None = None,
         *,
         key: str | None = None,
         principal: Mapping[str, Any] | None = None,
         trace: str | None = None,
+        reason: str | None = None,
+        **unknown: Any,
     ) -> Receipt:
         """As `Runtime.create`."""
-        return self._wait(self.runtime.create(entity, context, key=key, principal=principal, trace=trace))
+        created = self.runtime.create(
+            entity, context, key=key, principal=principal, trace=trace, reason=reason, **unknown
+        )
+        return self._wait(created)
 
+    @overload
     def send(
         self,
         entity: str,
         event: str,
+        payload: Mapping[str, Any] | Model | JsonPayload = None,
+        **options: Unpack[SendOptions],
+    ) -> Receipt: ...
+
+    @overload
+    def send(self, entity: str, event: Model, **options: Unpack[SendOptions]) -> Receipt: ...
+
+    def send(
+        self,
+        entity: str,
+        event: str | Model,
         payload: Any = None,
         *,
         key: str | None = None,
@@ -168,9 +187,11 @@ class BlockingRuntime:
         principal: Mapping[str, Any] | None = None,
         trace: str | None = None,
         sent_ms: int | None = None,
+        reason: str | None = None,
+        **unknown: Any,
     ) -> Receipt:
         """As `Runtime.send`."""
-        sent = self.runtime.send(
+        sent = cast("Any", self.runtime).send(  # the overloads describe what callers may write
             entity,
             event,
             payload,
@@ -179,20 +200,24 @@ class BlockingRuntime:
             principal=principal,
             trace=trace,
             sent_ms=sent_ms,
+            reason=reason,
+            **unknown,
         )
-        return self._wait(sent)
+        receipt: Receipt = self._wait(sent)
+        return receipt
 
     def dry_run(
         self,
         entity: str,
-        event: str,
+        event: str | Model,
         payload: Any = None,
         *,
         key: str | None = None,
         principal: Mapping[str, Any] | None = None,
+        **unknown: Any,
     ) -> Receipt:
         """As `Runtime.dry_run`."""
-        return self._wait(self.runtime.dry_run(entity, event, payload, key=key, principal=principal))
+        return self._wait(self.runtime.dry_run(entity, event, payload, key=key, principal=principal, **unknown))
 
     def state(self, entity: str, *, at: At | None = None) -> Snapshot:
         """As `Runtime.state`."""
@@ -217,6 +242,14 @@ class BlockingRuntime:
     def can(self, entity: str) -> tuple[Candidate, ...]:
         """As `Runtime.can`."""
         return self._wait(self.runtime.can(entity))
+
+    def preview_upgrade(self, entity: str) -> UpgradePreview | None:
+        """As `Runtime.preview_upgrade`."""
+        return self._wait(self.runtime.preview_upgrade(entity))
+
+    def counts(self, kind: str) -> dict[str, int]:
+        """As `Runtime.counts`."""
+        return self._wait(self.runtime.counts(kind))
 
     def watch(self, entity: str, *, after: int = 0, poll_ms: int = 1_000) -> Generator[Entry, None, None]:
         """As `Runtime.watch`, as an ordinary iterator."""

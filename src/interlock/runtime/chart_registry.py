@@ -23,7 +23,9 @@ from typing import Any
 from interlock.errors import InternalError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.model.diagnostics import suggestion
+from interlock.model.known_charts import remember_chart
 from interlock.model.limits import CHILD_DEPTH_MAX
+from interlock.model.sendable_events import knows_event, payload_mistake, unknown_event
 from interlock.model.snapshot import Snapshot
 
 JOB_KIND = "interlock-job"
@@ -36,6 +38,9 @@ CONSOLE_ROLE = "interlock.console"
 
 BUILTIN_KINDS = frozenset({JOB_KIND})
 
+KNOWN_EVENTS_MAX = 10_000
+"""Names of events that a registry remembers as known, so that a send looks a name up once."""
+
 _BOUND = re.compile(r"(<=|>=|<|>|=)?\s*([0-9]+(?:\.[0-9]+)*)")
 
 
@@ -46,6 +51,7 @@ class ChartRegistry:
         self._current: dict[str, Kernel] = {}
         self._all: dict[tuple[str, str], Kernel] = {}
         self._other_names: dict[tuple[str, str], Kernel] = {}
+        self._known_events: set[tuple[str, str]] = set()
         for kernel in kernels:
             self._current[kernel.chart.kind] = kernel
             self._add(kernel)
@@ -76,6 +82,30 @@ class ChartRegistry:
         if builtin is not None:
             return {builtin.chart.revision: builtin}
         return {revision: kernel for (each, revision), kernel in self._all.items() if each == kind}
+
+    def unknown_event(self, kind: str, name: str) -> UsageError | None:
+        """Return the error for an event that no loaded revision of a kind knows; None if one does, or none is loaded.
+
+        An entity may be on a revision that is not loaded here, which may know it.
+        """
+        if (kind, name) in self._known_events:
+            return None
+        charts = [each.chart for each in self.revisions(kind).values()]
+        if charts and not any(knows_event(each, name) for each in charts):
+            return unknown_event(charts, name)
+        if len(self._known_events) >= KNOWN_EVENTS_MAX:  # prefixes and wildcards know any number of names
+            self._known_events.clear()
+        self._known_events.add((kind, name))
+        return None
+
+    def payload_mistake(self, kind: str, name: str, data: Any) -> UsageError | None:
+        """Return the error for a payload that no loaded revision accepts for an event; None if one does."""
+        mistake: UsageError | None = None
+        for each in self.revisions(kind).values():
+            mistake = payload_mistake(each.chart, name, data)
+            if mistake is None:
+                return None
+        return mistake
 
     def find(self, kind: str, revision: str) -> Kernel | None:
         """Return the chart of a revision, by any of its names. The name of a behaviour comes before other names."""
@@ -135,6 +165,8 @@ class ChartRegistry:
             )
             hint = "load the chart of that revision too, or keep its states until no entity is in them"
             raise UnavailableError(message, code="revision.unknown", hint=hint)
+        if found.chart.revision != snapshot.revision:
+            remember_chart(found.chart, revision=snapshot.revision)
         return found
 
 

@@ -6,9 +6,10 @@ Rule 2: messages of one source entity are processed one after another, in the bu
 Rule 3: a message that cannot be sent now (the store is unavailable, other writers kept winning) is tried again in its
 place, however long.
 Rule 4: a message that cannot become an applied event is a dead letter with the reason: the chart or the policy refuses
-the event (`rejected`, `denied`), invalid bytes, a route that fails, an unknown entity, a source and id under which the
-entity recorded another event. So is a message that is older than the deduplication window (`key.expired`): whether it
-was applied is unknown, and an operator decides.
+the event (`rejected`, `denied`), invalid bytes, a route that fails, an unknown entity, an event that no loaded revision
+of the kind knows, a payload that its declaration refuses, a source and id under which the entity recorded another
+event. So is a message that is older than the deduplication window (`key.expired`): whether it was applied is unknown,
+and an operator decides.
 Rule 5: after an unexpected failure a message is requeued after a while, so that it is neither lost nor blocks the bus,
 which waits for an acknowledgement.
 Rule 6: where order matters more than completeness, `ordered` drops a message whose `sequence` is not above the last one
@@ -48,6 +49,7 @@ from interlock.model.limits import NAME_BYTES_MAX
 from interlock.model.storable import describe
 from interlock.ports.bus import Bus, IncomingMessage, MessageSource
 from interlock.ports.fork import after_fork, keep_forever
+from interlock.runtime.request_checks import check_principal
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.sender import EXPIRED
 
@@ -96,6 +98,7 @@ class Consumer:
         ordered: bool = False,
         dead_letters: Bus | None = None,
     ) -> None:
+        check_principal(principal)
         self.counts: Counter[str] = Counter()
         self._source = source
         self._runtime = runtime

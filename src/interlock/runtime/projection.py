@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar, cast
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, cast
 
 from interlock.effects.waiting import first_of
 from interlock.errors import InterlockError, UnavailableError, UsageError
@@ -23,10 +23,9 @@ from interlock.model.storable import describe
 from interlock.ports.clock import wait_to_poll
 from interlock.ports.leases import Lease, Leases
 from interlock.ports.projections import Projections, ProjectionStatus, Projector
+from interlock.ports.store import Store
 from interlock.runtime.feed import POLL_MS, check_kinds, feed_of
-
-if TYPE_CHECKING:
-    from interlock.runtime.runtime import Runtime
+from interlock.runtime.sender import EntitySender
 
 FAILURES_MAX = 10
 """Failures in a row before a projection stops: about five minutes, longer than a restart of a database."""
@@ -48,16 +47,16 @@ class ProjectionRunner:
     """Runs one projection in this process while it has the lease."""
 
     def __init__(
-        self, runtime: Runtime, name: str, projector: Projector, kinds: tuple[str, ...] | None, batch: int
+        self, sender: EntitySender, name: str, projector: Projector, kinds: tuple[str, ...] | None, batch: int
     ) -> None:
         self.name = name
-        self._runtime = runtime
-        self._clock = runtime.clock
+        self._sender = sender
+        self._clock = sender.clock
         self._projector = projector
         self._kinds = kinds
         self._batch = batch
-        self._projections, self._leases = capabilities(runtime)
-        self._owner = runtime.clock.token()
+        self._projections, self._leases = capabilities(sender.store)
+        self._owner = sender.clock.token()
         self._writing: asyncio.Future[bool] | None = None
         self._task = asyncio.ensure_future(self._run())
 
@@ -74,7 +73,7 @@ class ProjectionRunner:
     async def _run(self) -> None:
         """Take batches while this process has the lease. Endless on purpose: it ends when it is cancelled or stops."""
         failures = 0
-        with self._runtime.sender.following() as changed:
+        with self._sender.following() as changed:
             while True:
                 changed.clear()
                 try:
@@ -100,7 +99,7 @@ class ProjectionRunner:
     async def _take(self) -> bool:
         """Take one batch; return whether it was the last one at this moment."""
         before = await self._cursor()
-        page = await feed_of(self._runtime.store).feed(before, kinds=self._kinds, limit=self._batch)
+        page = await feed_of(self._sender.store).feed(before, kinds=self._kinds, limit=self._batch)
         if page.entries or page.after != before:
             work = self._projections.project(self.name, self._projector, page.entries, before=before, after=page.after)
             self._writing = asyncio.ensure_future(work)
@@ -134,9 +133,8 @@ class ProjectionRunner:
         _log.warning("a projection failed", exc_info=error, extra={"projection": self.name})
 
 
-def capabilities(runtime: Runtime) -> tuple[Projections, Leases]:
+def capabilities(store: Store) -> tuple[Projections, Leases]:
     """Return what a projection needs of a store. Raises UsageError (`projection.unsupported`)."""
-    store = runtime.store
     if store.projections is None or store.leases is None or store.journal_feed is None:
         hint = "use SQLite or PostgreSQL; on other stores read `runtime.feed` and store its cursor yourself"
         raise UsageError("this store cannot keep projections", code="projection.unsupported", hint=hint)
@@ -149,7 +147,12 @@ async def find_projection(projections: Projections, name: str) -> ProjectionStat
 
 
 def register_projection(
-    runtime: Runtime, name: str, kinds: object, batch: int, started: dict[str, ProjectionRunner]
+    sender: EntitySender,
+    name: str,
+    kinds: object,
+    batch: int,
+    started: dict[str, ProjectionRunner],
+    on_close: Callable[[Callable[[], Awaitable[object]]], None],
 ) -> Callable[[P], P]:
     """Return the decorator that starts a projection. Raises UsageError for an invalid name, kinds, batch or store."""
     if not (isinstance(cast("object", name), str) and name.isprintable() and 0 < len(name.encode()) <= NAME_BYTES_MAX):
@@ -159,7 +162,7 @@ def register_projection(
         message = f"batch={batch!r:.40} is not between 1 and {BATCH_MAX:,}"
         raise UsageError(message, code="projection.batch", hint="the default is 500 entries of one transaction")
     wanted = check_kinds(kinds)
-    projections, _ = capabilities(runtime)
+    projections, _ = capabilities(sender.store)
 
     def start(projector: P) -> P:
         if name in started:
@@ -170,8 +173,8 @@ def register_projection(
             form = "a coroutine function: `async def`" if projections.is_async else "a plain function: `def`"
             message = f"a projection on this store is {form}"
             raise UsageError(message, code="projection.function", hint="its arguments are a connection and entries")
-        runner = started[name] = ProjectionRunner(runtime, name, projector, wanted, batch)
-        runtime.on_close(runner.stop)
+        runner = started[name] = ProjectionRunner(sender, name, projector, wanted, batch)
+        on_close(runner.stop)
         return projector
 
     return start

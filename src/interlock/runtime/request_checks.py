@@ -10,14 +10,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from interlock.errors import NotFoundError, UsageError
+from interlock.model.document.field import is_text
 from interlock.model.entity_id import split_entity
 from interlock.model.event import check_sendable
-from interlock.model.json_value import payload_problem
+from interlock.model.json_value import json_payload
 from interlock.model.keys import OWN
 from interlock.model.limits import (
     ENTITY_ID_BYTES_MAX,
     KEY_BYTES_MAX,
     NAME_BYTES_MAX,
+    REASON_LENGTH_MAX,
 )
 
 VERSION_MAX = 2**62
@@ -78,18 +80,46 @@ def check_event(name: str) -> None:
     check_sendable(name)
 
 
-def check_sender(principal: Mapping[str, Any] | None, trace: str | None) -> None:
-    """Check a principal (plain JSON, at most the size of a payload) and a trace id. Both are stored with the entry."""
-    if principal is not None and not isinstance(principal, Mapping):
+def check_principal(principal: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return a principal as JSON, at most of the size of a payload. It is stored with the entry."""
+    if principal is None:
+        return None
+    if not isinstance(principal, Mapping):
         hint = 'such as {"id": "ada", "roles": ["clerk"]}'
         raise UsageError(
             f"the principal must be a mapping, got {principal!r:.60}", code="principal.malformed", hint=hint
         )
-    problem = None if principal is None else payload_problem(dict(principal))
-    if problem is not None:
-        raise UsageError(f"the principal is invalid: {problem}", code="principal.malformed")
+    checked: dict[str, Any] = json_payload(dict(principal), what="the principal", code="principal.malformed")
+    _check_roles(checked.get("roles"))
+    return checked
+
+
+def check_trace(trace: str | None) -> None:
+    """Check a trace id. It is stored with the entry."""
     if trace is not None:
         _check_text(trace, "trace", NAME_BYTES_MAX, "trace.malformed")
+
+
+def _check_roles(roles: object) -> None:
+    """Check the roles of a principal. A text would count as the list of its letters, which no chart names."""
+    if isinstance(roles, str):
+        hint = f'write {{"roles": [{roles[:60]!r}]}}'
+        message = f"the `roles` of the principal must be a list of names, got the text {roles[:60]!r}"
+        raise UsageError(message, code="principal.malformed", hint=hint)
+    if roles is not None and not (isinstance(roles, list) and all(isinstance(each, str) for each in roles)):
+        message = f"the `roles` of the principal must be a list of names, got {roles!r:.60}"
+        raise UsageError(message, code="principal.malformed", hint='write {"roles": ["clerk"]}')
+
+
+def check_reason(reason: object) -> None:
+    """Check the reason that a sender gives for an event. It is stored with the entry."""
+    if reason is None:
+        return
+    if not isinstance(reason, str) or not is_text(reason):
+        raise UsageError(f"the reason must be a string, got {reason!a:.60}", code="reason.malformed")
+    if not reason.strip() or len(reason) > REASON_LENGTH_MAX:
+        message = f"the reason must have 1 to {REASON_LENGTH_MAX:,} characters, got {len(reason):,}"
+        raise UsageError(message, code="reason.malformed", hint="put more text into the payload, or leave `reason` out")
 
 
 def check_expected(expected: int | None) -> None:

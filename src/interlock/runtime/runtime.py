@@ -15,20 +15,26 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar, cast
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
 from msgspec.structs import replace
 
 from interlock.effects.lanes import StopReport
 from interlock.effects.waiting import first_of
-from interlock.errors import CorruptionError, RejectedError, UnavailableError, UsageError
+from interlock.errors import CorruptionError, UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
+from interlock.model.arguments import check_options
+from interlock.model.convert import Model, is_model
+from interlock.model.entity_id import kind_of
 from interlock.model.event import Event
 from interlock.model.index_key import IndexForm
 from interlock.model.journal.entry import Entry, Receipt
-from interlock.model.json_value import payload_problem
+from interlock.model.json_value import context_values, json_payload, payload_problem
 from interlock.model.keys import OwnKey
 from interlock.model.limits import KEY_WINDOW_MS
+from interlock.model.sendable_events import UNKNOWN_EVENT
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault
 from interlock.ports.admission import AdmissionGate, DrainableGate
@@ -39,7 +45,8 @@ from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.projections import ProjectionStatus, Projector
 from interlock.ports.store import EntityPage, EntityQuery, Store, check_capabilities
 from interlock.runtime.admission import Admission
-from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.chart_registry import ChartRegistry, unknown_kind
+from interlock.runtime.entity_counts import count_by_revision
 from interlock.runtime.feed import check_kinds, feed_of, follow_feed
 from interlock.runtime.field_walk import declared_forms, declared_indexes, find_by_walk
 from interlock.runtime.history.replay import At, entries_after, state_at
@@ -51,9 +58,11 @@ from interlock.runtime.request_checks import (
     check_expected,
     check_key,
     check_new_entity,
+    check_principal,
     check_range,
-    check_sender,
+    check_reason,
     check_sent,
+    check_trace,
 )
 from interlock.runtime.sender import EXPIRED, EntitySender, SendRequest
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
@@ -63,8 +72,22 @@ from interlock.runtime.work_ringer import WorkRinger
 
 Projecting = TypeVar("Projecting", bound=Projector)
 
+EventModels = Mapping[type, tuple[str, ...]]
+"""The events of a kind that a model is declared for."""
+
+NO_MODELS: Mapping[str, EventModels] = MappingProxyType({})
+
+JsonPayload: TypeAlias = str | int | float | bool | Sequence[Any] | None
+"""A payload that is neither a mapping nor a model. Most payloads are mappings, so that fields can be added."""
+
 DRAIN_MS = 10_000
 """How long running work may take to finish when a runtime closes."""
+
+
+CREATE_ARGUMENTS = ("context", "key", "principal", "trace", "reason")
+SEND_ARGUMENTS = ("payload", "key", "expected", "principal", "trace", "sent_ms", "reason")
+DRY_RUN_ARGUMENTS = ("payload", "key", "principal")
+"""Arguments of a call after its entity and event, for the error about an unknown one."""
 
 
 class SendOptions(TypedDict, total=False):
@@ -75,6 +98,7 @@ class SendOptions(TypedDict, total=False):
     principal: Mapping[str, Any] | None
     trace: str | None
     sent_ms: int | None
+    reason: str | None
 
 
 class Runtime:
@@ -88,6 +112,7 @@ class Runtime:
         gate: AdmissionGate | None = None,
         *,
         messages: bool = False,
+        models: Mapping[str, EventModels] = NO_MODELS,
         upgrade: UpgradePolicy = "pinned",
     ) -> None:
         check_capabilities(store)
@@ -95,6 +120,7 @@ class Runtime:
         self.charts = charts
         self.clock = clock
         self.gate = gate
+        self.models = models
         self.drain_ms = DRAIN_MS
         self.sender = EntitySender(store, charts, clock, messages=messages, upgrade=upgrade)
         self.revisions = self.sender.revisions
@@ -113,19 +139,26 @@ class Runtime:
     async def create(
         self,
         entity: str,
-        context: Mapping[str, Any] | None = None,
+        context: Mapping[str, Any] | Model | None = None,
         *,
         key: str | None = None,
         principal: Mapping[str, Any] | None = None,
         trace: str | None = None,
+        reason: str | None = None,
+        **unknown: Any,
     ) -> Receipt:
         """Create an entity. The same key again is `duplicate`; another key is `rejected`, `entity.exists`.
 
-        Raises NotFoundError for an unknown kind, RejectedError when the chart refuses the context, UsageError
+        The context is a mapping or a model. `reason` is kept in the journal. Raises NotFoundError for an unknown kind,
+        RejectedError when the chart refuses the context, UsageError when the context has no JSON form, and
         (`key.reused`) when the key belongs to an event of the entity.
         """
+        if unknown:
+            check_options(unknown, call="create", known=CREATE_ARGUMENTS)
         kind = check_entity(entity)
-        check_sender(principal, trace)
+        sender = check_principal(principal)
+        check_trace(trace)
+        check_reason(reason)
         if key is not None:
             check_key(key)
         try:
@@ -134,20 +167,29 @@ class Runtime:
             if await self.store.load(entity) is None:
                 raise
         kernel = self.charts.for_new_entity(kind)
-        values = dict(context or {})
-        problem = payload_problem({"context": values})
-        refusal = None
-        if problem is not None:
-            refusal = RejectedError(f"the context is invalid: {problem}", code="context.refused")
+        values = context_values(context)
         with self._admission.admit():
-            return await self.sender.create(
-                entity, kernel, values, key=key, principal=_as_dict(principal), trace=trace, refusal=refusal
+            receipt = await self.sender.create(
+                entity, kernel, values, key=key, principal=sender, trace=trace, reason=reason
             )
+            return receipt if receipt.outcome != "duplicate" else await self._with_snapshot(receipt)
 
+    @overload
     async def send(
         self,
         entity: str,
         event: str,
+        payload: Mapping[str, Any] | Model | JsonPayload = None,
+        **options: Unpack[SendOptions],
+    ) -> Receipt: ...
+
+    @overload
+    async def send(self, entity: str, event: Model, **options: Unpack[SendOptions]) -> Receipt: ...
+
+    async def send(
+        self,
+        entity: str,
+        event: str | Model,
         payload: Any = None,
         *,
         key: str | None = None,
@@ -155,24 +197,37 @@ class Runtime:
         principal: Mapping[str, Any] | None = None,
         trace: str | None = None,
         sent_ms: int | None = None,
+        reason: str | None = None,
+        **unknown: Any,
     ) -> Receipt:
         """Send an event to an entity. When the outcome is `applied`, the entry is durable.
 
-        `sent_ms` is when the sender first sent the event. Keys expire after `KEY_WINDOW_MS`, 30 days; in files after
-        10,000 further entries of the entity. With `sent_ms`, an older event with an unknown key is `rejected`,
-        `key.expired`, because it may have been applied before. Without it, the event is applied again.
+        The payload is JSON, or what has a JSON form: a model, a datetime, a Decimal and so on. `reason` says why the
+        event is sent, and is kept in the journal. `sent_ms` is when the sender first sent the event. Keys expire after
+        `KEY_WINDOW_MS`, 30 days; in files after 10,000 further entries of the entity. With `sent_ms`, an older event
+        with an unknown key is `rejected`, `key.expired`, because it may have been applied before. Without it, the event
+        is applied again.
+
+        A mistake of the program raises UsageError: an event that no loaded revision of the kind knows
+        (`event.unknown`), a payload that has no JSON form or that no declaration of the event accepts
+        (`event.payload`), an unknown argument, a key that belongs to another event (`key.reused`).
 
         Raises NotFoundError for an unknown entity, ConflictError when `expected` is not its version or other writers
-        kept winning, UsageError (`key.reused`) when the key belongs to another event, RejectedError when the step is
-        too large to store, UnavailableError when the store cannot confirm the write. The entry may then be stored or
-        not: send again with the same key. Without a key, and without `dedupe` in the chart, the second send looks
-        like a new event and may be applied twice; read `journal` first, or give every event a key.
+        kept winning, RejectedError when the step is too large to store, UnavailableError when the store cannot confirm
+        the write. The entry may then be stored or not: send again with the same key. Without a key, and without
+        `dedupe` in the chart, the second send looks like a new event and may be applied twice; read `journal` first, or
+        give every event a key.
         """
-        request = self._request(entity, event, payload, key, principal, trace, expected, sent_ms)
+        if unknown:
+            check_options(unknown, call="send", known=SEND_ARGUMENTS)
+        if not isinstance(event, str):
+            event, payload = self._event_of(entity, event, payload), event
+        request = self._request(entity, event, payload, key, principal, trace, expected, sent_ms, reason)
         if key is None:
             request = replace(request, key=f"_{self.clock.token()}")
         with self._admission.admit():
-            return await self.sender.send(entity, request)
+            receipt = await self.sender.send(entity, request)
+            return receipt if receipt.outcome == "applied" else await self._answer(request, receipt)
 
     async def submit(
         self,
@@ -185,27 +240,83 @@ class Runtime:
         principal: Mapping[str, Any] | None = None,
         trace: str | None = None,
         sent_ms: int | None = None,
+        reason: str | None = None,
     ) -> Receipt:
         """Send an event under a key that no caller can use: for buses, jobs of the console and reconcilers.
 
         The event carries `key.name` as its id and key. Raises as `send` does.
         """
-        request = self._request(entity, event, payload, None, principal, trace, expected, sent_ms)
+        request = self._request(entity, event, payload, None, principal, trace, expected, sent_ms, reason)
         named = replace(request.event, id=key.name, key=key.name)
         with self._admission.admit():
-            return await self.sender.send(entity, replace(request, event=named, key=key.key, former_key=key.former))
+            request = replace(request, event=named, key=key.key, former_key=key.former)
+            return await self._answer(request, await self.sender.send(entity, request))
 
     async def dry_run(
         self,
         entity: str,
-        event: str,
+        event: str | Model,
         payload: Any = None,
         *,
         key: str | None = None,
         principal: Mapping[str, Any] | None = None,
+        **unknown: Any,
     ) -> Receipt:
         """Return what `send` would answer now, by the same rules. Nothing is written, not even a refusal."""
-        return await self.sender.dry_run(entity, self._request(entity, event, payload, key, principal))
+        if unknown:
+            check_options(unknown, call="dry_run", known=DRY_RUN_ARGUMENTS)
+        if not isinstance(event, str):
+            event, payload = self._event_of(entity, event, payload), event
+        request = self._request(entity, event, payload, key, principal)
+        return await self._answer(request, await self.sender.dry_run(entity, request))
+
+    def _event_of(self, entity: str, model: object, payload: object) -> str:
+        """Return the name of the event that a model is the payload of."""
+        if not is_model(model):
+            hint = 'write send("order/1", "payment.confirmed", {...}), or send a model that `load` knows'
+            message = f"the event must be a name or a model, got {type(model).__name__}"
+            raise UsageError(message, code="event.malformed", hint=hint)
+        name, kind = type(model).__name__, check_entity(entity)
+        if payload is not None:
+            hint = "send the model alone, or an event name and a payload"
+            raise UsageError(f"`{name}` is a payload, and another payload was given", code="event.malformed", hint=hint)
+        models = self.models.get(kind, {})
+        events = next((models[cls] for cls in type(model).__mro__ if cls in models), ())
+        if len(events) == 1:
+            return events[0]
+        if events:
+            message = f"`{name}` is the model of several events of `{kind}`: {', '.join(events)}"
+            raise UsageError(message, code="event.ambiguous", hint=f'write send(..., "{events[0]}", {name}(...))')
+        known = ", ".join(sorted(cls.__name__ for cls in models))
+        hint = f'its models are {known}; write load(..., models={{"event.name": {name}}})'
+        if not known:
+            hint = f'write load(..., models={{"event.name": {name}}}), or name the event'
+        raise UsageError(f"no event of `{kind}` has the model `{name}`", code="event.unknown", hint=hint)
+
+    async def _answer(self, request: SendRequest, receipt: Receipt) -> Receipt:
+        """Return a receipt, with the entity as it is now if it is a duplicate.
+
+        Raises UsageError for a rejection that is a mistake of the program: an event or a payload that no loaded
+        revision of the kind accepts.
+        """
+        if receipt.outcome == "duplicate":
+            return await self._with_snapshot(receipt)
+        if receipt.outcome == "rejected" and receipt.reason in (UNKNOWN_EVENT, "payload"):
+            kind, name = kind_of(receipt.entity), request.event.name
+            if receipt.reason == UNKNOWN_EVENT:
+                mistake = self.charts.unknown_event(kind, name)
+            else:
+                mistake = self.charts.payload_mistake(kind, name, request.event.data)
+            if mistake is not None:
+                raise mistake
+        return receipt
+
+    async def _with_snapshot(self, receipt: Receipt) -> Receipt:
+        """Return the receipt of a duplicate with the entity as it is now."""
+        snapshot, _ = self.sender.snapshots.get(receipt.entity) or await self.sender.load_snapshot(receipt.entity)
+        with suppress(UnavailableError):  # its states can then be asked for
+            await self.revisions.for_preview(snapshot, needs_functions=False)
+        return replace(receipt, snapshot=snapshot)
 
     def _request(
         self,
@@ -217,27 +328,32 @@ class Runtime:
         trace: str | None = None,
         expected: int | None = None,
         sent_ms: int | None = None,
+        reason: str | None = None,
     ) -> SendRequest:
         """Check the arguments of a send. Most are absent, and an absent one costs no check."""
         if type(entity) is not str or entity not in self.sender.snapshots:  # cached ids were checked before
             check_entity(entity)
         check_event(event)
-        if principal is not None or trace is not None:
-            check_sender(principal, trace)
+        sender = None if principal is None else check_principal(principal)
+        if trace is not None:
+            check_trace(trace)
+        if reason is not None:
+            check_reason(reason)
         if key is not None:
             check_key(key)
         if expected is not None:
             check_expected(expected)
         if sent_ms is not None:
             check_sent(sent_ms)
-        refusal, problem = None, None if payload is None else payload_problem(payload)
-        if problem is not None:
-            refusal = Fault("payload", problem)
+        if payload is not None and payload_problem(payload) is not None:
+            payload = json_payload(payload, what=f"the payload of `{event}`", code="event.payload")
+        mistake, refusal = self.charts.unknown_event(kind_of(entity), event), None
+        if mistake is not None:
+            refusal = Fault(UNKNOWN_EVENT, mistake.message)
         elif sent_ms is not None and sent_ms < self.clock.now_ms() - KEY_WINDOW_MS:
             refusal = EXPIRED
-        return SendRequest(
-            Event(event, payload, key, key, _as_dict(principal)), key or "_", expected, trace, refusal, sent_ms=sent_ms
-        )
+        sent = Event(event, payload, key, key, sender)
+        return SendRequest(sent, key or "_", expected, trace, refusal, reason, sent_ms=sent_ms)
 
     # Reading
 
@@ -279,7 +395,7 @@ class Runtime:
             hint = 'write interlock.EntityQuery(kind="order")'
             raise UsageError(f"expected an EntityQuery, got {query!r:.80}", code="query.malformed", hint=hint)
         if (query.where or query.context) and self.store.field_indexes is None:
-            return await find_by_walk(self.store, self.sender.revisions, query)
+            return await find_by_walk(self.store, self.revisions, query)
         return await self.store.find(query)
 
     async def indexes(self) -> tuple[IndexStatus, ...]:
@@ -367,11 +483,11 @@ class Runtime:
             @runtime.projection("open_orders", kinds=["order"])
             def open_orders(connection, entries): ...
         """
-        return register_projection(self, name, kinds, batch, self._projections)
+        return register_projection(self.sender, name, kinds, batch, self._projections, self.on_close)
 
     async def projections(self) -> tuple[ProjectionStatus, ...]:
         """Return the projections of the store, by name: position, entries taken, failures, and the last error."""
-        projections, _ = capabilities(self)
+        projections, _ = capabilities(self.store)
         return await projections.projections()
 
     async def can(self, entity: str) -> tuple[Candidate, ...]:
@@ -396,6 +512,23 @@ class Runtime:
     async def _loaded(self, entity: str) -> tuple[Snapshot, int]:
         check_entity(entity)
         return await self.sender.load_snapshot(entity)
+
+    async def counts(self, kind: str) -> dict[str, int]:
+        """Return how many entities of a kind are in each state, compounds included; an empty state has 0.
+
+        The numbers come from the store's counters. A store without counters is read page by page.
+        Entities that ended without a final state are under `:cancelled` and `:failed`. Raises NotFoundError for a kind
+        that has neither a chart nor an entity.
+        """
+        charts = [each.chart for each in self.charts.revisions(kind).values()]
+        if not charts and kind not in await self.store.kinds():
+            raise unknown_kind(kind, self.charts.kinds())
+        found = {each.id: 0 for chart in charts[-1:] for each in chart.states[1:] if each.type != "history"}
+        by_revision, _ = await count_by_revision(self.store, self.revisions, kind)
+        for states in by_revision.values():
+            for state, entities in states.items():
+                found[state] = found.get(state, 0) + entities
+        return found
 
     async def verify(self, entity: str) -> Verification:
         """Check every link of an entity's journal and replay every entry. Damage is reported, not raised."""
@@ -479,7 +612,3 @@ class Runtime:
         finally:
             self.sender.close()
             await self.store.close()
-
-
-def _as_dict(principal: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if principal is None else dict(principal)

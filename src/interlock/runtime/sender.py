@@ -39,6 +39,7 @@ from interlock.errors import ConflictError, NotFoundError, RejectedError, Unavai
 from interlock.evolve.move import move_event, move_key
 from interlock.kernel.step import Kernel
 from interlock.model.backoff import Backoff
+from interlock.model.chart import Chart
 from interlock.model.codec import encode, snapshot_digest, to_builtins
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE, MOVED, Entry, Receipt
@@ -54,6 +55,8 @@ from interlock.model.limits import (
     SNAPSHOT_BYTES_MAX,
     SNAPSHOTS_CACHED_MAX,
 )
+from interlock.model.refusal_text import EXISTS, explain_refusal
+from interlock.model.sendable_events import UNKNOWN_EVENT, knows_event
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Fault, Step
 from interlock.ports.clock import Clock
@@ -97,9 +100,10 @@ class SendRequest(Struct, frozen=True):
     """An event for an entity.
 
     `expected` is the version that the caller expects. `refusal` is set when the request is to be refused unless its key
-    is known. `finishes` is the work of the entity that ends with the entry; with `fence`, only if that is still its
-    newest attempt. `sent_ms` is when the event was first sent, for stores that know whether its key may have
-    expired. `former_key` is the key under which an earlier release may have recorded the same request.
+    is known; one of an unknown event does not count where the revision of the entity knows the event. `finishes` is the
+    work of the entity that ends with the entry; with `fence`, only if that is still its newest attempt. `sent_ms` is
+    when the event was first sent, for stores that know whether its key may have expired. `reason` is what the sender
+    wrote about the event. `former_key` is the key under which an earlier release may have recorded the same request.
     """
 
     event: Event
@@ -107,6 +111,7 @@ class SendRequest(Struct, frozen=True):
     expected: int | None = None
     trace: str | None = None
     refusal: Fault | None = None
+    reason: str | None = None
     finishes: WorkId | None = None
     fence: int | None = None
     priority: Priority = Priority.CALLER
@@ -244,13 +249,13 @@ class EntitySender:
         key: str | None = None,
         principal: Any = None,
         trace: str | None = None,
+        reason: str | None = None,
         parent: Parent | None = None,
-        refusal: RejectedError | None = None,
     ) -> Receipt:
         """Write entry 1 of an entity, for a caller or, with `parent`, for an invoke.
 
-        Raises RejectedError when the chart rejects it or `refusal` is set; but if the key is known, a chart accepted
-        the creation before and the outcome is `duplicate`.
+        Raises RejectedError when the chart rejects it; but if the key is known, a chart accepted the creation before
+        and the outcome is `duplicate`.
         """
         if self._messages.is_stale:
             await self._messages.refresh()
@@ -263,10 +268,8 @@ class EntitySender:
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform")
             entry_key = key or (f"_{self.clock.token()}" if parent is None else "_child")
             try:
-                if refusal is not None:
-                    raise refusal
                 step = kernel.start(context, entity=entity, time_ms=now_ms, parent=parent)
-                append = self._build_append(kernel, None, step, event, entry_key, trace)
+                append = self._build_append(kernel, None, step, event, entry_key, trace, reason=reason)
             except RejectedError as error:
                 if isinstance(found := await self.store.load(entity, key=entry_key), Duplicate):
                     return await resolve_duplicate(self.store, entity, found.version, key=entry_key, event=CREATE)
@@ -282,7 +285,8 @@ class EntitySender:
             if isinstance(result, Duplicate):
                 return await resolve_duplicate(self.store, entity, result.version, key=entry_key, event=CREATE)
             assert isinstance(result, Conflict)  # an entity has no work before its first entry
-            return Receipt(entity, "rejected", result.version, "entity.exists")
+            text = f"`{entity}` was not created: {EXISTS}"
+            return Receipt(entity, "rejected", result.version, "entity.exists", explanation=text)
 
     async def send(self, entity: str, request: SendRequest) -> Receipt:
         """Step an entity by an event. After a lost swap, try again on a fresh snapshot."""
@@ -386,7 +390,7 @@ class EntitySender:
                 if before is not None:
                     return before
         assert not isinstance(decision, _WrongVersion)  # a dry run expects no version
-        return build_receipt(snapshot, decision)
+        return build_receipt(kernel.chart, snapshot, event, decision)
 
     async def upgrade(self, entity: str) -> bool:
         """Move an entity to the newest chart of its kind if it is due, as its next step would; whether it moved."""
@@ -401,7 +405,7 @@ class EntitySender:
 
     async def preview_upgrade(self, snapshot: Snapshot, last_ms: int) -> tuple[Snapshot, UpgradePreview | None]:
         """Return the snapshot on which the next step would run, and what would move it; nothing is written."""
-        carrier = await self.upgrades.carrier(snapshot)
+        carrier = await self.upgrades.carrier(snapshot, is_preview=True)
         if carrier is None:
             return snapshot, None
         entered_ms = await self.entered_ms(snapshot, carrier.states_with_new_timers(snapshot))
@@ -473,7 +477,7 @@ class EntitySender:
                 return before
         if isinstance(decision, Step) and decision.snapshot.version > snapshot.version:
             return await self._commit(kernel, snapshot, stamped, decision, request)
-        return await self._refuse(snapshot, stamped, decision, request)
+        return await self._refuse(kernel, snapshot, stamped, decision, request)
 
     def _stamp(self, kernel: Kernel, snapshot: Snapshot, request: SendRequest, last_ms: int) -> _Stamped:
         """Set the time of the event, which never goes back, and find its key.
@@ -510,8 +514,9 @@ class EntitySender:
             return _WrongVersion()
         if policy is not None and (reason := policy.permit_refusal(event, snapshot)) is not None:
             return _Denied(reason, by_role=False)
-        if request.refusal is not None:
-            return Step(snapshot, (), "rejected", request.refusal.code, faults=(request.refusal,))
+        refusal = request.refusal
+        if refusal is not None and not (refusal.code == UNKNOWN_EVENT and knows_event(kernel.chart, event.name)):
+            return Step(snapshot, (), "rejected", refusal.code, faults=(refusal,))
         return kernel.step(snapshot, event)
 
     def _policy(self, kernel: Kernel, request: SendRequest) -> Authorizer | None:
@@ -526,9 +531,11 @@ class EntitySender:
     ) -> Receipt | _Attempt:
         event, key = stamped.event, stamped.key
         try:
-            append = self._build_append(kernel, snapshot, step, event, key, request.trace, request)
+            append = self._build_append(
+                kernel, snapshot, step, event, key, request.trace, request, reason=request.reason
+            )
         except RejectedError as error:
-            return await self._refuse(snapshot, stamped, _TooLarge(error), request)
+            return await self._refuse(kernel, snapshot, stamped, _TooLarge(error), request)
         result = await self.store.append(append)
         if isinstance(result, Appended):
             self._after_commit(step.snapshot, event.time_ms, append.work)
@@ -544,7 +551,7 @@ class EntitySender:
             return Receipt(snapshot.entity, "duplicate", result.version, "attempt.stale")
         if isinstance(result, KeyExpired):
             expired = Step(snapshot, (), "rejected", EXPIRED.code, faults=(EXPIRED,))
-            return await self._refuse(snapshot, stamped, expired, request)
+            return await self._refuse(kernel, snapshot, stamped, expired, request)
         return _Attempt.LOST
 
     def _work_delta(
@@ -571,7 +578,7 @@ class EntitySender:
         return not hidden.isdisjoint((*entry.before, *entry.after))
 
     async def _refuse(
-        self, snapshot: Snapshot, stamped: _Stamped, decision: _Refusal, request: SendRequest
+        self, kernel: Kernel, snapshot: Snapshot, stamped: _Stamped, decision: _Refusal, request: SendRequest
     ) -> Receipt | _Attempt:
         """Return the refusal if it is right: the key is unknown and the snapshot is the newest one.
 
@@ -590,7 +597,7 @@ class EntitySender:
             if request.finishes is None:  # of a result, the worker reports it when it gives up
                 await self._record_refusal(entity, event, "rejected", decision.error.code, request.trace)
             raise decision.error
-        receipt = build_receipt(snapshot, decision)
+        receipt = build_receipt(kernel.chart, snapshot, event, decision)
         await self._record_refusal(entity, event, receipt.outcome, receipt.reason or "", request.trace)
         return receipt
 
@@ -611,11 +618,13 @@ class EntitySender:
         key: str,
         trace: str | None,
         request: SendRequest | None = None,
+        *,
+        reason: str | None = None,
     ) -> Append:
         """Return the append of a step. Raises RejectedError when its entry or its snapshot is too large to store."""
         snapshot = step.snapshot
         snapshot_json = encode(snapshot)  # once: for the digest, for the limit, and for the store
-        entry = build_entry(event, before, step, key, trace, snapshot_json)
+        entry = build_entry(event, before, step, key, trace, snapshot_json, reason)
         finishes = fence = sent_ms = None
         if request is not None:
             finishes, sent_ms = request.finishes, request.sent_ms
@@ -717,7 +726,13 @@ def _is_denied_by_role(decision: _Refusal) -> bool:
 
 
 def build_entry(
-    event: Event, before: Snapshot | None, step: Step, key: str, trace: str | None, snapshot_json: bytes
+    event: Event,
+    before: Snapshot | None,
+    step: Step,
+    key: str,
+    trace: str | None,
+    snapshot_json: bytes,
+    reason: str | None = None,
 ) -> Entry:
     """Return the entry of a step. `snapshot_json` is the snapshot after it, as it will be stored."""
     snapshot = step.snapshot
@@ -733,6 +748,7 @@ def build_entry(
         trace,
         step.effects,
         snapshot_digest(snapshot_json),
+        reason,
     )
 
 
@@ -743,12 +759,23 @@ def log_faults(entry: Entry, step: Step) -> None:
         _log.warning("no transition handled an error", extra={**facts, "code": fault.code, "place": fault.place})
 
 
-def build_receipt(snapshot: Snapshot, decision: Step | _Denied) -> Receipt:
+def build_receipt(chart: Chart, snapshot: Snapshot, event: Event, decision: Step | _Denied) -> Receipt:
     """Return the receipt when nothing is written: a denial, a refusal, or what a step would do."""
     entity = snapshot.entity
     if isinstance(decision, _Denied):
-        return Receipt(entity, "denied", snapshot.version, decision.reason)
-    after = decision.snapshot
+        text = explain_refusal(chart, snapshot, event, outcome="denied", reason=decision.reason)
+        return Receipt(entity, "denied", snapshot.version, decision.reason, explanation=text)
+    after, explanation = decision.snapshot, None
+    if decision.outcome in ("rejected", "denied"):
+        explanation = explain_refusal(
+            chart,
+            snapshot,
+            event,
+            outcome=decision.outcome,
+            reason=decision.reason,
+            failed_guards=decision.failed_guards,
+            faults=decision.faults,
+        )
     return Receipt(
         entity,
         decision.outcome,
@@ -758,6 +785,7 @@ def build_receipt(snapshot: Snapshot, decision: Step | _Denied) -> Receipt:
         decision.effects,
         decision.faults,
         decision.failed_guards,
+        explanation,
     )
 
 

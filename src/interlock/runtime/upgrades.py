@@ -60,7 +60,7 @@ class Upgrades:
         self._charts = charts
         self._revisions = revisions
         self._policy = policy
-        self._carriers: OrderedDict[tuple[str, str], Carrier | None] = OrderedDict()
+        self._carriers: OrderedDict[tuple[str, str, bool], Carrier | None] = OrderedDict()
         self._kept: OrderedDict[str, tuple[int, str]] = OrderedDict()
         self._kinds = frozenset(kind for kind in charts.kinds() if self._is_moving(charts.for_new_entity(kind).chart))
 
@@ -74,21 +74,26 @@ class Upgrades:
     def _policy_of(self, chart: Chart) -> UpgradePolicy:
         return chart.upgrade or self._policy
 
-    async def carrier(self, snapshot: Snapshot) -> Carrier | None:
+    async def carrier(self, snapshot: Snapshot, *, is_preview: bool = False) -> Carrier | None:
         """Return what carries an entity to the newest chart; None if it stays without being asked.
 
-        Raises UnavailableError when the store cannot say.
+        The newest chart is saved in the store first; not for a preview, which writes nothing. Raises UnavailableError
+        when the store cannot say.
         """
         kind, revision = snapshot.kind, snapshot.revision
         if kind not in self._kinds or snapshot.ended is not None:
             return None
-        name = (kind, revision)
+        name = (kind, revision, is_preview)
         if name not in self._carriers:
-            newest = await self._revisions.for_new_entity(self._charts.for_new_entity(kind))
+            newest = self._charts.for_new_entity(kind)
+            if not is_preview:
+                newest = await self._revisions.for_new_entity(newest)
             old = None if newest.chart.is_revision(revision) else await self._old_chart(kind, revision)
             if old is None and not newest.chart.is_revision(revision):
                 return None  # not remembered: its definition may be saved at any time
-            self._carriers[name] = None if old is None else await self._make(old, newest, revision)
+            self._carriers[name] = (
+                None if old is None else await self._make(old, newest, revision, is_preview=is_preview)
+            )
             if len(self._carriers) > UPGRADE_PAIRS_MAX:
                 self._carriers.popitem(last=False)
         return self._carriers[name]
@@ -103,11 +108,13 @@ class Upgrades:
         if len(self._kept) > SNAPSHOTS_CACHED_MAX:
             self._kept.popitem(last=False)
 
-    async def _make(self, old: Chart, newest: Kernel, revision: str) -> Carrier | None:
+    async def _make(self, old: Chart, newest: Kernel, revision: str, *, is_preview: bool) -> Carrier | None:
         label = old.label or await self._revisions.label(old.kind, revision) or ""
         if not self._may_move(newest.chart, label):
             return None
-        if not is_later(await self._revisions.editions(old.kind), newest.chart, than=old):
+        editions = await self._revisions.editions(old.kind)
+        will_be_saved = is_preview and sequence_of(editions, newest.chart) is None
+        if not (will_be_saved or is_later(editions, newest.chart, than=old)):
             return None
         return self._compare(old, newest, label)
 
@@ -163,11 +170,12 @@ def is_later(editions: tuple[Edition, ...], chart: Chart, *, than: Chart) -> boo
 
     An earlier chart that was never saved, because a release before definitions wrote its entities, comes first.
     """
-    own, other = _order(editions, chart), _order(editions, than)
+    own, other = sequence_of(editions, chart), sequence_of(editions, than)
     return own is not None and (other is None or own > other)
 
 
-def _order(editions: tuple[Edition, ...], chart: Chart) -> int | None:
+def sequence_of(editions: tuple[Edition, ...], chart: Chart) -> int | None:
+    """Return the order of a chart in the store: the lowest number of its editions; None if it is not saved."""
     names = {chart.revision, *chart.other_names}
     numbers = [each.sequence for each in editions if not names.isdisjoint((each.revision, *each.names))]
     return min(numbers, default=None)

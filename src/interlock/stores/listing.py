@@ -5,7 +5,7 @@ entered, changed, ended, active states with their entry times, tags; every state
 Rule 2: an entity that ended without a final state is in no state and has no tags: it is listed and counted under how
 it ended, since then. Every store that keeps lists asks here where an entity is listed.
 Rule 3: a list is in the order of the time when the entity entered the state of the query, or its configuration; a list
-by prefix is in the order of ids.
+by prefix, or `by_id`, is in the order of ids.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def list_position(
         entered_ms = active[query.state]
     if query.entered_before_ms is not None and entered_ms >= query.entered_before_ms:
         return None
-    return 0 if query.prefix else entered_ms
+    return 0 if query.is_in_id_order else entered_ms
 
 
 def page_of(query: EntityQuery, positions: list[tuple[int, str]]) -> tuple[list[str], str | None]:

@@ -134,6 +134,10 @@ class Playback:
         """The entity now."""
         return self.simulation.snapshots[self.entity]
 
+    def chart_of(self, entity: str) -> Chart:
+        """Return the chart of the entity, or of a child that it started."""
+        return self.simulation.kernel_of(entity).chart
+
     def active(self) -> tuple[str, ...]:
         """Return the ids of the active states, in document order."""
         return tuple(each.id for each in self.kernel.active(self.snapshot))
@@ -196,7 +200,7 @@ class Playback:
     def _perform(self, act: Act) -> None:
         match act:
             case SendEvent(event, payload):
-                self.simulation.send(self.entity, event, payload, principal=self.principal)
+                self.simulation.try_send(self.entity, event, payload, principal=self.principal)
             case AdvanceClock(ms):
                 self.simulation.advance(self._next_due_ms() if ms is None else ms)
             case CompleteEffect(effect, result):

@@ -24,7 +24,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from interlock.assemble.charts import BoundChart
-from interlock.effects.handlers import Attempt, Handler, attempt_key, result_failure
+from interlock.effects.handler_calls import call_asynchronous, call_plain, is_asynchronous
+from interlock.effects.handlers import Attempt, Handler, attempt_key, handler_result
 from interlock.effects.retry import Failure, failure_from, timeout_failure
 from interlock.effects.work_delta import CANCEL, invoke_of_address, is_answer, outbox_event, work_delta
 from interlock.errors import InterlockError, NotFoundError, UsageError
@@ -33,6 +34,8 @@ from interlock.model.driver_events import call_failed, invoke_done, invoke_faile
 from interlock.model.effect import Effect
 from interlock.model.event import Event, check_sendable
 from interlock.model.journal.work import CHILD_WORK, Work, WorkId
+from interlock.model.json_value import json_payload
+from interlock.model.sendable_events import knows_event, payload_mistake, unknown_event
 from interlock.model.snapshot import Parent, Snapshot, Timer
 from interlock.model.step import Step
 from interlock.runtime.chart_registry import (
@@ -148,9 +151,16 @@ class Simulation:
     def send(self, entity: str, name: str, data: Any = None, **fields: Any) -> Step:
         """Send an event to an entity: one step. Its effects wait for `settle`. Roles and permits are not checked.
 
-        `fields` are further fields of the Event. Raises UsageError (`event.reserved`) for a reserved name, unless
-        `type="platform"` or a `source` makes it an event of the driver.
+        `fields` are further fields of the Event. As `Runtime.send`, it raises UsageError for a mistake of the program:
+        a reserved name, an event that the chart does not have, a payload that has no JSON form or that the declaration
+        of the event refuses. With `type="platform"` or a `source` it is an event of the driver.
         """
+        if fields.get("type") != "platform" and "source" not in fields and entity in self.snapshots:
+            data = self._check_sent(entity, name, data)
+        return self.try_send(entity, name, data, **fields)
+
+    def try_send(self, entity: str, name: str, data: Any = None, **fields: Any) -> Step:
+        """Send an event as `send` does; return the step that rejects it when the chart does not know it."""
         if entity not in self.snapshots:
             raise NotFoundError(f"no entity `{entity}`", code="entity.unknown")
         self._steps = 0
@@ -158,6 +168,18 @@ class Simulation:
             check_sendable(name)
         fields.setdefault("id", fields.get("key"))
         return self._step(entity, Event(name, data, time_ms=self.time_ms, **fields))
+
+    def _check_sent(self, entity: str, name: str, data: Any) -> Any:
+        """Return the payload of an event that the test sends as JSON."""
+        check_sendable(name)
+        chart = self._kernels[entity].chart
+        if not knows_event(chart, name):
+            raise unknown_event((chart,), name)
+        data = json_payload(data, what="the payload", code="event.payload")
+        mistake = payload_mistake(chart, name, data)
+        if mistake is not None:
+            raise mistake
+        return data
 
     def settle(self) -> None:
         """Run every effect that is due now, and the effects of those, in order."""
@@ -185,6 +207,12 @@ class Simulation:
     def fail(self, key: str, code: str = "failed", message: str = "") -> None:
         """Let a pending invoke or call fail permanently."""
         self._fail(self._take_pending(key), Failure(code, message, "no"))
+
+    def kernel_of(self, entity: str) -> Kernel:
+        """Return what runs an entity. Raises NotFoundError for an unknown entity."""
+        if entity not in self._kernels:
+            raise NotFoundError(f"no entity `{entity}`", code="entity.unknown")
+        return self._kernels[entity]
 
     def children(self, entity: str) -> dict[str, str]:
         """Return the child entities of active invokes, by invoke id."""
@@ -339,17 +367,20 @@ class Simulation:
         key = attempt_key(row.work, row.entity, 1)
         attempt = Attempt(row.entity, name, body.get("input"), key, 1, body.get("timeout_ms"), asyncio.Event())
         try:
-            result = handler(attempt)
+            if is_asynchronous(handler):
+                result = _run_coroutine(call_asynchronous(handler, attempt))
+            else:
+                result = call_plain(handler, attempt)
             if iscoroutine(result):
                 result = _run_coroutine(result)
         except Exception as error:  # noqa: BLE001  # any exception of a handler is its result
             self._fail(row, failure_from(error))
             return
-        failure = result_failure(name, result)
-        if failure is None:
-            self._succeed(row, result)
+        stored = handler_result(name, result)
+        if isinstance(stored, Failure):
+            self._fail(row, stored)
         else:
-            self._fail(row, failure)
+            self._succeed(row, stored)
 
     def _take_pending(self, key: str) -> _Row:
         row = self._rows.get(key)

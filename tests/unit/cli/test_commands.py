@@ -76,7 +76,7 @@ def test_json_of_check_is_one_document(call: Caller, folder: Path) -> None:
         said["files"][0]["findings"][0]["line"],
     )
     assert said["files"][0]["revision"] is None
-    assert said["files"][1]["revision"].startswith("0+")
+    assert said["files"][1]["revision"].startswith("b1.")
 
 
 def test_bytes_that_are_not_utf8_are_a_finding(call: Caller, folder: Path) -> None:

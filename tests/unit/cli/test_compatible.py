@@ -6,42 +6,38 @@ import json
 from pathlib import Path
 
 from tests.support.cli import LAMP, Caller
+from tests.support.old_stores import forget_definitions
 
 STORE = "sqlite:///lamps.db"
 OLD = LAMP.replace("kind: lamp", "kind: lamp\nrevision: 1.0.0")
 NEW = OLD.replace("revision: 1.0.0", 'revision: 1.1.0\ncompatible: ">=1 <2"').replace("dark", "black")
 
 
-def test_a_removed_state_is_reported_as_a_missing_chart(call: Caller, folder: Path) -> None:
+def test_an_entity_in_a_state_that_the_newest_chart_lacks_continues_on_its_own_revision(
+    call: Caller, folder: Path
+) -> None:
     (folder / "old.yaml").write_text(OLD)
     (folder / "new.yaml").write_text(NEW)
     call("create", STORE, "lamp/1", "--chart", "old.yaml")
+    calls = (("show", "lamp/1"), ("can", "lamp/1"), ("doctor",), ("send", "lamp/1", "press"))
+    ended = [call(name, STORE, *more, "--chart", "new.yaml") for name, *more in calls]
+
+    assert [0, 0, 0, 0] == [each.code for each in ended]
+    assert "● dark" in ended[0].out
+
+
+def test_without_its_definition_such_an_entity_waits(call: Caller, folder: Path) -> None:
+    (folder / "old.yaml").write_text(OLD)
+    (folder / "new.yaml").write_text(NEW)
+    call("create", STORE, "lamp/1", "--chart", "old.yaml")
+    forget_definitions(folder / "lamps.db")
     calls = (("show",), ("can",), ("send", "press"))
     ended = [call(name, STORE, "lamp/1", *more, "--chart", "new.yaml") for name, *more in calls]
     both = call("show", STORE, "lamp/1", "--chart", "old.yaml", "--chart", "new.yaml")
 
     assert [7, 7, 7] == [each.code for each in ended]
-    assert all("load the chart of that revision too" in each.err for each in ended)
+    assert all("db definitions add" in each.err for each in ended)
     assert (0, True) == (both.code, "● dark" in both.out)
-
-
-def test_doctor_reports_entities_in_a_removed_state(call: Caller, folder: Path) -> None:
-    (folder / "old.yaml").write_text(OLD)
-    (folder / "new.yaml").write_text(NEW)
-    call("create", STORE, "lamp/1", "--chart", "old.yaml")
-    call("send", STORE, "lamp/1", "press", "--chart", "old.yaml")
-    well = _revisions(call)
-    call("create", STORE, "lamp/2", "--chart", "old.yaml")
-
-    assert ("ok", "warning") == (well["status"], _revisions(call)["status"])
-    assert "has no state `dark`" in json.dumps(_revisions(call))
-
-
-def _revisions(call: Caller) -> dict[str, str]:
-    """What doctor says about revisions."""
-    found = json.loads(call("doctor", STORE, "--chart", "new.yaml", "--json").out)
-    (check,) = [each for each in found["checks"] if each["name"] == "revisions"]
-    return dict(check)
 
 
 def test_replay_shows_unhandled_errors(call: Caller, folder: Path) -> None:

@@ -16,7 +16,9 @@ from interlock.cli.project import Project, project
 from interlock.effects.retry import HandlerDefaults
 from interlock.errors import UsageError
 from interlock.stores.sql.schema import newest_schema
+from tests.support import journal_only_store
 from tests.support.cli import LAMP, Caller
+from tests.support.old_stores import forget_definitions
 
 STORE = "sqlite:///lamps.db"
 CHARTED = ("--chart", "lamp.yaml")
@@ -245,7 +247,8 @@ def test_verify_finds_one_changed_byte_in_a_folder(call: Caller, folder: Path) -
 
 
 def test_verify_without_the_revision_is_not_damage(call: Caller, lamps: Path, folder: Path) -> None:
-    (folder / "newer.yaml").write_text(LAMP.replace("kind: lamp", "kind: lamp\nrevision: 2.0.0"))
+    (folder / "newer.yaml").write_text(LAMP.replace("press: bright", "press: bright, kick: bright"))
+    forget_definitions(lamps)
     ended = call("verify", STORE, "--chart", "newer.yaml", "lamp/1", "lamp/2")
 
     assert 7 == ended.code
@@ -253,22 +256,26 @@ def test_verify_without_the_revision_is_not_damage(call: Caller, lamps: Path, fo
     assert "2 not replayed (chart missing)" in ended.out
 
 
-def test_replay_stops_at_the_first_difference(call: Caller, lamps: Path, folder: Path) -> None:
+def test_replay_stops_at_the_first_difference(
+    call: Caller, folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A chart that claims to be compatible and is not: the first entry that differs is shown, and the code is 7:
-    only the chart that wrote an entry can call it damaged.
+    only the chart that wrote an entry can call it damaged. A store of another package keeps no definitions.
     """
+    journal_only_store.install(tmp_path_factory.mktemp("plugin"), monkeypatch)
     first = LAMP.replace("kind: lamp", "kind: lamp\nrevision: 1.0.0")
     other = first.replace("revision: 1.0.0", 'revision: 2.0.0\ncompatible: ">=1 <3"').replace(
         "press: bright", "press: off"
     )
     (folder / "first.yaml").write_text(first)
     (folder / "other.yaml").write_text(other + "  off: {type: final}\n")
-    call("create", STORE, "lamp/9", "--chart", "first.yaml")
+    url = "journals:lamps"
+    call("create", url, "lamp/9", "--chart", "first.yaml")
     for _ in range(2):
-        call("send", STORE, "lamp/9", "press", "--chart", "first.yaml")
-    agreed = call("replay", STORE, "lamp/9", "--chart", "first.yaml", "--to", "2")
-    ended = call("replay", STORE, "lamp/9", "--chart", "other.yaml")
-    proof = call("verify", STORE, "lamp/9", "--chart", "other.yaml")
+        call("send", url, "lamp/9", "press", "--chart", "first.yaml")
+    agreed = call("replay", url, "lamp/9", "--chart", "first.yaml", "--to", "2")
+    ended = call("replay", url, "lamp/9", "--chart", "other.yaml")
+    proof = call("verify", url, "lamp/9", "--chart", "other.yaml")
 
     assert (0, 2) == (agreed.code, agreed.out.count("✓"))
     assert (7, 1, 1) == (ended.code, ended.out.count("✓"), ended.out.count("✗"))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from interlock.model.document import actions as act
 from interlock.model.document import document as doc
 from interlock.model.document.field import FIELD_TYPES, UNSET, Field
+from interlock.model.document.formats import FORMATS
 
 KEYS = st.sampled_from(
     ["a", "b", "paid", "on", "off", "no", "null", "1", "0x1F", "x-y", "1e3", "été", "true", "y", "2026-11-15"]
@@ -193,6 +194,7 @@ def fields(draw: st.DrawFn, *, context: bool = False, depth: int = 1) -> Field:
         "min": st.integers(-9, 9) | st.floats(-9, 9),
         "max": st.integers(-9, 9),
         "length_max": st.integers(0, 9),
+        "format": st.sampled_from(FORMATS),
         "index": st.booleans(),
         "description": TEXTS,
     }

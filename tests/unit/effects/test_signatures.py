@@ -32,6 +32,12 @@ class Awaitable:
 def _two(order: Any, attempt: Any) -> None: ...
 
 
+def _three(order: Any, attempt: Any, extra: int) -> None: ...
+
+
+def _swapped(amount: int, currency: str) -> None: ...
+
+
 def _optional(attempt: Any, retries: int = 3, **rest: Any) -> None: ...
 
 
@@ -53,14 +59,25 @@ async def _coroutine(attempt: Any) -> None: ...
 
 
 @pytest.mark.parametrize(
-    "function", [Service(), Service().charge, _optional, _coroutine, partial(_two, "order"), lambda *given: given, len]
+    "function",
+    [
+        Service(),
+        Service().charge,
+        _optional,
+        _coroutine,
+        _two,
+        _async_stream,
+        partial(_two, "order"),
+        lambda *given: given,
+        len,
+    ],
 )
-def test_a_function_of_one_attempt_is_a_handler(function: Any) -> None:
+def test_a_function_of_an_attempt_or_of_its_input_and_the_attempt_is_a_handler(function: Any) -> None:
     check_handler("payment.charge", function)
 
 
 @pytest.mark.parametrize(
-    "function", [_two, _none, _keyword, _stream, _async_stream, Awaitable(), lambda **given: given, partial(_two, 1, 2)]
+    "function", [_three, _swapped, _none, _keyword, _stream, Awaitable(), lambda **given: given, partial(_two, 1, 2)]
 )
 def test_a_function_that_cannot_be_called_with_an_attempt_is_refused(function: Any) -> None:
     with pytest.raises(UsageError) as caught:

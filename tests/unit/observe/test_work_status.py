@@ -25,13 +25,16 @@ NOW = 1_700_000_000_000
         ({"next_ms": None}, "queued"),
         ({"next_ms": None, "name": CHILD_WORK}, "waiting_child"),
         ({"next_ms": None, "name": CHILD_WORK, "failures": 1}, "waiting_child"),
+        ({"next_ms": None, "due_ms": None}, "held"),
+        ({"next_ms": None, "due_ms": None, "lane": "message"}, "queued"),
         ({"next_ms": NOW, "cancelled": True}, "cancelled"),
         ({"next_ms": NOW, "cancelled": True, "dead_ms": NOW}, "dead"),
     ],
 )
 def test_a_row_has_one_status(row: dict[str, Any], word: str) -> None:
     fields = {"failures": 0, "attempts": 0, "name": "charge", **row}
-    work = Work(WorkId("effect", 1, 0), fields.pop("name"), {"id": "charge"}, NOW)
+    work_id, due_ms = WorkId(fields.pop("lane", "effect"), 1, 0), fields.pop("due_ms", NOW)
+    work = Work(work_id, fields.pop("name"), {"id": "charge"}, due_ms)
     found = work_status(WorkRow(entity="order/1", work=work, **fields), now_ms=NOW)
 
     assert word == found.word

@@ -59,11 +59,16 @@ async def test_a_dry_run_refuses_invalid_arguments(wrong: dict[str, object]) -> 
         await doors.dry_run(**{"entity": "door/1", "event": "opened", **wrong})  # type: ignore[arg-type]  # wrong on purpose
 
 
-async def test_an_invalid_payload_is_rejected_by_a_dry_run() -> None:
+@pytest.mark.parametrize(
+    ("event", "payload", "code"), [("opened", object(), "event.payload"), ("openned", None, "event.unknown")]
+)
+async def test_a_mistake_of_the_program_is_raised_by_a_dry_run(event: str, payload: object, code: str) -> None:
     doors = runtime()
     await doors.create("door/1")
 
-    assert "payload" == (await doors.dry_run("door/1", "opened", object())).reason
+    with pytest.raises(UsageError) as caught:
+        await doors.dry_run("door/1", event, payload)
+    assert code == caught.value.code
 
 
 # Keys that are forgotten

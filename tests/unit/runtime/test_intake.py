@@ -23,9 +23,10 @@ INVOICE = """
 interlock: 1
 kind: invoice
 context: {paid: {type: integer, default: 0}, order: {type: string, default: ""}}
+events: {paid: {}, closed: {}, voided: {payload: {n: integer}}}
 initial: open
 states:
-  open: {on: {paid: {actions: [{assign: {paid: "= context.paid + 1"}}]}, closed: shut}}
+  open: {on: {paid: {actions: [{assign: {paid: "= context.paid + 1"}}]}, closed: shut, voided: shut}}
   shut: {type: final}
 """
 
@@ -153,6 +154,10 @@ POISON: list[tuple[Any, bytes, str]] = [
     (lambda found: Delivery("invoice/9", "paid"), encode_message(message()), "entity.unknown"),
     (lambda found: Delivery("invoice/9", "done.x", create={}), encode_message(message()), "event.reserved"),
     (lambda found: Delivery("invoice/9", "paid", create={"no": 1}), encode_message(message()), "context"),
+    (lambda found: Delivery("invoice/9", "payd", create={}), encode_message(message()), "event.unknown"),
+    (lambda found: Delivery("invoice/9", "paid", {"n": {1}}, create={}), encode_message(message()), "event.payload"),
+    (lambda found: Delivery("invoice/9", "voided", {"n": "x"}, create={}), encode_message(message()), "event.payload"),
+    (lambda found: Delivery("invoice/9", "paid", create=[1]), encode_message(message()), "context.refused"),  # type: ignore[arg-type]  # a bug of the route
 ]
 
 
@@ -462,14 +467,18 @@ async def test_a_message_that_fails_unexpectedly_is_requeued() -> None:
     bus = MemoryBus()
     asked: list[str] = []
 
-    def wrong(found: Message) -> Delivery:
-        asked.append(found.id)
-        return Delivery("invoice/1", "paid", create=[1])  # type: ignore[arg-type]  # that is what is wrong with it
-
     async with invoices() as runtime:
-        async with Consumer(bus, runtime, wrong) as first:
+        real = runtime.submit
+
+        async def wrong(entity: str, *_: Any, **__: Any) -> Any:
+            asked.append(entity)
+            raise RuntimeError("a defect")
+
+        runtime.submit = wrong  # type: ignore[method-assign]  # a defect of the runtime
+        async with Consumer(bus, runtime, to_invoice) as first:
             await bus.publish(message())
             await eventually(lambda: bool(asked))
+        runtime.submit = real  # type: ignore[method-assign]  # repaired
         async with Consumer(bus, runtime, to_invoice) as second:
             await eventually(lambda: second.counts.total() == 1)
 

@@ -219,18 +219,25 @@ async def test_a_context_that_the_chart_refuses_creates_nothing(context: dict[st
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), "x" * PAYLOAD_BYTES_MAX, "\ud800", {1: 2}])
-async def test_a_context_that_is_not_plain_is_refused(value: Any) -> None:
-    with pytest.raises(RejectedError):
-        await runtime().create("door/1", {"note": value})
+async def test_a_context_that_has_no_json_form_is_refused(value: Any) -> None:
+    """At the call, and the id is still free."""
+    doors = runtime()
+    with pytest.raises(UsageError) as caught:
+        await doors.create("door/1", {"note": value})
+
+    assert "context.refused" == caught.value.code
+    assert "applied" == (await doors.create("door/1")).outcome
 
 
 @pytest.mark.parametrize("payload", [object(), float("inf"), "x" * PAYLOAD_BYTES_MAX, "\ud800", {1: 2}, DEEP])
-async def test_an_invalid_payload_is_rejected(payload: Any) -> None:
+async def test_a_payload_that_has_no_json_form_is_refused(payload: Any) -> None:
+    """At the call, and the key is not used up."""
     doors = runtime()
     await doors.create("door/1")
-    receipt = await doors.send("door/1", "noted", payload, key="k")
+    with pytest.raises(UsageError) as caught:
+        await doors.send("door/1", "noted", payload, key="k")
 
-    assert ("rejected", "payload", 1) == (receipt.outcome, receipt.reason, receipt.version)
+    assert "event.payload" == caught.value.code
     assert "applied" == (await doors.send("door/1", "noted", {"text": "x"}, key="k")).outcome
 
 

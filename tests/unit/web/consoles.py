@@ -126,18 +126,27 @@ async def open_console(
     """Yield a client with a session of a console on a store."""
     clock = clock or VirtualClock(1_000_000_000_000)
     given = charts or (order(),)
-    async with interlock.open(url, charts=given, clock=clock, work=work) as runtime:
-        key = {key_digest(KEY): make_user("robot", roles=("payments",), rights=("read", "send"))}
-        access = Authentication(clock, keys=key, local=who or make_user())
-        app, console = application(runtime, access, origins=[ORIGIN], read_only=read_only)
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=ORIGIN) as http:
-            client = Client(app, console, runtime, http)
-            response = await client.post("login", {"secret": access.link})
-            client.csrf = response.json()["csrf"]
-            try:
-                yield client
-            finally:
-                await console.close()
+    async with (
+        interlock.open(url, charts=given, clock=clock, work=work) as runtime,
+        console_of(runtime, who=who, read_only=read_only) as client,
+    ):
+        yield client
+
+
+@asynccontextmanager
+async def console_of(runtime: Runtime, *, who: User | None = None, read_only: bool = False) -> AsyncIterator[Client]:
+    """Yield a client with a session of a console of a runtime."""
+    key = {key_digest(KEY): make_user("robot", roles=("payments",), rights=("read", "send"))}
+    access = Authentication(runtime.clock, keys=key, local=who or make_user())
+    app, console = application(runtime, access, origins=[ORIGIN], read_only=read_only)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=ORIGIN) as http:
+        client = Client(app, console, runtime, http)
+        response = await client.post("login", {"secret": access.link})
+        client.csrf = response.json()["csrf"]
+        try:
+            yield client
+        finally:
+            await console.close()
 
 
 async def create_orders(client: Client, count: int = 3) -> None:

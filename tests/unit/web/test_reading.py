@@ -13,6 +13,7 @@ from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
 from interlock.trust.masking import MASK
 from tests.support.eventually import eventually
+from tests.support.old_stores import forget_definitions
 from tests.unit.web.consoles import KEY, ORDER, Client, create_orders, make_user, open_console, order
 
 
@@ -334,13 +335,31 @@ async def test_kind_without_a_chart_needs_read_sensitive(tmp_path: Path) -> None
         await create_orders(client)
     lamp = interlock.loads("interlock: 1\nkind: lamp\ninitial: off\nstates: {off: {}}\n")
     async with open_console(url, charts=(lamp,), who=make_user(rights=("read",))) as client:
+        stored = await client.json("kinds")
+    forget_definitions(tmp_path / "orders.db")
+    async with open_console(url, charts=(lamp,), who=make_user(rights=("read",))) as client:
         blind = await client.json("kinds")
         refused = await client.get("kinds/order/entities")
     async with open_console(url, charts=(lamp,)) as client:
         seeing = await client.json("kinds")
 
+    assert [("lamp", True), ("order", True)] == [(each["kind"], each["chart"]) for each in stored["kinds"]]
     assert (["lamp"], 404) == ([each["kind"] for each in blind["kinds"]], refused.status_code)
     assert ["lamp", "order"] == [each["kind"] for each in seeing["kinds"]]
+
+
+async def test_a_kind_whose_stored_definition_has_hidden_states_needs_read_sensitive(tmp_path: Path) -> None:
+    """Also when the newest chart of this process has none: entities of the older revision have them."""
+    url = f"sqlite:///{tmp_path}/cases.db"
+    text = "interlock: 1\nkind: case\ninitial: open\nstates: {open: {on: {hide: away}}, away: {%s}}\n"
+    hiding = interlock.loads(text % "sensitive: {as: private}")
+    async with open_console(url, charts=(hiding,)) as client:
+        await client.runtime.create("case/1")
+    async with open_console(url, charts=(interlock.loads(text % ""),), who=make_user(rights=("read",))) as client:
+        kinds = await client.json("kinds")
+        pages = [await client.get(each) for each in ("entity/case/1", "journal/case/1", "kinds/case/entities")]
+
+    assert ([], [404, 404, 404]) == (kinds["kinds"], [each.status_code for each in pages])
 
 
 async def refusals(client: Client) -> Any:

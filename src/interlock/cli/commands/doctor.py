@@ -278,10 +278,10 @@ async def _work(runtime: Runtime, *, has_charts: bool) -> AsyncIterator[Check]:
     if has_charts:
         missing = await missing_revisions(runtime)
         if missing:
-            names = ", ".join(f"{each.kind} {each.revision}" for each in missing)
-            yield Check("revisions", "warning", f"no chart loaded for {names}", missing[0].hint)
-        elif missing is not None:
-            yield Check("revisions", "ok", "all revisions have a chart")
+            reasons = "; ".join(each.reason for each in missing)
+            yield Check("revisions", "warning", f"entities wait: {reasons}", missing[0].hint)
+        else:
+            yield Check("revisions", "ok", "all revisions have a definition")
         stuck = len(await stuck_entities(runtime, None, PAGE_MAX))
         yield _count_check("entities", stuck, stuck < PAGE_MAX, "longer in a state than expected", "interlock stuck")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 import click
@@ -17,9 +17,13 @@ from interlock.cli.input import STDIN, read_source, write_bytes
 from interlock.cli.options import common, example, format_option, json_option, output_option, pass_terminal, src_option
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import json_text
+from interlock.cli.project import is_store_url
+from interlock.cli.session import open_for_reading, run
 from interlock.errors import UsageError
 from interlock.model.chart import Chart
 from interlock.model.document.document import Document
+from interlock.observe.population import check_kind
+from interlock.runtime.runtime import Runtime
 
 TEXT_FORMATS = ("mermaid", "dot", "smcat", "plantuml")
 FORMATS = ("svg", "png", "text", *TEXT_FORMATS)
@@ -45,9 +49,11 @@ _WATCH_SECONDS = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawOptions:
-    """The options of a drawing."""
+    """The options of a drawing. With a `name` of a kind or an entity, `file` is the URL of a store."""
 
     file: str
+    name: str | None
+    revision: str | None
     source_format: str | None
     allow_src: bool
     format: str
@@ -62,9 +68,11 @@ class DrawOptions:
     "interlock draw order.interlock.yaml -o order.svg",
     "interlock draw order.interlock.yaml -o order.png --active paid --theme dark",
     "interlock draw order.interlock.yaml --format text",
+    "interlock draw sqlite:///orders.db order/A-1 --format text",
 )
 @click.command
-@click.argument("file", metavar="FILE")
+@click.argument("words", nargs=-1, required=True, metavar="FILE | STORE KIND[/ID]")
+@click.option("--revision", metavar="REVISION", help="Of a kind in a store: this revision, by its name or its label.")
 @click.option(
     "--format",
     "drawn_format",
@@ -90,8 +98,9 @@ class DrawOptions:
 @pass_terminal
 def draw(
     terminal: Terminal,
-    file: str,
+    words: tuple[str, ...],
     *,
+    revision: str | None,
     drawn_format: str | None,
     active: tuple[str, ...],
     collapse: int | None,
@@ -103,9 +112,15 @@ def draw(
     source_format: str | None,
     allow_src: bool,
 ) -> int:
-    """A picture is svg or png; text is an indented tree; the other formats are input of diagram tools."""
+    """A picture is svg or png; text is an indented tree; the other formats are input of diagram tools.
+
+    Of a store, the newest definition of a kind is drawn, or that of an entity with its active states highlighted.
+    """
+    file, name = _source(words, revision)
     options = DrawOptions(
         file=file,
+        name=name,
+        revision=revision,
         source_format=source_format,
         allow_src=allow_src,
         format=_format(drawn_format, output),
@@ -122,6 +137,7 @@ def draw(
     if not watch:
         _draw(terminal, options)
         return exit_codes.OK
+    assert name is None
     for _ in _changes(Path(file)):
         try:
             _draw(terminal, options)
@@ -129,6 +145,17 @@ def draw(
             # The findings are printed; the drawing stays until the file is correct again.
             continue
     return exit_codes.OK
+
+
+def _source(words: tuple[str, ...], revision: str | None) -> tuple[str, str | None]:
+    """Return the file, or the store and the kind or entity in it. Raises UsageError for other arguments."""
+    if is_store_url(words[0]) and len(words) == 2:
+        return words[0], words[1]
+    if len(words) != 1 or is_store_url(words[0]):
+        raise click.UsageError("give a FILE, or a STORE and a KIND or KIND/ID")
+    if revision is not None:
+        raise click.UsageError("--revision needs a STORE and a KIND")
+    return words[0], None
 
 
 def _format(drawn_format: str | None, output: str | None) -> str:
@@ -142,7 +169,8 @@ def _format(drawn_format: str | None, output: str | None) -> str:
 def _command(options: DrawOptions, drawn_format: str | None) -> list[str]:
     """The command that draws with these options."""
     return [
-        *("interlock", "draw", options.file),
+        *("interlock", "draw", options.file, *([] if options.name is None else [options.name])),
+        *(["--revision", options.revision] if options.revision else []),
         *(["--format", drawn_format] if drawn_format else []),
         *(word for each in sorted(options.active) for word in ("--active", each)),
         *(["--collapse", str(options.collapse)] if options.collapse is not None else []),
@@ -168,7 +196,7 @@ def _check(options: DrawOptions, *, watch: bool, only_check: bool) -> None:
     if only_check and (options.output is None or watch):
         hint = "interlock draw FILE -o FILE --check, without --watch"
         raise UsageError("--check needs the file to compare", code="check.output", hint=hint)
-    if watch and (options.output is None or options.file == STDIN):
+    if watch and (options.output is None or options.file == STDIN or options.name is not None):
         message = "--watch needs an input file and an output file"
         raise UsageError(message, code="draw.watch", hint="interlock draw FILE -o FILE --watch")
 
@@ -186,9 +214,13 @@ def _draw(terminal: Terminal, options: DrawOptions) -> None:
 
 def _drawn(terminal: Terminal, options: DrawOptions) -> bytes:
     """The content of the file that the options describe."""
-    document, chart = require_sound(
-        read_source(options.file, options.source_format, allow_src=options.allow_src), terminal
-    )
+    if options.name is not None:
+        document, chart, active = run(_stored(options.file, options.name, options.revision))
+        options = replace(options, active=options.active or active)
+    else:
+        document, chart = require_sound(
+            read_source(options.file, options.source_format, allow_src=options.allow_src), terminal
+        )
     if options.format == "png":
         from interlock.render.svg.png import png
 
@@ -197,6 +229,32 @@ def _drawn(terminal: Terminal, options: DrawOptions) -> bytes:
     if options.as_json:
         text = json_text({"format": options.format, "kind": chart.kind, "revision": chart.revision, "text": text})
     return text.encode()
+
+
+async def _stored(url: str, name: str, revision: str | None) -> tuple[Document, Chart, frozenset[str]]:
+    """Return the definition of a kind or an entity in a store, and the active states of the entity."""
+    kind, is_entity, _ = name.partition("/")
+    active: tuple[str, ...] = ()
+    async with open_for_reading(url) as runtime:
+        if is_entity:
+            if revision is not None:
+                raise UsageError("an entity has one revision", code="draw.revision", hint="omit --revision")
+            snapshot = await runtime.state(name)
+            kernel = await runtime.revisions.for_reading(kind, snapshot.revision)
+            active = tuple(each.id for each in kernel.active(snapshot))
+        elif revision is not None:
+            kernel = await runtime.revisions.for_reading(kind, await _revision_name(runtime, kind, revision))
+        else:
+            await check_kind(runtime, kind)
+            kernel = await runtime.revisions.newest(kind)
+    assert kernel.chart.document is not None  # it was compiled from a stored definition
+    return kernel.chart.document, kernel.chart, frozenset(active)
+
+
+async def _revision_name(runtime: Runtime, kind: str, given: str) -> str:
+    """Return the name of a revision that is given by its name or its label; of several with one label the newest."""
+    labelled = [each.revision for each in await runtime.revisions.editions(kind) if each.label == given]
+    return labelled[-1] if labelled else given
 
 
 def _text(terminal: Terminal, options: DrawOptions, document: Document, chart: Chart) -> str:

@@ -20,7 +20,7 @@ from interlock.cli.output import entity as output
 from interlock.cli.output.terminal import Line, Terminal
 from interlock.cli.output.values import age_text, json_text, time_text
 from interlock.cli.output.work import attention_lines
-from interlock.cli.project import load_charts, split_words
+from interlock.cli.project import load_charts, load_known_charts, split_words
 from interlock.cli.session import kind_suggestion, open_for_reading, open_for_writing, open_or_create, run
 from interlock.effects.unsupported_work import work_requested
 from interlock.model.chart import Chart
@@ -34,10 +34,14 @@ from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.replay import At
 from interlock.runtime.request_checks import check_entity, check_new_entity
 from interlock.runtime.runtime import Runtime
+from interlock.runtime.upgrades import UpgradePreview
 
 _CODES = {"rejected": exit_codes.REJECTED, "denied": exit_codes.DENIED}
 
 _KEY = click.option("--key", metavar="KEY", help="The idempotency key: an event with a known key is a duplicate.")
+
+
+_REASON = click.option("--reason", metavar="TEXT", help="Why; kept in the journal.")
 
 
 @example(
@@ -48,6 +52,7 @@ _KEY = click.option("--key", metavar="KEY", help="The idempotency key: an event 
 @words("KIND/ID")
 @click.option("--context", metavar="JSON", help="The initial context, - for stdin, or @FILE.")
 @_KEY
+@_REASON
 @principal_option
 @chart_option
 @json_option
@@ -59,6 +64,7 @@ def create(
     *,
     context: str | None,
     key: str | None,
+    reason: str | None,
     principal: str | None,
     charts: tuple[str, ...],
     as_json: bool,
@@ -76,7 +82,8 @@ def create(
 
     async def work() -> tuple[Receipt, bool]:
         async with open_or_create(url, bound) as runtime:
-            receipt = await runtime.create(entity, initial, key=key, principal=parse_principal(principal))
+            sender = parse_principal(principal)
+            receipt = await runtime.create(entity, initial, key=key, principal=sender, reason=reason)
             return receipt, runtime.store.work is not None
 
     receipt, runs_effects = run(work())
@@ -97,6 +104,7 @@ def create(
 @click.option("--expected", type=click.IntRange(min=0), metavar="VERSION", help="Send only if it is at this version.")
 @principal_option
 @click.option("--trace", metavar="ID", help="A trace id, stored with the entry.")
+@_REASON
 @click.option("--dry-run", is_flag=True, help="Only print what would happen.")
 @chart_option
 @json_option
@@ -110,6 +118,7 @@ def send(
     expected: int | None,
     principal: str | None,
     trace: str | None,
+    reason: str | None,
     dry_run: bool,
     charts: tuple[str, ...],
     as_json: bool,
@@ -117,13 +126,13 @@ def send(
     """Prints the receipt. PAYLOAD is JSON, - for stdin, or @FILE.
 
     Exit code 0 if the event was applied, ignored or a duplicate, 5 if the chart rejected it, 4 if it was denied, 3 if
-    the entity is not at the version of --expected.
+    the entity is not at the version of --expected, 2 for an event or a payload that the chart does not know.
     """
     url, (entity, event, payload) = split_words(words, "KIND/ID", "EVENT", "PAYLOAD", optional=1)
     assert entity is not None
     assert event is not None
-    if dry_run and (expected is not None or trace is not None):
-        raise click.UsageError("--dry-run cannot be used with --expected or --trace")
+    if dry_run and not (expected is None and trace is None and reason is None):
+        raise click.UsageError("--dry-run cannot be used with --expected, --trace or --reason")
     data, sender, bound = read_json(payload, "PAYLOAD"), parse_principal(principal), load_charts(charts)
 
     async def work() -> tuple[Receipt, Chart | None, bool]:
@@ -132,7 +141,7 @@ def send(
                 receipt = await runtime.dry_run(entity, event, data, key=key, principal=sender)
             else:
                 receipt = await runtime.send(
-                    entity, event, data, key=key, expected=expected, principal=sender, trace=trace
+                    entity, event, data, key=key, expected=expected, principal=sender, trace=trace, reason=reason
                 )
             return receipt, await _chart_of(runtime, receipt), runtime.store.work is not None
 
@@ -164,7 +173,7 @@ def show(
     """Prints its active states, context, timers and invokes, and work that failed or is overdue."""
     url, (entity,) = split_words(words, "KIND/ID")
     assert entity is not None
-    bound = load_charts(charts, imports=False)
+    bound = load_known_charts(charts)
 
     async def work() -> tuple[Snapshot, str | None, str, list[Line]]:
         async with open_for_reading(url, bound) as runtime:
@@ -203,31 +212,36 @@ def can(
 ) -> int:
     """Prints each event with its target, the guard that is false and the values it read, or the states that accept it.
 
-    With --principal also the events that this sender may not send; the default sender has every role.
+    With --principal also the events that this sender may not send; the default sender has every role. If the next step
+    would first move the entity to a newer chart (`upgrade: safe`), the events are those of that chart.
     """
     url, (entity,) = split_words(words, "KIND/ID")
     assert entity is not None
-    sender, bound = parse_principal(principal), load_charts(charts, imports=False)
+    sender, bound = parse_principal(principal), load_known_charts(charts)
 
-    async def work() -> tuple[Snapshot, str | None, tuple[Acceptance, ...]]:
+    async def work() -> tuple[Snapshot, str | None, tuple[Acceptance, ...], UpgradePreview | None]:
         async with open_for_reading(url, bound) as runtime:
-            snapshot = await runtime.state(entity)
+            now = await runtime.state(entity)
+            snapshot, preview = await runtime.sender.preview_upgrade(now, runtime.clock.now_ms())
             kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
             policy = await runtime.revisions.authorizer(kernel)
             roles = {*every_role(kernel.chart), *(role for each in policy.events.values() for role in each.roles or ())}
             found = acceptances(kernel, snapshot, sender or {"roles": sorted(roles)}, policy)
-            return snapshot, await runtime.revisions.label(snapshot.kind, snapshot.revision), found
+            return now, await runtime.revisions.label(now.kind, now.revision), found, preview
 
     with kind_suggestion(entity, bound):
-        snapshot, label, events = run(work())
+        snapshot, label, events, preview = run(work())
     if as_json:
         head = {"entity": snapshot.entity, "version": snapshot.version, "configuration": snapshot.configuration}
-        terminal.data(json_text({**head, "events": to_builtins(events)}))
+        upgrade = {} if preview is None else {"upgrade": to_builtins(preview)}
+        terminal.data(json_text({**head, **upgrade, "events": to_builtins(events)}))
         return exit_codes.OK
     terminal.report(*output.head_line(snapshot, label=label), "  ", ("● ", "green"), ", ".join(snapshot.configuration))
     if snapshot.ended is not None:
         terminal.report(f"  {output.ENDED}")
         return exit_codes.OK
+    for line in output.upgrade_lines(preview):
+        terminal.report(*line)
     for line in output.acceptance_lines(events):
         terminal.report(*line)
     return exit_codes.OK

@@ -20,7 +20,7 @@ from interlock.cli.output import entity as output
 from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import json_line, json_text
-from interlock.cli.project import load_charts, load_known_charts, split_words
+from interlock.cli.project import load_known_charts, split_words
 from interlock.cli.session import CHECK_NAME, empty_tenant, kind_note, open_for_reading, run
 from interlock.errors import InterlockError, NotFoundError
 from interlock.kernel.step import Kernel
@@ -133,7 +133,7 @@ def _unknown(entity: str) -> NotFoundError:
 @click.option("--kind", metavar="KIND", help="Only entities of this kind (default: all kinds).")
 @click.option("--state", metavar="STATE", help="Only in this state (may be compound), :cancelled or :failed.")
 @click.option("--tag", metavar="TAG", help="Only entities in a state with this tag.")
-@click.option("--revision", metavar="REVISION", help="Only entities last written by this revision.")
+@click.option("--revision", metavar="REVISION", help="Only entities of this revision: its name or its label.")
 @click.option("--older", metavar="DURATION", help="Only entities in their state for longer, such as 5m or 2d.")
 @click.option("--prefix", metavar="TEXT", help="Only entities whose id starts with this text.")
 @click.option(
@@ -182,7 +182,7 @@ def ls(
     bound = load_known_charts(charts) if where or has_context else []
     older_ms = None if older is None else duration_ms(older, "--older")
 
-    async def work() -> tuple[EntityPage, list[str], int, str]:
+    async def work() -> tuple[EntityPage, list[str], tuple[str, str | None] | None, int, str]:
         async with open_for_reading(url, bound) as runtime:
             now_ms = runtime.clock.now_ms()
             forms = await runtime.index_forms(kind) if where and kind is not None else {}
@@ -190,13 +190,16 @@ def ls(
             unreadable: dict[str, None] = {}
             cursor: str | None = None
             kinds = [kind] if kind is not None else list(await runtime.store.kinds())
-            while kinds and len(rows) < limit:
+            lists = [(each, name) for each in kinds for name in await _revision_names(runtime, each, revision)]
+            listed: tuple[str, str | None] | None = None
+            while lists and len(rows) < limit:
+                listed = lists.pop(0)
                 query = EntityQuery(
-                    kind=kinds.pop(0),
+                    kind=listed[0],
                     state=state,
                     entered_before_ms=None if older_ms is None else now_ms - older_ms,
                     tag=tag,
-                    revision=revision,
+                    revision=listed[1],
                     prefix=prefix,
                     after=after,
                     limit=limit - len(rows),
@@ -211,9 +214,11 @@ def ls(
             if wrong_tenant is not None:
                 terminal.note(("warning", "yellow"), f": {wrong_tenant}")
             note = "" if rows or wrong_tenant is not None else await kind_note(runtime, kind)
-            return EntityPage(tuple(rows), cursor, tuple(unreadable)), kinds, now_ms, note
+            more = lists if listed is None or cursor is None else [each for each in lists if each[0] != listed[0]]
+            more_kinds = list(dict.fromkeys(each for each, _ in more))
+            return EntityPage(tuple(rows), cursor, tuple(unreadable)), more_kinds, listed, now_ms, note
 
-    page, more_kinds, now_ms, note = run(work())
+    page, more_kinds, listed, now_ms, note = run(work())
     code = exit_codes.FINDINGS if page.unreadable else exit_codes.OK
     if as_json:
         data = to_builtins(page)
@@ -225,13 +230,30 @@ def ls(
         terminal.report(*line)
     if page.after is not None and page.rows:
         last_kind = page.rows[-1].entity.partition("/")[0]
-        terminal.message((f"more: --kind {last_kind} --after {page.after}", "dim"))
+        name = f" --revision {listed[1]}" if listed is not None and listed[1] is not None else ""
+        terminal.message((f"more: --kind {last_kind}{name} --after {page.after}", "dim"))
     if more_kinds:
         terminal.message((f"more: --kind {', '.join(more_kinds)}", "dim"))
     if not page.rows:
         terminal.message(f"no entities{note}")
     _print_unreadable(terminal, page.unreadable)
     return code
+
+
+async def _revision_names(runtime: Runtime, kind: str, given: str | None) -> list[str | None]:
+    """Return the names under which entities of a revision are listed; the revision is given by a name or a label."""
+    if given is None:
+        return [None]
+    editions = await runtime.revisions.editions(kind)
+    meant = [each for each in editions if given in (each.label, each.revision, each.written_name, *each.names)]
+    names = dict.fromkeys(name for each in meant for name in (each.written_name, each.revision, *each.names))
+    if runtime.store.statistics is not None:  # a list by a name without entities would be read to its end
+        counts = await runtime.store.statistics.count_states(kind)
+        used = {each.revision for each in counts if each.entities}
+        # Entities of an old store are listed by label, too.
+        labelled = [each for each in sorted(used) if each.partition("+")[0] == given]
+        return [each for each in dict.fromkeys([*names, *labelled, given]) if each in used] or [given]
+    return list(dict.fromkeys([*names, given]))
 
 
 def _print_unreadable(terminal: Terminal, entities: tuple[str, ...]) -> None:
@@ -306,7 +328,7 @@ def replay(
     """
     url, (entity,) = split_words(words, "KIND/ID")
     assert entity is not None
-    bound = load_charts(charts, imports=False)
+    bound = load_known_charts(charts)
 
     async def work() -> int:
         async with open_for_reading(url, bound) as runtime:
@@ -365,7 +387,10 @@ def _replay_entry(
         mark = ("✓", "green") if problem is None else ("✗", "red")
         terminal.report(mark, *output.entry_line(entry))
         if after is not None:
-            for change in output.context_changes({} if before is None else before.context, after.context):
+            hidden = frozenset[str]() if kernel is None else kernel.chart.saga_fields
+            contexts = [{} if each is None else each.context for each in (before, after)]
+            old, new = ({key: value for key, value in each.items() if key not in hidden} for each in contexts)
+            for change in output.context_changes(old, new):
                 terminal.report("      ", *change)
         for fault in output.problem_lines((), faults):
             terminal.report("      ", *fault)

@@ -1,4 +1,4 @@
-"""`interlock verify`, `archive`, `db`: verify a store, archive journals, and manage its schema."""
+"""`interlock verify`, `archive`, `db`: verify a store, archive journals, manage its schema and its definitions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 import click
 
 from interlock.cli import exit_codes
+from interlock.cli.commands.definitions import definitions
 from interlock.cli.commands.index import index
 from interlock.cli.options import chart_option, common, duration_ms, example, json_option, pass_terminal, words
 from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import count_text, json_line, json_text
-from interlock.cli.project import load_charts, split_names, split_words
+from interlock.cli.project import load_charts, load_known_charts, split_names, split_words
 from interlock.cli.session import CHECK_NAME, check_exists, empty_tenant, open_for_reading, open_for_writing, run
 from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.model.codec import to_builtins
@@ -72,8 +73,7 @@ def verify(
     url, named = split_names(words)
     for each in named:
         check_entity(each)
-    alternative = "verify only the hash chains with --chains-only"
-    bound = [] if chains_only else load_charts(charts, alternative=alternative, imports=False)
+    bound = [] if chains_only else load_known_charts(charts)
     counts: Counter[str] = Counter()
     archives: Counter[str] = Counter()
 
@@ -299,7 +299,7 @@ def _archive_summary(counts: Counter[str], *, dry_run: bool) -> str:
 def db(context: click.Context) -> None:
     """The schema is the format of the tables or files of a store."""
     if context.invoked_subcommand is None:
-        raise click.UsageError("missing command: status, upgrade, tenants or index")
+        raise click.UsageError("missing command: status, upgrade, tenants, index or definitions")
 
 
 db.add_command(index)
@@ -419,3 +419,6 @@ def tenants(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int
     else:
         terminal.data("".join(f"{quote(each, safe='')}\n" for each in found))
     return exit_codes.OK
+
+
+db.add_command(definitions)

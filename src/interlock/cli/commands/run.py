@@ -92,8 +92,8 @@ def run_command(
             )
             async with opening as runtime:
                 _print_running(terminal, charts, url)
-                for each in await missing_revisions(runtime) or ():
-                    text = f": entities of {each.kind} {each.revision} wait: no chart loaded for this revision"
+                for each in await missing_revisions(runtime):
+                    text = f": entities of {each.kind} {each.revision} wait: {each.reason}"
                     terminal.message(("warning", "yellow"), f"{text}; {each.hint}")
                 await until_stopped(runtime, stop)
                 _print_draining(terminal, signals.first, drain_ms)

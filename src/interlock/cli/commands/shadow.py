@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-
 import click
 
 from interlock.assemble.charts import BoundChart
@@ -17,8 +15,7 @@ from interlock.cli.project import load_charts, load_known_charts, split_words
 from interlock.cli.session import open_for_reading, run
 from interlock.errors import UsageError
 from interlock.evolve.shadow import ShadowReport
-from interlock.runtime.history.shadow import Definition, ShadowReplay
-from interlock.runtime.runtime import Runtime
+from interlock.runtime.history.shadow import ShadowReplay
 
 _EXIT_CODES = {"none": exit_codes.OK, "divergent": exit_codes.FINDINGS, "unknown": exit_codes.NO_VERDICT}
 
@@ -40,7 +37,7 @@ def shadow() -> None:
     "--recorded",
     multiple=True,
     metavar="FILE",
-    help="A chart that wrote entries (default: the charts of the project). May be repeated.",
+    help="A chart that wrote entries, if it is not in the store (default: those of the project). May be repeated.",
 )
 @click.option(
     "--since",
@@ -67,13 +64,13 @@ def replay(
     """
     url, _ = split_words(words)
     since_time_ms(since, now_ms=0)  # an error before the store is opened
-    new, old = _new_chart(chart), _recorded_charts(recorded)
+    new = _new_chart(chart)
+    given = load_charts(recorded) if recorded else load_known_charts(recorded)
 
     async def work() -> ShadowReport:
-        async with open_for_reading(url, [new]) as runtime:
+        async with open_for_reading(url, given) as runtime:
             now_ms = runtime.clock.now_ms()
-            definition = Definition(document=new.document, kernel=new.kernel)
-            compared = ShadowReplay(runtime.store, definition, _finder(runtime, old, new), now_ms=now_ms)
+            compared = ShadowReplay(runtime.store, new.kernel, runtime.revisions, now_ms=now_ms)
             since_ms = since_time_ms(since, now_ms=now_ms)
             with Progress(terminal, "entities") as progress:
                 async for _ in compared.run(since_ms=since_ms):
@@ -96,23 +93,3 @@ def _new_chart(name: str) -> BoundChart:
         kinds = ", ".join(each.chart.kind for each in found)
         raise UsageError(f"--chart {name} has several charts: {kinds}", code="shadow.charts", hint="name one of them")
     return found[0]
-
-
-def _recorded_charts(names: Sequence[str]) -> list[BoundChart]:
-    return load_charts(names) if names else load_known_charts(names)
-
-
-def _finder(runtime: Runtime, charts: Sequence[BoundChart], new: BoundChart) -> Callable[[str], Awaitable[Definition]]:
-    """Return the function that finds the definition of a recorded revision: a given chart, else the stored one."""
-    kind = new.chart.kind
-    known = [each for each in charts if each.chart.kind == kind]
-
-    async def find(revision: str) -> Definition:
-        given = next((each for each in known if each.chart.is_revision(revision)), None)
-        if given is not None:
-            return Definition(document=given.document, kernel=given.kernel)
-        kernel = await runtime.revisions.for_repeating(kind, revision)
-        assert kernel.chart.document is not None
-        return Definition(document=kernel.chart.document, kernel=kernel)
-
-    return find

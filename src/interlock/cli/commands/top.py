@@ -134,7 +134,7 @@ def overview_lines(found: Overview, width: int) -> Iterator[Line]:
 def _kind_line(each: Population) -> Line:
     parts: list[Part] = [(each.kind, "bold")]
     if each.revision is not None:
-        parts.append((f" {each.revision.partition('+')[0]}", "dim"))
+        parts.append((f" {each.label or each.revision.partition('+')[0]}", "dim"))
     if each.entities is not None:
         entities = "entity" if each.entities == 1 else "entities"
         parts.append(f"   {short_number(each.entities)}{'' if each.is_complete else '+'} {entities}")
@@ -207,6 +207,7 @@ def _json(found: Overview) -> dict[str, Any]:
             {
                 "kind": each.kind,
                 "revision": each.revision,
+                "label": each.label,
                 "entities": each.entities,
                 "more": not each.is_complete,
                 "steps_per_second": each.steps_per_second,

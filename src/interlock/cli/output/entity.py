@@ -17,10 +17,12 @@ from interlock.model.diagnostics import suggestion
 from interlock.model.document.field import same_value
 from interlock.model.effect import Effect
 from interlock.model.journal.entry import Entry, Receipt
+from interlock.model.refusal_text import EXISTS, elsewhere_text, guard_text, roles_text
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import FailedGuard, Fault
-from interlock.observe.acceptance import Acceptance, accepting_states
+from interlock.observe.acceptance import Acceptance
 from interlock.ports.store import EntityRow
+from interlock.runtime.upgrades import UpgradePreview
 
 OUTCOME_STYLES = {"applied": "green", "ignored": "yellow", "rejected": "red", "denied": "red", "duplicate": "yellow"}
 ENDED = "ended; no events accepted"
@@ -55,6 +57,20 @@ def entity_lines(
         yield ended_line(snapshot)
 
 
+def upgrade_lines(preview: UpgradePreview | None) -> Iterator[Line]:
+    """Whether the next step would first move the entity to a newer chart, and if not, why."""
+    if preview is None:
+        return
+    if preview.would_move:
+        yield (("  upgrade  ", "dim"), f"moves to {preview.revision} before its next step")
+        for each in preview.dropped:
+            yield ("           ", (f"ends {each}", "dim"))
+        return
+    yield (("  upgrade  ", "dim"), (f"stays, and does not move to {preview.revision}:", "yellow"))
+    for each in preview.reasons:
+        yield ("           ", each)
+
+
 def ended_line(snapshot: Snapshot) -> Line:
     """How an entity ended, and its output."""
     output = "" if snapshot.output is None else f", output {value_text(snapshot.output)}"
@@ -79,10 +95,11 @@ def _state_note(state: State) -> Part:
 def context_lines(chart: Chart, snapshot: Snapshot) -> Iterator[Line]:
     """The context, one field per line, in the order of the chart."""
     declared = (field.name for state in chart.states for field in state.context)
-    for name in dict.fromkeys([*declared, *snapshot.context]):
-        if name in snapshot.context:
-            yield (f"  {name}: ", value_text(snapshot.context[name]))
-    if not snapshot.context:
+    context = chart.visible_context(snapshot.context)
+    for name in dict.fromkeys([*declared, *context]):
+        if name in context:
+            yield (f"  {name}: ", value_text(context[name]))
+    if not context:
         yield ("  the context is empty",)
 
 
@@ -114,37 +131,28 @@ def receipt_lines(receipt: Receipt, event: str, *, chart: Chart | None = None, d
         yield ("  effect   ", *effect_parts(effect, time_text))
     yield from problem_lines(receipt.failed_guards, receipt.faults)
     if receipt.reason == "entity.exists":
-        yield ("  why      ", "entity already exists: send it an event, or use another id")
+        yield ("  why      ", EXISTS)
     elif chart is not None and receipt.reason == "roles":
         roles = next((each.roles for each in chart.events or () if each.name == event), None)
-        yield ("  why      ", _roles_text(roles))
+        yield ("  why      ", roles_text(roles))
     elif chart is not None and receipt.outcome == "rejected":
         yield from rejection_lines(chart, event, receipt.reason, suggestion(event, event_names(chart)))
 
 
 def rejection_lines(chart: Chart, event: str, reason: str | None, hint: str | None = None) -> Iterator[Line]:
     """Why an event without a false guard or a fault was rejected: the states that accept it, or a similar name."""
-    states = accepting_states(chart, event)
-    if reason == "no_transition" and states:
-        yield ("  why      ", f"not accepted in this state; accepted in {', '.join(states)}")
-    elif reason in ("no_transition", "undeclared"):
-        yield ("  why      ", f"not accepted in any state{f'; {hint}' if hint else ''}")
+    why = elsewhere_text(chart, event, reason, hint=hint)
+    if why is not None:
+        yield ("  why      ", why)
 
 
 def problem_lines(failed_guards: Iterable[FailedGuard], faults: Iterable[Fault]) -> Iterator[Line]:
     """The guards that were false, with the values they read, and the faults."""
     for each in failed_guards:
-        yield ("  guard    ", _guard_text(each.guard, each.values, each.error))
+        yield ("  guard    ", guard_text(each.guard, each.values, each.error))
     for fault in faults:
         place = f" at {fault.place}" if fault.place else ""
         yield (("  fault    ", "red"), f"{fault.code}: {fault.message}{place}")
-
-
-def _guard_text(guard: str, values: dict[str, Any], error: str | None) -> str:
-    if error is not None:
-        return f"failed: {guard}: {error}"
-    read = ", ".join(f"{path} = {value_text(value)}" for path, value in values.items())
-    return f"is false: {guard} ({read})" if read else f"is false: {guard}"
 
 
 def effect_parts(effect: Effect, when: Callable[[int], str]) -> list[Part]:
@@ -203,9 +211,9 @@ def _acceptance_parts(each: Acceptance, width: int) -> Iterator[Part]:
         if conditional is not None:
             yield f"  if {conditional.guard}"
         else:
-            yield f"  guard {'; '.join(_guard_text(one.guard, one.values, one.error) for one in each.guards)}"
+            yield f"  guard {'; '.join(guard_text(one.guard, one.values, one.error) for one in each.guards)}"
     elif each.why == "roles":
-        yield from (("✗ ", "red"), f"{name}  denied: {_roles_text(each.roles)}")
+        yield from (("✗ ", "red"), f"{name}  denied: {roles_text(each.roles)}")
     else:
         states = f"; accepted in {', '.join(each.states)}" if each.states else ""
         yield from (("✗ ", "red"), f"{name}  not accepted in {'this' if each.states else 'any'} state{states}")
@@ -213,10 +221,6 @@ def _acceptance_parts(each: Acceptance, width: int) -> Iterator[Part]:
 
 def _targets_text(targets: Sequence[str]) -> str:
     return ", ".join(targets) or "no state change"
-
-
-def _roles_text(roles: Sequence[str] | None) -> str:
-    return f"needs the role {' or '.join(roles)}" if roles else "no role may send it"
 
 
 # Entries
@@ -238,7 +242,9 @@ def entry_line(entry: Entry) -> Line:
 
 
 def entry_details(entry: Entry) -> Iterator[Line]:
-    """The payload of the event, its key, and the effects of the step."""
+    """The reason that the sender gave, the payload of the event, its key, and the effects of the step."""
+    if entry.reason_given is not None:
+        yield ("         reason   ", entry.reason_given)
     if entry.event.data is not None:
         yield ("         data     ", value_text(entry.event.data))
     yield ("         key      ", (entry.key, "dim"))

@@ -11,6 +11,7 @@ from typing import Any
 
 from interlock.cli.output import entity as output
 from interlock.cli.output.terminal import Line, Part
+from interlock.model.chart import Chart
 from interlock.model.codec import to_builtins
 from interlock.model.duration import format_duration
 from interlock.model.snapshot import Snapshot
@@ -38,13 +39,14 @@ def record_lines(records: list[SimulationRecord], playback: Playback, before: di
     earlier = dict(before)
     for record in records:
         is_other = record.entity != playback.entity
-        yield from _step_lines(record, earlier.get(record.entity), f" of {record.entity}" if is_other else "")
+        chart = playback.chart_of(record.entity)
+        yield from _step_lines(record, chart, earlier.get(record.entity), f" of {record.entity}" if is_other else "")
         if not is_other and record.event is not None and record.step.outcome == "rejected":
             yield from output.rejection_lines(playback.chart, record.event.name, record.step.reason)
         earlier[record.entity] = record.step.snapshot
 
 
-def _step_lines(record: SimulationRecord, before: Snapshot | None, owner: str) -> Iterator[Line]:
+def _step_lines(record: SimulationRecord, chart: Chart, before: Snapshot | None, owner: str) -> Iterator[Line]:
     step = record.step
     after = step.snapshot
     name = "start" if record.event is None else record.event.name
@@ -54,7 +56,8 @@ def _step_lines(record: SimulationRecord, before: Snapshot | None, owner: str) -
     if step.outcome == "applied":
         head.append(f": {_state_change(before, after)} (version {after.version})")
     yield tuple(head)
-    yield from output.context_changes({} if before is None else before.context, after.context)
+    context_before = {} if before is None else chart.visible_context(before.context)
+    yield from output.context_changes(context_before, chart.visible_context(after.context))
     for effect in step.effects:
         yield ("  effect   ", *output.effect_parts(effect, format_duration))
     yield from output.problem_lines(step.failed_guards, step.faults)

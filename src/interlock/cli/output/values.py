@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from interlock.model import refusal_text
 from interlock.model.duration import format_duration
 from interlock.runtime.history.replay import EPOCH
 
@@ -38,8 +39,7 @@ def age_text(ms: int) -> str:
 
 def value_text(value: Any) -> str:
     """Return a value as JSON on one line, shortened if it is long."""
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= _VALUE_LENGTH_MAX else text[: _VALUE_LENGTH_MAX - 1] + "…"
+    return refusal_text.value_text(value, _VALUE_LENGTH_MAX)
 
 
 def json_line(value: Any) -> str:

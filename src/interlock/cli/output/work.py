@@ -70,6 +70,7 @@ def _status_text(row: WorkRow, status: WorkStatus, now_ms: int) -> str:
         "scheduled": f"due {_when_text(at_ms, now_ms)}",
         "waiting_child": f"waiting for child{_child_text(row)}",
         "queued": "queued behind earlier messages",
+        "held": "held",
     }[status.word]
     if status.word in ("pending", "scheduled") and status.is_overdue:
         text = f"overdue by {age_text(status.overdue_ms)}"

@@ -98,11 +98,22 @@ def _check_field(report: CheckReport, field: Field, code: str) -> None:
     if field.min is not None and field.max is not None and field.min > field.max:
         message = f"no value is valid for `{field.name}`: `min` {field.min} is greater than `max` {field.max}"
         report.add("field.bounds", message, field.location, "swap `min` and `max`")
+    for each in _with_parts(field):
+        if each.format is not None and each.type != "string":
+            message = f"`{each.name}` has a `format`, which only a string can have, and is of type {each.type}"
+            report.add("field.format", message, field.location, "write `type: string`, or remove `format`")
     if field.default is UNSET or any(True for _ in value_expressions(field.default)):
         return
     problem = json_problem(field.default) or field_problem(field.default, field)
     if problem is not None:
         report.add(code, f"the default is invalid: {problem}", field.location, "correct the default or the type")
+
+
+def _with_parts(field: Field) -> Iterator[Field]:
+    """A field, and those of its items and of its object, at any depth."""
+    yield field
+    for each in (*(() if field.items is None else (field.items,)), *(field.fields or ())):
+        yield from _with_parts(each)
 
 
 def _without_enum(field: Field) -> Field:

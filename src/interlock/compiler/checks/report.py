@@ -74,6 +74,7 @@ CODES: dict[str, Code] = {
     "expression.unknown_field": LINT,
     "field.bounds": RULE,
     "field.enum": RULE,
+    "field.format": RULE,
     "field.index": ERROR,
     "final.content": RULE,
     "final.region": ERROR,

@@ -20,6 +20,7 @@ from interlock.errors import DefinitionError, Diagnostic, SourceLocation, UsageE
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.actions import Expression, Value
 from interlock.model.document.field import FIELD_TYPES, UNSET, Field, FieldType, is_text, type_name
+from interlock.model.document.formats import FORMATS, Format
 from interlock.model.limits import INTEGER_BITS_MAX, VALUE_DEPTH_MAX
 
 Json: TypeAlias = "bool | int | float | str | Expression | Sequence[Json] | Mapping[str, Json] | None"
@@ -196,6 +197,7 @@ def field(
     min: float | None = None,
     max: float | None = None,
     length_max: int | None = None,
+    format: Format | None = None,
     items: FieldType | FieldPart | None = None,
     fields: Sequence[FieldPart] | None = None,
     index: bool = False,
@@ -216,6 +218,7 @@ def field(
         min=min,
         max=max,
         length_max=length_max,
+        format=None if format is None else choice(format, FORMATS, "a field's format"),
         index=index,
         description=description,
         location=caller_location(),
@@ -232,6 +235,7 @@ def string(
     nullable: bool = False,
     enum: Sequence[str] | None = None,
     length_max: int | None = None,
+    format: Format | None = None,
     index: bool = False,
     description: str | None = None,
 ) -> FieldPart:
@@ -244,6 +248,7 @@ def string(
         nullable=nullable,
         enum=enum,
         length_max=length_max,
+        format=format,
         index=index,
         description=description,
     )

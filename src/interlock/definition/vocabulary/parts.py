@@ -63,6 +63,7 @@ from interlock.model.document.document import (
     Transition,
 )
 from interlock.model.document.field import FIELD_TYPES, UNSET, Field
+from interlock.model.document.formats import FORMATS
 
 TEXTS = ListOf(item=TEXT, what="a list of strings")
 ROLES = ListOf(item=NAME, what="a list of roles")
@@ -306,6 +307,13 @@ _FIELD_SHAPES: dict[str, Shape] = {
                 identity="in",
                 order="kept",
                 description="Characters or items at most.",
+            ),
+            Key(
+                name="format",
+                shape=Choice(options=FORMATS),
+                identity="in",
+                order="kept",
+                description="How a string is written: a time, a decimal number, base64.",
             ),
             Key(
                 name="items",

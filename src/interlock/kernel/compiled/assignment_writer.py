@@ -147,5 +147,5 @@ def _is_literal(value: Value) -> bool:
 
 def _has_type_only(field: Field) -> bool:
     """Return whether every value of a field's type is valid."""
-    bounds = (field.enum, field.min, field.max, field.length_max, field.items, field.fields)
+    bounds = (field.enum, field.min, field.max, field.length_max, field.format, field.items, field.fields)
     return all(each is None for each in bounds)

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from interlock.expression.metering import SHORT_TEXT, Meter, measure_value
 from interlock.kernel.driver_events import find_fired_timer, forwarded_event
 from interlock.kernel.errors import name_of, text_of
-from interlock.kernel.run import complete_payload, replace_at
-from interlock.model.document.field import Field, field_problem, fields_problem, json_problem
+from interlock.kernel.run import replace_at
+from interlock.model.document.field import Field, complete_payload, field_problem, fields_problem, json_problem
 from interlock.model.driver_events import TIMER_SOURCE
 from interlock.model.effect import Effect, EffectType
 from interlock.model.event import Event, is_reserved

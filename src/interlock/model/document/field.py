@@ -13,6 +13,7 @@ from math import isfinite
 from typing import Any, Literal
 
 from interlock.errors import NO_LOCATION, SourceLocation
+from interlock.model.document.formats import Format, format_problem
 from interlock.model.limits import INTEGER_BITS_MAX, STRING_LENGTH_MAX, VALUE_DEPTH_MAX, VALUES_MAX
 
 FieldType = Literal["string", "integer", "number", "boolean", "object", "array", "any"]
@@ -50,7 +51,7 @@ class _Lookups:
     They are not fields of the dataclass: they are neither compared nor encoded.
     """
 
-    __slots__ = ("_choices", "_known", "_required")
+    __slots__ = ("_by_name", "_choices", "_required")
     _choices: frozenset[Any]
     _by_name: dict[str, Field]
     _required: tuple[str, ...]
@@ -69,6 +70,7 @@ class Field(_Lookups):
     min: float | None = None
     max: float | None = None
     length_max: int | None = None
+    format: Format | None = None
     items: Field | None = None
     fields: tuple[Field, ...] | None = None
     index: bool = field(default=False, metadata={"hashed": False})
@@ -97,7 +99,7 @@ class Field(_Lookups):
             return self._by_name
         except AttributeError:
             found = {each.name: each for each in self.fields or ()}
-            object.__setattr__(self, "_known", found)
+            object.__setattr__(self, "_by_name", found)
             return found
 
     @property
@@ -158,6 +160,10 @@ def _bounds_problem(value: Any, spec: Field, name: str) -> str | None:
             return f"`{name}` must be at most {spec.max}"
     if spec.length_max is not None and isinstance(value, str | list) and len(value) > spec.length_max:
         return f"`{name}` must not be longer than {spec.length_max}"
+    if spec.format is not None and isinstance(value, str):
+        expected = format_problem(value, spec.format)
+        if expected is not None:
+            return f"`{name}` must be {expected} (format `{spec.format}`)"
     return None
 
 
@@ -197,8 +203,8 @@ def _inner_problem(value: Any, spec: Field, name: str, charge: Charge | None) ->
 
 def _items_problem(value: list[Any], spec: Field, name: str, charge: Charge | None) -> str | None:
     types = _UNIFORM.get(spec.type)
-    bounds = (spec.enum, spec.min, spec.max, spec.length_max)
-    if types is not None and bounds == (None, None, None, None) and types.issuperset(map(type, value)):
+    bounds = (spec.enum, spec.min, spec.max, spec.length_max, spec.format)
+    if types is not None and bounds == (None,) * 5 and types.issuperset(map(type, value)):
         return None
     if charge is not None:
         charge(CHECK_WORK * len(value))
@@ -213,6 +219,18 @@ def fields_problem(value: dict[str, Any], fields: tuple[Field, ...], prefix: str
     """Why the value is invalid for a mapping of these fields; None if it is valid."""
     required = tuple(each.name for each in fields if each.required)
     return _object_problem(value, {each.name: each for each in fields}, required, prefix, None)
+
+
+def complete_payload(data: Any, fields: tuple[Field, ...]) -> tuple[Any, str | None]:
+    """Return the payload with its defaults, and the problem if it does not fit the fields."""
+    if data is None:
+        data = {}
+    if type(data) is not dict:
+        return data, "the payload must be an object"
+    defaults = {each.name: each.default for each in fields if each.name not in data and each.default is not UNSET}
+    if defaults:
+        data = {**data, **defaults}
+    return data, fields_problem(data, fields)
 
 
 def _object_problem(
@@ -264,7 +282,7 @@ def json_problem(value: Any, *, depth_max: int = VALUE_DEPTH_MAX) -> str | None:
                     if not (key.isascii() or is_text(key)):
                         return LONE_SURROGATE
                 inner += each.values()
-            elif (problem := _scalar_problem(each, kind)) is not None:
+            elif (problem := scalar_problem(each, kind)) is not None:
                 return problem
         level = inner
         depth += 1
@@ -278,7 +296,8 @@ def copy_json(value: Any) -> Any:
     return [copy_json(each) for each in value] if type(value) is list else value
 
 
-def _scalar_problem(value: Any, kind: type) -> str | None:
+def scalar_problem(value: Any, kind: type) -> str | None:
+    """Why a value without parts is not plain JSON within the limits; None if it is."""
     if kind is str:
         if len(value) > STRING_LENGTH_MAX:
             return f"a string has more than {STRING_LENGTH_MAX:,} characters"

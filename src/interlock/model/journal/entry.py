@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
@@ -22,8 +22,9 @@ MOVED = "_revision.moved"
 class Entry(Struct, frozen=True, omit_defaults=True, rename={"before": "from", "after": "to"}):
     """What happened to an entity at one version: the event, its outcome, the states before and after, the effects.
 
-    Everything that a step causes is in its one entry, which is appended in one atomic write. `digest` is the hash of
-    the snapshot after it, as it is stored; None in an entry of an earlier release.
+    Everything that a step causes is in its one entry, which is appended in one atomic write. `reason` explains the
+    outcome; `reason_given` is what the sender wrote about the event. `digest` is the hash of the snapshot after it, as
+    it is stored; None in an entry of an earlier release.
     """
 
     version: int
@@ -37,13 +38,14 @@ class Entry(Struct, frozen=True, omit_defaults=True, rename={"before": "from", "
     trace: str | None = None
     effects: tuple[Effect, ...] = ()
     digest: str | None = None
+    reason_given: str | None = None
 
 
 class Receipt(Struct, frozen=True, omit_defaults=True):
     """The result of `send`: the outcome, the entity's version and, if this call ran the step, its results.
 
-    For the outcome `duplicate`, the key was used before and `version` is the one of that entry. `snapshot` is None if
-    it was not needed.
+    For the outcome `duplicate`, the key was used before and `version` is the one of that entry. `explanation` says why
+    an event was rejected or denied, without sensitive values; `expect` raises it.
     """
 
     entity: str
@@ -54,16 +56,33 @@ class Receipt(Struct, frozen=True, omit_defaults=True):
     effects: tuple[Effect, ...] = ()
     faults: tuple[Fault, ...] = ()
     failed_guards: tuple[FailedGuard, ...] = ()
+    explanation: str | None = None
 
-    def expect(self) -> Receipt:
-        """Return this receipt. Raises RejectedError or DeniedError if the event was rejected or denied."""
+    def expect(self) -> Accepted:
+        """Return this receipt, which then has a snapshot. Raises RejectedError or DeniedError if the event was refused.
+
+        The message names the event, the state, and why: the guard and its values, the role, or where it is accepted.
+        """
         if self.outcome == "rejected":
-            raise RejectedError(f"`{self.entity}` rejected the event: {self._why()}", code=f"rejected.{self.reason}")
+            raise RejectedError(self._why(), code=f"rejected.{self.reason}")
         if self.outcome == "denied":
-            raise DeniedError(f"`{self.entity}` denied the event: {self.reason}", code=f"denied.{self.reason}")
-        return self
+            raise DeniedError(self._why(), code=f"denied.{self.reason}")
+        return cast("Accepted", self)
 
-    def _why(self) -> Any:
-        guards = ", ".join(f"{each.guard} with {each.values}" for each in self.failed_guards)
+    def _why(self) -> str:
+        if self.explanation is not None:
+            return self.explanation
+        guards = ", ".join(each.guard for each in self.failed_guards)
         faults = ", ".join(each.message for each in self.faults)
-        return guards or faults or self.reason
+        return f"`{self.entity}` {self.outcome} the event: {guards or faults or self.reason}"
+
+
+if TYPE_CHECKING:
+
+    class Accepted(Receipt, frozen=True):
+        """A receipt after `expect`: the event was not refused, and there is a snapshot."""
+
+        snapshot: Snapshot = Snapshot("", "", 0, "", (), {})  # a field of a base that has a default needs one
+
+else:
+    Accepted = Receipt

@@ -4,13 +4,13 @@ Rule 1: nothing is written, and no effect is performed.
 Rule 2: one entity is in memory at a time, and its journal is read by page. Each entity is compared at most once.
 Rule 3: recorded steps are repeated by the definition that wrote them, and must give what their entries record.
         Otherwise the entity is left out from there on, and the report says so (`gaps`).
-Rule 4: an entity that changes during the walk is compared up to the entries that it has when it is read.
+Rule 4: an entity is compared up to the version at which it is listed.
 Rule 5: refused events are not in journals, so that an event which only the new definition accepts is not found here.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from interlock.errors import ArchivedError, CorruptionError, InterlockError, UnavailableError
@@ -18,31 +18,18 @@ from interlock.evolve.carry import Carrier
 from interlock.evolve.shadow import ShadowTally
 from interlock.evolve.step_comparison import Comparison, Difference, StepComparer
 from interlock.kernel.step import Kernel
-from interlock.model.document.document import Document
 from interlock.model.journal.entry import MOVED, Entry
 from interlock.model.limits import SHADOW_CHANGED_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 from interlock.ports.paging import pages as query_pages
 from interlock.ports.store import PAGE_MAX, EntityQuery, EntityRow, Store
-from interlock.runtime.history.replay import pages, repeat_step
+from interlock.runtime.history.replay import repeat_step
 from interlock.runtime.history.verify import difference
+from interlock.runtime.revisions import Revisions
 
 UNREPEATABLE = "entry.unrepeatable"
 """The code of the gap for an entry that its own definition does not give again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
-    """A definition with its kernel: the functions that it names are registered."""
-
-    document: Document
-    kernel: Kernel
-
-    @property
-    def revision(self) -> str:
-        """The name of the revision in entries."""
-        return self.kernel.chart.revision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,21 +44,14 @@ class _Source:
     is_new: bool
 
 
-FindDefinition = Callable[[str], Awaitable[Definition]]
-"""Returns the definition of a recorded revision. Raises an InterlockError if it is missing."""
-
-
 class ShadowReplay:
-    """Compares the journals of a store with one new definition.
+    """Compares the journals of a store with a new chart. `revisions` finds the charts that wrote them."""
 
-    `find` is asked once for each recorded revision other than that of `new`.
-    """
-
-    def __init__(self, store: Store, new: Definition, find: FindDefinition, *, now_ms: int) -> None:
-        self.tally = ShadowTally(new.kernel.chart)
+    def __init__(self, store: Store, new: Kernel, revisions: Revisions, *, now_ms: int) -> None:
+        self.tally = ShadowTally(new.chart)
         self._store = store
         self._new = new
-        self._find = find
+        self._revisions = revisions
         self._now_ms = now_ms
         self._sources: dict[str, _Source | InterlockError] = {}
 
@@ -87,7 +67,7 @@ class ShadowReplay:
     async def _rows(self) -> AsyncIterator[EntityRow]:
         """Every entity once: those that enter a state during the walk move to its end and are listed again."""
         changed: set[str] = set()
-        async for page in query_pages(self._store.find, EntityQuery(kind=self._new.kernel.chart.kind, limit=PAGE_MAX)):
+        async for page in query_pages(self._store.find, EntityQuery(kind=self._new.chart.kind, limit=PAGE_MAX)):
             for entity in page.unreadable:
                 self.tally.add_gap("entity.unreadable", "the store cannot list it", entity)
             fresh = [each for each in page.rows if each.entity not in changed]
@@ -102,16 +82,22 @@ class ShadowReplay:
                 return
 
     async def _compare_entity(self, row: EntityRow) -> None:
-        walk = _EntityWalk(self.tally, row.entity)
+        walk, after = _EntityWalk(self, row.entity), 0
         try:
-            async for page in pages(self._store, row.entity):
-                for entry in page:
-                    source = self._sources.get(entry.revision) or await self._source(entry.revision)
+            while after < row.version:
+                limit = min(PAGE_MAX, row.version - after)
+                records = await self._store.read(row.entity, after=after, limit=limit)
+                if not records:
+                    self.tally.add_gap("journal.short", f"the journal ends at version {after}", row.entity)
+                    return
+                for record in records:
+                    source = self._sources.get(record.entry.revision) or await self._source(record.entry.revision)
                     if isinstance(source, InterlockError):
-                        self.tally.add_gap(source.code, source.message, row.entity, about=entry.revision)
+                        self.tally.add_gap(source.code, source.message, row.entity, about=record.entry.revision)
                         return
-                    if not walk.compare(entry, source):
+                    if not walk.compare(record.entry, source):
                         return
+                after = records[-1].version
         except ArchivedError as error:
             self.tally.add_gap(error.code, f"journals are in the archive {error.archive}", row.entity)
         except (CorruptionError, UnavailableError) as error:
@@ -124,20 +110,36 @@ class ShadowReplay:
         new = self._new
         found: _Source | InterlockError
         try:
-            old = new if new.kernel.chart.is_revision(revision) else await self._find(revision)
-            comparer = StepComparer(Carrier(old.document, new.document, new.kernel))
-            found = _Source(kernel=old.kernel, comparer=comparer, is_new=old is new)
+            is_new = new.chart.is_revision(revision)
+            kernel = new if is_new else await self._revisions.for_reading(new.chart.kind, revision)
+            found = _Source(kernel=kernel, comparer=StepComparer(carrier_of(kernel, revision, new)), is_new=is_new)
         except InterlockError as error:
             found = error
         self._sources[revision] = found
         return found
 
+    def missing_function(self, kernel: Kernel) -> str | None:
+        """Return a function that the last step called and that is not registered here."""
+        return self._revisions.missing_call(kernel)
+
+
+def carrier_of(old: Kernel, revision: str, new: Kernel) -> Carrier:
+    """Return what carries entities of a revision to a new chart. Raises UnavailableError for a chart without its text,
+    or one that is only compatible with the revision.
+    """
+    before, after = old.chart.document, new.chart.document
+    if before is None or after is None or not old.chart.is_revision(revision):
+        message = f"the definition of revision {revision} of `{new.chart.kind}` is not known here"
+        raise UnavailableError(message, code="revision.unknown")
+    return Carrier(before, after, new)
+
 
 class _EntityWalk:
     """One entity on its way through its journal: the recorded snapshot, and the one of the new definition."""
 
-    def __init__(self, tally: ShadowTally, entity: str) -> None:
-        self._tally = tally
+    def __init__(self, replay: ShadowReplay, entity: str) -> None:
+        self._replay = replay
+        self._tally = replay.tally
         self._entity = entity
         self._recorded: Snapshot | None = None
         self._new: Snapshot | None = None
@@ -150,6 +152,11 @@ class _EntityWalk:
             step = repeat_step(source.kernel, self._entity, before, entry)
         except InterlockError as error:
             self._tally.add_gap(UNREPEATABLE, f"the step fails: {error.message}", self._entity, about=entry.revision)
+            return False
+        missing = None if source.is_new else self._replay.missing_function(source.kernel)
+        if missing is not None:
+            text = f"revision {entry.revision} calls `{missing}`, which is not registered here"
+            self._tally.add_gap("function.missing", text, self._entity, about=missing)
             return False
         if not _is_repeated(entry, step) and difference(entry, before, step) is not None:
             self._report_other(entry, step, source)

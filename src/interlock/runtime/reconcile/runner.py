@@ -275,7 +275,7 @@ class ReconcilerLoop:
                 raise
             return "changed_meanwhile"  # another process saw this version too, and its event came first
         if receipt.outcome in ("rejected", "denied"):
-            message = f"`{result.event}` was {receipt.outcome}: {receipt.reason}"
+            message = receipt.explanation or f"`{result.event}` was {receipt.outcome}: {receipt.reason}"
             hint = "let the chart accept this event, from the role `system`"
             raise RejectedError(message, code="reconcile.refused", hint=hint)
         return "events_sent"

@@ -18,8 +18,9 @@ from typing import Any
 
 import msgspec
 
+from interlock.errors import UsageError
 from interlock.model.codec import encode
-from interlock.model.json_value import payload_problem
+from interlock.model.json_value import json_payload
 from interlock.model.limits import DETAILS_BYTES_MAX
 
 SEND_SECONDS = 0.1
@@ -91,8 +92,11 @@ def heartbeat_sender(address: str, number: int) -> Iterator[Callable[[Any], None
     own.settimeout(SEND_SECONDS)
 
     def send(details: Any) -> None:
-        problem = payload_problem(details)
-        encoded = b"null" if problem is not None else encode(details)
+        problem, encoded = None, b"null"
+        try:
+            encoded = encode(json_payload(details, what="it", code="heartbeat.details"))
+        except UsageError as error:
+            problem = error.message
         if len(encoded) > DETAILS_BYTES_MAX:
             problem, encoded = f"{len(encoded):,} bytes exceed the limit of {DETAILS_BYTES_MAX:,}", b"null"
         if problem is not None:

@@ -34,11 +34,11 @@ from importlib import import_module
 from itertools import count
 from typing import Any
 
-from interlock.effects.handlers import Attempt
+from interlock.effects.handler_calls import call_plain
+from interlock.effects.handlers import Attempt, handler_result
 from interlock.effects.retry import Failure, HandlerFailed, failure_from
 from interlock.effects.user_functions import as_exception
 from interlock.errors import UsageError
-from interlock.model.json_value import payload_problem
 from interlock.model.limits import DETAILS_BYTES_MAX, PAYLOAD_BYTES_MAX, STOP_MS_MAX
 from interlock.runtime.worker.process_heartbeats import HeartbeatListener, heartbeat_sender
 from interlock.shm.memory.region import MemoryRegion
@@ -289,11 +289,10 @@ def _perform(task: dict[str, Any]) -> dict[str, Any]:
     try:
         with heartbeat_sender(*task["heartbeats"]) as send:
             timeout_ms, details = task["timeout_ms"], task["details"]
-            value = function(Attempt(entity, handler, given, key, number, timeout_ms, asyncio.Event(), details, send))
+            attempt = Attempt(entity, handler, given, key, number, timeout_ms, asyncio.Event(), details, send)
+            value = call_plain(function, attempt)
     except BaseException as error:  # noqa: BLE001 - whatever it raises is its result
         failure = failure_from(as_exception(error))
         return {"failed": [failure.code, failure.message, failure.done]}
-    problem = payload_problem(value)
-    if problem is not None:
-        return {"failed": ["result.malformed", f"`{handler}` returned an invalid result: {problem}", "unknown"]}
-    return {"value": value}
+    stored = handler_result(handler, value)
+    return {"failed": [stored.code, stored.message, "unknown"]} if isinstance(stored, Failure) else {"value": stored}

@@ -20,6 +20,8 @@ from interlock.model.document.actions import Block, Do, Emit, Log, Send
 from interlock.model.effect import Effect
 from interlock.model.event import Event, check_sendable
 from interlock.model.journal.entry import Receipt
+from interlock.model.refusal_text import explain_refusal
+from interlock.model.sendable_events import knows_event, unknown_event
 from interlock.model.snapshot import Ended, Snapshot
 from interlock.model.step import Step
 from interlock.shm.lifecycle.drain import DrainWait, check_timeout
@@ -121,7 +123,8 @@ class AtomicChart:
     def send(self, event: str, payload: Any = None, *, expected: str | None = None) -> Receipt:
         """Send an event to the chart. If it is applied, its effects have been performed here when this returns.
 
-        Raises ConflictError if the chart is not in the state `expected`. An event that leaves the state tagged
+        Raises ConflictError if the chart is not in the state `expected`, UsageError (`event.unknown`) for an event that
+        the chart does not have. An event that leaves the state tagged
         `drains` while permits are in use is `rejected`, reason `permits`.
         """
         if expected is not None and expected not in self._numbers:
@@ -141,11 +144,10 @@ class AtomicChart:
                 )
             step = self._kernel.step(self._snapshot(number), input_event)
             if step.outcome != "applied":
-                return Receipt(
-                    self._entity, step.outcome, number + 1, step.reason, None, (), step.faults, step.failed_guards
-                )
+                return self._refusal(number, input_event, step)
             if permits and number == self._drains:
-                return Receipt(self._entity, "rejected", number + 1, "permits")
+                text = f"`{self._entity}` rejected `{event}`: permits are in use"
+                return Receipt(self._entity, "rejected", number + 1, "permits", explanation=text)
             after = self._numbers[step.snapshot.configuration[0]]
             drained = after == self._drains and not permits  # without permits, draining ends immediately
             before, seen = seen, self._words.swap(self._word, seen, (self._after if drained else after) << 32 | permits)
@@ -156,6 +158,29 @@ class AtomicChart:
         self._perform_all(effects)
         snapshot = self._last_exit_step().snapshot if drained else step.snapshot
         return Receipt(self._entity, "applied", snapshot.version, None, snapshot, effects)
+
+    def _refusal(self, number: int, event: Event, step: Step) -> Receipt:
+        """Return the receipt of an event that changed nothing. Raises UsageError for an event of no chart."""
+        if not knows_event(self.chart, event.name):
+            raise unknown_event((self.chart,), event.name)
+        text = explain_refusal(
+            self.chart,
+            self._snapshot(number),
+            event,
+            outcome=step.outcome,
+            reason=step.reason,
+            failed_guards=step.failed_guards,
+            faults=step.faults,
+        )
+        return Receipt(
+            self._entity,
+            step.outcome,
+            number + 1,
+            step.reason,
+            faults=step.faults,
+            failed_guards=step.failed_guards,
+            explanation=None if step.outcome == "ignored" else text,
+        )
 
     def try_enter(self) -> Permit | None:
         """Return a permit in the state tagged `admits`, else None."""

@@ -186,7 +186,7 @@ class EntityList:
                 continue
             entered_ms = row.entered_ms if query.state is None else entered[query.state]
             if query.entered_before_ms is None or entered_ms < query.entered_before_ms:
-                yield 0 if query.prefix else entered_ms, entity, row
+                yield 0 if query.is_in_id_order else entered_ms, entity, row
 
     def _entities(self, query: EntityQuery) -> Iterator[str]:
         """The entities of a kind. A directory without a readable id may be one of them, and is given by its name."""

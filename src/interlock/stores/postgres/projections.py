@@ -6,14 +6,13 @@ connection, so its statements are planned as usual, and its tables are found in 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.projections import ProjectionStatus, Projector
 from interlock.stores.postgres.connection import SETTINGS
-
-if TYPE_CHECKING:
-    from interlock.stores.postgres.store import PostgresStore
+from interlock.stores.postgres.pool import ConnectionPool
+from interlock.stores.sql.store import SqlStore
 
 ORDINARY = (
     "SET LOCAL search_path TO public",
@@ -32,8 +31,10 @@ class PostgresProjections:
 
     is_async = True
 
-    def __init__(self, store: PostgresStore) -> None:
+    def __init__(self, store: SqlStore, schema: str, pool: Callable[[], ConnectionPool]) -> None:
         self._store = store
+        self._schema = f'"{schema}"'
+        self._pool = pool
 
     async def projections(self) -> tuple[ProjectionStatus, ...]:
         """Return all projections, by name."""
@@ -43,10 +44,8 @@ class PostgresProjections:
         self, name: str, projector: Projector, entries: tuple[FeedEntry, ...], *, before: str | None, after: str
     ) -> bool:
         """Run a projector and move its cursor in one transaction; False when the cursor is no longer `before`."""
-        database = self._store.database
-        place, schema = (database.tenant, name), f'"{database.address.schema}"'
-        pool = database.connections().pool
-        async with pool.connection() as connection, connection.transaction():
+        place, schema = (self._store.database.tenant, name), self._schema
+        async with self._pool().connection() as connection, connection.transaction():
             await connection.execute(ADD_ROW.format(schema=schema), *place)
             if await connection.fetchval(LOCK_CURSOR.format(schema=schema), *place) != before:
                 return False

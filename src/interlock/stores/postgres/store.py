@@ -107,7 +107,8 @@ class PostgresStore(SqlStore):
     @property
     def projections(self) -> PostgresProjections:
         """Positions of projections, in the transaction of what they write."""
-        return PostgresProjections(self)
+        database = self.database
+        return PostgresProjections(self, database.address.schema, lambda: database.connections().pool)
 
     async def feed(self, after: str | None, *, kinds: tuple[str, ...] | None = None, limit: int) -> FeedPage:
         """Return the entries after a cursor; those of one entity are in the order of their versions."""

@@ -1,7 +1,7 @@
 """Entity lists of a SQL store: always along an index, page by page from a cursor.
 
 Rule 1: the order is (entry time of the state, id). A cursor is the position of the last row, so pages never shift.
-Rule 2: a walk follows the index of its order (by id for a prefix, else by age), and filters narrow it. It stops after
+Rule 2: a walk follows the index of its order (by id or by age), and filters narrow it. It stops after
 `WALK_MAX` rows and returns what it found, with a cursor to continue from. When few entities have a tag, all of them are
 read and sorted instead.
 Rule 3: a walk reads its rows in pieces that double from `limit + 1`: a page without filters is one piece.
@@ -35,7 +35,7 @@ def find_entities(sql: Statements, tenant: str, query: EntityQuery) -> Questions
     entered_ms, entity = (FIRST_MS, "") if query.after is None else decode_cursor(query.after)
     position = (entered_ms, entity.removeprefix(f"{query.kind}/"))
     limit = min(query.limit, PAGE_MAX)
-    if query.tag is not None and not query.prefix:
+    if query.tag is not None and not query.is_in_id_order:
         many = yield Ask(sql.has_many_tagged, (tenant, query.kind, query.tag, FEW_MAX))
         if not many:
             rows = yield Ask(sql.list_by_tag, (tenant, query.kind, query.tag))
@@ -57,7 +57,7 @@ def _walk(
                 return page(query, found, last=last)
             if query.prefix and not row[1].startswith(query.prefix):
                 return page(query, found, last=None)
-            last = 0 if query.prefix else row[0], row[1]
+            last = 0 if query.is_in_id_order else row[0], row[1]
             if row_position(row, query) is not None:
                 found.append(row)
         if len(rows) < min(piece, remaining):
@@ -69,7 +69,8 @@ def _walk(
 
 def _pieces(sql: Statements, tenant: str, query: EntityQuery) -> Callable[[tuple[int, str], int], Ask]:
     """Return what asks for the next rows after a position, in the order of the query."""
-    if prefix := query.prefix:
+    if query.is_in_id_order:
+        prefix = query.prefix or ""
         return lambda last, rows: Ask(sql.list_by_id, (tenant, query.kind, max(prefix, last[1]), last[1], rows))
     before_ms = LAST_MS if query.entered_before_ms is None else query.entered_before_ms
     if query.state is None:

@@ -115,6 +115,28 @@ async def a_list_by_prefix_is_in_the_order_of_ids(subject: StoreSubject) -> None
             expect(names[:3], await _names(store, prefix="2024-1", state="packed", limit=limit))
 
 
+async def a_walk_by_id_meets_each_entity_once(subject: StoreSubject) -> None:
+    """A list by id is in the order of ids, also while its entities are stepped."""
+    names = [f"parcel/{each}" for each in ("1", "10", "11", "2", "9")]
+    async with subject.opened() as store:
+        samples = [SampleEntity(name, time_ms=100 + age) for age, name in enumerate(reversed(names))]
+        for sample in samples:
+            await append_all(store, sample.create())
+        query, seen = EntityQuery(kind="parcel", by_id=True, limit=2), list[str]()
+        while True:  # ends with the last page
+            page = await store.find(query)
+            seen += [each.entity for each in page.rows]
+            for number, sample in enumerate(samples):
+                await append_all(store, sample.step("noted", key=f"{len(seen)}-{number}"))
+            if page.after is None:
+                break
+            query = EntityQuery(kind="parcel", by_id=True, limit=2, after=page.after)
+        expect(names, seen)
+        await append_all(store, samples[0].step("shipped", key="ship"))
+        expect([samples[0].entity], await _names(store, by_id=True, state="moving"))
+        expect(names[:4], await _names(store, by_id=True, tag="inside"))
+
+
 async def kinds_do_not_mix(subject: StoreSubject) -> None:
     """A list is of one kind, not of kinds whose name starts with it; a prefix is not a pattern."""
     async with subject.opened() as store:
@@ -204,6 +226,7 @@ CASES = (
     equal_ages_are_in_the_order_of_ids,
     filters_combine,
     a_list_by_prefix_is_in_the_order_of_ids,
+    a_walk_by_id_meets_each_entity_once,
     kinds_do_not_mix,
     a_cursor_stays_valid,
     a_malformed_cursor_is_refused,

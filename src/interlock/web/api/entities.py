@@ -21,7 +21,6 @@ from interlock.ports.store import EntityPage, EntityQuery, EntityRow
 from interlock.ports.work import WorkQuery
 from interlock.runtime.request_checks import check_entity
 from interlock.web.api.views import RowsView, mask_for
-from interlock.web.http.console import principal_of
 from interlock.web.http.endpoint import Endpoint, RequestContext
 from interlock.web.http.errors import problem_body, problem_response
 
@@ -181,7 +180,7 @@ async def create_entity(request: RequestContext) -> ReceiptView | Response:
     body, kind = request.body, request.path("kind")
     request.console.check_writable(request.user, kind)
     receipt = await request.console.runtime.create(
-        f"{kind}/{body.id}", body.context, key=body.key, principal=principal_of(request.user, body.reason)
+        f"{kind}/{body.id}", body.context, key=body.key, principal=request.user.principal, reason=body.reason or None
     )
     return _receipt_response(request, receipt, "create")
 
@@ -201,7 +200,8 @@ async def send_event(request: RequestContext) -> ReceiptView | Response:
             body.payload,
             key=body.key,
             expected=body.expected,
-            principal=principal_of(request.user, body.reason),
+            principal=request.user.principal,
+            reason=body.reason or None,
         )
     return _receipt_response(request, receipt, body.event, dry_run=body.dry_run)
 
@@ -219,7 +219,8 @@ def _receipt_response(
         return view
     status, title = (422, "Rejected by the chart") if receipt.outcome == "rejected" else (403, "Forbidden")
     code = f"{receipt.outcome}.{receipt.reason}"
-    problem = problem_body(status, title, f"`{receipt.entity}` {receipt.outcome} `{event}`", code=code)
+    detail = receipt.explanation if may_read else None  # it contains no sensitive values
+    problem = problem_body(status, title, detail or f"`{receipt.entity}` {receipt.outcome} `{event}`", code=code)
     if may_read:
         problem["receipt"] = msgspec.to_builtins(view)
     return problem_response(status, problem)

@@ -107,6 +107,7 @@ async def get_entity(request: RequestContext) -> EntityView:
     shown = await _snapshot_at(request, latest)
     revisions, is_latest = runtime.revisions, shown.version == latest.version
     kernel = await revisions.for_reading(kind, shown.revision)
+    console.check_chart(request.user, kernel.chart)
     mask = mask_for(kernel.chart, request.user)
     entries, before, damage = await _last_step(request, shown)
     entry = entries[-1] if entries else None
@@ -127,8 +128,8 @@ async def get_entity(request: RequestContext) -> EntityView:
         label=kernel.chart.label,
         configuration=shown.configuration,
         active=tuple(each.id for each in kernel.active(shown)),
-        context=masked_context(shown.context, mask),
-        context_before=None if before is None else masked_context(before.context, mask),
+        context=masked_context(kernel.chart.visible_context(shown.context), mask),
+        context_before=None if before is None else masked_context(kernel.chart.visible_context(before.context), mask),
         since_ms=_since_ms(entries),
         time_ms=entry.event.time_ms if entry is not None else 0,
         now_ms=console.clock.now_ms(),
@@ -221,6 +222,7 @@ async def get_accepted(request: RequestContext) -> tuple[Acceptance, ...]:
     runtime = request.console.runtime
     snapshot = await runtime.state(entity)
     kernel = await runtime.revisions.for_preview(snapshot, needs_functions=False)
+    request.console.check_chart(request.user, kernel.chart)
     policy = await runtime.revisions.authorizer(kernel)
     found = acceptances(kernel, snapshot, request.user.principal, policy)
     return masked_acceptances(found, mask_for(kernel.chart, request.user))
@@ -287,7 +289,9 @@ async def get_journal(request: RequestContext) -> JournalView:
         entries = await runtime.journal(entity, after=after, limit=valid) if valid > 0 else ()
         version = verification.entries + 1 if problem.version is None else problem.version
         damage = Damage(version, damage_text(problem.code, problem.message))
-    mask = mask_for(await runtime.revisions.chart(kind, latest.revision), request.user)
+    chart = await runtime.revisions.chart(kind, latest.revision)
+    request.console.check_chart(request.user, chart)
+    mask = mask_for(chart, request.user)
     views = [entry_view(each, mask, request.may_see_entity) for each in entries]
     return JournalView(_limit_bytes(views, is_newest=query.after is None), latest.version, None, damage)
 

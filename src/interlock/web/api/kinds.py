@@ -25,7 +25,7 @@ DEAD_LETTERS_MAX = 1_000
 
 
 class KindView(Struct, frozen=True):
-    """A kind in the overview. `chart` is False if no chart is loaded: then only its name is known."""
+    """A kind in the overview. `chart` is False if no chart of it is known: then it has only a name."""
 
     kind: str
     chart: bool
@@ -38,6 +38,7 @@ class KindView(Struct, frozen=True):
     revisions: tuple[RevisionPopulation, ...] = ()
     minutes: tuple[MinuteRates, ...] = ()
     steps_per_second: float | None = None
+    label: str | None = None
 
 
 class OverviewView(Struct, frozen=True):
@@ -128,6 +129,7 @@ async def _kind_view(request: RequestContext, kind: str) -> KindView:
         found.revisions,
         found.minutes,
         found.steps_per_second,
+        found.label,
     )
 
 

@@ -144,7 +144,7 @@ async def _simulate(request: RequestContext) -> SimulationView:
         turns=_turns(kernel, [each for each in simulation.trace if each.entity == entity], body.context or {}),
         configuration=snapshot.configuration,
         active=playback.active(),
-        context=snapshot.context,
+        context=kernel.chart.visible_context(snapshot.context),
         accepted=playback.acceptances(),
         timers=timers_view(snapshot, None)[:TIMERS_MAX],
         pending=tuple(
@@ -179,7 +179,7 @@ def _turns(kernel: Kernel, records: list[SimulationRecord], initial: dict[str, A
                 outcome=step.outcome,
                 before=before,
                 after=step.snapshot.configuration,
-                context=step.snapshot.context,
+                context=kernel.chart.visible_context(step.snapshot.context),
                 transitions=transition_views(kernel.chart, step.transitions),
                 effects=tuple(msgspec.to_builtins(each) for each in step.effects),
                 reason=step.reason,

@@ -84,7 +84,9 @@ async def _entries(request: RequestContext, entity: str, after: int, latest: int
             if entry is None:
                 yield b": still here\n\n"
                 continue
-            mask = mask_for(await runtime.revisions.chart(kind, entry.revision), request.user)
+            chart = await runtime.revisions.chart(kind, entry.revision)
+            request.console.check_chart(request.user, chart)
+            mask = mask_for(chart, request.user)
             yield _event("entry", entry_view(entry, mask, request.may_see_entity), f"{entity}@{entry.version}")
 
 

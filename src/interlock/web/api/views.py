@@ -218,13 +218,19 @@ def _entry_view(entry: Entry, mask: ChartMask | None) -> EntryView:
         entry.revision,
         entry.reason,
         None if principal.get("id") is None else str(principal["id"]),
-        None if principal.get("reason") is None else str(principal["reason"]),
+        _reason_given(entry, principal),
         entry.trace,
         data,
         effects,
         source,
         platform,
     )
+
+
+def _reason_given(entry: Entry, principal: dict[str, Any]) -> str | None:
+    """Return what the sender wrote about an event; earlier releases kept it with the principal."""
+    reason = entry.reason_given or principal.get("reason")
+    return None if reason is None else str(reason)
 
 
 _PLATFORM_FIELDS = ("type", "sendid", "origin", "origintype", "invokeid", "source", "last", "forwarded")

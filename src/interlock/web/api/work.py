@@ -138,7 +138,7 @@ async def find_visible_work(request: RequestContext, query: WorkQuery) -> WorkPa
 
 def _masked(request: RequestContext, view: WorkView) -> WorkView:
     """Mask work if any revision of its kind is sensitive: a list does not know the revision of an entity."""
-    charts = request.console.runtime.charts.revisions(view.entity.partition("/")[0]).values()
+    charts = request.console.revisions(view.entity.partition("/")[0]).values()
     masks = (mask_for(each.chart, request.user) for each in charts)
     return masked_work(view, next((each for each in masks if each is not None), None))
 

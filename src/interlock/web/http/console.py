@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlsplit
 
 from interlock.errors import DeniedError, UnavailableError
@@ -31,6 +31,9 @@ from interlock.web.http.errors import HttpProblem
 
 DRAWINGS_MAX = 256
 """Drawings in the cache: some tens of kilobytes each."""
+
+DEFINITIONS_AGE_MS_MAX = 5_000
+"""How long a console uses the list of stored definitions before it reads the list again."""
 
 DRAWING_OPTIONS = Options(theme="bare", role="group")
 """Drawings contain no colours: the pages colour them by class."""
@@ -60,6 +63,8 @@ class Console:
         self.closing = asyncio.Event()
         self._drawings: dict[tuple[str, ...], str] = {}
         self._visible: dict[str, bool] = {}
+        self._stored: dict[str, dict[str, Kernel]] = {}
+        self._learned_ms: int | None = None
 
     @property
     def store(self) -> Store:
@@ -96,19 +101,50 @@ class Console:
 
     # Charts
 
+    async def learn_definitions(self) -> None:
+        """Read the definitions that the store has: at the first request, and then every `DEFINITIONS_AGE_MS_MAX`.
+
+        One that cannot be read is left out. While the store does not respond, what is known stays.
+        """
+        now_ms, definitions = self.clock.now_ms(), self.store.definitions
+        if definitions is None or (
+            self._learned_ms is not None and 0 <= now_ms - self._learned_ms < DEFINITIONS_AGE_MS_MAX
+        ):
+            return
+        self._learned_ms = now_ms
+        with suppress(UnavailableError):
+            for each in await definitions.list_definitions():
+                known = self._stored.setdefault(each.kind, {})
+                if not any(kernel.chart.is_revision(each.revision) for kernel in known.values()):
+                    with suppress(UnavailableError):
+                        kernel = await self.runtime.revisions.for_reading(each.kind, each.revision)
+                        known[kernel.chart.revision] = kernel
+                        self._visible.clear()
+
+    def revisions(self, kind: str) -> dict[str, Kernel]:
+        """The charts of a kind that this process has or that the store has, by revision; own charts are the last."""
+        own = self.runtime.charts.revisions(kind)
+        stored = self._stored.get(kind, {})
+        return {**{name: each for name, each in stored.items() if name not in own}, **own}
+
     def kinds(self) -> tuple[str, ...]:
-        """The kinds with a chart in this process, sorted."""
-        return self.runtime.charts.kinds()
+        """The kinds with a chart in this process or a definition in the store, sorted."""
+        stored = {kind for kind, kernels in self._stored.items() if kernels and kind not in BUILTIN_KINDS}
+        return tuple(sorted({*self.runtime.charts.kinds(), *stored}))
 
     def kernel(self, kind: str, revision: str | None = None) -> Kernel:
-        """Return the chart of a kind. Raises NotFoundError or HttpProblem if it is not loaded."""
+        """Return the chart of a kind. Raises NotFoundError or HttpProblem if it is unknown."""
+        loaded = self.revisions(kind)
         if revision is None:
+            current = self.runtime.charts.current(kind)
+            if current is None and loaded:
+                return list(loaded.values())[-1]
             return self.runtime.charts.for_new_entity(kind)
-        loaded = self.runtime.charts.revisions(kind)
-        found = loaded.get(revision)
+        named = (each for each in loaded.values() if each.chart.is_revision(revision))
+        found = loaded.get(revision) or next(named, None)
         if found is None:
             message = f"unknown revision {revision[:80]} of `{kind}`"
-            hint = f"loaded revisions: {', '.join(loaded) or 'none'}"
+            hint = f"known revisions: {', '.join(loaded) or 'none'}"
             raise HttpProblem(404, "Not found", message, code="revision.unknown", hint=hint)
         return found
 
@@ -121,13 +157,13 @@ class Console:
         """Whether a user may see a kind.
 
         A kind with hidden states needs the right `read:sensitive`, because every list and count would disclose them.
-        A kind without a loaded chart needs it, too, because its hidden states are unknown.
+        A kind without a known chart needs it, too, because its hidden states are unknown.
         """
         if user.sees_sensitive:
             return True
         visible = self._visible.get(kind)
         if visible is None:
-            charts = [each.chart for each in self.runtime.charts.revisions(kind).values()]
+            charts = [each.chart for each in self.revisions(kind).values()]
             states = (each for chart in charts for each in chart.states)
             visible = bool(charts) and not any(each.sensitive is not None and each.sensitive.hidden for each in states)
             if charts:  # unknown kinds are not cached: callers could fill the memory with them
@@ -142,8 +178,9 @@ class Console:
         return frozenset(name for chart in charts for name in ChartMask(chart).fields)
 
     def visible_kinds(self, user: User) -> tuple[str, ...]:
-        """The kinds with a loaded chart that a user may see, sorted."""
-        return tuple(each for each in self.runtime.charts.every_kind() if self.may_see(user, each))
+        """The kinds with a known chart that a user may see, sorted."""
+        known = sorted({*self.runtime.charts.every_kind(), *self.kinds()})
+        return tuple(each for each in known if self.may_see(user, each))
 
     def check_kind(self, user: User, kind: str) -> None:
         """Raise HttpProblem for a kind that a user may not see: the same as for an unknown kind.
@@ -157,6 +194,13 @@ class Console:
         visible = [each for each in self.kinds() if self.may_see(user, each)]
         error = unknown_kind(kind, visible)
         return HttpProblem(404, "Not found", error.message, code=error.code, hint=error.hint)
+
+    def check_chart(self, user: User, chart: Chart) -> None:
+        """Raise HttpProblem, as for an unknown kind, for an entity whose own revision has states that a user may not
+        see: another process may have registered it a moment ago.
+        """
+        if not user.sees_sensitive and any(each.sensitive and each.sensitive.hidden for each in chart.states):
+            raise self._unknown_kind(user, chart.kind)
 
     def check_writable(self, user: User, kind: str) -> None:
         """Raise as `check_kind` does, and DeniedError for a kind that only the console itself writes."""

@@ -134,6 +134,7 @@ async def _handle(console: Console, endpoint: Endpoint, http: Request) -> Respon
         query=None if endpoint.query is None else _decode_query(http, endpoint.query),
         body=None if endpoint.body is None else _decode_body(await _read_body(http, endpoint), endpoint.body),
     )
+    await console.learn_definitions()
     answer = await endpoint.handler(request)
     return answer if isinstance(answer, Response) else msgspec.json.encode(answer)
 

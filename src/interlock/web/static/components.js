@@ -289,6 +289,7 @@ export const WORK_STATUSES = {
   scheduled: ["○", "scheduled", "muted"],
   waiting_child: ["○", "waiting for child", "muted"],
   queued: ["○", "queued", "muted"],
+  held: ["‖", "held", "muted"],
 };
 
 /** The phases of a saga as text. */

@@ -69,8 +69,9 @@ export function stateName(state) {
   return state.type === "removed" ? `${state.id} (removed)` : state.id.split(".").pop();
 }
 
-/** The label of a revision, such as `3.1.0`; its hash if it has none. */
-export const revision = (text) => (text ? text.split("+")[0] || text : "—");
+/** A revision in few characters: its label, such as `3.1.0`; otherwise the start of its name, such as `b1.8f9a1e1e`. */
+export const revision = (text, label = "") =>
+  label || (text ? (text.startsWith("b1.") ? text.slice(0, 11) : text.split("+")[0] || text) : "—");
 
 export const entityPath = (name) => `/e/${name.split("/").map(encodeURIComponent).join("/")}`;
 export const kindPath = (kind, rest = "") => `/k/${encodeURIComponent(kind)}${rest}`;

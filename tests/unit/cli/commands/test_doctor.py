@@ -18,6 +18,7 @@ from interlock.errors import UsageError
 from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
 from tests.support.cli import Caller
+from tests.support.old_stores import forget_definitions
 
 STORE = "sqlite:///lamps.db"
 CHARTED = ("--chart", "lamp.yaml")
@@ -60,15 +61,31 @@ def test_a_store_that_is_well_has_no_other_mark(call: Caller, lamps: Path, monke
     assert "entities" == names[-1]
 
 
-def test_doctor_reports_revisions_without_a_chart(call: Caller, lamps: Path) -> None:
+def test_doctor_reports_revisions_without_a_definition(call: Caller, lamps: Path) -> None:
     lamp = (lamps / "lamp.yaml").read_text()
-    (lamps / "other.yaml").write_text(lamp.replace("kind: lamp", "kind: lamp\ndescription: another one"))
-    before, after = (checks(call, STORE, "--chart", each)["revisions"] for each in ("lamp.yaml", "other.yaml"))
+    (lamps / "other.yaml").write_text(lamp.replace("press: bright", "press: bright, kick: bright"))
+    own, stored = (checks(call, STORE, "--chart", each)["revisions"] for each in ("lamp.yaml", "other.yaml"))
+    forget_definitions(lamps / "lamps.db")
+    after = checks(call, STORE, "--chart", "other.yaml")["revisions"]
 
-    assert ("ok", None) == (before[0], before[2])
+    assert [("ok", None)] * 2 == [(each[0], each[2]) for each in (own, stored)]
     assert "warning" == after[0]
-    assert after[1].startswith("no chart loaded for lamp 0+")
-    assert "declare `compatible`" in (after[2] or "")
+    assert "revision b1." in after[1]
+    assert "db definitions add" in (after[2] or "")
+    assert 0 == call("db", "definitions", "add", STORE, "lamp.yaml").code
+    assert "ok" == checks(call, STORE, "--chart", "other.yaml")["revisions"][0]
+
+
+def test_doctor_names_unknown_revisions_of_a_file_store(call: Caller, lamps: Path) -> None:
+    lamp = (lamps / "lamp.yaml").read_text()
+    (lamps / "other.yaml").write_text(lamp.replace("press: bright", "press: bright, kick: bright"))
+    assert 0 == call("create", "file:kept", "lamp/1", "--chart", "lamp.yaml").code
+    before = checks(call, "file:kept", "--chart", "other.yaml")["revisions"]
+    shutil.rmtree(lamps / "kept" / "definitions")
+    after = checks(call, "file:kept", "--chart", "other.yaml")["revisions"]
+
+    assert ("ok", "warning") == (before[0], after[0])
+    assert "`lamp`" in after[1]
 
 
 def test_without_a_store_only_the_machine_is_checked(call: Caller, folder: Path) -> None:

@@ -11,13 +11,14 @@ import pytest
 
 import interlock
 from interlock.assemble.charts import BoundChart, loads
-from interlock.errors import ArchivedError, UnavailableError
+from interlock.errors import ArchivedError
 from interlock.evolve.shadow import ShadowReport
 from interlock.model.journal.record import JournalRecord
 from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery, Store
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history import shadow
-from interlock.runtime.history.shadow import UNREPEATABLE, Definition, ShadowReplay
+from interlock.runtime.history.shadow import UNREPEATABLE, ShadowReplay
+from interlock.runtime.revisions import Revisions
 from interlock.runtime.runtime import Runtime
 from tests.unit.runtime.history.test_verify import Forged
 from tests.unit.runtime.scene import StillClock
@@ -35,23 +36,12 @@ WRONG_SIGN = SHOP.replace("total + event", "total - event")
 NOW_MS = 10**13
 
 
-def definition(chart: BoundChart) -> Definition:
-    """What the replay needs of a chart."""
-    return Definition(document=chart.document, kernel=chart.kernel)
-
-
 async def replay(
     store: Store, new: BoundChart, *old: BoundChart, since_ms: int = 0, now_ms: int = NOW_MS
 ) -> tuple[ShadowReport, list[str]]:
     """The report, and the entities in the order in which they were compared."""
-
-    async def find(revision: str) -> Definition:
-        found = next((each for each in old if each.chart.is_revision(revision)), None)
-        if found is None:
-            raise UnavailableError(f"no chart of {revision}", code="revision.unknown")
-        return definition(found)
-
-    made = ShadowReplay(store, definition(new), find, now_ms=now_ms)
+    revisions = Revisions(registry(old), store, StillClock())
+    made = ShadowReplay(store, new.kernel, revisions, now_ms=now_ms)
     entities = [each async for each in made.run(since_ms=since_ms)]
     return made.tally.report(), entities
 
@@ -121,7 +111,7 @@ async def test_a_revision_without_chart_is_a_gap() -> None:
     report, _ = await replay(store, loads(WRONG_SIGN))
 
     assert ("unknown", 0, 0) == (report.verdict, report.evidence.entries, report.evidence.entities)
-    assert [("revision.unknown", 3)] == [(each.code, each.count) for each in report.gaps]
+    assert [("kind.unknown", 3)] == [(each.code, each.count) for each in report.gaps]
 
 
 async def test_a_journal_that_its_own_chart_does_not_give_is_a_gap() -> None:
@@ -175,11 +165,15 @@ async def test_archived_and_damaged_journals_are_gaps() -> None:
     assert isinstance(store, Forged)
     store.bad_link = 3
     report, _ = await replay(store, chart)
+    store.bad_link = 0
+    store._entities["shop/0"].records.pop()
+    short, _ = await replay(store, chart)
 
+    assert ("journal.short", 1, 3) in {(each.code, each.count, short.evidence.entries - 2) for each in short.gaps}
     assert {("journal.archived", 1), ("journal.chain", 2), ("entity.unreadable", 1)} == {
         (each.code, each.count) for each in report.gaps
     }
-    assert ("unknown", 4, 0) == (report.verdict, report.evidence.entries, report.evidence.entities)
+    assert ("unknown", 0, 0) == (report.verdict, report.evidence.entries, report.evidence.entities)
 
 
 async def test_an_entity_that_moves_during_the_walk_is_compared_once() -> None:

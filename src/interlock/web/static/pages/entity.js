@@ -133,7 +133,7 @@ page("/e/(.+)", async (main, [entity], given) => {
             shown.p95_ms && isLatest() ? h("span.muted", ` (p95 ≤ ${limit(shown.p95_ms)})`) : null,
           ),
         h("span", "version ", h("b", shown.version)),
-        h("span", "revision ", revision(shown.revision)),
+        h("span", "revision ", revision(shown.revision, shown.label)),
         shown.ended && h("span.pill", `ended: ${shown.ended}`),
         shown.parent && h("span", "child of ", entityLink(shown.parent)),
         shown.damage && h("a.bad", attrs({href: "/audit"}), "✗ journal corrupt"),

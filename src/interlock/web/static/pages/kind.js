@@ -68,7 +68,7 @@ page("/k/([^/]+)", async (main, [kind]) => {
         view.stuck > 0
           ? h("span.bad", `⚠ ${number(view.stuck)}${view.stuck_more ? "+" : ""} stuck`)
           : h("span.good", "✓ none stuck"),
-        h("span.pill", revision(view.revision)),
+        h("span.pill", revision(view.revision, view.label)),
       ),
     );
     const stuck = view.states.filter((each) => each.stuck);

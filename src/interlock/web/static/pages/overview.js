@@ -70,7 +70,7 @@ function card(kind, nowMs) {
   return h(
     "section.card.kind",
     attrs({"aria-label": kind.kind}),
-    h("header", h("h2", h("a.row", attrs({href: kindPath(kind.kind)}), kind.kind)), h("span.pill", revision(kind.revision))),
+    h("header", h("h2", h("a.row", attrs({href: kindPath(kind.kind)}), kind.kind)), h("span.pill", revision(kind.revision, kind.label))),
     h(
       "p.big",
       `${number(kind.entities)}${kind.partial ? "+" : ""}`,
