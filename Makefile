@@ -30,7 +30,7 @@ READY_BENCH_NODE := bench/node_modules/.ready-$(subst /,-,$(XSTATE)-$(SCION)-$(R
 PINNED := pyproject.toml constraints.txt .ci/venv setup.py $(wildcard src/interlock/shm/native/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test check bench conformance fmt docs lint types imports tidy fuzz torture torture-fork torture-shm chaos nightly coverage screenshots pins clean node bench-node
+.PHONY: help setup demo quick test check bench conformance fmt docs lint types imports tidy fuzz torture torture-fork torture-join torture-shm chaos nightly coverage screenshots pins clean node bench-node
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -135,6 +135,9 @@ torture: $(READY) ## run all crash tests on every store, with a table of results
 
 torture-fork: $(READY) ## fork with an open store, under kill -9; FORKS=20 for less
 	@$(RUN) -m tests.crash.kills.fork_storm $(or $(FORKS),100)
+
+torture-join: $(READY) ## kill programs between their own write, their joined send and their COMMIT; JOINS=50 for less
+	@$(RUN) -m tests.crash.kills.join_storm $(or $(JOINS),500)
 
 torture-shm: $(READY) ## run kill -9 storms, all interleavings and the TLA+ model of shared memory; KILLS=1000 for less
 	@$(RUN) -m tests.model.report --long

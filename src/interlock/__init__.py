@@ -58,8 +58,10 @@ if TYPE_CHECKING:
     from interlock.runtime.blocking import BlockingRuntime
     from interlock.runtime.consumer import Consumer, Delivery
     from interlock.runtime.history.verify import Verification, VerificationProblem
+    from interlock.runtime.join.joined import AsyncJoined, Joined
     from interlock.runtime.reconcile.definition import ReconcileRequest, ReconcileResult
-    from interlock.runtime.runtime import Runtime, SendOptions
+    from interlock.runtime.request_checks import SendOptions
+    from interlock.runtime.runtime import Runtime
     from interlock.runtime.shutdown import DrainReport
     from interlock.runtime.upgrades import UpgradePreview
 
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ArchivedError": "interlock.errors",
+    "AsyncJoined": "interlock.runtime.join.joined",
     "Attempt": "interlock.effects.handlers",
     "BlockingRuntime": "interlock.runtime.blocking",
     "BoundChart": "interlock.assemble.charts",
@@ -94,6 +97,7 @@ _HOMES = {
     "IndexStatus": "interlock.ports.field_indexes",
     "InterlockError": "interlock.errors",
     "InternalError": "interlock.errors",
+    "Joined": "interlock.runtime.join.joined",
     "Message": "interlock.model.journal.message",
     "MissingExtraError": "interlock.errors",
     "NotFoundError": "interlock.errors",
@@ -106,7 +110,7 @@ _HOMES = {
     "ReconcileResult": "interlock.runtime.reconcile.definition",
     "RejectedError": "interlock.errors",
     "Runtime": "interlock.runtime.runtime",
-    "SendOptions": "interlock.runtime.runtime",
+    "SendOptions": "interlock.runtime.request_checks",
     "Snapshot": "interlock.model.snapshot",
     "Step": "interlock.model.step",
     "UnavailableError": "interlock.errors",
@@ -131,6 +135,7 @@ _HOMES = {
 
 __all__ = (
     "ArchivedError",
+    "AsyncJoined",
     "Attempt",
     "BlockingRuntime",
     "BoundChart",
@@ -158,6 +163,7 @@ __all__ = (
     "IndexStatus",
     "InterlockError",
     "InternalError",
+    "Joined",
     "Message",
     "MissingExtraError",
     "NotFoundError",

@@ -10,8 +10,8 @@ CorruptionError.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -26,11 +26,19 @@ from interlock.ports.field_indexes import FieldIndexes
 from interlock.ports.journal_feed import JournalFeed
 from interlock.ports.leases import ClockStamps, Leases
 from interlock.ports.projections import Projections
-from interlock.ports.refusals import RefusalHistory, RefusalLog
+from interlock.ports.refusals import Refusal, RefusalHistory, RefusalLog
 from interlock.ports.statistics import Statistics
 from interlock.ports.store_facts import StoreFacts
+from interlock.ports.transactions import CallerTransaction, TransactionEnd
 from interlock.ports.wakeups import Wakeups
 from interlock.ports.work import WorkQueue
+
+if TYPE_CHECKING:
+    from datetime import date, datetime, timedelta
+    from decimal import Decimal
+    from uuid import UUID
+
+    from interlock.model.conditions import Range
 
 Capability = TypeVar("Capability")
 
@@ -152,6 +160,13 @@ class Loaded(Struct, frozen=True):
     records: tuple[JournalRecord, ...] = ()
 
 
+if TYPE_CHECKING:
+    Scalar = str | int | float | bool | datetime | date | Decimal | UUID | timedelta
+    Where: TypeAlias = Mapping[str, Scalar | Range[Any]]
+else:  # a query is never decoded, and the types of its values depend on the fields
+    Where = Mapping[str, Any]
+
+
 class EntityQuery(Struct, frozen=True, kw_only=True):
     """Which entities to list: by kind, state (atomic or not; or one of `ENDED_STATES`), age, tag, revision and id
     prefix, from a cursor on.
@@ -173,7 +188,7 @@ class EntityQuery(Struct, frozen=True, kw_only=True):
     prefix: str | None = None
     after: str | None = None
     limit: int = 50
-    where: Mapping[str, Any] | None = None
+    where: Where | None = None
     context: bool = False
     by_id: bool = False
 
@@ -360,6 +375,11 @@ class Store(Protocol):
         """What can be verified beyond journals."""
         return None
 
+    @property
+    def joins(self) -> Joins | None:
+        """Writes in a transaction of the caller."""
+        return None
+
     async def append(self, append: Append) -> AppendResult:
         """Write one step, if the entity is still at the expected version and its key is new."""
 
@@ -380,6 +400,46 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Close the store. Pending appends end first; later calls raise UnavailableError."""
+
+
+class JoinedStore(Store, Protocol):
+    """A store on a connection of the caller, for one call: the caller's next statement may undo what it has read.
+
+    It reads and writes on that connection only. It commits nothing, and undoes nothing that the caller has written: the
+    caller's COMMIT makes its entries durable. A database error that means that another transaction was first raises
+    ConflictError (`conflict.joined`), one that means that this connection cannot be joined UsageError (`join.*`).
+    """
+
+    @property
+    def mark(self) -> object | None:
+        """What the call has written, by which `Joins` recognizes the transaction; None: nothing."""
+
+    @property
+    def refusals(self) -> Sequence[Refusal]:
+        """The refusals of the call. They are recorded outside the transaction, which may be rolled back."""
+
+    async def lock(self, entities: Sequence[str]) -> None:
+        """Lock entities, in an order that is the same for every caller. Unknown ones are skipped."""
+
+
+class Joins(Protocol):
+    """Writes in transactions of the caller."""
+
+    @property
+    def one_writer(self) -> bool:
+        """Whether the store's own connections cannot write while a transaction of the caller does."""
+
+    def joined(self, transaction: CallerTransaction, *, wait: bool = True) -> JoinedStore:
+        """Return this store on a connection of the caller. Raises UsageError for a connection to another database.
+
+        With `wait=False`, an entity that another transaction has locked raises ConflictError immediately.
+        """
+
+    async def ended(self, marks: Sequence[object]) -> Sequence[TransactionEnd]:
+        """Return what became of transactions, as the store's own connections see it."""
+
+    def committed(self, mark: object) -> None:
+        """Count what a transaction has written, in the event loop of the runtime, once it is committed."""
 
 
 CAPABILITIES = tuple(name for name, member in vars(Store).items() if isinstance(member, property))

@@ -9,6 +9,8 @@ Rule 3: results, timers and messages between entities are not requests. They bel
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -37,10 +39,12 @@ class Admission:
                 return self
             permit = self._gate.try_enter()
         if permit is None:
-            message = "the runtime is draining and accepts no new events"
-            hint = "send the event to another process, with the same key"
-            raise UnavailableError(message, code="runtime.draining", hint=hint)
+            raise _draining_error()
         return _GatedPermit(self, permit)
+
+    def of_any_thread(self) -> ThreadAdmission:
+        """Return the admission of requests from other threads, which a drain refuses but does not wait for."""
+        return ThreadAdmission(lambda: self._draining, self._gate)
 
     async def drain(self, timeout_ms: float, clock: Clock) -> int:
         """Refuse new requests, wait for those in progress until the timeout, and return how many are left."""
@@ -58,6 +62,28 @@ class Admission:
         self._inside -= 1
         if self._draining and not self._inside:
             self._empty.set()
+
+
+_FREE: AdmissionPermit = nullcontext()
+
+
+class ThreadAdmission:
+    """Admits requests of any thread."""
+
+    def __init__(self, is_draining: Callable[[], bool], gate: AdmissionGate | None) -> None:
+        self._is_draining = is_draining
+        self._gate = gate
+
+    def admit(self) -> AdmissionPermit:
+        """As `Admission.admit`."""
+        if self._is_draining():
+            raise _draining_error()
+        if self._gate is None:
+            return _FREE
+        permit = self._gate.try_enter()
+        if permit is None:
+            raise _draining_error()
+        return permit
 
 
 class _GatedPermit:
@@ -78,3 +104,9 @@ class _GatedPermit:
     ) -> None:
         self._admission.__exit__(kind, error, trace)
         self._permit.__exit__(kind, error, trace)
+
+
+def _draining_error() -> UnavailableError:
+    message = "the runtime is draining and accepts no new events"
+    hint = "send the event to another process, with the same key"
+    return UnavailableError(message, code="runtime.draining", hint=hint)

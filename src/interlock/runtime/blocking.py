@@ -23,7 +23,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from threading import Lock, RLock, Thread, get_ident
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast, overload
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
@@ -39,11 +39,16 @@ from interlock.ports.store import EntityPage, EntityQuery
 from interlock.ports.threads import start_thread
 from interlock.runtime.history.replay import At
 from interlock.runtime.history.verify import Verification
-from interlock.runtime.runtime import JsonPayload, Projecting, Runtime, SendOptions
+from interlock.runtime.request_checks import SendOptions
+from interlock.runtime.runtime import JsonPayload, Projecting, Runtime
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, Signals, until_stopped
 from interlock.runtime.upgrades import UpgradePreview
 from interlock.stores.threads.wakeup import WakeupPipe
+
+if TYPE_CHECKING:
+    from interlock.runtime.join.connections import BlockingConnection
+    from interlock.runtime.join.joined import Joined
 
 PIPES_MAX = 64
 """Callers that wait on a pipe at the same time: each uses two file descriptors. Others wait on a lock."""
@@ -86,9 +91,7 @@ class BlockingRuntime:
         """Run a coroutine in the loop and wait for it. Raises UsageError where waiting would stop an event loop."""
         if _is_in_event_loop() and get_ident() != self._thread.ident:
             coroutine.close()
-            hint = "await the methods of `async with interlock.open(...)`, or use `await asyncio.to_thread(...)`"
-            message = "a blocking runtime cannot be used inside a running event loop, which it would stop"
-            raise UsageError(message, code="runtime.running_loop", hint=hint)
+            raise _running_loop_error()
         return self._wait_anywhere(coroutine)
 
     def _wait_anywhere(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -205,6 +208,28 @@ class BlockingRuntime:
         )
         receipt: Receipt = self._wait(sent)
         return receipt
+
+    def join(self, connection: BlockingConnection, /, *, wait: bool = True) -> Joined:
+        """As `Runtime.join`, for a blocking connection: of sqlite3, psycopg, SQLAlchemy or Django.
+
+        The calls run in the thread of their caller.
+
+            with Session(engine) as session, session.begin():
+                session.add(Payment(order="A-1"))
+                orders.join(session).send("order/A-1", "pay", key="p-1").expect()
+        """
+        from interlock.runtime.join.adapters import kind_of
+        from interlock.runtime.join.joined import Joined
+
+        adapter = kind_of(connection, is_async=False).adapter(connection)
+        return Joined(self.runtime.join_calls(self._loop), adapter, self._check_joined_call, wait=wait)
+
+    def _check_joined_call(self) -> None:
+        """Raises UsageError in a forked child, and where the call would stop an event loop."""
+        if os.getpid() != self._process:
+            raise forked_error("this runtime", code="runtime.forked")
+        if _is_in_event_loop():
+            raise _running_loop_error()
 
     def dry_run(
         self,
@@ -396,6 +421,12 @@ def _is_in_event_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def _running_loop_error() -> UsageError:
+    hint = "await the methods of `async with interlock.open(...)`, or use `await asyncio.to_thread(...)`"
+    message = "a blocking runtime cannot be used inside a running event loop, which it would stop"
+    return UsageError(message, code="runtime.running_loop", hint=hint)
 
 
 async def _next(values: AsyncGenerator[T, None]) -> T:

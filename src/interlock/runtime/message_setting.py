@@ -10,6 +10,7 @@ Rule 4: a store without facts publishes the entries of the processes that have a
 from __future__ import annotations
 
 import json
+from copy import copy
 from urllib.parse import urlsplit, urlunsplit
 
 from interlock.errors import UnavailableError
@@ -38,6 +39,12 @@ class MessageSetting:
         if self._facts is None or self._has_bus:
             return False
         return self._read_ms is None or not 0 <= self._clock.now_ms() - self._read_ms < CHECKED_MS
+
+    def fixed(self) -> MessageSetting:
+        """Return the setting as it is known now, which is never stale: for a call that cannot wait for the store."""
+        setting = copy(self)
+        setting._facts = None  # noqa: SLF001 - of this class
+        return setting
 
     async def refresh(self) -> None:
         """Read the fact. Raises UnavailableError when it was never read and cannot be read now."""

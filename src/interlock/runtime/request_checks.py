@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from interlock.errors import NotFoundError, UsageError
 from interlock.model.document.field import is_text
@@ -28,6 +28,17 @@ VERSION_MAX = 2**62
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
 """Unicode categories of characters that are invisible or look like a space: controls, direction marks, zero width."""
+
+
+class SendOptions(TypedDict, total=False):
+    """The keyword arguments of `send`, for functions that pass them on: `**options: Unpack[SendOptions]`."""
+
+    key: str | None
+    expected: int | None
+    principal: Mapping[str, Any] | None
+    trace: str | None
+    sent_ms: int | None
+    reason: str | None
 
 
 def check_entity(entity: str) -> str:

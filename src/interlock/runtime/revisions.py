@@ -21,7 +21,9 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -101,8 +103,37 @@ class Revisions:
         self._unknown: dict[Name, int] = {}
         self.policies: dict[str, KindPolicy] = {}
         self._tasks: dict[tuple[str, ...], asyncio.Task[Any]] = {}
+        self._is_direct = False
+
+    def on_transaction(self, store: Store) -> Revisions:
+        """Return the revisions for one call on a transaction of the caller, which may save definitions with its entry.
+
+        It waits for no task and no thread, and what it saves is not known here: the transaction may be rolled back.
+        """
+        revisions = copy(self)
+        vars(revisions).update(
+            _store=store,
+            _definitions=store.definitions,
+            _ready=dict(self._ready),
+            _registered=set(self._registered),
+            _stored=OrderedDict(self._stored),
+            _editions={},
+            _unknown={},
+            policies=dict(self.policies),
+            _is_direct=True,
+        )
+        return revisions
 
     # Writing
+
+    def is_registered(self, kind: str) -> bool:
+        """Whether the own charts of a kind are saved."""
+        return kind in self._registered
+
+    async def register_kind(self, kind: str) -> None:
+        """Save the definitions of the own charts of a kind. Raises UnavailableError when the store cannot."""
+        if kind not in self._registered:
+            await self._once(("register", kind), lambda: self._register_kind(kind))
 
     def known(self, kind: str, revision: str) -> Kernel | None:
         """Return the own chart of a revision if it is registered: the lookup of every send."""
@@ -139,8 +170,7 @@ class Revisions:
         Raises UnavailableError when the store cannot save it, or a function of it is not registered here.
         """
         kind, revision = kernel.chart.kind, kernel.chart.revision
-        if kind not in self._registered:
-            await self._once(("register", kind), lambda: self._register_kind(kind))
+        await self.register_kind(kind)
         found = self._ready.get((kind, revision))
         if found is not None:
             return found
@@ -215,6 +245,11 @@ class Revisions:
             found = policy.authorizers[chart.revision] = Authorizer(policy.chart or chart, chart)
         return found
 
+    def is_policy_known(self, kind: str) -> bool:
+        """Whether the roles and permits of a kind were checked recently."""
+        policy = self.policies.get(kind)
+        return policy is not None and 0 <= self._clock.now_ms() - policy.checked_ms < POLICY_AGE_MS_MAX
+
     async def check_policy(self, kind: str) -> None:
         """Find the newest definition of a kind. While the store does not respond, what is known stays."""
         before = self.policies.get(kind)
@@ -246,7 +281,8 @@ class Revisions:
         assert self._definitions is not None
         found = await self._definitions.read_definitions(kind, newest.revision)
         guards, assigns, language = self._functions(kind)
-        stored = await in_thread(lambda: compile_stored(found[0], guards, assigns, language))
+        compiling = partial(compile_stored, found[0], guards, assigns, language)
+        stored = compiling() if self._is_direct else await in_thread(compiling)
         return stored.kernel.chart, newest.digest
 
     # Reading
@@ -379,7 +415,8 @@ class Revisions:
         if len(found) > 1:
             raise _ambiguous(kind, name, [each.edition for each in found])
         guards, assigns, language = self._functions(kind)
-        stored = await in_thread(lambda: compile_stored(found[0], guards, assigns, language))
+        compiling = partial(compile_stored, found[0], guards, assigns, language)
+        stored = compiling() if self._is_direct else await in_thread(compiling)
         self._keep(kind, (name, stored.kernel.chart.revision), stored)
         return stored
 
@@ -406,6 +443,8 @@ class Revisions:
 
     async def _once(self, name: tuple[str, ...], work: Callable[[], Awaitable[T]]) -> T:
         """Run work, or wait for the task that is running it. A caller that is cancelled does not cancel the others."""
+        if self._is_direct:
+            return await work()
         task = self._tasks.get(name)
         if task is None:
             task = asyncio.ensure_future(_awaited(work))

@@ -16,8 +16,9 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, cast, overload
 
 from msgspec.structs import replace
 
@@ -43,8 +44,8 @@ from interlock.ports.field_indexes import IndexStatus
 from interlock.ports.fork import after_fork, keep_forever
 from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.projections import ProjectionStatus, Projector
-from interlock.ports.store import EntityPage, EntityQuery, Store, check_capabilities
-from interlock.runtime.admission import Admission
+from interlock.ports.store import EntityPage, EntityQuery, JoinedStore, Store, check_capabilities
+from interlock.runtime.admission import Admission, ThreadAdmission
 from interlock.runtime.chart_registry import ChartRegistry, unknown_kind
 from interlock.runtime.entity_counts import count_by_revision
 from interlock.runtime.feed import check_kinds, feed_of, follow_feed
@@ -53,6 +54,7 @@ from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
 from interlock.runtime.projection import ProjectionRunner, capabilities, register_projection
 from interlock.runtime.request_checks import (
+    SendOptions,
     check_entity,
     check_event,
     check_expected,
@@ -64,11 +66,15 @@ from interlock.runtime.request_checks import (
     check_sent,
     check_trace,
 )
-from interlock.runtime.sender import EXPIRED, EntitySender, SendRequest
+from interlock.runtime.sender import EXPIRED, EntitySender, OnWork, SendRequest
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, until_signal
 from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview
 from interlock.runtime.work_ringer import WorkRinger
+
+if TYPE_CHECKING:
+    from interlock.runtime.join.connections import AsyncConnection, AsyncpgConnection
+    from interlock.runtime.join.joined import AsyncJoined, JoinCalls
 
 Projecting = TypeVar("Projecting", bound=Projector)
 
@@ -88,17 +94,6 @@ CREATE_ARGUMENTS = ("context", "key", "principal", "trace", "reason")
 SEND_ARGUMENTS = ("payload", "key", "expected", "principal", "trace", "sent_ms", "reason")
 DRY_RUN_ARGUMENTS = ("payload", "key", "principal")
 """Arguments of a call after its entity and event, for the error about an unknown one."""
-
-
-class SendOptions(TypedDict, total=False):
-    """The keyword arguments of `send`, for functions that pass them on: `**options: Unpack[SendOptions]`."""
-
-    key: str | None
-    expected: int | None
-    principal: Mapping[str, Any] | None
-    trace: str | None
-    sent_ms: int | None
-    reason: str | None
 
 
 class Runtime:
@@ -127,7 +122,8 @@ class Runtime:
         self.ringer = None if store.wakeups is None else WorkRinger(store.wakeups, clock)
         if self.ringer is not None:
             self.sender.on_work(self.ringer.ring_for)
-        self._admission = Admission(gate)
+        self._admission: Admission | ThreadAdmission = Admission(gate)
+        self._join_calls: JoinCalls | None = None
         self._close_callbacks: list[Callable[[], Awaitable[object]]] = []
         self._projections: dict[str, ProjectionRunner] = {}
         self._drain_listeners: list[Callable[[], None]] = []
@@ -355,6 +351,52 @@ class Runtime:
         sent = Event(event, payload, key, key, sender)
         return SendRequest(sent, key or "_", expected, trace, refusal, reason, sent_ms=sent_ms)
 
+    # Writing in a transaction of the caller
+
+    def join(self, connection: AsyncConnection | AsyncpgConnection, /, *, wait: bool = True) -> AsyncJoined:
+        """Return what sends and creates in the open transaction of a connection to the store's own database.
+
+        The entry is committed and rolled back with what the caller writes. It runs once: ConflictError
+        (`conflict.joined`) asks the caller to repeat the transaction. Receipts are provisional until the COMMIT, and
+        workers hear of new work after it. With `wait=False`, a locked entity raises ConflictError immediately.
+
+        Raises UsageError (`join.unsupported`) for a connection or a store that cannot be joined.
+
+            async with AsyncSession(engine) as session, session.begin():
+                session.add(Payment(order="A-1"))
+                (await orders.join(session).send("order/A-1", "pay", key="p-1")).expect()
+        """
+        from interlock.runtime.join.adapters import kind_of
+        from interlock.runtime.join.joined import AsyncJoined
+
+        kind = kind_of(connection, is_async=True)
+        return AsyncJoined(self.join_calls(asyncio.get_running_loop()), connection, kind, wait=wait)
+
+    def join_calls(self, loop: asyncio.AbstractEventLoop) -> JoinCalls:
+        """Return what makes calls in transactions of callers; `loop` is the event loop of this runtime."""
+        if self._join_calls is None:
+            from interlock.runtime.join.drivers import unsupported_error
+            from interlock.runtime.join.joined import JoinCalls
+
+            if self.store.joins is None:
+                raise unsupported_error("a transaction with this store", "use a store in SQLite or PostgreSQL")
+            self._join_calls = JoinCalls(self, self.store.joins, self.sender, loop)
+            self.on_close(self._join_calls.stop)
+        return self._join_calls
+
+    def on_transaction(self, store: JoinedStore, on_work: OnWork) -> Runtime:
+        """Return this runtime for one call on a transaction of the caller. It may be used in any thread."""
+        runtime = copy(self)
+        assert isinstance(self._admission, Admission)
+        sender = self.sender.on_transaction(store, on_work)
+        vars(runtime).update(
+            store=store,
+            sender=sender,
+            revisions=sender.revisions,
+            _admission=self._admission.of_any_thread(),
+        )
+        return runtime
+
     # Reading
 
     async def state(self, entity: str, *, at: At | None = None) -> Snapshot:
@@ -562,14 +604,16 @@ class Runtime:
         started_ms = self.clock.now_ms()
         if isinstance(self.gate, DrainableGate):
             self.gate.drain(timeout=timeout_ms / 1000)  # it starts immediately, in every process
-        unanswered, report = await asyncio.gather(
-            self._admission.drain(timeout_ms, self.clock), self._run_close_callbacks()
-        )
+        unanswered, report = await asyncio.gather(self._drain_requests(timeout_ms), self._run_close_callbacks())
         if isinstance(self.gate, DrainableGate):
             left_ms = min(timeout_ms, max(0, started_ms + timeout_ms - self.clock.now_ms()))
             await self.gate.drain(timeout=left_ms / 1000)
         took_ms = max(0, self.clock.now_ms() - started_ms)
         return DrainReport(report.finished, report.requeued, report.still_running, unanswered, took_ms)
+
+    async def _drain_requests(self, timeout_ms: int) -> int:
+        assert isinstance(self._admission, Admission), "a runtime on a transaction of a caller is never drained"
+        return await self._admission.drain(timeout_ms, self.clock)
 
     async def _run_close_callbacks(self) -> StopReport:
         """Await the callbacks, last registered first; return the report of the worker among them."""

@@ -27,6 +27,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
@@ -68,6 +69,7 @@ from interlock.ports.store import (
     Conflict,
     Duplicate,
     EntityQuery,
+    JoinedStore,
     KeyExpired,
     Loaded,
     StaleAttempt,
@@ -87,6 +89,9 @@ if TYPE_CHECKING:
     from interlock.evolve.carry import Carrier
 
 NO_WORK = WorkDelta()
+
+OnWork = Callable[[str, WorkDelta], None]
+"""Called with an entity and the work of an entry that is durable."""
 
 EXPIRED = Fault("key.expired", "the key is older than the deduplication window; the event may have been applied before")
 
@@ -175,14 +180,69 @@ class EntitySender:
         self._mailboxes: Mailboxes = {}
         # Weak: an event lives as long as a watcher waits on it.
         self._watchers: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
-        self._work_listeners: list[Callable[[WorkDelta], None]] = []
+        self._work_listeners: list[OnWork] = []
         self._followers: set[asyncio.Event] = set()
         self._clock_listeners: list[Callable[[str | None], None]] = []
         self._latest_ms = 0
+        self._tries_max = CONFLICT_RETRIES_MAX + 1
         self._keeps_work = store.work is not None
         self._messages = MessageSetting(store, clock, has_bus=messages)
         self._hidden: dict[str, frozenset[str]] = {}
         self._listed: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]] = {}
+
+    def on_transaction(self, store: JoinedStore, on_work: OnWork) -> EntitySender:
+        """Return a sender for one call on a transaction of the caller: it tries once, and shares no cached snapshot.
+
+        What it would read of the store apart from the entity is read by `prepare` before.
+        """
+        sender = copy(self)
+        revisions = self.revisions.on_transaction(store)
+        vars(sender).update(
+            store=store,
+            revisions=revisions,
+            upgrades=self.upgrades.on_transaction(revisions),
+            snapshots=OrderedDict(),
+            _messages=self._messages.fixed(),
+            _mailboxes={},
+            _watchers=WeakValueDictionary(),
+            _followers=set(),
+            _work_listeners=[on_work],
+            _clock_listeners=[],
+            _tries_max=1,
+        )
+        return sender
+
+    def is_prepared(self, kind: str, *, saves: bool) -> bool:
+        """Whether `prepare` has nothing to do."""
+        is_registered = not saves or self.revisions.is_registered(kind)
+        return is_registered and not self._messages.is_stale and self.revisions.is_policy_known(kind)
+
+    async def prepare(self, kind: str, *, saves: bool) -> None:
+        """Read the settings of the store and the policy of a kind; with `saves`, save the definitions of its charts.
+
+        For calls on transactions of the caller. Saving is not part of them: another process that saves the same
+        definitions would wait for the caller.
+        """
+        if self._messages.is_stale:
+            await self._messages.refresh()
+        if saves:
+            await self.revisions.register_kind(kind)
+        if not self.revisions.is_policy_known(kind):
+            await self.revisions.check_policy(kind)
+
+    def announce(self, entity: str, work: Iterable[WorkDelta]) -> None:
+        """Forget the cached snapshot of an entity that a transaction of the caller changed; wake watchers and workers.
+
+        Called after the COMMIT.
+        """
+        self.snapshots.pop(entity, None)
+        if (changed := self._watchers.pop(entity, None)) is not None:
+            changed.set()
+        for each in self._followers:
+            each.set()
+        for delta in work:
+            for listener in self._work_listeners:
+                listener(entity, delta)
 
     def close(self) -> None:
         """Accept no further step, and wake every watcher."""
@@ -192,8 +252,11 @@ class EntitySender:
 
     # Listeners
 
-    def on_work(self, listener: Callable[[WorkDelta], None]) -> Callable[[], None]:
-        """Call a function with the work that each entry of this process creates; return what unregisters it."""
+    def on_work(self, listener: OnWork) -> Callable[[], None]:
+        """Call a function with the entity and the work that each entry of this process creates or cancels.
+
+        Returns what unregisters it.
+        """
         self._work_listeners.append(listener)
         return lambda: self._work_listeners.remove(listener)
 
@@ -293,11 +356,15 @@ class EntitySender:
         if self._messages.is_stale:
             await self._messages.refresh()
         async with self._turn(entity, request.priority):
-            for attempt in range(CONFLICT_RETRIES_MAX + 1):
+            for attempt in range(self._tries_max):
                 receipt = await self._try_send(entity, request)
                 if receipt is not _Attempt.LOST:
                     return receipt
                 self.snapshots.pop(entity, None)
+                if self._tries_max == 1:
+                    message = f"`{entity}` was changed by another transaction while this event was applied"
+                    hint = "roll back, and run the whole transaction again"
+                    raise ConflictError(message, code="conflict.joined", hint=hint)
                 await self.clock.sleep_ms(_CONFLICT.wait_ms(attempt, self.clock.jitter()))
         raise _too_many_conflicts(entity, "this event was applied")
 
@@ -670,9 +737,9 @@ class EntitySender:
             changed.set()
         for each in self._followers:
             each.set()
-        if work.created:
+        if work.created or work.cancelled:
             for listener in self._work_listeners:
-                listener(work)
+                listener(snapshot.entity, work)
 
     def _cache(self, snapshot: Snapshot, time_ms: int) -> None:
         self.snapshots[snapshot.entity] = (snapshot, time_ms)

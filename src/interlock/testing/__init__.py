@@ -8,6 +8,7 @@ from interlock.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from interlock.testing.clock import VirtualClock
+    from interlock.testing.join_suite import JOIN_CASES, JoinProgram, JoinSubject
     from interlock.testing.simulation import Simulation, SimulationRecord
     from interlock.testing.store_suite.subject import StoreSubject
     from interlock.testing.store_suite.suite import (
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
+    "JOIN_CASES": "interlock.testing.join_suite",
+    "JoinProgram": "interlock.testing.join_suite",
+    "JoinSubject": "interlock.testing.join_suite",
     "Simulation": "interlock.testing.simulation",
     "SimulationRecord": "interlock.testing.simulation",
     "StoreSubject": "interlock.testing.store_suite.subject",
@@ -31,6 +35,9 @@ _HOMES = {
 }
 
 __all__ = (
+    "JOIN_CASES",
+    "JoinProgram",
+    "JoinSubject",
     "Simulation",
     "SimulationRecord",
     "StoreSubject",

@@ -45,7 +45,8 @@ class Receipt(Struct, frozen=True, omit_defaults=True):
     """The result of `send`: the outcome, the entity's version and, if this call ran the step, its results.
 
     For the outcome `duplicate`, the key was used before and `version` is the one of that entry. `explanation` says why
-    an event was rejected or denied, without sensitive values; `expect` raises it.
+    an event was rejected or denied, without sensitive values; `expect` raises it. `joined`: it is provisional until the
+    caller has committed the transaction that it joined.
     """
 
     entity: str
@@ -57,6 +58,7 @@ class Receipt(Struct, frozen=True, omit_defaults=True):
     faults: tuple[Fault, ...] = ()
     failed_guards: tuple[FailedGuard, ...] = ()
     explanation: str | None = None
+    joined: bool = False
 
     def expect(self) -> Accepted:
         """Return this receipt, which then has a snapshot. Raises RejectedError or DeniedError if the event was refused.

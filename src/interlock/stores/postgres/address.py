@@ -22,7 +22,7 @@ CONNECTIONS = 16
 CONNECTIONS_MAX = 1_000
 """More than any server accepts from one process."""
 
-OURS = ("application_name", "commit", "connections", "schema", "tenant", "unsafe")
+OURS = ("application_name", "commit", "connections", "migrate", "schema", "tenant", "unsafe")
 THEIRS = (
     "gsslib", "host", "krbsrvname", "passfile", "port", "service", "ssl_max_protocol_version",
     "ssl_min_protocol_version", "sslcert", "sslcrl", "sslkey", "sslmode", "sslnegotiation", "sslpassword",
@@ -44,6 +44,7 @@ class PostgresAddress:
     commit: Commit = "auto"
     connections: int = CONNECTIONS
     unsafe: bool = False
+    migrates: bool = True
     application_name: str = "interlock"
 
     def __repr__(self) -> str:
@@ -74,10 +75,11 @@ def parse_address(url: str) -> PostgresAddress:
         place=f"{hosts}/{unquote(parts.path.removeprefix('/'))}",
         tenant=_text("tenant", given.get("tenant", "")),
         application_name=_text("application_name", given.get("application_name", "interlock")),
-        schema=_schema(given.get("schema", "interlock")),
+        schema=check_schema_name(given.get("schema", "interlock")),
         commit=_commit(given.get("commit", "auto")),
         connections=_connections(given.get("connections", str(CONNECTIONS))),
-        unsafe=_flag(given.get("unsafe", "0")),
+        unsafe=_flag("unsafe", given.get("unsafe", "0")),
+        migrates=_flag("migrate", given.get("migrate", "1")),
     )
 
 
@@ -87,7 +89,8 @@ def _text(option: str, text: str) -> str:
     return text
 
 
-def _schema(text: str) -> str:
+def check_schema_name(text: str) -> str:
+    """Return the name of a schema. Raises UsageError for one that needs quotes."""
     if _SCHEMA.fullmatch(text) is None or text.startswith("pg_"):
         hint = "lower-case letters, digits and `_`, at most 48, not starting with `pg_`"
         raise UsageError(f"invalid schema name `{text[:80]}`", code="url.option", hint=hint)
@@ -107,9 +110,9 @@ def _connections(text: str) -> int:
     return int(text)
 
 
-def _flag(text: str) -> bool:
+def _flag(option: str, text: str) -> bool:
     if text not in {"0", "1"}:
-        raise UsageError(f"invalid option `unsafe={text[:80]}`", code="url.option", hint="0 or 1")
+        raise UsageError(f"invalid option `{option}={text[:80]}`", code="url.option", hint="0 or 1")
     return text == "1"
 
 

@@ -1,8 +1,9 @@
 """The statements that commit steps on a PostgreSQL server, each a whole transaction, and the values they take.
 
 Rule 1: one round trip, one flush. Version, head and key are checked in the statement that writes. A step that is
-missing in the answer wrote nothing.
-Rule 2: entities are locked in the order of the arrays, so statements that overlap wait for each other and never
+missing in the answer wrote nothing: another writer was first, or its entity is locked now. A statement never waits for
+the row of an entity, because a transaction of a caller may hold it for long, and the others of the batch must not wait.
+Rule 2: entities are created in the order of the arrays, so statements that overlap wait for each other and never
 deadlock. Counters are updated after all entities, in a separate order, on a stripe chosen by connection.
 Rule 3: an entity occurs at most once in a batch. List changes are net differences, because one statement cannot delete
 and insert the same row.
@@ -45,6 +46,16 @@ BODY = 5
 STRIPES = 64
 """Rows of one counter: twice as many as connections usually write."""
 
+OWN_STRIPE = f"pg_backend_pid() % {STRIPES}"
+"""The stripe of a statement that is a whole transaction."""
+
+JOINED_STRIPE = "(-1 - pg_current_xact_id()::text::bigint % 1000000000)::integer"
+"""The stripe of a transaction of the caller, which may stay open: rows that no other transaction writes."""
+
+CREATION_PATIENCE_MS = 500
+"""How long creations wait for a transaction that creates the same entity. The longest of ours takes as long as a flush;
+a longer one is the caller's, and then this one waits apart (`writer`, rule 7)."""
+
 # The steps of a batch: `$1` is the tenant, then an array for each column of `GIVEN`; `GIVEN_FENCES` has four more.
 
 _GIVEN = """
@@ -73,12 +84,12 @@ _ITEMS = """
       SELECT i.*, f.place, f.at
       FROM {given}
       CROSS JOIN LATERAL (
-        SELECT e.ctid AS place, greatest(now(), e.last_at) AS at
+        SELECT e.ctid AS place, greatest(statement_timestamp(), e.last_at) AS at
         FROM entity AS e
         WHERE e.tenant = $1 AND e.kind = i.kind AND e.id = i.id AND e.version = i.expected AND e.head = i.previous
           AND NOT EXISTS (
             SELECT FROM event_key AS k WHERE k.tenant = $1 AND k.kind = i.kind AND k.id = i.id AND k.key = i.key)
-        FOR NO KEY UPDATE OF e) AS f{held}),"""
+        FOR NO KEY UPDATE OF e SKIP LOCKED) AS f{held}),"""
 _MOVED = """
     moved AS (
       UPDATE entity AS e
@@ -92,9 +103,10 @@ _MOVED = """
 _STEPS = _ITEMS.format(given=GIVEN, held="") + _MOVED
 _FENCED_STEPS = _ITEMS.format(given=GIVEN_FENCES, held=_HELD) + _MOVED
 
-_CREATIONS = f"""
+_PATIENCE = f"(SELECT set_config('lock_timeout', '{CREATION_PATIENCE_MS}ms', true)) IS NOT NULL"
+_CREATIONS = """
     WITH item AS MATERIALIZED (
-      SELECT i.*, now() AS at FROM {GIVEN} ORDER BY i.kind, i.id),
+      SELECT i.*, statement_timestamp() AS at FROM {given} WHERE {before} ORDER BY i.kind, i.id),
     made AS (
       INSERT INTO entity (tenant, kind, id, version, revision, configuration, ended, active, tags, snapshot, head,
                           journal_bytes, created_ms, entered_ms, changed_ms, created_at, last_at)
@@ -105,7 +117,7 @@ _CREATIONS = f"""
       RETURNING kind, id, version),
     moved AS (
       SELECT i.n, m.kind, m.id, m.version, i.key, i.record, i.at
-      FROM made AS m JOIN item AS i ON i.kind = m.kind AND i.id = m.id),"""  # noqa: S608 - made of constants
+      FROM made AS m JOIN item AS i ON i.kind = m.kind AND i.id = m.id),"""
 
 _KEPT = """
     kept_record AS (
@@ -117,7 +129,7 @@ _KEPT = """
 
 # List and count changes of a batch: the first array is the number of the step in the batch.
 
-_LISTED = f""",
+_LISTED = """,
     left_state AS (
       DELETE FROM entity_state WHERE ctid = ANY (ARRAY (
         SELECT f.place
@@ -144,13 +156,13 @@ _LISTED = f""",
       ON CONFLICT DO NOTHING),
     counted AS (
       INSERT INTO state_count AS c (tenant, kind, revision, state, stripe, entities)
-      SELECT $1, m.kind, x.revision, x.state, pg_backend_pid() % {STRIPES}, sum(x.change)
+      SELECT $1, m.kind, x.revision, x.state, {stripe}, sum(x.change)
       FROM moved AS m
       JOIN unnest($28::bigint[], $29::text[], $30::text[], $31::bigint[]) AS x (n, revision, state, change) ON x.n = m.n
       GROUP BY m.kind, x.revision, x.state
       HAVING sum(x.change) <> 0
       ORDER BY m.kind COLLATE "C", x.revision COLLATE "C", x.state COLLATE "C"
-      ON CONFLICT (tenant, kind, revision, state, stripe) DO UPDATE SET entities = c.entities + excluded.entities)"""  # noqa: S608 - made of constants
+      ON CONFLICT (tenant, kind, revision, state, stripe) DO UPDATE SET entities = c.entities + excluded.entities)"""
 
 _ANSWER = " SELECT n FROM moved"
 
@@ -204,23 +216,31 @@ def _next_condition(statement: str) -> str:
     return " WHERE" if statement.endswith(_ANSWER) else " AND"
 
 
+_LISTED_HERE = _LISTED.format(stripe=OWN_STRIPE)
+_CREATIONS_HERE = _CREATIONS.format(before=_PATIENCE, given=GIVEN) + _KEPT + _LISTED_HERE
+
 COMMIT_STEPS = _with_generation(_STEPS + _KEPT + _ANSWER)
-COMMIT_STEPS_WITH_LISTS = with_fields(_STEPS + _KEPT + _LISTED + _ANSWER)
-COMMIT_STEPS_WITH_WORK = with_fields(_FENCED_STEPS + _KEPT + _LISTED + _WORKED_ANSWER)
-COMMIT_CREATIONS = with_fields(_CREATIONS + _KEPT + _LISTED + _ANSWER)
-COMMIT_CREATIONS_WITH_WORK = with_fields(_CREATIONS + _KEPT + _LISTED + _WORKED_ANSWER)
+COMMIT_STEPS_WITH_LISTS = with_fields(_STEPS + _KEPT + _LISTED_HERE + _ANSWER)
+COMMIT_STEPS_WITH_WORK = with_fields(_FENCED_STEPS + _KEPT + _LISTED_HERE + _WORKED_ANSWER)
+COMMIT_CREATIONS = with_fields(_CREATIONS_HERE + _ANSWER)
+COMMIT_CREATIONS_WITH_WORK = with_fields(_CREATIONS_HERE + _WORKED_ANSWER)
 
 # A single step takes scalar parameters in the same order: arrays of one element cost twice as much.
 
 _STEP = """
-    WITH moved AS (
-      UPDATE entity AS e
-      SET version = e.version + 1, revision = $9, configuration = $10, ended = $11, active = $12, tags = $13,
-          snapshot = $14, head = $8, journal_bytes = $15, entered_ms = $16, changed_ms = $17,
-          last_at = greatest(now(), e.last_at)
+    WITH item AS MATERIALIZED (
+      SELECT e.ctid AS place, greatest(statement_timestamp(), e.last_at) AS at
+      FROM entity AS e
       WHERE e.tenant = $1 AND e.kind = $2 AND e.id = $3 AND e.version = $4 AND e.head = $5
         AND NOT EXISTS (
           SELECT FROM event_key AS k WHERE k.tenant = $1 AND k.kind = $2 AND k.id = $3 AND k.key = $6)
+      FOR NO KEY UPDATE OF e SKIP LOCKED),
+    moved AS (
+      UPDATE entity AS e
+      SET version = e.version + 1, revision = $9, configuration = $10, ended = $11, active = $12, tags = $13,
+          snapshot = $14, head = $8, journal_bytes = $15, entered_ms = $16, changed_ms = $17,
+          last_at = (SELECT at FROM item)
+      WHERE e.ctid = (SELECT place FROM item) AND e.version = $4
       RETURNING 1::bigint AS n, e.version, e.last_at AS at),
     kept_record AS (
       INSERT INTO journal (tenant, kind, id, version, record, at)
@@ -229,7 +249,7 @@ _STEP = """
       INSERT INTO event_key (tenant, kind, id, key, version, at)
       SELECT $1, $2, $3, $6, version, at FROM moved)"""
 
-_LISTED_ALONE = f""",
+_LISTED_ALONE = """,
     left_state AS (
       DELETE FROM entity_state WHERE ctid = ANY (ARRAY (
         SELECT f.place
@@ -251,10 +271,10 @@ _LISTED_ALONE = f""",
       ON CONFLICT DO NOTHING),
     counted AS (
       INSERT INTO state_count AS c (tenant, kind, revision, state, stripe, entities)
-      SELECT $1, $2, x.revision, x.state, pg_backend_pid() % {STRIPES}, x.change
+      SELECT $1, $2, x.revision, x.state, {stripe}, x.change
       FROM moved, unnest($24::text[], $25::text[], $26::bigint[]) AS x (revision, state, change)
       ORDER BY x.revision COLLATE "C", x.state COLLATE "C"
-      ON CONFLICT (tenant, kind, revision, state, stripe) DO UPDATE SET entities = c.entities + excluded.entities)"""  # noqa: S608 - made of constants
+      ON CONFLICT (tenant, kind, revision, state, stripe) DO UPDATE SET entities = c.entities + excluded.entities)"""
 
 _WORKED_ALONE = """
     SELECT n FROM moved
@@ -263,9 +283,37 @@ _WORKED_ALONE = """
                     $33::bytea[], $34::bigint[], $35::bigint[],
                     $36::bigint[], $37::text[], $38::bigint[], $39::bigint[], $40::boolean[])"""
 
+_LISTED_ALONE_HERE = _LISTED_ALONE.format(stripe=OWN_STRIPE)
+
 COMMIT_STEP = _with_generation(_STEP + _ANSWER)
-COMMIT_STEP_WITH_LISTS = with_fields(_STEP + _LISTED_ALONE + _ANSWER, alone=True)
-COMMIT_STEP_WITH_WORK = with_fields(_STEP + _LISTED_ALONE + _WORKED_ALONE, alone=True)
+COMMIT_STEP_WITH_LISTS = with_fields(_STEP + _LISTED_ALONE_HERE + _ANSWER, alone=True)
+COMMIT_STEP_WITH_WORK = with_fields(_STEP + _LISTED_ALONE_HERE + _WORKED_ALONE, alone=True)
+
+# The same in a transaction of the caller (`joined`). The answer also has the number of the transaction.
+
+_LISTED_JOINED = _LISTED_ALONE.format(stripe=JOINED_STRIPE)
+_CREATION_JOINED = _CREATIONS.format(before="true", given=GIVEN) + _KEPT + _LISTED.format(stripe=JOINED_STRIPE)
+
+
+def _numbered(statement: str) -> str:
+    return statement.replace("SELECT n FROM moved", "SELECT n, pg_current_xact_id()::text FROM moved")
+
+
+JOIN_STEP = _numbered(_with_generation(_STEP + _ANSWER))
+JOIN_STEP_WITH_LISTS = _numbered(with_fields(_STEP + _LISTED_JOINED + _ANSWER, alone=True))
+JOIN_STEP_WITH_WORK = _numbered(with_fields(_STEP + _LISTED_JOINED + _WORKED_ALONE, alone=True))
+JOIN_CREATION = _numbered(with_fields(_CREATION_JOINED + _ANSWER))
+JOIN_CREATION_WITH_WORK = _numbered(with_fields(_CREATION_JOINED + _WORKED_ANSWER))
+
+# Creations that cannot be committed because a transaction of a caller creates the same entity: it holds this lock.
+
+CREATION_LOCK = (
+    "hashtextextended('interlock/create/' || {schema} || '/' || {tenant} || '/' || {kind} || '/' || {id}, 0)"
+)
+_CREATED = CREATION_LOCK.format(schema="current_schema()", tenant="$1::text", kind="i.kind", id="i.id")
+SELECT_CREATED_ELSEWHERE = f"""
+    SELECT i.n FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS i (kind, id, n)
+    WHERE NOT pg_try_advisory_xact_lock_shared({_CREATED})"""  # noqa: S608 - made of constants
 
 # Tips and keys, and whether a commit waits for standbys: then a key counts once they have it.
 

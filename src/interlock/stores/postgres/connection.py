@@ -52,6 +52,12 @@ SETTINGS = {
     "jit": "off",
 }
 
+LOCK_TIMEOUT = "55P03"
+"""The server's code when a lock was not available in time, or at all with NOWAIT."""
+
+OTHER_GENERATION = "IL001"
+"""The server's code when the set of indexed fields is not the one that a statement was prepared for."""
+
 CONNECTION_LOST = (
     OSError,
     TimeoutError,
@@ -81,7 +87,14 @@ class Transaction(Protocol):
     ) -> bool | None: ...
 
 
-class Connection(Protocol):
+class Fetching(Protocol):
+    """Anything that runs a statement and returns its rows."""
+
+    async def fetch(self, query: str, *values: Any) -> list[Any]:
+        """Return all rows."""
+
+
+class Connection(Fetching, Protocol):
     """The part of the driver's connections that we use."""
 
     def add_log_listener(self, callback: Callable[[Any, Any], None]) -> None:
@@ -94,9 +107,6 @@ class Connection(Protocol):
         timeout: float | None = None,  # noqa: ASYNC109  # the name that the driver uses
     ) -> str:
         """Run a statement, or several without values; within `ANSWER_SECONDS` unless another timeout is given."""
-
-    async def fetch(self, query: str, *values: Any) -> list[Any]:
-        """Return all rows."""
 
     async def fetchrow(self, query: str, *values: Any) -> Any:
         """Return the first row, or None."""
@@ -182,7 +192,7 @@ def _check(found: Any, address: PostgresAddress) -> None:
         raise UsageError(message, code="postgres.unsafe", hint="set it to on; for tests only: ?unsafe=1")
 
 
-async def run_questions(connection: Connection, questions: Questions[T]) -> T:
+async def run_questions(connection: Fetching, questions: Questions[T]) -> T:
     """Run the questions of a rule on a connection, and return their result. Several rows are sent as arrays."""
     rows: Any = None
     while True:
@@ -216,7 +226,7 @@ def is_lost(error: BaseException) -> bool:
 def is_retryable(error: BaseException) -> bool:
     """Return whether the server undid the statement for other transactions (deadlock, lock timeout): retry it."""
     code = sqlstate(error)
-    return code.startswith("40") or code == "55P03"
+    return code.startswith("40") or code == LOCK_TIMEOUT
 
 
 def is_bad_value(error: BaseException) -> bool:
@@ -231,7 +241,7 @@ def translate_error(error: BaseException, address: PostgresAddress) -> Interlock
     if is_lost(error):
         return _connection_error(error, address)
     code = sqlstate(error)
-    if code.startswith("40") or code in {"55P03", "57014"}:
+    if code.startswith("40") or code in {LOCK_TIMEOUT, "57014"}:
         return UnavailableError(f"{address.place} was busy for too long", code="store.busy")
     if code == "53100":
         return UnavailableError(f"no space left at {address.place}", code="store.full", hint="free some space")

@@ -16,6 +16,7 @@ from interlock.model.limits import KEY_WINDOW_MS
 from interlock.ports.clock import SystemClock
 from interlock.stores.key_boundary import window_start_ms
 from interlock.stores.postgres.address import PostgresAddress
+from interlock.stores.postgres.commit import OWN_STRIPE
 from interlock.stores.postgres.connection import (
     SELECT_PLACE,
     Connection,
@@ -25,7 +26,7 @@ from interlock.stores.postgres.connection import (
     sqlstate,
 )
 from interlock.stores.sql.expired_keys import ExpiredKeys
-from interlock.stores.sql.schema import SELECT_SCHEMA, pending_migrations
+from interlock.stores.sql.schema import SELECT_SCHEMA, check_schema, pending_migrations
 
 MONTHS_AHEAD = 3
 """Partitions created before their month: enough for a quarter of a year in which no process runs."""
@@ -61,6 +62,19 @@ BEGIN_BOUNDARY = """
     WHERE NOT EXISTS (SELECT FROM key_boundary WHERE tenant = $1)
     ON CONFLICT DO NOTHING"""
 SELECT_NOW = "SELECT clock_ms()"
+MERGE_COUNTS_MAX = 10_000
+MERGE_COUNTS = f"""
+    WITH apart AS (
+      DELETE FROM state_count WHERE ctid = ANY (ARRAY (
+        SELECT ctid FROM state_count WHERE tenant = $1 AND stripe < 0 LIMIT $2 FOR UPDATE SKIP LOCKED))
+      RETURNING kind, revision, state, entities)
+    INSERT INTO state_count AS c (tenant, kind, revision, state, stripe, entities)
+    SELECT $1, kind, revision, state, {OWN_STRIPE}, sum(entities)
+    FROM apart
+    GROUP BY kind, revision, state
+    HAVING sum(entities) <> 0
+    ORDER BY kind COLLATE "C", revision COLLATE "C", state COLLATE "C"
+    ON CONFLICT (tenant, kind, revision, state, stripe) DO UPDATE SET entities = c.entities + excluded.entities"""  # noqa: S608 - made of constants
 
 
 async def migrate(connection: Connection, address: PostgresAddress) -> None:
@@ -70,7 +84,11 @@ async def migrate(connection: Connection, address: PostgresAddress) -> None:
     for attempt in range(1, MIGRATE_TRIES + 1):
         current = await _current(connection, address)
         try:
-            if pending_migrations("postgres", current, place=place):  # otherwise no lock, and no right to create tables
+            if not address.migrates:
+                check_schema("postgres", current, place=place)
+            elif pending_migrations(
+                "postgres", current, place=place
+            ):  # otherwise no lock, and no right to create tables
                 async with connection.transaction():
                     await _upgrade(connection, address, place)
         except asyncpg.PostgresError as error:
@@ -136,3 +154,8 @@ async def delete_expired_keys(connection: Connection, keys: ExpiredKeys, newest_
         async with connection.transaction():
             await connection.execute(ALLOW_BITMAPS)  # the index by time supports no other scan
             has_more = await run_questions(connection, keys.delete_some(window_ms))
+
+
+async def merge_counts(connection: Connection, tenant: str) -> None:
+    """Add the counters that joined transactions have written apart to the others."""
+    await connection.fetch(MERGE_COUNTS, tenant, MERGE_COUNTS_MAX)

@@ -21,7 +21,8 @@ async def open_store(url: str) -> PostgresStore:
 
     `?tenant=name` binds the store to a tenant, `?schema=name` sets the schema, `?connections=n` the number of
     connections, `?commit=one|group` fixes what is otherwise chosen by load, `?application_name=` is shown by the
-    server, `?unsafe=1` accepts a server that does not flush. The options of libpq, such as `sslmode`, go to the driver.
+    server, `?unsafe=1` accepts a server that does not flush, and `?migrate=0` refuses an older schema
+    instead of upgrading it. The options of libpq, such as `sslmode`, go to the driver.
     Raises UsageError for an invalid address and for a server that does not keep the guarantees, UnavailableError when
     no server answers, MissingExtraError without the driver.
     """

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
@@ -31,6 +31,7 @@ from interlock.ports.fork import after_fork, forked_error, keep_forever
 from interlock.ports.journal_feed import FeedPage, JournalFeed
 from interlock.ports.refusals import Refusal
 from interlock.ports.store import Append, Itself
+from interlock.ports.transactions import CallerTransaction, TransactionEnd
 from interlock.ports.work import Claim
 from interlock.stores.postgres.address import PostgresAddress
 from interlock.stores.postgres.commit import SELECT_LOADED
@@ -44,6 +45,15 @@ from interlock.stores.postgres.connection import (
     translate_error,
 )
 from interlock.stores.postgres.feed import cursor_at, read_feed
+from interlock.stores.postgres.joined import (
+    ENDS,
+    SELECT_IDENTITY,
+    Identity,
+    JoinedPostgresStore,
+    JoinedTransaction,
+    KnownFields,
+    select_ends,
+)
 from interlock.stores.postgres.maintenance import migrate
 from interlock.stores.postgres.pool import ConnectionPool
 from interlock.stores.postgres.projections import PostgresProjections
@@ -55,6 +65,7 @@ from interlock.stores.postgres.work import PostgresWork
 from interlock.stores.postgres.writer import Writer
 from interlock.stores.sql.commit_plan import JournalTip, split_entity
 from interlock.stores.sql.database import Questions, SqlAppendResult
+from interlock.stores.sql.join_errors import other_database_error
 from interlock.stores.sql.store import SqlStore
 
 CHANGE_TRIES = 3
@@ -99,10 +110,11 @@ class PostgresStore(SqlStore):
     journal_feed = Itself[JournalFeed]()
     server_clock = True
 
-    def __init__(self, address: PostgresAddress) -> None:
+    def __init__(self, address: PostgresAddress, *, identity: Identity | None = None) -> None:
         database = PostgresDatabase(address)
         release = partial(_release_claims, database)
         super().__init__(database, PostgresWakeups(address, lambda: database.connections().pool, release))
+        self.joins = None if identity is None else PostgresJoins(database, identity)
 
     @property
     def projections(self) -> PostgresProjections:
@@ -124,12 +136,51 @@ class PostgresStore(SqlStore):
         connection = await connect(address)
         try:
             await migrate(connection, address)
+            store_id, database = await connection.fetchrow(SELECT_IDENTITY)
             await connection.close()
         except (asyncpg.PostgresError, *CONNECTION_LOST) as error:
             raise translate_error(error, address) from error
         finally:
             connection.terminate()
-        return cls(address)
+        return cls(address, identity=(store_id, database))
+
+
+class PostgresJoins:
+    """Writes in transactions of the caller."""
+
+    one_writer = False
+
+    def __init__(self, database: PostgresDatabase, identity: Identity) -> None:
+        self._database = database
+        self._identity = identity
+        self._fields = KnownFields()
+
+    def joined(self, transaction: CallerTransaction, *, wait: bool = True) -> JoinedPostgresStore:
+        """Return the store on a connection of the caller."""
+        address = self._database.address
+        if transaction.dialect != "postgres":
+            raise other_database_error(f"PostgreSQL at {address.place}")
+        return JoinedPostgresStore(
+            transaction,
+            tenant=address.tenant,
+            schema=address.schema,
+            identity=self._identity,
+            fields=self._fields,
+            wait=wait,
+        )
+
+    async def ended(self, marks: Sequence[object]) -> list[TransactionEnd]:
+        """Return what became of transactions. One so old that the server has forgotten it has ended."""
+        numbers = [mark.number for mark in marks if isinstance(mark, JoinedTransaction)]
+        rows = await self._database.read(lambda: select_ends(numbers))
+        return [ENDS.get(status, TransactionEnd.COMMITTED) for (status,) in rows]
+
+    def committed(self, mark: object) -> None:
+        """Count what a transaction has written, and merge its counters with the others soon."""
+        assert isinstance(mark, JoinedTransaction)
+        mine = self._database.connections()
+        mine.statistics.count_step(mark.plan)
+        mine.writer.merge_counts_soon()
 
 
 async def _release_claims(database: PostgresDatabase, owner: str) -> int:

@@ -7,7 +7,8 @@ Rule 3: the server's clock decides what is due and when a lease expires. A time 
 clock: only its distance from the caller's `now_ms` is used, so hosts whose clocks differ neither steal from each other
 nor wait too long. Times that are returned are by the caller's clock again, as far as it was known at its last claim
 (`ClockSkew`). Lists and dead letters show the server's time.
-Rule 4: several rows are locked in one order, so that batches wait for each other and never deadlock.
+Rule 4: no batch waits for a row that another transaction has locked: a transaction of a caller (`join`) may hold it for
+long. A renewal is repeated by the next one; a settlement waits apart, for `SETTLE_PATIENCE_MS` at most.
 `WorkTable` is the reference in memory, and the tests compare the two.
 """
 
@@ -71,6 +72,7 @@ RENEW = """
 SETTLE = """
     SELECT settle_work($1, $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
                        $9::text[], $10::boolean[], $11::bigint[], $12::bytea[], $13::boolean[], $14::boolean[])"""
+WAIT = "SELECT wait_for_work($1, $2, $3, $4, $5, $6, $7)"
 RELEASE_OWNED = """
     WITH owned AS MATERIALIZED (
       SELECT d.place
@@ -83,6 +85,10 @@ RELEASE_OWNED = """
     WHERE w.ctid = ANY (ARRAY (SELECT place FROM owned)) AND w.owner = $4
     RETURNING 1"""
 DELETE = "SELECT drop_work($1, $2, $3, $4, $5, $6)"
+
+SETTLE_PATIENCE_MS = 200
+"""How long a settlement waits for a locked row: our own transactions last as long as a flush. The row of a longer one
+is left as it is; its lease expires, and the work runs again under its key."""
 
 
 class ClockSkew:
@@ -132,12 +138,23 @@ class PostgresWork:
         )
 
     def settle(self, settlements: tuple[Settlement, ...], *, now_ms: int) -> Questions[tuple[bool, ...]]:
-        """Release claims; False for each that was no longer valid."""
+        """Release claims; False for each that was no longer valid, or whose row stays locked."""
         order = _lock_order([each.claim for each in settlements])
         rows = [(*claim_values(settlements[n].claim), *_settlement_values(settlements[n], now_ms)) for n in order]
         ((answers,),) = yield Ask(SETTLE, (self._tenant, *columns(rows, 13)))
-        found: dict[int, bool] = dict(zip(order, answers, strict=True))
-        return tuple(found[n] for n in range(len(settlements)))
+        found: dict[int, bool | None] = dict(zip(order, answers, strict=True))
+        for n, row in zip(order, rows, strict=True):
+            if found[n] is None:
+                found[n] = yield from self._settle_locked(row)
+        return tuple(bool(found[n]) for n in range(len(settlements)))
+
+    def _settle_locked(self, row: tuple[Any, ...]) -> Questions[bool]:
+        """Settle a claim whose row is locked; False when it stays locked for too long."""
+        ((is_free,),) = yield Ask(WAIT, (self._tenant, *row[:5], SETTLE_PATIENCE_MS))
+        if not is_free:
+            return False
+        (((answer,),),) = yield Ask(SETTLE, (self._tenant, *columns([row], 13)))
+        return bool(answer)
 
     def release_owner(self, owner: str) -> Questions[int]:
         """Make all claims of an owner due now; return how many. Their attempts stay counted: that is their fence."""

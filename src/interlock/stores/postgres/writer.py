@@ -10,13 +10,16 @@ it was committed, the swap fails and its own record is found under the key. An a
 from a read waits until the synchronous standbys have it (`standbys`).
 Rule 5: whatever happens here, every waiting caller gets an answer.
 Rule 6: a statement contains either creations or other steps, and at most `BATCH_BYTES_MAX` of them.
+Rule 7: a step whose entity another transaction has locked leaves its batch and waits apart, for `BUSY_MS_MAX` at most:
+a transaction of a caller (`join`) may hold a row for long, and steps of other entities do not wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from copy import copy
 from typing import Any
 
@@ -36,6 +39,7 @@ from interlock.stores.postgres.commit import (
     COMMIT_STEPS_WITH_LISTS,
     COMMIT_STEPS_WITH_WORK,
     SELECT_ATTEMPTS,
+    SELECT_CREATED_ELSEWHERE,
     SELECT_GENERATION,
     SELECT_RECORD,
     SELECT_TIPS,
@@ -48,6 +52,8 @@ from interlock.stores.postgres.commit import (
 )
 from interlock.stores.postgres.connection import (
     CONNECTION_LOST,
+    LOCK_TIMEOUT,
+    OTHER_GENERATION,
     Connection,
     is_bad_value,
     is_lost,
@@ -56,7 +62,7 @@ from interlock.stores.postgres.connection import (
     sqlstate,
     translate_error,
 )
-from interlock.stores.postgres.maintenance import create_partitions, delete_expired_keys
+from interlock.stores.postgres.maintenance import create_partitions, delete_expired_keys, merge_counts
 from interlock.stores.postgres.pool import ConnectionPool
 from interlock.stores.postgres.standbys import UNCONFIRMED
 from interlock.stores.postgres.statements import STATEMENTS
@@ -81,9 +87,6 @@ QUEUE_MAX = 4_096
 TIPS_MAX = 20_000
 """Journal tips in memory, half a KiB each. A missing one costs a query."""
 
-OTHER_GENERATION = "IL001"
-"""The server's code when the set of indexed fields is not the one that a statement was prepared for."""
-
 NO_FIELDS = KeptFields(0, {})
 
 TRIES_MAX = 7
@@ -91,6 +94,15 @@ TRIES_MAX = 7
 
 RETRY = Backoff(20, 1_000)
 """The waits between tries: together about two seconds, in which a server can restart."""
+
+BUSY_MS_MAX = 2_000
+"""How long a step waits for an entity that another transaction has locked: as long as a lock of our own connections."""
+
+BUSY_RETRY = Backoff(4, 100)
+"""The waits between tries for such an entity: locks of our own are held for as long as a flush takes."""
+
+MERGE_SECONDS = 10.0
+"""How often the counters of joined transactions are merged: until then each query of counts adds them up."""
 
 HOUSEKEEPING_SECONDS = 3_600.0
 """How often partitions are created ahead and expired keys deleted: there are weeks of time for it."""
@@ -102,13 +114,16 @@ class PendingCommit:
     A caller that was cancelled gets no answer; its step is committed all the same.
     """
 
-    __slots__ = ("append", "future", "is_in_doubt", "prepared")
+    __slots__ = ("append", "busy_tries", "busy_until", "future", "is_apart", "is_in_doubt", "prepared")
 
     def __init__(self, append: Append, future: asyncio.Future[SqlAppendResult]) -> None:
         self.append = append
         self.future = future
         self.prepared: PreparedStep | None = None
         self.is_in_doubt = False
+        self.is_apart = False
+        self.busy_until: float | None = None
+        self.busy_tries = 0
 
     def answer(self, answer: SqlAppendResult) -> None:
         """Answer the caller, unless it was cancelled."""
@@ -133,6 +148,7 @@ class Writer:
         self._behind: dict[str, deque[PendingCommit]] = {}  # by entity with a step in progress
         self._waiting = 0
         self._commits: set[asyncio.Task[None]] = set()
+        self._pauses: set[asyncio.Task[None]] = set()
         self._housekeeping: set[asyncio.Task[None]] = set()
         is_single = pool.address.commit == "one"
         self._commits_max = pool.address.connections if is_single else min(STATEMENTS_MAX, pool.address.connections)
@@ -142,6 +158,7 @@ class Writer:
         self._is_starting = False
         self._clock = SystemClock()
         self._housekeeping_at = pool.loop.time() + HOUSEKEEPING_SECONDS
+        self._merge_at = 0.0
         self._newest_ms = 0
         self._expired_keys = ExpiredKeys(STATEMENTS, self._tenant)
         self.splits = 0
@@ -170,9 +187,9 @@ class Writer:
 
     async def drain(self) -> None:
         """Wait until every caller has its answer."""
-        while self._queue or self._commits or self._housekeeping:
+        while self._queue or self._commits or self._pauses or self._housekeeping:
             self._start_commits()
-            await asyncio.wait(self._commits | self._housekeeping)
+            await asyncio.wait(self._commits | self._pauses | self._housekeeping)
 
     # Statements in progress
 
@@ -211,11 +228,15 @@ class Writer:
 
     def _fail(self, batch: list[PendingCommit], failure: InterlockError) -> None:
         for each in batch:
-            each.fail(copy(failure))  # each caller raises its own
+            if not each.is_apart:
+                each.fail(copy(failure))  # each caller raises its own
 
     def _finish(self, batch: list[PendingCommit]) -> None:
-        """Queue the next step of each entity."""
+        """Queue the next step of each entity, except of those whose step waits apart."""
         for each in batch:
+            if each.is_apart:
+                self._create_task(self._pause(each), self._pauses)
+                continue
             self._waiting -= 1
             behind = self._behind[each.append.entity]
             if behind:
@@ -228,14 +249,62 @@ class Writer:
         if self._queue:
             self._start_soon()
 
+    # Steps of entities that are locked
+
+    def _set_apart(self, steps: list[PendingCommit]) -> None:
+        """Let steps wait for their entities, which other transactions have locked, outside any batch."""
+        now = self._pool.loop.time()
+        for each in steps:
+            if each.busy_until is None:
+                each.busy_until = now + BUSY_MS_MAX / 1_000
+            elif now >= each.busy_until:
+                each.fail(locked_error(each.append.entity))
+                continue
+            each.is_apart = True  # it leaves with the others of its batch
+
+    async def _pause(self, waiting: PendingCommit) -> None:
+        """Wait, then queue a step again."""
+        try:
+            await self._clock.sleep_ms(BUSY_RETRY.wait_ms(waiting.busy_tries, self._clock.jitter()))
+        except BaseException:  # the event loop ends, and this task with it
+            waiting.fail(UnavailableError("the event loop ended", code="store.closed"))
+            raise
+        waiting.busy_tries += 1
+        waiting.is_apart = False
+        self._queue.append(waiting)
+        self._start_soon()
+
+    async def _without_created_elsewhere(self, chunk: list[PendingCommit]) -> list[PendingCommit]:
+        """Set creations apart whose entity a transaction of a caller creates; return the others."""
+        names = [split_entity(each.append.entity) for each in chunk]
+        columns = [list(column) for column in zip(*names, strict=True)]
+        rows = await self._pool.ask_with_retry(
+            lambda connection: connection.fetch(SELECT_CREATED_ELSEWHERE, self._tenant, *columns)
+        )
+        busy = {row[0] for row in rows}
+        self._set_apart([each for n, each in enumerate(chunk, start=1) if n in busy])
+        return [each for n, each in enumerate(chunk, start=1) if n not in busy]
+
     async def _keep_house(self) -> None:
         """Delete expired keys and create partitions; a missing privilege for one does not stop the other."""
-        for task in (lambda each: delete_expired_keys(each, self._expired_keys, self._newest_ms), create_partitions):
-            try:
-                async with self._pool.connection() as connection:
-                    await task(connection)
-            except (InterlockError, asyncpg.PostgresError, *CONNECTION_LOST):
-                continue  # again in an hour; meanwhile the default partition takes new entries
+        for task in (
+            lambda each: delete_expired_keys(each, self._expired_keys, self._newest_ms),
+            create_partitions,
+            lambda each: merge_counts(each, self._tenant),
+        ):
+            await self._try_housekeeping(task)  # if it fails, again in an hour
+
+    def merge_counts_soon(self) -> None:
+        """Merge the counters of joined transactions, unless that was done shortly before."""
+        now = self._pool.loop.time()
+        if now >= self._merge_at:
+            self._merge_at = now + MERGE_SECONDS
+            self._create_task(self._try_housekeeping(lambda each: merge_counts(each, self._tenant)), self._housekeeping)
+
+    async def _try_housekeeping(self, task: Callable[[Connection], Awaitable[None]]) -> None:
+        with contextlib.suppress(InterlockError, asyncpg.PostgresError, *CONNECTION_LOST):
+            async with self._pool.connection() as connection:
+                await task(connection)
 
     # One batch
 
@@ -246,7 +315,8 @@ class Writer:
         known: list[PendingCommit] = []
         unknown: list[PendingCommit] = []
         for each in batch:
-            (known if self._prepare(each, self._tip(each.append)) else unknown).append(each)
+            is_known = each.prepared is not None or self._prepare(each, self._tip(each.append))
+            (known if is_known else unknown).append(each)
         if unknown:
             known += await self._prepare_from_database(unknown)
         known.sort(key=lambda each: split_entity(each.append.entity))  # every writer locks in this order
@@ -276,7 +346,7 @@ class Writer:
         for attempt in range(TRIES_MAX):
             try:
                 chunk = await self._send(chunk)
-                chunk = await self._prepare_from_database(chunk) if chunk else []
+                chunk = await self._retryable(chunk) if chunk else []
             except UnavailableError as error:
                 if error.code == UNCONFIRMED:
                     raise  # it took as long as a commit may; a caller that retries waits again
@@ -293,6 +363,8 @@ class Writer:
                 failure = translate_error(error, self._address)
                 for each in chunk:
                     each.is_in_doubt = each.is_in_doubt or is_lost(error)
+                if sqlstate(error) == LOCK_TIMEOUT and chunk[0].append.expected == 0:
+                    chunk = await self._without_created_elsewhere(chunk)
             if not chunk:
                 return
             await self._clock.sleep_ms(RETRY.wait_ms(attempt, self._clock.jitter()))
@@ -347,6 +419,21 @@ class Writer:
             else:
                 missing.append(each)
         return missing
+
+    async def _retryable(self, missing: list[PendingCommit]) -> list[PendingCommit]:
+        """Answer steps that another writer preceded, set those apart whose entity is locked; return the others.
+
+        An entity is locked when its row still has the version and the hash on which the step is computed.
+        """
+        sent_on = {id(each): each.prepared.plan.before for each in missing if each.prepared is not None}
+        again: list[PendingCommit] = []
+        locked: list[PendingCommit] = []
+        for each in await self._prepare_from_database(missing):
+            if each.prepared is not None and not each.future.done():
+                is_same = each.prepared.plan.before == sent_on[id(each)]
+                (locked if is_same else again).append(each)
+        self._set_apart(locked)
+        return again
 
     def _statement(self, batch: list[PreparedStep], *, are_new: bool) -> tuple[str, tuple[Any, ...]]:
         """Return the shortest statement that commits these steps, with its values."""
@@ -438,6 +525,12 @@ class Writer:
                 self._acknowledge(waiting)
                 return
         waiting.answer(Duplicate(kept))
+
+
+def locked_error(entity: str) -> UnavailableError:
+    """Return the error for an entity whose row another transaction holds."""
+    hint = "retry later with the same key; look for a long transaction that joined a send of this entity"
+    return UnavailableError(f"`{entity}` is locked by another transaction", code="store.busy", hint=hint)
 
 
 def split_batch(steps: list[PendingCommit]) -> Iterator[list[PendingCommit]]:

@@ -49,6 +49,14 @@ def newest_schema(store: str) -> int:
     return migrations(store)[-1].number
 
 
+def check_schema(store: str, current: int, *, place: str) -> None:
+    """Raise UsageError (`schema.older`) when a schema lacks migrations that the opening must not run (`migrate=0`)."""
+    if pending_migrations(store, current, place=place):
+        message = f"{place} has schema {current}; this release needs {newest_schema(store)}"
+        hint = "run `interlock db upgrade` with an address without `migrate=0`"
+        raise UsageError(message, code="schema.older", hint=hint)
+
+
 def pending_migrations(store: str, current: int, *, place: str) -> tuple[Migration, ...]:
     """Return the migrations that a schema lacks. Raises UsageError (`schema.newer`) when a newer release wrote it."""
     newest = newest_schema(store)

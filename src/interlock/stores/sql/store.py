@@ -31,6 +31,7 @@ from interlock.ports.store import (
     EntityQuery,
     EntityVerification,
     Itself,
+    Joins,
     JournalRelease,
     Loaded,
 )
@@ -72,6 +73,7 @@ class SqlStore:
     definitions = Itself[Definitions]()
     facts = Itself[StoreFacts]()
     journal_archive = None
+    joins: Joins | None = None
 
     def __init__(self, database: SqlDatabase, wakeups: SqlWakeups) -> None:
         self.database = database
@@ -93,16 +95,7 @@ class SqlStore:
         if found is None:
             return None
         version, changed_ms, body, key_version = found
-        if key_version is not None:
-            return Duplicate(key_version)
-        try:
-            snapshot = decode_snapshot(body)
-        except msgspec.MsgspecError as error:
-            raise CorruptionError(f"cannot decode the snapshot of `{entity}`: {error}", code="entity.row") from error
-        if snapshot.version != version or snapshot.entity != entity:
-            message = f"the row of `{entity}` at version {version} has a snapshot of version {snapshot.version}"
-            raise CorruptionError(message, code="snapshot.version")
-        return Loaded(version, changed_ms, snapshot)
+        return Duplicate(key_version) if key_version is not None else decode_loaded(entity, version, changed_ms, body)
 
     async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:
         """Return the verified records after a version, in order.
@@ -385,6 +378,18 @@ class SqlStore:
     async def entities_stamped_after(self, time_ms: int, *, limit: int) -> tuple[str, ...]:
         """Return entities with an entry later than a time, sorted."""
         return await self.database.read(lambda: leases.stamped_after(self._sql, self._tenant, time_ms, limit))
+
+
+def decode_loaded(entity: str, version: int, changed_ms: int, body: bytes) -> Loaded:
+    """Return the row of an entity as a value. Raises CorruptionError when it cannot be decoded."""
+    try:
+        snapshot = decode_snapshot(body)
+    except msgspec.MsgspecError as error:
+        raise CorruptionError(f"cannot decode the snapshot of `{entity}`: {error}", code="entity.row") from error
+    if snapshot.version != version or snapshot.entity != entity:
+        message = f"the row of `{entity}` at version {version} has a snapshot of version {snapshot.version}"
+        raise CorruptionError(message, code="snapshot.version")
+    return Loaded(version, changed_ms, snapshot)
 
 
 def check_text(text: str, what: str = "entity id") -> None:

@@ -23,13 +23,19 @@ from interlock.errors import (
     UsageError,
 )
 from interlock.stores.sql.database import Questions
-from interlock.stores.sql.schema import SELECT_SCHEMA, pending_migrations
+from interlock.stores.sql.schema import SELECT_SCHEMA, check_schema, newest_schema, pending_migrations
 from interlock.stores.sqlite.files import CALLS, Connection, connect
+from interlock.stores.sqlite.own_locks import OwnLockDetector, OwnTransactionError
+from interlock.stores.sqlite.prefix import (
+    APPLICATION_ID,
+    VERSIONS,
+    PrefixedConnection,
+    check_prefix,
+    find_prefix,
+    use_prefix,
+)
 
 T = TypeVar("T")
-
-APPLICATION_ID = 0x494E544C
-"""The `PRAGMA application_id` of our files ("INTL"): it distinguishes them from databases of other programs."""
 
 BUSY_MS = 5_000
 """How long a connection waits for the write lock of another process: the longest batch plus a slow flush."""
@@ -57,7 +63,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
 )
 """File systems where locks and shared memory of WAL do not work between hosts."""
 
-SELECT_TABLES = "SELECT count(*) FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
+SELECT_TABLE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
 INSERT_SCHEMA = "INSERT INTO schema_version (version, name) VALUES (?, ?)"
 
 _COMMON = (
@@ -75,11 +81,12 @@ _WRITER = (
 _POISONING = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
-def open_writer(path: Path) -> Connection:
+def open_writer(path: Path, *, prefix: str | None = None, migrates: bool = True) -> Connection:
     """Open the connection that writes, on a file with the newest schema; create the file (0600) if needed.
 
     Raises NotFoundError when its folder is missing, UsageError when the file belongs to another program or a newer
-    release, or was open in the parent of this process when it forked (`store.forked`).
+    release, or was open in the parent of this process when it forked (`store.forked`); and, without `migrates`, when
+    its schema is older (`schema.older`).
     """
     if sqlite3.sqlite_version_info < LIBRARY_MIN:
         raise UsageError(f"SQLite {sqlite3.sqlite_version} is too old; expected 3.37 or newer", code="sqlite.version")
@@ -88,13 +95,15 @@ def open_writer(path: Path) -> Connection:
         raise NotFoundError(f"the folder {path.parent} does not exist", code="store.folder", hint="create it first")
     with CALLS:
         try:
-            connection = connect(path, busy_ms=BUSY_MS, create=True)
+            connection = connect(path, busy_ms=BUSY_MS, create=migrates)
         except sqlite3.Error as error:
             raise translate_error(error, path) from error
         try:
             for pragma in (*_COMMON, *_WRITER):
                 connection.execute(pragma)
-            _check_ours(connection, path)
+            use_prefix(connection, find_prefix(connection, path, prefix))
+            if not migrates:
+                check_schema("sqlite", schema_number(connection), place=str(path))
             _enable_wal(connection, path)
             _migrate(connection, path)
             _flush(path)
@@ -119,24 +128,18 @@ def open_projector(path: Path) -> Connection:
     return connection
 
 
-def open_reader(path: Path) -> Connection:
+def open_reader(path: Path, *, prefix: str = "") -> Connection:
     """Open a connection that can only read. Raises as `files.connect` does."""
     with CALLS:
         connection = connect(path, busy_ms=BUSY_MS)
         try:
             for pragma in (*_COMMON, "PRAGMA query_only = ON"):
                 connection.execute(pragma)
+            use_prefix(connection, prefix)
         except BaseException:
             connection.close()
             raise
     return connection
-
-
-def _check_ours(connection: sqlite3.Connection, path: Path) -> None:
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    tables = connection.execute(SELECT_TABLES).fetchone()[0]
-    if application != APPLICATION_ID and (application != 0 or tables):
-        raise UsageError(f"{path} is a database of another program", code="store.foreign", hint="use another file")
 
 
 def _enable_wal(connection: sqlite3.Connection, path: Path) -> None:
@@ -145,18 +148,15 @@ def _enable_wal(connection: sqlite3.Connection, path: Path) -> None:
         raise UnavailableError(f"{path} cannot use WAL mode (its mode is {mode})", code="store.journal_mode")
 
 
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+def _migrate(connection: Connection, path: Path) -> None:
     """Upgrade the schema; of several processes that open a new file at the same time, one does it."""
-    if not pending_migrations("sqlite", _schema(connection), place=str(path)):
+    if not pending_migrations("sqlite", schema_number(connection), place=str(path)):
         return  # without the write lock, for which busy processes would make this one wait
     begin(connection)
     try:
-        current = _schema(connection)
-        for number, name, text in pending_migrations("sqlite", current, place=str(path)):
-            for statement in _statements(text):
-                connection.execute(statement)
-            connection.execute(INSERT_SCHEMA, (number, name))
-        if current == 0:
+        current = schema_number(connection)
+        _run_migrations(connection, current, place=str(path))
+        if current == 0 and not connection.prefix:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("COMMIT")
     finally:
@@ -164,9 +164,31 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
             connection.execute("ROLLBACK")
 
 
-def _schema(connection: sqlite3.Connection) -> int:
-    tables: int = connection.execute(SELECT_TABLES).fetchone()[0]
-    current: int = connection.execute(SELECT_SCHEMA).fetchone()[0] if tables else 0
+def migrate_joined(connection: sqlite3.Connection, prefix: str) -> int:
+    """Create or upgrade the tables of a store on a connection of the caller, in its transaction; return the number.
+
+    Raises UsageError when the tables are of a newer release, or the prefix is invalid.
+    """
+    check_prefix(prefix)
+    if not connection.in_transaction:
+        connection.execute(BEGIN)
+    ours = PrefixedConnection(connection, prefix)
+    _run_migrations(ours, schema_number(ours), place="the file")
+    return newest_schema("sqlite")
+
+
+def _run_migrations(connection: Connection | PrefixedConnection, current: int, *, place: str) -> None:
+    for number, name, text in pending_migrations("sqlite", current, place=place):
+        for statement in _statements(text):
+            connection.execute(statement)
+        connection.execute(INSERT_SCHEMA, (number, name))
+
+
+def schema_number(connection: Connection | PrefixedConnection) -> int:
+    """Return the number of the store's schema in a file; 0 when it has none."""
+    if connection.execute(SELECT_TABLE, (f"{connection.prefix}{VERSIONS}",)).fetchone() is None:
+        return 0
+    current: int = connection.execute(SELECT_SCHEMA).fetchone()[0]
     return current
 
 
@@ -186,13 +208,18 @@ def run_questions(connection: sqlite3.Connection, questions: Questions[T]) -> T:
 
 
 def begin(connection: sqlite3.Connection, *, waits: bool = True) -> None:
-    """Start a transaction that writes; wait for other processes up to `BUSY_MS`, or just for one short try."""
+    """Start a transaction that writes; wait for other processes up to `BUSY_MS`, or just for one short try.
+
+    Raises OwnTransactionError when the program itself holds the lock and keeps it.
+    """
+    detector = OwnLockDetector(connection)
     for _ in range(BUSY_MS // BUSY_MS_EACH - 1 if waits else 0):
         try:
             connection.execute(BEGIN)
         except sqlite3.OperationalError as error:
-            if _primary(error) != sqlite3.SQLITE_BUSY:
+            if primary_code(error) != sqlite3.SQLITE_BUSY:
                 raise
+            detector.look()
         else:
             return
     connection.execute(BEGIN)
@@ -256,12 +283,16 @@ def file_system(path: Path, mounts: str = MOUNTS) -> str | None:
 
 def poisons(error: sqlite3.Error) -> bool:
     """Return whether the connection can no longer be trusted."""
-    return _primary(error) in _POISONING
+    return primary_code(error) in _POISONING
 
 
 def translate_error(error: sqlite3.Error, path: Path) -> InterlockError:
     """Return the error as one of ours, by what the caller should do next."""
-    match _primary(error):
+    if isinstance(error, OwnTransactionError):
+        message = f"{path.name} is locked by an open transaction of this process"
+        hint = "use runtime.join(connection) to send in that transaction, or commit it first"
+        return UsageError(message, code="store.own_transaction", hint=hint)
+    match primary_code(error):
         case sqlite3.SQLITE_FULL:
             return UnavailableError(f"no space left for {path.name}", code="store.full", hint="free some space")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
@@ -283,5 +314,6 @@ def translate_error(error: sqlite3.Error, path: Path) -> InterlockError:
             return InternalError(f"SQLite rejected a statement of the store: {error}", code="store.statement")
 
 
-def _primary(error: sqlite3.Error) -> int:
+def primary_code(error: sqlite3.Error) -> int:
+    """Return SQLite's code of an error, without what it adds to it."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF

@@ -108,6 +108,8 @@ class Connection(sqlite3.Connection):
 
     path: Path
     identity: Identity
+    prefix: str = ""
+    """What every name of a table begins with; see `prefix`."""
 
     def close(self) -> None:
         """Close and unregister it."""
@@ -196,6 +198,11 @@ def _create(path: Path) -> None:
     except OSError:
         return  # it exists; or it cannot be created, and SQLite says why
     os.close(descriptor)
+
+
+def connections_to(identity: Identity) -> list[Connection]:
+    """Return the open connections of this package to a file."""
+    return [each for each in list(_open.values()) if each.identity == identity]
 
 
 class DatabaseFiles:

@@ -16,6 +16,7 @@ from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.projections import Projector
 from interlock.stores.sqlite.connection import begin, open_projector, translate_error
 from interlock.stores.sqlite.files import CALLS
+from interlock.stores.sqlite.prefix import prefixed
 
 SELECT_CURSOR = "SELECT cursor FROM projection WHERE tenant = ? AND name = ?"
 MOVE_CURSOR = """
@@ -31,12 +32,17 @@ def project_batch(
     entries: tuple[FeedEntry, ...],
     before: str | None,
     after: str,
+    *,
+    prefix: str = "",
 ) -> bool:
-    """Run a projector and move its cursor in one transaction; False when the cursor is elsewhere. Blocks."""
+    """Run a projector and move its cursor in one transaction; False when the cursor is elsewhere. Blocks.
+
+    `prefix` is that of the store's tables. The statements of the function are not rewritten.
+    """
     with CALLS, closing(open_projector(path)) as connection:
         try:
             begin(connection)
-            found = connection.execute(SELECT_CURSOR, place).fetchone()
+            found = connection.execute(prefixed(SELECT_CURSOR, prefix), place).fetchone()
         except sqlite3.Error as error:
             raise translate_error(error, path) from error
         try:
@@ -48,7 +54,7 @@ def project_batch(
             if not connection.in_transaction:
                 hint = "remove `commit` and `rollback` from the function: the runner commits with the cursor"
                 raise UsageError("the projection ended its transaction", code="projection.transaction", hint=hint)
-            connection.execute(MOVE_CURSOR, (*place, after, len(entries)))
+            connection.execute(prefixed(MOVE_CURSOR, prefix), (*place, after, len(entries)))
             connection.execute("COMMIT")
             return True
         finally:

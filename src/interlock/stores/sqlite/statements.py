@@ -17,6 +17,14 @@ _EDITION = "kind, revision, digest, sequence, label, saved_ms, written_name"
 
 _INDEX = "kind, field, form, state, done, cursor"
 
+# One entity, with the version that used a key
+
+SELECT_LOADED = """
+    SELECT e.version, e.changed_ms, e.snapshot, k.version
+    FROM entity AS e LEFT JOIN event_key AS k
+      ON k.tenant = e.tenant AND k.kind = e.kind AND k.id = e.id AND k.key = ?
+    WHERE e.tenant = ? AND e.kind = ? AND e.id = ?"""
+
 # The tables that the functions below use
 
 SELECT_ALIVE = "SELECT alive_ms FROM alive WHERE tenant = ?"

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from queue import Empty, LifoQueue
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qs, unquote
 
 import msgspec
@@ -27,17 +27,21 @@ from interlock.ports.projections import ProjectionStatus, Projector
 from interlock.ports.refusals import Refusal
 from interlock.ports.store import Append, Itself
 from interlock.ports.threads import in_thread, in_thread_or_here
+from interlock.ports.transactions import CallerTransaction, TransactionEnd
 from interlock.ports.work import Claim
 from interlock.stores.file_identity import replaced_error
 from interlock.stores.sql.commit_plan import split_entity
 from interlock.stores.sql.database import Questions, SqlAppendResult
+from interlock.stores.sql.join_errors import other_database_error
 from interlock.stores.sql.store import SqlStore
 from interlock.stores.sqlite.commit_queue import CommitQueue
 from interlock.stores.sqlite.connection import open_reader, open_writer, run_questions, translate_error
 from interlock.stores.sqlite.feed import cursor_at, read_feed
 from interlock.stores.sqlite.files import CALLS, Connection
+from interlock.stores.sqlite.joined import JoinedSqliteStore, JoinedStep, select_versions
+from interlock.stores.sqlite.prefix import check_prefix
 from interlock.stores.sqlite.projections import project_batch
-from interlock.stores.sqlite.statements import STATEMENTS
+from interlock.stores.sqlite.statements import SELECT_LOADED, STATEMENTS
 from interlock.stores.sqlite.work import SqliteWork
 from interlock.stores.threads.pool import ThreadPool
 from interlock.stores.wakeup_pipes import WakeupPipes
@@ -45,26 +49,31 @@ from interlock.stores.wakeup_pipes import WakeupPipes
 READERS_MAX = 4
 """Threads that read: more would only wait for the interpreter's lock."""
 
-SELECT_LOADED = """
-    SELECT e.version, e.changed_ms, e.snapshot, k.version
-    FROM entity AS e LEFT JOIN event_key AS k
-      ON k.tenant = e.tenant AND k.kind = e.kind AND k.id = e.id AND k.key = ?
-    WHERE e.tenant = ? AND e.kind = ? AND e.id = ?"""
-
 T = TypeVar("T")
 
 
 def open_store(url: str) -> SqliteStore:
     """Open the store of `sqlite:///relative.db` or `sqlite:////absolute.db`, and create the file if needed. Blocks.
 
-    `?tenant=name` binds the store to a tenant. Raises UsageError when the address is invalid.
+    `?tenant=name` binds the store to a tenant. A file that has tables of an application is shared: the names of the
+    store's tables then begin with `interlock_`, or with `?prefix=`. With `?migrate=0` an older schema is refused, not
+    upgraded. Raises UsageError when the address is invalid.
     """
-    path, tenant = address(url)
-    return SqliteStore(path, tenant=tenant)
+    found = address(url)
+    return SqliteStore(found.path, tenant=found.tenant, prefix=found.prefix, migrates=found.migrates)
 
 
-def address(url: str) -> tuple[Path, str]:
-    """Return the file and the tenant that an address names. Raises UsageError when it is invalid."""
+class SqliteAddress(NamedTuple):
+    """What an address names: the file, the tenant, the prefix of tables if any, and whether opening may migrate."""
+
+    path: Path
+    tenant: str
+    prefix: str | None
+    migrates: bool
+
+
+def address(url: str) -> SqliteAddress:
+    """Return what an address names. Raises UsageError when it is invalid."""
     rest, _, options = url.removeprefix("sqlite://").partition("?")
     name = unquote(rest.removeprefix("/"))
     if not url.startswith("sqlite:///") or not name:
@@ -74,9 +83,14 @@ def address(url: str) -> tuple[Path, str]:
         hint = "use `memory:` for a store without a file"
         raise UsageError("a SQLite store needs a file", code="url.memory", hint=hint)
     given = parse_qs(options, keep_blank_values=True)
-    if set(given) - {"tenant"}:
-        raise UsageError(f"unknown option in `{url}`", code="url.option", hint="the only option is `tenant`")
-    return Path(name), given.get("tenant", [""])[-1]
+    if set(given) - {"tenant", "prefix", "migrate"}:
+        hint = "the options are `tenant`, `prefix` and `migrate`"
+        raise UsageError(f"unknown option in `{url}`", code="url.option", hint=hint)
+    migrate = given.get("migrate", ["1"])[-1]
+    if migrate not in {"0", "1"}:
+        raise UsageError(f"invalid option `migrate={migrate[:80]}`", code="url.option", hint="0 or 1")
+    prefix = check_prefix(given["prefix"][-1]) if "prefix" in given else None
+    return SqliteAddress(Path(name), given.get("tenant", [""])[-1], prefix, migrate == "1")
 
 
 class SqliteStore(SqlStore):
@@ -86,10 +100,11 @@ class SqliteStore(SqlStore):
     journal_feed = Itself[JournalFeed]()
     server_clock = False
 
-    def __init__(self, path: Path, *, tenant: str = "") -> None:
-        database = SqliteDatabase(path, tenant)
+    def __init__(self, path: Path, *, tenant: str = "", prefix: str | None = None, migrates: bool = True) -> None:
+        database = SqliteDatabase(path, tenant, prefix=prefix, migrates=migrates)
         release = partial(_release_claims, database)
         super().__init__(database, WakeupPipes(database.path, tenant, release))
+        self.joins = SqliteJoins(database)
 
     @property
     def projections(self) -> SqliteProjections:
@@ -103,6 +118,43 @@ class SqliteStore(SqlStore):
     async def cursor_at(self, time_ms: int) -> str:
         """Return the cursor after which the entries from this time on are."""
         return await self.database.read(lambda: cursor_at(time_ms))
+
+
+class SqliteJoins:
+    """Writes in transactions of the caller."""
+
+    one_writer = True
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+
+    def joined(self, transaction: CallerTransaction, *, wait: bool = True) -> JoinedSqliteStore:  # noqa: ARG002 - the
+        # driver's own timeout says how long a connection waits for the file
+        """Return the store on a connection of the caller."""
+        database = self._database
+        if transaction.dialect != "sqlite":
+            raise other_database_error(str(database.path))
+        return JoinedSqliteStore(
+            transaction,
+            path=database.path,
+            identity=database.queue.writer.files.identity,
+            tenant=database.tenant,
+            prefix=database.prefix,
+        )
+
+    async def ended(self, marks: Sequence[object]) -> list[TransactionEnd]:
+        """Return which transactions are committed. One that was rolled back looks like one that is open."""
+        steps = [each for each in marks if isinstance(each, JoinedStep)]
+        versions = await self._database.read(
+            lambda: select_versions(self._database.tenant, [each.entity for each in steps])
+        )
+        return [
+            TransactionEnd.COMMITTED if version >= step.version else TransactionEnd.OPEN
+            for step, version in zip(steps, versions, strict=True)
+        ]
+
+    def committed(self, mark: object) -> None:
+        """Count nothing: a joined transaction has written its counters itself."""
 
 
 async def _release_claims(database: SqliteDatabase, owner: str) -> int:
@@ -129,7 +181,8 @@ class SqliteProjections:
         database = self._store.database
         place = (database.tenant, name)
         return await in_thread(
-            lambda: project_batch(database.path, place, projector, entries, before, after), name="interlock-projection"
+            lambda: project_batch(database.path, place, projector, entries, before, after, prefix=database.prefix),
+            name="interlock-projection",
         )
 
     async def record_failure(self, name: str, *, cursor: str | None, error: str, stopped: bool) -> None:
@@ -142,11 +195,13 @@ class SqliteDatabase:
 
     statements = STATEMENTS
 
-    def __init__(self, path: Path, tenant: str) -> None:
+    def __init__(self, path: Path, tenant: str, *, prefix: str | None = None, migrates: bool = True) -> None:
         self.path = Path(os.path.realpath(path))  # the log is next to the file, not next to a link to it
         self.tenant = tenant
         self.work = SqliteWork(tenant)
-        self.queue = CommitQueue(open_writer(self.path), self.path, tenant)
+        writer = open_writer(self.path, prefix=prefix, migrates=migrates)
+        self.prefix = writer.prefix
+        self.queue = CommitQueue(writer, self.path, tenant)
         self._files = self.queue.writer.files
         self._process = os.getpid()
         self._readers = ThreadPool(READERS_MAX, f"interlock-{path.name}-read")
@@ -258,7 +313,7 @@ class SqliteDatabase:
     def _open_reader(self) -> Connection:
         """Open one more connection that reads, on the very file that is written."""
         try:
-            connection = open_reader(self.path)
+            connection = open_reader(self.path, prefix=self.prefix)
         except sqlite3.Error as error:
             raise self._files.problem() or translate_error(error, self.path) from error
         if connection.identity != self._files.identity:

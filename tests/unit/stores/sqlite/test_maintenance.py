@@ -27,7 +27,8 @@ from interlock.stores.sql.expired_keys import MOVE_MS
 from interlock.stores.sql.schema import migrations
 from interlock.stores.sqlite import commit_queue
 from interlock.stores.sqlite.commit_queue import WriteJob
-from interlock.stores.sqlite.connection import APPLICATION_ID, open_writer
+from interlock.stores.sqlite.connection import open_writer
+from interlock.stores.sqlite.prefix import APPLICATION_ID
 from interlock.stores.sqlite.store import SqliteStore, open_store
 from interlock.stores.sqlite.writer import SqliteWriter
 from interlock.testing.store_suite.samples import SampleEntity

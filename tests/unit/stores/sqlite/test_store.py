@@ -94,9 +94,10 @@ async def test_a_newer_schema_is_refused(path: Path) -> None:
     assert "schema.newer" == raised.value.code
 
 
-@pytest.mark.parametrize("statement", ["CREATE TABLE theirs (a)", "PRAGMA application_id = 7"])
+@pytest.mark.parametrize("statement", ["CREATE TABLE theirs (a)", "SELECT 1"])
 def test_another_programs_database_is_refused(path: Path, statement: str) -> None:
-    """Nothing in it is touched."""
+    """One that is marked as such: nothing in it is touched."""
+    rows(path, "PRAGMA application_id = 7")
     rows(path, statement)
     before = path.read_bytes()
     with pytest.raises(UsageError) as raised:

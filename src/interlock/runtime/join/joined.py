@@ -1,0 +1,221 @@
+"""Sends and creations in a transaction of the caller.
+
+Rule 1: it is the code of `send` on another store: the rules of keys, versions, roles and refusals are the same. It runs
+once; a lost swap raises ConflictError (`conflict.joined`), because only the caller can repeat its transaction.
+Rule 2: nothing of it is in the caches of the runtime before the COMMIT: the next statement may undo it.
+Rule 3: for a blocking connection the coroutine is driven in the caller's thread. It never waits for an event loop.
+Rule 4: a refused event is recorded outside the transaction, which may be rolled back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Protocol, TypeVar, Unpack
+
+from msgspec.structs import replace
+
+from interlock.errors import InternalError
+from interlock.model.convert import Model
+from interlock.model.journal.entry import Receipt
+from interlock.model.journal.work import WorkDelta
+from interlock.ports.store import JoinedStore, Joins, Store
+from interlock.runtime.join.adapters import Kind
+from interlock.runtime.join.after_commit import CommitWatch, JoinedWrite
+from interlock.runtime.join.drivers import Adapter
+from interlock.runtime.request_checks import SendOptions
+from interlock.runtime.sender import EntitySender, OnWork
+
+T = TypeVar("T")
+
+
+class JoinableRuntime(Protocol):
+    """The part of a runtime that is used in transactions of callers."""
+
+    store: Store
+
+    def on_transaction(self, store: JoinedStore, on_work: OnWork) -> JoinableRuntime:
+        """Return it for one call on a transaction."""
+
+    async def send(self, entity: str, event: Any, payload: Any = None, **options: Unpack[SendOptions]) -> Receipt:
+        """Send an event to an entity."""
+
+    async def create(
+        self,
+        entity: str,
+        context: Mapping[str, Any] | Model | None = None,
+        *,
+        key: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        trace: str | None = None,
+        reason: str | None = None,
+    ) -> Receipt:
+        """Create an entity."""
+
+
+class JoinCalls:
+    """The calls of a runtime in transactions of callers, from its own event loop or from other threads."""
+
+    def __init__(
+        self, runtime: JoinableRuntime, joins: Joins, sender: EntitySender, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.runtime = runtime
+        self.loop = loop
+        self._joins = joins
+        self._sender = sender
+        self._watch = CommitWatch(joins, sender)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def stop(self) -> None:
+        """Wait for no transaction any more."""
+        await self._watch.stop()
+
+    def is_prepared(self, entity: object) -> bool:
+        """Whether `prepare` has nothing to do."""
+        return self._sender.is_prepared(str(entity).partition("/")[0], saves=not self._joins.one_writer)
+
+    async def prepare(self, entity: object) -> None:
+        """Read what a call needs of the store apart from the entity, in the runtime's event loop.
+
+        Where the store can write meanwhile, definitions are saved here. On SQLite the caller's transaction saves them.
+        """
+        if not self.is_prepared(entity):
+            await self._sender.prepare(str(entity).partition("/")[0], saves=not self._joins.one_writer)
+
+    async def send(
+        self, adapter: Adapter, entity: str, call: Callable[[JoinableRuntime], Awaitable[Receipt]], *, wait: bool
+    ) -> Receipt:
+        """Make a call on the transaction of a connection."""
+        store = self._joins.joined(adapter.transaction(), wait=wait)
+        created: list[WorkDelta] = []
+        try:
+            receipt = await call(self.runtime.on_transaction(store, lambda _, work: created.append(work)))
+        finally:
+            self._report_refusals(store)
+        if store.mark is not None:
+            write = JoinedWrite(entity, store.mark, tuple(created), is_reported=False)
+            write.is_reported = adapter.on_commit(lambda: self._in_loop(self._watch.committed, write))
+            self._in_loop(self._watch.add, write)
+        return replace(receipt, joined=True)
+
+    async def lock(self, adapter: Adapter, entities: tuple[str, ...], *, wait: bool) -> None:
+        """Lock entities in the transaction of a connection."""
+        await self._joins.joined(adapter.transaction(), wait=wait).lock(entities)
+
+    def _in_loop(self, function: Callable[[JoinedWrite], None], write: JoinedWrite) -> None:
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(function, write)
+
+    def _report_refusals(self, store: JoinedStore) -> None:
+        if store.refusals and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._record_refusals, store)
+
+    def _record_refusals(self, store: JoinedStore) -> None:
+        log = self.runtime.store.refusal_log
+        assert log is not None, "a store that can be joined records refusals"
+        task = self.loop.create_task(log.record_refusals(tuple(store.refusals)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class AsyncJoined:
+    """A runtime in the transaction of an asynchronous connection. Returned by `Runtime.join`."""
+
+    def __init__(self, calls: JoinCalls, connection: Any, kind: Kind, *, wait: bool) -> None:
+        self._calls = calls
+        self._connection = connection
+        self._kind = kind
+        self._wait = wait
+
+    async def send(
+        self, entity: str, event: str | Model, payload: Any = None, **options: Unpack[SendOptions]
+    ) -> Receipt:
+        """Send an event to an entity in the caller's transaction. It counts once the caller has committed.
+
+        The arguments are those of `Runtime.send`. Raises what it raises, ConflictError (`conflict.joined`) when another
+        transaction was first, and UsageError (`join.*`) when the connection cannot be joined. After an error of
+        PostgreSQL, the transaction can only be rolled back.
+        """
+        return await self._send(entity, lambda runtime: runtime.send(entity, event, payload, **options))
+
+    async def create(
+        self,
+        entity: str,
+        context: Mapping[str, Any] | Model | None = None,
+        *,
+        key: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        trace: str | None = None,
+        reason: str | None = None,
+    ) -> Receipt:
+        """Create an entity in the caller's transaction. The arguments are those of `Runtime.create`."""
+        return await self._send(
+            entity,
+            lambda runtime: runtime.create(entity, context, key=key, principal=principal, trace=trace, reason=reason),
+        )
+
+    async def lock(self, *entities: str) -> None:
+        """Lock entities in one order, so that two transactions that use several entities never deadlock."""
+        await self._on_adapter(lambda adapter: self._calls.lock(adapter, entities, wait=self._wait))
+
+    async def _send(self, entity: str, call: Callable[[JoinableRuntime], Awaitable[Receipt]]) -> Receipt:
+        await self._calls.prepare(entity)
+        return await self._on_adapter(lambda adapter: self._calls.send(adapter, entity, call, wait=self._wait))
+
+    async def _on_adapter(self, call: Callable[[Adapter], Coroutine[Any, Any, T]]) -> T:
+        if not self._kind.runs_sync:
+            return await call(self._kind.adapter(self._connection))
+        result: T = await self._connection.run_sync(lambda inner: drive(call(self._kind.adapter(inner))))
+        return result
+
+
+class Joined:
+    """A runtime in the transaction of a blocking connection. Returned by `BlockingRuntime.join`."""
+
+    def __init__(self, calls: JoinCalls, adapter: Adapter, check: Callable[[], None], *, wait: bool) -> None:
+        self._calls = calls
+        self._adapter = adapter
+        self._check = check
+        self._wait = wait
+
+    def send(self, entity: str, event: str | Model, payload: Any = None, **options: Unpack[SendOptions]) -> Receipt:
+        """As `AsyncJoined.send`."""
+        return self._send(entity, lambda runtime: runtime.send(entity, event, payload, **options))
+
+    def create(
+        self,
+        entity: str,
+        context: Mapping[str, Any] | Model | None = None,
+        *,
+        key: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        trace: str | None = None,
+        reason: str | None = None,
+    ) -> Receipt:
+        """As `AsyncJoined.create`."""
+        return self._send(
+            entity,
+            lambda runtime: runtime.create(entity, context, key=key, principal=principal, trace=trace, reason=reason),
+        )
+
+    def lock(self, *entities: str) -> None:
+        """As `AsyncJoined.lock`."""
+        self._check()
+        drive(self._calls.lock(self._adapter, entities, wait=self._wait))
+
+    def _send(self, entity: str, call: Callable[[JoinableRuntime], Awaitable[Receipt]]) -> Receipt:
+        self._check()
+        if not self._calls.is_prepared(entity):
+            asyncio.run_coroutine_threadsafe(self._calls.prepare(entity), self._calls.loop).result()
+        return drive(self._calls.send(self._adapter, entity, call, wait=self._wait))
+
+
+def drive(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that waits for nothing, without an event loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    coroutine.close()
+    raise InternalError("a joined call on a blocking connection waited for an event loop", code="join.waited")

@@ -1,0 +1,48 @@
+"""Migrations on a connection of the caller: with a blocking cursor, inside the caller's transaction.
+
+Rule: the search path is that of the store for the migrations, and the caller's own again afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from interlock.errors import UsageError
+from interlock.stores.postgres.address import check_schema_name
+from interlock.stores.sql.schema import SELECT_SCHEMA, newest_schema, pending_migrations
+
+LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('interlock/migrate/' || current_schema(), 0))"
+
+
+class Cursor(Protocol):
+    """The part of a cursor of psycopg that is used; statements have no parameters."""
+
+    def execute(self, query: Any) -> Any:
+        """Run one statement or several."""
+
+    def fetchone(self) -> Any:
+        """Return the next row."""
+
+
+def migrate_joined(cursor: Cursor, schema: str) -> int:
+    """Create or upgrade the tables of a schema; return its number. Raises UsageError for a newer one."""
+    check_schema_name(schema)
+
+    def value(statement: str) -> Any:
+        cursor.execute(statement.encode())
+        row = cursor.fetchone()
+        return row[0] if isinstance(row, tuple) else next(iter(row.values()))
+
+    if value("SELECT current_setting('transaction_read_only')") == "on":
+        raise UsageError("the transaction is read-only", code="join.read_only")
+    theirs = value("SELECT quote_literal(current_setting('search_path'))")
+    cursor.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"'.encode())
+    cursor.execute(f'SET LOCAL search_path TO "{schema}"'.encode())
+    value(LOCK)
+    has_versions = value("SELECT to_regclass('schema_version') IS NOT NULL")
+    current = value(SELECT_SCHEMA) if has_versions else 0
+    for each in pending_migrations("postgres", current, place=f"schema `{schema}`"):
+        cursor.execute(each.text.encode())
+        cursor.execute(f"INSERT INTO schema_version (version, name) VALUES ({each.number}, '{each.name}')".encode())  # noqa: S608 - the numbers and names of our own files
+    cursor.execute(f"SELECT set_config('search_path', {theirs}, true)".encode())
+    return newest_schema("postgres")
