@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from interlock.observe.notebook import show
     from interlock.ports.field_indexes import IndexStatus
     from interlock.ports.journal_feed import FeedEntry
+    from interlock.ports.projections import ProjectionStatus
     from interlock.ports.store import EntityPage, EntityQuery, EntityRow
     from interlock.render.drawing import Drawing
     from interlock.runtime.blocking import BlockingRuntime
@@ -103,6 +104,7 @@ _HOMES = {
     "Progress": "interlock.effects.handler_calls",
     "SourceLocation": "interlock.errors",
     "Receipt": "interlock.model.journal.entry",
+    "ProjectionStatus": "interlock.ports.projections",
     "Range": "interlock.model.conditions",
     "ReconcileRequest": "interlock.runtime.reconcile.definition",
     "ReconcileResult": "interlock.runtime.reconcile.definition",
@@ -166,6 +168,7 @@ __all__ = (
     "MissingExtraError",
     "NotFoundError",
     "Progress",
+    "ProjectionStatus",
     "Range",
     "Receipt",
     "ReconcileRequest",

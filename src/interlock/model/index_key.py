@@ -91,7 +91,7 @@ class IndexedField(Struct, frozen=True):
 
 def form_of_field(field: Field) -> IndexForm | None:
     """Return how the values of a field are read; None for a type that has no keys."""
-    form = _FORM_OF_FORMAT.get(getattr(field, "format", None) or "")
+    form = _FORM_OF_FORMAT.get(field.format or "")
     return form if form is not None and field.type == "string" else _FORM_OF_TYPE.get(field.type)
 
 

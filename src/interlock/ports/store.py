@@ -25,6 +25,7 @@ from interlock.ports.definitions import Definitions
 from interlock.ports.field_indexes import FieldIndexes
 from interlock.ports.journal_feed import JournalFeed
 from interlock.ports.leases import ClockStamps, Leases
+from interlock.ports.projections import Projections
 from interlock.ports.refusals import Refusal, RefusalHistory, RefusalLog
 from interlock.ports.statistics import Statistics
 from interlock.ports.store_facts import StoreFacts
@@ -347,6 +348,11 @@ class Store(Protocol):
     @property
     def field_indexes(self) -> FieldIndexes | None:
         """Indexes on context fields. Without them, the runtime finds entities by reading them one by one."""
+        return None
+
+    @property
+    def projections(self) -> Projections | None:
+        """Positions of projections, in the transaction of what they write."""
         return None
 
     @property

@@ -34,12 +34,13 @@ from interlock.model.snapshot import Snapshot
 from interlock.ports.field_indexes import IndexStatus
 from interlock.ports.fork import after_fork, forked_error, keep_forever
 from interlock.ports.journal_feed import FeedEntry
+from interlock.ports.projections import ProjectionStatus
 from interlock.ports.store import EntityPage, EntityQuery
 from interlock.ports.threads import start_thread
 from interlock.runtime.history.replay import At
 from interlock.runtime.history.verify import Verification
 from interlock.runtime.request_checks import SendOptions
-from interlock.runtime.runtime import JsonPayload, Runtime
+from interlock.runtime.runtime import JsonPayload, Projecting, Runtime
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, Signals, until_stopped
 from interlock.runtime.upgrades import UpgradePreview
@@ -284,6 +285,23 @@ class BlockingRuntime:
     ) -> Generator[FeedEntry, None, None]:
         """As `Runtime.feed`, as an ordinary iterator."""
         yield from self._each(self.runtime.feed(after=after, kinds=kinds, follow=follow))
+
+    def projection(
+        self, name: str, *, kinds: Sequence[str] | None = None, batch: int = 500
+    ) -> Callable[[Projecting], Projecting]:
+        """As `Runtime.projection`."""
+
+        def start(projector: Projecting) -> Projecting:
+            async def register() -> Projecting:
+                return self.runtime.projection(name, kinds=kinds, batch=batch)(projector)
+
+            return self._wait(register())
+
+        return start
+
+    def projections(self) -> tuple[ProjectionStatus, ...]:
+        """As `Runtime.projections`."""
+        return self._wait(self.runtime.projections())
 
     def verify(self, entity: str) -> Verification:
         """As `Runtime.verify`."""

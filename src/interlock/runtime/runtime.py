@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import suppress
 from copy import copy
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, cast, overload
 
 from msgspec.structs import replace
 
@@ -44,6 +44,7 @@ from interlock.ports.clock import Clock, wait_to_poll
 from interlock.ports.field_indexes import IndexStatus
 from interlock.ports.fork import after_fork, keep_forever
 from interlock.ports.journal_feed import FeedEntry
+from interlock.ports.projections import ProjectionStatus, Projector
 from interlock.ports.store import ENDED_STATES, EntityPage, EntityQuery, JoinedStore, Store, check_capabilities
 from interlock.runtime.admission import Admission, ThreadAdmission
 from interlock.runtime.chart_registry import ChartRegistry, unknown_kind
@@ -52,6 +53,7 @@ from interlock.runtime.feed import check_kinds, feed_of, follow_feed
 from interlock.runtime.field_walk import declared_forms, declared_indexes, find_by_walk
 from interlock.runtime.history.replay import At, entries_after, state_at
 from interlock.runtime.history.verify import Verification, verify_entity, verify_store
+from interlock.runtime.projection import ProjectionRunner, capabilities, register_projection
 from interlock.runtime.request_checks import (
     SendOptions,
     check_entity,
@@ -74,6 +76,8 @@ from interlock.runtime.work_ringer import WorkRinger
 if TYPE_CHECKING:
     from interlock.runtime.join.connections import AsyncConnection, AsyncpgConnection
     from interlock.runtime.join.joined import AsyncJoined, JoinCalls
+
+Projecting = TypeVar("Projecting", bound=Projector)
 
 EventModels = Mapping[type, tuple[str, ...]]
 """The events of a kind that a model is declared for."""
@@ -122,6 +126,7 @@ class Runtime:
         self._admission: Admission | ThreadAdmission = Admission(gate)
         self._join_calls: JoinCalls | None = None
         self._close_callbacks: list[Callable[[], Awaitable[object]]] = []
+        self._projections: dict[str, ProjectionRunner] = {}
         self._drain_listeners: list[Callable[[], None]] = []
         self._process = os.getpid()
         after_fork(self, keep_forever)  # finalizers of inherited connections would act on the parent's
@@ -526,6 +531,29 @@ class Runtime:
             except UnavailableError:
                 if not self.sender.closed:
                     raise
+
+    def projection(
+        self, name: str, *, kinds: Sequence[str] | None = None, batch: int = 500
+    ) -> Callable[[Projecting], Projecting]:
+        """Fill tables of the program from the feed, in the transaction that moves the position: a decorator.
+
+        The function gets a connection and up to `batch` entries. On SQLite it is a plain function with a
+        `sqlite3.Connection`, on PostgreSQL a coroutine function with a connection of asyncpg. It writes, and does not
+        commit. Each entry takes effect exactly once in tables of the store's database. One process runs it at a time.
+        An error is retried with the same entries; after ten in a row the projection stops, with its error in
+        `projections`.
+
+        Raises UsageError for an invalid name, function or batch, and on a store without projections.
+
+            @runtime.projection("open_orders", kinds=["order"])
+            def open_orders(connection, entries): ...
+        """
+        return register_projection(self.sender, name, kinds, batch, self._projections, self.on_close)
+
+    async def projections(self) -> tuple[ProjectionStatus, ...]:
+        """Return the projections of the store, by name: position, entries taken, failures, and the last error."""
+        projections, _ = capabilities(self.store)
+        return await projections.projections()
 
     async def can(self, entity: str) -> tuple[Candidate, ...]:
         """Return the transitions that could be taken now, with the verdict of each guard and what it read.

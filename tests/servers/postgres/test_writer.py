@@ -127,6 +127,7 @@ def kinds_of(answers: list[Any]) -> list[type]:
 
 async def test_what_arrives_together_goes_in_one_statement(store: PostgresStore) -> None:
     """One statement for many, another, shorter one for a step alone; nothing else is asked."""
+    await append_all(store, SampleEntity("parcel/first").create())  # the writer reads which fields have an index
     wire = Wire(store)
     lives = await born(store, 20)
     await together(store, *(sample.step(key="a") for sample in lives))

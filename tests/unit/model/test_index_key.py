@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.model.document.field import Field
+from interlock.model.document.formats import Format
 from interlock.model.index_key import (
     INDEX_FORMS,
     KEY_BYTES_MAX,
@@ -173,4 +174,7 @@ def test_a_value_in_json_has_the_key_of_the_python_value() -> None:
 def test_the_form_follows_from_the_type_of_the_field() -> None:
     forms = {each: form_of_field(Field(name="x", type=each)) for each in ("string", "integer", "number", "boolean")}
     assert {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"} == forms
+    formats: tuple[Format, ...] = ("decimal", "date-time", "date", "duration", "uuid", "byte")
+    found = [form_of_field(Field(name="x", type="string", format=each)) for each in formats]
+    assert ["decimal", "date-time", "date", "duration", "string", "string"] == found
     assert [None] * 3 == [form_of_field(Field(name="x", type=each)) for each in ("any", "object", "array")]

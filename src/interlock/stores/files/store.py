@@ -84,7 +84,7 @@ class FileStore:
     journal_archive = Itself[JournalArchive]()
     journal_release = Itself[JournalRelease]()
     verification = Itself[EntityVerification]()
-    clock_stamps = statistics = refusal_history = journal_feed = field_indexes = joins = None
+    clock_stamps = statistics = refusal_history = journal_feed = field_indexes = joins = projections = None
     facts = Itself[StoreFacts]()
     definitions = Itself[Definitions]()
 

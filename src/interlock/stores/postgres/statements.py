@@ -130,6 +130,13 @@ STATEMENTS = Statements(
           SELECT ctid FROM entity_field
           WHERE tenant = $1 AND kind = $2 AND field = $3 ORDER BY value, id LIMIT $4))
         RETURNING 1""",
+    projections="""
+        SELECT name, cursor, entries, failures, error, stopped FROM projection WHERE tenant = $1 ORDER BY name""",
+    record_failure="""
+        INSERT INTO projection AS p (tenant, name, cursor, failures, error, stopped) VALUES ($1, $2, $3, 1, $4, $5)
+        ON CONFLICT (tenant, name) DO UPDATE
+        SET failures = p.failures + 1, error = excluded.error, stopped = excluded.stopped
+        WHERE p.cursor IS NOT DISTINCT FROM excluded.cursor""",
     hold_steps=("SET LOCAL lock_timeout = '200ms'", "LOCK TABLE entity IN SHARE ROW EXCLUSIVE MODE"),
     next_generation="""
         INSERT INTO field_generation AS g (tenant, generation) VALUES ($1, 1)

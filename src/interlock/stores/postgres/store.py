@@ -56,6 +56,7 @@ from interlock.stores.postgres.joined import (
 )
 from interlock.stores.postgres.maintenance import migrate
 from interlock.stores.postgres.pool import ConnectionPool
+from interlock.stores.postgres.projections import PostgresProjections
 from interlock.stores.postgres.refusals import RefusalWriter
 from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.postgres.statistics import StatisticsWriter
@@ -114,6 +115,12 @@ class PostgresStore(SqlStore):
         release = partial(_release_claims, database)
         super().__init__(database, PostgresWakeups(address, lambda: database.connections().pool, release))
         self.joins = None if identity is None else PostgresJoins(database, identity)
+
+    @property
+    def projections(self) -> PostgresProjections:
+        """Positions of projections, in the transaction of what they write."""
+        database = self.database
+        return PostgresProjections(self, database.address.schema, lambda: database.connections().pool)
 
     async def feed(self, after: str | None, *, kinds: tuple[str, ...] | None = None, limit: int) -> FeedPage:
         """Return the entries after a cursor; those of one entity are in the order of their versions."""

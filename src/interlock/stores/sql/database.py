@@ -74,6 +74,8 @@ class Statements:
     forget_index: str
     add_fields: str
     delete_fields: str
+    projections: str
+    record_failure: str
     hold_steps: tuple[str, ...]
     """Wait until no step is in progress, and let none start before the transaction ends; empty with one writer."""
     next_generation: str | None

@@ -20,6 +20,7 @@ from interlock.model.journal.work import Lane, WorkId
 from interlock.ports.definitions import Definition, Definitions, Edition, StoredDefinition
 from interlock.ports.field_indexes import FieldIndexes, IndexStatus
 from interlock.ports.leases import ClockStamps, Downtime, Lease, Leases
+from interlock.ports.projections import ProjectionStatus
 from interlock.ports.refusals import Refusal, RefusalHistory, RefusalLog, RefusalRow, RefusalVerification
 from interlock.ports.statistics import DwellTimes, MinuteRates, StateCount, Statistics
 from interlock.ports.store import (
@@ -181,6 +182,28 @@ class SqlStore:
         return await self.database.change_whole(
             lambda: field_index.drop_part(self._sql, self._tenant, kind, field, limit)
         )
+
+    # Projections
+
+    async def projections_of(self) -> tuple[ProjectionStatus, ...]:
+        """Return all projections, by name."""
+
+        def ask() -> Questions[tuple[ProjectionStatus, ...]]:
+            rows = yield Ask(self._sql.projections, (self._tenant,))
+            return tuple(
+                ProjectionStatus(name, cursor, entries, failures, error, bool(stopped))
+                for name, cursor, entries, failures, error, stopped in rows
+            )
+
+        return await self.database.read(ask)
+
+    async def record_projection_failure(self, name: str, *, cursor: str | None, error: str, stopped: bool) -> None:
+        """Count a failure of a projection at this cursor."""
+
+        def record() -> Questions[None]:
+            yield Ask(self._sql.record_failure, (self._tenant, name, cursor, error, int(stopped)))
+
+        await self.database.change_once(record)
 
     # Refusals
 

@@ -116,6 +116,18 @@ def open_writer(path: Path, *, prefix: str | None = None, migrates: bool = True)
     return connection
 
 
+def open_projector(path: Path) -> Connection:
+    """Open a connection that writes tables of the program, as durable as steps. Called inside `CALLS`."""
+    connection = connect(path, busy_ms=BUSY_MS_EACH)
+    try:
+        for pragma in (*_COMMON, *_WRITER):
+            connection.execute(pragma)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 def open_reader(path: Path, *, prefix: str = "") -> Connection:
     """Open a connection that can only read. Raises as `files.connect` does."""
     with CALLS:

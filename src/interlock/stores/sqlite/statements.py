@@ -142,6 +142,13 @@ STATEMENTS = Statements(
         DELETE FROM entity_field WHERE tenant = ?1 AND kind = ?2 AND field = ?3 AND (value, id) IN (
           SELECT value, id FROM entity_field WHERE tenant = ?1 AND kind = ?2 AND field = ?3 LIMIT ?4)
         RETURNING 1""",
+    projections="""
+        SELECT name, cursor, entries, failures, error, stopped FROM projection WHERE tenant = ?1 ORDER BY name""",
+    record_failure="""
+        INSERT INTO projection (tenant, name, cursor, failures, error, stopped) VALUES (?1, ?2, ?3, 1, ?4, ?5)
+        ON CONFLICT (tenant, name) DO UPDATE
+        SET failures = failures + 1, error = excluded.error, stopped = excluded.stopped
+        WHERE cursor IS excluded.cursor""",
     hold_steps=(),
     next_generation=None,
     # Records

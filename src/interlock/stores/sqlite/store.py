@@ -22,10 +22,11 @@ import msgspec
 from interlock.errors import CorruptionError, UsageError
 from interlock.model.journal.work import Lane
 from interlock.ports.fork import forked_error
-from interlock.ports.journal_feed import FeedPage, JournalFeed
+from interlock.ports.journal_feed import FeedEntry, FeedPage, JournalFeed
+from interlock.ports.projections import ProjectionStatus, Projector
 from interlock.ports.refusals import Refusal
 from interlock.ports.store import Append, Itself
-from interlock.ports.threads import in_thread_or_here
+from interlock.ports.threads import in_thread, in_thread_or_here
 from interlock.ports.transactions import CallerTransaction, TransactionEnd
 from interlock.ports.work import Claim
 from interlock.stores.file_identity import replaced_error
@@ -39,6 +40,7 @@ from interlock.stores.sqlite.feed import cursor_at, read_feed
 from interlock.stores.sqlite.files import CALLS, Connection
 from interlock.stores.sqlite.joined import JoinedSqliteStore, JoinedStep, select_versions
 from interlock.stores.sqlite.prefix import check_prefix
+from interlock.stores.sqlite.projections import project_batch
 from interlock.stores.sqlite.statements import SELECT_LOADED, STATEMENTS
 from interlock.stores.sqlite.work import SqliteWork
 from interlock.stores.threads.pool import ThreadPool
@@ -104,6 +106,11 @@ class SqliteStore(SqlStore):
         super().__init__(database, WakeupPipes(database.path, tenant, release))
         self.joins = SqliteJoins(database)
 
+    @property
+    def projections(self) -> SqliteProjections:
+        """Positions of projections, in the transaction of what they write."""
+        return SqliteProjections(self)
+
     async def feed(self, after: str | None, *, kinds: tuple[str, ...] | None = None, limit: int) -> FeedPage:
         """Return the entries after a cursor, in the order of their commits."""
         return await self.database.read(lambda: read_feed(self.database.tenant, after, kinds, limit))
@@ -153,6 +160,34 @@ class SqliteJoins:
 async def _release_claims(database: SqliteDatabase, owner: str) -> int:
     """Make the claims of a dead worker due."""
     return await database.change_work(lambda: database.work.release_owner(owner))
+
+
+class SqliteProjections:
+    """The projections of a SQLite store: plain functions, called in a thread."""
+
+    is_async = False
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+
+    async def projections(self) -> tuple[ProjectionStatus, ...]:
+        """Return all projections, by name."""
+        return await self._store.projections_of()
+
+    async def project(
+        self, name: str, projector: Projector, entries: tuple[FeedEntry, ...], *, before: str | None, after: str
+    ) -> bool:
+        """Run a projector and move its cursor in one transaction; False when the cursor is no longer `before`."""
+        database = self._store.database
+        place = (database.tenant, name)
+        return await in_thread(
+            lambda: project_batch(database.path, place, projector, entries, before, after, prefix=database.prefix),
+            name="interlock-projection",
+        )
+
+    async def record_failure(self, name: str, *, cursor: str | None, error: str, stopped: bool) -> None:
+        """Count a failure at this cursor."""
+        await self._store.record_projection_failure(name, cursor=cursor, error=error, stopped=stopped)
 
 
 class SqliteDatabase:

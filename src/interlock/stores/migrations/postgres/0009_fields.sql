@@ -62,8 +62,21 @@ $$;
 -- The order in which a feed reads entries (stores/postgres/feed.py). `position` is drawn under the lock of the entity,
 -- `xid` is the transaction of the entry, that of the caller for a joined one. Entries from before have neither.
 CREATE SEQUENCE journal_position;
+GRANT USAGE ON SEQUENCE journal_position TO PUBLIC;
 ALTER TABLE journal ADD COLUMN position bigint, ADD COLUMN xid bigint;
 ALTER TABLE journal
   ALTER COLUMN position SET DEFAULT nextval('journal_position'),
   ALTER COLUMN xid SET DEFAULT pg_current_xact_id()::text::bigint;
 CREATE INDEX journal_by_xid ON journal (xid) WHERE xid IS NOT NULL;
+
+-- Where the projections of a program are in the feed. The row changes in the transaction of what they write.
+CREATE TABLE projection (
+  tenant   text COLLATE "C" NOT NULL,
+  name     text COLLATE "C" NOT NULL,
+  cursor   text,
+  entries  bigint  NOT NULL DEFAULT 0,
+  failures integer NOT NULL DEFAULT 0,
+  error    text,
+  stopped  integer NOT NULL DEFAULT 0,
+  PRIMARY KEY (tenant, name)
+);

@@ -21,3 +21,16 @@ CREATE TABLE field_index (
   cursor TEXT    NOT NULL DEFAULT '',
   PRIMARY KEY (tenant, kind, field)
 ) STRICT, WITHOUT ROWID;
+
+-- Where the projections of a program are in the feed. The row changes in the transaction of what they write.
+
+CREATE TABLE projection (
+  tenant   TEXT    NOT NULL,
+  name     TEXT    NOT NULL,
+  cursor   TEXT,
+  entries  INTEGER NOT NULL DEFAULT 0,
+  failures INTEGER NOT NULL DEFAULT 0,
+  error    TEXT,
+  stopped  INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (tenant, name)
+) STRICT, WITHOUT ROWID;
