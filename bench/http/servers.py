@@ -81,7 +81,7 @@ def hello() -> Iterator[Running]:
 def prepared(folder: Path, clients: int, hot: int) -> None:
     """A store with the entities of so many clients, and a key file, in an empty folder."""
     chart = interlock.load(CHART)
-    with interlock.open(store_url(folder), charts=[chart]) as parcels:
+    with interlock.open(store_url(folder), charts=[chart]).blocking() as parcels:
         for entity in [own_entity(each) for each in range(clients)] + [hot_entity(each) for each in range(hot)]:
             parcels.create(entity, key=f"create-{entity}").expect()
     keys = folder / "keys.toml"

@@ -81,7 +81,7 @@ def main() -> None:
     field = Field({f"device/{number}": "1.0" for number in range(1, 5)})
     with (
         tempfile.TemporaryDirectory() as folder,
-        interlock.open(f"sqlite:///{folder}/fleet.db", charts=[fleet(field, every="100ms")]) as runtime,
+        interlock.connect(f"sqlite:///{folder}/fleet.db", charts=[fleet(field, every="100ms")], work=True) as runtime,
     ):
         for device in field.firmware:
             runtime.create(device, {"firmware": "1.0", "pause": "200ms"}, key="created")

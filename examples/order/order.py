@@ -130,7 +130,7 @@ def main() -> None:
     town = Town({(entity, operation): failure for entity, (_, operation, failure) in FAILURES.items()})
     with (
         tempfile.TemporaryDirectory() as folder,
-        interlock.open(f"sqlite:///{folder}/orders.db", charts=[shop(town)]) as orders,
+        interlock.connect(f"sqlite:///{folder}/orders.db", charts=[shop(town)], work=True) as orders,
     ):
         for entity in FAILURES:
             orders.create(entity, {"amount": 4_990, "item": "lamp"}, key="created")

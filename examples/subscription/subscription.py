@@ -79,7 +79,7 @@ def main() -> None:
     """Four subscriptions, on a database in a temporary folder. Timeouts are short here: a second instead of days."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        interlock.open(f"sqlite:///{folder}/subscriptions.db", charts=[subscriptions(Tray())]) as runtime,
+        interlock.connect(f"sqlite:///{folder}/subscriptions.db", charts=[subscriptions(Tray())], work=True) as runtime,
     ):
         for number in range(1, 5):
             runtime.create(f"subscription/{number}", {"customer": "ada", "patience": "1s"}, key="created")

@@ -119,7 +119,7 @@ def main() -> None:
     charts = provider(rack)
     with (
         tempfile.TemporaryDirectory() as folder,
-        interlock.open(f"sqlite:///{folder}/machines.db", charts=charts) as machines,
+        interlock.connect(f"sqlite:///{folder}/machines.db", charts=charts, work=True) as machines,
     ):
         for entity in SHORTAGES:
             machines.create(entity, {"image": "debian"}, key="created")

@@ -65,7 +65,7 @@ def serving(folder: Path, *, descriptors: int | None = None) -> Iterator[Server]
     keys.write_text(f'[[key]]\nid = "ada"\nsha256 = "{key_digest(KEY)}"\nrights = ["read"]\n', encoding="utf-8")
     keys.chmod(0o600)
     store = f"sqlite:///{folder}/lamps.db"
-    with interlock.open(store, charts=[interlock.loads(CHART)]) as lamps:
+    with interlock.open(store, charts=[interlock.loads(CHART)]).blocking() as lamps:
         lamps.create("lamp/a")
     command = [sys.executable, "-m", "interlock", "serve", store, "--chart", "lamp.yaml", "--port", "0"]
     command += ["--key-file", "keys.toml"]

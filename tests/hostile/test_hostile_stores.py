@@ -182,7 +182,7 @@ def test_an_existing_entity_with_such_an_id_still_works(folder: Path) -> None:
     asyncio.run(append_all(store, SampleEntity(entity).create()))
     asyncio.run(store.close())
     parcels = interlock.loads(PARCEL.format(kind="parcel", revision="1.0.0"))
-    with interlock.open(STORES["sqlite"](folder), charts=[parcels]) as runtime:
+    with interlock.open(STORES["sqlite"](folder), charts=[parcels]).blocking() as runtime:
         again = runtime.create(entity, key="born").outcome
         outcome = runtime.send(entity, "noted").outcome
         found = runtime.state(entity).version, len(runtime.journal(entity)), runtime.verify(entity).problem

@@ -10,11 +10,11 @@ import os
 import posixpath
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overload
 
 from interlock.compiler.build import CompileResult, compile_document
 from interlock.definition.format import Format, ReadResult, SourceLoader, WriteResult
@@ -45,6 +45,7 @@ from interlock.model.step import Step
 from interlock.runtime.reconcile.definition import Reconciler, ReconcilerOptions, build_reconciler
 
 if TYPE_CHECKING:
+    from interlock.effects.handlers import Attempt
     from interlock.effects.retry import HandlerDefaults
     from interlock.evolve.carry import Carrier
     from interlock.kernel.speed_report import SpeedReport
@@ -66,6 +67,8 @@ FORMAT_GROUP = "interlock.formats"
 """The entry points by which other packages add formats: a name, and a `Format`."""
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
+I = TypeVar("I")  # noqa: E741  # the input of a handler
+R = TypeVar("R")
 
 CONTEXT = "context"
 """The key of `models` for the context of a chart."""
@@ -350,6 +353,30 @@ def _bind(reading: ReadResult, models: Mapping[str, type[Any]] = NO_MODELS) -> B
     return BoundChart(compilation.chart, reading.document, diagnostics, models)
 
 
+class HandlerDecorator(Protocol):
+    """Registers a handler: a function of the attempt, or of its input and the attempt."""
+
+    @overload
+    def __call__(self, function: Callable[[Attempt], Awaitable[R]], /) -> Callable[[Attempt], Awaitable[R]]: ...
+
+    @overload
+    def __call__(self, function: Callable[[I, Attempt], Awaitable[R]], /) -> Callable[[I, Attempt], Awaitable[R]]: ...
+
+    @overload
+    def __call__(self, function: Callable[[Attempt], AsyncIterator[R]], /) -> Callable[[Attempt], AsyncIterator[R]]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[[I, Attempt], AsyncIterator[R]], /
+    ) -> Callable[[I, Attempt], AsyncIterator[R]]: ...
+
+    @overload
+    def __call__(self, function: Callable[[Attempt], R], /) -> Callable[[Attempt], R]: ...
+
+    @overload
+    def __call__(self, function: Callable[[I, Attempt], R], /) -> Callable[[I, Attempt], R]: ...
+
+
 class BoundChart(Generic[C]):
     """A chart with its registered guards, assign functions and handlers.
 
@@ -394,9 +421,7 @@ class BoundChart(Generic[C]):
         """Register a pure function of (context, event) that returns a mapping of fields to values."""
         return self._register(name, self.assigns, self.chart.assigns, "assign")
 
-    def handler(
-        self, name: str, *, cpu: bool = False, heartbeat: str | None = None
-    ) -> Callable[[AnyFunction], AnyFunction]:
+    def handler(self, name: str, *, cpu: bool = False, heartbeat: str | None = None) -> HandlerDecorator:
         """Register the function that performs a named action or an invoke.
 
         A coroutine function runs in the event loop, a plain function in a thread, and with `cpu` in a separate process.
@@ -422,7 +447,7 @@ class BoundChart(Generic[C]):
                 self.heartbeats[name] = beat_ms
             return function
 
-        return register_handler
+        return cast("HandlerDecorator", register_handler)
 
     def reconciler(
         self,

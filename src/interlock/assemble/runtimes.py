@@ -430,12 +430,14 @@ class PendingRuntime:
     ) -> None:
         await self._opened.pop().close()
 
-    def __enter__(self) -> BlockingRuntime:
-        runtime = self.blocking()
-        self._blocking.append(runtime)
-        return runtime
+    if not TYPE_CHECKING:  # `connect` opens a blocking runtime; `with` keeps working, and type checkers report it
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._blocking.pop().close()
+        def __enter__(self) -> BlockingRuntime:
+            runtime = self.blocking()
+            self._blocking.append(runtime)
+            return runtime
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None:
+            self._blocking.pop().close()

@@ -49,6 +49,7 @@ COMMANDS = {
     "schema": ("interlock.cli.commands.convert:schema", "Print the JSON Schema for editors"),
     "send": ("interlock.cli.commands.entity:send", "Send an event to an entity"),
     "serve": ("interlock.cli.commands.serve:serve", "Start the web console and HTTP API"),
+    "migrate": ("interlock.cli.commands.migrate:migrate", "Move entities to a newer chart"),
     "shadow": ("interlock.cli.commands.shadow:shadow", "Compare recorded steps with those of a new chart"),
     "show": ("interlock.cli.commands.entity:show", "Show an entity now or at an earlier version"),
     "simulate": ("interlock.cli.commands.simulate:simulate", "Simulate a chart: send events, advance the clock, undo"),
@@ -88,6 +89,11 @@ SUBCOMMANDS = {
         "retry": "Retry dead letters",
         "drop": "Discard dead letters",
     },
+    "migrate": {
+        "plan": "Say which entities would move, and why others stay",
+        "apply": "Move every entity that can be carried",
+        "status": "Count entities by revision",
+    },
     "shadow": {
         "replay": "Compare the journals of a store with a new chart",
     },
@@ -99,7 +105,7 @@ SECTIONS = {
     "Charts": ("check", "simulate", "draw", "convert", "fmt", "schema", "types"),
     "Entities": ("create", "send", "show", "can", "ls", "journal", "tail", "replay"),
     "Operations": ("run", "serve", "top", "stuck", "effects", "doctor", "verify", "archive", "bundle", "db"),
-    "Changes": ("diff", "shadow"),
+    "Changes": ("diff", "shadow", "migrate"),
 }
 """The sections of `--help`, in the order in which a user needs the commands."""
 

@@ -4,7 +4,8 @@ Rule 1: nothing is polled that can be signalled. An append wakes the lanes of it
 processes where the store has signals (`ports.wakeups`). A poll finds what was not signalled.
 Rule 2: running work is renewed at a third of its lease. When another worker has claimed it, its attempt is stopped,
 unless it is already delivering its result: that append counts once, and a row that no longer exists is usually the
-effect of it. When the work is cancelled, its attempt is informed. The details of its heartbeats are stored with it. A
+effect of it. When the work is cancelled, its attempt is informed: immediately by an entry of this process, at the next
+renewal by one of another. The details of its heartbeats are stored with it. A
 process that was suspended for longer than a lease continues its work if no other worker has claimed it: no second
 attempt starts.
 Rule 3: a store that cannot answer makes the lane wait and try again. It never ends the lane.
@@ -184,6 +185,12 @@ class LaneWorker:
     def wake(self) -> None:
         """Look for work now."""
         self._signal.set()
+
+    def cancel(self, entity: str, work_id: WorkId) -> None:
+        """Tell a piece of work that is running here that an entry has cancelled it."""
+        for work in self._running.values():
+            if work.claim.entity == entity and work.claim.work.id == work_id and not work.delivering_result:
+                work.update(replace(work.claim, cancelled=True))
 
     @property
     def running(self) -> int:

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from interlock.effects.retry import as_handler_failure
 from interlock.model.limits import THREADS_MAX
-from interlock.ports.threads import resolve, start_thread
+from interlock.ports.threads import count_handler, resolve, start_thread
 
 G = TypeVar("G")
 T = TypeVar("T")
@@ -97,6 +97,7 @@ class HandlerThreads:
                 loop.call_soon_threadsafe(_resolve, result, ended, value, error)
 
         start_thread(threading.Thread(target=work, name=f"interlock-handler-{next(self._names)}", daemon=True))
+        count_handler(loop, ended)
         self._running.add(ended)  # it is resolved in this loop, later
         ended.add_done_callback(self._running.discard)
         return result, ended

@@ -9,7 +9,7 @@ from typing import Any
 
 from interlock.effects.retry import code_of
 from interlock.errors import InterlockError
-from interlock.ports.clock import Clock
+from interlock.ports.clock import Clock, jumping
 
 
 async def first_of(*awaitables: Awaitable[Any]) -> None:
@@ -38,11 +38,17 @@ async def wait_or_timeout(sleep: Awaitable[object] | None, *futures: asyncio.Fut
 async def wait_until_empty(
     clock: Clock, timeout_ms: float, pending: Callable[[], Collection[asyncio.Future[Any]]]
 ) -> None:
-    """Wait until no future is pending, for `timeout_ms` at most. What is pending may change meanwhile."""
+    """Wait until no future is pending, for `timeout_ms` at most. What is pending may change meanwhile.
+
+    A test clock moves itself while this waits: the test waits for the end, too, and cannot move it.
+    """
+    if not pending():
+        return
     timer = asyncio.ensure_future(clock.sleep_ms(timeout_ms))
     try:
-        while (futures := set(pending())) and not timer.done():
-            await asyncio.wait({timer, *futures}, return_when=asyncio.FIRST_COMPLETED)
+        with jumping(clock):
+            while (futures := set(pending())) and not timer.done():
+                await asyncio.wait({timer, *futures}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         timer.cancel()
 

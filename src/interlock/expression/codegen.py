@@ -118,18 +118,26 @@ class Typed(NamedTuple):
     """The two sides of a sum or difference of integers. The source does not check them: the caller must."""
     sign: str = ""
     """The operator between the operands."""
+    parts: Mapping[str, tuple[str, bool]] | None = None
+    """The values of a new mapping by key, if each is bounded by the text or a lookup: their sources, and whether they
+    are bounded."""
+
+
+ENTITY_LOCALS: Mapping[str, str] = MappingProxyType({"id": "id", "kind": "kind", "version": "version"})
+"""The local names from which the source of `compile_typed` reads the fields of the entity."""
 
 
 def compile_typed(parsed: Parsed, *, inside: Mapping[str, str], fields: Mapping[str, str]) -> Typed:
     """Return the source of a checked expression, given the declared types of context fields.
 
-    It has the value that `compile_parsed` gives, or raises. The caller then evaluates the other source.
+    It reads the fields of the entity from `ENTITY_LOCALS`. It has the value that `compile_parsed` gives, or raises; the
+    caller then evaluates the other source.
 
     >>> from interlock.expression.parser import parse
     >>> compile_typed(parse("context.n + 1"), inside={}, fields={"n": "integer"}).source
     "(context['n'] + 1)"
     """
-    writer, tree = _ExpressionWriter(inside), parsed.tree
+    writer, tree = _ExpressionWriter(inside, entity=ENTITY_LOCALS), parsed.tree
     if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add | ast.Sub):
         left, right = writer.write(tree.left), writer.write(tree.right)
         if static_type(tree.left, fields) == static_type(tree.right, fields) == "integer":
@@ -139,7 +147,20 @@ def compile_typed(parsed: Parsed, *, inside: Mapping[str, str], fields: Mapping[
     code = writer.write(tree)
     # The type of a plain copy is not certain: in another revision the field may have had another type.
     is_certain = code.bounded or isinstance(tree, ast.Dict | ast.List | ast.Tuple)
-    return Typed(code.text, frozenset(writer.uses), static_type(tree, {}) if is_certain else None)
+    certain = static_type(tree, {}) if is_certain else None
+    return Typed(code.text, frozenset(writer.uses), certain, parts=_flat_parts(tree, writer))
+
+
+def _flat_parts(tree: ast.expr, writer: _ExpressionWriter) -> dict[str, tuple[str, bool]] | None:
+    if not isinstance(tree, ast.Dict):
+        return None
+    parts = {}
+    for key, value in zip(tree.keys, tree.values, strict=True):
+        code = writer.write(value)
+        if not isinstance(key, ast.Constant) or not (code.bounded or code.path):
+            return None
+        parts[str(key.value)] = (code.text, code.bounded)
+    return parts
 
 
 def static_type(node: ast.expr, fields: Mapping[str, str]) -> str | None:
@@ -198,10 +219,14 @@ _SHORT_FIELDS = {"event": frozenset(FIELDS["event"]) - {"data", "principal"}, "e
 
 
 class _ExpressionWriter:
-    """Writes the code of one tree. Recursion is safe: the tree is at most 30 deep."""
+    """Writes the code of one tree. Recursion is safe: the tree is at most 30 deep.
 
-    def __init__(self, inside: Mapping[str, str]) -> None:
+    `entity` has the local names of fields of the entity, if there are such.
+    """
+
+    def __init__(self, inside: Mapping[str, str], *, entity: Mapping[str, str] = MappingProxyType({})) -> None:
         self.inside = inside
+        self.entity = entity
         self.uses: set[str] = set()
         self.locals = 0
 
@@ -258,6 +283,8 @@ class _ExpressionWriter:
     def item(self, value: ast.expr, key: ast.expr) -> _Code:
         literal = _literal_key(key)
         root = value.id if isinstance(value, ast.Name) else ""
+        if root == "entity" and isinstance(literal, str) and literal in self.entity:
+            return _Code(self.entity[literal], bounded=True, path=True)
         if root in FIELDS and type(literal) is str:
             return _Code(f"{self.use(root)}.{literal}", bounded=literal in _SHORT_FIELDS[root], path=True)
         inner = self.container(value)
@@ -338,8 +365,8 @@ class _ExpressionWriter:
             state = self.inside[_literal_text(node.args[0])]
             return _Code(f"({state!r} in {self.use('active')})", bounded=True)
         first = self.container(node.args[0]) if name in ("get", "has", "len") else self.write(node.args[0])
-        if name == "str" and first.text == "entity.version":
-            return _Code("f'{entity.version}'", bounded=True)
+        if name == "str" and _is_version(node.args[0]):
+            return _Code(f"f'{{{first.text}}}'", bounded=True)
         codes = [first, *map(self.write, node.args[1:])]
         arguments = ", ".join(each.text for each in codes)
         if name in ("min", "max") and len(codes) > 1:
@@ -367,6 +394,10 @@ class _ExpressionWriter:
         assert node is not None
         code = self.write(node)
         return code if isinstance(node, ast.Constant) else _Code(f"x_key({code.text})", bounded=code.bounded)
+
+
+def _is_version(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and ast.unparse(node) == "entity.version"
 
 
 def _all_bounded(codes: Sequence[_Code]) -> bool:

@@ -228,7 +228,7 @@ def _key(name: Any, path: str) -> str:
     if not isinstance(name, str):
         hint = "use strings as keys, such as str(key)"
         raise _Unconvertible(f"{_name(path)} has a key of type `{type(name).__name__}`", hint)
-    return str.__str__(name)
+    return str(_checked(str.__str__(name), path))
 
 
 def _unknown_type(value: Any, path: str) -> _Unconvertible:

@@ -386,3 +386,12 @@ role reach every process, for one small read in ten seconds."""
 
 UPGRADE_PAIRS_MAX = 256
 """Pairs of revisions whose difference a process keeps to carry entities: as many as compiled definitions."""
+
+MIGRATION_RUNNING_MAX = 32
+"""Entities that a migration moves at the same time: an eighth of a batch of a store, so clients share all."""
+
+MIGRATION_GROUPS_MAX = 1_000
+"""Groups of a migration's report: more than a person reads. Further entities are counted."""
+
+MIGRATION_SAMPLES_MAX = 5
+"""Entities that a group of a migration names."""

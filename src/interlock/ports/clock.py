@@ -6,6 +6,7 @@ import asyncio
 import random
 import secrets
 import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, runtime_checkable
 
 
@@ -49,6 +50,19 @@ class PollingClock(Protocol):
         self, every_ms: float, *, due_ms: float | None = None, at_most_ms: float | None = None
     ) -> float:
         """Wait as the function `wait_to_poll` describes."""
+
+
+@runtime_checkable
+class JumpingClock(Protocol):
+    """A clock that can move itself: a test clock does so while a runtime closes, since its test waits for that."""
+
+    def jumping(self) -> AbstractContextManager[None]:
+        """For a block, move to the next due time whenever every task waits."""
+
+
+def jumping(clock: Clock) -> AbstractContextManager[None]:
+    """Let a test clock move itself for a block; nothing for every other clock."""
+    return clock.jumping() if isinstance(clock, JumpingClock) else nullcontext()
 
 
 async def wait_to_poll(

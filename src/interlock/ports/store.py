@@ -11,7 +11,7 @@ CorruptionError.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -31,6 +31,13 @@ from interlock.ports.store_facts import StoreFacts
 from interlock.ports.transactions import CallerTransaction, TransactionEnd
 from interlock.ports.wakeups import Wakeups
 from interlock.ports.work import WorkQueue
+
+if TYPE_CHECKING:
+    from datetime import date, datetime, timedelta
+    from decimal import Decimal
+    from uuid import UUID
+
+    from interlock.model.conditions import Range
 
 Capability = TypeVar("Capability")
 
@@ -152,6 +159,13 @@ class Loaded(Struct, frozen=True):
     records: tuple[JournalRecord, ...] = ()
 
 
+if TYPE_CHECKING:
+    Scalar = str | int | float | bool | datetime | date | Decimal | UUID | timedelta
+    Where: TypeAlias = Mapping[str, Scalar | Range[Any]]
+else:  # a query is never decoded, and the types of its values depend on the fields
+    Where = Mapping[str, Any]
+
+
 class EntityQuery(Struct, frozen=True, kw_only=True):
     """Which entities to list: by kind, state (atomic or not; or one of `ENDED_STATES`), age, tag, revision and id
     prefix, from a cursor on.
@@ -173,7 +187,7 @@ class EntityQuery(Struct, frozen=True, kw_only=True):
     prefix: str | None = None
     after: str | None = None
     limit: int = 50
-    where: Mapping[str, Any] | None = None
+    where: Where | None = None
     context: bool = False
     by_id: bool = False
 

@@ -29,10 +29,24 @@ T = TypeVar("T")
 
 _counted: WeakKeyDictionary[AbstractEventLoop, WeakSet[Future[Any]]] = WeakKeyDictionary()
 
+_handlers: WeakKeyDictionary[AbstractEventLoop, WeakSet[Future[Any]]] = WeakKeyDictionary()
+
 
 def pending_thread_calls(loop: AbstractEventLoop) -> WeakSet[Future[Any]]:
     """Return the calls from this loop that a thread has not answered yet. Counting starts with the first request."""
     return _counted.setdefault(loop, WeakSet())
+
+
+def handler_calls(loop: AbstractEventLoop) -> WeakSet[Future[Any]]:
+    """Return the handlers that run in threads for this loop. Counting starts with the first request."""
+    return _handlers.setdefault(loop, WeakSet())
+
+
+def count_handler(loop: AbstractEventLoop, ended: Future[Any]) -> None:
+    """Count a handler in a thread until its future is done, if a test clock asked for those of this loop."""
+    if _handlers and (running := _handlers.get(loop)) is not None:
+        running.add(ended)
+        ended.add_done_callback(running.discard)
 
 
 def thread_future(loop: AbstractEventLoop) -> Future[Any]:

@@ -32,7 +32,6 @@ from interlock.model.entity_id import kind_of
 from interlock.model.event import Event
 from interlock.model.index_key import IndexForm
 from interlock.model.journal.entry import Entry, Receipt
-from interlock.model.journal.work import WorkDelta
 from interlock.model.json_value import context_values, json_payload, payload_problem
 from interlock.model.keys import OwnKey
 from interlock.model.limits import KEY_WINDOW_MS
@@ -65,7 +64,7 @@ from interlock.runtime.request_checks import (
     check_sent,
     check_trace,
 )
-from interlock.runtime.sender import EXPIRED, EntitySender, SendRequest
+from interlock.runtime.sender import EXPIRED, EntitySender, OnWork, SendRequest
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, until_signal
 from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview
@@ -380,7 +379,7 @@ class Runtime:
             self.on_close(self._join_calls.stop)
         return self._join_calls
 
-    def on_transaction(self, store: JoinedStore, on_work: Callable[[WorkDelta], None]) -> Runtime:
+    def on_transaction(self, store: JoinedStore, on_work: OnWork) -> Runtime:
         """Return this runtime for one call on a transaction of the caller. It may be used in any thread."""
         runtime = copy(self)
         assert isinstance(self._admission, Admission)

@@ -90,6 +90,9 @@ if TYPE_CHECKING:
 
 NO_WORK = WorkDelta()
 
+OnWork = Callable[[str, WorkDelta], None]
+"""Called with an entity and the work of an entry that is durable."""
+
 EXPIRED = Fault("key.expired", "the key is older than the deduplication window; the event may have been applied before")
 
 _CONFLICT = Backoff(BACKOFF_MS_MIN, BACKOFF_MS_MAX)
@@ -177,7 +180,7 @@ class EntitySender:
         self._mailboxes: Mailboxes = {}
         # Weak: an event lives as long as a watcher waits on it.
         self._watchers: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
-        self._work_listeners: list[Callable[[WorkDelta], None]] = []
+        self._work_listeners: list[OnWork] = []
         self._followers: set[asyncio.Event] = set()
         self._clock_listeners: list[Callable[[str | None], None]] = []
         self._latest_ms = 0
@@ -187,7 +190,7 @@ class EntitySender:
         self._hidden: dict[str, frozenset[str]] = {}
         self._listed: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
-    def on_transaction(self, store: JoinedStore, on_work: Callable[[WorkDelta], None]) -> EntitySender:
+    def on_transaction(self, store: JoinedStore, on_work: OnWork) -> EntitySender:
         """Return a sender for one call on a transaction of the caller: it tries once, and shares no cached snapshot.
 
         What it would read of the store apart from the entity is read by `prepare` before.
@@ -203,6 +206,7 @@ class EntitySender:
             _mailboxes={},
             _watchers=WeakValueDictionary(),
             _work_listeners=[on_work],
+            _followers=set(),
             _clock_listeners=[],
             _tries_max=1,
         )
@@ -234,9 +238,11 @@ class EntitySender:
         self.snapshots.pop(entity, None)
         if (changed := self._watchers.pop(entity, None)) is not None:
             changed.set()
-        for created in work:
+        for follower in self._followers:
+            follower.set()
+        for delta in work:
             for listener in self._work_listeners:
-                listener(created)
+                listener(entity, delta)
 
     def close(self) -> None:
         """Accept no further step, and wake every watcher."""
@@ -246,8 +252,11 @@ class EntitySender:
 
     # Listeners
 
-    def on_work(self, listener: Callable[[WorkDelta], None]) -> Callable[[], None]:
-        """Call a function with the work that each entry of this process creates; return what unregisters it."""
+    def on_work(self, listener: OnWork) -> Callable[[], None]:
+        """Call a function with the entity and the work that each entry of this process creates or cancels.
+
+        Returns what unregisters it.
+        """
         self._work_listeners.append(listener)
         return lambda: self._work_listeners.remove(listener)
 
@@ -728,9 +737,9 @@ class EntitySender:
             changed.set()
         for each in self._followers:
             each.set()
-        if work.created:
+        if work.created or work.cancelled:
             for listener in self._work_listeners:
-                listener(work)
+                listener(snapshot.entity, work)
 
     def _cache(self, snapshot: Snapshot, time_ms: int) -> None:
         self.snapshots[snapshot.entity] = (snapshot, time_ms)

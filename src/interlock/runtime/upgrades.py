@@ -61,7 +61,7 @@ class Upgrades:
         self._charts = charts
         self._revisions = revisions
         self._policy = policy
-        self._carriers: OrderedDict[tuple[str, str, bool], Carrier | None] = OrderedDict()
+        self._carriers: OrderedDict[tuple[str, str, bool, bool], Carrier | None] = OrderedDict()
         self._kept: OrderedDict[str, tuple[int, str]] = OrderedDict()
         self._kinds = frozenset(kind for kind in charts.kinds() if self._is_moving(charts.for_new_entity(kind).chart))
 
@@ -89,19 +89,35 @@ class Upgrades:
         The newest chart is saved in the store first; not for a preview, which writes nothing. Raises UnavailableError
         when the store cannot say.
         """
-        kind, revision = snapshot.kind, snapshot.revision
-        if kind not in self._kinds or snapshot.ended is not None:
+        if snapshot.kind not in self._kinds or snapshot.ended is not None:
             return None
-        name = (kind, revision, is_preview)
+        return await self._find(snapshot.kind, snapshot.revision, is_preview=is_preview, by_policy=True)
+
+    async def forward_carrier(self, kind: str, revision: str, *, is_preview: bool = False) -> Carrier | None:
+        """Return what carries entities of a revision to the newest chart, whatever its policy; None if it is not later.
+
+        Raises NotFoundError if this process has no chart of the kind, UnavailableError if the old definition is unknown
+        or the store cannot say.
+        """
+        newest = self._charts.for_new_entity(kind)
+        if not newest.chart.is_revision(revision):
+            await self._revisions.for_reading(kind, revision)
+        return await self._find(kind, revision, is_preview=is_preview, by_policy=False)
+
+    async def _find(self, kind: str, revision: str, *, is_preview: bool, by_policy: bool) -> Carrier | None:
+        name = (kind, revision, is_preview, by_policy)
         if name not in self._carriers:
             newest = self._charts.for_new_entity(kind)
             if not is_preview:
                 newest = await self._revisions.for_new_entity(newest)
-            old = None if newest.chart.is_revision(revision) else await self._old_chart(kind, revision)
-            if old is None and not newest.chart.is_revision(revision):
+            is_newest = newest.chart.is_revision(revision)
+            old = None if is_newest else await self._old_chart(kind, revision)
+            if old is None and not is_newest:
                 return None  # not remembered: its definition may be saved at any time
+            label = "" if old is None else old.label or await self._revisions.label(kind, revision) or ""
+            may_move = old is not None and (not by_policy or self._may_move(newest.chart, label))
             self._carriers[name] = (
-                None if old is None else await self._make(old, newest, revision, is_preview=is_preview)
+                await self._make(old, newest, label, is_preview=is_preview) if old is not None and may_move else None
             )
             if len(self._carriers) > UPGRADE_PAIRS_MAX:
                 self._carriers.popitem(last=False)
@@ -117,10 +133,7 @@ class Upgrades:
         if len(self._kept) > SNAPSHOTS_CACHED_MAX:
             self._kept.popitem(last=False)
 
-    async def _make(self, old: Chart, newest: Kernel, revision: str, *, is_preview: bool) -> Carrier | None:
-        label = old.label or await self._revisions.label(old.kind, revision) or ""
-        if not self._may_move(newest.chart, label):
-            return None
+    async def _make(self, old: Chart, newest: Kernel, label: str, *, is_preview: bool) -> Carrier | None:
         editions = await self._revisions.editions(old.kind)
         will_be_saved = is_preview and sequence_of(editions, newest.chart) is None
         if not (will_be_saved or is_later(editions, newest.chart, than=old)):

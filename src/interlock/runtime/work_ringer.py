@@ -26,7 +26,7 @@ class WorkRinger:
         self._clock = clock
         self.runs_here: Callable[[Work], bool] | None = None
 
-    def ring_for(self, work: WorkDelta) -> None:
+    def ring_for(self, entity: str, work: WorkDelta) -> None:  # noqa: ARG002 - a signal names no entity
         """Ring for the work of an entry that is durable now."""
         runs_here = self.runs_here
         elsewhere = work.created if runs_here is None else [each for each in work.created if not runs_here(each)]

@@ -8,22 +8,30 @@ happens, so 48 idle hours cost a few dozen wake-ups. Something happens when a sl
 loop, and when the test calls `advance`; from then on each loop polls at its own interval again.
 Rule 4: when a sleep ends, and at the end of `advance`, loops whose interval is over poll first, those with the longest
 interval before the others: a heartbeat is never late.
-Rule 5: jitter and tokens are fixed, not random: the same test is the same run.
+Rule 5: a handler in a thread runs to its end before time passes, unless it takes longer than `handler_seconds`.
+Rule 6: jitter and tokens are fixed, not random: the same test is the same run.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import Any
+from weakref import WeakSet
 
-from interlock.ports.threads import pending_thread_calls
+from interlock.ports.threads import handler_calls, pending_thread_calls
 
 TURNS_MAX = 10_000
 """Turns of the event loop without time passing: a task that still runs after that is assumed to run forever."""
 
 THREAD_SECONDS_MAX = 300.0
 """Real seconds that a store's thread may take for one call. It is meant for hangs: a loaded machine needs far less."""
+
+HANDLER_SECONDS = 2.0
+"""Real seconds for which the clock waits for a handler in a thread; one that takes longer hangs on purpose."""
 
 AUTOJUMP_IDLE_MS = 60_000
 """How far `autojump` moves the clock for polls alone. Without this bound, idle loops would move it forever."""
@@ -41,11 +49,15 @@ class VirtualClock:
     time. It needs the event loop of the standard library, and one loop for the runtime and the test.
     """
 
-    def __init__(self, time_ms: int = 1_000_000, *, autojump: bool = False) -> None:
+    def __init__(
+        self, time_ms: int = 1_000_000, *, autojump: bool = False, handler_seconds: float = HANDLER_SECONDS
+    ) -> None:
         self.time_ms = time_ms
         self.chance = 0.5
         self.jumps = 0
         self._autojump = autojump
+        self._handler_seconds = handler_seconds
+        self._hanging: WeakSet[asyncio.Future[Any]] = WeakSet()
         self._sleeps: list[tuple[float, int, asyncio.Future[None]]] = []
         self._polls: dict[asyncio.Future[None], _Poll] = {}
         self._count = 0
@@ -112,9 +124,9 @@ class VirtualClock:
         self._start_driver()
 
     async def settle(self) -> None:
-        """Wait until every task waits for time to pass, and no thread of a store works for this loop.
+        """Wait until every task waits for time to pass, and no thread of a store or a handler works for this loop.
 
-        Handlers that are plain functions run in other threads and are not waited for: they may hang on purpose.
+        A handler in a thread that takes longer than `handler_seconds` is no longer waited for: it may hang on purpose.
         Raises AssertionError when a task keeps running, or a store does not answer.
         """
         for _ in range(TURNS_MAX):
@@ -131,15 +143,36 @@ class VirtualClock:
             return False
         calls = list(pending_thread_calls(loop))
         if not calls:
-            return True
+            return not await self._wait_for_handlers(loop)
         done, _ = await asyncio.wait(calls, timeout=THREAD_SECONDS_MAX, return_when=asyncio.FIRST_COMPLETED)
         if not done:
             raise AssertionError(f"a store has not answered within {THREAD_SECONDS_MAX:g} seconds")
         return False
 
+    async def _wait_for_handlers(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Wait until a handler in a thread has ended; return False when none runs, but those that hang."""
+        running = [each for each in handler_calls(loop) if not each.done() and each not in self._hanging]
+        if not running:
+            return False
+        done, pending = await asyncio.wait(running, timeout=self._handler_seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            self._hanging.update(pending)
+        return True
+
+    @contextmanager
+    def jumping(self) -> Iterator[None]:
+        """For a block, jump to the next due time whenever every task waits, as with `autojump`."""
+        before, self._autojump = self._autojump, True
+        self._start_driver()
+        try:
+            yield
+        finally:
+            self._autojump = before
+
     def _future(self) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         pending_thread_calls(loop)  # from now on they are counted
+        handler_calls(loop)
         return loop.create_future()
 
     async def _sleep(self, future: asyncio.Future[None], ms: float) -> None:
@@ -208,9 +241,10 @@ class VirtualClock:
         """Jump whenever every task waits. Ends when nothing is due, or while the test moves the clock itself."""
         while True:
             while not await self._is_idle():
-                pass
+                if self._advancing:  # the two would keep each other from ever seeing an idle loop
+                    return
             stop = self._next_stop()
-            if self._advancing or stop is None:
+            if self._advancing or stop is None or not self._autojump:
                 return
             if self._due_ms() is None and stop > self._active_ms + AUTOJUMP_IDLE_MS:
                 return

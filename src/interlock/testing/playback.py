@@ -123,7 +123,7 @@ class Playback:
         return self.guards[name]
 
     def _start(self) -> Simulation:
-        simulation = Simulation(self.kernel, steps_max=self._steps_max)
+        simulation = Simulation(self.kernel, steps_max=self._steps_max, check_roles=False)
         simulation.trace = self._new_trace()
         simulation.create(self.entity, self._context, kind=self.chart.kind)
         simulation.settle()

@@ -5,10 +5,11 @@ back. The runtime uses the same functions, so an entity gets the same events in 
 Rule 2: work is done in the order in which it was created, across all entities; timers with the same due time fire in
 the order in which they were set.
 Rule 3: calls and invokes without a handler, and invokes of unknown charts, stay `pending` until the test completes
-them, or until their state is left. A pending step of a saga stays: its late result is compensated. A handler is called
-once and a failed child is not restarted: there are no retries.
+them, or until their state is left. A pending step of a saga stays: its late result is compensated.
 Rule 4: registered guards and assign functions are called twice; a difference is an error (`testing.purity`).
-Rule 5: roles and permits apply to what entities send to each other, as in a runtime, but not to what the test sends.
+Rule 5: roles and permits apply as in a runtime: to what the test sends, and to what entities send to each other.
+Rule 6: a handler that raises, or times out, is called again by the retry policy of its effect, when the clock has been
+advanced that far; half of the jitter is chosen. A failed child is not restarted.
 """
 
 from __future__ import annotations
@@ -26,7 +27,15 @@ from msgspec.structs import replace
 from interlock.assemble.charts import BoundChart
 from interlock.effects.handler_calls import call_asynchronous, call_plain, is_asynchronous
 from interlock.effects.handlers import Attempt, Handler, attempt_key, handler_result
-from interlock.effects.retry import Failure, failure_from, timeout_failure
+from interlock.effects.retry import (
+    Failure,
+    GiveUp,
+    HandlerDefaults,
+    decide_retry,
+    failure_from,
+    policy_of,
+    timeout_failure,
+)
 from interlock.effects.work_delta import CANCEL, invoke_of_address, is_answer, outbox_event, work_delta
 from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.kernel.step import Kernel
@@ -51,6 +60,9 @@ from interlock.trust.authorization import Authorizer
 STEPS_MAX = 100_000
 """Steps of one `settle`, `advance` or `run`: two entities that keep answering each other would never end."""
 
+CHANCE = 0.5
+"""The jitter of every wait before a retry, as `VirtualClock` has it: the same test is the same run."""
+
 RUN_MS_MAX = 86_400_000
 """How far `run` advances the clock by default: one day."""
 
@@ -67,23 +79,27 @@ class SimulationRecord:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Due:
-    """When a timer fires, or when the call or invoke of this `place` times out."""
+    """When a timer fires, or when an attempt of a call or invoke times out or, with `is_retry`, starts."""
 
     due_ms: int
     order: int
     entity: str = field(compare=False)
     work_id: WorkId = field(compare=False)
+    attempt: int = field(compare=False, default=0)
+    is_retry: bool = field(compare=False, default=False)
 
 
 @dataclass(slots=True)
 class _Row:
-    """An unfinished call or invoke, the child that it started, and whether it waits for the test."""
+    """An unfinished call or invoke: the child that it started, whether it waits for the test, and its attempts."""
 
     entity: str
     work: Work
     effect: Effect
     child: str | None = None
     is_pending: bool = False
+    attempt: int = 1
+    failures: int = 0
 
 
 class Simulation:
@@ -92,6 +108,7 @@ class Simulation:
     The handlers of a chart that `load` returned are used. `handlers` adds others by name; as in a runtime, what a
     handler returns is the result, and an exception is the error. `charts` can be invoked by name, in addition to the
     given kernels. `compile` returns the kernel of a computed `src`. One call may lead to `steps_max` steps.
+    `check_roles=False`: the test may send any event, whoever it says it is.
     """
 
     def __init__(
@@ -99,12 +116,15 @@ class Simulation:
         *kernels: Kernel | BoundChart,
         time_ms: int = 0,
         handlers: Mapping[str, Handler] | None = None,
-        charts: Mapping[str, Kernel] | None = None,
+        charts: Mapping[str, Kernel | BoundChart] | None = None,
         compile: Callable[[str], Kernel] | None = None,
         steps_max: int = STEPS_MAX,
+        check_roles: bool = True,
     ) -> None:
         self.time_ms = time_ms
         self._steps_max = steps_max
+        self._check_roles = check_roles
+        self._defaults: dict[str, HandlerDefaults] = {}
         self.snapshots: dict[str, Snapshot] = {}
         self.trace: list[SimulationRecord] = []
         self.logs: list[tuple[str, str | None, Any]] = []
@@ -113,12 +133,11 @@ class Simulation:
         self.charts: dict[str, Kernel] = {}
         self._purity = PurityCheck()
         for given in kernels:
-            if isinstance(given, BoundChart):
-                self.handlers |= given.handlers
-            self.charts[given.chart.kind] = given.kernel if isinstance(given, BoundChart) else given
+            self.charts[given.chart.kind] = self._kernel_of(given)
         self.charts = {name: self._purity.kernel(kernel) for name, kernel in self.charts.items()}
         self._first = next(iter(self.charts.values()), None)
-        self.charts |= {name: self._purity.kernel(kernel) for name, kernel in (charts or {}).items()}
+        more = {name: self._kernel_of(given) for name, given in (charts or {}).items()}
+        self.charts |= {name: self._purity.kernel(kernel) for name, kernel in more.items()}
         self.handlers |= handlers or {}
         self._compile = compile
         self._kernels: dict[str, Kernel] = {}
@@ -129,6 +148,15 @@ class Simulation:
         self._inline: dict[int, dict[str, Kernel]] = {}
         self._authorizers: dict[int, Authorizer] = {}
         self._steps = 0
+
+    def _kernel_of(self, given: Kernel | BoundChart) -> Kernel:
+        """Return the kernel of a chart, whose handlers and defaults are used from now on."""
+        if not isinstance(given, BoundChart):
+            return given
+        self.handlers |= given.handlers
+        if given.handler_defaults is not None:
+            self._defaults[given.chart.kind] = given.handler_defaults
+        return given.kernel
 
     # The interface of a test
 
@@ -149,11 +177,12 @@ class Simulation:
         return self._start(kernel, entity, context, None)
 
     def send(self, entity: str, name: str, data: Any = None, **fields: Any) -> Step:
-        """Send an event to an entity: one step. Its effects wait for `settle`. Roles and permits are not checked.
+        """Send an event to an entity: one step. Its effects wait for `settle`.
 
-        `fields` are further fields of the Event. As `Runtime.send`, it raises UsageError for a mistake of the program:
-        a reserved name, an event that the chart does not have, a payload that has no JSON form or that the declaration
-        of the event refuses. With `type="platform"` or a `source` it is an event of the driver.
+        `fields` are further fields of the Event, such as `principal={"id": "ada", "roles": ["support"]}`. A principal
+        that may not send it gets the outcome `denied`. As `Runtime.send`, it raises UsageError for a mistake of the
+        program: a reserved name, an event that the chart does not have, a payload that has no JSON form or that the
+        declaration of the event refuses. With `type="platform"` or a `source` it is an event of the driver.
         """
         if fields.get("type") != "platform" and "source" not in fields and entity in self.snapshots:
             data = self._check_sent(entity, name, data)
@@ -167,7 +196,12 @@ class Simulation:
         if fields.get("type") != "platform" and "source" not in fields:
             check_sendable(name)
         fields.setdefault("id", fields.get("key"))
-        return self._step(entity, Event(name, data, time_ms=self.time_ms, **fields))
+        event = Event(name, data, time_ms=self.time_ms, **fields)
+        if self._check_roles and event.type != "platform" and event.source is None:
+            refusal = self._refusal(entity, event)
+            if refusal is not None:
+                return self._record(entity, event, Step(self.snapshots[entity], (), "denied", refusal))
+        return self._step(entity, event)
 
     def _check_sent(self, entity: str, name: str, data: Any) -> Any:
         """Return the payload of an event that the test sends as JSON."""
@@ -276,20 +310,22 @@ class Simulation:
 
     # The clock
 
-    def _schedule(self, entity: str, due_ms: int, work_id: WorkId) -> None:
+    def _schedule(self, entity: str, due_ms: int, work_id: WorkId, *, attempt: int = 0, is_retry: bool = False) -> None:
         self._order += 1
-        heappush(self._due, _Due(due_ms, self._order, entity, work_id))
+        heappush(self._due, _Due(due_ms, self._order, entity, work_id, attempt, is_retry))
 
     def _until(self, target: int) -> None:
         self._settle()
         while self._due and self._due[0].due_ms <= target:
             due = heappop(self._due)
             timer, row = self._timer(due), self._rows.get(due.work_id.key(due.entity))
-            if timer is None and row is None:
+            if timer is None and (row is None or row.attempt != due.attempt):
                 continue
             self.time_ms = max(self.time_ms, due.due_ms)
             if timer is not None:
                 self._step(due.entity, timer_fired(timer, time_ms=self.time_ms))
+            elif row is not None and due.is_retry:
+                self._run_effect(row)
             elif row is not None:
                 self._time_out(row)
             self._settle()
@@ -300,9 +336,22 @@ class Simulation:
         return next((each for each in timers if WorkId("timer", each.version, each.ordinal) == due.work_id), None)
 
     def _time_out(self, row: _Row) -> None:
+        failure = timeout_failure(self._timeout_ms(row) or 0)
+        if row.work.name != CHILD_WORK:
+            self._fail_attempt(row, failure)
+            return
         if row.child is not None:
             self._step(row.child, Event(CANCEL, type="platform"))
-        self._fail(row, timeout_failure(row.work.body["timeout_ms"]))
+        self._fail(row, failure)
+
+    def _timeout_ms(self, row: _Row) -> int | None:
+        """Return the time limit of an attempt: of the chart, or the default of handlers."""
+        timeout_ms: int | None = row.work.body.get("timeout_ms")
+        defaults = self._defaults_of(row)
+        return defaults.timeout_ms if timeout_ms is None and defaults is not None else timeout_ms
+
+    def _defaults_of(self, row: _Row) -> HandlerDefaults | None:
+        return None if row.work.name == CHILD_WORK else self._defaults.get(self.snapshots[row.entity].kind)
 
     # Deliveries
 
@@ -338,12 +387,15 @@ class Simulation:
             self._step(row.child, event)
 
     def _is_denied(self, entity: str, event: Event) -> bool:
+        return self._refusal(entity, event) is not None
+
+    def _refusal(self, entity: str, event: Event) -> str | None:
+        """Return why the principal of an event may not send it; None when it may."""
         kernel = self._kernels[entity]
         policy = self._authorizers.get(id(kernel))
         if policy is None:
             policy = self._authorizers[id(kernel)] = Authorizer(kernel.chart)
-        refusal = policy.role_refusal(event) or policy.permit_refusal(event, self.snapshots[entity])
-        return refusal is not None
+        return policy.role_refusal(event) or policy.permit_refusal(event, self.snapshots[entity])
 
     def _report_undeliverable(self, entity: str, work: Work, event: Event, code: str) -> None:
         if not is_answer(event):
@@ -352,9 +404,9 @@ class Simulation:
     # Handlers and children
 
     def _run_effect(self, row: _Row) -> None:
-        timeout_ms = row.work.body.get("timeout_ms")
+        timeout_ms = self._timeout_ms(row)
         if timeout_ms is not None:
-            self._schedule(row.entity, self.time_ms + timeout_ms, row.work.id)
+            self._schedule(row.entity, self.time_ms + timeout_ms, row.work.id, attempt=row.attempt)
         if row.work.name == CHILD_WORK:
             self._start_child(row)
         elif (handler := self.handlers.get(row.work.name)) is None:
@@ -364,8 +416,9 @@ class Simulation:
 
     def _call_handler(self, row: _Row, handler: Handler) -> None:
         body, name = row.work.body, row.work.name
-        key = attempt_key(row.work, row.entity, 1)
-        attempt = Attempt(row.entity, name, body.get("input"), key, 1, body.get("timeout_ms"), asyncio.Event())
+        key = attempt_key(row.work, row.entity, row.attempt)
+        limit_ms, cancelled = self._timeout_ms(row), asyncio.Event()
+        attempt = Attempt(row.entity, name, body.get("input"), key, row.attempt, limit_ms, cancelled)
         try:
             if is_asynchronous(handler):
                 result = _run_coroutine(call_asynchronous(handler, attempt))
@@ -374,13 +427,29 @@ class Simulation:
             if iscoroutine(result):
                 result = _run_coroutine(result)
         except Exception as error:  # noqa: BLE001  # any exception of a handler is its result
-            self._fail(row, failure_from(error))
+            self._fail_attempt(row, failure_from(error))
             return
         stored = handler_result(name, result)
         if isinstance(stored, Failure):
             self._fail(row, stored)
         else:
             self._succeed(row, stored)
+
+    def _fail_attempt(self, row: _Row, failure: Failure) -> None:
+        """An attempt failed: the next one starts when the policy of the effect says so, if there is one."""
+        decision = decide_retry(
+            policy_of(row.work, self._defaults_of(row)),
+            failure,
+            failures=row.failures,
+            attempts=row.attempt,
+            now_ms=self.time_ms,
+            chance=CHANCE,
+        )
+        if isinstance(decision, GiveUp):
+            self._fail(row, decision.failure)
+            return
+        row.failures, row.attempt, row.is_pending = row.failures + 1, row.attempt + 1, False
+        self._schedule(row.entity, decision.next_ms, row.work.id, attempt=row.attempt, is_retry=True)
 
     def _take_pending(self, key: str) -> _Row:
         row = self._rows.get(key)
@@ -400,9 +469,9 @@ class Simulation:
         self._finish(row)
         if row.effect.type == "invoke":
             name, key = row.work.body["id"], row.effect.key
-            event = invoke_failed(name, key, failure.code, failure.message, done=failure.done)
+            event = invoke_failed(name, key, failure.code, failure.message, done=failure.done, attempts=row.attempt)
         else:
-            event = call_failed(row.work.name, attempt_key(row.work, row.entity, 1), failure.code)
+            event = call_failed(row.work.name, attempt_key(row.work, row.entity, row.attempt), failure.code)
         self._step(row.entity, event)
 
     def _start_child(self, row: _Row) -> None:

@@ -126,13 +126,13 @@ async def test_a_recorded_creation_is_a_duplicate_even_if_its_context_would_be_r
     async with opened(address, tmp_path, DOOR) as doors:
         await doors.create("door/1", {"openings": 9}, key="c")
         unknown = await doors.create("door/1", {"openings": 9, "no": 1}, key="c")
-        broken = await doors.create("door/1", {"openings": object()}, key="c")
+        wrong = await doors.create("door/1", {"openings": "many"}, key="c")
         newer = await runtime(STRICT_DOOR, store=doors.store).create("door/1", {"openings": 9}, key="c")
 
-    assert [("duplicate", 1)] * 3 == [(each.outcome, each.version) for each in (unknown, broken, newer)]
+    assert [("duplicate", 1)] * 3 == [(each.outcome, each.version) for each in (unknown, wrong, newer)]
 
 
-@pytest.mark.parametrize("context", [{"no": 1}, {"note": object()}])
+@pytest.mark.parametrize("context", [{"no": 1}, {"openings": "many"}])
 async def test_a_refused_creation_is_recorded_as_a_refusal(context: dict[str, Any]) -> None:
     store = MemoryStore()
     doors = runtime(store=store)

@@ -40,7 +40,7 @@ def place(request: pytest.FixtureRequest, folder: Path) -> str:
 
 
 def _fill(place: str, tenant: str, *, count: int = 2) -> None:
-    with interlock.open(place + quote(tenant, safe=""), charts=[interlock.loads(JOB)], work=False) as jobs:
+    with interlock.open(place + quote(tenant, safe=""), charts=[interlock.loads(JOB)], work=False).blocking() as jobs:
         for number in range(1, count + 1):
             jobs.create(f"job/{number}")
             jobs.send(f"job/{number}", "end")

@@ -46,14 +46,14 @@ def filled(store: str, disk: Path, *, rounds: int) -> Filled:
     filled = Filled()
     url = URLS[store].format(disk)
     with tempfile.TemporaryDirectory() as left:
-        with opening(url, charts=[parcels()]) as runtime:
+        with opening(url, charts=[parcels()]).blocking() as runtime:
             runtime.create(ENTITY, key="born")
             for number in range(rounds):
                 _round(runtime, disk / "ballast", number, filled)
                 filled.rounds += 1
             shutil.copytree(disk, left, dirs_exist_ok=True)
         for place in (disk, Path(left)):
-            with opening(URLS[store].format(place), charts=[parcels()]) as runtime:
+            with opening(URLS[store].format(place), charts=[parcels()]).blocking() as runtime:
                 judge_filled(runtime, filled)
     return filled
 

@@ -128,7 +128,7 @@ def failed(store: str, folder: Path, *, rounds: int) -> Filled:
         disk = Disk(outer)
         refused: list[str] = []
         for number in range(rounds):
-            with disk.mounted() as place, opening(URLS[store].format(place), charts=[parcels()]) as runtime:
+            with disk.mounted() as place, opening(URLS[store].format(place), charts=[parcels()]).blocking() as runtime:
                 runtime.create(ENTITY, key="born")
                 refused = [key for key in refused if not sent(runtime, key, result)]
                 result.found += [f"other: {key} is refused though the disk is well" for key in refused]
@@ -136,7 +136,7 @@ def failed(store: str, folder: Path, *, rounds: int) -> Filled:
                 refused = _until_refused(runtime, number, result)
             (outer / "ballast").unlink()
             result.rounds += 1
-        with disk.mounted() as place, opening(URLS[store].format(place), charts=[parcels()]) as runtime:
+        with disk.mounted() as place, opening(URLS[store].format(place), charts=[parcels()]).blocking() as runtime:
             judge_filled(runtime, result)
     return result
 

@@ -112,7 +112,7 @@ def parent(pipe: Connection, orders: Connection, url: str, folder: str, plan: Pl
     warnings.simplefilter("ignore", DeprecationWarning)  # newer interpreters warn about forks with threads
     lines = LineSender(pipe, f"{plan.number}p")
     lines.say("pid", os.getpid())
-    runtime = opening(url, charts=[parcels()], work=False).__enter__()
+    runtime = opening(url, charts=[parcels()], work=False).blocking()
     reached, is_over = Event(), Event()
     sending = Thread(target=_send_on, args=(runtime, lines, plan.before, reached, is_over), daemon=True)
     sending.start()
@@ -159,13 +159,13 @@ def child(runtime: BlockingRuntime, lines: LineSender, url: str, folder: str, pl
             lines.say("other", error.code)
     runtime.close()
     try:
-        with opening(url, charts=[parcels()], work=False) as own:
+        with opening(url, charts=[parcels()], work=False).blocking() as own:
             for number in range(CHILD_SENDS):
                 _send(own, lines, number)
     except InterlockError as error:
         lines.say("refused", error.code)
     path = Path(folder) / f"own-{plan.number}-{depth}.db"
-    with opening(f"sqlite:///{path}", charts=[parcels()], work=False) as own:
+    with opening(f"sqlite:///{path}", charts=[parcels()], work=False).blocking() as own:
         own.create(entity_of(0))
         versions = [own.send(entity_of(0), "noted", key=str(each)).version for each in range(OWN_SENDS)]
         if versions != list(range(2, OWN_SENDS + 2)):
@@ -213,7 +213,7 @@ def third(pipe: Connection, url: str, name: str) -> None:
     logging.disable(logging.CRITICAL)
     lines = LineSender(pipe, name)
     try:
-        with opening(url, charts=[parcels()], work=False) as runtime:
+        with opening(url, charts=[parcels()], work=False).blocking() as runtime:
             for number in range(THIRD_SENDS):
                 _send(runtime, lines, number)
     except InterlockError as error:

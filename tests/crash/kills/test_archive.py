@@ -26,7 +26,7 @@ ARCHIVE = ("archive", "sqlite:///jobs.db", "--kind", "job", "--state", "over", "
 
 def test_a_killed_archive_loses_nothing_and_can_be_resumed(call: Caller, folder: Path) -> None:
     (folder / "job.yaml").write_text(CHART, encoding="utf-8")
-    with interlock.open(f"sqlite:///{folder}/jobs.db", charts=[interlock.loads(CHART)]) as jobs:
+    with interlock.open(f"sqlite:///{folder}/jobs.db", charts=[interlock.loads(CHART)]).blocking() as jobs:
         for number in range(COUNT):
             jobs.create(f"job/{number}")
             jobs.send(f"job/{number}", "end")

@@ -35,7 +35,7 @@ def heard(process: subprocess.Popen[str]) -> str:
 def test_another_process_continues_when_the_runner_is_killed(tmp_path: Path) -> None:
     """It was asked, and hung; once it is dead its lease lapses, and the other is asked and answers."""
     url, notes = f"sqlite:///{tmp_path}/orders.db", tmp_path / "notes"
-    with interlock.open(url, charts=[chart(notes, answers=True)], work=False) as orders:
+    with interlock.open(url, charts=[chart(notes, answers=True)], work=False).blocking() as orders:
         orders.create("order/1")
         with runner(url, notes, "hang") as first:
             assert "asked" == heard(first)

@@ -26,7 +26,9 @@ def test_a_followed_journal_shows_entries_of_other_processes(call: Caller, folde
     try:
         assert process.stdout is not None
         first = json.loads(process.stdout.readline())
-        with interlock.open(f"sqlite:///{folder}/lamps.db", charts=[interlock.load(folder / "lamp.yaml")]) as lamps:
+        with interlock.open(
+            f"sqlite:///{folder}/lamps.db", charts=[interlock.load(folder / "lamp.yaml")]
+        ).blocking() as lamps:
             lamps.send("lamp/1", "press")
         second = json.loads(process.stdout.readline())
         process.send_signal(signal.SIGINT)
@@ -53,7 +55,9 @@ def test_follow_shows_entries_of_others_until_interrupted(call: Caller, store: s
     try:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(3)]
-        with interlock.open(_absolute(store, folder), charts=[interlock.load(folder / "lamp.yaml")]) as lamps:
+        with interlock.open(
+            _absolute(store, folder), charts=[interlock.load(folder / "lamp.yaml")]
+        ).blocking() as lamps:
             lamps.send("lamp/2", "press")
         lines.append(process.stdout.readline())
         process.send_signal(signal.SIGINT)

@@ -30,12 +30,13 @@ def test_a_project_passes_its_own_test_at_once(call: Caller, folder: Path, templ
         check=False,
         timeout=PATIENCE_SECONDS,
     )
-    checked = call("check", "--strict", project / "parcel-return.interlock.yaml")
+    chart = "order" if template == "order" else "parcel-return"
+    checked = call("check", "--strict", project / f"{chart}.interlock.yaml")
 
     assert 0 == made.code, made.err
     assert 0 == tested.returncode, tested.stdout
     assert " passed" in tested.stdout
     assert (0, "") == (checked.code, checked.out.partition("no findings")[0]), checked.out
-    assert sorted([*FILES, "parcel-return.interlock.yaml", "test_parcel_return.py"]) == sorted(
+    assert sorted([*FILES, f"{chart}.interlock.yaml", f"test_{chart.replace('-', '_')}.py"]) == sorted(
         each.name for each in project.iterdir()
     )

@@ -78,7 +78,7 @@ def orders(folder: Path) -> Path:
     (folder / "order.yaml").write_text(ORDER, encoding="utf-8")
     (folder / "orders_app.py").write_text(APP, encoding="utf-8")
     os.mkfifo(folder / "gate")
-    with interlock.open(URL, charts=[interlock.load("order.yaml")], work=False) as sender:
+    with interlock.open(URL, charts=[interlock.load("order.yaml")], work=False).blocking() as sender:
         sender.create("order/1")
         sender.send("order/1", "pay")
     return folder

@@ -23,7 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store with a lamp, its chart, and a project that names both."""
     (tmp_path / "lamp.yaml").write_text(CHART, encoding="utf-8")
     (tmp_path / "interlock.toml").write_text('store = "sqlite:///lamps.db"\ncharts = ["lamp.yaml"]\n', encoding="utf-8")
-    with interlock.open(f"sqlite:///{tmp_path}/lamps.db", charts=[interlock.loads(CHART)]) as lamps:
+    with interlock.open(f"sqlite:///{tmp_path}/lamps.db", charts=[interlock.loads(CHART)]).blocking() as lamps:
         lamps.create("lamp/a")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -77,7 +77,7 @@ def test_what_was_answered_while_it_ends_is_kept(folder: Path) -> None:
             except httpx.TransportError:
                 kept = False
         process.communicate(timeout=PATIENCE_SECONDS)
-    with interlock.open("sqlite:///lamps.db", charts=[interlock.loads(CHART)]) as lamps:
+    with interlock.open("sqlite:///lamps.db", charts=[interlock.loads(CHART)]).blocking() as lamps:
         version = lamps.state("lamp/a").version
 
     assert version in ({2} if kept else {1, 2})

@@ -89,7 +89,7 @@ def main(folder: Path) -> None:
 def none(home: Path) -> Iterator[str]:
     """A server with a chart and no entities."""
     (home / "order.yaml").write_text(ORDER, encoding="utf-8")
-    with interlock.open(f"sqlite:///{home}/o.db", charts=[interlock.loads(ORDER)], work=False):
+    with interlock.open(f"sqlite:///{home}/o.db", charts=[interlock.loads(ORDER)], work=False).blocking():
         pass  # creates the file
     with served(home, "sqlite:///o.db", "--chart", "order.yaml") as link:
         yield link

@@ -592,7 +592,7 @@ def test_a_runtime_without_an_event_loop_works_too(url: str) -> None:
     import interlock
 
     chart = interlock.loads("interlock: 1\nkind: door\ninitial: open\nstates: {open: {on: {shut: shut}}, shut: {}}")
-    with interlock.open(url, charts=[chart]) as doors:
+    with interlock.open(url, charts=[chart]).blocking() as doors:
         doors.create("door/1")
         receipt = doors.send("door/1", "shut", key="k")
         again = doors.send("door/1", "shut", key="k")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from interlock.assemble.charts import BoundChart, done_event, failed_event, loads, timer_event
+from interlock.effects.handlers import Attempt
 from interlock.errors import DefinitionError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.model.effect import Effect
@@ -48,7 +49,7 @@ def test_a_decorator_returns_its_function() -> None:
         return bool(event.data)
 
     @chart.handler("send_receipt")
-    def send_receipt(effect: Effect) -> None:
+    def send_receipt(attempt: Attempt) -> None:
         return None
 
     assert enough({}, Event("e", 1))
@@ -207,10 +208,13 @@ def test_an_interactive_session_may_replace_a_function(monkeypatch: pytest.Monke
     assert {"ship": shipped} == chart.handlers
 
 
+def _no_attempt() -> None: ...
+
+
 def test_a_refused_handler_leaves_no_trace() -> None:
     chart = order()
     with pytest.raises(UsageError):
-        chart.handler("ship", cpu=True, heartbeat="3s")(lambda: None)
+        chart.handler("ship", cpu=True, heartbeat="3s")(_no_attempt)  # type: ignore[arg-type]  # it takes no attempt
 
     assert ({}, set(), {}) == (chart.handlers, chart.busy, chart.heartbeats)
 

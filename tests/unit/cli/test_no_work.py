@@ -92,7 +92,7 @@ def test_a_store_without_work_has_no_list(call: Caller, folder: Path) -> None:
 def test_an_opening_warns_once_for_each_kind(folder: Path, work: bool | None, caplog: pytest.LogCaptureFixture) -> None:
     lamp, switch = interlock.load("lamp.yaml"), interlock.loads(QUIET)
     newer = interlock.loads((folder / "lamp.yaml").read_text().replace("10m", "20m"))
-    with interlock.open(STORE, charts=[lamp, newer, switch], work=work):
+    with interlock.open(STORE, charts=[lamp, newer, switch], work=work).blocking():
         pass
 
     assert [("this store does not run effects: the timers of `lamp` will not run", STORE)] == [
@@ -104,7 +104,7 @@ def test_an_opening_warns_once_for_each_kind(folder: Path, work: bool | None, ca
 def test_an_opening_of_a_store_that_keeps_work_does_not_warn(
     folder: Path, store: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with interlock.open(store, charts=[interlock.load("lamp.yaml")], work=False):
+    with interlock.open(store, charts=[interlock.load("lamp.yaml")], work=False).blocking():
         pass
 
     assert [] == caplog.records

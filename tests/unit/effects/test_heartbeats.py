@@ -60,7 +60,8 @@ async def test_an_attempt_without_heartbeats_is_stopped_and_retried(scene: Scene
     }
 
     assert settled is not None
-    assert ("again", why) == (settled.verdict, settled.error)
+    (failed,) = settled.error.pop("failed")
+    assert ("again", why, "heartbeat") == (settled.verdict, settled.error, failed["code"])
     assert 3_000 <= settled.next_ms - NOW - 1_000 <= 3_500  # the last sign at 2,000; a quarter late at most
 
 

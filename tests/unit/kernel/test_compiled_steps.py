@@ -269,6 +269,20 @@ def test_a_nested_write_that_the_field_refuses_falls_back() -> None:
     assert ["assign.refused"] == faults(last_step(kernel, Event("go", "text")))
 
 
+@pytest.mark.parametrize("item", [1, True, None, 1.5, "x", "x" * 1_000, [1], {"k": 1}])
+def test_a_new_mapping_has_the_values_of_the_general_step(item: Any) -> None:
+    """Scalars are stored at once; anything else falls back."""
+    kernel = kernel_of("""
+        context: {record: {type: object, default: {n: 1}}, item: any}
+        states: {a: {on: {go: {actions: [{assign: {record.last: "= {'item': context.item, 'id': entity.id}"}}]}}}}
+    """)
+    snapshot = kernel.start({"item": item}, entity=ENTITY, time_ms=0).snapshot
+    for _ in range(2):
+        snapshot = kernel.step(snapshot, Event("go")).snapshot
+
+    assert {"n": 1, "last": {"item": item, "id": ENTITY}} == snapshot.context["record"]
+
+
 def test_more_effects_than_allowed_fall_back() -> None:
     effects: list[Effect] = []
     for _ in range(EFFECTS_MAX):

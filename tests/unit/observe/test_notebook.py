@@ -167,7 +167,7 @@ async def test_an_unknown_name_or_an_invalid_limit_is_refused() -> None:
 
 
 def test_show_works_with_a_blocking_runtime() -> None:
-    with interlock.open("memory:", charts=[interlock.loads(NOTE)], work=False) as notes:
+    with interlock.open("memory:", charts=[interlock.loads(NOTE)], work=False).blocking() as notes:
         notes.create("note/1")
         found = interlock.show(notes, "note/1")
 

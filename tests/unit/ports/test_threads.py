@@ -102,10 +102,10 @@ async def test_in_thread_or_here_calls_the_function_once(refused: pytest.MonkeyP
 @pytest.mark.parametrize("url", ["sqlite:///{}/x.db", "file://{}/x", "memory:"])
 def test_a_runtime_that_gets_no_thread_is_unavailable(tmp_path: Path, url: str, refused: pytest.MonkeyPatch) -> None:
     address, chart = url.format(tmp_path), interlock.loads(DOOR)
-    with pytest.raises(UnavailableError) as caught, interlock.open(address, charts=[chart]):
+    with pytest.raises(UnavailableError) as caught, interlock.open(address, charts=[chart]).blocking():
         pass
     refused.undo()
-    with interlock.open(address, charts=[chart]) as doors:
+    with interlock.open(address, charts=[chart]).blocking() as doors:
         receipt = doors.create("door/1")
 
     assert ("process.threads", 1) == (caught.value.code, receipt.version)

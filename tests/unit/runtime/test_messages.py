@@ -95,7 +95,7 @@ async def test_refusals_leave_no_message() -> None:
     async with interlock.open("memory:", charts=charts(), clock=clock, bus=bus) as orders:
         await orders.create("order/1", key="k")
         await orders.create("order/1", key="k")
-        await orders.send("order/1", "no.such.event")
+        await orders.send("order/1", "leave")
         await clock.advance(1_000)
 
     assert 1 == len(bus.messages)

@@ -90,14 +90,22 @@ async def test_an_event_of_another_loaded_revision_is_an_answer_of_the_chart() -
 
 
 async def test_an_event_of_the_entitys_own_revision_is_applied_where_the_newest_chart_lost_it(tmp_path: Path) -> None:
+    """It is loaded here, or the store has its definition."""
+    one, two = (each.replace('compatible: ">=1.0 <9"', "") for each in (ONE, TWO))
     url = f"sqlite:///{tmp_path}/parcels.db"
-    async with parcels(ONE, url=url) as opened:
-        await opened.create("parcel/1")
-        await opened.send("parcel/1", "packed", {"by": "ada"})
-    async with parcels(ONE, TWO, url=url) as opened:
-        receipt = await opened.send("parcel/1", "lost")
+    async with parcels(one, url=url) as opened:
+        for number in (1, 2):
+            await opened.create(f"parcel/{number}")
+            await opened.send(f"parcel/{number}", "packed", {"by": "ada"})
+    async with parcels(one, two, url=url) as opened:
+        loaded = (await opened.send("parcel/1", "lost")).expect()
+    async with parcels(two, url=url) as opened:
+        stored = (await opened.send("parcel/2", "lost")).expect()
+        error = await raised(opened.send("parcel/2", "lsot"))
 
-    assert "applied" == receipt.outcome
+    assert (("gone",), ("gone",)) == (loaded.snapshot.configuration, stored.snapshot.configuration)
+    assert stored.snapshot.matches("gone")
+    assert "event.unknown" == error.code
 
 
 async def test_a_repeated_send_is_a_duplicate_also_when_no_chart_knows_its_event_any_more(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ async def test_a_runtime_is_opened_by_its_address(scheme: str, tmp_path: Path) -
 def test_a_blocking_runtime_needs_no_event_loop(tmp_path: Path) -> None:
     address = f"sqlite:///{tmp_path}/doors.db"
     before = set(threading.enumerate())
-    with interlock.open(address, charts=[door]) as doors:
+    with interlock.open(address, charts=[door]).blocking() as doors:
         assert isinstance(doors, interlock.BlockingRuntime)
         assert "applied" == doors.create("door/1", key="k").outcome
         assert 2 == doors.send("door/1", "opened", principal={"id": "ada"}).version
@@ -43,7 +43,7 @@ def test_a_blocking_runtime_needs_no_event_loop(tmp_path: Path) -> None:
         watching = doors.watch("door/1")
         assert [1, 2] == [next(watching).version for _ in range(2)]
         watching.close()
-    with interlock.open(address, charts=[door]) as doors:
+    with interlock.open(address, charts=[door]) as doors:  # type: ignore[attr-defined]  # it works; type checkers report it
         assert "duplicate" == doors.create("door/1", key="k").outcome
 
     assert set() == set(threading.enumerate()) - before
@@ -83,9 +83,9 @@ async def test_an_awaited_runtime_is_open_until_it_is_closed() -> None:
 def test_an_opening_can_be_used_again() -> None:
     """Each `with` opens anew."""
     runtimes = interlock.open("memory:", charts=[door])
-    with runtimes as first:
+    with runtimes.blocking() as first:
         first.create("door/1")
-    with runtimes as second:
+    with runtimes.blocking() as second:
         assert "applied" == second.create("door/1").outcome
 
 
@@ -118,7 +118,7 @@ def test_an_unknown_address_names_the_known_ones(address: str, hint: str) -> Non
 )
 def test_an_invalid_address_is_refused(address: str, code: str) -> None:
     before = set(threading.enumerate())
-    with pytest.raises(UsageError) as raised, interlock.open(address, charts=[door]):
+    with pytest.raises(UsageError) as raised, interlock.open(address, charts=[door]).blocking():
         pass
 
     assert code == raised.value.code
@@ -142,7 +142,7 @@ def test_a_chart_without_its_functions_is_refused_by_open() -> None:
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     """A store makes its file, not the folders above it."""
-    with pytest.raises(NotFoundError), interlock.open(f"sqlite:///{tmp_path}/none/x.db", charts=[door]):
+    with pytest.raises(NotFoundError), interlock.open(f"sqlite:///{tmp_path}/none/x.db", charts=[door]).blocking():
         pass
 
 
@@ -152,7 +152,7 @@ def test_another_package_brings_a_store(monkeypatch: pytest.MonkeyPatch) -> None
     from interlock.stores.memory import MemoryStore
 
     monkeypatch.setattr(registry, "store_plugins", lambda: {"cloud": lambda: lambda url: MemoryStore()})
-    with interlock.open("cloud://x", charts=[door]) as doors:
+    with interlock.open("cloud://x", charts=[door]).blocking() as doors:
         assert "applied" == doors.create("door/1").outcome
 
 
@@ -170,7 +170,7 @@ def test_a_plugin_that_does_not_say_what_it_can_do_is_refused(monkeypatch: pytes
             closed.append(self)
 
     monkeypatch.setattr(registry, "store_plugins", lambda: {"cloud": lambda: lambda url: Old()})
-    with pytest.raises(UsageError) as caught, interlock.open("cloud://x", charts=[door]):
+    with pytest.raises(UsageError) as caught, interlock.open("cloud://x", charts=[door]).blocking():
         pass
 
     assert ("store.capabilities", 1) == (caught.value.code, len(closed))

@@ -105,7 +105,7 @@ def test_run_until_signal_works_without_an_event_loop() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         gate.wait(PATIENCE_SECONDS)
 
-    with interlock.open("memory:", charts=[charging(charge)]) as orders:
+    with interlock.open("memory:", charts=[charging(charge)]).blocking() as orders:
         orders.create("order/1")
         ended = orders.run_until_signal(on_signal=lambda number: gate.set())
 
@@ -117,7 +117,7 @@ def test_signals_are_handled_in_the_main_thread_only() -> None:
     raised: list[UsageError] = []
 
     def elsewhere() -> None:
-        with interlock.open("memory:", charts=[charging()], work=False) as orders:
+        with interlock.open("memory:", charts=[charging()], work=False).blocking() as orders:
             try:
                 orders.run_until_signal()
             except UsageError as error:
@@ -228,7 +228,7 @@ def test_a_handler_that_ignores_its_cancellation_does_not_block_the_end(monkeypa
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(3_600)
 
-    with interlock.open("memory:", charts=[charging(stubborn)]) as orders:
+    with interlock.open("memory:", charts=[charging(stubborn)]).blocking() as orders:
         orders.create("order/1")
         begun.wait(PATIENCE_SECONDS)
         drained = orders.drain(10)

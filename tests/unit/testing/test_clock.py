@@ -228,3 +228,45 @@ async def test_autojump_does_not_run_away_with_idle_loops() -> None:
         await clock._driver
 
     assert 0 < clock.time_ms <= clocks.AUTOJUMP_IDLE_MS
+
+
+TIMED = """
+interlock: 1
+kind: k
+states:
+  a: {invoke: {id: i, src: f, timeout: 5s, onDone: b, onError: c}}
+  b: {}
+  c: {}
+"""
+
+
+@pytest.mark.parametrize("autojump", [False, True])
+async def test_time_does_not_pass_while_a_plain_handler_runs(autojump: bool) -> None:
+    chart = interlock.loads(TIMED)
+    gate = threading.Event()
+
+    @chart.handler("f")
+    def slow(attempt: interlock.Attempt) -> None:
+        threading.Timer(0.05, gate.set).start()
+        gate.wait()
+
+    clock = VirtualClock(0, autojump=autojump)
+    async with interlock.open("memory:", charts=[chart], clock=clock) as runtime:
+        await runtime.create("k/1")
+        await (clock.sleep_ms(HOUR) if autojump else clock.advance(HOUR))
+
+        assert ("b",) == (await runtime.state("k/1")).configuration
+
+
+async def test_a_plain_handler_that_hangs_times_out() -> None:
+    chart = interlock.loads(TIMED)
+    end = threading.Event()
+    chart.handler("f")(lambda attempt: end.wait() and None)
+    clock = VirtualClock(0, handler_seconds=0.01)
+    async with interlock.open("memory:", charts=[chart], clock=clock) as runtime:
+        await runtime.create("k/1")
+        await clock.advance(HOUR)
+        found = (await runtime.state("k/1")).configuration
+        end.set()
+
+    assert ("c",) == found

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+import interlock
 from interlock.assemble.charts import loads
 from interlock.compiler.build import compile_document
 from interlock.definition.yaml.format import FORMAT
@@ -350,7 +352,7 @@ def test_a_failed_call_is_an_event_of_its_entity() -> None:
         kernel("states: {a: {entry: [note], on: {error.communication: b}}, b: {}}"), handlers={"note": breaks}
     )
     simulation.create("k/1")
-    simulation.settle()
+    simulation.run()
     event = simulation.trace[-1].event
 
     assert event is not None
@@ -459,3 +461,112 @@ def test_a_result_that_cannot_be_stored_is_an_error() -> None:
 
     assert event is not None
     assert (("b",), "result.malformed") == (simulation.snapshots["k/1"].configuration, event.data["code"])
+
+
+GUARDED = """
+interlock: 1
+kind: ticket
+context: {owner: {type: string, default: ada}}
+events:
+  ticket.closed: {roles: [support]}
+  ticket.noted: {roles: [anyone], permit: "= principal.id == context.owner"}
+initial: open
+states:
+  open: {on: {ticket.closed: closed, ticket.noted: noted}}
+  noted: {}
+  closed: {type: final}
+"""
+
+
+@pytest.mark.parametrize(
+    ("event", "principal", "outcome"),
+    [
+        ("ticket.closed", None, "denied"),
+        ("ticket.closed", {"id": "bob", "roles": ["sales"]}, "denied"),
+        ("ticket.closed", {"id": "bob", "roles": ["support"]}, "applied"),
+        ("ticket.noted", {"id": "bob", "roles": ["anyone"]}, "denied"),
+        ("ticket.noted", {"id": "ada", "roles": ["anyone"]}, "applied"),
+    ],
+)
+def test_roles_and_permits_apply_to_what_the_test_sends(event: str, principal: Any, outcome: str) -> None:
+    world = Simulation(interlock.loads(GUARDED))
+    world.create("ticket/1")
+    step = world.send("ticket/1", event, principal=principal)
+
+    assert (outcome, outcome) == (step.outcome, world.trace[-1].step.outcome)
+    assert (1 if outcome == "denied" else 2) == world.snapshots["ticket/1"].version
+
+
+def test_roles_need_not_be_checked() -> None:
+    world = Simulation(interlock.loads(GUARDED), check_roles=False)
+    world.create("ticket/1")
+
+    assert "applied" == world.send("ticket/1", "ticket.closed").outcome
+
+
+RETRIED = (
+    "states: {a: {invoke: {id: i, src: f, retry: {max: 2, backoff: 10s..20s, jitter: none}, onDone: b, onError: c}}, "
+    "b: {}, c: {}}"
+)
+
+
+def test_a_handler_is_called_again_by_the_retry_policy_of_the_chart() -> None:
+    attempts: list[tuple[int, int, str]] = []
+
+    def fails(attempt: Attempt) -> object:
+        attempts.append((world.time_ms, attempt.number, attempt.key))
+        raise OSError("down")
+
+    world = Simulation(kernel(RETRIED), handlers={"f": fails})
+    world.create("k/1")
+    world.run()
+    event = world.trace[-1].event
+
+    assert [(0, 1, "k/1/1/0"), (10_000, 2, "k/1/1/0"), (30_000, 3, "k/1/1/0")] == attempts
+    assert event is not None
+    assert (3, ("c",)) == (event.data["attempts"], world.snapshots["k/1"].configuration)
+
+
+def test_a_rejection_is_not_tried_again() -> None:
+    def refuses(attempt: Attempt) -> object:
+        raise RejectedError("no such card")
+
+    world = Simulation(kernel(RETRIED), handlers={"f": refuses})
+    world.create("k/1")
+    world.settle()
+
+    assert ("c",) == world.snapshots["k/1"].configuration
+
+
+def test_a_pending_invoke_that_times_out_is_pending_again_after_its_backoff() -> None:
+    world = Simulation(kernel(RETRIED.replace("src: f,", "src: f, timeout: 5s,")))
+    world.create("k/1")
+    world.advance(5_000)
+    assert [] == world.pending
+    world.advance(10_000)
+    ((_, effect),) = world.pending
+    world.complete(effect.key)
+
+    assert ("b",) == world.snapshots["k/1"].configuration
+
+
+def test_several_charts_bring_their_handlers_and_defaults() -> None:
+    text = "interlock: 1\nkind: x\nstates: {a: {invoke: {id: i, src: fx, onDone: b, onError: c}}, b: {}, c: {}}"
+    first, second = interlock.loads(text), interlock.loads(text.replace("x", "y"))
+    answers: Iterator[object] = iter([OSError("down"), 1])
+
+    @first.handler("fx")
+    def flaky(attempt: Attempt) -> object:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    second.handler("fy")(lambda attempt: None)
+    first.handler_defaults = interlock.HandlerDefaults(retry={"max": 1, "backoff": "1s"})
+    world = Simulation(first, charts={"y": second})
+    world.create("x/1")
+    world.create("y/1")
+    world.run()
+
+    assert (("b",), ("b",)) == (world.snapshots["x/1"].configuration, world.snapshots["y/1"].configuration)

@@ -124,13 +124,32 @@ async def test_malformed_event_is_refused(body: Any, code: str) -> None:
     assert (400, code, 1) == (response.status_code, response.json()["code"], now)
 
 
-async def test_invalid_payload_is_rejected_with_its_place() -> None:
+@pytest.mark.parametrize(
+    ("body", "code", "word"),
+    [
+        ({"event": "payment.confirmed", "payload": {}}, "event.payload", "`id`"),
+        ({"event": "payment.confirmd"}, "event.unknown", "payment.confirmd"),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_mistake_of_the_caller_is_an_invalid_request_with_its_place(
+    body: Any, code: str, word: str, dry_run: bool
+) -> None:
     async with open_console() as client:
         await create_orders(client)
-        response = await client.post("send/order/A-1", {"event": "payment.confirmed", "payload": {}})
+        response = await client.post("send/order/A-1", {**body, "dry_run": dry_run})
+        now = await version(client)
 
-    assert "rejected.payload" == response.json()["code"]
-    assert "`id` is missing" in response.json()["receipt"]["faults"][0]
+    assert (400, code, 1) == (response.status_code, response.json()["code"], now)
+    assert word in response.json()["detail"]
+
+
+async def test_refused_event_is_explained() -> None:
+    async with open_console() as client:
+        await client.runtime.create("order/B-1", {"amount": 5_000})
+        response = await client.post("send/order/B-1", {"event": "order.cancelled"})
+
+    assert "context.amount = 5000" in response.json()["detail"]
 
 
 # Protection

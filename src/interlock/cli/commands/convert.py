@@ -102,14 +102,14 @@ def input_arguments(source_format: str | None, *, allow_src: bool) -> list[str]:
 @click.command
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; exit code 1 if a file would change.")
-@click.option("--drop-comments", is_flag=True, help="Also format files with comments; the comments are lost.")
+@click.option("--drop-comments", is_flag=True, help="Write no comments.")
 @json_option
 @common
 @pass_terminal
 def fmt(terminal: Terminal, files: tuple[str, ...], *, only_check: bool, drop_comments: bool, as_json: bool) -> int:
     """Rewrites the files in canonical form; - reads stdin and writes stdout.
 
-    A file with comments is refused without --drop-comments, because formatting removes them.
+    Comments are kept with the key or item that they belong to.
     """
     sources = [read_source(name, "yaml" if name == STDIN else None) for name in files]
     texts = [_format(terminal, source, drop_comments=drop_comments) for source in sources]
@@ -138,8 +138,8 @@ def _write_format(terminal: Terminal, sources: list[Source], texts: list[str], *
 
 
 def _format(terminal: Terminal, source: Source, *, drop_comments: bool) -> str:
-    """The canonical text of a YAML definition. Raises UsageError if it would lose comments."""
-    from interlock.definition.yaml.comments import find_comments
+    """The canonical text of a YAML definition, with its comments."""
+    from interlock.definition.yaml.comments import carry_comments, find_comments
 
     if source.format != "yaml":
         hint = f"interlock convert {source.name} --to yaml"
@@ -147,12 +147,10 @@ def _format(terminal: Terminal, source: Source, *, drop_comments: bool) -> str:
     reading = source.reading()
     if reading.document is None or any(each.severity == "error" for each in reading.diagnostics):
         exit_with_findings(terminal, source, reading.diagnostics)
-    places = find_comments(source.data.decode(), source=source.name)
-    if places and not drop_comments:
-        count = f"{len(places)} comment{'s' if len(places) != 1 else ''}"
-        message = f"formatting {source.name} would remove {count}, the first in line {places[0].line}"
-        raise UsageError(message, code="fmt.comments", hint="use --drop-comments to format it anyway")
     text = format_writer("yaml")(reading.document).text
+    written = source.data.decode()
+    if not drop_comments and find_comments(written):
+        text = carry_comments(written, text)
     if read_text(text, format="yaml", source=source.name).document != reading.document:
         raise InternalError(f"formatting would change the meaning of {source.name}; nothing was written")
     return text

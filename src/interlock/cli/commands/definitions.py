@@ -18,6 +18,7 @@ from interlock.ports.store import Store
 from interlock.runtime.revisions import make_definition
 
 
+@example("interlock db definitions list", "interlock db definitions add order.interlock.yaml")
 @click.group(invoke_without_command=True)
 @common
 @click.pass_context

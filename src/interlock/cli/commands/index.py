@@ -23,6 +23,7 @@ DROP_PAGE = 2_000
 """Rows deleted in one transaction."""
 
 
+@example("interlock db index status", "interlock db index build sqlite:///orders.db order")
 @click.group(invoke_without_command=True)
 @common
 @click.pass_context

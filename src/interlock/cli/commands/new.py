@@ -41,7 +41,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 @common
 @pass_terminal
 def new(terminal: Terminal, folder: Path, *, template: str) -> int:
-    """NAME is the folder and the name of the chart; it may be a path.
+    """NAME is the folder, and may be a path. The chart of the template `blank` has its name; the other is an order.
 
     An existing folder must be empty.
     """
@@ -79,11 +79,15 @@ def _check_free(folder: Path) -> None:
 
 def _fill(folder: Path, template: str, name: str) -> list[str]:
     """Write the files of a template and the JSON Schema for editors; return their names."""
-    kind = name.replace("-", "_")
+    chart = name if template == "blank" else template  # the project `shop` has orders
+    kind = chart.replace("-", "_")
     written = {SCHEMA: json_text(json_schema())}
     for each in (files("interlock.cli") / "templates" / template).iterdir():
-        target = each.name.removesuffix(SUFFIX).replace("chart.", f"{name}.").replace("test_life", f"test_{kind}")
-        written[target] = each.read_text(encoding="utf-8").replace("@name@", name).replace("@kind@", kind)
+        target = each.name.removesuffix(SUFFIX).replace("chart.", f"{chart}.").replace("test_life", f"test_{kind}")
+        text = each.read_text(encoding="utf-8")
+        for word, value in (("@name@", name), ("@chart@", chart), ("@kind@", kind)):
+            text = text.replace(word, value)
+        written[target] = text
     for target, text in written.items():
         (folder / target).write_text(text, encoding="utf-8")
     return sorted(written)

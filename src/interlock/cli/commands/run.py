@@ -109,7 +109,7 @@ def run_command(
 
 
 def _print_running(terminal: Terminal, charts: Sequence[BoundChart], url: str) -> None:
-    kinds = ", ".join(f"{each.chart.kind} {each.chart.revision}" for each in charts)
+    kinds = ", ".join(f"{each.chart.kind} {each.chart.revision_text}" for each in charts)
     handlers = count_text(len({name for each in charts for name in each.handlers}), "handler", "handlers")
     terminal.message(
         ("running", "bold green"), f": {kinds} on {without_password(url)}, {handlers}, process {os.getpid()}"

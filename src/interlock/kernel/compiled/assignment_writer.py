@@ -8,6 +8,7 @@ Rule 3: an expression is evaluated before the mappings on its way are copied, be
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from interlock.expression.codegen import Typed
@@ -106,8 +107,11 @@ class AssignmentWriter:
             source = self._literal(value)
         else:
             source = "v"
-            self.out.add(f"v = {self.out.value(value)}")  # before the copies, which it must not contain
             typed = self.out.actions.typed(value)
+            evaluated = self.out.value(value)
+            if typed is not None and typed.parts is not None:
+                evaluated = self._flat_mapping(typed.parts)
+            self.out.add(f"v = {evaluated}")  # before the copies, which it must not contain
             if typed is None or typed.type is None:
                 self.out.add(f"if v.__class__ is not str or len(v) >= {SHORT_TEXT}: need_short_if_large(v)")
         self.out.own_context()
@@ -131,6 +135,18 @@ class AssignmentWriter:
             outer = inner
         self.out.add(f"{outer}[{keys[-1]!r}] = {source}")
         self.forget(keys)
+
+    def _flat_mapping(self, parts: Mapping[str, tuple[str, bool]]) -> str:
+        """Write the checks of the values of a new mapping, and return its source. Only scalars are accepted."""
+        items = []
+        for key, (source, is_bounded) in parts.items():
+            name = source
+            if not is_bounded:
+                name = self.out.local("part")
+                self.out.add(f"{name} = {source}")
+                self.out.add(f"if {name}.__class__ is not str or len({name}) >= {SHORT_TEXT}: need_scalar({name})")
+            items.append(f"{key!r}: {name}")
+        return f"{{{', '.join(items)}}}"
 
     def forget(self, keys: tuple[str, ...]) -> None:
         """Forget the mappings at a path and below it, because another value is there now."""

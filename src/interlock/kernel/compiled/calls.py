@@ -120,6 +120,13 @@ def assign_path(context: dict[str, Any], path: tuple[str, ...], value: Any, fiel
     context[name] = whole
 
 
+def need_scalar(value: Any) -> None:
+    """Fall back for a long string, a list or a mapping."""
+    kind = value.__class__
+    if kind is not int and value is not None and kind is not bool and kind is not float:
+        raise FallBack
+
+
 def short_tree(value: Any, meter: None) -> Any:  # noqa: ARG001  # the signature of `x_tree`, which this replaces
     """Return a new list or mapping of an expression. One that is not short falls back."""
     if len(value) > ITEMS_MAX:

@@ -577,6 +577,9 @@ class PartWriter(CodeWriter):
             raise NotCompiled("an expression of another language")
         outside, self.uses = self.uses, set()
         source = super().expression(expression)
+        typed = self.actions.typed(expression)
+        if typed is not None and not typed.operands:  # a sum is not checked there
+            source, self.uses = f"({typed.source})", set(typed.uses)
         self.need(self.uses)
         if "context" in self.uses:
             self.branch.owned.clear()  # its value may be one of them

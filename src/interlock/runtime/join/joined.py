@@ -24,7 +24,7 @@ from interlock.runtime.join.adapters import Kind
 from interlock.runtime.join.after_commit import CommitWatch, JoinedWrite
 from interlock.runtime.join.drivers import Adapter
 from interlock.runtime.request_checks import SendOptions
-from interlock.runtime.sender import EntitySender
+from interlock.runtime.sender import EntitySender, OnWork
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class JoinableRuntime(Protocol):
 
     store: Store
 
-    def on_transaction(self, store: JoinedStore, on_work: Callable[[WorkDelta], None]) -> JoinableRuntime:
+    def on_transaction(self, store: JoinedStore, on_work: OnWork) -> JoinableRuntime:
         """Return it for one call on a transaction."""
 
     async def send(self, entity: str, event: Any, payload: Any = None, **options: Unpack[SendOptions]) -> Receipt:
@@ -89,7 +89,7 @@ class JoinCalls:
         store = self._joins.joined(adapter.transaction(), wait=wait)
         created: list[WorkDelta] = []
         try:
-            receipt = await call(self.runtime.on_transaction(store, created.append))
+            receipt = await call(self.runtime.on_transaction(store, lambda _, delta: created.append(delta)))
         finally:
             self._report_refusals(store)
         if store.mark is not None:

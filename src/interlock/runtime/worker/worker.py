@@ -186,8 +186,10 @@ class Worker:
         name = self._loop_of(work)
         return name in self._loops and self._loops[name].has_room
 
-    def _wake(self, work: WorkDelta) -> None:
-        """Wake the loops that can run this work."""
+    def _wake(self, entity: str, work: WorkDelta) -> None:
+        """Wake the loops that can run this work, and tell those that run cancelled work."""
+        for work_id in work.cancelled:
+            self._loops["handlers"].cancel(entity, work_id)
         for name in {self._loop_of(each) for each in work.created}:
             if name is not None and name in self._loops:
                 self._loops[name].wake()

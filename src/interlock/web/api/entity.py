@@ -32,6 +32,7 @@ from interlock.web.api.views import (
     EntryView,
     TransitionView,
     WorkView,
+    chart_file,
     entry_view,
     mask_for,
     masked_acceptances,
@@ -149,6 +150,7 @@ async def get_entity(request: RequestContext) -> EntityView:
         masked=mask is not None,
         damage=damage,
         replay_distance=console.history.distance(entity, shown.version - 1) if needs_replay else None,
+        file=chart_file(runtime.charts.for_new_entity(kind).chart) if kind in runtime.charts.kinds() else None,
     )
 
 

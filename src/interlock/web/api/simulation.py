@@ -25,7 +25,14 @@ from interlock.observe.acceptance import Acceptance
 from interlock.testing.playback import Act as PlaybackAct
 from interlock.testing.playback import AdvanceClock, CompleteEffect, FailEffect, Playback, SendEvent
 from interlock.testing.simulation import SimulationRecord
-from interlock.web.api.views import TimerView, TransitionView, platform_fields, timers_view, transition_views
+from interlock.web.api.views import (
+    TimerView,
+    TransitionView,
+    chart_file,
+    platform_fields,
+    timers_view,
+    transition_views,
+)
 from interlock.web.http.endpoint import Endpoint, RequestContext
 
 ACTS_MAX = 200
@@ -89,6 +96,7 @@ class SimulationView(Struct, frozen=True):
     pending: tuple[dict[str, Any], ...]
     ended: str | None = None
     problem: str | None = None
+    file: str | None = None
 
 
 class _LimitedTrace(list[SimulationRecord]):
@@ -139,6 +147,7 @@ async def _simulate(request: RequestContext) -> SimulationView:
     snapshot = playback.snapshot
     return SimulationView(
         kind=kind,
+        file=chart_file(kernel.chart),
         revision=kernel.chart.revision,
         time_ms=simulation.time_ms,
         turns=_turns(kernel, [each for each in simulation.trace if each.entity == entity], body.context or {}),

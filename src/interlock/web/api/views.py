@@ -8,6 +8,7 @@ Rule 2: everything sensitive is masked here, and only here, for users without th
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any
 
 from msgspec import Struct
@@ -97,7 +98,8 @@ class EntityView(Struct, frozen=True):
     """An entity at a version; `latest` is its newest version.
 
     `damage`: why its journal cannot be read. `replay_distance`: how many entries must be replayed to compute what its
-    last step changed; None if that is known. `work_more`: `work` is not complete.
+    last step changed; None if that is known. `work_more`: `work` is not complete. `file`: the file from which this
+    process loaded the chart of the kind.
     """
 
     entity: str
@@ -130,6 +132,7 @@ class EntityView(Struct, frozen=True):
     masked: bool = False
     damage: str | None = None
     replay_distance: int | None = None
+    file: str | None = None
 
 
 class RowsView(Struct, frozen=True):
@@ -277,6 +280,17 @@ def masked_work(view: WorkView, mask: ChartMask | None) -> WorkView:
     elif name not in (BUS_WORK, CHILD_WORK):
         name = mask.name(name)
     return replace(view, name=name, error=None if view.error is None else MASK)
+
+
+def chart_file(chart: Chart) -> str | None:
+    """Return the file of a chart, relative to the folder of the process; None for a chart that came from no file.
+
+    Of a file elsewhere only the name is shown: the path is of no use to a person at another machine.
+    """
+    path = PurePath(chart.source)
+    if chart.source.startswith("<") or not path.suffix:
+        return None
+    return path.name if path.is_absolute() or ".." in path.parts else path.as_posix()
 
 
 def timers_view(snapshot: Snapshot, mask: ChartMask | None) -> tuple[TimerView, ...]:

@@ -205,7 +205,7 @@ def test_overdue_work_and_stuck_entities_are_counted(call: Caller, lamps: Path) 
         encoding="utf-8",
     )
     clock = VirtualClock()
-    with interlock.open(STORE, charts=[interlock.load("job.yaml")], clock=clock, work=False) as jobs:
+    with interlock.open(STORE, charts=[interlock.load("job.yaml")], clock=clock, work=False).blocking() as jobs:
         jobs.create("job/1")
         jobs.create("job/2")
     ended = call("doctor", STORE, "--chart", "job.yaml")
@@ -222,7 +222,7 @@ def test_times_in_the_future_are_reported_with_a_fix(call: Caller, lamps: Path) 
     )
     before = checks(call, STORE, *CHARTED)["times"]
     clock = VirtualClock(SystemClock().now_ms() + 10 * 365 * 86_400_000)
-    with interlock.open(STORE, charts=[interlock.load("job.yaml")], clock=clock, work=False) as jobs:
+    with interlock.open(STORE, charts=[interlock.load("job.yaml")], clock=clock, work=False).blocking() as jobs:
         jobs.create("job/1")
     mark, printed, fix = checks(call, STORE, *CHARTED)["times"]
 

@@ -15,12 +15,12 @@ def test_every_command_works_in_the_project_without_options(
 ) -> None:
     call("new", "shop")
     monkeypatch.chdir(folder / "shop")
-    made = call("create", "shop/1", "--context", '{"amount": 4990}')
-    sent = call("send", "shop/1", "order.placed")
+    made = call("create", "order/1", "--context", '{"amount": 4990}')
+    sent = call("send", "order/1", "order.placed")
 
     assert (0, 0) == (made.code, sent.code), made.err + sent.err
-    assert "shop/1 order.placed applied: charge_pending" in sent.out
-    assert "shop 1.0.0   1 entity   " in call("top").out
+    assert "order/1 order.placed applied: charge_pending" in sent.out
+    assert "order " in call("top").out
 
 
 def test_nothing_is_overwritten(call: Caller, folder: Path) -> None:
@@ -39,7 +39,7 @@ def test_an_empty_folder_is_filled(call: Caller, folder: Path) -> None:
     (folder / "shop").mkdir()
 
     assert 0 == call("new", "shop").code
-    assert (folder / "shop" / "shop.interlock.yaml").is_file()
+    assert (folder / "shop" / "order.interlock.yaml").is_file()
 
 
 @pytest.mark.parametrize("name", ["1st", "a b", "_x", "ünder", "a" * 64, ".", "..", "a.b", "-x"])

@@ -113,7 +113,7 @@ def orders(folder: Path) -> Path:
     (folder / "order.yaml").write_text(ORDER, encoding="utf-8")
     clock = VirtualClock(interlock_now() - 3 * HOUR_MS)
     chart = interlock.load("order.yaml")
-    with interlock.open(STORE, charts=[chart], clock=clock, work=False) as runtime:
+    with interlock.open(STORE, charts=[chart], clock=clock, work=False).blocking() as runtime:
         for number in (1, 2, 3):
             runtime.create(f"order/{number}")
         clock.time_ms += HOUR_MS
@@ -182,7 +182,9 @@ def test_an_entity_with_one_ended_region_is_not_ended(call: Caller, folder: Path
 def test_a_compound_state_is_shown_only_if_it_has_an_expectation(call: Caller, folder: Path) -> None:
     (folder / "trip.yaml").write_text(TRIP, encoding="utf-8")
     clock = VirtualClock()
-    with interlock.open("sqlite:///trips.db", charts=[interlock.load("trip.yaml")], clock=clock, work=False) as trips:
+    with interlock.open(
+        "sqlite:///trips.db", charts=[interlock.load("trip.yaml")], clock=clock, work=False
+    ).blocking() as trips:
         trips.create("trip/1")
         trips.create("trip/2")
         trips.send("trip/2", "arrived")
@@ -204,7 +206,7 @@ def test_stuck_lists_dead_letters_with_their_key(call: Caller, orders: Path) -> 
     async def post(attempt: interlock.Attempt) -> None:
         raise interlock.RejectedError("no such address", code="post.refused")
 
-    with interlock.open(STORE, charts=[chart]) as mails:
+    with interlock.open(STORE, charts=[chart]).blocking() as mails:
         mails.create("mail/1")
         eventually_blocking(lambda: call("effects", "ls", STORE, "--dead").out)
     ended = call("stuck", STORE, "mail", "--chart", "mail.yaml")

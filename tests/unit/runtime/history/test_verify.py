@@ -340,7 +340,7 @@ async def test_a_proof_can_be_asked_for_without_an_event_loop() -> None:
     import interlock
 
     def ask() -> list[Verification]:
-        with interlock.open("memory:", charts=[interlock.loads(DOOR)]) as made:
+        with interlock.open("memory:", charts=[interlock.loads(DOOR)]).blocking() as made:
             made.create("door/1")
             return [made.verify("door/1"), *made.verify_all()]
 
@@ -352,7 +352,7 @@ async def test_a_proof_can_be_asked_for_without_an_event_loop() -> None:
 def test_every_field_of_an_entry_that_can_be_forged_is_compared() -> None:
     compared = {"version", "before", "after", "outcome", "reason", "effects", "key", "digest"}
 
-    assert {"event", "revision", "trace"} == set(Entry.__struct_fields__) - compared
+    assert {"event", "revision", "trace", "reason_given"} == set(Entry.__struct_fields__) - compared
 
 
 @pytest.mark.parametrize("damage", ["cut", "emptied", "overwritten", "removed"])

@@ -118,7 +118,7 @@ def test_a_function_that_cannot_be_imported_is_refused() -> None:
     chart = interlock.loads(CHART)
     chart.handler("squared", cpu=True)(inner)
     with pytest.raises(UsageError, check=lambda error: error.code == "handler.cpu"):
-        interlock.open("memory:", charts=[chart]).__enter__()
+        interlock.connect("memory:", charts=[chart], work=True)
 
 
 async def test_the_heartbeat_details_of_a_cpu_handler_reach_the_next_attempt() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from interlock.runtime.worker.worker import Worker
 from interlock.shm import Lifecycle, MemoryRegion
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
-from tests.support.eventually import PATIENCE_SECONDS
+from tests.support.eventually import PATIENCE_SECONDS, eventually_blocking
 
 ORDER = """
 interlock: 1
@@ -251,6 +252,92 @@ states:
   a: {{after: {{1m: {{actions: [{{assign: {{all: "= context.all + context.all"}}}}]}}, 2m: b}}}}
   b: {{}}
 """
+
+
+async def test_a_handler_is_stopped_as_soon_as_its_state_is_left() -> None:
+    """Time does not pass: it does not wait for the next renewal of its lease."""
+    chart, ended = interlock.loads(ORDER), asyncio.Event()
+
+    @chart.handler("payment.charge")
+    async def charge(attempt: Attempt) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    chart.handler("receipt.mail")(Bank().mail)
+    clock = VirtualClock()
+    async with interlock.open("memory:", charts=[chart], clock=clock) as runtime:
+        await runtime.create("order/1")
+        await runtime.send("order/1", "pay")
+        await clock.settle()
+        assert not ended.is_set()
+        await runtime.send("order/1", "cancel")
+        await clock.settle()
+
+        assert ended.is_set()
+        assert [] == await rows(runtime)
+
+
+async def test_a_plain_handler_is_told_as_soon_as_its_state_is_left() -> None:
+    chart, told = interlock.loads(ORDER), threading.Event()
+
+    @chart.handler("payment.charge")
+    def charge(attempt: Attempt) -> None:
+        eventually_blocking(lambda: attempt.cancelled)
+        told.set()
+
+    chart.handler("receipt.mail")(Bank().mail)
+    clock = VirtualClock(handler_seconds=0.01)
+    async with interlock.open("memory:", charts=[chart], clock=clock) as runtime:
+        await runtime.create("order/1")
+        await runtime.send("order/1", "pay")
+        await clock.settle()
+        await runtime.send("order/1", "cancel")
+        await asyncio.to_thread(told.wait, PATIENCE_SECONDS)
+
+        assert told.is_set()
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+async def test_closing_under_a_clock_that_nobody_moves_does_not_wait_for_a_stalled_handler(stubborn: bool) -> None:
+    chart, started, end = interlock.loads(ORDER), asyncio.Event(), asyncio.Event()
+
+    @chart.handler("payment.charge")
+    async def charge(attempt: Attempt) -> None:
+        started.set()
+        while True:
+            try:
+                await end.wait()
+                return
+            except asyncio.CancelledError:
+                if not stubborn:
+                    raise
+
+    chart.handler("receipt.mail")(Bank().mail)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        async with interlock.open("memory:", charts=[chart], clock=VirtualClock()) as runtime:
+            await runtime.create("order/1")
+            await runtime.send("order/1", "pay")
+            await started.wait()
+    end.set()
+
+
+async def test_closing_under_a_clock_that_nobody_moves_does_not_wait_for_a_stalled_thread() -> None:
+    chart, started, end = interlock.loads(ORDER), threading.Event(), threading.Event()
+
+    @chart.handler("payment.charge")
+    def charge(attempt: Attempt) -> None:
+        started.set()
+        end.wait(PATIENCE_SECONDS)
+
+    chart.handler("receipt.mail")(Bank().mail)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        async with interlock.open("memory:", charts=[chart], clock=VirtualClock(handler_seconds=0.01)) as runtime:
+            await runtime.create("order/1")
+            await runtime.send("order/1", "pay")
+            await asyncio.to_thread(started.wait, PATIENCE_SECONDS)
+    end.set()
 
 
 async def test_a_timer_whose_step_cannot_be_stored_does_not_block_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

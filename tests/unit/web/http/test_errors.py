@@ -47,18 +47,28 @@ CALLER_MODULES = (
 """Modules whose messages are written for callers: they quote the request and limits only."""
 
 OTHER_MODULES = {
+    "argument.unknown": {"model/arguments.py"},
     "conflict.retries": {"runtime/sender.py"},
     "context.missing": {"kernel/first_context.py"},
-    "context.refused": {"kernel/first_context.py", "runtime/runtime.py"},
+    "context.refused": {"kernel/first_context.py", "model/json_value.py", "runtime/runtime.py"},
     "context.unknown": {"kernel/first_context.py"},
     "entity.malformed": {"stores/files/names.py"},
     "entry.size": {"runtime/sender.py", "stores/files/journal/journal.py"},
+    "event.malformed": {"runtime/runtime.py"},
+    "event.payload": {"assemble/charts.py", "model/sendable_events.py"},
     "event.reserved": {"model/event.py"},
+    "event.unknown": {"assemble/charts.py", "model/sendable_events.py", "runtime/runtime.py"},
+    "index.building": {"ports/field_indexes.py"},
+    "index.dropping": {"ports/field_indexes.py"},
+    "index.unknown": {"ports/field_indexes.py"},
     "limit.range": {"ports/store.py"},
     "mailbox.full": {"runtime/mailbox.py"},
     "runtime.closed": {"runtime/blocking.py", "runtime/sender.py"},
     "runtime.draining": {"runtime/admission.py"},
     "snapshot.size": {"runtime/sender.py"},
+    "where.malformed": {"model/conditions.py", "ports/store.py"},
+    "where.range": {"model/conditions.py"},
+    "where.value": {"model/conditions.py"},
     "store.work": {"effects/unsupported_work.py", "assemble/runtimes.py"},
 }
 """Other modules that raise an open code. Before you add one, read its message: it may name no address, no version, no
@@ -200,7 +210,7 @@ async def test_user_without_read_gets_no_states() -> None:
         taken = await client.post("send/order/1", {"event": "payment.confirmed", "payload": {"id": "p"}})
         exists = await client.post("kinds/order/entities", {"id": "1", "context": {"amount": 5}})
 
-    assert [403, 422, 200, 422] == [each.status_code for each in (denied, rejected, taken, exists)]
+    assert [403, 400, 200, 422] == [each.status_code for each in (denied, rejected, taken, exists)]
     assert not any("receipt" in each.json() for each in (denied, rejected, exists))
     assert ("applied", 2, [], []) == tuple(
         taken.json()[each] for each in ("outcome", "version", "configuration", "effects")

@@ -305,12 +305,12 @@ page("/e/(.+)", async (main, [entity], given) => {
           h(
             "button.quiet",
             attrs({
-              onclick: () => copy(asTest(latest.kind, entity, entries), "Test"),
+              onclick: () => copy(asTest(latest, entries), "Test"),
               "data-testid": "copy-as-test",
             }),
             "Copy as test",
           ),
-          h("button.quiet", attrs({onclick: () => copy(asCurl(entity), "curl command")}), "Copy as curl"),
+          h("button.quiet", attrs({onclick: () => copy(asCurl(entity, latest.accepted), "curl command")}), "Copy as curl"),
         ),
       ),
       page.archived && h("p.muted", page.archived),

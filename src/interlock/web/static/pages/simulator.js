@@ -202,7 +202,7 @@ page("/k/([^/]+)/simulate", async (main, [kind]) => {
             }),
             "Start again",
           ),
-          h("button.quiet", attrs({onclick: () => copy(asTest(kind, `${kind}/lab`, view.turns), "Test")}), "Copy as test"),
+          h("button.quiet", attrs({onclick: () => copy(asTest({...view, entity: `${kind}/lab`}, view.turns), "Test")}), "Copy as test"),
         ),
       ),
     );
