@@ -53,11 +53,11 @@ def test_every_module_is_needed() -> None:
     needed = _named_in_entry_points() | {"interlock", "interlock.__main__"}
     for path in known.values():
         needed |= _named_in(ast.parse(read(path) or ""))
-    public_kit = "interlock.testing"  # users import its modules; the package itself need not
+    for_users = ("interlock.testing", "interlock.contrib")  # users import their modules; the package itself need not
     dead = [
         module
         for module, path in known.items()
-        if path.name != "__init__.py" and module not in needed and not module.startswith(public_kit)
+        if path.name != "__init__.py" and module not in needed and not module.startswith(for_users)
     ]
 
     assert [] == dead

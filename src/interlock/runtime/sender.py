@@ -209,8 +209,8 @@ class EntitySender:
             _messages=self._messages.fixed(),
             _mailboxes={},
             _watchers=WeakValueDictionary(),
-            _followers=set(),
             _work_listeners=[on_work],
+            _followers=set(),
             _clock_listeners=[],
             _tries_max=1,
         )
@@ -244,8 +244,8 @@ class EntitySender:
         self.snapshots.pop(entity, None)
         if (changed := self._watchers.pop(entity, None)) is not None:
             changed.set()
-        for each in self._followers:
-            each.set()
+        for follower in self._followers:
+            follower.set()
         for delta in work:
             for listener in self._work_listeners:
                 listener(entity, delta)

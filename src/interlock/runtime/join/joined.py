@@ -89,7 +89,7 @@ class JoinCalls:
         store = self._joins.joined(adapter.transaction(), wait=wait)
         created: list[WorkDelta] = []
         try:
-            receipt = await call(self.runtime.on_transaction(store, lambda _, work: created.append(work)))
+            receipt = await call(self.runtime.on_transaction(store, lambda _, delta: created.append(delta)))
         finally:
             self._report_refusals(store)
         if store.mark is not None:
