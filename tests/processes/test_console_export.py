@@ -70,7 +70,7 @@ def test_a_chart_without_a_file_is_taken_from_where_a_new_project_has_it(source:
 
 
 def test_the_path_of_a_file_elsewhere_is_not_shown() -> None:
-    assert "order.yaml" == chart_file(interlock.loads(ORDER, source="/home/ada/secret/order.yaml").chart)
+    assert "order.yaml" == chart_file(interlock.loads(ORDER, source="/srv/secret/order.yaml").chart)
     assert "order.yaml" == chart_file(interlock.loads(ORDER, source="../order.yaml").chart)
     assert "charts/order.yaml" == chart_file(interlock.loads(ORDER, source="charts/order.yaml").chart)
 

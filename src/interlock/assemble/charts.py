@@ -167,13 +167,24 @@ def _bytes(file: Path) -> bytes:
             # One byte more than allowed, so that the reader sees that it is too large.
             return stream.read(DEFINITION_STORED_BYTES_MAX + 1)
     except FileNotFoundError:
-        raise NotFoundError(f"file {file} does not exist", code="file.not_found") from None
+        raise NotFoundError(f"file {file} does not exist", code="file.not_found", hint=_file_hint(file)) from None
     except IsADirectoryError:
         raise NotFoundError(f"{file} is a directory, not a definition", code="file.directory") from None
     except PermissionError:
         raise NotFoundError(f"no permission to read {file}", code="file.permission") from None
     except OSError as error:
         raise NotFoundError(f"{file} cannot be read: {error.strerror}", code="file.unreadable") from None
+
+
+def _file_hint(file: Path) -> str | None:
+    """Return the hint for a missing definition: a file with a similar name."""
+    try:
+        near = [each.name for each in file.parent.iterdir() if format_for_suffix(each.name) is not None]
+    except OSError:
+        return None
+    stem = file.name.partition(".")[0]
+    same = next((each for each in sorted(near) if each.partition(".")[0] == stem), None)
+    return suggestion(file.name, near) if same is None else f'did you mean "{same}"?'
 
 
 def _resolver(folder: Path) -> SourceLoader:
@@ -285,6 +296,9 @@ def load(
         order = interlock.load("order.interlock.yaml")
     """
     check_options(unknown, call="load", known=("context", "models", "format", "allow_src"))
+    if isinstance(source, str) and "\n" in source:
+        hint = "write interlock.loads(text)"
+        raise UsageError("`load` reads a file, and got a text of several lines", code="text.file", hint=hint)
     found = ReadResult(document=source) if isinstance(source, Document) else None
     reading = found or read_file(source, format=format, allow_src=allow_src)  # type: ignore[arg-type]  # not a Document
     return _bind(reading, _all_models(context, models))
@@ -318,6 +332,9 @@ def loads(
 ) -> BoundChart[Any]:
     """Load a chart from text, as `load` does. Raises DefinitionError with all diagnostics."""
     check_options(unknown, call="loads", known=("context", "models", "format", "source"))
+    if isinstance(text, os.PathLike) or (isinstance(text, str) and "\n" not in text and format_for_suffix(text)):
+        hint = f"write interlock.load({os.fspath(text)!r:.80})"
+        raise UsageError("`loads` reads a text, and got the name of a file", code="text.file", hint=hint)
     return _bind(read_text(text, format=format, source=source), _all_models(context, models))
 
 

@@ -5,6 +5,7 @@ The runtime is imported when a store is opened; a chart alone needs no event loo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -109,6 +110,9 @@ def open(  # noqa: A001 - the name users read: interlock.open
     """
     if isinstance(charts, BoundChart):
         raise UsageError("`charts` must be a list of charts", code="charts.malformed", hint="write charts=[chart]")
+    if isinstance(charts, str | os.PathLike) or not isinstance(charts, Iterable):
+        hint = f"write charts=[interlock.load({charts!r:.60})]"
+        raise UsageError(f"`charts` must be a list of charts, got {charts!r:.60}", code="charts.malformed", hint=hint)
     if not isinstance(url, str):
         hint = "use a string such as sqlite:///orders.db"
         raise UsageError(f"expected the address of a store, got {url!r:.80}", code="store.unknown", hint=hint)

@@ -70,6 +70,7 @@ SUBCOMMANDS = {
         "status": "Show the schema version",
         "upgrade": "Upgrade the schema version",
         "tenants": "List tenants",
+        "restored": "Raise the restore epoch, after a restore from an older copy",
         "messages": "Show whether entries are published, or stop it",
         "definitions": "List, show or add definitions",
         "index": "Build, drop or show indexes on context fields",

@@ -263,7 +263,9 @@ class SagaStates:
         """The idempotency key of a step, new for each entry. The step's compensation receives it as `compensates`."""
         if step.do.key is not None:
             return step.do.key
-        return Expression(f"entity.id + '/' + str(entity.version) + {f'/{self.path}.{step.id}'!r}", step.do.location)
+        epoch = "('.' + str(entity.epoch) if entity.epoch else '')"
+        text = f"entity.id + '/' + str(entity.version) + {epoch} + {f'/{self.path}.{step.id}'!r}"
+        return Expression(text, step.do.location)
 
     def done_record(self, step: SagaStep) -> tuple[str, Value]:
         record = Expression(f"{{'step': {step.id!r}, 'key': context.{self.field}.key}}", step.do.location)

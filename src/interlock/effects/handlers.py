@@ -464,7 +464,7 @@ def _is_call(claim: Claim) -> bool:
 
 def attempt_key(work: Work, entity: str, number: int) -> str:
     """Return the key that a handler sees: the author's, or that of the work; a new one per attempt on request."""
-    key = work.body.get("key") or work.id.key(entity)
+    key = work.body.get("key") or work.key(entity)
     return f"{key}~{number}" if work.body.get("restore") == "restart" else str(key)
 
 

@@ -15,13 +15,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from interlock.model.codec import to_builtins
 from interlock.model.effect import CHART_TYPES, Effect
 from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.message import change_message, message_body
-from interlock.model.journal.work import BUS_WORK, CHILD_WORK, Lane, Work, WorkDelta, WorkId
+from interlock.model.journal.work import BUS_WORK, CHILD_WORK, EPOCH, Lane, Work, WorkDelta, WorkId
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 
@@ -33,9 +34,18 @@ _CHILD = "child/"
 
 
 def work_delta(
-    before: Snapshot | None, step: Step, time_ms: int, *, published: Entry | None = None, hidden: bool = False
+    before: Snapshot | None,
+    step: Step,
+    time_ms: int,
+    *,
+    published: Entry | None = None,
+    hidden: bool = False,
+    epoch: int = 0,
 ) -> WorkDelta:
-    """Return the work of a step. `published`: the entry, if there is a bus; it is published unless it is `hidden`."""
+    """Return the work of a step. `published`: the entry, if there is a bus; it is published unless it is `hidden`.
+
+    `epoch` is the restore epoch of the step's event.
+    """
     after = step.snapshot
     active = () if before is None else before.invokes
     children = {each.key for each in active if each.child}
@@ -56,13 +66,15 @@ def work_delta(
     waiting = {(each.name, each.version) for each in after.timers}
     removed = () if before is None else (each for each in before.timers if (each.name, each.version) not in waiting)
     finished = tuple(WorkId("timer", each.version, each.ordinal) for each in removed)
+    if epoch:
+        created = [replace(each, body={**each.body, EPOCH: epoch}) for each in created]
     return WorkDelta(tuple(created), finished, tuple(cancelled))
 
 
 def work_id_of(lane: Lane, key: str) -> WorkId:
     """Return the id of the work whose effect has this key."""
     _, version, ordinal = key.rsplit("/", 2)
-    return WorkId(lane, int(version), int(ordinal))
+    return WorkId(lane, int(version.partition(".")[0]), int(ordinal))
 
 
 def child_address(key: str) -> str:

@@ -91,6 +91,7 @@ class _Draft:
     entered_ms: Mapping[str, int]
     active: frozenset[str]
     after: Snapshot
+    epoch: int = 0
     dropped: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
@@ -148,11 +149,13 @@ class Carrier:
         active = {self.old.states[index].id for name in known for index in self._around(name)}
         return tuple(sorted(name for name in active if name in self.timers and self.timers[name].added))
 
-    def carry(self, snapshot: Snapshot, *, time_ms: int, entered_ms: Mapping[str, int] | None = None) -> CarryResult:
+    def carry(
+        self, snapshot: Snapshot, *, time_ms: int, entered_ms: Mapping[str, int] | None = None, epoch: int = 0
+    ) -> CarryResult:
         """Return the entity on the new definition, or why it stays.
 
         `entered_ms` says when active states were entered, by old id; a timer that is new counts from then, and from now
-        for a state that is not in it.
+        for a state that is not in it. `epoch` is the restore epoch of the store.
         """
         if snapshot.ended is not None:
             return CarryResult(reasons=(f"the entity has ended ({snapshot.ended})",))
@@ -160,7 +163,7 @@ class Carrier:
         if unknown:
             return CarryResult(reasons=(f"the old definition has no state {', '.join(unknown)}",))
         active = {self.old.states[index].id for name in snapshot.configuration for index in self._around(name)}
-        draft = _Draft(snapshot, time_ms, entered_ms or {}, frozenset(active), snapshot)
+        draft = _Draft(snapshot, time_ms, entered_ms or {}, frozenset(active), snapshot, epoch)
         draft.reasons += self._refused_changes(draft)
         self._map_configuration(draft)
         if not draft.reasons:
@@ -353,7 +356,7 @@ class Carrier:
         return copy_json(value)
 
     def _event(self, draft: _Draft) -> Event:
-        return Event(MOVED, None, time_ms=draft.time_ms, type="platform")
+        return Event(MOVED, None, time_ms=draft.time_ms, type="platform", epoch=draft.epoch)
 
     # Pending events
 

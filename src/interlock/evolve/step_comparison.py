@@ -127,7 +127,9 @@ class StepComparer:
         parent = None if data.get("parent") is None else msgspec.convert(data["parent"], Parent)
         entity = recorded.snapshot.entity
         try:
-            step = self.kernel.start(data.get("context"), entity=entity, time_ms=event.time_ms, parent=parent)
+            step = self.kernel.start(
+                data.get("context"), entity=entity, time_ms=event.time_ms, parent=parent, epoch=event.epoch
+            )
         except InterlockError as error:
             return _without_step(recorded, ERROR, error.message)
         return self._compared(None, None, recorded, step)

@@ -12,7 +12,7 @@ NAMES = frozenset({"context", "event", "entity"})
 
 FIELDS = {
     "event": ("name", "data", "id", "time_ms", "type", "origin", "origintype", "sendid", "invokeid", "principal"),
-    "entity": ("id", "kind", "version"),
+    "entity": ("id", "kind", "version", "epoch"),
 }
 """The fields of the roots that are not mappings of the user."""
 

@@ -173,7 +173,7 @@ def static_type(node: ast.expr, fields: Mapping[str, str]) -> str | None:
         case ast.Constant(value=str()) | ast.Attribute(value=ast.Name(id="event"), attr="name"):
             return "string"
         case ast.Attribute(value=ast.Name(id="entity"), attr=name):
-            return "integer" if name == "version" else "string"
+            return "integer" if name in ("version", "epoch") else "string"
         case ast.Call(func=ast.Name(id="str")):
             return "string"
         case ast.List() | ast.Tuple():

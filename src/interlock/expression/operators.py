@@ -34,7 +34,8 @@ _FLAT = frozenset({int, float, bool, type(None)})
 _HANDFUL = 8
 """Items of a list or mapping that are not charged, because the parts of its expression were."""
 _EVENT_FIELDS = FIELDS["event"]
-_ENTITY_FIELDS = FIELDS["entity"]
+_ENTITY_FIELDS = tuple(each for each in FIELDS["entity"] if each != "epoch")
+"""The entity as a value: without the epoch, which it did not have in earlier releases."""
 
 
 def x_tree(value: Any, meter: Meter | None) -> object:

@@ -93,7 +93,7 @@ class Receiver:
         return event if data is event.data else replace(event, data=data)
 
     def _run(self, snapshot: Snapshot, event: Event) -> StepRun:
-        run = run_from(snapshot, event.time_ms, self.actions.fields, raises=self.raises)
+        run = run_from(snapshot, event.time_ms, self.actions.fields, raises=self.raises, epoch=event.epoch)
         run.event, run.clock_ms = event, event.clock_ms
         return run
 

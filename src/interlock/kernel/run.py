@@ -27,6 +27,7 @@ from interlock.model.document.field import Field, field_problem, json_problem
 from interlock.model.duration import format_duration, parse_duration
 from interlock.model.effect import CHART_TYPES, Effect, EffectType
 from interlock.model.event import SCXML_PROCESSOR, Event, is_reserved
+from interlock.model.journal.work import key_base
 from interlock.model.limits import (
     DELAY_MS_MAX,
     EFFECTS_MAX,
@@ -99,6 +100,8 @@ class StepRun(Struct, gc=False):
     """The version of the last move of the entity to another revision."""
     matched: Event | None = None
     """The event of this step, if it is the result of an active invoke or comes from an `after` timer."""
+    epoch: int = 0
+    """The restore epoch of the event of this step."""
 
     # Errors
 
@@ -256,7 +259,8 @@ class StepRun(Struct, gc=False):
         if references:
             self.measure_later(payload, references)
         self.ordinal = ordinal + 1
-        effect = Effect(type, ordinal, f"{self.id}/{self.version}/{ordinal}", payload)
+        base = f"{self.id}/{self.version}" if not self.epoch else key_base(self.id, self.version, self.epoch)
+        effect = Effect(type, ordinal, f"{base}/{ordinal}", payload)
         self.effects.append(effect)
         return effect
 
@@ -439,7 +443,7 @@ def _check_invoke(values: dict[str, Any]) -> None:
         text_of(key, "invoke.key", "the key of an invoke")
 
 
-def run_from(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, raises: bool) -> StepRun:
+def run_from(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, raises: bool, epoch: int = 0) -> StepRun:
     """Return the run of a step from a snapshot to its next version."""
     return StepRun(
         snapshot.kind,
@@ -454,6 +458,7 @@ def run_from(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, r
         snapshot.parent,
         fields,
         raises,
+        epoch=epoch,
         moved=snapshot.moved,
     )
 

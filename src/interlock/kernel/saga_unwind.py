@@ -135,7 +135,7 @@ class SagaUnwinder:
             return None
         state, compensation = late
         after = self._next_version(snapshot)
-        run = run_from(snapshot, event.time_ms, self.actions.fields, raises=raises)
+        run = run_from(snapshot, event.time_ms, self.actions.fields, raises=raises, epoch=event.epoch)
         run.event, run.active = event, active
         version = event.source.rpartition("/")[0].rpartition("/")[2]
         try:

@@ -27,7 +27,9 @@ def settle(kernel: Kernel, snapshot: Snapshot, event: Event, prepare: Callable[[
     """
     configuration = kernel.planner.configuration(snapshot.configuration)
     assert configuration is not None
-    run = run_from(snapshot, event.time_ms, kernel.actions.fields, raises=kernel.chart.dialect.errors == "raise")
+    run = run_from(
+        snapshot, event.time_ms, kernel.actions.fields, raises=kernel.chart.dialect.errors == "raise", epoch=event.epoch
+    )
     run.event, run.active = event, configuration.ids
     try:
         prepare(run)

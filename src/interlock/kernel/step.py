@@ -90,8 +90,11 @@ class Kernel:
         entity: str,
         time_ms: int = 0,
         parent: Parent | None = None,
+        epoch: int = 0,
     ) -> Step:
         """Return the first step of an entity: version 1, with the initial states entered.
+
+        `epoch` is the restore epoch of the store.
 
         Raises RejectedError when the context does not fit the chart, and when the first step fails.
         """
@@ -108,12 +111,14 @@ class Kernel:
             values = first.first(defaults, given)
             snapshot = Snapshot(self._kind, entity, 1, self._revision, names, values, parent=parent)
             return Step(snapshot)
-        return self._started(given, entity, time_ms, parent, self._entry)
+        return self._started(given, entity, time_ms, parent, self._entry, epoch)
 
-    def _started(self, given: Mapping[str, Any], entity: str, time_ms: int, parent: Parent | None, entry: Plan) -> Step:
+    def _started(
+        self, given: Mapping[str, Any], entity: str, time_ms: int, parent: Parent | None, entry: Plan, epoch: int
+    ) -> Step:
         raises = self.chart.dialect.errors == "raise"
         run = StepRun(self._kind, entity, 1, time_ms, {}, None, (), (), (), parent, self.actions.fields, raises)
-        run.owns_context = True
+        run.owns_context, run.epoch = True, epoch
         try:
             self.first_context.bind(run, given)
             if self.chart.dialect.name == "xstate":

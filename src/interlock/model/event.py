@@ -67,6 +67,9 @@ class Event(Struct, frozen=True, gc=False, omit_defaults=True):
     `source` is set by the driver on what it sends back: `timer/<name>/<version>` for a timer, `invoke/<effect key>`
     for the result or a message of an invoke; None for the event of a sender. `last`: a child sent it in the step in
     which it ended. `forwarded`: a parent forwarded it, so its invokeid is not one of this entity.
+
+    `epoch` is the restore epoch of the store when the driver accepted the event. It is part of the keys of effects, so
+    that a store which was restored from an old copy does not use a key again.
     """
 
     name: str
@@ -84,6 +87,7 @@ class Event(Struct, frozen=True, gc=False, omit_defaults=True):
     last: bool = False
     forwarded: bool = False
     clock_ms: int | None = None
+    epoch: int = 0
 
     @property
     def at_ms(self) -> int:

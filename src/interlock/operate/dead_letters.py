@@ -130,14 +130,14 @@ def _unknown(key: str) -> NotFoundError:
 
 def key_of(row: WorkRow) -> str:
     """Return the key of work, `kind/id/version/ordinal`."""
-    work_id = row.work.id
-    return f"{row.entity}/{work_id.version}/{work_id.ordinal}"
+    return row.work.key(row.entity)
 
 
 def parse_key(key: str) -> tuple[str, int, int]:
     """Return the entity, version and ordinal of a key. Raises UsageError for an invalid key."""
     entity, _, rest = key.rpartition("/")
-    entity, _, version = entity.rpartition("/")
+    entity, _, place = entity.rpartition("/")
+    version = place.partition(".")[0]  # after a restore the key has the epoch there, too
     if "/" not in entity or not (_is_number(version) and _is_number(rest)):
         hint = "expected kind/id/version/ordinal, as interlock effects ls prints it"
         raise UsageError(f"invalid work key `{key[:200]}`", code="work.key", hint=hint)

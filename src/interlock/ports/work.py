@@ -30,7 +30,7 @@ class Claim(Struct, frozen=True):
     @property
     def key(self) -> str:
         """The key of the effect: the same for every attempt."""
-        return self.work.id.key(self.entity)
+        return self.work.key(self.entity)
 
 
 class Settlement(Struct, frozen=True):

@@ -46,7 +46,8 @@ def check_entity(entity: str) -> str:
     _check_text(entity, "entity id", ENTITY_ID_BYTES_MAX, "entity.malformed")
     kind, name = split_entity(entity)
     if not kind or not name:
-        raise UsageError(f"expected an entity id `kind/id`, got {entity[:80]!r}", code="entity.malformed")
+        hint = "such as order/1: the kind of the chart, a slash, and an id"
+        raise UsageError(f"expected an entity id `kind/id`, got {entity[:80]!r}", code="entity.malformed", hint=hint)
     return kind
 
 
@@ -165,7 +166,8 @@ def unknown_entity(entity: str) -> NotFoundError:
 
 def _check_text(text: object, what: str, bytes_max: int, code: str) -> None:
     if not isinstance(text, str):
-        raise UsageError(f"the {what} must be a string", code=code)
+        hint = "write str(...)" if isinstance(text, int) else None
+        raise UsageError(f"the {what} must be a string, got {type(text).__name__}", code=code, hint=hint)
     if len(text) <= bytes_max and text.isascii() and text.isprintable():
         return
     try:

@@ -28,6 +28,7 @@ from interlock.errors import CorruptionError, UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
 from interlock.model.arguments import check_options
 from interlock.model.convert import Model, is_model
+from interlock.model.diagnostics import suggestion
 from interlock.model.entity_id import kind_of
 from interlock.model.event import Event
 from interlock.model.index_key import IndexForm
@@ -44,7 +45,7 @@ from interlock.ports.field_indexes import IndexStatus
 from interlock.ports.fork import after_fork, keep_forever
 from interlock.ports.journal_feed import FeedEntry
 from interlock.ports.projections import ProjectionStatus, Projector
-from interlock.ports.store import EntityPage, EntityQuery, JoinedStore, Store, check_capabilities
+from interlock.ports.store import ENDED_STATES, EntityPage, EntityQuery, JoinedStore, Store, check_capabilities
 from interlock.runtime.admission import Admission, ThreadAdmission
 from interlock.runtime.chart_registry import ChartRegistry, unknown_kind
 from interlock.runtime.entity_counts import count_by_revision
@@ -431,14 +432,36 @@ class Runtime:
     async def list(self, query: EntityQuery) -> EntityPage:
         """Return entities by kind, state, age, tag and indexed context fields, page by page.
 
-        Raises UsageError for anything but a query, and for a condition on a field without a complete index.
+        Raises UsageError for anything but a query, for a condition on a field without a complete index, and for a state
+        or a tag that neither an entity nor a loaded revision of the kind has; NotFoundError for a kind that has neither
+        a chart nor an entity.
         """
         if not isinstance(cast("object", query), EntityQuery):
             hint = 'write interlock.EntityQuery(kind="order")'
             raise UsageError(f"expected an EntityQuery, got {query!r:.80}", code="query.malformed", hint=hint)
         if (query.where or query.context) and self.store.field_indexes is None:
-            return await find_by_walk(self.store, self.revisions, query)
-        return await self.store.find(query)
+            page = await find_by_walk(self.store, self.revisions, query)
+        else:
+            page = await self.store.find(query)
+        if not page.rows and query.after is None:
+            await self._check_names(query)
+        return page
+
+    async def _check_names(self, query: EntityQuery) -> None:
+        """Raise an error for a name in a query without results that no loaded chart has: it may be misspelt."""
+        charts = [each.chart for each in self.charts.revisions(query.kind).values()]
+        if not charts:
+            if self.charts.kinds() and query.kind not in await self.store.kinds():
+                raise unknown_kind(query.kind, self.charts.kinds())
+            return  # a reader without charts cannot tell a misspelt kind from one without entities
+        states = {each.id: each.tags for chart in charts for each in chart.states[1:]}
+        names = {"state": (query.state, {*states, *ENDED_STATES.values()})}
+        names["tag"] = (query.tag, {tag for tags in states.values() for tag in tags})
+        for what, (name, known) in names.items():
+            if name is not None and name not in known:
+                hint = suggestion(name, known) or f"its {what}s are {', '.join(sorted(known)[:20]) or 'none'}"
+                message = f"unknown {what} `{name[:80]}` in chart `{query.kind}`"
+                raise UsageError(message, code=f"{what}.unknown", hint=hint)
 
     async def indexes(self) -> tuple[IndexStatus, ...]:
         """Return the indexes on context fields, by kind and field; where the store has none, those of the charts."""

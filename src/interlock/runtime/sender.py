@@ -36,7 +36,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.effects.work_delta import work_delta
-from interlock.errors import ConflictError, NotFoundError, RejectedError, UnavailableError, UsageError
+from interlock.errors import ConflictError, NotFoundError, RejectedError, UnavailableError
 from interlock.evolve.move import move_event, move_key
 from interlock.kernel.step import Kernel
 from interlock.model.backoff import Backoff
@@ -45,7 +45,7 @@ from interlock.model.codec import encode, snapshot_digest, to_builtins
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE, MOVED, Entry, Receipt
 from interlock.model.journal.work import WorkDelta, WorkId
-from interlock.model.keys import OWN, REQUESTS, dedupe_key
+from interlock.model.keys import dedupe_key
 from interlock.model.limits import (
     BACKOFF_MS_MAX,
     BACKOFF_MS_MIN,
@@ -76,6 +76,8 @@ from interlock.ports.store import (
     Store,
 )
 from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.duplicates import find_former, resolve_duplicate
+from interlock.runtime.epoch import read_epoch, went_back
 from interlock.runtime.history.replay import replay
 from interlock.runtime.mailbox import EntityTurn, Mailboxes, Priority
 from interlock.runtime.message_setting import MessageSetting
@@ -184,6 +186,8 @@ class EntitySender:
         self._followers: set[asyncio.Event] = set()
         self._clock_listeners: list[Callable[[str | None], None]] = []
         self._latest_ms = 0
+        self._epoch: int | None = None
+        self._stopped: UnavailableError | None = None
         self._tries_max = CONFLICT_RETRIES_MAX + 1
         self._keeps_work = store.work is not None
         self._messages = MessageSetting(store, clock, has_bus=messages)
@@ -215,7 +219,8 @@ class EntitySender:
     def is_prepared(self, kind: str, *, saves: bool) -> bool:
         """Whether `prepare` has nothing to do."""
         is_registered = not saves or self.revisions.is_registered(kind)
-        return is_registered and not self._messages.is_stale and self.revisions.is_policy_known(kind)
+        is_read = self._epoch is not None and not self._messages.is_stale
+        return is_registered and is_read and self.revisions.is_policy_known(kind)
 
     async def prepare(self, kind: str, *, saves: bool) -> None:
         """Read the settings of the store and the policy of a kind; with `saves`, save the definitions of its charts.
@@ -223,6 +228,7 @@ class EntitySender:
         For calls on transactions of the caller. Saving is not part of them: another process that saves the same
         definitions would wait for the caller.
         """
+        await self._read_epoch()
         if self._messages.is_stale:
             await self._messages.refresh()
         if saves:
@@ -301,6 +307,8 @@ class EntitySender:
         """One step of an entity at a time. Raises UnavailableError once closed."""
         if self.closed:
             raise UnavailableError("the runtime is closed", code="runtime.closed")
+        if self._stopped is not None:
+            raise self._stopped
         return EntityTurn(self._mailboxes, entity, priority)
 
     async def create(
@@ -327,11 +335,11 @@ class EntitySender:
             data["parent"] = to_builtins(parent)
         async with self._turn(entity, Priority.CALLER if parent is None else Priority.ENTITY):
             kernel = await self.revisions.for_new_entity(kernel)
-            now_ms = self.now_ms()
-            event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform")
+            now_ms, epoch = self.now_ms(), await self._read_epoch()
+            event = Event(CREATE, data, key=key, principal=principal, time_ms=now_ms, type="platform", epoch=epoch)
             entry_key = key or (f"_{self.clock.token()}" if parent is None else "_child")
             try:
-                step = kernel.start(context, entity=entity, time_ms=now_ms, parent=parent)
+                step = kernel.start(context, entity=entity, time_ms=now_ms, parent=parent, epoch=epoch)
                 append = self._build_append(kernel, None, step, event, entry_key, trace, reason=reason)
             except RejectedError as error:
                 if isinstance(found := await self.store.load(entity, key=entry_key), Duplicate):
@@ -356,6 +364,8 @@ class EntitySender:
         if self._messages.is_stale:
             await self._messages.refresh()
         async with self._turn(entity, request.priority):
+            if self._epoch is None:
+                await self._read_epoch()
             for attempt in range(self._tries_max):
                 receipt = await self._try_send(entity, request)
                 if receipt is not _Attempt.LOST:
@@ -404,7 +414,8 @@ class EntitySender:
         now_ms = self.now_ms()
         time_ms = max(now_ms, last_ms)
         entered_ms = await self.entered_ms(snapshot, carrier.states_with_new_timers(snapshot))
-        carried = carrier.carry(snapshot, time_ms=time_ms, entered_ms=entered_ms)
+        epoch = await self._read_epoch()
+        carried = carrier.carry(snapshot, time_ms=time_ms, entered_ms=entered_ms, epoch=epoch)
         if carried.step is None or carried.patch is None:
             return MoveResult("stays", snapshot, carried.reasons)
         event = move_event(
@@ -419,10 +430,13 @@ class EntitySender:
         step = replace(carried.step, reason=request.why)
         key = move_key(request.plan or step.snapshot.revision, snapshot.version)
         try:
-            append = self._build_append(carrier.kernel, snapshot, step, event, key, None)
+            append = self._build_append(carrier.kernel, snapshot, step, replace(event, epoch=epoch), key, None)
         except RejectedError as error:
             return MoveResult("stays", snapshot, (error.message,))
-        if not isinstance(await self.store.append(append), Appended):
+        result = await self.store.append(append)
+        if isinstance(result, Conflict) and result.version < snapshot.version:
+            raise self._stop(snapshot, result.version)
+        if not isinstance(result, Appended):
             return _Attempt.LOST
         self._after_commit(step.snapshot, time_ms, append.work)
         if step.faults:
@@ -552,10 +566,11 @@ class EntitySender:
         A result keeps its own key: under a key that a caller's event has used, a timer would never fire.
         """
         now_ms = self.now_ms()
+        epoch = self._epoch or 0
         if last_ms <= now_ms:
-            event = replace(request.event, time_ms=now_ms)
+            event = replace(request.event, time_ms=now_ms, epoch=epoch)
         else:  # another clock was ahead: the entity's time waits for ours, its timers do not
-            event = replace(request.event, time_ms=last_ms, clock_ms=now_ms)
+            event = replace(request.event, time_ms=last_ms, clock_ms=now_ms, epoch=epoch)
             if last_ms > now_ms + CLOCK_AHEAD_MS_MAX:
                 self._report_clock(snapshot.entity)
         if event.key is None and request.finishes is None and kernel.chart.events:
@@ -619,7 +634,22 @@ class EntitySender:
         if isinstance(result, KeyExpired):
             expired = Step(snapshot, (), "rejected", EXPIRED.code, faults=(EXPIRED,))
             return await self._refuse(kernel, snapshot, stamped, expired, request)
+        assert isinstance(result, Conflict)
+        if result.version < snapshot.version:
+            raise self._stop(snapshot, result.version)
         return _Attempt.LOST
+
+    def _stop(self, snapshot: Snapshot, version: int) -> UnavailableError:
+        """Accept no further step: the store went back in time, and keys of effects would be used again."""
+        self._stopped = went_back(snapshot.entity, version, snapshot.version)
+        self.snapshots.clear()
+        return self._stopped
+
+    async def _read_epoch(self) -> int:
+        """Return the restore epoch of the store, read once: workers are stopped before it is raised."""
+        if self._epoch is None:
+            self._epoch = await read_epoch(self.store)
+        return self._epoch
 
     def _work_delta(
         self, kernel: Kernel, before: Snapshot | None, step: Step, entry: Entry, finishes: WorkId | None
@@ -629,9 +659,10 @@ class EntitySender:
         work, time_ms = NO_WORK, entry.event.at_ms
         if self._messages.is_on:
             is_quiet = entry.event.name == MOVED and entry.before == entry.after
-            work = work_delta(before, step, time_ms, published=entry, hidden=is_quiet or self._is_hidden(kernel, entry))
+            hidden = is_quiet or self._is_hidden(kernel, entry)
+            work = work_delta(before, step, time_ms, published=entry, hidden=hidden, epoch=entry.event.epoch)
         elif before is None or step.effects or before.timers or step.snapshot.ended is not None:
-            work = work_delta(before, step, time_ms)
+            work = work_delta(before, step, time_ms, epoch=entry.event.epoch)
         return work if finishes is None else replace(work, finished=(*work.finished, finishes))
 
     def _is_hidden(self, kernel: Kernel, entry: Entry) -> bool:
@@ -656,7 +687,9 @@ class EntitySender:
         found = await self.store.load(entity, key=None if _is_denied_by_role(decision) else stamped.key)
         if isinstance(found, Duplicate):
             return await resolve_duplicate(self.store, entity, found.version, key=stamped.key, event=event.name)
-        if found is None or found.version != snapshot.version:
+        if found is None or found.version < snapshot.version:
+            raise self._stop(snapshot, 0 if found is None else found.version)
+        if found.version != snapshot.version:
             return _Attempt.LOST
         if isinstance(decision, _WrongVersion):
             raise ConflictError(f"`{entity}` is at version {snapshot.version}", code="conflict.expected")
@@ -857,41 +890,3 @@ def build_receipt(chart: Chart, snapshot: Snapshot, event: Event, decision: Step
 
 
 # Keys that were used before
-
-
-async def resolve_duplicate(store: Store, entity: str, version: int, *, key: str, event: str) -> Receipt:
-    """Return the receipt for an event whose key was recorded with a version. Raises UsageError for another event."""
-    is_own = key.startswith(OWN) and not key.startswith(REQUESTS)
-    recorded = None if is_own else await _recorded_event(store, entity, version)
-    if recorded is None or recorded.name == event:
-        return Receipt(entity, "duplicate", version)
-    message = (
-        f"the key `{key}` of `{entity}` belongs to {_event_name(recorded.name)}, version {version}, "
-        f"not to {_event_name(event)}"
-    )
-    raise UsageError(message, code="key.reused", hint="use one key per event, such as `<request>/<event>`")
-
-
-async def find_former(store: Store, entity: str, former_key: str, event: Event) -> Receipt | None:
-    """Return the receipt of a request that an earlier release recorded under its former key; None if it did not."""
-    found = await store.load(entity, key=former_key)
-    if not isinstance(found, Duplicate):
-        return None
-    recorded = await _recorded_event(store, entity, found.version)
-    is_same = recorded is None or (
-        recorded.name == event.name and (recorded.data == event.data or recorded.principal == event.principal)
-    )
-    return Receipt(entity, "duplicate", found.version) if is_same else None
-
-
-async def _recorded_event(store: Store, entity: str, version: int) -> Event | None:
-    """Return the event of an entry; None when the entry is archived."""
-    try:
-        records = await store.read(entity, after=version - 1, limit=1)
-    except NotFoundError:
-        return None
-    return next((each.entry.event for each in records if each.version == version), None)
-
-
-def _event_name(event: str) -> str:
-    return "its creation" if event == CREATE else f"`{event}`"

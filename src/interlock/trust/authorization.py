@@ -26,6 +26,7 @@ class _Entity(NamedTuple):
     id: str
     kind: str
     version: int
+    epoch: int = 0
 
 
 class Authorizer:

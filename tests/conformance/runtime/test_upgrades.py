@@ -6,10 +6,12 @@ comes from the store.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from random import Random
 from typing import Any, Literal
 
 import pytest
@@ -126,7 +128,7 @@ async def test_an_entity_that_cannot_be_carried_stays_on_its_own_revision_and_wo
     await older.send("ticket/1", "paid")
     newer = process(GONE)
     preview = await newer.preview_upgrade("ticket/1")
-    stayed = await newer.send("ticket/1", "unheard.of")
+    stayed = await newer.send("ticket/1", "revived")
     back = await newer.send("ticket/1", "refunded")  # a transition of the old chart
     moved = await newer.send("ticket/1", "lowered")  # in `open` it can be carried
 
@@ -157,6 +159,33 @@ async def test_workers_with_different_newest_charts_do_not_move_an_entity_back_a
 
     assert [2] == await moves(newer)
     assert {"note": "new", "price": 2} == (await older.state("ticket/1")).context
+
+
+async def test_a_rolling_deployment_loses_no_event_and_knows_every_revision(process: Process) -> None:
+    """Two workers on each revision, restarted again and again, and clients that send to any of them."""
+    random, entities, turns = Random(7), [f"ticket/{number}" for number in range(6)], 8
+    texts = [OLD, OLD, SAFE, SAFE]
+    workers = [process(each) for each in texts]
+    for entity in entities:
+        await workers[0].create(entity, {"price": 100})
+
+    async def client(entity: str, number: int) -> list[str]:
+        outcomes: list[str] = []
+        for turn in range(turns):
+            slot = random.randrange(len(texts))
+            if random.random() < 0.2:
+                workers[slot] = process(texts[slot])  # a restart: nothing is cached
+            outcomes.append((await workers[slot].send(entity, "lowered", key=f"{number}-{turn}")).outcome)
+            await asyncio.sleep(0)
+        return outcomes
+
+    answers = await asyncio.gather(*(client(each, number) for each in entities for number in range(2)))
+    newer = process(SAFE)
+
+    assert {"applied"} == {outcome for outcomes in answers for outcome in outcomes}
+    for entity in entities:
+        assert 1 == len(await moves(newer, entity))
+        assert {"note": "new", "price": 100 - 2 * turns} == (await newer.state(entity)).context
 
 
 # The order within a turn (section 3 of the design)
@@ -203,7 +232,7 @@ async def test_expected_is_the_version_before_the_move(process: Process) -> None
 async def test_the_move_stays_when_the_new_chart_refuses_the_event(process: Process) -> None:
     await process(OLD).create("ticket/1")
     newer = process(SAFE)
-    refused = await newer.send("ticket/1", "unheard.of")
+    refused = await newer.send("ticket/1", "revived")
 
     assert ("rejected", 2, [2]) == (refused.outcome, refused.version, await moves(newer))
 
@@ -280,7 +309,7 @@ async def test_an_added_eventless_transition_is_taken_by_the_move(process: Proce
     await process(OLD).create("ticket/1", {"price": 0})
     always = SAFE.replace("  open:\n", '  open:\n    always: [{target: paid, guard: "= context.price == 0"}]\n')
     newer = process(always)
-    unknown = await newer.send("ticket/1", "unheard.of")
+    unknown = await newer.send("ticket/1", "revived")
     entries = await newer.journal("ticket/1")
 
     assert ("rejected", [2]) == (unknown.outcome, await moves(newer))

@@ -121,3 +121,18 @@ async def test_work_starts_by_the_signal_and_that_of_a_killed_worker_at_once(url
         for each in workers:
             each.kill()
             each.out.close()
+
+
+async def test_that_notifications_arrive_can_be_tested(url: str) -> None:
+    async with opened(url) as store:
+        assert await store.wakeups.arrive()
+
+
+async def test_facts_are_rows_of_the_tenant(url: str) -> None:
+    async with opened(url) as store, opened(f"{url}&tenant=other") as other:
+        await store.save_fact("messages", "a")
+        await store.save_fact("messages", "b")
+
+        assert ({"messages": "b"}, {}) == (await store.read_facts(), await other.read_facts())
+        await store.save_fact("messages", None)
+        assert {} == await store.read_facts()

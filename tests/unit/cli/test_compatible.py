@@ -37,6 +37,7 @@ def test_without_its_definition_such_an_entity_waits(call: Caller, folder: Path)
 
     assert [7, 7, 7] == [each.code for each in ended]
     assert all("db definitions add" in each.err for each in ended)
+    assert ["● dark" in each.out for each in ended] == [True, False, False]  # `show` prints what the snapshot says
     assert (0, True) == (both.code, "● dark" in both.out)
 
 

@@ -34,7 +34,21 @@ LOOKING = {
     "verify": [],
 }
 WRITING = {"archive", "create", "run", "send", "serve"}
-APART = {"completion", "convert", "demo", "diff", "draw", "fmt", "new", "schema", "simulate", "types"}
+APART = {
+    "completion",
+    "convert",
+    "demo",
+    "diff",
+    "draw",
+    "fmt",
+    "migrate",
+    "new",
+    "schema",
+    "shadow",
+    "simulate",
+    "types",
+    "bundle",
+}
 """Commands that take no charts from a project."""
 
 

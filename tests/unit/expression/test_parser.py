@@ -187,7 +187,7 @@ def test_principal_is_available_only_on_request() -> None:
         ("len", "name", (0, 3), "call it: len(...)"),
         ("event.nam", "name", (6, 9), 'did you mean "name"?'),
         ("event['nam']", "name", (6, 11), 'did you mean "name"?'),
-        ("entity.zzz", "name", (7, 10), "its fields are id, kind, version"),
+        ("entity.zzz", "name", (7, 10), "its fields are id, kind, version, epoch"),
         ("context._a", "name", (8, 10), None),
         ("length(context.a)", "function", (0, 6), 'did you mean "len(x)"?'),
         ("IN('a')", "function", (0, 2), 'did you mean "In"?'),

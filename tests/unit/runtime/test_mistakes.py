@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -420,3 +420,78 @@ states: {open: {on: {noted: {actions: [{assign: {last: "= event.data"}}]}}}}
     expected = {"at": "2026-01-01T12:00:00Z", "price": "1000", "ids": ["00000000-0000-0000-0000-000000000001"]}
     assert expected == receipt.expect().snapshot.context["last"]
     assert found.problem is None
+
+
+# Ten more mistakes of a first day
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "code", "hint"),
+    [
+        ({"kind": "parcle"}, interlock.NotFoundError, "kind.unknown", "parcel"),
+        ({"kind": "parcel", "state": "pakced"}, UsageError, "state.unknown", "packed"),
+        ({"kind": "parcel", "tag": "urgent"}, UsageError, "tag.unknown", "none"),
+    ],
+)
+async def test_a_misspelt_name_in_a_query_is_not_an_empty_list(
+    query: dict[str, Any], error: type[Exception], code: str, hint: str, url: str
+) -> None:
+    async with parcels(url=url) as opened:
+        known = await opened.list(interlock.EntityQuery(kind="parcel", state="gone"))
+        cancelled = await opened.list(interlock.EntityQuery(kind="parcel", state=":cancelled"))
+        with pytest.raises(error) as caught:
+            await opened.list(interlock.EntityQuery(**query))
+
+    assert ((), ()) == (known.rows, cancelled.rows)
+    assert code == getattr(caught.value, "code", None)
+    assert hint in str(caught.value)
+
+
+async def test_a_state_that_only_an_older_revision_has_is_still_listed(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/parcels.db"
+    async with parcels(ONE, url=url) as opened:
+        await opened.create("parcel/1")
+    newer = TWO.replace("  open:", "  fresh:").replace('compatible: ">=1.0 <9"', "")
+    async with parcels(newer, url=url) as opened:
+        page = await opened.list(interlock.EntityQuery(kind="parcel", state="open"))
+
+    assert ["parcel/1"] == [each.entity for each in page.rows]
+
+
+def test_a_file_and_a_text_are_not_confused(tmp_path: Path) -> None:
+    file = tmp_path / "parcel.interlock.yaml"
+    file.write_text(ONE)
+    errors = []
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: interlock.load(ONE),
+        lambda: interlock.loads("parcel.interlock.yaml"),
+        lambda: interlock.load(tmp_path / "parcel.yaml"),
+        lambda: interlock.load(tmp_path / "prcel.interlock.yaml"),
+    )
+    for call in calls:
+        with pytest.raises((UsageError, interlock.NotFoundError)) as caught:
+            call()
+        errors.append((caught.value.code, str(caught.value.hint)))
+
+    assert ["text.file", "text.file", "file.not_found", "file.not_found"] == [code for code, _ in errors]
+    assert "loads" in errors[0][1]
+    assert "load(" in errors[1][1]
+    assert all("parcel.interlock.yaml" in hint for _, hint in errors[2:])
+
+
+@pytest.mark.parametrize("charts", ["parcel.yaml", Path("parcel.yaml"), 5])
+def test_charts_that_are_no_list_name_the_fix(charts: Any) -> None:
+    with pytest.raises(UsageError) as caught:
+        interlock.open("memory:", charts=charts)
+
+    assert ("charts.malformed", True) == (caught.value.code, "interlock.load(" in str(caught.value.hint))
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"), [({"entity": "parcel"}, "order/1"), ({"entity": 5}, "str"), ({"key": 5}, "str")]
+)
+async def test_an_id_or_a_key_of_another_form_names_the_fix(call: dict[str, Any], hint: str) -> None:
+    async with parcels() as opened:
+        error = await raised(opened.send(**{"entity": "parcel/1", "event": "sent"} | call))
+
+    assert hint in str(error.hint)

@@ -23,11 +23,13 @@ from interlock.cli.output.work import attention_lines
 from interlock.cli.project import load_charts, load_known_charts, split_words
 from interlock.cli.session import kind_suggestion, open_for_reading, open_for_writing, open_or_create, run
 from interlock.effects.unsupported_work import work_requested
+from interlock.errors import UnavailableError
 from interlock.model.chart import Chart
 from interlock.model.codec import to_builtins
 from interlock.model.journal.entry import Receipt
 from interlock.model.snapshot import Snapshot
 from interlock.observe.acceptance import Acceptance, acceptances, every_role
+from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded
 from interlock.ports.work import WorkQuery
 from interlock.runtime.chart_registry import ChartRegistry
@@ -170,33 +172,45 @@ def show(
     charts: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Prints its active states, context, timers and invokes, and work that failed or is overdue."""
+    """Prints its active states, context, timers and invokes, and work that failed or is overdue.
+
+    Exit code 7 if the definition of its revision cannot be read: then only what its snapshot says is printed.
+    """
     url, (entity,) = split_words(words, "KIND/ID")
     assert entity is not None
     bound = load_known_charts(charts)
 
-    async def work() -> tuple[Snapshot, str | None, str, list[Line]]:
+    async def work() -> tuple[Snapshot, str | None, str, list[Line], UnavailableError | None]:
         async with open_for_reading(url, bound) as runtime:
             snapshot = await runtime.state(entity, at=None if at is None else _parse_at(at))
             note = await _entered_note(runtime, snapshot) if at is None else f"  as at {at}"
-            kernel = await runtime.revisions.for_reading(snapshot.kind, snapshot.revision)
-            active = {each.id for each in kernel.active(snapshot)}
-            now_ms = runtime.clock.now_ms()
-            lines = [*output.entity_lines(kernel.chart, snapshot, active=active, now_ms=now_ms, all_states=all_states)]
+            now_ms, label, missing = runtime.clock.now_ms(), None, None
+            try:
+                kernel = await runtime.revisions.for_reading(snapshot.kind, snapshot.revision)
+            except UnavailableError as error:
+                if error.code not in CHART_MISSING_CODES:
+                    raise
+                missing, lines = error, [*output.raw_lines(snapshot, now_ms=now_ms)]
+            else:
+                active, label, all_ = {each.id for each in kernel.active(snapshot)}, kernel.chart.label, all_states
+                lines = [*output.entity_lines(kernel.chart, snapshot, active=active, now_ms=now_ms, all_states=all_)]
             if at is None and runtime.store.work is not None:
                 page = await runtime.store.work.list_work(WorkQuery(entity=entity))
                 lines += attention_lines(entity, page.rows, now_ms)
-            return snapshot, kernel.chart.label, note, lines
+            return snapshot, label, note, lines, missing
 
     with kind_suggestion(entity, bound):
-        snapshot, label, note, lines = run(work())
+        snapshot, label, note, lines, missing = run(work())
     if as_json:
         terminal.data(json_text(to_builtins(snapshot)))
+    else:
+        terminal.report(*output.head_line(snapshot, note, label=label))
+        for line in lines:
+            terminal.report(*line)
+    if missing is None:
         return exit_codes.OK
-    terminal.report(*output.head_line(snapshot, note, label=label))
-    for line in lines:
-        terminal.report(*line)
-    return exit_codes.OK
+    terminal.failure(missing.message, missing.hint)
+    return exit_codes.UNAVAILABLE
 
 
 @example("interlock can order/A-1", "interlock can order/A-1 --principal ada:support")

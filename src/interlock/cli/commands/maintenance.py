@@ -19,10 +19,11 @@ from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import count_text, json_line, json_text
 from interlock.cli.project import load_charts, load_known_charts, split_names, split_words
 from interlock.cli.session import CHECK_NAME, check_exists, empty_tenant, open_for_reading, open_for_writing, run
-from interlock.errors import InterlockError, NotFoundError, UsageError
+from interlock.errors import ConflictError, InterlockError, NotFoundError, UsageError
 from interlock.model.codec import to_builtins
 from interlock.observe.population import overview
 from interlock.ports.store import Store
+from interlock.runtime.epoch import leased_work, raise_epoch
 from interlock.runtime.history.archive import ArchivedEntity, RetentionRule
 from interlock.runtime.history.archive import archive as archive_entities
 from interlock.runtime.history.verify import (
@@ -361,6 +362,39 @@ def upgrade(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int
         terminal.data(json_text({"before": old, "after": new}))
     else:
         terminal.report(f"schema {old} → {new}" if old != new else f"schema {new}: up to date")
+    return exit_codes.OK
+
+
+@example("interlock db restored sqlite:///orders.db")
+@db.command
+@words("")
+@click.option("--force", is_flag=True, help="Even if a worker has leased work of the store.")
+@json_option
+@common
+@pass_terminal
+def restored(terminal: Terminal, words: tuple[str, ...], *, force: bool, as_json: bool) -> int:
+    """Call it once after a store was restored from an older copy, before a worker starts.
+
+    It raises the restore epoch, which is part of the keys of new effects: without that, keys that the lost entries used
+    are used again, for other effects. Exit code 3 if a worker has leased work.
+    """
+    url, _ = split_words(words)
+
+    async def work() -> int:
+        async with open_for_writing(url) as runtime:
+            leased = await leased_work(runtime.store, now_ms=runtime.clock.now_ms())
+            if leased is not None and not force:
+                message = f"a worker has leased `{leased.work.key(leased.entity)}`"
+                hint = "stop all workers and wait until their leases expire; or, if none is running, add --force"
+                raise ConflictError(message, code="epoch.worker", hint=hint)
+            return await raise_epoch(runtime.store)
+
+    epoch = run(work())
+    if as_json:
+        terminal.data(json_text({"epoch": epoch}))
+    else:
+        terminal.report((f"restore epoch {epoch}", "bold"), ": effects from now on have keys that were never used")
+        terminal.message("check what was done after the copy was made: no journal here knows of it")
     return exit_codes.OK
 
 

@@ -45,6 +45,19 @@ def entity_lines(
     """The active states, or all states, then the context, timers and invokes."""
     yield from tree_lines(chart, active, () if all_states else None)
     yield from context_lines(chart, snapshot)
+    yield from _pending_lines(snapshot, now_ms)
+
+
+def raw_lines(snapshot: Snapshot, *, now_ms: int) -> Iterator[Line]:
+    """What the snapshot itself says, when the definition of its revision cannot be read."""
+    for name in snapshot.configuration:
+        yield (("  ● ", "green"), name)
+    for name, value in snapshot.context.items():
+        yield (("  context  ", "dim"), f"{name} = {value_text(value)}")
+    yield from _pending_lines(snapshot, now_ms)
+
+
+def _pending_lines(snapshot: Snapshot, now_ms: int) -> Iterator[Line]:
     for timer in snapshot.timers:
         left = timer.due_ms - now_ms
         when = f"in {age_text(left)}" if left >= 0 else f"{age_text(-left)} ago"
@@ -124,7 +137,8 @@ def receipt_lines(receipt: Receipt, event: str, *, chart: Chart | None = None, d
     """The outcome of an event, the state of the entity, effects and problems; with the chart also the reason."""
     outcome = f"would be {receipt.outcome}" if dry else receipt.outcome
     reason = f" ({receipt.reason})" if receipt.reason else ""
-    states = f": {', '.join(receipt.snapshot.configuration)}" if receipt.snapshot is not None else ""
+    snapshot = None if receipt.outcome == "duplicate" else receipt.snapshot  # a duplicate has that of now, not of then
+    states = "" if snapshot is None else f": {', '.join(snapshot.configuration)}"
     head: list[Part] = [(receipt.entity, "bold"), f" {event} ", (outcome, OUTCOME_STYLES[receipt.outcome]), reason]
     yield (*head, f"{states} (version {receipt.version})")
     for effect in receipt.effects:

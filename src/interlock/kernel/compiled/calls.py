@@ -50,6 +50,7 @@ class Entity(Struct, frozen=True, gc=False):
     id: str
     kind: str
     version: int
+    epoch: int = 0
 
 
 # Values

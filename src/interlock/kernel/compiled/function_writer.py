@@ -169,3 +169,7 @@ class FunctionWriter:
             head.add(f"time_ms = {time}")
         if self.out.makes_effects:
             head.add("base = f'{id}/{version}/'")
+        if self.out.has_epoch:
+            head.add("epoch = event.epoch")
+            if self.out.makes_effects:
+                head.add("if epoch: base = f'{id}/{version}.{epoch}/'")

@@ -92,6 +92,12 @@ class PartWriter(CodeWriter):
         self.reads_time = False
         self.sets_timers = False
         self.makes_effects = False
+        self.reads_epoch = False
+
+    @property
+    def has_epoch(self) -> bool:
+        """Whether the function needs the epoch of its event; a step that is given by name or values has none."""
+        return self.variant not in ("named", "plain") and (self.makes_effects or self.reads_epoch)
 
     # Branches and prerequisites
 
@@ -150,7 +156,9 @@ class PartWriter(CodeWriter):
             self.add(f"active = {self.constant(branch.active)}")
         if "entity" in uses and not branch.entity_is_made:
             branch.entity_is_made = True
-            self.add("entity = Entity(id, kind, version)")
+            self.reads_epoch = True
+            epoch = "" if self.variant in ("named", "plain") else ", epoch"
+            self.add(f"entity = Entity(id, kind, version{epoch})")
 
     def own_context(self) -> None:
         """Write the copy of the context, before the first write of a branch."""

@@ -2,7 +2,8 @@
 
 Rule 1: the content of a message is fixed when its entry is made (`message_body`) and stored with it. Sending it needs
         neither the chart nor the journal. Only `source` comes from the bus.
-Rule 2: `sequence` orders the messages of one entity, including those of one entry, and compares as text.
+Rule 2: `sequence` orders the messages of one entity, including those of one entry, and compares as text. After a
+        restore it starts with the epoch, and comes after everything that was sent before.
 Rule 3: neither the payload of the event nor the context is sent. To send more, a chart uses `emit`.
 Rule 4: every bus has the same wire format, the structured JSON of CloudEvents. Unknown attributes are kept in `more`.
 """
@@ -20,7 +21,7 @@ from msgspec import Struct
 from interlock.errors import RejectedError
 from interlock.model.codec import encode
 from interlock.model.journal.entry import Entry
-from interlock.model.journal.work import WorkId
+from interlock.model.journal.work import EPOCH, WorkId
 from interlock.model.keys import OWN, REQUESTS
 from interlock.model.limits import MESSAGE_BYTES_MAX
 
@@ -96,13 +97,15 @@ def _public_key(entry: Entry) -> str | None:
 def message_of(entity: str, work_id: WorkId, body: Any, *, source: str = SOURCE) -> Message:
     """Return the message of this work, as it is sent to the bus."""
     kind, _, _ = entity.partition("/")
+    epoch = body.get(EPOCH, 0)
+    place = f"{work_id.version:012}.{work_id.ordinal:04}"
     return Message(
-        id=work_id.key(entity),
+        id=work_id.key(entity, epoch=epoch),
         source=f"{source}/{kind}",
         subject=entity,
         kind=kind,
-        sequence=f"{work_id.version:012}.{work_id.ordinal:04}",
-        **body,
+        sequence=f"e{epoch:04}.{place}" if epoch else place,
+        **{name: value for name, value in body.items() if name != EPOCH},
     )
 
 

@@ -23,6 +23,9 @@ entities continue while a bus is unreachable."""
 CHILD_WORK = "_child"
 """The name of the work of a child entity: it creates the child and then waits for its result."""
 
+EPOCH = "_epoch"
+"""The name under which the body of work has the restore epoch of its entry."""
+
 BUS_WORK = "bus"
 """The name of the work of messages: they go to the bus of the runtime."""
 
@@ -34,9 +37,9 @@ class WorkId(Struct, frozen=True, order=True, gc=False):
     version: int
     ordinal: int
 
-    def key(self, entity: str) -> str:
-        """Return the key of this work of an entity, `kind/id/version/ordinal`: what handlers see and people name."""
-        return f"{entity}/{self.version}/{self.ordinal}"
+    def key(self, entity: str, *, epoch: int = 0) -> str:
+        """Return the key of the effect: what handlers see and people name. `epoch` is that of its entry."""
+        return f"{key_base(entity, self.version, epoch)}/{self.ordinal}"
 
     @property
     def result_key(self) -> str:
@@ -44,14 +47,26 @@ class WorkId(Struct, frozen=True, order=True, gc=False):
         return f"_{self.lane}/{self.version}/{self.ordinal}"
 
 
+def key_base(entity: str, version: int, epoch: int) -> str:
+    """Return the key of an entry's effects without the ordinal: `kind/id/version`, after a restore with the epoch.
+
+    >>> key_base("order/A-1", 7, 0), key_base("order/A-1", 7, 2)
+    ('order/A-1/7', 'order/A-1/7.2')
+    """
+    return f"{entity}/{version}.{epoch}" if epoch else f"{entity}/{version}"
+
+
 def parse_work_key(key: str) -> tuple[str, int, int]:
     """Return the entity, the version and the ordinal of a key of work. Raises ValueError when it is not one.
 
     >>> parse_work_key("order/A-1/7/0")
     ('order/A-1', 7, 0)
+    >>> parse_work_key("order/A-1/7.2/0")
+    ('order/A-1', 7, 0)
     """
-    entity, version, ordinal = key.rsplit("/", 2)
-    if "/" not in entity or not (_is_number(version) and _is_number(ordinal)):
+    entity, place, ordinal = key.rsplit("/", 2)
+    version, dot, epoch = place.partition(".")
+    if "/" not in entity or not (_is_number(version) and _is_number(ordinal)) or (dot and not _is_number(epoch)):
         raise ValueError(f"expected kind/id/version/ordinal, got {key[:200]!r}")
     return entity, int(version), int(ordinal)
 
@@ -70,13 +85,24 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True, rename={"id": "pla
     | `outbox` | an address: `entity/<id>` or `child/<version>/<ordinal>` | `event` to deliver |
     | `message` | `bus` | the message, without what its work id adds |
 
-    `due_ms` is the earliest time to claim it; None: it waits for something else.
+    `due_ms` is the earliest time to claim it; None: it waits for something else. `body` has the restore epoch of its
+    entry under `EPOCH`, unless that is 0.
     """
 
     id: WorkId
     name: str
     body: Any
     due_ms: int | None
+
+    @property
+    def epoch(self) -> int:
+        """The restore epoch of its entry."""
+        found = self.body.get(EPOCH) if isinstance(self.body, dict) else None
+        return found if isinstance(found, int) else 0
+
+    def key(self, entity: str) -> str:
+        """Return its key: the same for every attempt, also after a restore."""
+        return self.id.key(entity, epoch=self.epoch)
 
     @property
     def is_saga_step(self) -> bool:

@@ -31,8 +31,8 @@ from interlock.model.snapshot import Snapshot
 from interlock.operate.jobs.job import ALREADY_APPLIED, BULK_ADVICE, VERIFY_ADVICE, Bulk, Item, Job, JobPage
 from interlock.ports.store import PAGE_MAX, Duplicate, EntityQuery, EntityRow
 from interlock.runtime.chart_registry import CONSOLE_ROLE, JOB_KIND
+from interlock.runtime.duplicates import find_former
 from interlock.runtime.runtime import Runtime
-from interlock.runtime.sender import find_former
 
 OWNER_TIMEOUT_MS = 30_000
 """Time without saved progress after which another server may take over a job: six saves are missing."""

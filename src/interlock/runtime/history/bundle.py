@@ -35,7 +35,7 @@ from interlock.model.codec import encode
 from interlock.model.effect import CHART_TYPES, Effect
 from interlock.model.entity_id import kind_of
 from interlock.model.journal.entry import Entry
-from interlock.model.journal.work import CHILD_WORK, Work, WorkDelta, WorkId
+from interlock.model.journal.work import CHILD_WORK, Work, WorkDelta, WorkId, parse_work_key
 from interlock.model.limits import BUNDLE_ENTITIES_MAX, BUNDLE_LINE_BYTES_MAX, BUNDLE_RESTARTS_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import PAGE_MAX, Append, Appended, Duplicate, Loaded, Store
@@ -409,10 +409,10 @@ class BundleImport:
             work_id = WorkId("timer", timer.version, timer.ordinal)
             yield Work(work_id, timer.name, {"event": timer.event}, timer.due_ms if self._with_work else None)
         for key, effect in current.invokes.items():
-            _, version, ordinal = key.rsplit("/", 2)
+            _, version, ordinal = parse_work_key(key)
             is_child = effect.payload.get("type") in CHART_TYPES
             name = CHILD_WORK if is_child else str(effect.payload.get("src"))
-            work_id = WorkId("effect", int(version), int(ordinal))
+            work_id = WorkId("effect", version, ordinal)
             yield Work(work_id, name, effect.payload, time_ms if self._with_work else None)
 
     async def finish(self) -> None:

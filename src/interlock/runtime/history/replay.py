@@ -136,7 +136,7 @@ def repeat_step(kernel: Kernel | None, entity: str, snapshot: Snapshot | None, e
     if event.name == CREATE:
         data = event.data if isinstance(event.data, dict) else {}
         parent = None if data.get("parent") is None else msgspec.convert(data["parent"], Parent)
-        return kernel.start(data.get("context"), entity=entity, time_ms=event.time_ms, parent=parent)
+        return kernel.start(data.get("context"), entity=entity, time_ms=event.time_ms, parent=parent, epoch=event.epoch)
     if snapshot is None:
         raise CorruptionError(f"the journal of `{entity}` does not start with its creation", code="journal.beginning")
     return kernel.step(snapshot, event)

@@ -20,7 +20,7 @@ from interlock.kernel.step import Kernel
 from interlock.model.driver_events import timer_fired, timer_moved
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
-from interlock.model.journal.work import WorkId
+from interlock.model.journal.work import EPOCH, WorkId
 from interlock.model.limits import CHILD_DEPTH_MAX, CLOCK_AHEAD_MS_MAX, TIMERS_MAX
 from interlock.model.snapshot import Parent, Snapshot, Timer
 from interlock.ports.delivery import Child, TimersFired
@@ -155,7 +155,7 @@ class EntityDelivery:
         above = await self._runtime.state(parent)
         await self._check_depth(above)
         kernel = await self._child_kernel(above, payload)
-        key = work_id.key(parent)
+        key = work_id.key(parent, epoch=payload.get(EPOCH, 0))
         entity = child_entity(kernel.chart.kind, payload["id"], key, restarts=restarts)
         invoke = Parent(parent, payload["id"], key)
         await self._sender.create(entity, kernel, child_context(kernel, payload.get("input")), parent=invoke)
@@ -174,7 +174,7 @@ class EntityDelivery:
             kernel = await self._child_kernel(above, payload)
         except NotFoundError as error:  # another process may have that chart, and have started the child
             raise UnavailableError(error.message, code=error.code, hint=error.hint) from error
-        key = work_id.key(parent)
+        key = work_id.key(parent, epoch=payload.get(EPOCH, 0))
         entity = child_entity(kernel.chart.kind, payload["id"], key, restarts=restarts)
         try:
             return await self._child(entity, Parent(parent, payload["id"], key))

@@ -232,3 +232,16 @@ def test_times_in_the_future_are_reported_with_a_fix(call: Caller, lamps: Path) 
     assert "set the clock with NTP, then start a worker" in (fix or "")
     assert "interlock effects retry job/1/1/" in (fix or "")
     assert "--force" in (fix or "")
+
+
+def test_a_bus_of_the_store_is_named_and_nats_comes_with_a_warning(call: Caller, folder: Path) -> None:
+    with interlock.connect(
+        "sqlite:///lamps.db", charts=[interlock.load("lamp.yaml")], bus="nats://ada:secret@127.0.0.1:1?stream=lamps"
+    ):
+        pass
+    found = call("doctor", "sqlite:///lamps.db", "--json")
+    checks = {each["name"]: each for each in json.loads(found.out)["checks"]}
+
+    assert ("ok", True) == (checks["messages"]["status"], "nats://127.0.0.1:1" in checks["messages"]["detail"])
+    assert ("warning", True) == (checks["nats"]["status"], "sync_interval" in checks["nats"]["fix"])
+    assert "secret" not in found.out

@@ -191,7 +191,7 @@ async def test_what_cannot_be_exported_is_named(monkeypatch: pytest.MonkeyPatch)
     await runtime.create("job/1")
     with pytest.raises(UnavailableError) as missing:
         await export_bundle(store, "job/1", known(), lambda line: None, now_ms=1)
-    assert "revision.unknown" == missing.value.code
+    assert "kind.unknown" == missing.value.code
     monkeypatch.setattr(module, "BUNDLE_LINE_BYTES_MAX", 20)
     with pytest.raises(UsageError) as size:
         await export_bundle(store, "job/1", known(job()), lambda line: None, now_ms=1)

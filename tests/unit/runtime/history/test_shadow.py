@@ -13,9 +13,11 @@ import interlock
 from interlock.assemble.charts import BoundChart, loads
 from interlock.errors import ArchivedError
 from interlock.evolve.shadow import ShadowReport
+from interlock.model.journal.entry import MOVED
 from interlock.model.journal.record import JournalRecord
 from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery, Store
 from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.epoch import raise_epoch
 from interlock.runtime.history import shadow
 from interlock.runtime.history.shadow import UNREPEATABLE, ShadowReplay
 from interlock.runtime.revisions import Revisions
@@ -203,3 +205,30 @@ async def test_a_store_that_changes_too_much_is_a_gap(monkeypatch: pytest.Monkey
     report, _ = await replay(store, chart, now_ms=0)
 
     assert ["store.busy"] == [each.code for each in report.gaps]
+
+
+@pytest.mark.parametrize("epoch", [0, 2])
+async def test_a_move_to_another_revision_is_followed_and_not_compared(epoch: int, tmp_path: Path) -> None:
+    """Entries after it are those of the other revision; the timer of the move has a key of its epoch."""
+    first = "interlock: 1\nkind: job\nstates:\n  a: {after: {2m: b}, on: {e: b, f: c}}\n  b: {}\n  c: {type: final}\n"
+    second = first.replace("2m", "3m")
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    async with interlock.open(url, charts=[loads(first)], work=False) as runtime:
+        for _ in range(epoch):
+            await raise_epoch(runtime.store)
+        await runtime.create("job/1")
+    async with interlock.open(url, charts=[loads(second)], work=False, upgrade="safe") as runtime:
+        await runtime.send("job/1", "f")
+        entries = await runtime.journal("job/1")
+        now_ms = runtime.clock.now_ms()
+        same = ShadowReplay(runtime.store, loads(second).kernel, runtime.revisions, now_ms=now_ms)
+        assert ["job/1"] == [each async for each in same.run()]
+        proof = await runtime.verify("job/1")
+
+    report = same.tally.report()
+    assert ["_create", MOVED, "f"] == [each.event.name for each in entries]
+    base = f"job/1/2.{epoch}" if epoch else "job/1/2"
+    assert [base] * 2 == [each.key.rpartition("/")[0] for each in entries[1].effects]
+    assert (2, 2, 1) == (report.evidence.entries, len(report.evidence.revisions), report.evidence.ended)
+    assert [("_create", ("effects.timer after.3m.a",))] == [(each.event, each.parts) for each in report.groups]
+    assert (None, True) == (proof.problem, proof.replayed)
