@@ -48,7 +48,7 @@ READING = {
     "effects": [["ls", STORE], ["ls", STORE, "--dead"], ["ls", STORE, "--entity", ENTITY]],
     "journal": [[STORE, ENTITY]],
     "ls": [[STORE], [STORE, "--kind", "parcel"], [STORE, "--kind", SEEN]],
-    "migrate": [["plan", STORE, *CHART], ["status", STORE]],
+    "migrate": [["plan", STORE, *CHART], ["status", STORE, "parcel"], ["status", STORE, SEEN]],
     "replay": [[STORE, ENTITY, *CHART], [STORE, "parcel/plain", *CHART]],
     "shadow": [["replay", STORE, *CHART]],
     "show": [[STORE, ENTITY, *CHART], [STORE, ENTITY, *CHART, "--all"], [STORE, f"parcel/no {SEEN}", *CHART]],
