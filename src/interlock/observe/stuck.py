@@ -1,6 +1,7 @@
 """What does not make progress: entities beyond `expect`, overdue work, dead letters, revisions without a chart.
 
-Rule: a chart says how long a state may last. Of a kind whose chart is not loaded only the work is judged.
+Rule: a chart says how long a state may last. It is the loaded one, else the newest that the store has. Of a kind with
+neither only the work is judged.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from interlock.errors import UnavailableError
+from interlock.errors import NotFoundError, UnavailableError
 from interlock.model.chart import Chart
 from interlock.model.duration import parse_duration
 from interlock.model.event import is_reserved
@@ -19,6 +20,7 @@ from interlock.ports.paging import pages
 from interlock.ports.statistics import COUNT_MAX
 from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow
 from interlock.ports.work import WorkQuery, WorkRow
+from interlock.runtime.chart_registry import BUILTIN_KINDS
 from interlock.runtime.runtime import Runtime
 
 WORK_ROWS_MAX = 10_000
@@ -58,8 +60,7 @@ async def stuck_entities(runtime: Runtime, kind: str | None, limit: int) -> list
     """Return the entities that have been in a state for longer than their chart expects, the latest first."""
     now_ms = runtime.clock.now_ms()
     found: list[StuckEntity] = []
-    for each in runtime.charts.kinds() if kind is None else (kind,):
-        chart = runtime.charts.for_new_entity(each).chart
+    for each, chart in (await judged_charts(runtime, kind)).items():
         for state in chart.states:
             within = None if state.expect is None else parse_duration(state.expect.within)
             if within is None:
@@ -71,6 +72,21 @@ async def stuck_entities(runtime: Runtime, kind: str | None, limit: int) -> list
                 age_ms = now_ms - row.entered_ms
                 found.append(StuckEntity(row.entity, state.id, row.version, age_ms, within, events, roles))
     return sorted(found, key=lambda each: (-each.late_ms, each.entity, each.state))[:limit]
+
+
+async def judged_charts(runtime: Runtime, kind: str | None) -> dict[str, Chart]:
+    """Return the chart by which the entities of each kind, or of one, are judged; a kind without one is left out."""
+    found: dict[str, Chart] = {}
+    kinds = (*runtime.charts.kinds(), *await runtime.store.kinds()) if kind is None else (kind,)
+    for each in dict.fromkeys(kinds):
+        if each in BUILTIN_KINDS:
+            continue
+        try:
+            found[each] = (await runtime.revisions.newest(each)).chart
+        except (NotFoundError, UnavailableError) as error:
+            if error.code not in CHART_MISSING_CODES:
+                raise
+    return found
 
 
 async def overdue_work(runtime: Runtime, kind: str | None) -> tuple[list[WorkRow], bool]:

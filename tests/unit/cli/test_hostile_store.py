@@ -38,13 +38,19 @@ ENTITY = f"parcel/{SEEN}"
 CHART = ("--chart", "parcel.yaml")
 
 READING = {
+    "bundle": [
+        ["export", STORE, ENTITY, *CHART, "-o", "out.bundle"],
+        ["export", STORE, f"parcel/no {SEEN}", "-o", "out.bundle"],
+    ],
     "can": [[STORE, ENTITY, *CHART]],
     "db": [["status", STORE], ["tenants", STORE]],
     "doctor": [[STORE, *CHART], [STORE]],
     "effects": [["ls", STORE], ["ls", STORE, "--dead"], ["ls", STORE, "--entity", ENTITY]],
     "journal": [[STORE, ENTITY]],
     "ls": [[STORE], [STORE, "--kind", "parcel"], [STORE, "--kind", SEEN]],
+    "migrate": [["plan", STORE, *CHART], ["status", STORE, "parcel"], ["status", STORE, SEEN]],
     "replay": [[STORE, ENTITY, *CHART], [STORE, "parcel/plain", *CHART]],
+    "shadow": [["replay", STORE, *CHART]],
     "show": [[STORE, ENTITY, *CHART], [STORE, ENTITY, *CHART, "--all"], [STORE, f"parcel/no {SEEN}", *CHART]],
     "stuck": [[STORE, *CHART], [STORE]],
     "tail": [[STORE, "--since", "start"]],

@@ -25,16 +25,27 @@ from interlock.cli.output.work import work_json, work_lines
 from interlock.cli.project import load_known_charts, split_words
 from interlock.cli.session import open_for_reading, run
 from interlock.observe.population import check_kind
-from interlock.observe.stuck import WORK_ROWS_MAX, StuckEntity, dead_letters, overdue_work, stuck_entities
+from interlock.observe.stuck import (
+    WORK_ROWS_MAX,
+    StuckEntity,
+    dead_letters,
+    judged_charts,
+    overdue_work,
+    stuck_entities,
+)
 from interlock.observe.work_status import work_status
 from interlock.operate.dead_letters import key_of
 from interlock.ports.work import WorkRow
+from interlock.runtime.chart_registry import BUILTIN_KINDS
 
 LIMIT = 20
 
 
 class StuckReport(Struct, frozen=True):
-    """What does not make progress. `is_complete` is False if there is more work than was searched."""
+    """What does not make progress. `is_complete` is False if there is more work than was searched.
+
+    `unjudged` are the kinds with entities whose chart is neither loaded nor in the store.
+    """
 
     now_ms: int
     entities: tuple[StuckEntity, ...]
@@ -42,6 +53,7 @@ class StuckReport(Struct, frozen=True):
     dead: tuple[WorkRow, ...]
     is_complete: bool
     runs_effects: bool
+    unjudged: tuple[str, ...] = ()
 
 
 @example("interlock stuck", "interlock stuck order --limit 5")
@@ -61,7 +73,8 @@ class StuckReport(Struct, frozen=True):
 def stuck(terminal: Terminal, words: tuple[str, ...], *, limit: int, charts: tuple[str, ...], as_json: bool) -> int:
     """An entity is stuck if it has been in a state for longer than the `expect` of that state.
 
-    The worst come first, with the next command. Without a chart only work is judged.
+    The worst come first, with the next command. The loaded chart of a kind decides, else the newest in the store;
+    without either only work is judged.
     """
     url, (kind,) = split_words(words, "KIND", optional=1)
     bound = load_known_charts(charts)
@@ -75,8 +88,9 @@ def stuck(terminal: Terminal, words: tuple[str, ...], *, limit: int, charts: tup
         terminal.report(*line)
     if not (found.entities or found.work or found.dead):
         terminal.message("nothing stuck")
-    if not bound:
-        terminal.message(("no chart loaded, so no state is judged (use --chart)", "dim"))
+    if found.unjudged:
+        kinds = ", ".join(found.unjudged)
+        terminal.message((f"no chart of {kinds}, so their states are not judged (use --chart)", "dim"))
     if not found.is_complete:
         terminal.message((f"only the first {WORK_ROWS_MAX:,} items of work were searched", "dim"))
     return exit_codes.OK
@@ -85,8 +99,9 @@ def stuck(terminal: Terminal, words: tuple[str, ...], *, limit: int, charts: tup
 async def _report(url: str, charts: Sequence[BoundChart], kind: str | None, limit: int) -> StuckReport:
     async with open_for_reading(url, charts) as runtime:
         await check_kind(runtime, kind)
-        has_chart = kind is None or kind in runtime.charts.kinds()
-        entities = await stuck_entities(runtime, kind, limit) if has_chart else []
+        entities = await stuck_entities(runtime, kind, limit)
+        judged = await judged_charts(runtime, kind)
+        kinds = await runtime.store.kinds() if kind is None else (kind,)
         work, is_complete = await overdue_work(runtime, kind)
         dead = await dead_letters(runtime, kind)
         return StuckReport(
@@ -96,6 +111,7 @@ async def _report(url: str, charts: Sequence[BoundChart], kind: str | None, limi
             tuple(dead[:limit]),
             is_complete,
             runtime.store.work is not None,
+            tuple(each for each in kinds if each not in judged and each not in BUILTIN_KINDS),
         )
 
 
