@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock.errors import UsageError
 from interlock.ports.refusals import RefusalHistory, RefusalRow
 from interlock.ports.statistics import COUNT_MAX, DAY_MS, DWELL_BOUNDS_MS, DwellTimes, MinuteRates
 from interlock.runtime.runtime import Runtime
@@ -75,6 +76,13 @@ async def play(runtime: Runtime, clock: VirtualClock) -> None:
     clock.time_ms += 120_000
     await runtime.send("lamp/a", "turn")
     await runtime.send("lamp/a", "flip")
+
+
+async def refuse(runtime: Runtime, entity: str, who: str) -> None:
+    """Send an event that the chart does not declare: it raises, and the attempt is recorded."""
+    with pytest.raises(UsageError) as raised:
+        await runtime.send(entity, "nothing", principal={"id": who})
+    assert "event.unknown" == raised.value.code
 
 
 async def test_a_store_tells_who_is_where_and_how_long_they_stayed(url: str) -> None:
@@ -160,7 +168,7 @@ async def test_refusals_come_back_newest_first(url: str) -> None:
     async with lamps(url, clock) as runtime:
         for who in ("eve", "bob", "eve"):
             await runtime.create(f"lamp/{who}", key=f"k{who}")
-            await runtime.send(f"lamp/{who}", "nothing", principal={"id": who})
+            await refuse(runtime, f"lamp/{who}", who)
         store: Any = runtime.store
         assert store.refusal_history is not None
 
@@ -194,7 +202,7 @@ async def test_a_refusal_that_was_changed_or_taken_out_is_named(tmp_path: Path, 
     async with lamps(url, VirtualClock(START_MS)) as runtime:
         await runtime.create("lamp/a")
         for _ in range(3):
-            await runtime.send("lamp/a", "nothing", principal={"id": "eve"})
+            await refuse(runtime, "lamp/a", "eve")
     hand = sqlite3.connect(tmp_path / "lamps.db")
     hand.execute(damage)
     hand.commit()
