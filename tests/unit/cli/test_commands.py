@@ -157,13 +157,15 @@ def test_fmt_writes_the_canonical_form_once(call: Caller, folder: Path) -> None:
 
 
 def test_fmt_writes_none_of_the_files_when_one_is_refused(call: Caller, folder: Path) -> None:
-    (folder / "noted.yaml").write_text(LAMP + "# a comment\n", encoding="utf-8")
+    wrong = LAMP.replace("expect:", "expects:")
+    (folder / "wrong.yaml").write_text(wrong, encoding="utf-8")
 
-    ended = call("fmt", "lamp.yaml", "noted.yaml")
+    ended = call("fmt", "lamp.yaml", "wrong.yaml")
 
-    assert 2 == ended.code
-    assert "would remove 1 comment, the first in line 6" in ended.err
-    assert LAMP == (folder / "lamp.yaml").read_text(encoding="utf-8")
+    assert 1 == ended.code
+    assert "key.unknown" in ended.out + ended.err
+    assert [LAMP, wrong] == [(folder / name).read_text(encoding="utf-8") for name in ("lamp.yaml", "wrong.yaml")]
+    assert "formatted lamp.yaml\n" == call("fmt", "lamp.yaml").err
 
 
 def test_fmt_of_stdin_goes_to_stdout(call: Caller, folder: Path, typed: Callable[[str], None]) -> None:

@@ -118,7 +118,7 @@ def test_a_tool_without_our_namespace_sees_the_same_behaviour() -> None:
     assert other is not None
     assert "interlock" not in text
     random = Random(7)
-    names = ["go", "go", "step", "back", "skip", "stop", "turn", "reset", "quit", "x"]
+    names = ["go", "go", "step", "back", "skip", "stop", "turn", "reset", "quit"]
     for _ in range(40):
         events = [(random.choice(names), random.choice([0, 0, 1000, 3000, 6000])) for _ in range(12)]
 
