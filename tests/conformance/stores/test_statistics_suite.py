@@ -13,13 +13,14 @@ from interlock.ports.statistics import StateCount
 from interlock.ports.store import Append, EntityQuery
 from interlock.stores import memory
 from interlock.stores.postgres.opening import open_store as open_postgres
-from interlock.stores.sql import commit_plan, schema
+from interlock.stores.sql import commit_plan
 from interlock.stores.sqlite import store as sqlite
 from interlock.stores.sqlite.connection import open_writer
 from interlock.testing.store_suite.samples import SampleEntity
 from interlock.testing.store_suite.subject import append_all, list_all
 from interlock.testing.store_suite.suite import Case, StoreSubject, statistics_cases
 from tests.conformance.stores.test_store_suite import opened_postgres
+from tests.support.old_stores import return_postgres_to_schema, return_sqlite_to_schema
 from tests.support.postgres_server import asked, store_or_skip
 
 
@@ -126,15 +127,17 @@ async def old(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
     """Open a store first as the release before, with its schema and lists, then as this release."""
     last = 6 if request.param == "sqlite" else 3
     url = f"sqlite:///{tmp_path}/x.db" if request.param == "sqlite" else store_or_skip()
-    before = tuple(each for each in schema.migrations(request.param) if each.number <= last)
     monkeypatch.setattr(commit_plan, "listed_under", _as_before)
-    monkeypatch.setattr(schema, "migrations", lambda _: before)
     opened: list[Any] = []
 
     async def opening() -> Any:
         if opened:
             await opened[-1].close()
             monkeypatch.undo()
+            if request.param == "sqlite":
+                return_sqlite_to_schema(tmp_path / "x.db", last)
+            else:
+                await return_postgres_to_schema(url, last)
         opened.append(sqlite.open_store(url) if request.param == "sqlite" else await open_postgres(url))
         return opened[-1]
 

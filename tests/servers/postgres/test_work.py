@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,20 +13,22 @@ from msgspec.structs import replace
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.journal.work import ORDERED_LANES, WorkDelta, WorkId
-from interlock.ports.store import Appended, Conflict, Duplicate, StaleAttempt
+from interlock.ports.journal_feed import FeedEntry
+from interlock.ports.store import Appended, Conflict, Duplicate, EntityQuery, StaleAttempt
 from interlock.ports.work import Settlement, WorkQuery
-from interlock.stores.postgres import commit, work
-from interlock.stores.postgres import store as postgres_store
+from interlock.stores.postgres import commit, work, writer
 from interlock.stores.postgres.commit import COMMIT_STEP_WITH_WORK, COMMIT_STEPS_WITH_WORK
 from interlock.stores.postgres.connection import SETTINGS
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.statements import STATEMENTS
 from interlock.stores.postgres.store import PostgresStore
-from interlock.stores.sql import schema, work_lists
+from interlock.stores.sql import work_lists
+from interlock.stores.sql.schema import migrations
 from interlock.testing.store_suite.samples import SampleEntity
 from interlock.testing.store_suite.subject import append_all, journal
 from tests.servers.postgres.test_writer import Wire, breaks
 from tests.servers.postgres.work import CHARGE, effect, leaving, ordered, raw, sent, taken, until_blocked
+from tests.support.old_stores import return_postgres_to_schema
 from tests.support.postgres_server import asked, store_or_skip
 
 
@@ -369,17 +372,58 @@ async def test_a_closed_store_says_so(store: PostgresStore) -> None:
 
 
 async def test_a_store_of_the_first_schema_learns_to_keep_work(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = schema.migrations("postgres")[:1]
-    with monkeypatch.context() as patched:
-        patched.setattr(schema, "migrations", lambda _: first)
-        patched.setattr(postgres_store, "SELECT_IDENTITY", "SELECT '', ''")  # of a later schema
-        old = await open_store(url)
-        sample = SampleEntity("parcel/1")
-        await append_all(old, sample.create(), sample.step(key="a"))
-    new = await open_store(url)
-    await append_all(old, sample.step(key="b"))
-    await append_all(new, leaving(sample.step(key="c"), effect()))
+    """A process of the first release may still write steps without work, after the upgrade."""
+    sample = SampleEntity("parcel/1")
+    async with closing_store(url) as first:
+        await append_all(first, sample.create(), sample.step(key="a"))
+    await return_postgres_to_schema(url, 1)
 
-    assert (4, 1) == (len(await journal(new, "parcel/1")), len(await taken(new)))
-    await old.close()
-    await new.close()
+    async with closing_store(url) as new, closing_store(url) as old:
+        with monkeypatch.context() as patched:  # the statement of that release
+            patched.setattr(writer, "COMMIT_STEP", commit._STEP + commit._ANSWER)
+            patched.setattr(writer, "values_of_step", lambda tenant, step: (tenant, *step.row))
+            await append_all(old, sample.step(key="b"))
+        await append_all(new, leaving(sample.step(key="c"), effect()))
+
+        assert (4, 1, 4) == (len(await journal(new, "parcel/1")), len(await taken(new)), len(await fed(new)))
+        assert () == await new.differences() == await new.differences("parcel/1")
+
+
+@pytest.mark.parametrize("number", [each.number for each in migrations("postgres")][:-1])
+async def test_a_store_of_every_earlier_schema_is_upgraded_with_its_entities(url: str, number: int) -> None:
+    sample, other = SampleEntity("parcel/1"), SampleEntity("parcel/2")
+    async with closing_store(url) as before:
+        await append_all(before, sample.create(), sample.step("shipped", key="a"), other.create())
+        entries = await before.read("parcel/1")
+        found = await before.find(EntityQuery(kind="parcel"))
+    await return_postgres_to_schema(url, number)
+
+    async with closing_store(url) as store:
+        assert (entries, found) == (await store.read("parcel/1"), await store.find(EntityQuery(kind="parcel")))
+        duplicate = await store.append(SampleEntity("parcel/2").create())
+        await append_all(store, leaving(sample.step(key="b"), effect()), other.step(key="c"))
+
+        assert isinstance(duplicate, Duplicate)
+        assert [3, 2] == [len(await store.read(each)) for each in ("parcel/1", "parcel/2")]
+        assert 1 == len(await taken(store))
+        assert 5 == len(await fed(store))
+        assert [()] * 3 == [await store.differences(each) for each in (None, "parcel/1", "parcel/2")]
+
+
+@asynccontextmanager
+async def closing_store(url: str) -> AsyncIterator[PostgresStore]:
+    store = await open_store(url)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def fed(store: PostgresStore) -> list[FeedEntry]:
+    """All entries of a feed, page by page."""
+    entries, page = list[FeedEntry](), await store.feed(None, limit=2)
+    while True:
+        entries += page.entries
+        if page.is_last:
+            return entries
+        page = await store.feed(page.after, limit=2)

@@ -77,6 +77,13 @@ async def play(runtime: Runtime, clock: VirtualClock) -> None:
     await runtime.send("lamp/a", "flip")
 
 
+async def be_refused(runtime: Runtime, entity: str, who: str) -> None:
+    """Send an event that the chart does not know: the caller gets an error, and the audit a refusal."""
+    with pytest.raises(interlock.UsageError) as refused:
+        await runtime.send(entity, "nothing", principal={"id": who})
+    assert "event.unknown" == refused.value.code
+
+
 async def test_a_store_tells_who_is_where_and_how_long_they_stayed(url: str) -> None:
     """Compounds count too; a stay is counted when it ends, in the bucket of its length."""
     clock = VirtualClock(START_MS)
@@ -160,7 +167,7 @@ async def test_refusals_come_back_newest_first(url: str) -> None:
     async with lamps(url, clock) as runtime:
         for who in ("eve", "bob", "eve"):
             await runtime.create(f"lamp/{who}", key=f"k{who}")
-            await runtime.send(f"lamp/{who}", "nothing", principal={"id": who})
+            await be_refused(runtime, f"lamp/{who}", who)
         store: Any = runtime.store
         assert store.refusal_history is not None
 
@@ -194,7 +201,7 @@ async def test_a_refusal_that_was_changed_or_taken_out_is_named(tmp_path: Path, 
     async with lamps(url, VirtualClock(START_MS)) as runtime:
         await runtime.create("lamp/a")
         for _ in range(3):
-            await runtime.send("lamp/a", "nothing", principal={"id": "eve"})
+            await be_refused(runtime, "lamp/a", "eve")
     hand = sqlite3.connect(tmp_path / "lamps.db")
     hand.execute(damage)
     hand.commit()

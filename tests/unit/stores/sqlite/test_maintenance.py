@@ -34,6 +34,7 @@ from interlock.stores.sqlite.writer import SqliteWriter
 from interlock.testing.store_suite.samples import SampleEntity
 from interlock.testing.store_suite.subject import append_all
 from tests.support.eventually import PATIENCE_SECONDS
+from tests.support.old_stores import return_sqlite_to_schema
 
 NOW = 1_800_000_000_000
 DAY_MS = 86_400_000
@@ -404,6 +405,27 @@ async def test_a_file_of_the_first_schema_is_brought_up_to_date_with_what_it_hol
     assert released
     assert found is not None
     assert (found.newest, True) == (found.current, found.newest >= 2)
+
+
+@pytest.mark.parametrize("number", [each.number for each in migrations("sqlite")][:-1])
+async def test_a_file_of_every_earlier_schema_is_upgraded_with_its_entities(tmp_path: Path, number: int) -> None:
+    url = f"sqlite:///{tmp_path}/x.db"
+    sample, other = SampleEntity("parcel/1"), SampleEntity("parcel/2")
+    before = open_store(url)
+    await append_all(before, sample.create(), sample.step("shipped", key="a"), other.create())
+    entries = await before.read("parcel/1")
+    found = await before.find(EntityQuery(kind="parcel"))
+    await before.close()
+    return_sqlite_to_schema(tmp_path / "x.db", number)
+    store = open_store(url)
+
+    assert (entries, found) == (await store.read("parcel/1"), await store.find(EntityQuery(kind="parcel")))
+    assert isinstance(await store.append(SampleEntity("parcel/2").create()), Duplicate)
+    await append_all(store, sample.step("delivered", key="b"), other.step(key="c"))
+    assert [3, 2] == [len(await store.read(each)) for each in ("parcel/1", "parcel/2")]
+    assert 5 == len((await store.feed(None, limit=10)).entries)
+    assert [()] * 3 == [await store.differences(each) for each in (None, "parcel/1", "parcel/2")]
+    await store.close()
 
 
 def _written_by_hand(path: Path, append: Append) -> bytes:
