@@ -177,3 +177,9 @@ def test_a_line_of_progress_is_one_line(capsys: pytest.CaptureFixture[str], monk
 
     assert FORGED in written
     assert [] == wrong(written)
+
+
+def test_stuck_names_the_kinds_that_have_no_chart(call: Caller, home: Path) -> None:
+    """These entities were written without a definition, so neither the project nor the store has a chart of them."""
+    assert "no chart of parcel" in call("stuck", STORE, "parcel").err
+    assert "no chart of" not in call("stuck", STORE, "parcel", *CHART).err
