@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import interlock
+from interlock.model.limits import POLL_MS_MAX
 from interlock.ports.clock import SystemClock, wait_to_poll
 from interlock.ports.threads import thread_future
 from interlock.testing import clock as clocks
@@ -200,7 +201,8 @@ async def test_autojump_moves_the_clock_whenever_everything_waits(url: str) -> N
                 break
         found = (await orders.state("order/1")).configuration
 
-    assert (("expired",), 48 * HOUR) == (found, clock.time_ms)
+    assert ("expired",) == found
+    assert 48 * HOUR <= clock.time_ms <= 48 * HOUR + POLL_MS_MAX  # a file store lists the timer in the background
 
 
 async def test_autojump_and_advance_go_together() -> None:
