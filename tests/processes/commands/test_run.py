@@ -18,6 +18,7 @@ import interlock
 from interlock.ports.work import WorkQuery
 from interlock.stores.sqlite.store import open_store
 from tests.support.eventually import PATIENCE_SECONDS, eventually
+from tests.support.old_stores import forget_definitions
 from tests.unit.cli.commands.test_run import URL
 
 ORDER = """
@@ -277,9 +278,11 @@ def test_missing_handlers_are_reported_at_the_start(orders: Path) -> None:
 
 
 def test_entities_of_a_missing_revision_are_reported_at_the_start(orders: Path) -> None:
-    (orders / "order.yaml").write_text(ORDER + "description: changed\n", encoding="utf-8")
+    """The file has changed, and the store is of a release that stored no definitions."""
+    revision = interlock.load(orders / "order.yaml").chart.revision
+    (orders / "order.yaml").write_text(ORDER.replace("paid: {}", "paid: {on: {refund: declined}}"), encoding="utf-8")
+    forget_definitions(orders / "orders.db")
     with worker(orders, "quick") as process:
         found = process.wait_for_line("warning: entities")
 
-    assert found.startswith("warning: entities of order 1.0.0+")
-    assert "no chart loaded for this revision; load that revision too, or declare `compatible` in 1.0.0+" in found
+    assert found.startswith(f"warning: entities of order {revision} wait")
