@@ -249,7 +249,9 @@ async def _send(runtime: Runtime, entity: str, key: str, expected: int | None) -
         except ConflictError as error:
             answer = "conflict" if error.code == "conflict.expected" else "nothing"
             return Call(started_ns, time.monotonic_ns(), key, expected, answer, again=again)
-        except UnavailableError:
+        except UnavailableError as error:
+            if error.code == "store.went_back":  # nothing was written; only a faulty store does that here
+                return Call(started_ns, time.monotonic_ns(), key, expected, "nothing", again=again)
             again = True
         else:
             return Call(started_ns, time.monotonic_ns(), key, expected, receipt.outcome, receipt.version, again)
