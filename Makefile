@@ -93,7 +93,8 @@ quick: $(READY) ## run lint, types, imports and the quick unit tests (under a mi
 # without it, because tracing makes them several times slower. If ARGS selects tests, one of the two runs may have none
 # (pytest exits with 5).
 TRACED := tests/conformance/semantics $(addprefix tests/unit/,assemble cli compiler definition evolve expression kernel model \
-  render testing)
+  observe render testing runtime/test_mistakes.py runtime/test_read.py runtime/test_refusals.py runtime/test_runtime.py \
+  effects/test_handler_calls.py)
 
 test: $(READY) node ## run the whole suite; every branch of the pure packages must be covered
 	@$(PY) -m coverage erase

@@ -147,7 +147,7 @@ class _Early:
 
 def _answer_early() -> None:
     real = sqlite_connect.open_writer
-    patch.object(sqlite, "open_writer", lambda path: _Early(real(path))).start()
+    patch.object(sqlite, "open_writer", lambda path, **options: _Early(real(path, **options))).start()
 
 
 def _lock_nothing() -> None:

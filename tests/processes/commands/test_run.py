@@ -157,7 +157,7 @@ def test_running_work_finishes_before_the_process_ends(orders: Path) -> None:
         (orders / "gate").write_text("go")
         code, said = process.ended()
 
-    assert ": order 1.0.0+" in running
+    assert ": order 1.0.0 b1." in running
     assert "1 handler" in running
     assert "SIGTERM" in draining
     assert (0, "stopped: 1 finished, 0 requeued") == (code, said.partition(" (")[0])
