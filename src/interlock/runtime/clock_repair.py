@@ -36,8 +36,9 @@ ENTITIES_WALKED_MAX = 50_000
 PAGE_ROWS = 1_000
 """Pieces of work in one page."""
 
-EMPTY_PASSES_MAX = 6
-"""Passes over an empty list of a store without an index, within about 12 seconds: longer than a change of owner."""
+EMPTY_PASSES_MAX = 9
+"""Passes over an empty list of a store without an index, within about 100 seconds: longer than a change of owner, also
+on a machine that was paused meanwhile."""
 
 _BACKOFF = Backoff(200, 60_000, jitter=0.0)
 """The wait before the next try: another process runs the work, or the store is unavailable."""
