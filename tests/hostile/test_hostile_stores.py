@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from interlock.testing.store_suite.samples import PARCEL, SampleEntity
 from interlock.testing.store_suite.subject import append_all
 from tests.hostile.processes import Ended
 from tests.hostile.processes import interlock as command
+from tests.support.old_stores import forget_definitions
 
 DOOR = """\
 interlock: 1
@@ -34,7 +36,7 @@ states:
   closed: {on: {opened: open}, expect: {within: forever}}
   open: {on: {closed: closed}, expect: {within: forever}}
 """
-USAGE, REJECTED, NOT_FOUND, UNAVAILABLE, CORRUPTION = 2, 5, 6, 7, 8
+USAGE, NOT_FOUND, UNAVAILABLE, CORRUPTION = 2, 6, 7, 8
 
 STORES: dict[str, Callable[[Path], str]] = {
     "memory": lambda folder: "memory:",
@@ -263,7 +265,7 @@ def test_a_payload_over_the_limit_is_rejected_by_the_command(folder: Path) -> No
     deep = command("send", url, "door/1", "opened", "@deep.json", "--chart", "door.yaml", folder=folder)
     shown = command("journal", url, "door/1", folder=folder)
 
-    assert (REJECTED, USAGE) == (large.code, deep.code)
+    assert (USAGE, USAGE) == (large.code, deep.code)
     assert (1, True) == (len(shown.out.splitlines()), _is_refusal(deep))
 
 
@@ -284,11 +286,16 @@ def test_a_kind_without_a_chart_is_not_found(store: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("store", KEPT)
 def test_an_entity_of_a_revision_that_is_not_here_is_left_alone(store: str, folder: Path) -> None:
+    """Its store is of a release that stored no definitions."""
     url = STORES[store](folder)
     newer = DOOR.replace("1.0.0", "2.0.0").replace("openings:", "counted:")
     (folder / "newer.yaml").write_text(newer, encoding="utf-8")
     with _opened(url) as doors:
         doors.create("door/1")
+    if store == "sqlite":
+        forget_definitions(folder / "kept.db")
+    else:
+        rmtree(folder / "kept" / "definitions")
     with _opened(url, newer) as doors:
         asked: list[Callable[[], object]] = [lambda: doors.send("door/1", "opened"), lambda: doors.can("door/1")]
         for ask in asked:
