@@ -51,7 +51,8 @@ def filled(store: str, disk: Path, *, rounds: int) -> Filled:
             for number in range(rounds):
                 _round(runtime, disk / "ballast", number, filled)
                 filled.rounds += 1
-            shutil.copytree(disk, left, dirs_exist_ok=True)
+            pipes = shutil.ignore_patterns("*-wakeups")  # pipes of a running worker are no part of a store
+            shutil.copytree(disk, left, dirs_exist_ok=True, ignore=pipes)
         for place in (disk, Path(left)):
             with opening(URLS[store].format(place), charts=[parcels()]).blocking() as runtime:
                 judge_filled(runtime, filled)
