@@ -102,7 +102,7 @@ def postgres_place(url: str) -> Place:
         asked(dsn, CREATE.replace("booking", table))
 
     return Place(
-        url,
+        f"{url}&sslmode=disable",  # a forked child may find a lock of OpenSSL held by a thread that is not in it
         lambda: psycopg.connect(dsn),
         lambda connection, statement, name: connection.execute(statement.replace("booking", table), (name,)),
         lambda: [row[0] for row in asked(dsn, f"SELECT name FROM {table}")],
