@@ -103,7 +103,7 @@ def postgres_place(url: str) -> Place:
 
     return Place(
         f"{url}&sslmode=disable",  # a forked child may find a lock of OpenSSL held by a thread that is not in it
-        lambda: psycopg.connect(dsn),
+        lambda: psycopg.connect(dsn, sslmode="disable"),
         lambda connection, statement, name: connection.execute(statement.replace("booking", table), (name,)),
         lambda: [row[0] for row in asked(dsn, f"SELECT name FROM {table}")],
         setup,
