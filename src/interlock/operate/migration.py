@@ -23,7 +23,7 @@ from interlock.errors import InterlockError, UsageError
 from interlock.model.limits import MIGRATION_GROUPS_MAX, MIGRATION_RUNNING_MAX, MIGRATION_SAMPLES_MAX
 from interlock.ports.paging import pages
 from interlock.ports.store import PAGE_MAX, EntityQuery, EntityRow
-from interlock.runtime.moves import MoveRequest
+from interlock.runtime.entities.moves import MoveRequest
 from interlock.runtime.runtime import Runtime
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from interlock.ports.clock import wait_to_poll
 from interlock.ports.leases import Lease, Leases
 from interlock.ports.projections import Projections, ProjectionStatus, Projector
 from interlock.ports.store import Store
+from interlock.runtime.entities.sender import EntitySender
 from interlock.runtime.feed import POLL_MS, check_kinds, feed_of
-from interlock.runtime.sender import EntitySender
 
 FAILURES_MAX = 10
 """Failures in a row before a projection stops: about five minutes, longer than a restart of a database."""

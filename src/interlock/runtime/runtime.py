@@ -48,6 +48,7 @@ from interlock.ports.projections import ProjectionStatus, Projector
 from interlock.ports.store import ENDED_STATES, EntityPage, EntityQuery, JoinedStore, Store, check_capabilities
 from interlock.runtime.admission import Admission, ThreadAdmission
 from interlock.runtime.chart_registry import ChartRegistry, unknown_kind
+from interlock.runtime.entities.sender import EXPIRED, EntitySender, OnWork, SendRequest
 from interlock.runtime.entity_counts import count_by_revision
 from interlock.runtime.feed import check_kinds, feed_of, follow_feed
 from interlock.runtime.field_walk import declared_forms, declared_indexes, find_by_walk
@@ -67,7 +68,6 @@ from interlock.runtime.request_checks import (
     check_sent,
     check_trace,
 )
-from interlock.runtime.sender import EXPIRED, EntitySender, OnWork, SendRequest
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.shutdown import DrainReport, until_signal
 from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview

@@ -13,7 +13,7 @@ import pytest
 
 import interlock
 from interlock.errors import ConflictError, InterlockError
-from interlock.runtime.sender import EntitySender
+from interlock.runtime.entities.sender import EntitySender
 from interlock.stores.postgres import joined as postgres_joined
 from interlock.stores.postgres.commit import JOINED_STRIPE, OWN_STRIPE, STRIPES
 from interlock.testing import join_suite

@@ -19,7 +19,7 @@ from interlock.ports.clock import Clock, SystemClock
 from interlock.ports.store import Duplicate, EntityQuery
 from interlock.ports.work import WorkQuery
 from interlock.runtime.chart_registry import ChartRegistry
-from interlock.runtime.moves import MoveRequest, MoveResult
+from interlock.runtime.entities.moves import MoveRequest, MoveResult
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker
 from interlock.testing.clock import VirtualClock

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.runtime.test_mailbox import Held
 
 import interlock
 from interlock.effects.handlers import Attempt, Handler
@@ -25,7 +26,6 @@ from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.runtime import busy
 from tests.unit.runtime.scene import runtime
-from tests.unit.runtime.test_mailbox import Held
 
 ORDER = """
 interlock: 1

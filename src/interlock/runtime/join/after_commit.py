@@ -19,7 +19,7 @@ from interlock.model.journal.work import WorkDelta
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Joins
 from interlock.ports.transactions import TransactionEnd
-from interlock.runtime.sender import EntitySender
+from interlock.runtime.entities.sender import EntitySender
 
 LOOK_MS_MIN, LOOK_MS_MAX = 2, 50
 """The waits between two looks at open transactions: one query for all of them."""

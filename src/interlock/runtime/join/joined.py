@@ -20,11 +20,11 @@ from interlock.model.convert import Model
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import WorkDelta
 from interlock.ports.store import JoinedStore, Joins, Store
+from interlock.runtime.entities.sender import EntitySender, OnWork
 from interlock.runtime.join.adapters import Kind
 from interlock.runtime.join.after_commit import CommitWatch, JoinedWrite
 from interlock.runtime.join.drivers import Adapter
 from interlock.runtime.request_checks import SendOptions
-from interlock.runtime.sender import EntitySender, OnWork
 
 T = TypeVar("T")
 

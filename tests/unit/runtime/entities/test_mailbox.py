@@ -10,7 +10,7 @@ import pytest
 from interlock.errors import UnavailableError
 from interlock.model.limits import MAILBOX_MAX, SKIPPED_TURNS_MAX
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
-from interlock.runtime.mailbox import EntityTurn, Mailboxes, Priority
+from interlock.runtime.entities.mailbox import EntityTurn, Mailboxes, Priority
 from interlock.stores.memory import MemoryStore
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.runtime.scene import runtime

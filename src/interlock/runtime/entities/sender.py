@@ -76,12 +76,12 @@ from interlock.ports.store import (
     Store,
 )
 from interlock.runtime.chart_registry import ChartRegistry
-from interlock.runtime.duplicates import find_former, resolve_duplicate
+from interlock.runtime.entities.duplicates import find_former, resolve_duplicate
+from interlock.runtime.entities.mailbox import EntityTurn, Mailboxes, Priority
+from interlock.runtime.entities.moves import MoveRequest, MoveResult
 from interlock.runtime.epoch import read_epoch, went_back
 from interlock.runtime.history.replay import replay
-from interlock.runtime.mailbox import EntityTurn, Mailboxes, Priority
 from interlock.runtime.message_setting import MessageSetting
-from interlock.runtime.moves import MoveRequest, MoveResult
 from interlock.runtime.request_checks import unknown_entity
 from interlock.runtime.revisions import Revisions
 from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview, Upgrades
