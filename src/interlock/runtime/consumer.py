@@ -49,7 +49,7 @@ from interlock.model.limits import NAME_BYTES_MAX
 from interlock.model.storable import describe
 from interlock.ports.bus import Bus, IncomingMessage, MessageSource
 from interlock.ports.fork import after_fork, keep_forever
-from interlock.runtime.entities.sender import EXPIRED
+from interlock.runtime.entities.send_request import EXPIRED
 from interlock.runtime.request_checks import check_principal
 from interlock.runtime.runtime import Runtime
 

@@ -41,6 +41,12 @@ class SendOptions(TypedDict, total=False):
     reason: str | None
 
 
+CREATE_ARGUMENTS = ("context", "key", "principal", "trace", "reason")
+SEND_ARGUMENTS = ("payload", "key", "expected", "principal", "trace", "sent_ms", "reason")
+DRY_RUN_ARGUMENTS = ("payload", "key", "principal")
+"""Arguments of a call after its entity and event, for the error about an unknown one."""
+
+
 def check_entity(entity: str) -> str:
     """Return the kind of an entity id. Raises UsageError when it is not `kind/id`."""
     _check_text(entity, "entity id", ENTITY_ID_BYTES_MAX, "entity.malformed")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.runtime.test_mailbox import Held
 
 import interlock
 from interlock.effects.handlers import Attempt, Handler
@@ -25,6 +24,7 @@ from interlock.shm.memory.file import region_directory
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.runtime import busy
+from tests.unit.runtime.entities.test_mailbox import Held
 from tests.unit.runtime.scene import runtime
 
 ORDER = """

@@ -1,4 +1,4 @@
-"""What is asked of a move to another revision, and its result. `EntitySender.move` performs it."""
+"""What is asked of a move to another revision, and its result. `EntityMover.move` performs it."""
 
 from __future__ import annotations
 
