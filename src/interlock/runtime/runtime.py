@@ -49,9 +49,11 @@ from interlock.runtime.request_checks import (
     CREATE_ARGUMENTS,
     DRY_RUN_ARGUMENTS,
     SEND_ARGUMENTS,
+    CreateOptions,
     SendOptions,
     check_entity,
     check_range,
+    passes_on_to,
 )
 from interlock.runtime.requests import NO_MODELS, CallerRequests, EventModels
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
@@ -111,16 +113,9 @@ class Runtime:
 
     # Writing
 
+    @passes_on_to(CallerRequests.create)
     async def create(
-        self,
-        entity: str,
-        context: Mapping[str, Any] | Model | None = None,
-        *,
-        key: str | None = None,
-        principal: Mapping[str, Any] | None = None,
-        trace: str | None = None,
-        reason: str | None = None,
-        **unknown: Any,
+        self, entity: str, context: Mapping[str, Any] | Model | None = None, **options: Unpack[CreateOptions]
     ) -> Receipt:
         """Create an entity. The same key again is `duplicate`; another key is `rejected`, `entity.exists`.
 
@@ -128,9 +123,8 @@ class Runtime:
         RejectedError when the chart refuses the context, UsageError when the context has no JSON form, and
         (`key.reused`) when the key belongs to an event of the entity.
         """
-        if unknown:
-            check_options(unknown, call="create", known=CREATE_ARGUMENTS)
-        return await self._requests.create(entity, context, key=key, principal=principal, trace=trace, reason=reason)
+        check_options(options, call="create", known=CREATE_ARGUMENTS)
+        return await self._requests.create(entity, context, **options)
 
     @overload
     async def send(

@@ -26,7 +26,7 @@ from interlock.runtime.entities.entities import Entities
 from interlock.runtime.join.adapters import Kind
 from interlock.runtime.join.after_commit import CommitWatch, JoinedWrite
 from interlock.runtime.join.drivers import Adapter
-from interlock.runtime.request_checks import SEND_ARGUMENTS, SendOptions
+from interlock.runtime.request_checks import CREATE_ARGUMENTS, SEND_ARGUMENTS, CreateOptions, SendOptions, passes_on_to
 from interlock.runtime.requests import CallerRequests
 
 T = TypeVar("T")
@@ -102,8 +102,13 @@ class JoinCalls:
 
 
 def _sending(entity: str, event: str | Model, payload: Any, options: SendOptions) -> Call:
-    check_options({name: None for name in options if name not in SEND_ARGUMENTS}, call="send", known=SEND_ARGUMENTS)
+    check_options(options, call="send", known=SEND_ARGUMENTS)
     return lambda requests: requests.send(entity, event, payload, **options)
+
+
+def _creating(entity: str, context: Mapping[str, Any] | Model | None, options: CreateOptions) -> Call:
+    check_options(options, call="create", known=CREATE_ARGUMENTS)
+    return lambda requests: requests.create(entity, context, **options)
 
 
 class AsyncJoined:
@@ -115,6 +120,7 @@ class AsyncJoined:
         self._kind = kind
         self._wait = wait
 
+    @passes_on_to(CallerRequests.send)
     async def send(
         self, entity: str, event: str | Model, payload: Any = None, **options: Unpack[SendOptions]
     ) -> Receipt:
@@ -126,21 +132,12 @@ class AsyncJoined:
         """
         return await self._send(entity, _sending(entity, event, payload, options))
 
+    @passes_on_to(CallerRequests.create)
     async def create(
-        self,
-        entity: str,
-        context: Mapping[str, Any] | Model | None = None,
-        *,
-        key: str | None = None,
-        principal: Mapping[str, Any] | None = None,
-        trace: str | None = None,
-        reason: str | None = None,
+        self, entity: str, context: Mapping[str, Any] | Model | None = None, **options: Unpack[CreateOptions]
     ) -> Receipt:
         """Create an entity in the caller's transaction. The arguments are those of `Runtime.create`."""
-        return await self._send(
-            entity,
-            lambda requests: requests.create(entity, context, key=key, principal=principal, trace=trace, reason=reason),
-        )
+        return await self._send(entity, _creating(entity, context, options))
 
     async def lock(self, *entities: str) -> None:
         """Lock entities in one order, so that two transactions that use several entities never deadlock."""
@@ -166,25 +163,17 @@ class Joined:
         self._check = check
         self._wait = wait
 
+    @passes_on_to(CallerRequests.send)
     def send(self, entity: str, event: str | Model, payload: Any = None, **options: Unpack[SendOptions]) -> Receipt:
         """As `AsyncJoined.send`."""
         return self._send(entity, _sending(entity, event, payload, options))
 
+    @passes_on_to(CallerRequests.create)
     def create(
-        self,
-        entity: str,
-        context: Mapping[str, Any] | Model | None = None,
-        *,
-        key: str | None = None,
-        principal: Mapping[str, Any] | None = None,
-        trace: str | None = None,
-        reason: str | None = None,
+        self, entity: str, context: Mapping[str, Any] | Model | None = None, **options: Unpack[CreateOptions]
     ) -> Receipt:
         """As `AsyncJoined.create`."""
-        return self._send(
-            entity,
-            lambda requests: requests.create(entity, context, key=key, principal=principal, trace=trace, reason=reason),
-        )
+        return self._send(entity, _creating(entity, context, options))
 
     def lock(self, *entities: str) -> None:
         """As `AsyncJoined.lock`."""
