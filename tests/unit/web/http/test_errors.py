@@ -18,6 +18,7 @@ from interlock.errors import (
     CorruptionError,
     DefinitionError,
     Diagnostic,
+    ImpureFunctionError,
     InterlockError,
     InternalError,
     NotFoundError,
@@ -34,7 +35,9 @@ SECRET = "fraud 3.1.0+abc key-of-eve v41 db.internal:5432"  # must not reach a c
 CLASSES = [
     each
     for each in vars(errors).values()
-    if isinstance(each, type) and issubclass(each, InterlockError) and each not in (DefinitionError, ArchivedError)
+    if isinstance(each, type)
+    and issubclass(each, InterlockError)
+    and each not in (DefinitionError, ArchivedError, ImpureFunctionError)
 ]
 
 CALLER_MODULES = (
