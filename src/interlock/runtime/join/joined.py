@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar, Unpack
 
 from msgspec.structs import replace
 
-from interlock.errors import InternalError
+from interlock.errors import InternalError, UnavailableError
 from interlock.model.convert import Model
 from interlock.model.journal.entry import Receipt
 from interlock.model.journal.work import WorkDelta
+from interlock.model.snapshot import Snapshot
 from interlock.ports.store import JoinedStore, Joins, Store
 from interlock.runtime.join.adapters import Kind
 from interlock.runtime.join.after_commit import CommitWatch, JoinedWrite
 from interlock.runtime.join.drivers import Adapter
-from interlock.runtime.request_checks import SendOptions
+from interlock.runtime.request_checks import SendOptions, check_entity, unknown_entity
 from interlock.runtime.sender import EntitySender, OnWork
 
 T = TypeVar("T")
@@ -102,6 +104,19 @@ class JoinCalls:
         """Lock entities in the transaction of a connection."""
         await self._joins.joined(adapter.transaction(), wait=wait).lock(entities)
 
+    async def state(self, adapter: Adapter, entity: str) -> Snapshot:
+        """Return an entity as the transaction of a connection sees it."""
+        check_entity(entity)
+        store = self._joins.joined(adapter.transaction())
+        found = await store.look(entity)
+        snapshot = None if found is None else found.snapshot
+        if snapshot is None:
+            raise unknown_entity(entity)
+        with suppress(UnavailableError):  # its states can then be asked for
+            revisions = self._sender.on_transaction(store, lambda *_: None).revisions
+            await revisions.for_preview(snapshot, needs_functions=False)
+        return snapshot
+
     def _in_loop(self, function: Callable[[JoinedWrite], None], write: JoinedWrite) -> None:
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(function, write)
@@ -154,6 +169,14 @@ class AsyncJoined:
             lambda runtime: runtime.create(entity, context, key=key, principal=principal, trace=trace, reason=reason),
         )
 
+    async def state(self, entity: str) -> Snapshot:
+        """Return the entity with what the caller's transaction has written, which others do not see yet.
+
+        It takes no lock: another transaction may change the entity before this one sends to it; `lock` prevents that.
+        Raises NotFoundError.
+        """
+        return await self._on_adapter(lambda adapter: self._calls.state(adapter, entity))
+
     async def lock(self, *entities: str) -> None:
         """Lock entities in one order, so that two transactions that use several entities never deadlock."""
         await self._on_adapter(lambda adapter: self._calls.lock(adapter, entities, wait=self._wait))
@@ -197,6 +220,11 @@ class Joined:
             entity,
             lambda runtime: runtime.create(entity, context, key=key, principal=principal, trace=trace, reason=reason),
         )
+
+    def state(self, entity: str) -> Snapshot:
+        """As `AsyncJoined.state`."""
+        self._check()
+        return drive(self._calls.state(self._adapter, entity))
 
     def lock(self, *entities: str) -> None:
         """As `AsyncJoined.lock`."""
