@@ -26,7 +26,7 @@ POLL_MS = 500
 def feed_of(store: Store) -> JournalFeed:
     """Return the feed of a store. Raises UsageError (`feed.unsupported`) for one that keeps no order of its entries."""
     if store.journal_feed is None:
-        hint = "use SQLite or PostgreSQL; `watch` follows one entity on every store"
+        hint = "a feed on files needs a folder that can be written; `watch` follows one entity on every store"
         raise UsageError("this store has no feed of all entries", code="feed.unsupported", hint=hint)
     return store.journal_feed
 
