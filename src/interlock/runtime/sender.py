@@ -184,6 +184,8 @@ class EntitySender:
         self._watchers: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         self._work_listeners: list[OnWork] = []
         self._followers: set[asyncio.Event] = set()
+        self.on_entry: Callable[[], None] | None = None
+        """Called after each entry of this process that is durable: wakes readers of other processes."""
         self._clock_listeners: list[Callable[[str | None], None]] = []
         self._latest_ms = 0
         self._epoch: int | None = None
@@ -211,6 +213,7 @@ class EntitySender:
             _watchers=WeakValueDictionary(),
             _work_listeners=[on_work],
             _followers=set(),
+            on_entry=None,
             _clock_listeners=[],
             _tries_max=1,
         )
@@ -246,6 +249,8 @@ class EntitySender:
             changed.set()
         for follower in self._followers:
             follower.set()
+        if self.on_entry is not None:
+            self.on_entry()
         for delta in work:
             for listener in self._work_listeners:
                 listener(entity, delta)
@@ -770,6 +775,8 @@ class EntitySender:
             changed.set()
         for each in self._followers:
             each.set()
+        if self.on_entry is not None:
+            self.on_entry()
         if work.created or work.cancelled:
             for listener in self._work_listeners:
                 listener(snapshot.entity, work)
