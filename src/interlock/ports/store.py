@@ -421,6 +421,9 @@ class JoinedStore(Store, Protocol):
     async def lock(self, entities: Sequence[str]) -> None:
         """Lock entities, in an order that is the same for every caller. Unknown ones are skipped."""
 
+    async def look(self, entity: str) -> Loaded | None:
+        """Return the entity as the transaction sees it, without a lock; None when it does not exist."""
+
 
 class Joins(Protocol):
     """Writes in transactions of the caller."""
