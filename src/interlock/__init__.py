@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         UnavailableError,
         UsageError,
     )
+    from interlock.evolve.refold import RefoldReport
     from interlock.kernel.explain import Candidate
     from interlock.model.chart import Chart
     from interlock.model.codec import decode_event, decode_snapshot, encode
@@ -108,6 +109,7 @@ _HOMES = {
     "Range": "interlock.model.conditions",
     "ReconcileRequest": "interlock.runtime.reconcile.definition",
     "ReconcileResult": "interlock.runtime.reconcile.definition",
+    "RefoldReport": "interlock.evolve.refold",
     "RejectedError": "interlock.errors",
     "Runtime": "interlock.runtime.runtime",
     "SendOptions": "interlock.runtime.request_checks",
@@ -173,6 +175,7 @@ __all__ = (
     "Receipt",
     "ReconcileRequest",
     "ReconcileResult",
+    "RefoldReport",
     "RejectedError",
     "Runtime",
     "SendOptions",

@@ -24,7 +24,7 @@ from interlock.model.limits import SHADOW_GROUPS_MAX, SHADOW_SAMPLES_MAX, SHADOW
 
 Verdict = Literal["none", "divergent", "unknown"]
 
-_PARTS_MAX = 12
+GROUP_PARTS_MAX = 12
 """Parts that the key of a group names: a step of a large chart may differ in hundreds of fields."""
 
 
@@ -173,8 +173,8 @@ class ShadowTally:
         self.divergences += 1
         new = None if found.new is None else found.new.snapshot.configuration
         parts = tuple(each.part for each in found.differences)
-        if len(parts) > _PARTS_MAX:
-            parts = (*parts[:_PARTS_MAX], "…")
+        if len(parts) > GROUP_PARTS_MAX:
+            parts = (*parts[:GROUP_PARTS_MAX], "…")
         key = (entry.event.name, entry.before, entry.after, new, parts)
         place = DivergencePlace(entity, entry.version, entry.event.time_ms)
         group = self._groups.get(key)

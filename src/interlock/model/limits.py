@@ -362,6 +362,9 @@ SHADOW_VALUE_LENGTH_MAX = 120
 SHADOW_CHANGED_MAX = 1_000_000
 """Entities that may change while a shadow replay walks over a store: their ids are remembered (some hundred MB)."""
 
+REFOLD_RUNNING_MAX = 16
+"""Entities that a refold corrects at the same time: folding is work of one core; the rest waits for the store."""
+
 BUNDLE_LINE_BYTES_MAX = DEFINITION_STORED_BYTES_MAX + 65_536
 """Bytes of one line of a bundle: the largest is a definition."""
 

@@ -47,6 +47,7 @@ from interlock.runtime.upgrades import UpgradePreview
 from interlock.stores.threads.wakeup import WakeupPipe
 
 if TYPE_CHECKING:
+    from interlock.evolve.refold import RefoldReport
     from interlock.runtime.join.connections import BlockingConnection
     from interlock.runtime.join.joined import Joined
 
@@ -310,6 +311,16 @@ class BlockingRuntime:
     def verify_all(self) -> Generator[Verification, None, None]:
         """As `Runtime.verify_all`, as an ordinary iterator."""
         yield from self._each(self.runtime.verify_all())
+
+    def preview_refold(self, kind: str) -> RefoldReport:
+        """As `Runtime.preview_refold`."""
+        return self._wait(self.runtime.preview_refold(kind))
+
+    def refold(
+        self, kind: str, *, reason: str, principal: Mapping[str, Any] | None = None, rate: float | None = None
+    ) -> RefoldReport:
+        """As `Runtime.refold`."""
+        return self._wait(self.runtime.refold(kind, reason=reason, principal=principal, rate=rate))
 
     def _each(self, values: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         try:

@@ -74,6 +74,7 @@ from interlock.runtime.upgrades import UpgradePolicy, UpgradePreview
 from interlock.runtime.work_ringer import WorkRinger
 
 if TYPE_CHECKING:
+    from interlock.evolve.refold import RefoldReport
     from interlock.runtime.join.connections import AsyncConnection, AsyncpgConnection
     from interlock.runtime.join.joined import AsyncJoined, JoinCalls
 
@@ -604,6 +605,36 @@ class Runtime:
         """Verify all entities of the store, one by one."""
         async for found in verify_store(self.store, self.revisions, now_ms=self.clock.now_ms()):
             yield found
+
+    # Corrections
+
+    async def preview_refold(self, kind: str) -> RefoldReport:
+        """Return what the newest chart of a kind would have made of the recorded events of all its entities.
+
+        Each life is folded from its creation, so that an error which accumulates is found. Nothing is written. Raises
+        NotFoundError for a kind without a chart.
+        """
+        from interlock.runtime.refold import RefoldSettings, run_refold
+
+        return await run_refold(self.sender, kind, RefoldSettings())
+
+    async def refold(
+        self, kind: str, *, reason: str, principal: Mapping[str, Any] | None = None, rate: float | None = None
+    ) -> RefoldReport:
+        """Correct the context of the entities of a kind to what its newest chart would have made of it.
+
+        An entity is corrected by an entry with the reason `refold` if nothing but its context differs, and no effect
+        that was performed. Others are in the report. It may be interrupted and repeated. `reason` and `principal` are
+        kept in the journal; `rate` limits the entities per second. Raises as `preview_refold` does, and UsageError for
+        an empty reason.
+        """
+        from interlock.runtime.refold import RefoldSettings, run_refold
+
+        check_reason(reason)
+        sender = check_principal(principal)
+        settings = RefoldSettings(writes=True, reason=reason, principal=sender, rate=rate)
+        with self._admission.admit():
+            return await run_refold(self.sender, kind, settings)
 
     # Stopping
 

@@ -430,7 +430,9 @@ class EntitySender:
         step = replace(carried.step, reason=request.why)
         key = move_key(request.plan or step.snapshot.revision, snapshot.version)
         try:
-            append = self._build_append(carrier.kernel, snapshot, step, replace(event, epoch=epoch), key, None)
+            append = self._build_append(
+                carrier.kernel, snapshot, step, replace(event, epoch=epoch), key, None, reason=request.reason
+            )
         except RejectedError as error:
             return MoveResult("stays", snapshot, (error.message,))
         result = await self.store.append(append)

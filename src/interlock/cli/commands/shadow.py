@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import click
 
-from interlock.assemble.charts import BoundChart
 from interlock.cli import exit_codes
 from interlock.cli.options import common, example, json_option, pass_terminal, since_time_ms, words
 from interlock.cli.output.progress import Progress
 from interlock.cli.output.shadow import report_json, report_lines
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import json_text
-from interlock.cli.project import load_charts, load_known_charts, split_words
+from interlock.cli.project import load_charts, load_known_charts, load_one_chart, split_words
 from interlock.cli.session import open_for_reading, run
-from interlock.errors import UsageError
 from interlock.evolve.shadow import ShadowReport
 from interlock.runtime.history.shadow import ShadowReplay
 
@@ -59,12 +57,12 @@ def replay(
 ) -> int:
     """Gives every recorded event of the chart's kind to the new chart too, and groups the steps that differ.
 
-    Exit code 0 if no step differs and the evidence is complete, 1 if steps differ, 2 if there is no verdict: entries
+    Exit code 0 if no step differs and the evidence is complete, 1 if steps differ, 12 if there is no verdict: entries
     could not be compared, or no entity lived its whole life in the window.
     """
     url, _ = split_words(words)
     since_time_ms(since, now_ms=0)  # an error before the store is opened
-    new = _new_chart(chart)
+    new = load_one_chart(chart, code="shadow.charts")
     given = load_charts(recorded) if recorded else load_known_charts(recorded)
 
     async def work() -> ShadowReport:
@@ -85,11 +83,3 @@ def replay(
         for line in report_lines(report, quiet=terminal.quiet):
             terminal.report(*line)
     return _EXIT_CODES[report.verdict]
-
-
-def _new_chart(name: str) -> BoundChart:
-    found = load_charts([name])
-    if len(found) != 1:
-        kinds = ", ".join(each.chart.kind for each in found)
-        raise UsageError(f"--chart {name} has several charts: {kinds}", code="shadow.charts", hint="name one of them")
-    return found[0]
