@@ -193,8 +193,8 @@ class ShadowTally:
             texts = tuple(difference_text(each) for each in found.differences[: len(parts)])
             group.samples.append(DivergenceSample(entity, entry.version, texts))
 
-    def report(self) -> ShadowReport:
-        """Return the result so far."""
+    def report(self, further_gaps: tuple[Gap, ...] = ()) -> ShadowReport:
+        """Return the result so far, with gaps that the caller has found."""
         never = [each for each in self.chart.transitions if each.index not in self._taken]
         evidence = Evidence(
             entities=self.entities,
@@ -220,12 +220,12 @@ class ShadowTally:
             divergences=self.divergences,
             groups=groups,
             other=self.other,
-            gaps=tuple(self._gaps.values()),
+            gaps=(*self._gaps.values(), *further_gaps),
             evidence=evidence,
         )
         if self.divergences:
             return found
-        is_proven = self.entries > 0 and not self._gaps and found.is_window_full
+        is_proven = self.entries > 0 and not found.gaps and found.is_window_full
         return replace(found, verdict="none" if is_proven else "unknown")
 
 

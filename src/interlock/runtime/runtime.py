@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from interlock.evolve.refold import RefoldReport
     from interlock.runtime.join.connections import AsyncConnection, AsyncpgConnection
     from interlock.runtime.join.joined import AsyncJoined, JoinCalls
+    from interlock.runtime.shadow_run import ShadowedChart, ShadowRun
 
 Projecting = TypeVar("Projecting", bound=Projector)
 
@@ -606,7 +608,24 @@ class Runtime:
         async for found in verify_store(self.store, self.revisions, now_ms=self.clock.now_ms()):
             yield found
 
-    # Corrections
+    # Corrections and comparisons
+
+    def shadow(self, chart: ShadowedChart, *, share: float = 0.25) -> ShadowRun:
+        """Compare the steps of this process with what a new chart would do with the same events, while they happen.
+
+        The new chart steps in a thread and performs no effect. A send waits for nothing: steps that find the queue full
+        are dropped and counted. `share` is the part of a core that the thread uses at most. The result is
+        `shadow(...).report()`, and in the console; `await shadow(...).stop()` ends it, as does closing the runtime.
+        Steps in transactions of the program (`join`) are not compared.
+
+        Raises UsageError for an invalid share, UnavailableError when the system refuses the thread.
+        """
+        from interlock.runtime.shadow_run import ShadowRun
+
+        run = ShadowRun(self.sender, chart.kernel, share=share, who=f"{platform.node()}:{self._process}")
+        run.start()
+        self.on_close(run.stop)
+        return run
 
     async def preview_refold(self, kind: str) -> RefoldReport:
         """Return what the newest chart of a kind would have made of the recorded events of all its entities.

@@ -95,6 +95,9 @@ NO_WORK = WorkDelta()
 OnWork = Callable[[str, WorkDelta], None]
 """Called with an entity and the work of an entry that is durable."""
 
+OnAppend = Callable[[Append], None]
+"""Called with a step that is durable."""
+
 EXPIRED = Fault("key.expired", "the key is older than the deduplication window; the event may have been applied before")
 
 _CONFLICT = Backoff(BACKOFF_MS_MIN, BACKOFF_MS_MAX)
@@ -183,6 +186,7 @@ class EntitySender:
         # Weak: an event lives as long as a watcher waits on it.
         self._watchers: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         self._work_listeners: list[OnWork] = []
+        self._append_listeners: list[OnAppend] = []
         self._followers: set[asyncio.Event] = set()
         self._clock_listeners: list[Callable[[str | None], None]] = []
         self._latest_ms = 0
@@ -210,6 +214,7 @@ class EntitySender:
             _mailboxes={},
             _watchers=WeakValueDictionary(),
             _work_listeners=[on_work],
+            _append_listeners=[],
             _followers=set(),
             _clock_listeners=[],
             _tries_max=1,
@@ -265,6 +270,14 @@ class EntitySender:
         """
         self._work_listeners.append(listener)
         return lambda: self._work_listeners.remove(listener)
+
+    def on_append(self, listener: OnAppend) -> Callable[[], None]:
+        """Call a function with each step of this process after it is durable; it must neither wait nor raise.
+
+        Steps in transactions of callers are left out. Returns what unregisters it.
+        """
+        self._append_listeners.append(listener)
+        return lambda: self._append_listeners.remove(listener)
 
     def on_clock(self, listener: Callable[[str | None], None]) -> Callable[[], None]:
         """Call a function with each entity that is stepped while its time is ahead of the clock, and with None when the
@@ -349,7 +362,7 @@ class EntitySender:
                 raise
             result = await self.store.append(append)
             if isinstance(result, Appended):
-                self._after_commit(step.snapshot, now_ms, append.work)
+                self._after_commit(append, now_ms)
                 if step.faults:
                     log_faults(append.entry, step)
                 return Receipt(entity, "applied", 1, None, step.snapshot, step.effects, step.faults)
@@ -440,7 +453,7 @@ class EntitySender:
             raise self._stop(snapshot, result.version)
         if not isinstance(result, Appended):
             return _Attempt.LOST
-        self._after_commit(step.snapshot, time_ms, append.work)
+        self._after_commit(append, time_ms)
         if step.faults:
             log_faults(append.entry, step)
         return MoveResult("moved", step.snapshot, (), carried.dropped)
@@ -622,7 +635,7 @@ class EntitySender:
             return await self._refuse(kernel, snapshot, stamped, _TooLarge(error), request)
         result = await self.store.append(append)
         if isinstance(result, Appended):
-            self._after_commit(step.snapshot, event.time_ms, append.work)
+            self._after_commit(append, event.time_ms)
             if step.faults:
                 log_faults(append.entry, step)
             return Receipt(
@@ -765,8 +778,9 @@ class EntitySender:
             self._listed[name] = found
         return found
 
-    def _after_commit(self, snapshot: Snapshot, time_ms: int, work: WorkDelta) -> None:
+    def _after_commit(self, append: Append, time_ms: int) -> None:
         """Cache the snapshot of a durable step, wake the entity's watchers and notify the worker."""
+        snapshot, work = append.snapshot, append.work
         self._cache(snapshot, time_ms)
         if self._watchers and (changed := self._watchers.pop(snapshot.entity, None)) is not None:
             changed.set()
@@ -775,6 +789,9 @@ class EntitySender:
         if work.created or work.cancelled:
             for listener in self._work_listeners:
                 listener(snapshot.entity, work)
+        if self._append_listeners:
+            for observe in self._append_listeners:
+                observe(append)
 
     def _cache(self, snapshot: Snapshot, time_ms: int) -> None:
         self.snapshots[snapshot.entity] = (snapshot, time_ms)
