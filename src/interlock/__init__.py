@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from interlock.evolve.refold import RefoldReport
+    from interlock.evolve.shadow import ShadowReport
     from interlock.kernel.explain import Candidate
     from interlock.model.chart import Chart
     from interlock.model.codec import decode_event, decode_snapshot, encode
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from interlock.runtime.reconcile.definition import ReconcileRequest, ReconcileResult
     from interlock.runtime.request_checks import SendOptions
     from interlock.runtime.runtime import Runtime
+    from interlock.runtime.shadow_run import ShadowRun
     from interlock.runtime.shutdown import DrainReport
     from interlock.runtime.upgrades import UpgradePreview
 
@@ -113,6 +115,8 @@ _HOMES = {
     "RejectedError": "interlock.errors",
     "Runtime": "interlock.runtime.runtime",
     "SendOptions": "interlock.runtime.request_checks",
+    "ShadowReport": "interlock.evolve.shadow",
+    "ShadowRun": "interlock.runtime.shadow_run",
     "Snapshot": "interlock.model.snapshot",
     "Step": "interlock.model.step",
     "UnavailableError": "interlock.errors",
@@ -179,6 +183,8 @@ __all__ = (
     "RejectedError",
     "Runtime",
     "SendOptions",
+    "ShadowReport",
+    "ShadowRun",
     "Snapshot",
     "SourceLocation",
     "Step",

@@ -98,6 +98,7 @@ SUBCOMMANDS = {
     },
     "shadow": {
         "replay": "Compare the journals of a store with a new chart",
+        "run": "Compare what is written to a store, live, with a new chart",
     },
 }
 """The help lines of the commands of a group."""

@@ -64,7 +64,7 @@ class Refold:
         self._sender = sender
         self._settings = settings
         self._new = sender.charts.for_new_entity(kind)
-        self._recorded = RecordedSteps(self._new, sender.revisions)
+        self.recorded = RecordedSteps(self._new, sender.revisions)
         self._written = behaviour_of(self._new.chart)
         self._started_ms = sender.clock.now_ms()
         self._read = 0
@@ -80,7 +80,7 @@ class Refold:
         """Fold every entity of the kind, and correct it if asked to. Yield after every few entities."""
         if self._settings.writes:
             self._new = await self._sender.revisions.for_new_entity(self._new)
-            self._recorded = RecordedSteps(self._new, self._sender.revisions)
+            self.recorded = RecordedSteps(self._new, self._sender.revisions)
         running = REFOLD_RUNNING_MAX if self._settings.writes else 1
         position = await self._position() if self._settings.writes else None
         self.is_continued = position is not None
@@ -121,7 +121,7 @@ class Refold:
                 await clock.sleep_ms(wait_ms)
 
     async def _refold_one(self, row: EntityRow) -> None:
-        walk = _EntityWalk(self._sender, self._recorded, row.entity)
+        walk = _EntityWalk(self._sender, self.recorded, row.entity)
         try:
             for _ in range(CONFLICT_RETRIES_MAX + 1):
                 answer = await self._answer(walk)

@@ -624,6 +624,7 @@ class Runtime:
 
         run = ShadowRun(self.sender, chart.kernel, share=share, who=f"{platform.node()}:{self._process}")
         run.start()
+        run.listen()
         self.on_close(run.stop)
         return run
 

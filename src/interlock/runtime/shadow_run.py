@@ -96,10 +96,19 @@ class ShadowRun:
         self._stop_listening: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Compare from now on. Raises UnavailableError if the system refuses the thread."""
+        """Start to compare. Raises UnavailableError if the system refuses the thread."""
         start_thread(self._thread)
-        self._stop_listening = self._sender.on_append(self._offer)
         self._saver = self._loop.create_task(self._save_while_running())
+
+    def listen(self) -> None:
+        """Compare the steps of this process from now on."""
+        self._stop_listening = self._sender.on_append(self._offer)
+
+    async def put(self, append: Append) -> None:
+        """Queue a durable step of any process; wait while the queue is full."""
+        while len(self._queue) >= SHADOW_QUEUE_MAX and not self._stopping.is_set():
+            await self._sender.clock.sleep_ms(5)
+        self._offer(append)
 
     # The send path
 
@@ -128,7 +137,7 @@ class ShadowRun:
                 try:
                     self._compare(append)
                 except Exception as error:  # noqa: BLE001 - whatever happens here must not end the comparison
-                    self._add_gap("shadow.error", f"the comparison failed: {type(error).__name__}", append.entity)
+                    self.add_gap("shadow.error", f"the comparison failed: {type(error).__name__}", append.entity)
                 self._busy_since = None
                 self._compared += 1
                 self._stopping.wait((monotonic() - started) * (1 / self._share - 1))
@@ -141,7 +150,7 @@ class ShadowRun:
             return
         comparer = self._comparer(entry.revision)
         if isinstance(comparer, InterlockError):
-            self._add_gap(comparer.code, comparer.message, entity, about=entry.revision)
+            self.add_gap(comparer.code, comparer.message, entity, about=entry.revision)
             return
         known = self._next.pop(entity, None)
         new = known if known is not None and before is not None and known.version == before.version else None
@@ -196,7 +205,8 @@ class ShadowRun:
         if ended and created_ms < 0:
             self._ended.append((entity, time_ms))
 
-    def _add_gap(self, code: str, text: str, entity: str, *, about: str = "") -> None:
+    def add_gap(self, code: str, text: str, entity: str, *, about: str = "") -> None:
+        """Count something that cannot be compared, as `ShadowTally.add_gap` does."""
         with self._lock:
             self._tally.add_gap(code, text, entity, about=about)
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,9 +19,12 @@ import interlock
 from interlock.assemble.charts import BoundChart
 from interlock.errors import UsageError
 from interlock.evolve.step_comparison import ERROR
-from interlock.runtime.reports import read_reports
+from interlock.operate.shadow_follower import ShadowFollower
+from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.reports import StoredReport, read_reports
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.shadow_run import ShadowRun
+from tests.support.cli import Caller
 from tests.support.postgres_server import store_or_skip
 
 ORDER = """
@@ -276,3 +284,95 @@ def test_the_blocking_runtime_has_it(tmp_path: Path) -> None:
         report = run.report()
 
     assert 1 == report.divergences
+
+
+# In a process of its own
+
+
+@ADDRESSES
+async def test_a_follower_compares_what_other_processes_write(address: str, tmp_path: Path) -> None:
+    async with orders(address, tmp_path) as runtime:
+        await life(runtime, "old", ends=False)  # before it starts
+        reader = Runtime(runtime.store, ChartRegistry([]), runtime.clock)
+        await runtime.clock.sleep_ms(2)
+        follower = ShadowFollower(reader, interlock.loads(WRONG).kernel, share=1, who="ada")
+        following = asyncio.ensure_future(follower.follow())
+        for number in range(3):
+            await life(runtime, str(number))
+        await runtime.send("order/old", "ship")
+        async with asyncio.timeout(120):
+            while follower.run.report().evidence.entries < 13:
+                await runtime.clock.sleep_ms(10)
+        following.cancel()
+        report = await follower.run.stop()
+        (saved,) = await read_reports(runtime.sender)
+
+    assert (3, ("context.total",), 13, ()) == (
+        report.divergences,
+        report.groups[0].parts,
+        report.evidence.entries,
+        report.gaps,
+    )
+    assert ("ada", False) == (saved.who, saved.running)
+    assert 4 == report.evidence.ended
+
+
+@pytest.mark.parametrize("ends_by", ["signal", "time"])
+def test_the_command_follows_until_it_is_stopped(folder: Path, ends_by: str) -> None:
+    url = f"sqlite:///{folder}/x.db"
+    Path("wrong.yaml").write_text(WRONG, encoding="utf-8")
+    command = [sys.executable, "-m", "interlock", "shadow", "run", url, "--chart", "wrong.yaml", "--json"]
+    command += ["--for", "1s"] if ends_by == "time" else []
+    with interlock.connect(url, charts=[interlock.loads(ORDER)], work=False) as runtime:
+        runtime.create("order/0")
+        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            assert running.stderr is not None
+            assert "running" in running.stderr.readline()
+            runtime.create("order/1")
+            runtime.send("order/1", "add", {"price": 5})
+            if ends_by == "signal":
+                while not _saved(runtime):
+                    pass
+                running.send_signal(signal.SIGTERM)
+            out, _ = running.communicate(timeout=120)
+        finally:
+            running.kill()
+            running.wait()
+        saved = _saved(runtime)
+
+    report = json.loads(out)
+    if ends_by == "signal":
+        assert (1, "divergent", 2) == (running.returncode, report["verdict"], report["evidence"]["entries"])
+        assert 1 == saved[0].report["divergences"]
+    else:  # the time may have passed before the first entry was read
+        assert running.returncode in (1, 12)
+    assert [False] == [each.running for each in saved]
+
+
+def _saved(runtime: interlock.BlockingRuntime) -> tuple[StoredReport, ...]:
+    found = asyncio.run_coroutine_threadsafe(read_reports(runtime.runtime.sender), runtime._loop).result()
+    return tuple(each for each in found if each.report["evidence"]["entries"] > 1 or not each.running)
+
+
+def test_replays_and_refolds_are_saved_on_request(call: Caller, folder: Path) -> None:
+    url = f"sqlite:///{folder}/x.db"
+    Path("order.yaml").write_text(ORDER, encoding="utf-8")
+    Path("wrong.yaml").write_text(WRONG, encoding="utf-8")
+    call("create", url, "order/1", "--chart", "order.yaml")
+    call("send", url, "order/1", "add", '{"price": 5}', "--chart", "order.yaml")
+    for _ in range(2):
+        assert 1 == call("shadow", "replay", url, "--chart", "wrong.yaml", "--save").code
+    assert 1 == call("refold", url, "--chart", "wrong.yaml", "--save").code
+    with interlock.connect(url, charts=[interlock.loads(ORDER)], work=False) as runtime:
+        saved = _saved_all(runtime)
+        problems = [each.problem for each in runtime.verify_all()]
+
+    assert {"refold", "shadow.replay"} == {each.what for each in saved}
+    assert 2 == len(saved)
+    assert all("context.total: 5 -> -5" in str(each.report) for each in saved)
+    assert {None} == set(problems)
+
+
+def _saved_all(runtime: interlock.BlockingRuntime) -> tuple[StoredReport, ...]:
+    return asyncio.run_coroutine_threadsafe(read_reports(runtime.runtime.sender), runtime._loop).result()

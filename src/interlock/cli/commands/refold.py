@@ -19,6 +19,7 @@ from interlock.cli.output.refold import report_json, report_lines
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.output.values import json_text
 from interlock.cli.project import load_charts, load_known_charts, load_one_chart, split_words
+from interlock.cli.saved_reports import save_option, save_result
 from interlock.cli.session import open_for_reading, open_for_writing, run
 from interlock.evolve.refold import RefoldReport
 from interlock.runtime.refold import Refold, RefoldSettings
@@ -48,6 +49,7 @@ from interlock.runtime.refold import Refold, RefoldSettings
 @click.option("--principal", metavar="ID", help="Your name in the journals (default: your user name).")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="At most N entities per second.")
 @click.option("--restart", "restarts", is_flag=True, help="Start again at the first entity after an interruption.")
+@save_option
 @json_option
 @common
 @pass_terminal
@@ -63,6 +65,7 @@ def refold(
     principal: str | None,
     rate: float | None,
     restarts: bool,
+    saves: bool,
     as_json: bool,
 ) -> int:
     """Folds the journals of all entities of the chart's kind through the chart, from their creation on.
@@ -82,12 +85,13 @@ def refold(
     async def work() -> tuple[RefoldReport, bool]:
         opened = open_for_writing if writes else open_for_reading
         async with opened(url, given) as runtime:
+            began_ms = runtime.clock.now_ms()
             settings = RefoldSettings(
                 writes=writes,
                 reason=reason,
                 principal={"id": principal or user_name()},
                 rate=rate,
-                since_ms=since_time_ms(since, now_ms=runtime.clock.now_ms()),
+                since_ms=since_time_ms(since, now_ms=began_ms),
                 restarts=restarts,
             )
             found = Refold(runtime.sender, new.chart.kind, settings)
@@ -96,6 +100,8 @@ def refold(
                     tally = found.tally
                     differing = tally.correctable + tally.corrected + tally.blocked
                     progress.at(tally.entities, f"{differing:,} differ, {tally.corrected:,} corrected")
+            if saves or writes:
+                await save_result(runtime, "refold", found.report(), found.recorded, began_ms=began_ms)
             return found.report(), found.is_continued
 
     report, is_continued = run(work())

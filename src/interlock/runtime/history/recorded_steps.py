@@ -11,6 +11,7 @@ from interlock.errors import InterlockError, UnavailableError
 from interlock.evolve.carry import Carrier
 from interlock.evolve.step_comparison import StepComparer
 from interlock.kernel.step import Kernel
+from interlock.model.chart import Chart
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
@@ -51,6 +52,11 @@ class RecordedSteps:
         self.new = new
         self._revisions = revisions
         self._sources: dict[str, RecordedSource | InterlockError] = {}
+
+    def charts(self) -> list[Chart]:
+        """Return the charts of the revisions that were met, and the new one."""
+        found = [each.kernel.chart for each in self._sources.values() if isinstance(each, RecordedSource)]
+        return [self.new.chart, *found]
 
     async def source(self, revision: str) -> RecordedSource | InterlockError:
         """Return what repeats and compares the entries of a revision, or why they cannot be compared."""
