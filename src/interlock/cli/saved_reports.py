@@ -30,4 +30,4 @@ async def save_result(
         running=False,
         report=plain_report(report, *recorded.charts()),
     )
-    await save_report(runtime.sender, stored)
+    await save_report(runtime.entities, runtime.sender, stored)

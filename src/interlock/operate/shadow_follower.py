@@ -27,7 +27,7 @@ class ShadowFollower:
     """Compares what is written to a store from now on with a new chart. Raises UsageError for an invalid share."""
 
     def __init__(self, runtime: Runtime, new: Kernel, *, share: float, who: str) -> None:
-        self.run = ShadowRun(runtime.sender, new, share=share, who=who)
+        self.run = ShadowRun(runtime.entities, runtime.sender, new, share=share, who=who)
         self._runtime = runtime
         self._kind = new.chart.kind
         self._recorded = RecordedSteps(new, runtime.revisions)

@@ -26,10 +26,11 @@ from interlock.model.limits import CONFLICT_RETRIES_MAX, REFOLD_RUNNING_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.ports.paging import pages as query_pages
 from interlock.ports.store import PAGE_MAX, EntityQuery, EntityRow
+from interlock.runtime.entities.entities import Entities
+from interlock.runtime.entities.move_request import MoveRequest
+from interlock.runtime.entities.mover import EntityMover
 from interlock.runtime.history.recorded_steps import RecordedSource, RecordedSteps, Unrepeated
 from interlock.runtime.history.replay import DIGEST, DIGEST_HINT, as_recorded, digest_problem
-from interlock.runtime.moves import MoveRequest
-from interlock.runtime.sender import EntitySender
 from interlock.runtime.upgrades import behaviour_of, is_later, sequence_of
 
 
@@ -54,19 +55,20 @@ class Refold:
     without a reason.
     """
 
-    def __init__(self, sender: EntitySender, kind: str, settings: RefoldSettings) -> None:
+    def __init__(self, entities: Entities, mover: EntityMover, kind: str, settings: RefoldSettings) -> None:
         if settings.rate is not None and not settings.rate > 0:
             message = f"rate={settings.rate!r:.40} is not a positive number"
             raise UsageError(message, code="refold.rate", hint="such as 500")
         if settings.writes and not (settings.reason or "").strip():
             hint = "each corrected entity has it in its journal"
             raise UsageError("a refold that writes needs a reason", code="refold.reason", hint=hint)
-        self._sender = sender
+        self._entities = entities
+        self._mover = mover
         self._settings = settings
-        self._new = sender.charts.for_new_entity(kind)
-        self.recorded = RecordedSteps(self._new, sender.revisions)
+        self._new = entities.charts.for_new_entity(kind)
+        self.recorded = RecordedSteps(self._new, entities.revisions)
         self._written = behaviour_of(self._new.chart)
-        self._started_ms = sender.clock.now_ms()
+        self._started_ms = entities.clock.now_ms()
         self._read = 0
         self._fact = f"refold {kind}"
         self.is_continued = False
@@ -79,13 +81,13 @@ class Refold:
     async def run(self) -> AsyncGenerator[None, None]:
         """Fold every entity of the kind, and correct it if asked to. Yield after every few entities."""
         if self._settings.writes:
-            self._new = await self._sender.revisions.for_new_entity(self._new)
-            self.recorded = RecordedSteps(self._new, self._sender.revisions)
+            self._new = await self._entities.revisions.for_new_entity(self._new)
+            self.recorded = RecordedSteps(self._new, self._entities.revisions)
         running = REFOLD_RUNNING_MAX if self._settings.writes else 1
         position = await self._position() if self._settings.writes else None
         self.is_continued = position is not None
         query = EntityQuery(kind=self._new.chart.kind, by_id=True, limit=PAGE_MAX, after=position)
-        async for page in query_pages(self._sender.store.find, query):
+        async for page in query_pages(self._entities.store.find, query):
             for entity in page.unreadable:
                 self.tally.add_gap("entity.unreadable", "the store cannot list it", entity)
             rows = [each for each in page.rows if each.created_ms >= self._settings.since_ms]
@@ -99,7 +101,7 @@ class Refold:
 
     async def _position(self) -> str | None:
         """Return where the last refold with this chart was interrupted; None if it was not, or starts again."""
-        facts = self._sender.store.facts
+        facts = self._entities.store.facts
         if facts is None or self._settings.restarts:
             return None
         revision, _, position = (await facts.read_facts()).get(self._fact, "").partition(" ")
@@ -107,7 +109,7 @@ class Refold:
 
     async def _save_position(self, position: str | None) -> None:
         """Save where the walk is: only time is lost without it, because an entity itself says whether it is right."""
-        facts = self._sender.store.facts
+        facts = self._entities.store.facts
         if facts is not None:
             await facts.save_fact(self._fact, None if position is None else f"{self._written} {position}")
 
@@ -115,13 +117,13 @@ class Refold:
         """Wait until the entities so far do not exceed the rate."""
         self._read += entities
         if self._settings.rate is not None:
-            clock = self._sender.clock
+            clock = self._entities.clock
             wait_ms = self._started_ms + self._read / self._settings.rate * 1_000 - clock.now_ms()
             if wait_ms > 0:
                 await clock.sleep_ms(wait_ms)
 
     async def _refold_one(self, row: EntityRow) -> None:
-        walk = _EntityWalk(self._sender, self.recorded, row.entity)
+        walk = _EntityWalk(self._entities, self.recorded, row.entity)
         try:
             for _ in range(CONFLICT_RETRIES_MAX + 1):
                 answer = await self._answer(walk)
@@ -149,29 +151,29 @@ class Refold:
         source = await walk.follow(stored)
         if source is None:
             return None
-        is_forward, sender = source.is_new or await self._is_forward(source), self._sender
+        is_forward = source.is_new or await self._is_forward(source)
         states = () if source.is_new else source.comparer.carrier.states_with_new_timers(stored)
         return walk.fold.answer(
             source.comparer,
             stored,
             written=self._written,
             time_ms=last_ms,
-            entered_ms=await sender.entered_ms(stored, states) if states else None,
+            entered_ms=await self._mover.entered_ms(stored, states) if states else None,
             is_forward=is_forward,
         )
 
     async def _load(self, entity: str) -> tuple[Snapshot, int]:
         """Return an entity as the store has it, without a place in the cache, which has those in use."""
-        sender = self._sender
-        is_cached = entity in sender.snapshots
-        found = await sender.load_snapshot(entity)
+        entities = self._entities
+        is_cached = entity in entities.snapshots
+        found = await entities.load_snapshot(entity)
         if not is_cached:
-            sender.snapshots.pop(entity, None)
+            entities.snapshots.pop(entity, None)
         return found
 
     async def _is_forward(self, source: RecordedSource) -> bool:
         """Whether the corrected chart comes after a revision in this store; one that is not saved yet will."""
-        editions = await self._sender.revisions.editions(self._new.chart.kind)
+        editions = await self._entities.revisions.editions(self._new.chart.kind)
         if sequence_of(editions, self._new.chart) is None:
             return True
         return is_later(editions, self._new.chart, than=source.kernel.chart)
@@ -184,17 +186,17 @@ class Refold:
             "refold",
             principal=self._settings.principal,
             reason=self._settings.reason,
-            is_cached=entity in self._sender.snapshots,
+            is_cached=entity in self._entities.snapshots,
         )
-        result = await self._sender.move(entity, request)
+        result = await self._mover.move(entity, request)
         if result.outcome == "moved":
             return None
         return result.reasons if result.outcome == "stays" else (CHANGED,)
 
 
-async def run_refold(sender: EntitySender, kind: str, settings: RefoldSettings) -> RefoldReport:
+async def run_refold(entities: Entities, mover: EntityMover, kind: str, settings: RefoldSettings) -> RefoldReport:
     """Fold every entity of a kind and return the report."""
-    refold = Refold(sender, kind, settings)
+    refold = Refold(entities, mover, kind, settings)
     async for _ in refold.run():
         pass
     return refold.report()
@@ -203,11 +205,11 @@ async def run_refold(sender: EntitySender, kind: str, settings: RefoldSettings) 
 class _EntityWalk:
     """One entity on its way through its journal: the recorded snapshot, and the fold."""
 
-    def __init__(self, sender: EntitySender, steps: RecordedSteps, entity: str) -> None:
+    def __init__(self, entities: Entities, steps: RecordedSteps, entity: str) -> None:
         self.entity = entity
         self.fold = LifeFold()
         self.problem: tuple[str, str] | None = None
-        self._sender = sender
+        self._entities = entities
         self._steps = steps
         self._recorded: Snapshot | None = None
         self._last: tuple[Entry, RecordedSource] | None = None
@@ -221,7 +223,7 @@ class _EntityWalk:
         """Fold the journal up to a snapshot; return what compares it. None: it cannot be judged (`problem`)."""
         while self.version < stored.version:
             limit = min(PAGE_MAX, stored.version - self.version)
-            records = await self._sender.store.read(self.entity, after=self.version, limit=limit)
+            records = await self._entities.store.read(self.entity, after=self.version, limit=limit)
             if not records:
                 self.problem = ("journal.short", f"the journal ends at version {self.version}")
                 return None

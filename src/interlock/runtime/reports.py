@@ -25,7 +25,9 @@ from interlock.model.snapshot import Snapshot
 from interlock.ports.paging import pages
 from interlock.ports.store import PAGE_MAX, EntityQuery
 from interlock.runtime.chart_registry import CONSOLE_ROLE, REPORT_KIND
-from interlock.runtime.sender import EntitySender, SendRequest
+from interlock.runtime.entities.entities import Entities
+from interlock.runtime.entities.send_request import SendRequest
+from interlock.runtime.entities.sender import EntitySender
 
 ReportType = Literal["shadow.run", "shadow.replay", "refold"]
 
@@ -87,32 +89,32 @@ def _open_text(text: str, sensitive: frozenset[str]) -> str:
     return text if is_open else f"{part}: {WITHHELD}"
 
 
-async def save_report(sender: EntitySender, stored: StoredReport) -> None:
+async def save_report(entities: Entities, sender: EntitySender, stored: StoredReport) -> None:
     """Save a report, or replace the one that was saved before. Raises UnavailableError when the store cannot."""
     entity = f"{REPORT_KIND}/{stored.id}"
     principal = {"id": stored.who, "roles": [CONSOLE_ROLE]}
     values = {name: value for name, value in asdict(stored).items() if name not in ("id", "kind")}
     values["of"] = stored.kind
-    if await sender.store.load(entity) is None:
-        kernel = sender.charts.for_new_entity(REPORT_KIND)
+    if await entities.store.load(entity) is None:
+        kernel = entities.charts.for_new_entity(REPORT_KIND)
         receipt = await sender.create(entity, kernel, values, principal=principal)
         if receipt.outcome == "applied":
             return
     changed = {name: values[name] for name in ("who", "began_ms", "saved_ms", "running", "report")}
     event = Event("report.saved", changed, principal=principal)
-    await sender.send(entity, SendRequest(event, f"_{sender.clock.token()}"))
+    await sender.send(entity, SendRequest(event, f"_{entities.clock.token()}"))
 
 
-async def read_reports(sender: EntitySender) -> tuple[StoredReport, ...]:
+async def read_reports(entities: Entities) -> tuple[StoredReport, ...]:
     """Return the saved reports, the one that was saved last first: at most `REPORTS_MAX`."""
     found = []
     query = EntityQuery(kind=REPORT_KIND, limit=PAGE_MAX, by_id=True)
-    async for page in pages(sender.store.find, query, rows_max=REPORTS_MAX):
+    async for page in pages(entities.store.find, query, rows_max=REPORTS_MAX):
         for row in page.rows:
-            is_cached = row.entity in sender.snapshots
-            snapshot, _ = await sender.load_snapshot(row.entity)
+            is_cached = row.entity in entities.snapshots
+            snapshot, _ = await entities.load_snapshot(row.entity)
             if not is_cached:
-                sender.snapshots.pop(row.entity, None)
+                entities.snapshots.pop(row.entity, None)
             found.append(_stored(snapshot))
     return tuple(sorted(found, key=lambda each: each.saved_ms, reverse=True))
 

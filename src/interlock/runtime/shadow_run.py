@@ -41,9 +41,10 @@ from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 from interlock.ports.store import Append, EntityQuery
 from interlock.ports.threads import in_thread, start_thread
+from interlock.runtime.entities.entities import Entities
+from interlock.runtime.entities.sender import EntitySender
 from interlock.runtime.history.recorded_steps import carrier_of
 from interlock.runtime.reports import StoredReport, plain_report, report_id, save_report
-from interlock.runtime.sender import EntitySender
 
 SHARE = 0.25
 """The part of a core that a shadow run uses at most, without being asked for another."""
@@ -65,18 +66,19 @@ class ShadowedChart(Protocol):
 class ShadowRun:
     """One new chart next to the live steps of its kind in this process. `Runtime.shadow` starts it."""
 
-    def __init__(self, sender: EntitySender, new: Kernel, *, share: float, who: str) -> None:
+    def __init__(self, entities: Entities, sender: EntitySender, new: Kernel, *, share: float, who: str) -> None:
         if not 0 < share <= 1:
             hint = "the part of a core that it may use, such as 0.25"
             raise UsageError(f"share={share!r:.40} is not between 0 and 1", code="shadow.share", hint=hint)
         actions = new.actions
         self._new = Kernel(new.chart, guards=actions.guards, assigns=actions.assigns, language=actions.language)
         self._kind = new.chart.kind
+        self._entities = entities
         self._sender = sender
         self._share = share
         self._who = who
-        self._id = report_id("shadow.run", self._kind, new.chart.revision, process=sender.clock.token())
-        self._began_ms = sender.clock.now_ms()
+        self._id = report_id("shadow.run", self._kind, new.chart.revision, process=entities.clock.token())
+        self._began_ms = entities.clock.now_ms()
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Append] = deque()
         self._wake, self._stopping = Flag(), Flag()
@@ -102,12 +104,12 @@ class ShadowRun:
 
     def listen(self) -> None:
         """Compare the steps of this process from now on."""
-        self._stop_listening = self._sender.on_append(self._offer)
+        self._stop_listening = self._entities.announcements.on_append(self._offer)
 
     async def put(self, append: Append) -> None:
         """Queue a durable step of any process; wait while the queue is full."""
         while len(self._queue) >= SHADOW_QUEUE_MAX and not self._stopping.is_set():
-            await self._sender.clock.sleep_ms(5)
+            await self._entities.clock.sleep_ms(5)
         self._offer(append)
 
     # The send path
@@ -175,7 +177,7 @@ class ShadowRun:
         try:
             kernel = self._new
             if not kernel.chart.is_revision(revision):
-                reading = self._sender.revisions.for_reading(self._kind, revision)
+                reading = self._entities.revisions.for_reading(self._kind, revision)
                 kernel = asyncio.run_coroutine_threadsafe(reading, self._loop).result(_SOURCE_SECONDS_MAX)
             found = StepComparer(carrier_of(kernel, revision, self._new))
         except InterlockError as error:
@@ -237,7 +239,7 @@ class ShadowRun:
     async def settled(self) -> ShadowReport:
         """Wait until every step so far is compared, and return the result. For tests and before a decision."""
         while self._compared < self._offered and not self._stopping.is_set():
-            await self._sender.clock.sleep_ms(5)
+            await self._entities.clock.sleep_ms(5)
         await self._find_lives()
         return self.report()
 
@@ -246,7 +248,7 @@ class ShadowRun:
         while self._ended:
             entity, ended_ms = self._ended.popleft()
             kind, _, name = entity.partition("/")
-            page = await self._sender.store.find(EntityQuery(kind=kind, prefix=name, limit=1))
+            page = await self._entities.store.find(EntityQuery(kind=kind, prefix=name, limit=1))
             if page.rows and page.rows[0].entity == entity:
                 with self._lock:
                     self._tally.add_life(ended_ms - page.rows[0].created_ms, is_ended=True)
@@ -256,7 +258,7 @@ class ShadowRun:
     async def _save_while_running(self) -> None:
         saved = -1
         while not self._stopping.is_set():
-            await first_of(self._stopped.wait(), self._sender.clock.sleep_ms(SHADOW_SAVE_MS))
+            await first_of(self._stopped.wait(), self._entities.clock.sleep_ms(SHADOW_SAVE_MS))
             if self._compared + self._dropped != saved and not self._stopping.is_set():
                 saved = self._compared + self._dropped
                 await self.save(is_running=True)
@@ -274,11 +276,11 @@ class ShadowRun:
                 label=chart.label,
                 who=self._who,
                 began_ms=self._began_ms,
-                saved_ms=self._sender.clock.now_ms(),
+                saved_ms=self._entities.clock.now_ms(),
                 running=is_running,
                 report=plain_report(self.report(), chart, *self._recorded_charts()),
             )
-            await save_report(self._sender, stored)
+            await save_report(self._entities, self._sender, stored)
         except UnavailableError as error:
             _log.warning("the report of a shadow run was not saved", extra={"kind": self._kind, "code": error.code})
 

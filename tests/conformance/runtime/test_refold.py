@@ -83,6 +83,11 @@ async def balances(runtime: Runtime, count: int = 3) -> list[int]:
     return [(await runtime.state(f"account/{number}")).context["balance"] for number in range(count)]
 
 
+def refold_of(runtime: Runtime, settings: RefoldSettings) -> Refold:
+    """The refold of the accounts."""
+    return Refold(runtime.entities, runtime.mover, "account", settings)
+
+
 def counts(report: RefoldReport) -> tuple[int, int, int, int]:
     """Entities that are the same, can be corrected, were corrected, and need attention."""
     return report.same, report.correctable, report.corrected, report.blocked
@@ -195,7 +200,7 @@ async def test_a_step_between_the_fold_and_the_write_is_folded_too(process: Proc
     """The correction is written under compare-and-swap: the entity that changed is decided again."""
     older, fixed = process(WRONG), process(FIXED)
     await fill(older, 2)
-    refold = Refold(fixed.sender, "account", RefoldSettings(writes=True, reason="wrong sign"))
+    refold = refold_of(fixed, RefoldSettings(writes=True, reason="wrong sign"))
     write, writes = refold._write, []
 
     async def late(entity: str, answer: Any) -> Any:
@@ -217,14 +222,14 @@ async def test_an_interrupted_refold_continues(process: Process, monkeypatch: py
     monkeypatch.setattr("interlock.runtime.refold.PAGE_MAX", 4)
     await fill(process(WRONG), 10)
     settings = RefoldSettings(writes=True, reason="wrong sign")
-    walk = Refold(process(FIXED).sender, "account", settings).run()
+    walk = refold_of(process(FIXED), settings).run()
     await anext(walk)
     await anext(walk)  # the first page is complete
     await walk.aclose()
-    second = Refold(process(FIXED).sender, "account", settings)
+    second = refold_of(process(FIXED), settings)
     async for _ in second.run():
         pass
-    third = Refold(process(FIXED).sender, "account", settings)
+    third = refold_of(process(FIXED), settings)
     async for _ in third.run():
         pass
 
@@ -238,11 +243,11 @@ async def test_an_interrupted_refold_starts_again_if_asked_to(
 ) -> None:
     monkeypatch.setattr("interlock.runtime.refold.PAGE_MAX", 2)
     await fill(process(WRONG), 4)
-    walk = Refold(process(FIXED).sender, "account", RefoldSettings(writes=True, reason="sign")).run()
+    walk = refold_of(process(FIXED), RefoldSettings(writes=True, reason="sign")).run()
     await anext(walk)
     await anext(walk)
     await walk.aclose()
-    again = Refold(process(FIXED).sender, "account", RefoldSettings(writes=True, reason="sign", restarts=True))
+    again = refold_of(process(FIXED), RefoldSettings(writes=True, reason="sign", restarts=True))
     async for _ in again.run():
         pass
 

@@ -222,11 +222,11 @@ async def test_other_processes_can_read_the_report(address: str, tmp_path: Path)
         await run.settled()
         await run.save(is_running=True)
         other = Runtime(runtime.store, runtime.charts, runtime.clock)
-        (current,) = await read_reports(other.sender)
+        (current,) = await read_reports(other.entities)
         await life(runtime, "2")
         await run.settled()
         await run.stop()
-        (last,) = await read_reports(other.sender)
+        (last,) = await read_reports(other.entities)
         proofs = [each.problem async for each in runtime.verify_all()]
 
     assert ("shadow.run", "order", True, 1) == (
@@ -247,7 +247,7 @@ async def test_sensitive_values_are_not_in_the_saved_report(tmp_path: Path) -> N
         await life(runtime, "1")
         await run.settled()
         await run.stop()
-        (saved,) = await read_reports(runtime.sender)
+        (saved,) = await read_reports(runtime.entities)
 
     assert ["context.total: (sensitive)"] == saved.report["groups"][0]["samples"][0]["differences"]
 
@@ -305,7 +305,7 @@ async def test_a_follower_compares_what_other_processes_write(address: str, tmp_
                 await runtime.clock.sleep_ms(10)
         following.cancel()
         report = await follower.run.stop()
-        (saved,) = await read_reports(runtime.sender)
+        (saved,) = await read_reports(runtime.entities)
 
     assert (3, ("context.total",), 13, ()) == (
         report.divergences,
@@ -351,7 +351,7 @@ def test_the_command_follows_until_it_is_stopped(folder: Path, ends_by: str) -> 
 
 
 def _saved(runtime: interlock.BlockingRuntime) -> tuple[StoredReport, ...]:
-    found = asyncio.run_coroutine_threadsafe(read_reports(runtime.runtime.sender), runtime._loop).result()
+    found = asyncio.run_coroutine_threadsafe(read_reports(runtime.runtime.entities), runtime._loop).result()
     return tuple(each for each in found if each.report["evidence"]["entries"] > 1 or not each.running)
 
 
@@ -375,4 +375,4 @@ def test_replays_and_refolds_are_saved_on_request(call: Caller, folder: Path) ->
 
 
 def _saved_all(runtime: interlock.BlockingRuntime) -> tuple[StoredReport, ...]:
-    return asyncio.run_coroutine_threadsafe(read_reports(runtime.runtime.sender), runtime._loop).result()
+    return asyncio.run_coroutine_threadsafe(read_reports(runtime.runtime.entities), runtime._loop).result()

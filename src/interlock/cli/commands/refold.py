@@ -94,7 +94,7 @@ def refold(
                 since_ms=since_time_ms(since, now_ms=began_ms),
                 restarts=restarts,
             )
-            found = Refold(runtime.sender, new.chart.kind, settings)
+            found = Refold(runtime.entities, runtime.mover, new.chart.kind, settings)
             with Progress(terminal, "entities") as progress:
                 async for _ in found.run():
                     tally = found.tally
