@@ -334,6 +334,7 @@ class PendingRuntime:
         runtime = Runtime(store, charts, clock, gate, messages=messages, models=self._models, upgrade=options.upgrade)
         try:
             await runtime.declare_indexes()
+            await runtime.revisions.warn_outdated()
             await self._start_worker(runtime)
             await self._start_reconcilers(runtime)
         except BaseException:
